@@ -1,0 +1,106 @@
+"""
+What the kubelet will be asked to align: one step per container, and one for the pod as a whole.
+
+A container gets CPUs of its own only in a Guaranteed pod and only for a whole number of them; memory counts
+in every Guaranteed pod; devices count in every pod. What a container asks for and no kubelet would align is
+kept by name (`loose`), because an owner who wrote an intent should hear of it.
+
+Restates guaranteedCPUs and podGuaranteedCPUs of cpumanager/policy_static.go, getRequestedResources of
+memorymanager/policy_static.go, and the limits that the device manager reads.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from numalign.rules.pod import Container, Pod, Qos, Role, peak, qos
+from numalign.rules.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
+
+WHOLE_POD = ""
+"""The container name of the step that asks for the pod as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One question to the kubelet's managers.
+
+    `cpu` is in millicores of exclusive CPUs, `memory` holds memory and hugepages in bytes, `devices` the
+    pieces of everything else. Names in `loose` are asked for, but in a way that no manager pins.
+    """
+
+    container: str
+    role: Role
+    cpu: int = 0
+    memory: Resources = EMPTY
+    devices: Resources = EMPTY
+    loose: tuple[str, ...] = ()
+
+    @property
+    def asks(self) -> Resources:
+        """Everything that a manager could pin, by name."""
+        cpu = {CPU: self.cpu} if self.cpu else {}
+        return Resources({**cpu, **self.memory, **self.devices})
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one pod asks of a node: `steps` in the kubelet's order, `whole` as pod scope asks it.
+
+    `total` is what the scheduler reserves on the node as a whole, requests and overhead.
+    """
+
+    qos: Qos
+    steps: tuple[Step, ...]
+    whole: Step
+    total: Resources
+
+    @property
+    def alignable(self) -> bool:
+        """Whether any kubelet could pin anything for this pod."""
+        return any(step.asks for step in self.steps)
+
+
+def of(pod: Pod) -> Demand:
+    """The demand of a pod, whether or not the API server has filled in its defaults."""
+    full = pod.defaulted()
+    quality = qos(full)
+    # Unless PodLevelResourceManagers is on, the managers leave pods with pod-level resources alone.
+    pinned = quality is Qos.GUARANTEED and not full.has_pod_level_resources
+    steps = tuple(_step(container, pinned=pinned) for container in full.containers)
+    return Demand(quality, steps, _whole(steps), _total(full))
+
+
+def _step(container: Container, *, pinned: bool) -> Step:
+    asked = container.requests.positive()
+    cpu = asked.get(CPU, 0) if pinned and asked.get(CPU, 0) % MILLI == 0 else 0
+    memory = _only(Kind.MEMORY, asked) if pinned else EMPTY
+    devices = _only(Kind.DEVICE, container.limits.positive())
+    kept = {*memory, *devices, *([CPU] if cpu else [])}
+    loose = tuple(name for name in asked if name not in kept and kind(name) is not Kind.NODE)
+    return Step(container.name, container.role, cpu, memory, devices, loose)
+
+
+def _whole(steps: tuple[Step, ...]) -> Step:
+    """The pod-scope request; memory counts only under names that an app container asks for."""
+    apps = {name for step in steps if step.role is Role.APP for name in step.memory}
+    memory = _peak(steps, lambda step: step.memory)
+    return Step(
+        container=WHOLE_POD,
+        role=Role.APP,
+        cpu=_peak(steps, lambda step: Resources({CPU: step.cpu})).get(CPU, 0),
+        memory=Resources({name: amount for name, amount in memory.items() if name in apps}),
+        devices=_peak(steps, lambda step: step.devices),
+        loose=tuple(sorted({name for step in steps for name in step.loose})),
+    )
+
+
+def _peak(steps: tuple[Step, ...], amounts: Callable[[Step], Resources]) -> Resources:
+    return peak((step.role, amounts(step)) for step in steps)
+
+
+def _total(pod: Pod) -> Resources:
+    asked = peak((container.role, container.requests) for container in pod.containers)
+    return Resources({**asked, **(pod.pod_requests or {})}).plus(pod.overhead).positive()
+
+
+def _only(wanted: Kind, amounts: Resources) -> Resources:
+    return Resources({name: amount for name, amount in amounts.items() if kind(name) is wanted})

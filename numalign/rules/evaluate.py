@@ -1,0 +1,203 @@
+"""
+Can this pod run on this node as its owner means it?
+
+One definition decides: predict the placement that the kubelet would make, then ask whether it satisfies the
+pod's intent. The same question on the node with nothing on it tells whether a refusal is permanent. There is
+no second rule anywhere.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from numalign.rules.demand import Demand, Step
+from numalign.rules.intent import Intent, Match, Policy, Scope
+from numalign.rules.kubelet import admit as kubelet
+from numalign.rules.kubelet.admit import Admission, Reason, widths
+from numalign.rules.placement import Grant, Placement
+from numalign.rules.pod import Qos
+from numalign.rules.resources import CPU, NODE_LEVEL
+from numalign.rules.topology import Node
+from numalign.rules.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
+
+UNSATISFIED = "IntentNotSatisfied"
+"""The reason of a refusal that the kubelet would not make."""
+
+NO_INTENT = Intent(Policy.NONE)
+"""What a pod that says nothing asks for: the node's own policy still holds."""
+
+
+def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
+    """The verdict on a pod as things stand on the node.
+
+    A refusal is permanent if the empty node would refuse too, and then speaks of the empty node. Never
+    raises for values that were read without error.
+    """
+    now = _judge(node, demand, intent)
+    if now.admitted:
+        return now
+    empty = node.emptied()
+    ever = now if empty == node else _judge(empty, demand, intent)
+    return now if ever.admitted else replace(ever, permanent=True)
+
+
+def _judge(node: Node, demand: Demand, intent: Intent) -> Verdict:
+    refusal = _too_large(node, demand) or _other_policy(node, intent) or _unaligned(node, demand, intent)
+    if refusal:
+        return _verdict(node, refusal, Placement())
+    admission = kubelet.admit(node, demand)
+    refusal = _by_kubelet(node, admission) or _by_intent(node, demand, intent, admission)
+    return _verdict(node, refusal, admission.placement)
+
+
+def _verdict(node: Node, refusal: Refusal | None, placement: Placement) -> Verdict:
+    return Verdict(refusal, permanent=False, placement=placement, known=node.known)
+
+
+def _too_large(node: Node, demand: Demand) -> Refusal | None:
+    """The node as a whole has too little, whatever its zones; the kubelet would say OutOf<resource>."""
+    needs = tuple(
+        Need(name, asked, len(node.zones), has)
+        for name, asked in demand.total.items()
+        if (has := _total(node, name)) is not None and asked > has
+    )
+    if not needs:
+        return None
+    return Refusal(Refuser.NODE, f"OutOf{needs[0].resource}", Cause.NODE_TOO_SMALL, node.policy, needs=needs)
+
+
+def _total(node: Node, name: str) -> int | None:
+    """What the node as a whole may give out; None where nobody told."""
+    if node.totals is not None:
+        known = name in node.totals or name not in NODE_LEVEL
+        return node.totals.get(name, 0) if known else None
+    listed = [zone.allocatable[name] for zone in node.zones if name in zone.allocatable]
+    return sum(listed) if any(listed) else None
+
+
+def _other_policy(node: Node, intent: Intent) -> Refusal | None:
+    if intent.match is not Match.EQUAL or intent.policy in (Policy.NONE, node.policy):
+        return None
+    return replace(_unsatisfied(intent, Cause.OTHER_POLICY), detail=node.policy)
+
+
+def _unaligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
+    """A promise about resources that this kubelet does not align; on one zone it is kept anyway."""
+    if not intent.binding or len(node.zones) == 1:
+        return None
+    return _not_exclusive(demand, intent) or _not_aligned(node, demand, intent)
+
+
+def _not_exclusive(demand: Demand, intent: Intent) -> Refusal | None:
+    """Resources named in the intent that no kubelet would pin for this pod."""
+    for step in demand.steps:
+        named = [name for name in step.loose if intent.names(name)]
+        if named:
+            needs = tuple(Need(name, 0, 0, 0) for name in named)
+            refusal = _unsatisfied(intent, Cause.NOT_EXCLUSIVE, step)
+            return replace(refusal, needs=needs, detail=_why_shared(demand, named))
+    return None
+
+
+def _why_shared(demand: Demand, names: list[str]) -> str:
+    if demand.qos is not Qos.GUARANTEED:
+        return f"the pod is {demand.qos}, and only Guaranteed pods get cpu and memory of their own"
+    if names == [CPU]:
+        return "a container gets CPUs of its own only for a whole number of them"
+    return "the kubelet's managers leave pods with pod-level resources alone"
+
+
+def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
+    asked = {name: step for step in demand.steps for name in step.asks if intent.concerns(name)}
+    missed = [name for name in asked if not node.aligns(name)]
+    broken = len(missed) == len(asked) or any(intent.names(name) for name in missed)
+    if not missed or not broken:
+        return _aligns_nothing(node, intent) if node.policy is Policy.NONE else None
+    if node.policy is Policy.NONE:
+        return _aligns_nothing(node, intent, asked[missed[0]])
+    detail = f"the kubelet does not align {' and '.join(missed)}"
+    return replace(_unsatisfied(intent, Cause.NOT_ALIGNED, asked[missed[0]]), detail=detail)
+
+
+def _aligns_nothing(node: Node, intent: Intent, step: Step | None = None) -> Refusal:
+    detail = f'kubelet policy "{node.policy}" aligns nothing'
+    return replace(_unsatisfied(intent, Cause.NOT_ALIGNED, step), detail=detail)
+
+
+def _by_kubelet(node: Node, admission: Admission) -> Refusal | None:
+    refused = admission.refusal
+    if refused is None:
+        return None
+    needs = _needs(node, refused.step, node.policy)
+    cause = _cause(needs)
+    if refused.reason is Reason.UNEXPECTED_ADMISSION:
+        name = refused.resource or CPU
+        needs, cause = (Need(name, refused.step.asks[name], len(node.zones), 0),), Cause.NOT_ALLOCATED
+    return Refusal(
+        Refuser.KUBELET,
+        refused.reason,
+        cause,
+        node.policy,
+        refused.step.container,
+        refused.step.role,
+        needs,
+        shortages=tuple(_shortages(node, refused.step)),
+    )
+
+
+def _by_intent(node: Node, demand: Demand, intent: Intent, admission: Admission) -> Refusal | None:
+    """The first container, or the pod, whose zones are more than its policy allows."""
+    if not intent.binding:
+        return None
+    for step, grants in _units(intent.scope or node.scope, demand, admission):
+        needs = tuple(need for need in _needs(node, step, intent.policy) if intent.concerns(need.resource))
+        zones = frozenset[int]().union(*(grant.zones_of(need.resource for need in needs) for grant in grants))
+        if needs and len(zones) > min(need.zones for need in needs):
+            refusal = _unsatisfied(intent, _cause(needs), step)
+            return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
+    return None
+
+
+def _units(scope: Scope, demand: Demand, admission: Admission) -> Iterator[tuple[Step, tuple[Grant, ...]]]:
+    """What must sit together: each container by itself, or all of them."""
+    grants = admission.placement.grants
+    if scope is Scope.POD:
+        yield demand.whole, grants
+    else:
+        yield from ((step, (grant,)) for step, grant in zip(demand.steps, grants, strict=True))
+
+
+def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:
+    """Into how many zones a policy lets each aligned resource go, and what so many could give at most."""
+    fewest = widths(node, step)
+    return tuple(
+        Need(name, asked, zones, _most(node, name, zones))
+        for name, asked in step.asks.items()
+        if node.aligns(name)
+        for zones in [1 if policy is Policy.SINGLE_NUMA_NODE else fewest[name]]
+    )
+
+
+def _most(node: Node, name: str, zones: int) -> int:
+    return sum(sorted((zone.free.get(name, 0) for zone in node.zones), reverse=True)[:zones])
+
+
+def _cause(needs: tuple[Need, ...]) -> Cause:
+    if any(need.most < need.asked for need in needs):
+        return Cause.ZONES_TOO_SMALL
+    if len({need.zones for need in needs}) > 1:
+        return Cause.WIDTHS_DIFFER
+    return Cause.NOT_TOGETHER
+
+
+def _shortages(node: Node, step: Step) -> Iterator[Shortage]:
+    """Every resource of every zone that falls short on its own."""
+    for zone in node.zones:
+        for name, asked in step.asks.items():
+            free = zone.free.get(name, 0)
+            if free < asked and node.aligns(name):
+                yield Shortage(zone.id, zone.name, name, asked, free)
+
+
+def _unsatisfied(intent: Intent, cause: Cause, step: Step | None = None) -> Refusal:
+    place = (step.container, step.role) if step else ()
+    return Refusal(Refuser.INTENT, UNSATISFIED, cause, intent.policy, *place)

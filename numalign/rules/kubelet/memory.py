@@ -1,0 +1,209 @@
+"""
+The memory manager under policy Static.
+
+Restates pkg/kubelet/cm/memorymanager/policy_static.go. Two things set it apart from the other managers. A
+request that no set of zones can serve gives no hint at all ("don't care"), and fails when it is allocated,
+under every policy. And zones that share a block form a group (`cells`): a zone with a block of its own joins
+no group, and the zones of a group serve only that very set until their last block is gone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from numalign.rules.demand import Step
+from numalign.rules.kubelet import masks
+from numalign.rules.kubelet.masks import Mask
+from numalign.rules.kubelet.merge import Merged, Offer, offer
+from numalign.rules.kubelet.pool import Amounts, draw
+from numalign.rules.pod import Role
+from numalign.rules.resources import Kind, Resources, kind
+from numalign.rules.topology import MemoryManager, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bytes of one resource that a container holds from a set of zones."""
+
+    role: Role
+    resource: str
+    mask: Mask
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes per zone of every memory resource, the zones' groups, and the blocks of this pod.
+
+    `reusable` is what finished init containers leave to later containers, by the exact set of zones.
+    """
+
+    allocatable: Mapping[str, Amounts]
+    free: Mapping[str, Amounts]
+    cells: tuple[Mask, ...]
+    assignments: Amounts
+    reusable: Mapping[tuple[Mask, str], int] = field(default_factory=dict)
+    blocks: tuple[Block, ...] = ()
+    sums: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+def of(node: Node) -> Memory | None:
+    """The memory before the pod's first container; None where the manager is off."""
+    if node.memory_manager is not MemoryManager.STATIC:
+        return None
+    position = {zone.id: index for index, zone in enumerate(node.zones)}
+    names = sorted({name for zone in node.zones for name in zone.allocatable if kind(name) is Kind.MEMORY})
+    allocatable = {name: tuple(zone.allocatable.get(name, 0) for zone in node.zones) for name in names}
+    return Memory(
+        allocatable=allocatable,
+        free={name: tuple(zone.free.get(name, 0) for zone in node.zones) for name in names},
+        cells=tuple(
+            masks.of(position[cell] for cell in zone.cells or {zone.id} if cell in position)
+            for zone in node.zones
+        ),
+        assignments=tuple(zone.assignments for zone in node.zones),
+        sums={name: masks.sums(amounts) for name, amounts in allocatable.items()},
+    )
+
+
+def offers(memory: Memory, request: Resources) -> list[Offer]:
+    """The same hints under every requested name; none at all if no set of zones can serve them."""
+    possible = _hints(memory, request)
+    fewest = width(memory, request)
+    return [offer(name, possible, fewest) for name in request] if possible else []
+
+
+def width(memory: Memory, request: Resources) -> int:
+    """The fewest zones whose allocatable memory reaches what is asked, of all names together."""
+    fitting = (mask.bit_count() for mask in _large_enough(memory, request))
+    return min(fitting, default=len(memory.cells))
+
+
+def allocate(memory: Memory, step: Step, affinity: Merged) -> tuple[Memory, Mask] | None:
+    """Reserve a block of every name; None where the kubelet's Allocate fails, whatever the policy."""
+    mask = _mask_to_use(memory, step.memory, affinity)
+    if mask is None or _breaks_a_group(memory, mask):
+        return None
+    for name, size in step.memory.items():
+        memory = _reserve(memory, Block(step.role, name, mask, size))
+    return memory, mask
+
+
+def started(memory: Memory) -> Memory:
+    """The memory once the pod's containers run: blocks of finished init containers are released."""
+    for block in memory.blocks:
+        if block.role is Role.INIT:
+            memory = _release(memory, block)
+    return memory
+
+
+def _hints(memory: Memory, request: Resources) -> list[Mask]:
+    free = {name: masks.sums(memory.free.get(name, ())) for name in request}
+    reusable = memory.reusable
+    return [
+        mask
+        for mask in _large_enough(memory, request)
+        if _open(memory, mask)
+        and all(free[name][mask] + reusable.get((mask, name), 0) >= size for name, size in request.items())
+    ]
+
+
+def _large_enough(memory: Memory, request: Resources) -> Iterator[Mask]:
+    """The sets of zones whose allocatable amounts reach what is asked, used or not."""
+    if not request.keys() <= memory.sums.keys():
+        return iter(())
+    asked = [(memory.sums[name], size) for name, size in request.items()]
+    return (
+        mask
+        for mask in masks.ascending(len(memory.cells))
+        if all(totals[mask] >= size for totals, size in asked)
+    )
+
+
+def _open(memory: Memory, mask: Mask) -> bool:
+    """Whether groups let a set of zones be used: one zone outside any group, or a group as it is."""
+    if mask.bit_count() == 1:
+        return memory.cells[mask.bit_length() - 1].bit_count() <= 1
+    return not _breaks_a_group(memory, mask)
+
+
+def _breaks_a_group(memory: Memory, mask: Mask) -> bool:
+    if mask.bit_count() == 1:
+        return False
+    return any(memory.assignments[zone] and memory.cells[zone] != mask for zone in masks.members(mask))
+
+
+def _mask_to_use(memory: Memory, request: Resources, affinity: Merged) -> Mask | None:
+    """The affinity if it has room, else the best set of zones around it (without one: of all)."""
+    mask = affinity.mask
+    if mask is not None and _has_room(memory, request, mask):
+        return mask
+    around = [hint for hint in _hints(memory, request) if mask is None or hint & mask == mask]
+    if not around:
+        return None
+    fewest = width(memory, request)
+    best = min(around, key=lambda hint: (hint.bit_count() != fewest, hint.bit_count(), hint))
+    if affinity.preferred and best.bit_count() != fewest:
+        return None
+    # Without an affinity the default set is tested against plain free memory like any other.
+    if mask is None and not _has_room(memory, request, best):
+        return _mask_to_use(memory, request, Merged(best, preferred=best.bit_count() == fewest))
+    return best
+
+
+def _has_room(memory: Memory, request: Resources, mask: Mask) -> bool:
+    """Whether plain free memory suffices; what init containers left is not counted here."""
+    return all(
+        sum(memory.free[name][zone] for zone in masks.members(mask)) >= size if name in memory.free else False
+        for name, size in request.items()
+    )
+
+
+def _reserve(memory: Memory, block: Block) -> Memory:
+    key = (block.mask, block.resource)
+    left_over = memory.reusable.get(key, 0)
+    taken = draw(memory.free[block.resource], masks.members(block.mask), max(0, block.size - left_over))
+    return replace(
+        memory,
+        free={**memory.free, block.resource: tuple(map(int.__sub__, memory.free[block.resource], taken))},
+        cells=tuple(block.mask if block.mask >> zone & 1 else cell for zone, cell in enumerate(memory.cells)),
+        assignments=tuple(count + (block.mask >> zone & 1) for zone, count in enumerate(memory.assignments)),
+        reusable={**memory.reusable, key: _left_over(left_over, block)},
+        blocks=(*_shrunken(memory.blocks, block), block),
+    )
+
+
+def _left_over(before: int, block: Block) -> int:
+    return max(before, block.size) if block.role is Role.INIT else max(0, before - block.size)
+
+
+def _shrunken(blocks: tuple[Block, ...], taker: Block) -> Iterator[Block]:
+    """Earlier init containers' blocks, less what the new block uses again of them."""
+    left = taker.size
+    for block in blocks:
+        same = (block.role, block.resource, block.mask) == (Role.INIT, taker.resource, taker.mask)
+        used = min(block.size, left) if same else 0
+        left -= used
+        yield replace(block, size=block.size - used)
+
+
+def _release(memory: Memory, block: Block) -> Memory:
+    zones = list(masks.members(block.mask))
+    name = block.resource
+    counts, cells, free, rest = (
+        list(memory.assignments),
+        list(memory.cells),
+        list(memory.free[name]),
+        block.size,
+    )
+    for zone in zones:
+        counts[zone] -= 1
+        cells[zone] = cells[zone] if counts[zone] else 1 << zone
+        back = min(memory.allocatable[name][zone] - free[zone], rest)
+        free[zone], rest = free[zone] + back, rest - back
+    return replace(
+        memory,
+        free={**memory.free, name: tuple(free)},
+        cells=tuple(cells),
+        assignments=tuple(counts),
+        blocks=tuple(other for other in memory.blocks if other is not block),
+    )

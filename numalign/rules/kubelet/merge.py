@@ -1,0 +1,152 @@
+"""
+The topology manager's merge: many hints in, one affinity out.
+
+The kubelet walks every permutation of hints (pkg/kubelet/cm/topologymanager/policy.go, mergePermutation and
+HintMerger.compare), which is 255^k on eight zones. The outcome depends on two sets only, and both have a
+closed form:
+
+* the preferred results are the masks that every list prefers;
+* the other results are all intersections of one mask from each list. Which ones exist is counted by an
+  AND-convolution over the lattice of masks, k * 2^n * n steps instead of (2^n)^k.
+"""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from numalign.rules.intent import Policy
+from numalign.rules.kubelet import masks
+from numalign.rules.kubelet.masks import Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One resource's hints: the masks that could serve it and those that it prefers among them.
+
+    An offer without masks is the kubelet's empty list: the resource cannot be served. A manager that has no
+    opinion makes no offer at all.
+    """
+
+    resource: str
+    possible: tuple[Mask, ...]
+    preferred: frozenset[Mask]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The merged hint: `mask` None means that no affinity is stored."""
+
+    mask: Mask | None
+    preferred: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the topology manager makes of a container: its affinity, and whether it lets it in."""
+
+    affinity: Merged
+    admitted: bool
+
+
+def offer(resource: str, possible: Sequence[Mask], width: int) -> Offer:
+    """An offer that prefers the masks of one width, as all managers do by default."""
+    preferred = frozenset(mask for mask in possible if mask.bit_count() == width)
+    return Offer(resource, tuple(possible), preferred)
+
+
+def decide(policy: Policy, offers: Sequence[Offer], count: int) -> Decision:
+    """Merge the offers for a node of so many zones and let the policy judge the outcome."""
+    return _POLICIES[policy](offers, count)
+
+
+def _none(_offers: Sequence[Offer], _count: int) -> Decision:
+    return Decision(Merged(None, preferred=False), admitted=True)
+
+
+def _best_effort(offers: Sequence[Offer], count: int) -> Decision:
+    merged = _preferred(offers, count)
+    return Decision(merged or Merged(_best_of(offers, count), preferred=False), admitted=True)
+
+
+def _restricted(offers: Sequence[Offer], count: int) -> Decision:
+    return _only(_preferred(offers, count))
+
+
+def _single_numa_node(offers: Sequence[Offer], count: int) -> Decision:
+    """Only hints of one zone count, and an affinity to all zones is stored as none."""
+    merged = _preferred([_of_one_zone(offer) for offer in offers], count)
+    return _only(Merged(None, preferred=True) if merged and merged.mask == masks.full(count) else merged)
+
+
+def _only(preferred: Merged | None) -> Decision:
+    """Let in what all resources prefer; of a refused container no affinity is kept."""
+    if preferred is None:
+        return Decision(Merged(None, preferred=False), admitted=False)
+    return Decision(preferred, admitted=True)
+
+
+def _of_one_zone(offer: Offer) -> Offer:
+    ones = tuple(mask for mask in offer.possible if mask in offer.preferred and mask.bit_count() == 1)
+    return Offer(offer.resource, ones, frozenset(ones))
+
+
+def _preferred(offers: Sequence[Offer], count: int) -> Merged | None:
+    """The narrowest mask that every resource prefers; all zones where none has an opinion."""
+    if not offers:
+        return Merged(masks.full(count), preferred=True)
+    common = frozenset.intersection(*(offer.preferred for offer in offers))
+    return Merged(masks.narrowest(common), preferred=True) if common else None
+
+
+def _narrowest_width(offers: Sequence[Offer]) -> int:
+    """BestNonPreferredAffinityCount: the widest of the lists' narrowest hints."""
+    return max(
+        (min(mask.bit_count() for mask in offer.possible) for offer in offers if offer.possible),
+        default=0,
+    )
+
+
+def _best_of(offers: Sequence[Offer], count: int) -> Mask:
+    """HintMerger.compare for what is not preferred: of that width, else the widest below, else above."""
+    by_width: dict[int, Mask] = {}
+    for mask in _intersections(offers, count):
+        by_width.setdefault(mask.bit_count(), mask)
+    if not by_width:
+        return masks.full(count)
+    below = [width for width in by_width if width <= _narrowest_width(offers)]
+    return by_width[max(below) if below else min(by_width)]
+
+
+def _intersections(offers: Sequence[Offer], count: int) -> list[Mask]:
+    """Every mask but the empty one that is the intersection of one hint from each list, by number."""
+    lists = [offer.possible for offer in offers if offer.possible]
+    if not lists:
+        return [masks.full(count)]
+    choices = [1] * (1 << count)
+    for possible in lists:
+        holds = [0] * (1 << count)
+        for mask in possible:
+            holds[mask] = 1
+        _each_bit(holds, count, operator.add)
+        choices = [one * other for one, other in zip(choices, holds, strict=True)]
+    _each_bit(choices, count, operator.sub)
+    return [mask for mask in masks.ascending(count) if choices[mask]]
+
+
+def _each_bit(table: list[int], count: int, join: Callable[[int, int], int]) -> None:
+    """Fold every mask's supersets into it, bit by bit (the zeta transform; its inverse by subtraction)."""
+    for bit in (1 << position for position in range(count)):
+        for start in range(0, 1 << count, 2 * bit):
+            low, high = slice(start, start + bit), slice(start + bit, start + 2 * bit)
+            table[low] = map(join, table[low], table[high])
+
+
+_POLICIES: Mapping[Policy, Callable[[Sequence[Offer], int], Decision]] = MappingProxyType(
+    {
+        Policy.NONE: _none,
+        Policy.BEST_EFFORT: _best_effort,
+        Policy.RESTRICTED: _restricted,
+        Policy.SINGLE_NUMA_NODE: _single_numa_node,
+    }
+)

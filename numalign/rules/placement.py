@@ -1,0 +1,54 @@
+"""
+Where a pod lands: for each container, the zones it is bound to and the amounts it gets from them.
+
+A block of memory may span zones, and then it binds them together; so amounts stand under *sets* of zones,
+never split by guess.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from numalign.rules.pod import Role
+from numalign.rules.resources import Resources, ZoneId
+
+ZoneSet = tuple[ZoneId, ...]
+"""Zone ids in ascending order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one container gets.
+
+    `affinity` is the set that the topology manager stored for it, None if it stored none; `preferred` what
+    it thought of it. `amounts` is by set of zones; empty for a container that gets nothing exclusive.
+    """
+
+    container: str
+    role: Role
+    affinity: ZoneSet | None
+    preferred: bool
+    amounts: Mapping[ZoneSet, Resources] = field(default_factory=dict)
+
+    def zones_of(self, resources: Iterable[str]) -> frozenset[ZoneId]:
+        """All zones from which it gets any of these resources."""
+        wanted = set(resources)
+        return frozenset(
+            zone for zones, amounts in self.amounts.items() if wanted & amounts.keys() for zone in zones
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The grants of a pod's containers, in the kubelet's order.
+
+    `kept` is what the pod holds once its containers run: the CPUs and devices of finished init containers
+    are in it, their memory is not.
+    """
+
+    grants: tuple[Grant, ...] = ()
+    kept: Mapping[ZoneSet, Resources] = field(default_factory=dict)
+
+    @property
+    def zones(self) -> frozenset[ZoneId]:
+        """Every zone that the pod holds anything of."""
+        return frozenset(zone for zones in self.kept for zone in zones)

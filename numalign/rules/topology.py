@@ -1,0 +1,170 @@
+"""
+What a node is: zones with amounts, and how its kubelet aligns.
+
+A zone is a NUMA node. Its `capacity` is hardware, its `allocatable` what the kubelet may give out, its
+`free` what it has not given out yet. Everything but `free` (and the memory manager's groups) is static, so
+`Node.emptied` answers what could ever be.
+
+What is not told takes the kubelet's default. `known` says how much was told, and every verdict repeats it.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from numalign.rules.intent import Policy, Scope
+from numalign.rules.resources import CPU, MEMORY, MILLI, Kind, Resources, ZoneId, kind
+
+DEFAULT_MAX_ZONES = 8
+"""The kubelet's max-allowable-numa-nodes, unless its configuration says otherwise."""
+
+_GIB = 2**30
+_LABEL = 63
+_HASH = 8
+
+
+class CpuManager(StrEnum):
+    """The kubelet's cpuManagerPolicy."""
+
+    NONE = "none"
+    STATIC = "static"
+
+
+class MemoryManager(StrEnum):
+    """The kubelet's memoryManagerPolicy."""
+
+    NONE = "None"
+    STATIC = "Static"
+
+
+class Known(StrEnum):
+    """How much of a node is known; each level adds to the one before."""
+
+    COUNTS = "counts"
+    CONFIGURED = "configured"
+    MACHINE = "machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """One NUMA node.
+
+    `cells` are the zones that its memory is grouped with (itself alone, if empty) and `assignments` the
+    number of memory blocks that lie on it: the memory manager's own bookkeeping.
+    """
+
+    id: ZoneId
+    name: str
+    capacity: Resources
+    allocatable: Resources
+    free: Resources
+    costs: tuple[tuple[ZoneId, int], ...] = ()
+    cells: frozenset[ZoneId] = frozenset()
+    assignments: int = 0
+
+    def emptied(self) -> "Zone":
+        """The zone with nothing given out."""
+        return replace(self, free=self.allocatable, cells=frozenset(), assignments=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node; its zones stand in ascending order of their ids.
+
+    `totals` is what the node as a whole may give out, None where nobody told. `label` is the node class
+    that its label names at present, if any.
+    """
+
+    name: str
+    zones: tuple[Zone, ...]
+    policy: Policy = Policy.NONE
+    scope: Scope = Scope.CONTAINER
+    cpu_manager: CpuManager = CpuManager.STATIC
+    memory_manager: MemoryManager = MemoryManager.STATIC
+    totals: Resources | None = None
+    max_zones: int = DEFAULT_MAX_ZONES
+    known: Known = Known.COUNTS
+    label: str | None = None
+    devices: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "zones", tuple(sorted(self.zones, key=lambda zone: zone.id)))
+        listed = (name for zone in self.zones for name, amount in zone.capacity.items() if amount)
+        object.__setattr__(self, "devices", frozenset(filter(_is_device, listed)))
+
+    def emptied(self) -> "Node":
+        """The node with nothing on it."""
+        return replace(self, zones=tuple(zone.emptied() for zone in self.zones))
+
+    def shape(self) -> "Node":
+        """The static facts alone: equal for nodes that can ever hold the same pods."""
+        return replace(self.emptied(), name="", label=None)
+
+    def aligns(self, resource: str) -> bool:
+        """Whether this kubelet gives hints for a resource at all."""
+        if self.policy is Policy.NONE:
+            return False
+        return {
+            Kind.CPU: self.cpu_manager is CpuManager.STATIC,
+            Kind.MEMORY: self.memory_manager is MemoryManager.STATIC,
+            Kind.DEVICE: resource in self.devices,
+            Kind.NODE: False,
+        }[kind(resource)]
+
+
+def managers(zones: Iterable[Zone]) -> tuple[CpuManager, MemoryManager]:
+    """The managers' policies, read off what the zones list.
+
+    Exporters list exactly what the kubelet calls allocatable, and a manager whose policy is none calls
+    nothing allocatable (policy_none.go of cpumanager and memorymanager).
+    """
+    listed = {kind(name) for zone in zones for name, amount in zone.allocatable.items() if amount}
+    return (
+        CpuManager.STATIC if Kind.CPU in listed else CpuManager.NONE,
+        MemoryManager.STATIC if Kind.MEMORY in listed else MemoryManager.NONE,
+    )
+
+
+def node_class(node: Node) -> str:
+    """The name of a node's topology class, a valid label value: `<readable>-<hash8>`.
+
+    Nodes of one class have the same policy, scope, managers and zones; memory counts in whole GiB, so that a
+    few reserved KiB do not split a fleet into as many classes as nodes.
+    """
+    facts = (
+        node.policy,
+        node.scope,
+        node.cpu_manager,
+        node.memory_manager,
+        tuple((zone.id, _rounded(zone.capacity), _rounded(zone.allocatable)) for zone in node.zones),
+    )
+    digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:_HASH]
+    return f"{_readable(node)[: _LABEL - _HASH - 1].rstrip('-')}-{digest}"
+
+
+def _is_device(name: str) -> bool:
+    return kind(name) is Kind.DEVICE
+
+
+def _rounded(amounts: Resources) -> tuple[tuple[str, int], ...]:
+    return tuple((name, amount // _GIB if name == MEMORY else amount) for name, amount in amounts.items())
+
+
+def _readable(node: Node) -> str:
+    """What a person would call it: zones, then what the largest zone has, then the policy."""
+    zones, devices = len(node.zones), Counter[str]()
+    for zone in node.zones:
+        devices |= Counter({name: zone.capacity[name] for name in zone.capacity if _is_device(name)})
+    cpus = max((zone.capacity.get(CPU, 0) // MILLI for zone in node.zones), default=0)
+    parts = [f"{zones}x{cpus}cpu"] if cpus else [f"{zones}z"]
+    parts += [f"{count}{_short(name)}" for name, count in sorted(devices.items()) if count]
+    return "-".join([*parts, node.policy.value, node.scope.value])
+
+
+def _short(resource: str) -> str:
+    """The last part of a resource name, with only what a label value may hold."""
+    return "".join(
+        letter for letter in resource.rpartition("/")[2].lower() if letter.isascii() and letter.isalnum()
+    )

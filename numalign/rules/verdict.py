@@ -1,0 +1,203 @@
+"""
+Yes or no for one pod on one node, and everything that made it so.
+
+A verdict is never a bare boolean. It says who refused and why, whether the empty node would refuse as well,
+what each zone lacks, and which zones the pod would get. Sentences are built from these fields when someone
+asks, never stored.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from numalign.rules.demand import WHOLE_POD
+from numalign.rules.intent import Policy
+from numalign.rules.placement import Placement
+from numalign.rules.pod import Role
+from numalign.rules.resources import ZoneId, render
+from numalign.rules.topology import Known
+
+
+class Refuser(StrEnum):
+    """Who says no: the node as a whole, its kubelet, or the pod's own intent."""
+
+    NODE = "node"
+    KUBELET = "kubelet"
+    INTENT = "intent"
+
+
+class Cause(StrEnum):
+    """What the refusal comes down to."""
+
+    NODE_TOO_SMALL = "node-too-small"
+    ZONES_TOO_SMALL = "zones-too-small"
+    WIDTHS_DIFFER = "widths-differ"
+    NOT_TOGETHER = "not-together"
+    NOT_ALLOCATED = "not-allocated"
+    NOT_EXCLUSIVE = "not-exclusive"
+    NOT_ALIGNED = "not-aligned"
+    OTHER_POLICY = "other-policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one resource takes: `asked` of it in at most `zones` zones, which can give `most` together."""
+
+    resource: str
+    asked: int
+    zones: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One resource that one zone cannot give, in the unit of its name."""
+
+    zone: ZoneId
+    zone_name: str
+    resource: str
+    asked: int
+    free: int
+
+    def __str__(self) -> str:
+        """The shortage in words."""
+        asked, free = render(self.resource, self.asked), render(self.resource, self.free)
+        return f"{self.zone_name}: {self.resource} {asked} asked, {free} free"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why not: `reason` as the pod's status or our own answer names it, `policy` the one not satisfied.
+
+    `container` is empty where the pod as a whole is refused. `detail` names what `cause` turns on: the
+    node's policy, or why a resource is not pinned.
+    """
+
+    refuser: Refuser
+    reason: str
+    cause: Cause
+    policy: Policy
+    container: str = WHOLE_POD
+    role: Role = Role.APP
+    needs: tuple[Need, ...] = ()
+    shortages: tuple[Shortage, ...] = ()
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """One sentence without a full stop, as it follows `no node can align`."""
+        return _SENTENCES[self.cause](self)
+
+    @property
+    def subject(self) -> str:
+        """What is refused: the pod, or one of its containers by name."""
+        return "the pod" if self.container == WHOLE_POD else f'{self.role} "{self.container}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of one pod on one node.
+
+    `permanent` means that the node would refuse it with nothing on it as well. `known` says what the verdict
+    rests on. A verdict has no truth value: ask for `admitted`.
+    """
+
+    refusal: Refusal | None
+    permanent: bool
+    placement: Placement
+    known: Known
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the kubelet would take the pod and the intent be kept."""
+        return self.refusal is None
+
+    def __bool__(self) -> bool:
+        """Refuse to be mistaken for a yes."""
+        raise TypeError("a verdict is not a boolean: ask for .admitted")
+
+
+def _too_small(refusal: Refusal) -> str:
+    lacking = [need for need in refusal.needs if need.most < need.asked]
+    asked = _list([f"{_amount(need.resource, need.asked)} in {_zones(need.zones)}" for need in lacking])
+    most = _list([_most(need) for need in lacking])
+    return f"{refusal.policy} needs {asked}; {most}"
+
+
+def _most(need: Need) -> str:
+    """As much as there is, in the number of zones that it may be spread over."""
+    where = "any zone has" if need.zones == 1 else f"any {need.zones} zones have"
+    return f"the most {where} is {render(need.resource, need.most)}"
+
+
+def _widths_differ(refusal: Refusal) -> str:
+    takes = _list(
+        [f"{_amount(need.resource, need.asked)} takes {_zones(need.zones)}" for need in refusal.needs]
+    )
+    return f"{refusal.policy} needs the same zones for all resources; {takes}"
+
+
+def _not_together(refusal: Refusal) -> str:
+    asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
+    zones = min((need.zones for need in refusal.needs), default=1)
+    if len(refusal.needs) > 1:
+        return f"{refusal.policy} needs {asked} in {_zones(zones)}; no {_set(zones)} has all of it"
+    return f"{refusal.policy} needs {asked} in {_zones(zones)}; the kubelet would spread it further"
+
+
+def _node_too_small(refusal: Refusal) -> str:
+    return _list([_node_lacks(need) for need in refusal.needs])
+
+
+def _node_lacks(need: Need) -> str:
+    has = f"has {render(need.resource, need.most)}" if need.most else "has none"
+    return f"asks {_amount(need.resource, need.asked)} and the node {has}"
+
+
+def _not_allocated(refusal: Refusal) -> str:
+    asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
+    return f"no set of zones can give {asked}, and the kubelet fails the pod under every policy"
+
+
+def _not_exclusive(refusal: Refusal) -> str:
+    named = _list([need.resource for need in refusal.needs])
+    return f"{refusal.policy} of {named} cannot be kept: {refusal.detail}"
+
+
+def _not_aligned(refusal: Refusal) -> str:
+    return f"{refusal.policy} cannot be kept where {refusal.detail}"
+
+
+def _other_policy(refusal: Refusal) -> str:
+    return f'{refusal.policy} must be the node\'s own policy, which is "{refusal.detail}"'
+
+
+def _amount(resource: str, amount: int) -> str:
+    return f"{render(resource, amount)} {resource}"
+
+
+def _zones(count: int) -> str:
+    return "one zone" if count == 1 else f"{count} zones"
+
+
+def _set(count: int) -> str:
+    return "zone" if count == 1 else f"set of {count} zones"
+
+
+def _list(parts: list[str]) -> str:
+    """Words as a person lists them."""
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+_SENTENCES: Mapping[Cause, Callable[[Refusal], str]] = MappingProxyType(
+    {
+        Cause.NODE_TOO_SMALL: _node_too_small,
+        Cause.ZONES_TOO_SMALL: _too_small,
+        Cause.WIDTHS_DIFFER: _widths_differ,
+        Cause.NOT_TOGETHER: _not_together,
+        Cause.NOT_ALLOCATED: _not_allocated,
+        Cause.NOT_EXCLUSIVE: _not_exclusive,
+        Cause.NOT_ALIGNED: _not_aligned,
+        Cause.OTHER_POLICY: _other_policy,
+    }
+)
