@@ -6,8 +6,9 @@ everything else in pieces. A bag is frozen and hashable, because demands and nod
 remembered.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import NewType
 
 from numalign.rules import quantity
@@ -52,6 +53,18 @@ class Resources(Mapping[str, int]):
     def __len__(self) -> int:
         return len(self._amounts)
 
+    # Mapping would build these from __getitem__, name by name.
+    def items(self) -> ItemsView[str, int]:
+        """Pairs of name and amount, by name."""
+        return self._amounts.items()
+
+    def keys(self) -> KeysView[str]:
+        """The names, in order."""
+        return self._amounts.keys()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._amounts
+
     def __hash__(self) -> int:
         return self._hash
 
@@ -79,6 +92,7 @@ class Resources(Mapping[str, int]):
 EMPTY = Resources()
 
 
+@lru_cache(maxsize=4096)
 def kind(name: str) -> Kind:
     """The manager that gives out a resource of this name, by the name alone."""
     if name == CPU:

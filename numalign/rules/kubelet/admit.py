@@ -39,16 +39,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """What the kubelet makes of a pod: a refusal, or the placement and the node as it is afterwards."""
-
-    refusal: Refused | None
-    placement: Placement
-    after: Node
-
-
-@dataclass(frozen=True, slots=True)
-class _Books:
+class Books:
     """What all managers know while one pod is admitted; None where a manager is off."""
 
     cpus: Pool | None
@@ -56,25 +47,41 @@ class _Books:
     devices: Mapping[str, Pool]
 
 
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What the kubelet makes of a pod: a refusal, or the placement that `charge` then books."""
+
+    refusal: Refused | None
+    placement: Placement
+    books: Books
+
+
 def admit(node: Node, demand: Demand) -> Admission:
     """Ask this node's kubelet to admit a pod on top of what it already gave out."""
-    start = _books(node, demand)
+    start = _books_of(node, demand.whole.devices)
     books, grants = start, []
     shared = _decide(node, start, demand.whole) if node.scope is Scope.POD else None
     if shared and not shared.admitted:
-        return _refused(node, Refused(Reason.TOPOLOGY_AFFINITY, demand.whole))
+        return _refused(start, Refused(Reason.TOPOLOGY_AFFINITY, demand.whole))
     for step in demand.steps:
         decision = shared or _decide(node, books, step)
         if not decision.admitted:
-            return _refused(node, Refused(Reason.TOPOLOGY_AFFINITY, step))
+            return _refused(start, Refused(Reason.TOPOLOGY_AFFINITY, step))
         outcome = _allocate(node, books, step, decision.affinity)
         if isinstance(outcome, Refused):
-            return _refused(node, outcome)
+            return _refused(start, outcome)
         books, grant = outcome
         grants.append(grant)
     settled = replace(books, memory=books.memory and memory.started(books.memory))
     placement = Placement(tuple(grants), _kept(node, start, settled))
-    return Admission(None, placement, _after(node, settled))
+    return Admission(None, placement, settled)
+
+
+def charge(node: Node, admission: Admission) -> Node:
+    """The node with the pod on it and all its containers running; unchanged for a pod that was refused."""
+    order = _order(node)
+    zones = enumerate(node.zones)
+    return replace(node, zones=tuple(_charged(zone, at, admission.books, order) for at, zone in zones))
 
 
 def widths(node: Node, step: Step) -> dict[str, int]:
@@ -87,15 +94,11 @@ def widths(node: Node, step: Step) -> dict[str, int]:
     return {**by_device, **by_cpu, **by_memory}
 
 
-def _books(node: Node, demand: Demand) -> _Books:
-    return _books_of(node, {name: 0 for step in demand.steps for name in step.devices})
+def _books_of(node: Node, devices: Mapping[str, int]) -> Books:
+    return Books(cpu.of(node), memory.of(node), device.of(node, devices))
 
 
-def _books_of(node: Node, devices: Mapping[str, int]) -> _Books:
-    return _Books(cpu.of(node), memory.of(node), device.of(node, devices))
-
-
-def _decide(node: Node, books: _Books, step: Step) -> Decision:
+def _decide(node: Node, books: Books, step: Step) -> Decision:
     """Ask the hint providers in the kubelet's order; policy none asks nobody."""
     offers: list[Offer] = []
     if node.policy is not Policy.NONE:
@@ -105,7 +108,7 @@ def _decide(node: Node, books: _Books, step: Step) -> Decision:
     return decide(node.policy, offers, len(node.zones))
 
 
-def _allocate(node: Node, books: _Books, step: Step, affinity: Merged) -> tuple[_Books, Grant] | Refused:
+def _allocate(node: Node, books: Books, step: Step, affinity: Merged) -> tuple[Books, Grant] | Refused:
     """Let each manager give out what the step asks, in the kubelet's order; the first failure refuses."""
     given = device.allocate(books.devices, step, affinity.mask)
     if isinstance(given, str):
@@ -125,7 +128,7 @@ def _allocate(node: Node, books: _Books, step: Step, affinity: Merged) -> tuple[
         held, block = reserved
     singles = {**by_zone, **({CPU: taken} if taken else {})}
     grant = _grant(node, step, affinity, _by_zone_set(node, singles, {block: step.memory} if block else {}))
-    return _Books(cpus, held, devices), grant
+    return Books(cpus, held, devices), grant
 
 
 def _grant(node: Node, step: Step, affinity: Merged, amounts: Mapping[ZoneSet, Resources]) -> Grant:
@@ -150,7 +153,7 @@ def _by_zone_set(
     return {zones: Resources(found[zones]) for zones in sorted(found)}
 
 
-def _kept(node: Node, before: _Books, after: _Books) -> dict[ZoneSet, Resources]:
+def _kept(node: Node, before: Books, after: Books) -> dict[ZoneSet, Resources]:
     """What has left the free amounts, once all containers run."""
     singles = {name: _difference(before.devices[name], pool) for name, pool in after.devices.items()}
     if before.cpus and after.cpus:
@@ -167,13 +170,7 @@ def _difference(before: Pool, after: Pool) -> Amounts:
     return tuple(map(int.__sub__, before.free, after.free))
 
 
-def _after(node: Node, books: _Books) -> Node:
-    """The node with the pod on it."""
-    order = _order(node)
-    return replace(node, zones=tuple(_charged(zone, at, books, order) for at, zone in enumerate(node.zones)))
-
-
-def _charged(zone: Zone, at: int, books: _Books, order: tuple[ZoneId, ...]) -> Zone:
+def _charged(zone: Zone, at: int, books: Books, order: tuple[ZoneId, ...]) -> Zone:
     free = dict(zone.free)
     free |= {name: pool.free[at] for name, pool in books.devices.items() if name in free}
     if books.cpus and CPU in free:
@@ -193,5 +190,5 @@ def _order(node: Node) -> tuple[ZoneId, ...]:
     return tuple(zone.id for zone in node.zones)
 
 
-def _refused(node: Node, refusal: Refused) -> Admission:
-    return Admission(refusal, Placement(), node)
+def _refused(books: Books, refusal: Refused) -> Admission:
+    return Admission(refusal, Placement(), books)

@@ -33,12 +33,7 @@ def offers(cpus: Pool, step: Step) -> list[Offer]:
         return []
     # A mask is a set of zones that own CPUs; the CPUs of init containers must all lie within.
     hosts = masks.of(zone for zone, amount in enumerate(cpus.total) if amount)
-    anchor, totals = cpus.anchor, masks.sums(cpus.available)
-    possible = [
-        mask
-        for mask in masks.ascending(len(cpus.total))
-        if totals[mask] >= step.cpu and mask & hosts == mask and mask & anchor == anchor
-    ]
+    possible = [mask for mask in cpus.serving(step.cpu) if mask & hosts == mask]
     return [offer(CPU, possible, width(cpus.total, step.cpu))]
 
 

@@ -35,9 +35,10 @@ def of(node: Node, names: Iterable[str]) -> Pools:
 def offers(devices: Pools, step: Step, *, scope: Scope) -> list[Offer]:
     """The hints for each device resource that a step asks for; pod scope reckons without reuse."""
     return [
-        _offer(name, held.fresh() if scope is Scope.POD else held, step.devices[name])
+        offer(name, seen.serving(step.devices[name]), width(held.total, step.devices[name]))
         for name, held in devices.items()
         if name in step.devices
+        for seen in [held.fresh() if scope is Scope.POD else held]
     ]
 
 
@@ -56,14 +57,6 @@ def allocate(devices: Pools, step: Step, mask: Mask | None) -> tuple[Pools, dict
         taken[name] = got
         after[name] = devices[name].charged(got, step.role)
     return after, taken
-
-
-def _offer(name: str, held: Pool, asked: int) -> Offer:
-    anchor, totals = held.anchor, masks.sums(held.available)
-    possible = [
-        mask for mask in masks.ascending(len(held.total)) if totals[mask] >= asked and mask & anchor == anchor
-    ]
-    return offer(name, possible, width(held.total, asked))
 
 
 def _take(held: Pool, asked: int, mask: Mask | None) -> Amounts:

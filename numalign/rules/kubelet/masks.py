@@ -7,7 +7,6 @@ there are only ids.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 
 from numalign.rules.placement import ZoneSet
 from numalign.rules.resources import ZoneId
@@ -20,10 +19,19 @@ def full(count: int) -> Mask:
     return (1 << count) - 1
 
 
-@cache
-def ascending(count: int) -> tuple[Mask, ...]:
+def ascending(count: int) -> range:
     """Every mask but the empty one, by number."""
-    return tuple(range(1, 1 << count))
+    return range(1, 1 << count)
+
+
+def reaching(totals: Sequence[int], asked: int) -> list[Mask]:
+    """The masks whose total is at least what is asked (more than nothing), by number."""
+    return [mask for mask, total in enumerate(totals) if total >= asked]
+
+
+def of_width(candidates: Iterable[Mask], width: int) -> list[Mask]:
+    """Those of so many zones."""
+    return [mask for mask in candidates if mask.bit_count() == width]
 
 
 def members(mask: Mask) -> Iterator[int]:

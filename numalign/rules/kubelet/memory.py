@@ -7,7 +7,7 @@ under every policy. And zones that share a block form a group (`cells`): a zone 
 no group, and the zones of a group serve only that very set until their last block is gone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from numalign.rules.demand import Step
@@ -43,7 +43,15 @@ class Memory:
     assignments: Amounts
     reusable: Mapping[tuple[Mask, str], int] = field(default_factory=dict)
     blocks: tuple[Block, ...] = ()
-    sums: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> "Groups":
+        """The zones with blocks on them, each with the set that it serves."""
+        return [(zone, self.cells[zone]) for zone, count in enumerate(self.assignments) if count]
+
+
+Groups = list[tuple[int, Mask]]
+"""Zones by position, each with the set that it serves."""
 
 
 def of(node: Node) -> Memory | None:
@@ -61,7 +69,6 @@ def of(node: Node) -> Memory | None:
             for zone in node.zones
         ),
         assignments=tuple(zone.assignments for zone in node.zones),
-        sums={name: masks.sums(amounts) for name, amounts in allocatable.items()},
     )
 
 
@@ -74,14 +81,13 @@ def offers(memory: Memory, request: Resources) -> list[Offer]:
 
 def width(memory: Memory, request: Resources) -> int:
     """The fewest zones whose allocatable memory reaches what is asked, of all names together."""
-    fitting = (mask.bit_count() for mask in _large_enough(memory, request))
-    return min(fitting, default=len(memory.cells))
+    return min(map(int.bit_count, _large_enough(memory, request)), default=len(memory.cells))
 
 
 def allocate(memory: Memory, step: Step, affinity: Merged) -> tuple[Memory, Mask] | None:
     """Reserve a block of every name; None where the kubelet's Allocate fails, whatever the policy."""
     mask = _mask_to_use(memory, step.memory, affinity)
-    if mask is None or _breaks_a_group(memory, mask):
+    if mask is None or _breaks_a_group(memory.groups, mask):
         return None
     for name, size in step.memory.items():
         memory = _reserve(memory, Block(step.role, name, mask, size))
@@ -97,39 +103,34 @@ def started(memory: Memory) -> Memory:
 
 
 def _hints(memory: Memory, request: Resources) -> list[Mask]:
-    free = {name: masks.sums(memory.free.get(name, ())) for name in request}
-    reusable = memory.reusable
-    return [
-        mask
-        for mask in _large_enough(memory, request)
-        if _open(memory, mask)
-        and all(free[name][mask] + reusable.get((mask, name), 0) >= size for name, size in request.items())
-    ]
+    hints = _large_enough(memory, request)
+    if groups := memory.groups:
+        hints = [mask for mask in hints if _open(memory.cells, groups, mask)]
+    for name, size in request.items() if hints else ():
+        free, again = masks.sums(memory.free[name]), memory.reusable
+        hints = [mask for mask in hints if free[mask] + again.get((mask, name), 0) >= size]
+    return hints
 
 
-def _large_enough(memory: Memory, request: Resources) -> Iterator[Mask]:
+def _large_enough(memory: Memory, request: Resources) -> list[Mask]:
     """The sets of zones whose allocatable amounts reach what is asked, used or not."""
-    if not request.keys() <= memory.sums.keys():
-        return iter(())
-    asked = [(memory.sums[name], size) for name, size in request.items()]
-    return (
-        mask
-        for mask in masks.ascending(len(memory.cells))
-        if all(totals[mask] >= size for totals, size in asked)
-    )
+    enough = list(masks.ascending(len(memory.cells)))
+    for name, size in request.items():
+        totals = masks.sums(memory.allocatable.get(name, (0,) * len(memory.cells)))
+        enough = [mask for mask in enough if totals[mask] >= size]
+    return enough
 
 
-def _open(memory: Memory, mask: Mask) -> bool:
+def _open(cells: tuple[Mask, ...], groups: Groups, mask: Mask) -> bool:
     """Whether groups let a set of zones be used: one zone outside any group, or a group as it is."""
     if mask.bit_count() == 1:
-        return memory.cells[mask.bit_length() - 1].bit_count() <= 1
-    return not _breaks_a_group(memory, mask)
+        return cells[mask.bit_length() - 1].bit_count() <= 1
+    return not _breaks_a_group(groups, mask)
 
 
-def _breaks_a_group(memory: Memory, mask: Mask) -> bool:
-    if mask.bit_count() == 1:
-        return False
-    return any(memory.assignments[zone] and memory.cells[zone] != mask for zone in masks.members(mask))
+def _breaks_a_group(groups: Groups, mask: Mask) -> bool:
+    """Whether a block over several zones would touch one that serves another set."""
+    return mask.bit_count() > 1 and any(mask >> zone & 1 and cells != mask for zone, cells in groups)
 
 
 def _mask_to_use(memory: Memory, request: Resources, affinity: Merged) -> Mask | None:

@@ -51,8 +51,7 @@ class Decision:
 
 def offer(resource: str, possible: Sequence[Mask], width: int) -> Offer:
     """An offer that prefers the masks of one width, as all managers do by default."""
-    preferred = frozenset(mask for mask in possible if mask.bit_count() == width)
-    return Offer(resource, tuple(possible), preferred)
+    return Offer(resource, tuple(possible), frozenset(masks.of_width(possible, width)))
 
 
 def decide(policy: Policy, offers: Sequence[Offer], count: int) -> Decision:
@@ -99,14 +98,6 @@ def _preferred(offers: Sequence[Offer], count: int) -> Merged | None:
     return Merged(masks.narrowest(common), preferred=True) if common else None
 
 
-def _narrowest_width(offers: Sequence[Offer]) -> int:
-    """BestNonPreferredAffinityCount: the widest of the lists' narrowest hints."""
-    return max(
-        (min(mask.bit_count() for mask in offer.possible) for offer in offers if offer.possible),
-        default=0,
-    )
-
-
 def _best_of(offers: Sequence[Offer], count: int) -> Mask:
     """HintMerger.compare for what is not preferred: of that width, else the widest below, else above."""
     by_width: dict[int, Mask] = {}
@@ -114,8 +105,14 @@ def _best_of(offers: Sequence[Offer], count: int) -> Mask:
         by_width.setdefault(mask.bit_count(), mask)
     if not by_width:
         return masks.full(count)
-    below = [width for width in by_width if width <= _narrowest_width(offers)]
+    limit = _narrowest_width(offers)
+    below = [width for width in by_width if width <= limit]
     return by_width[max(below) if below else min(by_width)]
+
+
+def _narrowest_width(offers: Sequence[Offer]) -> int:
+    """BestNonPreferredAffinityCount: the widest of the lists' narrowest hints."""
+    return max((min(map(int.bit_count, offer.possible)) for offer in offers if offer.possible), default=0)
 
 
 def _intersections(offers: Sequence[Offer], count: int) -> list[Mask]:
@@ -123,23 +120,25 @@ def _intersections(offers: Sequence[Offer], count: int) -> list[Mask]:
     lists = [offer.possible for offer in offers if offer.possible]
     if not lists:
         return [masks.full(count)]
-    choices = [1] * (1 << count)
+    ways = [1] * (1 << count)
     for possible in lists:
         holds = [0] * (1 << count)
         for mask in possible:
             holds[mask] = 1
-        _each_bit(holds, count, operator.add)
-        choices = [one * other for one, other in zip(choices, holds, strict=True)]
-    _each_bit(choices, count, operator.sub)
-    return [mask for mask in masks.ascending(count) if choices[mask]]
+        ways = list(map(operator.mul, ways, _over_supersets(holds, count, operator.add)))
+    ways = _over_supersets(ways, count, operator.sub)
+    return [mask for mask in masks.ascending(count) if ways[mask]]
 
 
-def _each_bit(table: list[int], count: int, join: Callable[[int, int], int]) -> None:
-    """Fold every mask's supersets into it, bit by bit (the zeta transform; its inverse by subtraction)."""
-    for bit in (1 << position for position in range(count)):
-        for start in range(0, 1 << count, 2 * bit):
-            low, high = slice(start, start + bit), slice(start + bit, start + 2 * bit)
-            table[low] = map(join, table[low], table[high])
+def _over_supersets(table: list[int], count: int, join: Callable[[int, int], int]) -> list[int]:
+    """Fold into each mask all masks around it (the zeta transform over supersets; by `sub`, its inverse).
+
+    Each round folds the lowest bit and rotates it to the top, so that the rounds together keep the order.
+    """
+    for _ in range(count):
+        without, within = table[0::2], table[1::2]
+        table = [*map(join, without, within), *within]
+    return table
 
 
 _POLICIES: Mapping[Policy, Callable[[Sequence[Offer], int], Decision]] = MappingProxyType(

@@ -34,6 +34,11 @@ class Pool:
         """The zones that every later affinity must cover, for something of them is used again."""
         return masks.of(zone for zone, amount in enumerate(self.reusable) if amount)
 
+    def serving(self, asked: int) -> list[Mask]:
+        """The sets of zones that could give so much and hold all that is used again."""
+        anchor, enough = self.anchor, masks.reaching(masks.sums(self.available), asked)
+        return [mask for mask in enough if mask & anchor == anchor] if anchor else enough
+
     def fresh(self) -> "Pool":
         """The pool as seen by a pod that has nothing yet."""
         return replace(self, reusable=(0,) * len(self.free))
