@@ -15,7 +15,7 @@ from numalign.rules.kubelet import admit as kubelet
 from numalign.rules.kubelet.admit import Admission, Reason, widths
 from numalign.rules.placement import Grant, Placement
 from numalign.rules.pod import Qos
-from numalign.rules.resources import CPU, NODE_LEVEL
+from numalign.rules.resources import CPU, NODE_LEVEL, Kind, kind
 from numalign.rules.topology import Node
 from numalign.rules.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 
@@ -71,7 +71,9 @@ def _total(node: Node, name: str) -> int | None:
         known = name in node.totals or name not in NODE_LEVEL
         return node.totals.get(name, 0) if known else None
     listed = [zone.allocatable[name] for zone in node.zones if name in zone.allocatable]
-    return sum(listed) if any(listed) else None
+    # A manager that is off shows as no amount at all; devices that are gone show as none left.
+    told = any(listed) or (listed and kind(name) is Kind.DEVICE)
+    return sum(listed) if told else None
 
 
 def _other_policy(node: Node, intent: Intent) -> Refusal | None:

@@ -118,16 +118,18 @@ class Verdict:
 
 
 def _too_small(refusal: Refusal) -> str:
+    """What is short, gathered by the number of zones that it may be spread over."""
     lacking = [need for need in refusal.needs if need.most < need.asked]
-    asked = _list([f"{_amount(need.resource, need.asked)} in {_zones(need.zones)}" for need in lacking])
-    most = _list([_most(need) for need in lacking])
-    return f"{refusal.policy} needs {asked}; {most}"
+    widths = sorted({need.zones for need in lacking})
+    return f"{refusal.policy} needs {_list([_short_in(lacking, zones) for zones in widths])}"
 
 
-def _most(need: Need) -> str:
-    """As much as there is, in the number of zones that it may be spread over."""
-    where = "any zone has" if need.zones == 1 else f"any {need.zones} zones have"
-    return f"the most {where} is {render(need.resource, need.most)}"
+def _short_in(lacking: list[Need], zones: int) -> str:
+    here = [need for need in lacking if need.zones == zones]
+    asked = _list([_amount(need.resource, need.asked) for need in here])
+    most = _list([render(need.resource, need.most) for need in here])
+    where = "any zone has" if zones == 1 else f"any {zones} zones have"
+    return f"{asked} in {_zones(zones)}; the most {where} is {most}"
 
 
 def _widths_differ(refusal: Refusal) -> str:
