@@ -1,0 +1,8 @@
+"""
+The process: what a program of numalign is made of before it does anything.
+
+Settings, log lines, metrics, certificates and an HTTP server with health, readiness and a graceful end
+are the same for every door, so they are written once and know nothing of what is served. In order:
+
+    about -> sources -> settings -> serving -> logs -> metrics -> files -> tls -> server
+"""

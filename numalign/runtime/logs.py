@@ -1,0 +1,184 @@
+"""
+What a process says while it works.
+
+One line per event, with a name that a search or an alert can hold on to (`review.denied`) and fields in
+place of prose. Lines are JSON for collectors or text for a terminal, always on standard error, so that
+standard output stays free for answers. A log line must neither fail nor leak: odd values are shown somehow,
+bytes (bodies, keys) only by their length, long texts are cut, and nothing a peer sends can begin a new line.
+"""
+
+import json
+import logging
+import textwrap
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType, TracebackType
+from typing import TextIO
+
+import orjson
+
+LONGEST_TEXT = 1000
+LONGEST_TRACEBACK = 8000
+
+_FIELDS = "numalign_fields"
+_LEVELS: Mapping[str, int] = MappingProxyType(
+    {
+        "debug": logging.DEBUG,
+        "info": logging.INFO,
+        "warning": logging.WARNING,
+        "error": logging.ERROR,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Where events go; pass it on, or pass on a `bound` one that carries more fields.
+
+    The names `time`, `level` and `event` are taken: a field so called is not shown.
+    """
+
+    logger: logging.Logger
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+    def bound(self, **fields: object) -> "Log":
+        """The same log, these fields on every line."""
+        return Log(self.logger, {**self.fields, **fields})
+
+    def debug(self, event: str, /, **fields: object) -> None:
+        """Say what only someone hunting a fault wants to read."""
+        self._say(logging.DEBUG, event, fields)
+
+    def info(self, event: str, /, **fields: object) -> None:
+        """Say what happened."""
+        self._say(logging.INFO, event, fields)
+
+    def warning(self, event: str, /, **fields: object) -> None:
+        """Say what someone should look at soon."""
+        self._say(logging.WARNING, event, fields)
+
+    def error(self, event: str, /, **fields: object) -> None:
+        """Say what is broken now."""
+        self._say(logging.ERROR, event, fields)
+
+    def failed(self, event: str, error: BaseException, /, **fields: object) -> None:
+        """Say what is broken now, with the error and where it was raised."""
+        trace = (type(error), error, error.__traceback__)
+        self._say(logging.ERROR, event, fields, trace)
+
+    def _say(
+        self,
+        level: int,
+        event: str,
+        fields: Mapping[str, object],
+        trace: tuple[type[BaseException], BaseException, TracebackType | None] | None = None,
+    ) -> None:
+        if self.logger.isEnabledFor(level):
+            extra = {_FIELDS: {**self.fields, **fields}}
+            self.logger.log(level, "%s", event, extra=extra, exc_info=trace)
+
+
+def to(stream: TextIO, *, level: str, form: str) -> Log:
+    """A log on `stream`, from `level` (`debug` to `error`) up, as `json` or `text`."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(FORMATTERS[form]())
+    logger = logging.Logger("numalign", _LEVELS[level])  # noqa: LOG001 a named one is global
+    logger.addHandler(handler)
+    return Log(logger)
+
+
+def adopt_libraries(log: Log) -> None:
+    """Let what libraries log, from warnings up, come out in the same form. For a program's start only."""
+    logging.basicConfig(handlers=log.logger.handlers, level=logging.WARNING, force=True)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record: time, level, event, then the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record in one line; an error adds its text and its traceback as fields."""
+        return _json({**_head(record), **_shown(record), **_trouble(record), **_head(record)})
+
+
+class TextFormatter(logging.Formatter):
+    """A line that people read: clock, level, event, then `key=value`; a traceback under it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record in one line, more only if it carries a traceback."""
+        head = _head(record)
+        trouble = _trouble(record)
+        trace = str(trouble.pop("traceback", ""))
+        fields = {**_shown(record), **trouble}
+        clock = str(head["time"])[11:23]
+        said = " ".join(f"{key}={_word(value)}" for key, value in fields.items() if key not in head)
+        line = f"{clock} {head['level']:<7} {head['event']}  {said}".rstrip()
+        return f"{line}\n{textwrap.indent(trace, '    ')}".rstrip()
+
+
+FORMATTERS: Mapping[str, type[logging.Formatter]] = MappingProxyType(
+    {"json": JsonFormatter, "text": TextFormatter}
+)
+
+
+def _head(record: logging.LogRecord) -> dict[str, object]:
+    """What every line has; a library's own message becomes the field `message`."""
+    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    event = record.getMessage() if hasattr(record, _FIELDS) else "library"
+    return {
+        "time": time.replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "event": event,
+    }
+
+
+def _shown(record: logging.LogRecord) -> dict[str, object]:
+    foreign = {"logger": record.name, "message": record.getMessage()}
+    fields: Mapping[str, object] = getattr(record, _FIELDS, foreign)
+    return {key: _safe(value) for key, value in fields.items()}
+
+
+def _trouble(record: logging.LogRecord) -> dict[str, object]:
+    if not record.exc_info or record.exc_info[1] is None:
+        return {}
+    error = record.exc_info[1]
+    trace = "".join(traceback.format_exception(error))
+    return {"error": _safe(error), "traceback": trace[-LONGEST_TRACEBACK:].rstrip()}
+
+
+def _safe(value: object) -> object:
+    """Something that JSON can say, of bounded length, and without the content of bytes."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case bytes() | bytearray() | memoryview():
+            return f"<{len(value)} bytes>"
+        case BaseException():
+            return _cut(f"{type(value).__name__}: {value}")
+        case Mapping():
+            return {_cut(str(key)): _safe(inner) for key, inner in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_safe(inner) for inner in value]
+    return _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}... ({len(text)} characters)"
+
+
+def _json(fields: Mapping[str, object]) -> str:
+    try:
+        return orjson.dumps(fields).decode()
+    except orjson.JSONEncodeError:
+        # Integers beyond 64 bits and lone surrogates: rare, and the line must not be lost.
+        return json.dumps(fields)
+
+
+def _word(value: object) -> str:
+    """A value as one word of a text line: quoted only if it must be."""
+    text = value if isinstance(value, str) else _json({"": value})[4:-1]
+    plain = text is not value or (text and not set(text) & set(' "='))
+    if plain and text.isprintable():
+        return text
+    return json.dumps(value, ensure_ascii=not text.isprintable())

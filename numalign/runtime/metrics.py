@@ -1,0 +1,39 @@
+"""
+What a process counts.
+
+Every program has one registry, made here and passed to whoever counts, so that two programs in one process
+(a test, the demo) never share a number. What is counted is declared where it happens; this module adds what
+every process has: its build, its memory and its processor time.
+"""
+
+import platform
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.gc_collector import GCCollector
+
+from numalign.runtime import about
+
+PREFIX = "numalign_"
+
+
+def registry(*, program: str) -> CollectorRegistry:
+    """A registry of its own, with what every process tells: build, memory, CPU, garbage collection."""
+    made = CollectorRegistry(auto_describe=True)
+    ProcessCollector(registry=made)
+    GCCollector(registry=made)
+    build = Gauge(
+        f"{PREFIX}build_info",
+        "Always 1; the labels say which program this is.",
+        ["program", "version", "python"],
+        registry=made,
+    )
+    build.labels(program, about.version(), platform.python_version()).set(1)
+    return made
+
+
+def exposition(request: web.Request, *, registry: CollectorRegistry) -> web.Response:
+    """All that the registry counts, in the text form that the scraper accepts."""
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    return web.Response(body=encode(registry), headers={"Content-Type": content_type})

@@ -1,0 +1,87 @@
+"""
+What every server of numalign can be told.
+
+A mix-in for a program's settings: where it listens, with which certificate, how it logs, how much it takes
+on at once and how it ends. The names are the same on every door, so that one chart and one habit serve all.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from numalign.runtime.settings import Contradiction, Settings
+
+EVERYWHERE = "*"
+
+
+class ServerSettings(Settings):
+    """The server."""
+
+    bind: str = Field(
+        default=EVERYWHERE,
+        description="Address to listen on, or * for all of them, IPv4 and IPv6. The API server comes"
+        " from another machine, so all is the default; 127.0.0.1 keeps a laptop to itself.",
+    )
+    port: int = Field(
+        default=8443,
+        ge=0,
+        le=65535,
+        description="Port for reviews, health, readiness and metrics alike. 0 takes a free one and the"
+        " log line server.listening tells which. The default needs no privilege.",
+    )
+    tls_cert: Path | None = Field(
+        default=None,
+        description="PEM file of the serving certificate, intermediates after it.",
+    )
+    tls_key: Path | None = Field(
+        default=None,
+        description="PEM file of the certificate's private key, without a passphrase.",
+    )
+    tls_reload_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="How often, in seconds, to look whether the pair's files have changed; 0 never"
+        " does. Kubernetes itself takes about a minute to renew a mounted secret, so 10 adds little.",
+    )
+    insecure_http: bool = Field(
+        default=False,
+        description="Serve plain HTTP in place of TLS. For a laptop: an API server never calls it.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info",
+        description="The least that is logged. info has a line per decision worth reading later.",
+    )
+    log_format: Literal["json", "text"] = Field(
+        default="json",
+        description="One JSON object per line for collectors, or text for a terminal.",
+    )
+    drain_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="How long, in seconds, to go on serving as not ready after SIGTERM; 0 ends at once."
+        " Ten give every API server time to learn that this endpoint is gone.",
+    )
+    max_in_flight: int = Field(
+        default=256,
+        ge=0,
+        description="Calls handled at once; one more is answered 503 with Retry-After: 1, which API"
+        " servers obey. 0 sets no bound. Calls take about a millisecond, so 256 waiting means overload.",
+    )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Exactly one of a pair and plain HTTP."""
+        yield from super().contradictions()
+        names = ("tls_cert", "tls_key", "insecure_http")
+        pair = (self.tls_cert is not None, self.tls_key is not None)
+        if self.insecure_http and any(pair):
+            yield Contradiction(names, "plain HTTP and a certificate exclude each other: keep one of them")
+        elif not self.insecure_http and not all(pair):
+            missing = {
+                (False, False): "give --tls-cert and --tls-key, or --insecure-http on a laptop",
+                (True, False): "--tls-cert needs its --tls-key",
+                (False, True): "--tls-key needs its --tls-cert",
+            }
+            yield Contradiction(names, missing[pair])

@@ -1,0 +1,315 @@
+"""
+Settings that explain themselves.
+
+A program declares what can be set as a frozen model; flags, environment variables, the keys of a
+configuration file, the help and the list of values with their origins all follow from it. A program either
+starts with settings that are all good, or stops with every mistake it found in one answer: the person who
+mends them is often on the far side of a deployment and must not need five tries.
+
+    BadInput
+    └── SettingsError    settings that cannot be used; each mistake says where it was written
+"""
+
+import json
+import math
+import sys
+import textwrap
+import types
+import typing
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, TextIO, TypeVar
+
+import annotated_types
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from numalign.rules.errors import BadInput, Mistake
+from numalign.runtime import about, sources
+from numalign.runtime.sources import Reading, Written
+
+DEFAULT = "default"
+
+
+class SettingsError(BadInput):
+    """Raised when settings cannot be used; every mistake names its flag, variable or line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Settings that are good by themselves but not together; judged only if each of them is good."""
+
+    names: tuple[str, ...]
+    message: str
+
+
+class Settings(BaseModel):
+    """Settings of a program. Every field has a default and a description; mix-ins add up.
+
+    A description says the meaning, the unit, how to switch it off, and why the default is what it is.
+    What a program cannot do without defaults to None, and `contradictions` asks for it; pydantic's own
+    model validators have no place here, for they would not know where a value was written.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 pydantic's signature
+        """Refuse a declaration that could not explain itself."""
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, info in cls.model_fields.items():
+            if info.is_required() or not info.description:
+                raise TypeError(f"setting {cls.__name__}.{name} needs a default and a description")
+            if name in (sources.CONFIG, *sources.QUESTIONS):
+                raise TypeError(f"{cls.__name__}.{name}: every program has {sources.flag(name)}")
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """What is wrong between the settings; a mix-in yields from `super()` too."""
+        yield from ()
+
+
+T = TypeVar("T", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[T]):
+    """Settings, and for each where its value was written (`default` if nowhere)."""
+
+    settings: T
+    origins: Mapping[str, str]
+
+    def __str__(self) -> str:
+        """Every value with its origin, in lines that `--config` reads back."""
+        values = {name: f"{name}: {_yaml(getattr(self.settings, name))}" for name in self.origins}
+        width = max(map(len, values.values()), default=0)
+        return "\n".join(f"{values[name]:<{width}}  # {origin}" for name, origin in self.origins.items())
+
+
+def from_command_line(model: type[T], *, prog: str, argv: Sequence[str], environ: Mapping[str, str]) -> T:
+    """The settings of a program that is starting; leaves the process when there is nothing to start.
+
+    `--help`, `--version` and `--print-config` are answered on standard output with exit code 0, mistakes
+    are listed on standard error with exit code 2.
+    """
+    asked = _flags(model, argv).questions
+    if "help" in asked:
+        _leave(sys.stdout, usage(model, prog=prog), code=0)
+    if "version" in asked:
+        _leave(sys.stdout, f"{prog} {about.version()}", code=0)
+    try:
+        loaded = load(model, argv=argv, environ=environ)
+    except SettingsError as error:
+        _leave(sys.stderr, _refusal(error, prog=prog), code=2)
+    if "print_config" in asked:
+        _leave(sys.stdout, str(loaded), code=0)
+    return loaded.settings
+
+
+def _leave(stream: TextIO, text: str, *, code: int) -> NoReturn:
+    stream.write(text + "\n")
+    raise SystemExit(code)
+
+
+def _refusal(error: SettingsError, *, prog: str) -> str:
+    count = len(error.mistakes)
+    counted = "1 mistake" if count == 1 else f"{count} mistakes"
+    listed = textwrap.indent(str(error), "  ")
+    return f"{prog}: {counted} in the settings\n{listed}\n{prog} --help lists every setting"
+
+
+def load(model: type[T], *, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[T]:
+    """Settings from flags, then the environment, then the file that `--config` names, then defaults.
+
+    Raises `SettingsError` with all mistakes. A value that is overruled is not judged.
+    """
+    readings = _readings(model, argv=argv, environ=environ)
+    written = dict(ChainMap(*(dict(reading.written) for reading in readings)))
+    written.pop(sources.CONFIG, None)
+    settings, bad = _judge(model, written)
+    mistakes = [mistake for reading in readings for mistake in reading.mistakes]
+    mistakes += bad.values()
+    mistakes += _clashes(settings, written=written, bad=bad)
+    if mistakes:
+        raise SettingsError(mistakes)
+    names = model.model_fields
+    return Loaded(settings, {name: _origin(name, written=written) for name in names})
+
+
+def _flags(model: type[Settings], argv: Sequence[str]) -> Reading:
+    fields = model.model_fields
+    switches = {name for name, info in fields.items() if _bare(info) is bool}
+    return sources.flags(argv, names=fields, switches=switches)
+
+
+def _readings(model: type[Settings], *, argv: Sequence[str], environ: Mapping[str, str]) -> list[Reading]:
+    """What each source says, the strongest first."""
+    names = model.model_fields
+    readings = [_flags(model, argv), sources.environment(environ, names=names)]
+    paths = [r.written[sources.CONFIG] for r in readings if sources.CONFIG in r.written]
+    if not paths:
+        return readings
+    if not paths[0].text:
+        return [*readings, Reading(mistakes=(Mistake(paths[0].origin, "needs a path"),))]
+    return [*readings, sources.file(Path(paths[0].text), names=names)]
+
+
+def _judge(model: type[T], written: Mapping[str, Written]) -> tuple[T, dict[str, Mistake]]:
+    """The settings with defaults in place of what is bad, and what is bad by name."""
+    texts = {name: value.text for name, value in written.items()}
+    bad = {
+        name: Mistake(written[name].origin, f"needs a value: {_expected(model, name)}")
+        for name, text in texts.items()
+        if not text
+    }
+    try:
+        return model.model_validate(_without(texts, bad)), bad
+    except ValidationError as error:
+        for detail in error.errors():
+            name = str(detail["loc"][0])
+            bad[name] = Mistake(written[name].origin, _complaint(model, name, detail))
+    return model.model_validate(_without(texts, bad)), bad
+
+
+def _without(texts: Mapping[str, str], bad: Mapping[str, Mistake]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if name not in bad}
+
+
+def _complaint(model: type[Settings], name: str, detail: ErrorDetails) -> str:
+    text = str(detail["input"])
+    if detail["type"] == "value_error":
+        return f'"{text}" is not good: {detail["ctx"]["error"]}'
+    meant = sources.did_you_mean(text, _choices(model.model_fields[name]))
+    return f'"{text}" is not good: expected {_expected(model, name)}{meant}'
+
+
+def _clashes(
+    settings: Settings, *, written: Mapping[str, Written], bad: Mapping[str, Mistake]
+) -> Iterator[Mistake]:
+    """Contradictions, each standing where the settings in question were written."""
+    for clash in settings.contradictions():
+        if bad.keys().isdisjoint(clash.names):
+            places = [written[name].origin for name in clash.names if name in written]
+            where = places or [sources.flag(name) for name in clash.names]
+            yield Mistake(", ".join(where), clash.message)
+
+
+def _origin(name: str, *, written: Mapping[str, Written]) -> str:
+    return written[name].origin if name in written else DEFAULT
+
+
+def usage(model: type[Settings], *, prog: str) -> str:
+    """Every setting, grouped by the class that declares it, with what it takes and what it means."""
+    lines = [f"usage: {prog} [--setting VALUE ...]", ""]
+    for group, names in _groups(model).items():
+        lines += [_first_line(group.__doc__), *(_explained(model, name) for name in names), ""]
+    lines += [
+        "Every program",
+        _entry("--config PATH", "a YAML file of settings (NUMALIGN_CONFIG)"),
+        _entry("--print-config", "show every setting and where its value comes from, then end"),
+        _entry("--help", "show this, then end"),
+        _entry("--version", "show the version, then end"),
+        "",
+        "A setting is taken from its flag, else its environment variable, else the file.",
+    ]
+    return "\n".join(lines)
+
+
+def _groups(model: type[Settings]) -> dict[type, list[str]]:
+    groups: dict[type, list[str]] = {}
+    for name in model.model_fields:
+        owner = next(c for c in reversed(model.__mro__) if name in getattr(c, "__annotations__", ()))
+        groups.setdefault(owner, []).append(name)
+    return groups
+
+
+def _first_line(docstring: str | None) -> str:
+    return (docstring or "").strip().partition("\n")[0]
+
+
+def _explained(model: type[Settings], name: str) -> str:
+    info = model.model_fields[name]
+    facts = f"{_expected(model, name)}; default {_yaml(info.default)}; {sources.variable(name)}"
+    word = "CHOICE" if _choices(info) else _KINDS.get(_bare(info), _TEXT).word
+    return _entry(f"{sources.flag(name)} {word}".rstrip(), f"{info.description} ({facts})")
+
+
+def _entry(head: str, text: str) -> str:
+    return f"  {head}\n" + textwrap.fill(text, 88, initial_indent=" " * 8, subsequent_indent=" " * 8)
+
+
+def _bare(info: FieldInfo) -> Any:  # noqa: ANN401 an annotation is a type, a union, or a literal
+    """The annotation without `| None`."""
+    if typing.get_origin(info.annotation) in (types.UnionType, typing.Union):
+        parts = typing.get_args(info.annotation)
+        return next(part for part in parts if part is not types.NoneType)
+    return info.annotation
+
+
+def _choices(info: FieldInfo) -> tuple[str, ...]:
+    kind = _bare(info)
+    if typing.get_origin(kind) is Literal:
+        return tuple(map(str, typing.get_args(kind)))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return tuple(str(member.value) for member in kind)
+    return ()
+
+
+def _expected(model: type[Settings], name: str) -> str:
+    """What a good value looks like: `a whole number from 0 to 65535`."""
+    info = model.model_fields[name]
+    choices = _choices(info)
+    if choices:
+        return f"one of {', '.join(choices)}"
+    limits = [
+        f"{word} {getattr(constraint, attribute)}"
+        for constraint in info.metadata
+        for kind, (attribute, word) in _LIMITS.items()
+        if isinstance(constraint, kind)
+    ]
+    kind = _KINDS.get(_bare(info), _TEXT).phrase
+    return f"{kind}, {' and '.join(limits)}" if limits else kind
+
+
+def _yaml(value: object) -> str:
+    """A value as one YAML scalar that reads back as itself."""
+    if value is None:
+        return "null"
+    plain = value.value if isinstance(value, Enum) else value
+    if isinstance(plain, bool | int | float):
+        return json.dumps(plain)
+    return yaml.safe_dump(str(plain), width=math.inf, allow_unicode=True).partition("\n")[0]
+
+
+_LIMITS: Mapping[type, tuple[str, str]] = MappingProxyType(
+    {
+        annotated_types.Ge: ("ge", "at least"),
+        annotated_types.Gt: ("gt", "above"),
+        annotated_types.Le: ("le", "at most"),
+        annotated_types.Lt: ("lt", "below"),
+    }
+)
+
+
+class _Kind(NamedTuple):
+    """How a kind of value is called: in a flag's line of the help, and in a sentence."""
+
+    word: str
+    phrase: str
+
+
+_TEXT = _Kind("TEXT", "text")
+_KINDS: Mapping[object, _Kind] = MappingProxyType(
+    {
+        bool: _Kind("", "true or false"),
+        int: _Kind("NUMBER", "a whole number"),
+        float: _Kind("NUMBER", "a number"),
+        Path: _Kind("PATH", "a path"),
+        str: _TEXT,
+    }
+)

@@ -1,0 +1,169 @@
+"""
+Where settings are written: flags, environment variables, and a file.
+
+All three are read as text, so that `8443` means the same wherever it stands and YAML's own guesses about
+types (`on`, `0755`, `1e3`) never matter. Reading finds only what is unknown or unreadable; whether a text
+is a good value is for `settings` to say. Nothing here raises: mistakes are handed back with what was read,
+because a person wants those of all three sources in one answer.
+"""
+
+import argparse
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from numalign.rules.errors import Mistake
+
+PREFIX = "NUMALIGN_"
+
+# Asked of the program itself; no setting may have these names.
+CONFIG = "config"
+QUESTIONS = ("help", "version", "print_config")
+
+_NULL = "tag:yaml.org,2002:null"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A setting's text and where it stands, in words a person can follow."""
+
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one source says: the settings by name, what is wrong with it, and the questions asked."""
+
+    written: Mapping[str, Written] = field(default_factory=dict)
+    mistakes: tuple[Mistake, ...] = ()
+    questions: frozenset[str] = frozenset()
+
+
+def flag(name: str) -> str:
+    """How the setting `tls_cert` is written on a command line: `--tls-cert`."""
+    return "--" + name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    """How the setting `tls_cert` is written in the environment: `NUMALIGN_TLS_CERT`."""
+    return PREFIX + name.upper()
+
+
+def did_you_mean(word: str, known: Collection[str], *, closeness: float = 0.7) -> str:
+    """A tail for a sentence, naming the known word that is nearest; empty when none is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=closeness)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def flags(argv: Sequence[str], *, names: Collection[str], switches: Collection[str]) -> Reading:
+    """Read a command line; `switches` are the names that may stand without a value."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("-h", "--help", dest="help", action="store_const", const="")
+    for name in QUESTIONS[1:]:
+        parser.add_argument(flag(name), dest=name, action="store_const", const="")
+    for name in (CONFIG, *names):
+        # A value is optional to argparse alone: it would stop at the first one that is missing.
+        absent = "true" if name in switches else ""
+        parser.add_argument(flag(name), dest=name, nargs="?", const=absent)
+    try:
+        namespace, strays = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        return Reading(mistakes=(Mistake(f"flag {error.argument_name}", error.message),))
+    given = {name: text for name, text in vars(namespace).items() if text is not None}
+    return Reading(
+        {name: Written(text, f"flag {flag(name)}") for name, text in given.items() if name not in QUESTIONS},
+        tuple(_strays(strays, known=[flag(name) for name in (*QUESTIONS, CONFIG, *names)])),
+        frozenset(given) & frozenset(QUESTIONS),
+    )
+
+
+def _strays(words: Sequence[str], *, known: Collection[str]) -> Iterator[Mistake]:
+    """A word after an unknown flag is taken for its value, not for a second mistake."""
+    after_flag = False
+    for word in words:
+        is_flag = word.startswith("-")
+        if is_flag:
+            name = word.partition("=")[0]
+            yield Mistake(f"flag {name}", f"is not known{did_you_mean(name, known)}")
+        elif not after_flag:
+            yield Mistake(f'argument "{word}"', "is not understood: settings are written as --name")
+        after_flag = is_flag and "=" not in word
+
+
+def environment(environ: Mapping[str, str], *, names: Collection[str]) -> Reading:
+    """Read the `NUMALIGN_` variables; an empty one counts as not set.
+
+    Other programs of numalign share the prefix, so an unknown variable is a mistake only when it is
+    nearly one of ours. `tcp://...` is never ours: the kubelet writes NUMALIGN_PORT so into every pod beside a
+    Service called numalign (Kubernetes documentation, "Accessing the Service", environment variables).
+    """
+    known = {variable(name): name for name in (CONFIG, *names)}
+    ours = {
+        key: text
+        for key, text in environ.items()
+        if key.startswith(PREFIX) and text and not text.startswith("tcp://")
+    }
+    return Reading(
+        {known[key]: Written(text, f"environment {key}") for key, text in ours.items() if key in known},
+        tuple(_near_variables(ours.keys() - known.keys(), known)),
+    )
+
+
+def _near_variables(unknown: Collection[str], known: Collection[str]) -> Iterator[Mistake]:
+    names = {key.removeprefix(PREFIX): key for key in known}
+    for key in sorted(unknown):
+        near = difflib.get_close_matches(key.removeprefix(PREFIX), names, n=1, cutoff=0.8)
+        if near:
+            message = f"is not known; did you mean {names[near[0]]}?"
+            yield Mistake(f"environment {key}", message)
+
+
+def file(path: Path, *, names: Collection[str]) -> Reading:
+    """Read a YAML file of `name: value` lines; `null` counts as not set."""
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        return _broken(path, f"cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        return _broken(path, "is not text in UTF-8")
+    except yaml.YAMLError as error:
+        return _broken(path, f"is not YAML: {' '.join(str(error).split())}")
+    if root is None:
+        return Reading()
+    if not isinstance(root, yaml.MappingNode):
+        return _broken(path, "is not a mapping: write one `name: value` per line")
+    return _entries(root, path=path, names=names)
+
+
+def _broken(path: Path, message: str) -> Reading:
+    return Reading(mistakes=(Mistake(f"file {path}", message),))
+
+
+def _entries(root: yaml.MappingNode, *, path: Path, names: Collection[str]) -> Reading:
+    written: dict[str, Written] = {}
+    mistakes = []
+    seen: set[str] = set()
+    for key, value in root.value:
+        name = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping as a key"
+        origin = f"file {path} line {key.start_mark.line + 1}"
+        trouble = _entry_trouble(name, value, names=names, seen=seen)
+        if trouble:
+            mistakes.append(Mistake(f"{origin}: {name}", trouble))
+        elif value.tag != _NULL:
+            written[name] = Written(value.value, f"{origin}: {name}")
+        seen.add(name)
+    return Reading(written, tuple(mistakes))
+
+
+def _entry_trouble(name: str, value: yaml.Node, *, names: Collection[str], seen: Collection[str]) -> str:
+    if name not in names:
+        return f"is not known{did_you_mean(name, names)}"
+    if name in seen:
+        return "is written twice"
+    if not isinstance(value, yaml.ScalarNode):
+        return "holds a list or a mapping: write one value"
+    return ""

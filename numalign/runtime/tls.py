@@ -1,0 +1,217 @@
+"""
+The certificate a server shows, and how it is replaced while connections are open.
+
+`SSLContext.load_cert_chain` on a live context is not safe: an old key of another type stays in use, and a
+half-written pair takes the good one away. So a pair is first examined and loaded into a context of its own,
+and only then becomes the current one; the listening context holds no certificate and hands every new
+connection to the current context from its SNI callback, which OpenSSL calls with or without a server name.
+A pair that is not good is refused and the old one goes on serving. Open connections keep what they have.
+
+    BadInput
+    └── BadPair    a certificate and key that must not be served
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from numalign.rules.errors import BadInput, Mistake
+from numalign.runtime import files
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+
+Clock = Callable[[], datetime]
+Connection = ssl.SSLSocket | ssl.SSLObject
+
+
+class BadPair(BadInput):
+    """Raised when a certificate and its key cannot be served; each mistake names its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairFiles:
+    """Where a serving pair is kept: two PEM files."""
+
+    cert: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPair:
+    """A pair found good, and a context that shows it."""
+
+    context: ssl.SSLContext
+    serial: str
+    expires: datetime
+
+
+def utc_now() -> datetime:
+    """The time of day, aware of its zone: the clock for programs."""
+    return datetime.now(UTC)
+
+
+def load(pair: PairFiles, *, now: datetime) -> ServingPair:
+    """Read and examine a pair; raises `BadPair` with everything that is wrong with it."""
+    before = _contents(pair)
+    certificate = _examined(pair, before, now=now)
+    context = bare_context()
+    try:
+        # A passphrase is given so that OpenSSL never asks the terminal for one.
+        context.load_cert_chain(pair.cert, pair.key, password=lambda: b"")
+    except (ssl.SSLError, OSError) as error:
+        raise BadPair([Mistake(str(pair.cert), f"cannot be served: {error}")]) from error
+    if _contents(pair) != before:
+        raise BadPair([Mistake(str(pair.cert), "or its key changed while they were read")])
+    serial = f"{certificate.serial_number:x}"
+    return ServingPair(context, serial, certificate.not_valid_after_utc)
+
+
+def bare_context() -> ssl.SSLContext:
+    """A server's context without a certificate: TLS 1.2 or later, HTTP/1.1 only."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class Keeper:
+    """Holds the pair that is shown to new connections; `context` is what a server listens with.
+
+    `files` is where the pair is kept.
+    """
+
+    def __init__(
+        self, pair: PairFiles, *, log: Log, registry: CollectorRegistry, clock: Clock = utc_now
+    ) -> None:
+        """Load the first pair; raises `BadPair`, for a server without any must not start."""
+        self.files = pair
+        self._log = log
+        self._clock = clock
+        self._expiry = Gauge(
+            f"{PREFIX}tls_certificate_expiry_timestamp_seconds",
+            "When the certificate that is served expires, in seconds since 1970.",
+            registry=registry,
+        )
+        self._reloads = Counter(
+            f"{PREFIX}tls_reloads",
+            "Changed certificate files, by whether the new pair was loaded or refused.",
+            ["result"],
+            registry=registry,
+        )
+        self._stamps = files.stamps((pair.cert, pair.key))
+        self._current = self._adopted(load(pair, now=clock()))
+        self.context = bare_context()
+        self.context.sni_callback = self._show
+
+    @property
+    def current(self) -> ServingPair:
+        """The pair that new connections are shown."""
+        return self._current
+
+    def reload(self) -> bool:
+        """Serve what the files hold now if it is good; else keep the old pair and say why. True if new."""
+        try:
+            self._current = self._adopted(load(self.files, now=self._clock()))
+        except BadPair as error:
+            self._reloads.labels("refused").inc()
+            self._log.error("tls.refused", mistakes=error.mistakes)
+            return False
+        self._reloads.labels("loaded").inc()
+        self._log.info("tls.loaded", serial=self._current.serial, expires=self._current.expires)
+        return True
+
+    async def watch(self, *, every: float, sleep: files.Sleep = asyncio.sleep) -> None:
+        """Reload whenever the files change, looking every so many seconds; never returns."""
+        paths = (self.files.cert, self.files.key)
+
+        async def changed() -> None:
+            self.reload()
+
+        await files.watch(paths, since=self._stamps, every=every, changed=changed, sleep=sleep)
+
+    def trouble(self) -> str | None:
+        """Why clients would not trust the pair now, for readiness; None while they would."""
+        if self._clock() < self._current.expires:
+            return None
+        return f"the certificate expired at {self._current.expires.isoformat()}"
+
+    def _adopted(self, pair: ServingPair) -> ServingPair:
+        self._expiry.set(pair.expires.timestamp())
+        return pair
+
+    def _show(self, connection: Connection, _name: str | None, _outer: ssl.SSLContext) -> None:
+        connection.context = self._current.context
+
+
+def _contents(pair: PairFiles) -> tuple[bytes, bytes]:
+    found, mistakes = [], []
+    for path in (pair.cert, pair.key):
+        try:
+            found.append(path.read_bytes())
+        except OSError as error:
+            mistakes.append(Mistake(str(path), f"cannot be read: {error.strerror}"))
+    if mistakes:
+        raise BadPair(mistakes)
+    return found[0], found[1]
+
+
+def _examined(pair: PairFiles, contents: tuple[bytes, bytes], *, now: datetime) -> x509.Certificate:
+    """The serving certificate, which is the first in its file."""
+    certificate = _certificate(contents[0])
+    key = _private_key(contents[1])
+    mistakes = [
+        Mistake(str(path), found)
+        for path, found in ((pair.cert, certificate), (pair.key, key))
+        if isinstance(found, str)
+    ]
+    if isinstance(certificate, x509.Certificate):
+        mistakes += (Mistake(str(pair.cert), text) for text in _out_of_date(certificate, now=now))
+        if not isinstance(key, str) and _public(certificate) != _public(key):
+            text = f"is not the key of the certificate in {pair.cert}"
+            mistakes.append(Mistake(str(pair.key), text))
+        if not mistakes:
+            return certificate
+    raise BadPair(mistakes)
+
+
+def _certificate(content: bytes) -> x509.Certificate | str:
+    """The certificate, or what is wrong with the file."""
+    try:
+        return x509.load_pem_x509_certificates(content)[0]
+    except ValueError:
+        return "holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
+
+
+def _private_key(content: bytes) -> PrivateKeyTypes | str:
+    """The key, or what is wrong with the file."""
+    try:
+        return load_pem_private_key(content, password=None)
+    except TypeError:
+        return "is locked with a passphrase: a server needs a key without one"
+    except (ValueError, UnsupportedAlgorithm):
+        return "holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"
+
+
+def _out_of_date(certificate: x509.Certificate, *, now: datetime) -> Iterator[str]:
+    if now < certificate.not_valid_before_utc:
+        yield f"is not valid before {certificate.not_valid_before_utc.isoformat()}"
+    if now >= certificate.not_valid_after_utc:
+        yield f"expired at {certificate.not_valid_after_utc.isoformat()}"
+
+
+def _public(holder: x509.Certificate | PrivateKeyTypes) -> bytes:
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return holder.public_key().public_bytes(*form)

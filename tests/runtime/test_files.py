@@ -1,0 +1,125 @@
+"""Files that are replaced while we watch, on a clock that the test turns."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from numalign.runtime import files
+
+
+class Turns:
+    """A sleep that changes the world, one step per turn, and ends the watch after the last."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.steps = list(steps)
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        """Take the next step."""
+        self.slept.append(seconds)
+        if not self.steps:
+            raise asyncio.CancelledError
+        self.steps.pop(0)()
+
+
+def content(path: Path) -> str:
+    return path.read_text() if path.exists() else "gone"
+
+
+async def changes(path: Path, *steps: Callable[[], object]) -> list[str]:
+    """What is seen of a file while these steps are taken."""
+    seen: list[str] = []
+    turns = Turns(*steps)
+
+    async def changed() -> None:
+        seen.append(content(path))
+
+    with pytest.raises(asyncio.CancelledError):
+        await files.watch([path], since=files.stamps([path]), every=7.5, changed=changed, sleep=turns.sleep)
+    assert turns.slept == [7.5] * (len(steps) + 1)
+    return seen
+
+
+def nothing() -> None:
+    """Let a turn pass."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "watched"
+    path.write_text("old")
+    return path
+
+
+async def test_an_untouched_file_is_no_change(path: Path) -> None:
+    assert await changes(path, nothing, nothing) == []
+
+
+async def test_each_change_is_told_once(path: Path) -> None:
+    steps = (lambda: path.write_text("newer"), nothing, lambda: path.write_text("newest!"))
+
+    assert await changes(path, *steps) == ["newer", "newest!"]
+
+
+async def test_a_missing_file_is_a_change_and_so_is_its_return(path: Path) -> None:
+    assert await changes(path, path.unlink, nothing, lambda: path.write_text("back")) == [
+        "gone",
+        "back",
+    ]
+
+
+async def test_a_replacement_of_the_same_size_and_time_is_a_change(path: Path) -> None:
+    def replace() -> None:
+        times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+        other = path.with_name("other")
+        other.write_text("new")
+        os.utime(other, ns=times)
+        other.replace(path)
+
+    assert await changes(path, replace) == ["new"]
+
+
+async def test_a_secret_swapped_by_its_link_is_a_change(tmp_path: Path) -> None:
+    # As the kubelet mounts it: tls.crt -> ..data/tls.crt, ..data -> ..1, and later ..data -> ..2.
+    for name in ("1", "2"):
+        (tmp_path / f"..{name}").mkdir()
+        (tmp_path / f"..{name}" / "tls.crt").write_text(name)
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "tls.crt").symlink_to("..data/tls.crt")
+
+    def swap() -> None:
+        (tmp_path / "..data_tmp").symlink_to("..2")
+        (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+
+    assert await changes(tmp_path / "tls.crt", nothing, swap) == ["2"]
+
+
+def rewritten(path: Path) -> tuple[files.Stamp, ...]:
+    """What a reader saw before the file changed under it."""
+    since = files.stamps([path])
+    path.write_text("changed meanwhile")
+    return since
+
+
+async def test_a_change_between_reading_and_watching_is_seen(path: Path) -> None:
+    since = rewritten(path)
+    told = asyncio.Event()
+
+    async def changed() -> None:
+        told.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await files.watch([path], since=since, every=1, changed=changed, sleep=Turns(nothing).sleep)
+    assert told.is_set()
+
+
+async def test_what_the_reader_raises_ends_the_watch(path: Path) -> None:
+    async def changed() -> None:
+        raise ValueError("unreadable")
+
+    steps = Turns(path.unlink)
+    with pytest.raises(ValueError, match="unreadable"):
+        await files.watch([path], since=files.stamps([path]), every=1, changed=changed, sleep=steps.sleep)

@@ -1,0 +1,183 @@
+"""Log lines: their form, and that they neither fail nor leak."""
+
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.runtime import logs
+
+
+def said(form: str, event: str, /, **fields: object) -> str:
+    stream = io.StringIO()
+    logs.to(stream, level="debug", form=form).info(event, **fields)
+    return stream.getvalue()
+
+
+def test_a_json_line_has_time_level_event_and_fields() -> None:
+    line = json.loads(said("json", "review.denied", uid="u-1", nodes=3, patched=False))
+    time = datetime.fromisoformat(line.pop("time"))
+
+    assert datetime.now(UTC) - time < timedelta(seconds=10)
+    assert line == {
+        "level": "info", "event": "review.denied", "uid": "u-1", "nodes": 3, "patched": False,
+    }  # fmt: skip
+
+
+def test_a_text_line_is_for_people() -> None:
+    line = said("text", "review.denied", uid="u-1", why="no zone", nodes=3, zones=["a", "b"])
+
+    assert line[12:] == ' info    review.denied  uid=u-1 why="no zone" nodes=3 zones=["a","b"]\n'
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", line[:12])
+
+
+RECORD = logging.makeLogRecord({"msg": "hm", "name": "aiohttp", "created": 0.5, "levelname": "WARNING"})
+IN_JSON = (
+    '{"time":"1970-01-01T00:00:00.500Z","level":"warning","event":"library",'
+    '"logger":"aiohttp","message":"hm"}'
+)
+IN_TEXT = "00:00:00.500 warning library  logger=aiohttp message=hm"
+
+
+@pytest.mark.parametrize(("form", "expected"), [("json", IN_JSON), ("text", IN_TEXT)])
+def test_a_librarys_record_takes_the_same_form(form: str, expected: str) -> None:
+    assert logs.FORMATTERS[form]().format(RECORD) == expected
+
+
+VALUES: list[tuple[str, object, object]] = [
+    ("nothing", None, None),
+    ("a time", datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02 00:00:00+00:00"),
+    ("a path", Path("a/b"), "a/b"),
+    ("bytes, never their content", b"secret", "<6 bytes>"),
+    ("bytes inside", {"body": [bytearray(9)]}, {"body": ["<9 bytes>"]}),
+    ("a long text", "x" * 1001, "x" * 1000 + "... (1001 characters)"),
+    ("a text that just fits", "x" * 1000, "x" * 1000),
+    ("an error", ValueError("no"), "ValueError: no"),
+    ("a set", frozenset({1}), [1]),
+    ("keys that are no text", {1: 2}, {"1": 2}),
+    ("an integer beyond 64 bits", 2**70, 2**70),
+    ("half a surrogate pair", "\ud800", "\ud800"),
+]
+
+
+@pytest.mark.parametrize(("value", "shown"), [row[1:] for row in VALUES], ids=[r[0] for r in VALUES])
+def test_values_are_shown_somehow(value: object, shown: object) -> None:
+    assert json.loads(said("json", "e", value=value))["value"] == shown
+
+
+@pytest.mark.parametrize("name", ["time", "level"])
+def test_a_field_does_not_take_the_place_of_the_head(name: str) -> None:
+    fields: dict[str, Any] = {name: "mine"}
+
+    assert json.loads(said("json", "e", **fields))[name] != "mine"
+    assert "mine" not in said("text", "e", **fields)
+
+
+@given(st.text())
+def test_what_a_peer_sends_never_begins_a_new_line(text: str) -> None:
+    fields: dict[str, Any] = {"peer": text, "nested": {"x": [text]}}
+
+    assert said("json", "e", **fields).count("\n") == 1
+    # A terminal may take more than \n for an end of line.
+    assert len(said("text", "e", **fields).splitlines()) == 1
+
+
+@pytest.mark.parametrize("char", ["\n", "\r", "\v", "\x1c", "\x85", "\u2028"], ids=ascii)
+def test_no_kind_of_line_end_is_let_through(char: str) -> None:
+    assert len(said("text", "e", peer=char, nested=[char], n={char: 1}).splitlines()) == 1
+
+
+def test_no_escape_sequence_reaches_a_terminal() -> None:
+    assert "\x1b" not in said("text", "e", peer="\x1b[2J", listed=["\x1b[2J"])
+
+
+def fail() -> None:
+    raise ValueError("bad\nnews")
+
+
+def raised() -> Exception:
+    with pytest.raises(ValueError, match="bad") as caught:
+        fail()
+    return caught.value
+
+
+def test_a_failure_carries_its_traceback() -> None:
+    stream = io.StringIO()
+    logs.to(stream, level="info", form="json").failed("task.failed", raised(), task="t")
+    line = json.loads(stream.getvalue())
+
+    assert (line["level"], line["event"], line["task"]) == ("error", "task.failed", "t")
+    assert line["error"] == "ValueError: bad\nnews"
+    assert line["traceback"].startswith("Traceback (most recent call last):")
+    assert line["traceback"].endswith("ValueError: bad\nnews")
+
+
+def test_a_traceback_stands_indented_under_its_text_line() -> None:
+    stream = io.StringIO()
+    logs.to(stream, level="info", form="text").failed("task.failed", raised())
+    first, *rest = stream.getvalue().splitlines()
+
+    assert first.endswith('error   task.failed  error="ValueError: bad\\nnews"')
+    assert rest[0] == "    Traceback (most recent call last):"
+    assert all(line.startswith("    ") for line in rest)
+
+
+@pytest.mark.parametrize(
+    ("level", "events"),
+    [
+        ("debug", ["d", "i", "w", "e"]),
+        ("info", ["i", "w", "e"]),
+        ("warning", ["w", "e"]),
+        ("error", ["e"]),
+    ],
+)
+def test_from_a_level_up(level: str, events: list[str]) -> None:
+    stream = io.StringIO()
+    log = logs.to(stream, level=level, form="json")
+    log.debug("d")
+    log.info("i")
+    log.warning("w")
+    log.error("e")
+
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == events
+
+
+def test_a_bound_log_adds_its_fields_and_leaves_the_first_alone() -> None:
+    stream = io.StringIO()
+    log = logs.to(stream, level="info", form="json")
+    log.bound(uid="u", step=1).bound(step=2).info("a", more=True)
+    log.info("b")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+
+    assert (first["uid"], first["step"], first["more"]) == ("u", 2, True)
+    assert set(second) == {"time", "level", "event"}
+
+
+@pytest.fixture
+def root_logger() -> Iterator[logging.Logger]:
+    """The one logger that is global by nature, as it was afterwards."""
+    root = logging.getLogger()
+    before = (root.level, root.handlers[:])
+    root.handlers.clear()
+    yield root
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_libraries_are_heard_from_warnings_up() -> None:
+    stream = io.StringIO()
+    logs.adopt_libraries(logs.to(stream, level="info", form="json"))
+    logging.getLogger("asyncio").info("chatter")
+    logging.getLogger("asyncio").warning("slow callback of %s s", 3)
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+
+    assert (line["logger"], line["message"]) == ("asyncio", "slow callback of 3 s")

@@ -1,0 +1,643 @@
+"""A server on a real socket: what it answers, what it survives, how it ends."""
+
+import asyncio
+import contextlib
+import gzip
+import io
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from numalign.runtime import server
+from numalign.runtime.serving import ServerSettings
+from numalign.runtime.tls import PairFiles
+
+MIB = 2**20
+Trust = Callable[..., ssl.SSLContext]
+
+
+class Told(Protocol):
+    """What the fixture `told` can do."""
+
+    log: Any
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """The lines of one event."""
+
+
+class Mint(Protocol):
+    """What the fixture `mint` can do."""
+
+    def pair(
+        self, kind: str = "ec", *, since: datetime | None = None, until: datetime | None = None
+    ) -> PairFiles:
+        """Make a pair."""
+
+    def renew(self, old: PairFiles, new: PairFiles) -> None:
+        """Replace a pair."""
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Wait for something that can only be looked at; fails after ten seconds."""
+    for _ in range(2000):
+        if happened():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it never happened")
+
+
+@dataclass
+class Door:
+    """Handlers of a made-up program; `wait` is answered when the test opens it."""
+
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every handler at its path."""
+        return [
+            web.post("/echo", self.echo),
+            web.get("/wait", self.wait),
+            web.get("/fail", self.fail),
+            web.get("/things/{name}", self.thing),
+        ]
+
+    async def echo(self, request: web.Request) -> web.Response:
+        """How long the body is."""
+        return web.json_response({"length": len(await request.read())})
+
+    async def wait(self, _request: web.Request) -> web.Response:
+        """Answer late."""
+        self.entered.set()
+        await self.opened.wait()
+        return web.Response(text="done")
+
+    async def fail(self, _request: web.Request) -> web.Response:
+        """Break."""
+        raise RuntimeError("the secret of the house")
+
+    async def thing(self, request: web.Request) -> web.Response:
+        """Answer under any name."""
+        return web.Response(text=request.match_info["name"])
+
+
+@dataclass
+class House:
+    """Builds servers from the same parts."""
+
+    told: Told
+    registry: CollectorRegistry
+    door: Door
+    checks: dict[str, server.Check] = field(default_factory=dict)
+
+    def app(self, *, max_in_flight: int = 0) -> web.Application:
+        """An application of this door."""
+        return server.application(
+            self.door.routes(),
+            log=self.told.log,
+            registry=self.registry,
+            checks=self.checks,
+            max_in_flight=max_in_flight,
+        )
+
+    @contextlib.asynccontextmanager
+    async def open(self, *, max_in_flight: int = 0) -> AsyncIterator[aiohttp.ClientSession]:
+        """A client of a listening server."""
+        app = self.app(max_in_flight=max_in_flight)
+        async with server.listening(app, plain()) as place, client(place.port) as session:
+            yield session
+
+    @contextlib.asynccontextmanager
+    async def serving(
+        self,
+        settings: ServerSettings,
+        *,
+        stop: server.Stop,
+        tasks: Mapping[str, server.Task] = server.NONE,
+    ) -> AsyncIterator[tuple[int, asyncio.Task[int]]]:
+        """The port of a serving program, and the task that ends with its exit code."""
+        running = asyncio.create_task(server.serve(self.app(), settings, stop=stop, tasks=tasks))
+        await until(lambda: self.told.of("server.listening"))
+        try:
+            yield self.told.of("server.listening")[0]["port"], running
+        finally:
+            stop.ask()
+            stop.ask()
+            await running
+
+    def loaded(self, number: int) -> bool:
+        """Whether so many new pairs were loaded."""
+        return len(self.told.of("tls.loaded")) == number
+
+    def count(self, name: str, **labels: str) -> float | None:
+        """What a counter says."""
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def house(told: Told, registry: CollectorRegistry) -> House:
+    return House(told, registry, Door())
+
+
+def plain(**changes: Any) -> ServerSettings:  # noqa: ANN401 any setting
+    chosen = {"bind": "127.0.0.1", "port": 0, "insecure_http": True, "drain_seconds": 0}
+    return ServerSettings.model_validate({**chosen, **changes})
+
+
+def with_pair(pair: PairFiles, **changes: Any) -> ServerSettings:  # noqa: ANN401 any setting
+    return plain(insecure_http=False, tls_cert=pair.cert, tls_key=pair.key, **changes)
+
+
+def client(port: int, *, tls: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
+    base = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    return aiohttp.ClientSession(
+        base, connector=aiohttp.TCPConnector(ssl=tls or True), timeout=aiohttp.ClientTimeout(10)
+    )
+
+
+# Health, readiness, metrics.
+
+
+async def test_a_server_is_healthy_and_ready(house: House) -> None:
+    async with house.open() as session:
+        async with session.get("/healthz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+        async with session.get("/readyz") as answer:
+            assert (answer.status, await answer.json()) == (200, {"ready": True, "waiting_for": {}})
+
+
+async def test_readiness_tells_what_is_waited_for(house: House) -> None:
+    house.checks = {"snapshot": lambda: "not read yet", "nothing": lambda: None}
+    async with house.open() as session, session.get("/readyz") as answer:
+        assert answer.status == 503
+        assert await answer.json() == {"ready": False, "waiting_for": {"snapshot": "not read yet"}}
+
+
+async def test_a_check_that_breaks_is_not_ready(house: House) -> None:
+    def broken() -> str | None:
+        raise RuntimeError("no")
+
+    house.checks = {"snapshot": broken}
+    async with house.open() as session, session.get("/readyz") as answer:
+        assert answer.status == 500
+
+
+async def test_metrics_count_answers_by_declared_route(house: House) -> None:
+    async with house.open() as session:
+        for path in ("/things/a", "/things/b", "/nowhere/1", "/nowhere/2"):
+            async with session.get(path):
+                pass
+        async with session.get("/metrics") as answer:
+            text = await answer.text()
+
+    assert 'numalign_http_requests_total{code="200",route="/things/{name}"} 2.0' in text
+    assert 'numalign_http_requests_total{code="404",route="unmatched"} 2.0' in text
+    assert "numalign_http_in_flight 0.0" in text
+
+
+# Bad calls and our own faults.
+
+BAD_CALLS = [
+    ("an unknown path", "GET", "/nowhere", 404, "404: Not Found"),
+    ("the wrong method", "PUT", "/echo", 405, "405: Method Not Allowed"),
+    ("our own fault", "GET", "/fail", 500, "internal error: the log of this server says more"),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "text"), [r[1:] for r in BAD_CALLS], ids=[r[0] for r in BAD_CALLS]
+)
+async def test_every_refusal_is_short_json(
+    house: House, method: str, path: str, status: int, text: str
+) -> None:
+    async with house.open() as session, session.request(method, path) as answer:
+        assert answer.status == status
+        assert await answer.json() == {"error": text}
+
+
+async def test_a_wrong_method_is_told_the_right_one(house: House) -> None:
+    async with house.open() as session, session.get("/echo") as answer:
+        assert answer.headers["Allow"] == "POST"
+
+
+async def test_what_a_handler_raises_stays_in_the_log(house: House) -> None:
+    async with house.open() as session:
+        async with session.get("/fail") as answer:
+            assert "secret" not in await answer.text()
+        async with session.get("/things/after") as answer:
+            assert answer.status == 200
+
+    (line,) = house.told.of("request.failed")
+    assert (line["route"], line["error"]) == ("/fail", "RuntimeError: the secret of the house")
+    assert "in fail" in line["traceback"]
+    assert house.count("numalign_http_failures_total", route="/fail") == 1
+    assert house.count("numalign_http_requests_total", route="/fail", code="500") == 1
+
+
+@pytest.mark.parametrize(("size", "status"), [(8 * MIB, 200), (8 * MIB + 1, 413), (9 * MIB, 413)])
+async def test_bodies_up_to_8_mib(house: House, size: int, status: int) -> None:
+    async with house.open() as session:
+        async with session.post("/echo", data=io.BytesIO(bytes(size))) as answer:
+            assert answer.status == status
+        async with session.get("/healthz") as answer:
+            assert answer.status == 200
+
+
+async def test_a_small_body_that_unpacks_to_9_mib_is_too_large(house: House) -> None:
+    headers = {"Content-Encoding": "gzip"}
+    body = gzip.compress(bytes(9 * MIB))
+    async with house.open() as session:
+        async with session.post("/echo", data=body, headers=headers) as answer:
+            assert answer.status == 413
+        assert len(body) < MIB
+
+
+async def test_a_body_that_cannot_be_unpacked_is_the_callers_fault(house: House) -> None:
+    headers = {"Content-Encoding": "gzip"}
+    async with house.open() as session, session.post("/echo", data=b"no gzip", headers=headers) as answer:
+        assert answer.status == 400
+
+    assert house.count("numalign_http_failures_total", route="/echo") is None
+    assert house.told.of("request.failed") == []
+
+
+async def test_a_caller_who_hangs_up_is_not_our_failure(house: House) -> None:
+    async with server.listening(house.app(), plain()) as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+        writer.close()
+        await writer.wait_closed()
+        await until(lambda: house.told.of("request.unreadable"))
+
+    assert reader.at_eof()
+    assert house.told.of("request.failed") == []
+
+
+@pytest.mark.parametrize(
+    "call", [b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x00\xff", b"\x00" * 9999]
+)
+async def test_garbage_does_not_hurt_the_server(house: House, call: bytes) -> None:
+    async with server.listening(house.app(), plain()) as place:
+        _, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(call)
+        writer.close()
+        await writer.wait_closed()
+        async with client(place.port) as session, session.get("/healthz") as answer:
+            assert answer.status == 200
+
+
+# Too much at once.
+
+
+async def test_one_call_too_many_is_asked_to_come_again(house: House) -> None:
+    async with house.open(max_in_flight=1) as session:
+        first = asyncio.create_task(session.get("/wait"))
+        await house.door.entered.wait()
+        async with session.get("/things/a") as answer:
+            assert answer.status == 503
+            assert answer.headers["Retry-After"] == "1"
+            assert answer.headers["Connection"] == "close"
+            assert await answer.json() == {"error": "too many calls in flight: try again"}
+        house.door.opened.set()
+        assert (await first).status == 200
+        async with session.get("/things/a") as answer:
+            assert answer.status == 200
+
+    assert house.count("numalign_http_shed_total") == 1
+    assert house.count("numalign_http_in_flight") == 0
+
+
+@pytest.mark.parametrize("path", server.ALWAYS_OPEN)
+async def test_probes_are_answered_under_overload(house: House, path: str) -> None:
+    async with house.open(max_in_flight=1) as session:
+        first = asyncio.create_task(session.get("/wait"))
+        await house.door.entered.wait()
+        async with session.get(path) as answer:
+            assert answer.status == 200
+        house.door.opened.set()
+        await first
+
+
+async def test_a_call_that_breaks_leaves_its_place(house: House) -> None:
+    async with house.open(max_in_flight=1) as session:
+        for _ in range(3):
+            async with session.get("/fail") as answer:
+                assert answer.status == 500
+
+
+async def test_zero_sets_no_bound(house: House) -> None:
+    async with house.open(max_in_flight=0) as session:
+        calls = [asyncio.create_task(session.get("/wait")) for _ in range(20)]
+        await until(lambda: house.count("numalign_http_in_flight") == 20)
+        house.door.opened.set()
+        answers = await asyncio.gather(*calls)
+
+    assert [answer.status for answer in answers] == [200] * 20
+
+
+# The end.
+
+
+async def test_while_draining_calls_are_answered_and_connections_closed(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(drain_seconds=600), stop=stop) as (port, running):
+        async with client(port) as session:
+            async with session.get("/things/a") as answer:
+                assert "Connection" not in answer.headers
+            stop.ask()
+            await until(lambda: house.told.of("server.draining"))
+            async with session.get("/things/a") as answer:
+                assert (answer.status, answer.headers["Connection"]) == (200, "close")
+            async with session.get("/readyz") as answer:
+                assert answer.status == 503
+                assert (await answer.json())["waiting_for"] == {"server": "draining"}
+            async with session.get("/healthz") as answer:
+                assert answer.status == 200
+        stop.ask()
+        assert await running == 0
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    assert [line["failed"] for line in house.told.of("server.stopped")] == [[]]
+
+
+async def test_draining_takes_the_time_that_was_set(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(drain_seconds=0.2), stop=stop) as (_, running):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        stop.ask()
+        assert await running == 0
+        assert 0.2 <= loop.time() - began < 2
+
+
+async def test_a_call_in_flight_is_answered_before_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop) as (port, running), client(port) as session:
+        call = asyncio.create_task(session.get("/wait"))
+        await house.door.entered.wait()
+        stop.ask()
+        await asyncio.sleep(0.05)
+        assert not running.done()
+        house.door.opened.set()
+        async with await call as answer:
+            assert (answer.status, await answer.text()) == (200, "done")
+        assert await running == 0
+
+
+async def test_tasks_run_beside_the_server_and_end_with_it(house: House) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def beside() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop, tasks={"beside": beside}) as (_, running):
+        await began.wait()
+        stop.ask()
+        assert await running == 0
+    assert ended.is_set()
+
+
+async def test_a_task_that_fails_ends_the_program_with_a_reason(house: House) -> None:
+    async def broken() -> None:
+        raise RuntimeError("lost the snapshot")
+
+    async with house.serving(plain(), stop=server.Stop(), tasks={"snapshot": broken}) as (_, run):
+        assert await run == 1
+
+    (line,) = house.told.of("task.failed")
+    assert (line["task"], line["error"]) == ("snapshot", "RuntimeError: lost the snapshot")
+    assert [line["failed"] for line in house.told.of("server.stopped")] == [["snapshot"]]
+
+
+async def test_a_task_that_is_done_is_no_reason_to_end(house: House) -> None:
+    done = asyncio.Event()
+
+    async def brief() -> None:
+        done.set()
+
+    async with house.serving(plain(), stop=server.Stop(), tasks={"brief": brief}) as (_, running):
+        await done.wait()
+        await asyncio.sleep(0.02)
+        assert not running.done()
+
+
+# Sockets.
+
+
+async def test_the_port_really_taken_is_told_once(house: House) -> None:
+    async with server.listening(house.app(), plain()) as place:
+        assert place.port > 0
+    (line,) = house.told.of("server.listening")
+
+    assert {key: line[key] for key in ("bind", "port", "scheme")} == {
+        "bind": "127.0.0.1", "port": place.port, "scheme": "http",
+    }  # fmt: skip
+
+
+async def test_everywhere_is_one_port_for_both_families(house: House) -> None:
+    hosts = ["127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])]
+    async with server.listening(house.app(), plain(bind="*")) as place:
+        for host in hosts:
+            _, writer = await asyncio.open_connection(host, place.port)
+            writer.close()
+            await writer.wait_closed()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+async def test_an_address_of_ipv6_alone(house: House) -> None:
+    async with server.listening(house.app(), plain(bind="::1")) as place:
+        _, writer = await asyncio.open_connection("::1", place.port)
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_port_in_use_ends_the_start(house: House) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code = await server.serve(house.app(), plain(port=port), stop=server.Stop())
+
+    assert code == 2
+    assert [line["mistakes"] for line in house.told.of("server.refused")] == [
+        [f"--bind 127.0.0.1 --port {port}: cannot listen: Address already in use"]
+    ]
+    assert house.told.of("server.listening") == []
+
+
+@pytest.mark.parametrize("bind", ["192.0.2.1", "no.such.host.invalid", "a b", "1:2", ".."])
+async def test_an_address_that_is_not_ours_ends_the_start(house: House, bind: str) -> None:
+    with pytest.raises(server.CannotListen, match=r"--port 0: cannot listen: [a-zA-Z]"):
+        async with server.listening(house.app(), plain(bind=bind)):
+            pass
+
+
+def test_connections_are_kept_longer_than_the_api_server_keeps_them() -> None:
+    assert server.KEEPALIVE_SECONDS >= 180
+
+
+# TLS.
+
+
+async def test_everything_over_tls(house: House, mint: Mint, trusting: Trust) -> None:
+    pair = mint.pair()
+    async with server.listening(house.app(), with_pair(pair)) as place:
+        assert place.scheme == "https"
+        async with client(place.port, tls=trusting(pair.cert)) as session:
+            for path in ("/healthz", "/readyz", "/metrics", "/things/a"):
+                async with session.get(path) as answer:
+                    assert answer.status == 200
+            async with session.post("/echo", data=b"x" * MIB) as answer:
+                assert await answer.json() == {"length": MIB}
+
+
+async def test_plain_http_to_a_tls_port_is_refused_and_harmless(
+    house: House, mint: Mint, trusting: Trust
+) -> None:
+    pair = mint.pair()
+    async with server.listening(house.app(), with_pair(pair)) as place:
+        async with client(place.port) as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.get("/healthz")
+        assert await asyncio.to_thread(shown, place.port, trusting(pair.cert)) == der(pair)
+
+
+async def test_a_bad_pair_ends_the_start(house: House, mint: Mint) -> None:
+    pair = mint.pair()
+    pair.key.write_text("")
+
+    assert await server.serve(house.app(), with_pair(pair), stop=server.Stop()) == 2
+    (line,) = house.told.of("server.refused")
+    assert line["mistakes"] == [f"{pair.key}: holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"]
+
+
+async def test_an_expired_certificate_is_not_ready(house: House, mint: Mint, trusting: Trust) -> None:
+    times = [datetime.now(UTC)]
+    pair = mint.pair(until=times[0] + timedelta(hours=1))
+    tls = trusting(pair.cert)
+    async with (
+        server.listening(house.app(), with_pair(pair), clock=lambda: times[-1]) as place,
+        client(place.port, tls=tls) as session,
+    ):
+        async with session.get("/readyz") as answer:
+            assert answer.status == 200
+        times.append(times[0] + timedelta(hours=2))
+        async with session.get("/readyz") as answer:
+            assert answer.status == 503
+            assert "expired" in (await answer.json())["waiting_for"]["certificate"]
+
+
+def shown(port: int, context: ssl.SSLContext) -> bytes:
+    """The certificate that a new connection is shown."""
+    with (
+        socket.create_connection(("127.0.0.1", port)) as raw,
+        context.wrap_socket(raw, server_hostname="127.0.0.1") as connection,
+    ):
+        return connection.getpeercert(binary_form=True) or b""
+
+
+def der(pair: PairFiles) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pair.cert.read_text())
+
+
+async def test_the_certificate_changes_under_an_open_connection(
+    house: House, mint: Mint, trusting: Trust
+) -> None:
+    first, second, third = mint.pair("ec"), mint.pair("rsa"), mint.pair("ec")
+    context = trusting(first.cert, second.cert, third.cert)
+    pairs = {"rsa": (second, der(second)), "ec": (third, der(third))}
+    settings = with_pair(first, tls_reload_seconds=0.01)
+    async with house.serving(settings, stop=server.Stop()) as (port, _):
+        assert await asyncio.to_thread(shown, port, context) == der(first)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        for number, (pair, expected) in enumerate(pairs.values(), start=1):
+            mint.renew(first, pair)
+            await until(partial(house.loaded, number))
+            assert await asyncio.to_thread(shown, port, context) == expected
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200 OK")
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_zero_never_looks_for_a_new_pair(house: House, mint: Mint) -> None:
+    pair = mint.pair()
+    async with house.serving(with_pair(pair, tls_reload_seconds=0), stop=server.Stop()):
+        mint.renew(pair, mint.pair())
+        await asyncio.sleep(0.1)
+    assert house.told.of("tls.loaded") == []
+
+
+# A whole process.
+
+PROGRAM = """
+import os, sys
+from numalign.runtime import logs, metrics, server, settings
+from numalign.runtime.serving import ServerSettings
+
+chosen = settings.from_command_line(ServerSettings, prog="toy", argv=sys.argv[1:], environ=os.environ)
+log = logs.to(sys.stderr, level=chosen.log_level, form=chosen.log_format)
+registry = metrics.registry(program="toy")
+app = server.application([], log=log, registry=registry, checks={}, max_in_flight=1)
+sys.exit(server.run(app, chosen))
+"""
+
+
+def program(*argv: str) -> subprocess.Popen[str]:
+    root = Path(server.__file__).parents[2]
+    return subprocess.Popen(  # noqa: S603 our own program
+        [sys.executable, "-c", PROGRAM, "--bind=127.0.0.1", "--port=0", *argv],
+        cwd=root,
+        env={"PATH": os.environ["PATH"]},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def events(process: subprocess.Popen[str]) -> list[str]:
+    _, err = process.communicate(timeout=20)
+    return [json.loads(line)["event"] for line in err.splitlines()]
+
+
+def test_a_process_ends_gracefully_on_sigterm_and_at_once_on_the_second(mint: Mint, trusting: Trust) -> None:
+    pair = mint.pair()
+    with program(f"--tls-cert={pair.cert}", f"--tls-key={pair.key}", "--drain-seconds=60") as process:
+        assert process.stderr is not None
+        line = json.loads(process.stderr.readline())
+        assert (line["event"], line["scheme"]) == ("server.listening", "https")
+        assert shown(line["port"], trusting(pair.cert)) == der(pair)
+        process.send_signal(signal.SIGTERM)
+        assert json.loads(process.stderr.readline())["event"] == "server.draining"
+        assert shown(line["port"], trusting(pair.cert)) == der(pair)
+        process.send_signal(signal.SIGTERM)
+        assert events(process) == ["server.stopped"]
+        assert process.returncode == 0
+
+
+def test_a_process_that_cannot_start_says_why_and_ends_with_2() -> None:
+    with program("--port=x") as process:
+        _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 2
+    assert len(err.splitlines()) == 4

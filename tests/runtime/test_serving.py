@@ -1,0 +1,62 @@
+"""What every server can be told, and the one thing it must be told."""
+
+import pytest
+
+from numalign.runtime import settings
+from numalign.runtime.serving import ServerSettings
+
+
+def load(*argv: str, **environ: str) -> ServerSettings:
+    return settings.load(ServerSettings, argv=argv, environ=environ).settings
+
+
+GOOD = [
+    ("a pair", ["--tls-cert", "c", "--tls-key", "k"], {}),
+    ("a pair from two sources", ["--tls-cert", "c"], {"NUMALIGN_TLS_KEY": "k"}),
+    ("plain HTTP", ["--insecure-http"], {}),
+    ("plain HTTP refused in so many words", ["--tls-cert", "c", "--tls-key", "k", "--insecure-http=no"], {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("argv", "environ"), [row[1:] for row in GOOD], ids=[r[0] for r in GOOD])
+def test_a_pair_or_plain_http(argv: list[str], environ: dict[str, str]) -> None:
+    loaded = load(*argv, **environ)
+
+    assert loaded.insecure_http == (loaded.tls_cert is None)
+
+
+NEITHER = (
+    "--tls-cert, --tls-key, --insecure-http: give --tls-cert and --tls-key, or --insecure-http on a laptop"
+)
+CLASH = "plain HTTP and a certificate exclude each other: keep one of them"
+BAD = [
+    ("neither", [], {}, NEITHER),
+    ("no key", ["--tls-cert", "c"], {}, "flag --tls-cert: --tls-cert needs its --tls-key"),
+    ("no certificate", [], {"NUMALIGN_TLS_KEY": "k"},
+     "environment NUMALIGN_TLS_KEY: --tls-key needs its --tls-cert"),
+    ("both", ["--tls-cert", "c", "--tls-key", "k", "--insecure-http"], {},
+     f"flag --tls-cert, flag --tls-key, flag --insecure-http: {CLASH}"),
+    ("half a pair and plain HTTP", ["--insecure-http"], {"NUMALIGN_TLS_KEY": "k"},
+     f"environment NUMALIGN_TLS_KEY, flag --insecure-http: {CLASH}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "expected"), [row[1:] for row in BAD], ids=[row[0] for row in BAD]
+)
+def test_exactly_one_of_the_two(argv: list[str], environ: dict[str, str], expected: str) -> None:
+    with pytest.raises(settings.SettingsError) as caught:
+        load(*argv, **environ)
+
+    assert str(caught.value) == expected
+
+
+def test_it_is_reported_with_the_other_mistakes() -> None:
+    with pytest.raises(settings.SettingsError) as caught:
+        load("--port", "70000", "--log-format", "yaml")
+
+    assert str(caught.value).splitlines() == [
+        'flag --port: "70000" is not good: expected a whole number, at least 0 and at most 65535',
+        'flag --log-format: "yaml" is not good: expected one of json, text',
+        NEITHER,
+    ]
