@@ -6,15 +6,14 @@ each container, when earlier ones already hold something; pod scope asks once an
 the same set of zones. Amounts are given out per container in both.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from numalign.rules.demand import Demand, Step
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.kubelet import cpu, device, masks, memory
-from numalign.rules.kubelet.masks import Mask
-from numalign.rules.kubelet.memory import Memory
+from numalign.rules.kubelet.memory import Block, Memory
 from numalign.rules.kubelet.merge import Decision, Merged, Offer, decide
 from numalign.rules.kubelet.pool import Amounts, Pool
 from numalign.rules.placement import Grant, Placement, ZoneSet
@@ -59,7 +58,7 @@ class Admission:
 def admit(node: Node, demand: Demand) -> Admission:
     """Ask this node's kubelet to admit a pod on top of what it already gave out."""
     start = _books_of(node, demand.whole.devices)
-    books, grants = start, []
+    books, gifts = start, []
     shared = _decide(node, start, demand.whole) if node.scope is Scope.POD else None
     if shared and not shared.admitted:
         return _refused(start, Refused(Reason.TOPOLOGY_AFFINITY, demand.whole))
@@ -67,14 +66,15 @@ def admit(node: Node, demand: Demand) -> Admission:
         decision = shared or _decide(node, books, step)
         if not decision.admitted:
             return _refused(start, Refused(Reason.TOPOLOGY_AFFINITY, step))
-        outcome = _allocate(node, books, step, decision.affinity)
+        outcome = _allocate(books, step, decision.affinity)
         if isinstance(outcome, Refused):
             return _refused(start, outcome)
-        books, grant = outcome
-        grants.append(grant)
+        books, gift = outcome
+        gifts.append(gift)
+    # A later container may have taken over an init container's memory, so blocks are read at the end.
+    grants = tuple(_grant(node, gift, books.memory) for gift in gifts)
     settled = replace(books, memory=books.memory and memory.started(books.memory))
-    placement = Placement(tuple(grants), _kept(node, start, settled))
-    return Admission(None, placement, settled)
+    return Admission(None, Placement(grants, _kept(node, start, settled)), settled)
 
 
 def charge(node: Node, admission: Admission) -> Node:
@@ -108,37 +108,44 @@ def _decide(node: Node, books: Books, step: Step) -> Decision:
     return decide(node.policy, offers, len(node.zones))
 
 
-def _allocate(node: Node, books: Books, step: Step, affinity: Merged) -> tuple[Books, Grant] | Refused:
+@dataclass(frozen=True, slots=True)
+class _Gift:
+    """What one container was given of CPUs and devices, zone by zone, under its affinity."""
+
+    step: Step
+    affinity: Merged
+    singles: Mapping[str, Amounts]
+
+
+def _allocate(books: Books, step: Step, affinity: Merged) -> tuple[Books, _Gift] | Refused:
     """Let each manager give out what the step asks, in the kubelet's order; the first failure refuses."""
     given = device.allocate(books.devices, step, affinity.mask)
     if isinstance(given, str):
         return Refused(Reason.UNEXPECTED_ADMISSION, step, given)
-    devices, by_zone = given
-    cpus, taken = books.cpus, None
+    devices, singles = given
+    cpus, held = books.cpus, books.memory
     if cpus and step.cpu:
         found = cpu.allocate(cpus, step, affinity.mask)
         if found is None:
             return Refused(Reason.UNEXPECTED_ADMISSION, step, CPU)
-        cpus, taken = found
-    held, block = books.memory, None
+        cpus, singles = found[0], {**singles, CPU: found[1]}
     if held and step.memory:
-        reserved = memory.allocate(held, step, affinity)
-        if reserved is None:
+        held = memory.allocate(held, step, affinity)
+        if held is None:
             return Refused(Reason.UNEXPECTED_ADMISSION, step, next(iter(step.memory)))
-        held, block = reserved
-    singles = {**by_zone, **({CPU: taken} if taken else {})}
-    grant = _grant(node, step, affinity, _by_zone_set(node, singles, {block: step.memory} if block else {}))
-    return Books(cpus, held, devices), grant
+    return Books(cpus, held, devices), _Gift(step, affinity, singles)
 
 
-def _grant(node: Node, step: Step, affinity: Merged, amounts: Mapping[ZoneSet, Resources]) -> Grant:
-    order = _order(node)
-    stored = None if affinity.mask is None else masks.ids(affinity.mask, order)
-    return Grant(step.container, step.role, stored, affinity.preferred, amounts)
+def _grant(node: Node, gift: _Gift, held: Memory | None) -> Grant:
+    step, mask = gift.step, gift.affinity.mask
+    stored = None if mask is None else masks.ids(mask, _order(node))
+    own = [block for block in held.blocks if block.container == step.container] if held else []
+    amounts = _by_zone_set(node, gift.singles, own)
+    return Grant(step.container, step.role, stored, gift.affinity.preferred, amounts)
 
 
 def _by_zone_set(
-    node: Node, singles: Mapping[str, Amounts], blocks: Mapping[Mask, Mapping[str, int]]
+    node: Node, singles: Mapping[str, Amounts], blocks: Iterable[Block]
 ) -> dict[ZoneSet, Resources]:
     """Amounts under the sets of zones that they come from, the sets in ascending order."""
     found: dict[ZoneSet, dict[str, int]] = {}
@@ -146,10 +153,9 @@ def _by_zone_set(
         for zone, amount in zip(node.zones, amounts, strict=True):
             if amount:
                 found.setdefault((zone.id,), {})[name] = amount
-    for mask, sizes in blocks.items():
-        bag = found.setdefault(masks.ids(mask, _order(node)), {})
-        for name, size in sizes.items():
-            bag[name] = bag.get(name, 0) + size
+    for block in blocks:
+        bag = found.setdefault(masks.ids(block.mask, _order(node)), {})
+        bag[block.resource] = bag.get(block.resource, 0) + block.size
     return {zones: Resources(found[zones]) for zones in sorted(found)}
 
 
@@ -158,12 +164,8 @@ def _kept(node: Node, before: Books, after: Books) -> dict[ZoneSet, Resources]:
     singles = {name: _difference(before.devices[name], pool) for name, pool in after.devices.items()}
     if before.cpus and after.cpus:
         singles[CPU] = _difference(before.cpus, after.cpus)
-    blocks: dict[Mask, dict[str, int]] = {}
-    for block in after.memory.blocks if after.memory else ():
-        if block.size:
-            bag = blocks.setdefault(block.mask, {})
-            bag[block.resource] = bag.get(block.resource, 0) + block.size
-    return _by_zone_set(node, singles, blocks)
+    blocks = after.memory.blocks if after.memory else ()
+    return _by_zone_set(node, singles, (block for block in blocks if block.size))
 
 
 def _difference(before: Pool, after: Pool) -> Amounts:

@@ -24,6 +24,7 @@ from numalign.rules.topology import MemoryManager, Node
 class Block:
     """Bytes of one resource that a container holds from a set of zones."""
 
+    container: str
     role: Role
     resource: str
     mask: Mask
@@ -84,14 +85,14 @@ def width(memory: Memory, request: Resources) -> int:
     return min(map(int.bit_count, _large_enough(memory, request)), default=len(memory.cells))
 
 
-def allocate(memory: Memory, step: Step, affinity: Merged) -> tuple[Memory, Mask] | None:
+def allocate(memory: Memory, step: Step, affinity: Merged) -> Memory | None:
     """Reserve a block of every name; None where the kubelet's Allocate fails, whatever the policy."""
     mask = _mask_to_use(memory, step.memory, affinity)
     if mask is None or _breaks_a_group(memory.groups, mask):
         return None
     for name, size in step.memory.items():
-        memory = _reserve(memory, Block(step.role, name, mask, size))
-    return memory, mask
+        memory = _reserve(memory, Block(step.container, step.role, name, mask, size))
+    return memory
 
 
 def started(memory: Memory) -> Memory:

@@ -1,0 +1,505 @@
+"""
+The rules against two schedulers that know zones: the cases of KAI-Scheduler and Volcano, restated as data.
+
+KAI predicts placements from the same topologies; Volcano has a copy of an old CPU manager and its hint merge,
+and wants a pod's policy to be the node's own. A case either agrees, or stands in `DIFFERENT` with the rule
+that decides otherwise. What is a matter of their wire formats and bookkeeping stands in `NOT_A_RULE`.
+"""
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pytest
+
+from numalign.cluster.topologies import Topology, topology
+from numalign.rules import demand as demands
+from numalign.rules import intent as intents
+from numalign.rules import resources
+from numalign.rules.demand import Demand, Step
+from numalign.rules.errors import BadIntent, BadTopology
+from numalign.rules.evaluate import NO_INTENT, evaluate
+from numalign.rules.intent import Intent, Match, Policy, Scope
+from numalign.rules.kubelet import cpu, masks
+from numalign.rules.kubelet.admit import admit, charge
+from numalign.rules.kubelet.merge import Offer, decide
+from numalign.rules.kubelet.pool import Pool, pool
+from numalign.rules.placement import Grant, Placement, ZoneSet
+from numalign.rules.pod import Container, Pod, Role
+from numalign.rules.resources import CPU, MEMORY, MILLI, Resources, ZoneId
+from numalign.rules.scoring import Strategy, score
+from numalign.rules.topology import CpuManager, MemoryManager, Node, Zone, managers
+
+Json = dict[str, Any]
+
+
+class Ledger(Protocol):
+    """Settles cases; see the folder's conftest."""
+
+    def compare(self, case: Json, *, ours: object, theirs: object) -> None:
+        """Fails where a case differs and nobody said so, or agrees although somebody did."""
+
+    def leave_out(self, count: int) -> None:
+        """Counts cases to which no rule answers."""
+
+
+class Read(NamedTuple):
+    """The readers of the folder's conftest."""
+
+    pod: Callable[[Json], Pod]
+    zones: Callable[[Json], tuple[Zone, ...]]
+
+
+Answer = tuple[object, object]
+"""What the rules say of a case, and what the project says."""
+
+
+class Reason(StrEnum):
+    """Why the rules answer otherwise: what the kubelet does and where, or what else decides."""
+
+    INIT_CPUS = "the CPUs of finished init containers stay with the pod (cpumanager/policy_static.go)"
+    INIT_ALIGNED = "init containers are aligned like the others (topologymanager/scope_container.go)"
+    LOWEST_MASK = "of masks that are as wide, the one of the lowest number is taken (HintMerger.compare)"
+    NARROWEST = "the narrowest set of zones is taken; nobody adds zone to zone (topologymanager/policy.go)"
+    EQUAL_MASKS = (
+        "since Kubernetes 1.24 merged hints are preferred only if they all have the same mask "
+        "(topologymanager/policy.go, mergePermutation)"
+    )
+    BY_HARDWARE = "widths count all devices, busy ones too (devicemanager/topology_hints.go)"
+    EVERY_POLICY = "devices that are not there are given out under no policy (devicemanager/manager.go)"
+    REAL_ZONE = "without alignment a pod still gets certain zones; KAI assumes the worst"
+    NO_ZONES = "nothing is known of a node without topology, so there is nothing to rank"
+    KEPT_OR_REFUSED = (
+        "a promise is kept or refused: nobody keeps it where the kubelet pins nothing for the pod"
+    )
+    DEFAULTED = "the API server makes a limit the request before anybody looks (pkg/apis/core/v1/defaults.go)"
+    DEPRECATED = "deprecated words are read as scheduler-plugins reads them, which KAI does not"
+    TOLD = "what cannot be read is reported, where KAI takes a default in silence"
+
+
+_DIFFERENT: Mapping[Reason, str] = {
+    Reason.INIT_CPUS: "KAI-014",
+    Reason.INIT_ALIGNED: "VC-059",
+    Reason.LOWEST_MASK: "KAI-043",
+    Reason.NARROWEST: "KAI-087",
+    Reason.EQUAL_MASKS: "VC-024 VC-030",
+    Reason.BY_HARDWARE: "VC-122",
+    Reason.EVERY_POLICY: "KAI-051",
+    Reason.REAL_ZONE: "KAI-075",
+    Reason.NO_ZONES: "KAI-076",
+    Reason.KEPT_OR_REFUSED: "KAI-136 VC-050 VC-057 VC-086",
+    Reason.DEFAULTED: "VC-085",
+    Reason.DEPRECATED: "KAI-097 KAI-098",
+    Reason.TOLD: "KAI-099",
+}
+
+DIFFERENT = {case: reason for reason, listed in _DIFFERENT.items() for case in listed.split()}
+
+NOT_A_RULE: Mapping[str, str] = {
+    "placement-record": "which of several written placements of a pod counts, and how one is written",
+    "exporter": "how placements are read from the kubelet and written down",
+    "reconstruct": "who holds what on a node: kept by whoever watches the pods",
+    "vc-preoccupy": "as reconstruct, between an assignment and its report",
+    "vc-assigned": "as reconstruct, by which name a pod is found",
+    "vc-mutate": "a webhook that gives pods a scheduler and node affinity by their namespace",
+    "vc-extender": "how the scheduler calls an extender over HTTP",
+}
+
+DATA = json.loads(gzip.decompress((Path(__file__).parent / "data/kai-volcano.json.gz").read_bytes()))
+CASES: Sequence[Json] = DATA["cases"]
+
+
+def fitting(case: Json, read: Read) -> Answer:
+    """Whether a pod fits; where the case says so, also its zones and what it gets of them."""
+    verdict, expected = evaluate(*_asked(read, case)), case["expect"]
+    ours: list[object] = [verdict.admitted]
+    theirs: list[object] = [expected["verdict"] != "reject"]
+    if expected.get("zones"):
+        ours.append(sorted(verdict.placement.zones))
+        theirs.append(expected["zones"])
+    if "placement" in expected:
+        ours.append(_held(verdict.placement))
+        theirs.append(_by_zone(expected["placement"]))
+    return ours, theirs
+
+
+def spanning(case: Json, read: Read) -> Answer:
+    """Into how many zones a pod goes; none where it does not fit."""
+    verdict = evaluate(*_asked(read, case))
+    return len(verdict.placement.zones) or None, case["expect"]["span"]
+
+
+def scored(case: Json, read: Read) -> Answer:
+    """KAI's score is 100 through the number of zones, and 0 where there is nothing to rank."""
+    node = DATA["fixtures"][case["nodes"]][case["node_name"]] or {"zones": []}
+    verdict = evaluate(*_asked(read, {**case, "node": node}))
+    points = case["expect"]["score"]
+    return len(verdict.placement.zones), 100 // points if points else 0
+
+
+def in_sequence(case: Json, read: Read) -> Answer:
+    """One pod after another is asked and charged, and gives back what it held when it goes."""
+    node, held = _node(read, case), dict[str, Placement]()
+    ours, theirs = list[object](), list[object]()
+    for step in case["steps"]:
+        if step["op"] == "release":
+            node = _given(node, _held(held.pop(step["name"])))
+        elif step["op"] == "charge":
+            node = _given(node, _held_as_written(step["placement"]), sign=-1)
+        else:
+            answer = admit(node, _demand(read, step["pod"]))
+            node, held[step["name"]] = charge(node, answer), answer.placement
+            ours.append((answer.refusal is None, sorted(answer.placement.zones)))
+            theirs.append((step["expect"]["verdict"] == "admit", step["expect"].get("zones", [])))
+    return (ours, _free(node)), (theirs, _by_zone(case["expect"]["finalAvailable"]))
+
+
+def preempting(case: Json, read: Read) -> Answer:
+    """Refused while all victims stay; with those gone that are to go, the zones of each pod that follows.
+
+    Each zone has one victim, which holds what is not free. Nobody to evict means that all would not help.
+    """
+    node, demand = _asked(read, {"pod": THREE_CPUS, **case})
+    expected, full = case["expect"], evaluate(node, demand).admitted
+    victims = expected.get("evictions") or len(expected.get("evicted", ())) or len(node.zones)
+    node = replace(node, zones=(*(zone.emptied() for zone in node.zones[:victims]), *node.zones[victims:]))
+    wanted = [step["expect"]["zones"] for step in case.get("steps", ()) if step["op"] == "schedule"]
+    theirs = wanted or [expected.get("zones", [] if expected.get("verdict") == "reject" else [0])]
+    ours = []
+    for _ in theirs:
+        answer = admit(node, demand)
+        node = charge(node, answer)
+        ours.append(sorted(answer.placement.zones))
+    final = expected.get("finalAvailable")
+    return (full, ours, final and _free(node)), (False, theirs, final and _by_zone(final))
+
+
+def spread_at_most(case: Json, read: Read) -> Answer:
+    """At most one zone is what single-numa-node asks of the pod; more leaves it to the node's own policy."""
+    most = case["annotation"]["kai.scheduler/max-numa-spread"]
+    if case["pod"] is None:
+        return _is_bad_intent(most), case["expect"]["admission"] == "deny"
+    intent = Intent(Policy.SINGLE_NUMA_NODE, scope=Scope.POD) if most == "1" else NO_INTENT
+    return evaluate(*_asked(read, case), intent).admitted, case["expect"]["verdict"] == "admit"
+
+
+def parsed(case: Json, _read: Read) -> Answer:
+    expected, written = case["expect"], case["nrt"]
+    if "order" in expected:
+        read = _topology(zones=[_zone(name) for name in written["zoneNames"]])
+        return [zone.name for zone in read.zones] if read else None, expected["order"]
+    if "ids" in expected:
+        each = (_topology(zones=[_zone(name)]) for name in written["names"])
+        return [one and one.zones[0].id for one in each], expected["ids"]
+    if "topology" in expected:
+        return _topology(**written), expected["topology"]
+    said = _topology(**{"zones": [_zone("node-0")], **written})
+    return said and {"policy": said.policy, "scope": said.scope}, expected
+
+
+def hinted(case: Json, _read: Read) -> Answer:
+    (offer,) = cpu.offers(_pool(case), _cpus(case["request"]))
+    ours = [[list(masks.members(mask)), mask in offer.preferred] for mask in offer.possible]
+    return ours, case["expect"]["hints"]
+
+
+def allocated(case: Json, _read: Read) -> Answer:
+    """How many CPUs of each zone; which ones is not a matter of counts."""
+    given = cpu.allocate(_pool(case), _cpus(case["request"]), masks.of(case["mask"]))
+    zones = Counter(case["cpuDetailNuma"][str(one)] for one in case["expect"]["cpus"])
+    return given and given[1], tuple(zones[zone] * MILLI for zone in (0, 1)) if zones else None
+
+
+def merged(case: Json, _read: Read) -> Answer:
+    """Of what is refused no affinity is kept, so there only the refusal counts."""
+    decision = decide(
+        Policy(case["policy"]), [_offer(hints) for hints in case["hints"]], len(case["numaNodes"])
+    )
+    mask, preferred = decision.affinity.mask, decision.affinity.preferred
+    ours = mask is not None and (list(masks.members(mask)), preferred)
+    expected = case["expect"]
+    return decision.admitted and ours, expected["admit"] and (expected["mask"], expected["preferred"])
+
+
+def under_policy(case: Json, read: Read) -> Answer:
+    """Volcano's annotation, with its wish that the node has the very policy."""
+    told, word = case["node"], case["pod"]["annotation"]
+    zones = read.zones({"zones": [_zone(f"node-{at}", cpu="4") for at in (0, 1)]}) if told["numatopo"] else ()
+    node = Node(
+        "node",
+        zones,
+        Policy(told["TopologyManagerPolicy"] or "none"),
+        cpu_manager=CpuManager(told["CPUManagerPolicy"] or "none"),
+        memory_manager=MemoryManager.NONE,
+    )
+    demand = _demand(read, {"qos": case["pod"]["qos"], "containers": [{"requests": {"cpu": "1"}}]})
+    try:
+        asked = intents.parse({intents.VOLCANO_POLICY: word} if word else {}, match=Match.EQUAL)
+    except BadIntent:
+        return False, case["expect"]["result"] != "reject"
+    return evaluate(node, demand, asked or NO_INTENT).admitted, case["expect"]["result"] != "reject"
+
+
+def predicated(case: Json, read: Read) -> Answer:
+    """A pod with Volcano's annotation on a node with the very policy."""
+    cpus, policy = _pool(case), Policy(case["policy"])
+    free = (cpus.free[0] - case["resReservedCpu"] * MILLI, *cpus.free[1:])
+    zones = (
+        Zone(
+            ZoneId(at), f"node-{at}", Resources({CPU: total}), Resources({CPU: total}), Resources({CPU: left})
+        )
+        for at, (total, left) in enumerate(zip(cpus.total, free, strict=True))
+    )
+    node = Node("node", tuple(zones), policy, memory_manager=MemoryManager.NONE)
+    init, apps = (
+        [{"requests": {"cpu": str(one)}} for one in case.get(key, ())]
+        for key in ("initContainers", "containers")
+    )
+    demand = _demand(read, {"qos": "Guaranteed", "initContainers": init, "containers": apps})
+    verdict, expected = evaluate(node, demand, Intent(policy, match=Match.EQUAL)), case["expect"]
+    zones_used = sorted(verdict.placement.zones)
+    ours = verdict.admitted and (len(zones_used), zones_used if "zones" in expected else None)
+    return ours, expected["verdict"] == "admit" and (expected["numaCount"], expected.get("zones"))
+
+
+def ranked(case: Json, read: Read) -> Answer:
+    """Which nodes are better than which; Volcano's figures depend on the worst node, ours do not."""
+    node = Node("node", read.zones({"zones": [_zone(f"node-{at}", cpu="1") for at in range(8)]}))
+    scores = {name: _score_of_zones(node, count) for name, count in case["numaCounts"].items()}
+    return _order(scores), _order(case["expect"]["scores"])
+
+
+def with_devices(case: Json, read: Read) -> Answer:
+    if "numaCount" in case["expect"]:
+        used: set[ZoneSet] = {(ZoneId(zone),) for zone in (*case["cpuNuma"], *case["gpuNuma"])}
+        placement = Placement(kept=dict.fromkeys(used, Resources({CPU: MILLI})))
+        return len(placement.zones), case["expect"]["numaCount"]
+    resource = "nvidia.com/gpu"
+    zones = [
+        {
+            "name": f"node-{at}",
+            "allocatable": {resource: case["capacity"][at]},
+            "available": {resource: case["free"][at]},
+        }
+        for at in case["capacity"]
+    ]
+    pod = {"qos": "Burstable", "containers": [{"requests": {resource: case["request"]}}]}
+    verdict = evaluate(*_asked(read, {"node": {"policy": "restricted", "zones": zones}, "pod": pod}))
+    return verdict.admitted, case["expect"].get("restricted", case["expect"].get("verdict")) == "admit"
+
+
+def validated(case: Json, read: Read) -> Answer:
+    """Volcano asks for whole CPUs; whoever names the cpu in an intent wants them too."""
+    zones = read.zones({"zones": [_zone(f"node-{at}", cpu="8", memory="64Gi") for at in (0, 1)]})
+    node = Node("node", zones, Policy.SINGLE_NUMA_NODE)
+    intent = intents.parse({intents.POLICY: case["topologyPolicy"], intents.RESOURCES: CPU})
+    demand = demands.of(read.pod(case))
+    return evaluate(node, demand, intent or NO_INTENT).admitted, case["expect"]["allow"]
+
+
+ANSWERS: Mapping[str, Callable[[Json, Read], Answer]] = {
+    "fit": fitting,
+    "span": spanning,
+    "score": scored,
+    "sequence": in_sequence,
+    "preempt": preempting,
+    "max-numa-spread": spread_at_most,
+    "nrt-parse": parsed,
+    "vc-hints": hinted,
+    "vc-allocate": allocated,
+    "vc-merge": merged,
+    "vc-policy": under_policy,
+    "vc-predicate": predicated,
+    "vc-score": ranked,
+    "vc-gpu": with_devices,
+    "vc-admission": validated,
+}
+
+
+@pytest.fixture(scope="module")
+def ledger(new_ledger: Callable[[str, Mapping[str, StrEnum]], Ledger]) -> Ledger:
+    return new_ledger("KAI and Volcano", DIFFERENT)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] in ANSWERS]
+)
+def test_a_case_agrees_or_differs_for_a_reason(
+    case: Json,
+    ledger: Ledger,
+    pod_of: Callable[[Json], Pod],
+    zones_of: Callable[[Json], tuple[Zone, ...]],
+) -> None:
+    ours, theirs = ANSWERS[case["kind"]](case, Read(pod_of, zones_of))
+    ledger.compare(case, ours=ours, theirs=theirs)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if "kubelet" in case])
+def test_where_a_case_tells_the_kubelet_apart_the_rules_side_with_the_kubelet(
+    case: Json, pod_of: Callable[[Json], Pod], zones_of: Callable[[Json], tuple[Zone, ...]]
+) -> None:
+    ours, theirs = ANSWERS[case["kind"]]({**case, "expect": case["kubelet"]}, Read(pod_of, zones_of))
+    assert ours == theirs
+
+
+def test_every_case_has_an_answer_or_is_said_to_need_none(ledger: Ledger) -> None:
+    ledger.leave_out(sum(case["kind"] in NOT_A_RULE for case in CASES))
+    assert len(CASES) == 198
+    assert not ANSWERS.keys() & NOT_A_RULE.keys()
+    assert ANSWERS.keys() | NOT_A_RULE.keys() == {case["kind"] for case in CASES}
+
+
+def test_only_cases_of_the_data_are_said_to_differ() -> None:
+    assert DIFFERENT.keys() <= {case["id"] for case in CASES if case["kind"] in ANSWERS}
+
+
+THREE_CPUS = {"qos": "Guaranteed", "containers": [{"requests": {"cpu": "3"}}]}
+
+
+def _asked(read: Read, case: Json) -> tuple[Node, Demand]:
+    return _node(read, case), _demand(read, case["pod"])
+
+
+def _node(read: Read, case: Json) -> Node:
+    """A case's node, without what its configuration ignores.
+
+    A Guaranteed pod must ask for some memory, and `_demand` lets it; where a case is not about memory, its
+    manager is off.
+    """
+    ignored = {"type", *case.get("config", {}).get("ignoreList", ())}
+    zones = read.zones({"zones": [_listed(zone, ignored) for zone in case["node"]["zones"]]})
+    cpus, memory = managers(zones)
+    return Node(
+        "node",
+        zones,
+        Policy(case["node"].get("policy", "none")),
+        Scope(case["node"].get("scope", "container")),
+        cpus,
+        memory if MEMORY in json.dumps(case.get("pod")) else MemoryManager.NONE,
+    )
+
+
+def _listed(zone: Json, ignored: Iterable[str]) -> Json:
+    listed = zone["allocatable"].keys() - set(ignored)
+    amounts = [
+        {"name": name, "allocatable": zone["allocatable"][name], "available": zone["available"][name]}
+        for name in listed
+    ]
+    return {"name": zone["name"], "resources": amounts}
+
+
+def _demand(read: Read, pod: Json) -> Demand:
+    """The demand of a pod of the class that the case names, with the least that this class must ask."""
+    fill = {"Guaranteed": {CPU: "1m", MEMORY: "1"}, "Burstable": {MEMORY: "1"}}.get(pod["qos"], {})
+    spec = {
+        key: [{**one, **_amounts(pod["qos"], {**fill, **one["requests"]})} for one in pod.get(key, ())]
+        for key in ("initContainers", "containers")
+    }
+    demand = demands.of(read.pod(spec))
+    assert demand.qos == pod["qos"]
+    return demand
+
+
+def _amounts(qos: str, requests: Json) -> Json:
+    limits = requests if qos == "Guaranteed" else {name: requests[name] for name in requests if "/" in name}
+    return {"requests": requests, "limits": limits}
+
+
+def _held(placement: Placement) -> Mapping[int, Resources]:
+    """What a pod holds of each zone, memory aside."""
+    return {
+        zone: Resources({name: amount for name, amount in amounts.items() if name != MEMORY})
+        for (zone, *_), amounts in placement.kept.items()
+    }
+
+
+def _held_as_written(placement: Iterable[Json]) -> Mapping[int, Resources]:
+    return {int(one["zone"].rpartition("-")[2]): resources.parse(one["amount"]) for one in placement}
+
+
+def _by_zone(written: Mapping[str, Json]) -> Mapping[int, Resources]:
+    return {int(zone): resources.parse(amounts) for zone, amounts in written.items()}
+
+
+def _free(node: Node) -> Mapping[int, Resources]:
+    return {zone.id: zone.free for zone in node.zones}
+
+
+def _given(node: Node, amounts: Mapping[int, Resources], *, sign: int = 1) -> Node:
+    """The node with these amounts given back to its zones, or taken from them."""
+    zones = (
+        replace(
+            zone, free=zone.free.plus({n: sign * a for n, a in amounts.get(zone.id, Resources()).items()})
+        )
+        for zone in node.zones
+    )
+    return replace(node, zones=tuple(zones))
+
+
+def _is_bad_intent(word: str) -> bool:
+    try:
+        intents.parse({intents.POLICY: word})
+    except BadIntent:
+        return True
+    return False
+
+
+def _zone(name: str, **amounts: str) -> Json:
+    listed = [
+        {"name": resource, "capacity": amount, "allocatable": amount, "available": amount}
+        for resource, amount in amounts.items()
+    ]
+    return {"name": name, "type": "Node", "resources": listed}
+
+
+def _topology(**written: object) -> Topology | None:
+    """What the decoder reads; None where it reports a mistake."""
+    whole = {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": "node"},
+    }
+    try:
+        return topology({**whole, **written})
+    except BadTopology:
+        return None
+
+
+def _pool(case: Json) -> Pool:
+    """Volcano's CPUs, as many as each of two zones has and as are free there."""
+    zone_of = case["cpuDetailNuma"]
+    total, free = Counter(zone_of.values()), Counter(zone_of[str(one)] for one in case["available"])
+    return pool((total[zone] * MILLI for zone in (0, 1)), (free[zone] * MILLI for zone in (0, 1)))
+
+
+def _cpus(count: int) -> Step:
+    return Step("c", Role.APP, cpu=count * MILLI)
+
+
+def _offer(hints: Iterable[tuple[list[int], bool]]) -> Offer:
+    preferred = {masks.of(zones): wanted for zones, wanted in hints}
+    return Offer(
+        "", tuple(sorted(preferred)), frozenset(mask for mask, wanted in preferred.items() if wanted)
+    )
+
+
+def _score_of_zones(node: Node, count: int) -> int:
+    """The score of a pod that has one CPU in each of so many zones."""
+    amounts: dict[ZoneSet, Resources] = {(zone.id,): Resources({CPU: MILLI}) for zone in node.zones[:count]}
+    asked = Resources({CPU: MILLI * count, MEMORY: 1})
+    demand = demands.of(Pod("pod", containers=(Container("c", Role.APP, asked, asked),)))
+    placement = Placement((Grant("c", Role.APP, None, preferred=True, amounts=amounts),), amounts)
+    return score(Strategy.LEAST_NUMA_NODES, node, demand, placement)
+
+
+def _order(scores: Mapping[str, int]) -> list[set[str]]:
+    """The names from best to worst, equals together."""
+    return [
+        {name for name in scores if scores[name] == value}
+        for value in sorted({*scores.values()}, reverse=True)
+    ]
