@@ -1,0 +1,11 @@
+"""
+The API server: the only folder that knows how Kubernetes writes things down, and the only one that calls it.
+
+Outside there are dictionaries of any shape, inside there are only the values of the rules. In order:
+
+    parts -> documents -> pods, topologies, kubelet_config, namespaces -> nodes -> snapshot -> live
+
+`parts` reads what anybody may have written, `documents` the files it stands in. Each decoder makes one value
+of one object, or raises with all that is wrong with it; `snapshot` makes a cluster of many objects and lets
+no broken one stop the others; `live` fetches them.
+"""

@@ -1,0 +1,230 @@
+"""
+The files that objects stand in.
+
+People hand over what kubectl printed, what an editor left, what a pipe cut off, and sometimes what somebody
+built to hurt. JSON and YAML (several documents in one file too) become plain values here, gzip included, and
+whatever is too deep, too large or endless is refused before it is built: libyaml needs minutes for a hundred
+thousand opening brackets, and a kilobyte of YAML aliases can stand for more than any memory holds.
+"""
+
+import codecs
+import re
+import sys
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO, cast
+
+import orjson
+import yaml
+
+from numalign.cluster.parts import Part, group, named
+from numalign.rules.errors import BadInput, Mistake
+
+MOST_BYTES = 2**30
+"""What a file may hold once it is unpacked: pods of a very large cluster, as they are stored."""
+
+# Kubernetes' own objects nest some twenty levels, the schemas inside a CustomResourceDefinition more.
+_DEEPEST = 100
+_MOST_BORROWED = 1_000_000
+_GZIP = b"\x1f\x8b"
+_WITH_HEADER = 16 + zlib.MAX_WBITS
+
+# A first key in quotes, or none at all. Anything else in braces may be YAML.
+_JSON = re.compile(rb'\s*[{\[]\s*["{\[}\]]')
+
+# PowerShell redirects in UTF-16.
+_MARKS: Mapping[bytes, str] = MappingProxyType(
+    {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+)
+
+# Types that YAML has and Kubernetes does not: a date stays the text that it is.
+_FOREIGN = frozenset({"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"})
+
+
+class BadDocument(BadInput):
+    """Raised when a file holds nothing that could be objects of Kubernetes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object, taken out of the lists it stood in.
+
+    `where` is a path inside the file. `trouble` tells why it is no object at all; if so `raw` is empty.
+    """
+
+    raw: Mapping[str, object]
+    where: str
+    group: str = ""
+    kind: str = ""
+    trouble: Mistake | None = None
+
+
+def load(path: Path | str, *, stdin: BinaryIO | None = None) -> list[object]:
+    """As `read`, from a file, `-` being standard input; every mistake names the file."""
+    try:
+        return read(_content(path, stdin))
+    except BadDocument as error:
+        where = "standard input" if str(path) == "-" else str(path)
+        raise BadDocument(mistake.under(where) for mistake in error.mistakes) from error
+
+
+def read(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
+    """The documents of a file in JSON or YAML; `most` bounds its bytes once they are unpacked.
+
+    Raises `BadDocument` for what cannot be read, and if not one document is an object of Kubernetes.
+    """
+    plain = _decoded(_unpacked(data, most))
+    if len(plain) > most:
+        raise _bad(f"has more than {most} bytes")
+    documents = [_json(plain)] if _JSON.match(plain) else _yaml(plain)
+    if not documents:
+        raise _bad("is empty")
+    troubles = [found.trouble for found in map(_document, documents)]
+    if all(troubles):
+        raise BadDocument(filter(None, troubles))
+    return documents
+
+
+def objects(documents: Iterable[object]) -> Iterator[Found]:
+    """Every object in the documents, those inside lists of any depth included.
+
+    An item of a typed list (`NodeList`) need not say its kind: the list does.
+    """
+    waiting = deque(map(_document, documents))
+    while waiting:
+        found = waiting.popleft()
+        if _is_list(found):
+            waiting.extend(_items(found))
+        else:
+            yield found
+
+
+def _document(value: object) -> Found:
+    return _found(value, "document")
+
+
+def _found(value: object, where: str) -> Found:
+    """An object with the kind that it says itself, or what is wrong with it."""
+    whole = Part(value)
+    kind, version = whole["kind"].needed_text(), whole["apiVersion"].text()
+    if whole.mistakes:
+        return Found({}, where, trouble=whole.mistakes[0])
+    return Found(cast("Mapping[str, object]", value), where, group(version), kind)
+
+
+def _is_list(found: Found) -> bool:
+    if found.trouble or not found.kind.endswith("List"):
+        return False
+    return found.kind == "List" or "items" in found.raw
+
+
+def _items(of: Found) -> Iterator[Found]:
+    """The items of a list; what stands there in place of items is trouble."""
+    items = of.raw.get("items") or []
+    if not isinstance(items, list):
+        mistake = Mistake("items", f"must be a list, not {named(items)}")
+        yield Found({}, of.where, kind=of.kind, trouble=mistake)
+        return
+    kind = of.kind.removesuffix("List")
+    inherited = {"kind": kind, "apiVersion": of.raw.get("apiVersion")} if kind else {}
+    for index, item in enumerate(items):
+        told = {**inherited, **item} if inherited and isinstance(item, dict) else item
+        yield _found(told, f"{of.where}.items[{index}]".removeprefix("document."))
+
+
+def _content(path: Path | str, stdin: BinaryIO | None) -> bytes:
+    if str(path) == "-":
+        return (stdin or sys.stdin.buffer).read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _bad(f"cannot be read: {error.strerror}") from error
+
+
+def _unpacked(data: bytes, most: int) -> bytes:
+    if not data.startswith(_GZIP):
+        return data
+    unpacker = zlib.decompressobj(_WITH_HEADER)
+    try:
+        plain = unpacker.decompress(data, most + 1)
+    except zlib.error as error:
+        raise _bad(f"is not the gzip file that it begins as: {error}") from error
+    if len(plain) <= most and not unpacker.eof:
+        raise _bad("is a gzip file that breaks off before its end")
+    return plain
+
+
+def _decoded(data: bytes) -> bytes:
+    """The same in UTF-8 without a mark."""
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            try:
+                return data.decode(encoding).encode()
+            except UnicodeDecodeError as error:
+                raise _bad(f"is not text in {encoding}: {error.reason}") from error
+    return data
+
+
+def _json(data: bytes) -> object:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise _bad(f"is not JSON: {error}") from error
+
+
+def _yaml(data: bytes) -> list[object]:
+    try:
+        _bounded(yaml.parse(data, Loader=yaml.CSafeLoader))
+        return [each for each in yaml.load_all(data, Loader=_Loader) if each is not None]
+    except BadDocument:
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise _bad(f"is not YAML: {error.problem}{place}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise _bad(f"is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _bounded(events: Iterable[yaml.Event]) -> None:
+    """Walk the events of a YAML stream; raises `BadDocument` if what they would build has no sane bound."""
+    sizes: dict[str | None, int] = {}
+    trail: list[tuple[str | None, int]] = []
+    total = borrowed = 0
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise _bad(f"has the alias *{event.anchor}, which stands for nothing or for itself")
+            borrowed += sizes[event.anchor]
+            total += sizes[event.anchor]
+        elif isinstance(event, yaml.CollectionStartEvent):
+            sizes.pop(event.anchor, None)
+            trail.append((event.anchor, total))
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = trail.pop()
+            sizes[anchor] = total - before
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[event.anchor] = 1
+            total += 1
+        if len(trail) > _DEEPEST:
+            raise _bad(f"is nested deeper than {_DEEPEST} levels")
+        if borrowed > _MOST_BORROWED:
+            raise _bad(f"stands for more than {_MOST_BORROWED} values through its aliases")
+
+
+class _Loader(yaml.CSafeLoader):
+    """The safe loader, without the types that Kubernetes does not have."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  PyYAML wants it so
+        first: [(tag, shape) for tag, shape in resolvers if tag not in _FOREIGN]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _bad(message: str) -> BadDocument:
+    return BadDocument([Mistake("", message)])

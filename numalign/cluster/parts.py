@@ -1,0 +1,196 @@
+"""
+Reading what anybody may have written.
+
+Whoever mends a manifest wants every mistake at once, each with its path; a decoder wants to read as if there
+were none. `Part` gives both: what is missing, null or of the wrong type reads as empty, and what is wrong is
+noted once. The decoder reads to the end and then settles. Paths are put together only when one is told, since
+nearly always none is.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeVar
+
+from numalign.rules import resources
+from numalign.rules.errors import BadInput, BadQuantity, Mistake
+from numalign.rules.resources import EMPTY, Resources
+
+Word = TypeVar("Word", bound=StrEnum)
+
+_LONGEST = 64
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+_NAMES: Mapping[type, str] = MappingProxyType(
+    {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
+)
+
+
+class Part:
+    """A value inside an object, the place where it stands, and the mistakes found in the whole object.
+
+    `value` becomes None once it has been found wrong, so that it reads as absent from then on.
+    """
+
+    __slots__ = ("_parent", "_step", "mistakes", "value")
+
+    def __init__(self, value: object, step: str | int = "", parent: "Part | None" = None) -> None:
+        self.value = value
+        self.mistakes: list[Mistake] = [] if parent is None else parent.mistakes
+        self._step = step
+        self._parent = parent
+
+    def __getitem__(self, key: str) -> "Part":
+        """A member of an object; absent, if there is none or this is no object."""
+        value = self.value
+        if type(value) is not dict:
+            value = self._fields()
+        return Part(value.get(key), key, self)
+
+    @property
+    def where(self) -> str:
+        """The path as people write it: `spec.containers[1].resources.limits.cpu`."""
+        before = self._parent.where if self._parent else ""
+        return f"{before}{_step(self._step)}".removeprefix(".")
+
+    def wrong(self, message: str) -> None:
+        """Note a mistake at this place."""
+        self.mistakes.append(Mistake(self.where, message))
+        self.value = None
+
+    def settle(self, error: type[BadInput]) -> None:
+        """End the reading; raises `error` with every mistake, if there is any."""
+        if self.mistakes:
+            raise error(self.mistakes)
+
+    def needed(self) -> "Part":
+        """The part itself; a mistake, if it is absent."""
+        if self.value is None:
+            self.wrong("is missing")
+        return self
+
+    def objects(self) -> "Iterator[Part]":
+        """Each object of a list."""
+        for part in self.entries():
+            if type(part.value) is dict:
+                yield part
+            else:
+                part.wrong(f"must be an object, not {named(part.value)}")
+
+    def entries(self) -> "Iterator[Part]":
+        """Each element of a list."""
+        value = self.value
+        if isinstance(value, list):
+            return (Part(element, index, self) for index, element in enumerate(value))
+        if value is not None:
+            self.wrong(f"must be a list, not {named(value)}")
+        return iter(())
+
+    def members(self) -> "Iterator[tuple[str, Part]]":
+        """Each member of an object whose value is not null."""
+        for key, value in self._fields().items():
+            part = Part(value, str(key), self)
+            if not isinstance(key, str):
+                part.wrong("the key must be a text: put it in quotes")
+            elif value is not None:
+                yield key, part
+
+    def text(self) -> str:
+        """A text; empty, if absent."""
+        value = self.value
+        if isinstance(value, str):
+            return value
+        if value is not None:
+            self.wrong(f"must be a text, not {named(value)}")
+        return ""
+
+    def needed_text(self) -> str:
+        """A text that says something; empty, if there is none."""
+        value = self.value
+        if type(value) is str and value:
+            return value
+        if value == "":
+            self.wrong("is empty")
+            return ""
+        return self.needed().text()
+
+    def texts(self) -> Mapping[str, str]:
+        """An object of texts, like annotations."""
+        return {key: part.text() for key, part in self.members()}
+
+    def word(self, words: type[Word]) -> Word | None:
+        """One of a few words; None, if absent or empty."""
+        text = self.text()
+        if not text:
+            return None
+        if text not in {*words}:
+            self.wrong(f'"{_cut(text)}" is none of the known words: {", ".join(words)}')
+            return None
+        return words(text)
+
+    def integer(self, *, least: int = 0) -> int | None:
+        """A whole number, or a text that is one; None, if absent."""
+        value = self.value
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _LONGEST:
+            value = int(value)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.wrong(f"must be a whole number, not {named(value)}")
+            return None
+        if value < least:
+            self.wrong(f"{value} is too small: the least is {least}")
+        return value
+
+    def amount(self, resource: str) -> int | None:
+        """An amount of a resource, in the unit of its name; None, if absent or wrong."""
+        value = self.value
+        if value is None:
+            return None
+        if isinstance(value, list | dict):
+            self.wrong(f"must be an amount, not {named(value)}")
+            return None
+        try:
+            # Python's shortest text of a number is the one that was written; a quantity is never a float.
+            return resources.parse_amount(resource, repr(value) if isinstance(value, float) else value)
+        except BadQuantity as error:
+            self.mistakes.extend(mistake.under(self.where) for mistake in error.mistakes)
+            return None
+
+    def amounts(self) -> Resources:
+        """A resource list, like the limits of a container, without the amounts that are none."""
+        if self.value is None:
+            return EMPTY
+        read = ((name, part.amount(name)) for name, part in self.members())
+        return Resources({name: amount for name, amount in read if amount is not None})
+
+    def _fields(self) -> Mapping[object, object]:
+        if isinstance(self.value, dict):
+            return self.value
+        if self.value is not None:
+            self.wrong(f"must be an object, not {named(self.value)}")
+        return MappingProxyType({})
+
+
+def named(value: object) -> str:
+    """What a value is, in a word; a text in its own words."""
+    if isinstance(value, str):
+        return f'"{_cut(value)}"'
+    return _NAMES.get(type(value), "a number")
+
+
+def group(api_version: str) -> str:
+    """The API group of an `apiVersion`: empty for v1."""
+    return api_version.rpartition("/")[0]
+
+
+def _step(step: str | int) -> str:
+    """One step of a path, with the dot or the brackets that people write."""
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if not step or _PLAIN.fullmatch(step) else f"[{_cut(step)}]"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,110 @@
+"""
+Pods as people and controllers write them, made into the facts that the rules read.
+
+A pod comes from a manifest, from an API server that has filled in its defaults, or from the template inside a
+workload; the same decoder reads them all, and tells every mistake with its path. What no rule reads is not
+looked at, so that newer API servers are understood.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from numalign.cluster.parts import Part, group
+from numalign.rules import resources
+from numalign.rules.errors import BadPod
+from numalign.rules.pod import Container, Pod, Role
+from numalign.rules.resources import Resources
+
+TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
+    {
+        ("", "Pod"): (),
+        ("", "PodTemplate"): ("template",),
+        ("", "ReplicationController"): ("spec", "template"),
+        ("apps", "DaemonSet"): ("spec", "template"),
+        ("apps", "Deployment"): ("spec", "template"),
+        ("apps", "ReplicaSet"): ("spec", "template"),
+        ("apps", "StatefulSet"): ("spec", "template"),
+        ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
+        ("batch", "Job"): ("spec", "template"),
+    }
+)
+"""(group, kind) of whatever makes pods -> where the pod stands in it."""
+
+
+def pod(raw: Mapping[str, object]) -> Pod:
+    """The pod that a v1 Pod describes; raises `BadPod` with every mistake.
+
+    One still to be named goes by its `generateName`; one without a namespace is in `default`.
+    """
+    whole = Part(raw)
+    read = _pod(whole, owner=Part({}))
+    whole.settle(BadPod)
+    return read
+
+
+def pod_of(raw: Mapping[str, object]) -> Pod | None:
+    """The pod that an object of any kind is or would make; None for kinds that make none.
+
+    A pod of a workload goes by the workload's name and namespace. Raises `BadPod` as `pod` does.
+    """
+    whole = Part(raw)
+    kind, version = whole["kind"].needed_text(), whole["apiVersion"].needed_text()
+    whole.settle(BadPod)
+    path = TEMPLATES.get((group(version), kind))
+    if path is None:
+        return None
+    template = whole
+    for step in path:
+        template = template[step]
+    read = _pod(template, owner=whole["metadata"])
+    whole.settle(BadPod)
+    return read
+
+
+def _pod(whole: Part, *, owner: Part) -> Pod:
+    metadata, spec = whole["metadata"], whole["spec"].needed()
+    level = spec["resources"]
+    requests, limits = _asked(level)
+    return Pod(
+        name=metadata["name"].text() or metadata["generateName"].text() or owner["name"].text(),
+        namespace=metadata["namespace"].text() or owner["namespace"].text() or "default",
+        annotations=metadata["annotations"].texts(),
+        containers=tuple(_containers(spec)),
+        pod_requests=requests or None,
+        pod_limits=limits or None,
+        overhead=spec["overhead"].amounts(),
+    )
+
+
+def _containers(spec: Part) -> Iterator[Container]:
+    """In the kubelet's order; their names are told apart across both lists."""
+    if spec.value is None:
+        return
+    places: dict[str, Part] = {}
+    for part in spec["initContainers"].objects():
+        role = Role.SIDECAR if part["restartPolicy"].text() == "Always" else Role.INIT
+        yield _container(part, role, places)
+    apps = spec["containers"].needed()
+    for part in apps.objects():
+        yield _container(part, Role.APP, places)
+    if apps.value == []:
+        apps.wrong("is empty: a pod has at least one container")
+
+
+def _container(part: Part, role: Role, places: dict[str, Part]) -> Container:
+    name = part["name"].needed_text()
+    if name and places.setdefault(name, part) is not part:
+        part["name"].wrong(f'"{name}" is the name of {places[name].where} too')
+    requests, limits = _asked(part["resources"])
+    return Container(name, role, requests, limits)
+
+
+def _asked(bag: Part) -> tuple[Resources, Resources]:
+    """Requests and limits; a request above its limit is a mistake of the request."""
+    requests, limits = bag["requests"], bag["limits"]
+    asked, most = requests.amounts(), limits.amounts()
+    for name, amount in asked.items():
+        if amount > most.get(name, amount):
+            shown = [resources.render(name, each) for each in (amount, most[name])]
+            requests[name].wrong(f"{shown[0]} is above the limit of {shown[1]}")
+    return asked, most

@@ -1,0 +1,182 @@
+"""
+NodeResourceTopology: what an exporter tells about the zones of one node.
+
+Exporters race with the kubelet, write their zones in any order, and name them by id or by position. What can
+be told apart from a mistake is taken, and what contradicts itself is refused with every mistake. Field for
+field the API of github.com/k8stopologyawareschedwg/noderesourcetopology-api, in both its versions.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from numalign.cluster.parts import Part, named
+from numalign.rules import resources
+from numalign.rules.errors import BadTopology
+from numalign.rules.intent import Policy, Scope
+from numalign.rules.resources import Resources, ZoneId
+from numalign.rules.topology import DEFAULT_MAX_ZONES, Zone
+
+GROUP = "topology.node.k8s.io"
+KIND = "NodeResourceTopology"
+VERSIONS = ("v1alpha2", "v1alpha1")
+"""Those that can be read, the preferred one first."""
+
+# The largest CONFIG_NODES_SHIFT of Linux is 10.
+_LARGEST_ID = 1023
+_NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
+
+_POLICY, _SCOPE, _MAX_ZONES = "topologyManagerPolicy", "topologyManagerScope", "topologyManagerMaxNUMANodes"
+_READ = frozenset({_POLICY, _SCOPE, _MAX_ZONES})
+_ABSENT = Part(None)
+_AMOUNTS = ("capacity", "allocatable", "available")
+
+# The deprecated field, read as scheduler-plugins does (pkg/noderesourcetopology/nodeconfig): its first word
+# counts, and one that names no level says nothing.
+_DEPRECATED: Mapping[str, tuple[Policy, Scope]] = MappingProxyType(
+    {
+        "SingleNUMANodePodLevel": (Policy.SINGLE_NUMA_NODE, Scope.POD),
+        "SingleNUMANodeContainerLevel": (Policy.SINGLE_NUMA_NODE, Scope.CONTAINER),
+        "RestrictedPodLevel": (Policy.RESTRICTED, Scope.POD),
+        "RestrictedContainerLevel": (Policy.RESTRICTED, Scope.CONTAINER),
+        "BestEffortPodLevel": (Policy.BEST_EFFORT, Scope.POD),
+        "BestEffortContainerLevel": (Policy.BEST_EFFORT, Scope.CONTAINER),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What one NodeResourceTopology says, zones ascending by id; the rest is as a kubelet is by default."""
+
+    name: str
+    zones: tuple[Zone, ...]
+    policy: Policy = Policy.NONE
+    scope: Scope = Scope.CONTAINER
+    max_zones: int = DEFAULT_MAX_ZONES
+
+
+def topology(raw: Mapping[str, object]) -> Topology:
+    """The zones and the policy of a node; raises `BadTopology` with every mistake.
+
+    A zone's free amount never exceeds its allocatable one, whatever was published.
+    """
+    whole = Part(raw)
+    _known_version(whole["apiVersion"])
+    said = _attributes(whole)
+    policy, scope = _deprecated(whole)
+    read = Topology(
+        whole["metadata"]["name"].needed_text(),
+        _zones(whole),
+        policy=said(_POLICY).word(Policy) or policy,
+        scope=said(_SCOPE).word(Scope) or scope,
+        max_zones=said(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
+    )
+    whole.settle(BadTopology)
+    return read
+
+
+def _known_version(part: Part) -> None:
+    version = part.needed_text()
+    if version and version not in {f"{GROUP}/{each}" for each in VERSIONS}:
+        part.wrong(f"{named(version)} is none of the known versions: {', '.join(VERSIONS)} of {GROUP}")
+
+
+def _attributes(whole: Part) -> Callable[[str], Part]:
+    """Looks up an attribute by its name; one that is there twice must say the same twice."""
+    known: dict[str, Part] = {}
+    for entry in whole["attributes"].objects():
+        name, value = entry["name"].needed_text(), entry["value"].needed()
+        first = known.setdefault(name, value)
+        if first.value != value.value and name in _READ:
+            value.wrong(f"{named(value.value)} is not what {first.where} says: {named(first.value)}")
+    return lambda name: known.get(name, _ABSENT)
+
+
+def _deprecated(whole: Part) -> tuple[Policy, Scope]:
+    words = [entry.text() for entry in whole["topologyPolicies"].entries()]
+    return _DEPRECATED.get(words[0] if words else "", (Policy.NONE, Scope.CONTAINER))
+
+
+def _zones(whole: Part) -> tuple[Zone, ...]:
+    """Every NUMA zone, ascending by id."""
+    listed = whole["zones"].needed()
+    parts = [part for part in listed.objects() if part["type"].needed_text() == "Node"]
+    if not parts and not whole.mistakes:
+        listed.wrong("holds no zone of type Node")
+    ids = _ids(parts)
+    zones = [_zone(part, ids) for part in parts]
+    return tuple(sorted((zone for zone in zones if zone), key=lambda zone: zone.id))
+
+
+def _ids(parts: list[Part]) -> dict[str, ZoneId]:
+    """Zone name -> id, of all zones that can be told apart."""
+    ids: dict[str, ZoneId] = {}
+    places: dict[ZoneId, Part] = {}
+    for part in parts:
+        place = part["name"]
+        number = _id(place)
+        if number in places:
+            place.wrong(f"{named(place.value)} has the number of {places[number].where} too: {number}")
+        elif number is not None:
+            ids[place.text()] = number
+            places[number] = place
+    return ids
+
+
+def _id(place: Part) -> ZoneId | None:
+    name = place.needed_text()
+    found = _NUMBERED.fullmatch(name)
+    if name and not found:
+        place.wrong(f"{named(name)} does not end in the number of a zone, as node-0 does")
+    elif found and int(found[1]) > _LARGEST_ID:
+        place.wrong(f"{named(name)} has a number beyond {_LARGEST_ID}, the last zone that Linux knows")
+    return ZoneId(int(found[1])) if found and place.value else None
+
+
+def _zone(part: Part, ids: Mapping[str, ZoneId]) -> Zone | None:
+    """One zone; None if it has no id of its own, its other mistakes noted all the same."""
+    name = part["name"].value
+    capacity, allocatable, available = _columns(part["resources"])
+    costs = tuple(sorted(_costs(part["costs"], ids)))
+    if not isinstance(name, str) or name not in ids:
+        return None
+    return Zone(ids[name], name, capacity, allocatable, available, costs)
+
+
+def _columns(listed: Part) -> tuple[Resources, Resources, Resources]:
+    """Capacity, allocatable and available by resource."""
+    columns: tuple[dict[str, int], ...] = ({}, {}, {})
+    places: dict[str, Part] = {}
+    for entry in listed.objects():
+        name = entry["name"].needed_text()
+        if name and places.setdefault(name, entry) is not entry:
+            entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
+            continue
+        for column, amount in zip(columns, _row(entry, name), strict=True):
+            column[name] = amount
+    capacity, allocatable, available = map(Resources, columns)
+    return capacity, allocatable, available
+
+
+def _row(entry: Part, name: str) -> tuple[int, int, int]:
+    """The amounts of one resource; all that can be compared are."""
+    capacity, allocatable, available = (entry[column].needed().amount(name) for column in _AMOUNTS)
+    if capacity is None or allocatable is None or available is None:
+        return 0, 0, 0
+    if allocatable > capacity:
+        shown = [resources.render(name, amount) for amount in (allocatable, capacity)]
+        entry["allocatable"].wrong(f"{shown[0]} is more than the capacity of {shown[1]}")
+    return capacity, allocatable, min(available, allocatable)
+
+
+def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> Iterator[tuple[ZoneId, int]]:
+    """The distances to zones that are there; others are none of this node's."""
+    places: dict[str, Part] = {}
+    for entry in listed.objects():
+        name, value = entry["name"].needed_text(), entry["value"].needed().integer()
+        if name and places.setdefault(name, entry) is not entry:
+            entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
+        elif name in ids and value is not None:
+            yield ids[name], value

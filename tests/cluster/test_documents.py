@@ -1,0 +1,169 @@
+"""Files of every form that people and kubectl make, and some that were made to hurt."""
+
+import gzip
+import io
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import pytest
+
+from numalign.cluster import documents
+from numalign.cluster.documents import BadDocument
+
+POD = {"apiVersion": "v1", "kind": "Pod"}
+
+
+FORMS: dict[str, tuple[bytes, list[Any]]] = {
+    "JSON": (b'{"kind": "Pod", "apiVersion": "v1"}', [POD]),
+    "JSON after space": (b' \n{ "kind": "Pod", "apiVersion": "v1"}', [POD]),
+    "YAML": (b"# a pod\nkind: Pod\napiVersion: v1\n", [POD]),
+    "YAML in braces": (b"{kind: Pod, apiVersion: v1}", [POD]),
+    "YAML in three documents": (b"kind: Pod\napiVersion: v1\n---\n---\n{kind: B}\n", [POD, {"kind": "B"}]),
+    "gzip": (gzip.compress(b"kind: Pod\napiVersion: v1"), [POD]),
+    "JSON with a mark": (b'\xef\xbb\xbf{"kind": "Pod", "apiVersion": "v1"}', [POD]),
+    "JSON from PowerShell": ('\ufeff{"kind": "Pod", "apiVersion": "v1"}'.encode("utf-16-le"), [POD]),
+    "YAML from PowerShell": ("\ufeffkind: Pod\napiVersion: v1".encode("utf-16-be"), [POD]),
+    "aliases": (b"kind: A\nx: &a [1]\ny: *a\nz: *a\n", [{"kind": "A", "x": [1], "y": [1], "z": [1]}]),
+    "a merged mapping": (
+        b"kind: A\nx: &a {b: 1}\ny: {<<: *a}",
+        [{"kind": "A", "x": {"b": 1}, "y": {"b": 1}}],
+    ),
+    "dates stay text": (
+        b"kind: A\nat: 2026-01-02T03:04:05Z\nbad: 2026-13-45\neq: =",
+        [{"kind": "A", "at": "2026-01-02T03:04:05Z", "bad": "2026-13-45", "eq": "="}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), FORMS.values(), ids=FORMS)
+def test_a_file_is_read(data: bytes, expected: list[Any]) -> None:
+    assert documents.read(data) == expected
+
+
+ZIPPED = gzip.compress(b"kind: Pod\n" * 50)
+BOMB = b"kind: A\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
+    b"a%d: &a%d [%s]\n" % (level, level, b",".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 9)
+)
+
+BROKEN = {
+    "nothing": (b"", "is empty"),
+    "space and comments": (b" \n# nothing\n---\n", "is empty"),
+    "a word": (b"hello", 'must be an object, not "hello"'),
+    "a number": (b"42", "must be an object, not a number"),
+    "a list": (b'[{"kind": "Pod"}]', "must be an object, not a list"),
+    "no kind": (b'{"apiVersion": "v1"}', "kind: is missing"),
+    "a kind that is a number": (b"kind: 1", "kind: must be a text, not a number"),
+    "two and no object": (b"a\n---\n- b\n", 'must be an object, not "a"\nmust be an object, not a l'),
+    "JSON cut off": (b'{"kind": "List", "items": [', "is not JSON: unexpected end of data"),
+    "JSON and more": (b'{"kind": "A"} {"kind": "B"}', "is not JSON: unexpected content after document"),
+    "YAML with a tab": (b"kind:\n\t- a", "is not YAML: found character that cannot start any token (line 2"),
+    "YAML of Python": (b"a: !!python/name:os.system", "is not YAML: could not determine a constructor"),
+    "YAML with an endless number": (b"kind: " + b"9" * 5000, "is not YAML: Exceeds the limit"),
+    "no text": (b"kind: \xff\xfe\x00", "is not YAML"),
+    "half a character": ("\ufeff{}".encode("utf-16-le")[:-1], "is not text in utf-16: truncated data"),
+    "gzip cut off": (ZIPPED[:-12], "is a gzip file that breaks off before its end"),
+    "gzip with a wrong sum": (ZIPPED[:-8] + bytes(8), "is not the gzip file that it begins as: Error -3"),
+    "gzip in name only": (b"\x1f\x8bhello world", "is not the gzip file that it begins as"),
+    "a bomb of aliases": (BOMB, "stands for more than 1000000 values through its aliases"),
+    "a list in itself": (b"kind: List\nitems: &a [*a]", "has the alias *a, which stands for nothing or f"),
+    "a list in itself, under an older name": (b"kind: &a A\nitems: &a [*a]", "has the alias *a"),
+    "an alias of nothing": (b"kind: *a", "has the alias *a, which stands for nothing"),
+    "deep YAML": (b"kind: " + b"[" * 50_000, "is nested deeper than 100 levels"),
+    "deep YAML in braces": (b"{a: " * 50_000, "is nested deeper than 100 levels"),
+    "deep YAML in lines": (b"- " * 50_000, "is nested deeper than 100 levels"),
+    "deep JSON": (b'{"a":' * 50_000, "is not JSON: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_told_and_soon(data: bytes, message: str) -> None:
+    start = process_time()
+
+    with pytest.raises(BadDocument) as raised:
+        documents.read(data)
+
+    assert str(raised.value).startswith(message)
+    assert process_time() - start < 2
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_a_file_may_hold_so_many_bytes_and_no_more(packed: bool) -> None:  # noqa: FBT001  a parameter of pytest
+    plain = b"kind: Pod # " + b"x" * 1000
+    data = gzip.compress(plain) if packed else plain
+
+    assert documents.read(data, most=len(plain)) == [{"kind": "Pod"}]
+    with pytest.raises(BadDocument, match="has more than 1011 bytes"):
+        documents.read(data, most=len(plain) - 1)
+
+
+def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text("words")
+
+    with pytest.raises(BadDocument) as raised:
+        documents.load(path)
+    assert str(raised.value) == f'{path}: must be an object, not "words"'
+
+
+@pytest.mark.parametrize("name", ["none.yaml", "."], ids=["missing", "a folder"])
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadDocument, match=r"cannot be read: (No such file or|Is a) directory"):
+        documents.load(tmp_path / name)
+
+
+def test_a_dash_is_standard_input() -> None:
+    assert documents.load("-", stdin=io.BytesIO(b"kind: A")) == [{"kind": "A"}]
+    with pytest.raises(BadDocument, match=r"^standard input: is empty$"):
+        documents.load("-", stdin=io.BytesIO())
+
+
+def found(*values: object) -> list[tuple[str, str, str, str]]:
+    """Group, kind, place and trouble of each object."""
+    return [
+        (each.group, each.kind, each.where, str(each.trouble or "")) for each in documents.objects(values)
+    ]
+
+
+def test_objects_are_taken_out_of_lists_of_any_depth() -> None:
+    inner = {"kind": "List", "apiVersion": "v1", "items": [{"kind": "Deployment", "apiVersion": "apps/v1"}]}
+    outer = {"kind": "List", "apiVersion": "v1", "items": [inner, {"kind": "Node", "apiVersion": "v1"}]}
+
+    assert found(POD, outer) == [
+        ("", "Pod", "document", ""),
+        ("", "Node", "items[1]", ""),
+        ("apps", "Deployment", "items[0].items[0]", ""),
+    ]
+
+
+def test_very_deep_lists_end() -> None:
+    nested: Any = {"kind": "Pod", "apiVersion": "v1"}
+    for _ in range(20_000):
+        nested = {"kind": "List", "items": [nested]}
+
+    assert [kind for _, kind, _, _ in found(nested)] == ["Pod"]
+
+
+def test_the_items_of_a_typed_list_take_its_kind() -> None:
+    pods = {"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {}}, {"kind": "Other"}]}
+
+    assert [each.raw for each in documents.objects([pods])] == [
+        {"kind": "Pod", "apiVersion": "v1", "metadata": {}},
+        {"kind": "Other", "apiVersion": "v1"},
+    ]
+
+
+def test_a_kind_that_ends_in_list_and_has_no_items_is_an_object() -> None:
+    assert found({"kind": "AllowList", "apiVersion": "a/v1"}) == [("a", "AllowList", "document", "")]
+
+
+def test_what_is_no_object_is_trouble_at_its_place() -> None:
+    items = [1, {"metadata": {}}, {"kind": "Pod", "apiVersion": 1}]
+    wrong = {"kind": "List", "items": "x"}
+
+    assert found({"kind": "List", "items": items}, wrong, {"kind": "List", "items": None}) == [
+        ("", "", "items[0]", "must be an object, not a number"),
+        ("", "", "items[1]", "kind: is missing"),
+        ("", "", "items[2]", "apiVersion: must be a text, not a number"),
+        ("", "List", "document", 'items: must be a list, not "x"'),
+    ]

@@ -1,0 +1,38 @@
+"""Namespaces: the way to their labels, and what is wrong on it."""
+
+import pytest
+
+from numalign.cluster.namespaces import namespace
+from numalign.rules.errors import BadIntent
+from numalign.rules.intent import NamespaceRules, Policy
+
+
+def test_labels_are_rules() -> None:
+    labels = {"numalign.io/enforce": "restricted", "kubernetes.io/metadata.name": "prod"}
+
+    read = namespace({"metadata": {"name": "prod", "labels": labels}})
+
+    assert read == ("prod", NamespaceRules(enforce=Policy.RESTRICTED))
+
+
+def test_a_namespace_without_labels_asks_nothing() -> None:
+    assert namespace({"metadata": {"name": "plain", "labels": None}}) == ("plain", NamespaceRules())
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (None, r"^metadata\.name: is missing$"),
+        ({"name": "a", "labels": []}, r"^metadata\.labels: must be an object, not a list$"),
+        (
+            {"name": "a", "labels": {"numalign.io/warn": 1}},
+            r"^metadata\.labels\[numalign\.io/warn\]: must be a text, not a number$",
+        ),
+        ({"name": "a", "labels": {"numalign.io/wran": "none"}}, "numalign has no such key"),
+        ({"name": "a", "labels": {"numalign.io/warn": "strict"}}, "none of the known words"),
+    ],
+    ids=["no metadata", "labels a list", "a number", "an unknown key", "an unknown word"],
+)
+def test_what_is_wrong_is_told(metadata: object, message: str) -> None:
+    with pytest.raises(BadIntent, match=message):
+        namespace({"metadata": metadata})

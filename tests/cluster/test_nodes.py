@@ -1,0 +1,148 @@
+"""One node of its Node, its topology and its kubelet's configuration."""
+
+import pytest
+
+from numalign.cluster.kubelet_config import KubeletConfiguration
+from numalign.cluster.nodes import MOST_ZONES, Facts, facts, join
+from numalign.cluster.topologies import Topology
+from numalign.rules.errors import BadTopology
+from numalign.rules.intent import Policy, Scope
+from numalign.rules.resources import Resources, ZoneId
+from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, Zone
+
+
+def zone(number: int = 0, **amounts: int) -> Zone:
+    bag = Resources(amounts)
+    return Zone(ZoneId(number), f"node-{number}", bag, bag, bag)
+
+
+def zones(count: int, **amounts: int) -> tuple[Zone, ...]:
+    return tuple(zone(number, **amounts) for number in range(count))
+
+
+def test_a_node_tells_its_totals_and_its_class() -> None:
+    written = {
+        "metadata": {"name": "n", "labels": {"numalign.io/class": "2x4gpu", "other": "x"}},
+        "status": {"allocatable": {"cpu": "62", "memory": "1Gi", "pods": "110"}, "capacity": {"cpu": "x"}},
+    }
+
+    assert facts(written) == Facts(
+        "n", Resources({"cpu": 62_000, "memory": 2**30, "pods": 110}), label="2x4gpu"
+    )
+
+
+@pytest.mark.parametrize("status", [None, {}, {"allocatable": None}], ids=["null", "empty", "no amounts"])
+def test_a_node_that_does_not_say_has_no_totals(status: object) -> None:
+    assert facts({"metadata": {"name": "n"}, "status": status}) == Facts("n")
+
+
+def test_every_mistake_is_told_with_its_path() -> None:
+    written = {
+        "metadata": {"labels": {"numalign.io/class": 1}},
+        "status": {"allocatable": {"cpu": "-1", "nvidia.com/gpu": []}},
+    }
+
+    with pytest.raises(BadTopology) as raised:
+        facts(written)
+    assert [str(mistake) for mistake in raised.value.mistakes] == [
+        "metadata.name: is missing",
+        'status.allocatable.cpu: "-1" is negative: an amount is zero or more',
+        "status.allocatable[nvidia.com/gpu]: must be an amount, not a list",
+        "metadata.labels[numalign.io/class]: must be a text, not a number",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("held", "cpu_manager", "memory_manager"),
+    [
+        (zone(cpu=1000, memory=1), CpuManager.STATIC, MemoryManager.STATIC),
+        (zone(cpu=0), CpuManager.NONE, MemoryManager.NONE),
+        (zone(**{"x/gpu": 1}), CpuManager.NONE, MemoryManager.NONE),
+    ],
+    ids=["all listed", "no cpu to give out", "devices alone"],
+)
+def test_managers_are_read_off_the_zones(
+    held: Zone, cpu_manager: CpuManager, memory_manager: MemoryManager
+) -> None:
+    node = join(Topology("n", (held,)))
+
+    assert (node.cpu_manager, node.memory_manager) == (cpu_manager, memory_manager)
+
+
+def test_a_topology_alone_is_a_node_known_by_counts() -> None:
+    read = Topology("n", (zone(cpu=1),), Policy.RESTRICTED, Scope.POD, 12)
+
+    assert join(read) == Node(
+        "n",
+        (zone(cpu=1),),
+        Policy.RESTRICTED,
+        Scope.POD,
+        memory_manager=MemoryManager.NONE,
+        totals=None,
+        max_zones=12,
+        known=Known.COUNTS,
+        label=None,
+    )
+
+
+def test_the_node_object_adds_totals_and_class() -> None:
+    node = join(Topology("n", (zone(),)), told=Facts("n", Resources({"cpu": 1}), "a-class"))
+
+    assert (node.totals, node.label, node.known) == (Resources({"cpu": 1}), "a-class", Known.COUNTS)
+
+
+def test_a_configuration_overrides_what_it_says() -> None:
+    read = Topology("n", (zone(cpu=1, memory=1),), Policy.NONE, Scope.CONTAINER)
+    said = KubeletConfiguration(
+        "n", Policy.SINGLE_NUMA_NODE, Scope.POD, CpuManager.NONE, MemoryManager.NONE, 12
+    )
+
+    assert join(read, configured=said) == Node(
+        "n",
+        read.zones,
+        Policy.SINGLE_NUMA_NODE,
+        Scope.POD,
+        CpuManager.NONE,
+        MemoryManager.NONE,
+        max_zones=12,
+        known=Known.CONFIGURED,
+    )
+
+
+def test_a_configuration_that_says_nothing_changes_what_is_known_and_no_more() -> None:
+    read = Topology("n", (zone(cpu=1, memory=1),), Policy.RESTRICTED, Scope.POD, 12)
+    node = join(read, configured=KubeletConfiguration("n"))
+
+    assert (node.policy, node.scope, node.max_zones) == (Policy.RESTRICTED, Scope.POD, 12)
+    assert (node.cpu_manager, node.memory_manager) == (CpuManager.STATIC, MemoryManager.STATIC)
+    assert node.known is Known.CONFIGURED
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        Topology("n", zones(MOST_ZONES), Policy.RESTRICTED),
+        Topology("n", zones(MOST_ZONES + 1, cpu=1), Policy.NONE),
+    ],
+    ids=["as many as can be", "more, but nothing walks them"],
+)
+def test_so_many_zones_can_be(read: Topology) -> None:
+    assert len(join(read).zones) == len(read.zones)
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (Topology("n", zones(MOST_ZONES + 1), Policy.BEST_EFFORT), None),
+        (Topology("n", zones(MOST_ZONES + 1, memory=1)), None),
+        (Topology("n", zones(MOST_ZONES + 1)), KubeletConfiguration("n", policy=Policy.RESTRICTED)),
+    ],
+    ids=["a policy", "a memory manager", "a policy in the configuration"],
+)
+def test_more_zones_than_can_be_walked_are_a_mistake(
+    read: Topology, said: KubeletConfiguration | None
+) -> None:
+    with pytest.raises(
+        BadTopology, match=r"^zones: 17 are more than the 16 among which a kubelet can align$"
+    ):
+        join(read, configured=said)
