@@ -45,13 +45,15 @@ class Step:
 class Demand:
     """What one pod asks of a node: `steps` in the kubelet's order, `whole` as pod scope asks it.
 
-    `total` is what the scheduler reserves on the node as a whole, requests and overhead.
+    `total` is what the scheduler reserves on the node as a whole, requests and overhead. `pod_level` says
+    that the pod states resources as a whole, which the managers of CPU and memory leave alone.
     """
 
     qos: Qos
     steps: tuple[Step, ...]
     whole: Step
     total: Resources
+    pod_level: bool = False
 
     @property
     def alignable(self) -> bool:
@@ -66,7 +68,7 @@ def of(pod: Pod) -> Demand:
     # Unless PodLevelResourceManagers is on, the managers leave pods with pod-level resources alone.
     pinned = quality is Qos.GUARANTEED and not full.has_pod_level_resources
     steps = tuple(_step(container, pinned=pinned) for container in full.containers)
-    return Demand(quality, steps, _whole(steps), _total(full))
+    return Demand(quality, steps, _whole(steps), _total(full), full.has_pod_level_resources)
 
 
 def _step(container: Container, *, pinned: bool) -> Step:

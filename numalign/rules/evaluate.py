@@ -6,17 +6,19 @@ pod's intent. The same question on the node with nothing on it tells whether a r
 no second rule anywhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
+from types import MappingProxyType
 
 from numalign.rules.demand import Demand, Step
 from numalign.rules.intent import Intent, Match, Policy, Scope
 from numalign.rules.kubelet import admit as kubelet
-from numalign.rules.kubelet.admit import Admission, Reason, widths
+from numalign.rules.kubelet.admit import Admission, Reason, Refused, widths
 from numalign.rules.placement import Grant, Placement
 from numalign.rules.pod import Qos
-from numalign.rules.resources import CPU, NODE_LEVEL, Kind, kind
-from numalign.rules.topology import Node
+from numalign.rules.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
+from numalign.rules.topology import Node, Zone
 from numalign.rules.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 
 UNSATISFIED = "IntentNotSatisfied"
@@ -58,7 +60,7 @@ def _too_large(node: Node, demand: Demand) -> Refusal | None:
     needs = tuple(
         Need(name, asked, len(node.zones), has)
         for name, asked in demand.total.items()
-        if (has := _total(node, name)) is not None and asked > has
+        if (has := _total(node, name)) is not None and asked > has + _untold(node, name)
     )
     if not needs:
         return None
@@ -72,8 +74,14 @@ def _total(node: Node, name: str) -> int | None:
         return node.totals.get(name, 0) if known else None
     listed = [zone.allocatable[name] for zone in node.zones if name in zone.allocatable]
     # A manager that is off shows as no amount at all; devices that are gone show as none left.
-    told = any(listed) or (listed and kind(name) is Kind.DEVICE)
-    return sum(listed) if told else None
+    if not any(listed) and not (listed and kind(name) is Kind.DEVICE):
+        return None
+    return sum(listed)
+
+
+def _untold(node: Node, name: str) -> int:
+    """What the node may have beyond its zones: CPUs are reserved whole, so almost one may be left over."""
+    return MILLI - 1 if name == CPU and node.totals is None else 0
 
 
 def _other_policy(node: Node, intent: Intent) -> Refusal | None:
@@ -96,14 +104,14 @@ def _not_exclusive(demand: Demand, intent: Intent) -> Refusal | None:
         if named:
             needs = tuple(Need(name, 0, 0, 0) for name in named)
             refusal = _unsatisfied(intent, Cause.NOT_EXCLUSIVE, step)
-            return replace(refusal, needs=needs, detail=_why_shared(demand, named))
+            return replace(refusal, needs=needs, detail=_why_shared(demand))
     return None
 
 
-def _why_shared(demand: Demand, names: list[str]) -> str:
+def _why_shared(demand: Demand) -> str:
     if demand.qos is not Qos.GUARANTEED:
         return f"the pod is {demand.qos}, and only Guaranteed pods get cpu and memory of their own"
-    if names == [CPU]:
+    if not demand.pod_level:
         return "a container gets CPUs of its own only for a whole number of them"
     return "the kubelet's managers leave pods with pod-level resources alone"
 
@@ -129,11 +137,9 @@ def _by_kubelet(node: Node, admission: Admission) -> Refusal | None:
     refused = admission.refusal
     if refused is None:
         return None
-    needs = _needs(node, refused.step, node.policy)
-    cause = _cause(needs)
-    if refused.reason is Reason.UNEXPECTED_ADMISSION:
-        name = refused.resource or CPU
-        needs, cause = (Need(name, refused.step.asks[name], len(node.zones), 0),), Cause.NOT_ALLOCATED
+    # What earlier containers of the pod already hold is gone for this one.
+    left = kubelet.found(node, admission)
+    cause, needs = _WHY[refused.reason](left, refused)
     return Refusal(
         Refuser.KUBELET,
         refused.reason,
@@ -142,8 +148,25 @@ def _by_kubelet(node: Node, admission: Admission) -> Refusal | None:
         refused.step.container,
         refused.step.role,
         needs,
-        shortages=tuple(_shortages(node, refused.step)),
+        shortages=tuple(_shortages(left, refused.step)),
+        beside=needs != _WHY[refused.reason](node, refused)[1],
     )
+
+
+def _not_alignable(left: Node, refused: Refused) -> tuple[Cause, tuple[Need, ...]]:
+    needs = _needs(left, refused.step, left.policy)
+    return _cause(left, needs), needs
+
+
+def _not_allocatable(left: Node, refused: Refused) -> tuple[Cause, tuple[Need, ...]]:
+    asks, every = refused.step.asks, len(left.zones)
+    needs = tuple(Need(name, asks[name], every, _most(left, name, every)) for name in refused.resources)
+    return Cause.NOT_ALLOCATED, needs
+
+
+_WHY: Mapping[Reason, Callable[[Node, Refused], tuple[Cause, tuple[Need, ...]]]] = MappingProxyType(
+    {Reason.TOPOLOGY_AFFINITY: _not_alignable, Reason.UNEXPECTED_ADMISSION: _not_allocatable}
+)
 
 
 def _by_intent(node: Node, demand: Demand, intent: Intent, admission: Admission) -> Refusal | None:
@@ -154,7 +177,7 @@ def _by_intent(node: Node, demand: Demand, intent: Intent, admission: Admission)
         needs = tuple(need for need in _needs(node, step, intent.policy) if intent.concerns(need.resource))
         zones = frozenset[int]().union(*(grant.zones_of(need.resource for need in needs) for grant in grants))
         if needs and len(zones) > min(need.zones for need in needs):
-            refusal = _unsatisfied(intent, _cause(needs), step)
+            refusal = _unsatisfied(intent, _cause(node, needs), step)
             return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
     return None
 
@@ -183,12 +206,18 @@ def _most(node: Node, name: str, zones: int) -> int:
     return sum(sorted((zone.free.get(name, 0) for zone in node.zones), reverse=True)[:zones])
 
 
-def _cause(needs: tuple[Need, ...]) -> Cause:
+def _cause(node: Node, needs: tuple[Need, ...]) -> Cause:
     if any(need.most < need.asked for need in needs):
         return Cause.ZONES_TOO_SMALL
-    if len({need.zones for need in needs}) > 1:
+    widths_asked = {need.zones for need in needs}
+    if len(widths_asked) > 1:
         return Cause.WIDTHS_DIFFER
-    return Cause.NOT_TOGETHER
+    sets = combinations(node.zones, *widths_asked)
+    return Cause.SPREAD if any(_holds(zones, needs) for zones in sets) else Cause.NOT_TOGETHER
+
+
+def _holds(zones: tuple[Zone, ...], needs: tuple[Need, ...]) -> bool:
+    return all(sum(zone.free.get(need.resource, 0) for zone in zones) >= need.asked for need in needs)
 
 
 def _shortages(node: Node, step: Step) -> Iterator[Shortage]:

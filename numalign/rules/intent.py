@@ -120,7 +120,7 @@ def parse(
     policy = _read_policy(annotations, mistakes) or default
     resources = tuple(_read_resources(annotations.get(RESOURCES), mistakes))
     scope = _read_word(Scope, annotations, SCOPE, mistakes)
-    if policy is None and not mistakes:
+    if policy is None and not annotations.keys() & {POLICY, VOLCANO_POLICY}:
         mistakes.extend(_without_policy(annotations))
     if mistakes:
         raise BadIntent(mistakes)
@@ -172,8 +172,9 @@ def _covers(pattern: str, resource: str) -> bool:
 def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: str) -> Iterator[Mistake]:
     for key in sorted(written):
         if key.startswith(PREFIX) and key not in known:
-            close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-            meant = f'; "{close[0]}" is meant?' if close else f"; known are {', '.join(known)}"
+            names = [name.removeprefix(PREFIX) for name in known]
+            close = difflib.get_close_matches(key.removeprefix(PREFIX), names, n=1)
+            meant = f'; "{PREFIX}{close[0]}" is meant?' if close else f"; known are {', '.join(known)}"
             yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{meant}")
 
 
@@ -230,7 +231,7 @@ def _read_resources(text: str | None, mistakes: list[Mistake]) -> Iterator[str]:
         wrong = _wrong_name(name) or ("named twice" if name in seen else None)
         if wrong:
             mistakes.append(Mistake(where, wrong, text, place))
-        elif name not in seen:
+        else:
             yield name
         seen.add(name)
 

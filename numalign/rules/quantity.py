@@ -19,7 +19,7 @@ LARGEST = 2**63 - 1
 # An amount is at most 19 digits and nine decimals; a text far beyond is an attack, not an amount.
 _LONGEST = 80
 
-_SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?")
+_SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?")
 
 # Suffix -> (factor, divisor). Kubernetes knows no other ones, and no capital K.
 _SUFFIXES = MappingProxyType(
@@ -105,7 +105,8 @@ def _nanos(text: object) -> int:
 def _scaled(whole: str, fraction: str, suffix: str | None) -> int:
     digits = int((whole + fraction) or "0")
     if suffix and suffix[0] in "eE" and suffix[1:].lstrip("+-").isdigit():
-        exponent = int(suffix[1:])
+        # Beyond these an amount is too large, or no more than the least there is, whatever its digits.
+        exponent = max(-2 * _LONGEST, min(int(suffix[1:]), _LONGEST))
         factor, divisor = (10**exponent, 1) if exponent >= 0 else (1, 10**-exponent)
     else:
         factor, divisor = _SUFFIXES[suffix]

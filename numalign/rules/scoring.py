@@ -47,7 +47,7 @@ def score(
     placement: Placement,
     weights: Weights = MappingProxyType({}),
 ) -> int:
-    """How good this placement is on this node as it is before the pod, 0 to 100.
+    """How good the placement of an admitted pod is on this node as it is before the pod, 0 to 100.
 
     A pod for which the node aligns nothing is as good here as anywhere: 100.
     """

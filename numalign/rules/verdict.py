@@ -34,6 +34,7 @@ class Cause(StrEnum):
     ZONES_TOO_SMALL = "zones-too-small"
     WIDTHS_DIFFER = "widths-differ"
     NOT_TOGETHER = "not-together"
+    SPREAD = "spread"
     NOT_ALLOCATED = "not-allocated"
     NOT_EXCLUSIVE = "not-exclusive"
     NOT_ALIGNED = "not-aligned"
@@ -70,8 +71,9 @@ class Shortage:
 class Refusal:
     """Why not: `reason` as the pod's status or our own answer names it, `policy` the one not satisfied.
 
-    `container` is empty where the pod as a whole is refused. `detail` names what `cause` turns on: the
-    node's policy, or why a resource is not pinned.
+    `container` is empty where the pod as a whole is refused; `beside` says that there would be more if
+    earlier containers of the pod did not hold it. `detail` names what `cause` turns on: the node's policy,
+    or why a resource is not pinned.
     """
 
     refuser: Refuser
@@ -83,6 +85,7 @@ class Refusal:
     needs: tuple[Need, ...] = ()
     shortages: tuple[Shortage, ...] = ()
     detail: str = ""
+    beside: bool = False
 
     def __str__(self) -> str:
         """One sentence without a full stop, as it follows `no node can align`."""
@@ -121,15 +124,16 @@ def _too_small(refusal: Refusal) -> str:
     """What is short, gathered by the number of zones that it may be spread over."""
     lacking = [need for need in refusal.needs if need.most < need.asked]
     widths = sorted({need.zones for need in lacking})
-    return f"{refusal.policy} needs {_list([_short_in(lacking, zones) for zones in widths])}"
+    left = " left beside the pod's other containers" if refusal.beside else ""
+    return f"{refusal.policy} needs {_list([_short_in(lacking, zones, left) for zones in widths])}"
 
 
-def _short_in(lacking: list[Need], zones: int) -> str:
+def _short_in(lacking: list[Need], zones: int, left: str) -> str:
     here = [need for need in lacking if need.zones == zones]
     asked = _list([_amount(need.resource, need.asked) for need in here])
     most = _list([render(need.resource, need.most) for need in here])
     where = "any zone has" if zones == 1 else f"any {zones} zones have"
-    return f"{asked} in {_zones(zones)}; the most {where} is {most}"
+    return f"{asked} in {_zones(zones)}; the most {where}{left} is {most}"
 
 
 def _widths_differ(refusal: Refusal) -> str:
@@ -142,18 +146,22 @@ def _widths_differ(refusal: Refusal) -> str:
 def _not_together(refusal: Refusal) -> str:
     asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
     zones = min((need.zones for need in refusal.needs), default=1)
-    if len(refusal.needs) > 1:
-        return f"{refusal.policy} needs {asked} in {_zones(zones)}; no {_set(zones)} has all of it"
+    return f"{refusal.policy} needs {asked} in {_zones(zones)}; no {_set(zones)} has all of it"
+
+
+def _spread(refusal: Refusal) -> str:
+    asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
+    zones = min((need.zones for need in refusal.needs), default=1)
     return f"{refusal.policy} needs {asked} in {_zones(zones)}; the kubelet would spread it further"
 
 
 def _node_too_small(refusal: Refusal) -> str:
-    return _list([_node_lacks(need) for need in refusal.needs])
+    return "; ".join(_node_lacks(need) for need in refusal.needs)
 
 
 def _node_lacks(need: Need) -> str:
     has = f"has {render(need.resource, need.most)}" if need.most else "has none"
-    return f"asks {_amount(need.resource, need.asked)} and the node {has}"
+    return f"asks for {_amount(need.resource, need.asked)} and the node {has}"
 
 
 def _not_allocated(refusal: Refusal) -> str:
@@ -197,6 +205,7 @@ _SENTENCES: Mapping[Cause, Callable[[Refusal], str]] = MappingProxyType(
         Cause.ZONES_TOO_SMALL: _too_small,
         Cause.WIDTHS_DIFFER: _widths_differ,
         Cause.NOT_TOGETHER: _not_together,
+        Cause.SPREAD: _spread,
         Cause.NOT_ALLOCATED: _not_allocated,
         Cause.NOT_EXCLUSIVE: _not_exclusive,
         Cause.NOT_ALIGNED: _not_aligned,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -50,6 +50,13 @@ class Ledger:
     def lines(self) -> list[str]:
         """One line for each outcome, the most frequent first."""
         return [f"{self.project:<20}{outcome:<24}{n:>5}" for outcome, n in self.outcomes.most_common()]
+
+
+class Read(NamedTuple):
+    """The readers of pods and zones, as a test passes them on."""
+
+    pod: Callable[[Json], Pod]
+    zones: Callable[[Json], tuple[Zone, ...]]
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
 
 import pytest
 
@@ -34,26 +33,7 @@ from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from numalign.rules.scoring import Strategy, score
 from numalign.rules.topology import CpuManager, MemoryManager, Node, Zone, managers
-
-Json = dict[str, Any]
-
-
-class Ledger(Protocol):
-    """Settles cases; see the folder's conftest."""
-
-    def compare(self, case: Json, *, ours: object, theirs: object) -> None:
-        """Fails where a case differs and nobody said so, or agrees although somebody did."""
-
-    def leave_out(self, count: int) -> None:
-        """Counts cases to which no rule answers."""
-
-
-class Read(NamedTuple):
-    """The readers of the folder's conftest."""
-
-    pod: Callable[[Json], Pod]
-    zones: Callable[[Json], tuple[Zone, ...]]
-
+from tests.conformance.conftest import Json, Ledger, Read
 
 Answer = tuple[object, object]
 """What the rules say of a case, and what the project says."""

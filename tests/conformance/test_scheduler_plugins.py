@@ -14,7 +14,6 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
 
 import pytest
 
@@ -31,27 +30,10 @@ from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from numalign.rules.scoring import Strategy, score
 from numalign.rules.topology import DEFAULT_MAX_ZONES, Node, Zone, managers
+from tests.conformance.conftest import Json, Ledger, Read
 
-Json = dict[str, Any]
 PodOf = Callable[[Json], Pod]
 ZonesOf = Callable[[Json], tuple[Zone, ...]]
-
-
-class Ledger(Protocol):
-    """Settles cases; see the folder's conftest."""
-
-    def compare(self, case: Json, *, ours: object, theirs: object) -> None:
-        """Fails where a case differs and nobody said so, or agrees although somebody did."""
-
-    def leave_out(self, count: int) -> None:
-        """Counts cases to which no rule answers."""
-
-
-class Read(NamedTuple):
-    """The readers of the folder's conftest."""
-
-    pod: Callable[[Json], Pod]
-    zones: Callable[[Json], tuple[Zone, ...]]
 
 
 Answer = tuple[object, object]

@@ -28,13 +28,17 @@ class Reason(StrEnum):
     UNEXPECTED_ADMISSION = "UnexpectedAdmissionError"
 
 
+NOWHERE = Placement()
+"""What a refused pod gets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why the kubelet refuses a pod: at which step, and for lack of which resource if it is one."""
+    """Why the kubelet refuses a pod: at which step, and which resources it could not allocate, if any."""
 
     reason: Reason
     step: Step
-    resource: str | None = None
+    resources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,16 @@ class Books:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What the kubelet makes of a pod: a refusal, or the placement that `charge` then books."""
+    """What the kubelet makes of a pod: a refusal, or the placement that `charge` then books.
+
+    `before` and `after` are the managers' books. Of a refused pod `after` is what the refused step found:
+    its earlier containers were served.
+    """
 
     refusal: Refused | None
     placement: Placement
-    books: Books
+    before: Books
+    after: Books
 
 
 def admit(node: Node, demand: Demand) -> Admission:
@@ -61,27 +70,32 @@ def admit(node: Node, demand: Demand) -> Admission:
     books, gifts = start, []
     shared = _decide(node, start, demand.whole) if node.scope is Scope.POD else None
     if shared and not shared.admitted:
-        return _refused(start, Refused(Reason.TOPOLOGY_AFFINITY, demand.whole))
+        return Admission(Refused(Reason.TOPOLOGY_AFFINITY, demand.whole), NOWHERE, start, start)
     for step in demand.steps:
         decision = shared or _decide(node, books, step)
         if not decision.admitted:
-            return _refused(start, Refused(Reason.TOPOLOGY_AFFINITY, step))
+            return Admission(Refused(Reason.TOPOLOGY_AFFINITY, step), NOWHERE, start, books)
         outcome = _allocate(books, step, decision.affinity)
         if isinstance(outcome, Refused):
-            return _refused(start, outcome)
+            return Admission(outcome, NOWHERE, start, books)
         books, gift = outcome
         gifts.append(gift)
     # A later container may have taken over an init container's memory, so blocks are read at the end.
     grants = tuple(_grant(node, gift, books.memory) for gift in gifts)
     settled = replace(books, memory=books.memory and memory.started(books.memory))
-    return Admission(None, Placement(grants, _kept(node, start, settled)), settled)
+    return Admission(None, Placement(grants, _kept(node, start, settled)), start, settled)
 
 
 def charge(node: Node, admission: Admission) -> Node:
-    """The node with the pod on it and all its containers running; unchanged for a pod that was refused."""
-    order = _order(node)
+    """The node with the pod on it and all its containers running; the same node for a refused pod."""
+    return node if admission.refusal else found(node, admission)
+
+
+def found(node: Node, admission: Admission) -> Node:
+    """The node as the last step of an admission left it or, if it was refused, found it."""
     zones = enumerate(node.zones)
-    return replace(node, zones=tuple(_charged(zone, at, admission.books, order) for at, zone in zones))
+    order = _order(node)
+    return replace(node, zones=tuple(_charged(zone, at, admission, order) for at, zone in zones))
 
 
 def widths(node: Node, step: Step) -> dict[str, int]:
@@ -102,7 +116,7 @@ def _decide(node: Node, books: Books, step: Step) -> Decision:
     """Ask the hint providers in the kubelet's order; policy none asks nobody."""
     offers: list[Offer] = []
     if node.policy is not Policy.NONE:
-        offers += device.offers(books.devices, step, scope=node.scope)
+        offers += device.offers(books.devices, step)
         offers += cpu.offers(books.cpus, step) if books.cpus else []
         offers += memory.offers(books.memory, step.memory) if books.memory and step.memory else []
     return decide(node.policy, offers, len(node.zones))
@@ -121,18 +135,18 @@ def _allocate(books: Books, step: Step, affinity: Merged) -> tuple[Books, _Gift]
     """Let each manager give out what the step asks, in the kubelet's order; the first failure refuses."""
     given = device.allocate(books.devices, step, affinity.mask)
     if isinstance(given, str):
-        return Refused(Reason.UNEXPECTED_ADMISSION, step, given)
+        return Refused(Reason.UNEXPECTED_ADMISSION, step, (given,))
     devices, singles = given
     cpus, held = books.cpus, books.memory
     if cpus and step.cpu:
         found = cpu.allocate(cpus, step, affinity.mask)
         if found is None:
-            return Refused(Reason.UNEXPECTED_ADMISSION, step, CPU)
+            return Refused(Reason.UNEXPECTED_ADMISSION, step, (CPU,))
         cpus, singles = found[0], {**singles, CPU: found[1]}
     if held and step.memory:
         held = memory.allocate(held, step, affinity)
         if held is None:
-            return Refused(Reason.UNEXPECTED_ADMISSION, step, next(iter(step.memory)))
+            return Refused(Reason.UNEXPECTED_ADMISSION, step, tuple(step.memory))
     return Books(cpus, held, devices), _Gift(step, affinity, singles)
 
 
@@ -172,25 +186,27 @@ def _difference(before: Pool, after: Pool) -> Amounts:
     return tuple(map(int.__sub__, before.free, after.free))
 
 
-def _charged(zone: Zone, at: int, books: Books, order: tuple[ZoneId, ...]) -> Zone:
-    free = dict(zone.free)
-    free |= {name: pool.free[at] for name, pool in books.devices.items() if name in free}
-    if books.cpus and CPU in free:
-        free[CPU] = books.cpus.free[at]
-    if books.memory is None:
-        return replace(zone, free=Resources(free))
-    free |= {name: amounts[at] for name, amounts in books.memory.free.items() if name in free}
-    return replace(
-        zone,
-        free=Resources(free),
-        cells=frozenset(masks.ids(books.memory.cells[at], order)),
-        assignments=books.memory.assignments[at],
-    )
+def _charged(zone: Zone, at: int, admission: Admission, order: tuple[ZoneId, ...]) -> Zone:
+    before, after = admission.before, admission.after
+    spent = {name: pool.free[at] - after.devices[name].free[at] for name, pool in before.devices.items()}
+    if before.cpus and after.cpus:
+        spent[CPU] = before.cpus.free[at] - after.cpus.free[at]
+    if before.memory and after.memory:
+        held, left = before.memory.free, after.memory.free
+        spent |= {name: amounts[at] - left[name][at] for name, amounts in held.items()}
+    free = {name: amount - spent.get(name, 0) for name, amount in zone.free.items()}
+    return _grouped(replace(zone, free=Resources(free)), at, admission, order)
+
+
+def _grouped(zone: Zone, at: int, admission: Admission, order: tuple[ZoneId, ...]) -> Zone:
+    """The zone with the memory manager's books of it, where they have changed."""
+    before, after = admission.before.memory, admission.after.memory
+    if before is None or after is None:
+        return zone
+    same = before.cells[at] == after.cells[at]
+    cells = zone.cells if same else frozenset(masks.ids(after.cells[at], order))
+    return replace(zone, cells=cells, assignments=after.assignments[at])
 
 
 def _order(node: Node) -> tuple[ZoneId, ...]:
     return tuple(zone.id for zone in node.zones)
-
-
-def _refused(books: Books, refusal: Refused) -> Admission:
-    return Admission(refusal, Placement(), books)

@@ -9,7 +9,6 @@ devices is taken is the kubelet's free choice; the lowest zone is as good as any
 from collections.abc import Iterable, Mapping
 
 from numalign.rules.demand import Step
-from numalign.rules.intent import Scope
 from numalign.rules.kubelet import masks
 from numalign.rules.kubelet.masks import Mask
 from numalign.rules.kubelet.merge import Offer, offer
@@ -32,13 +31,12 @@ def of(node: Node, names: Iterable[str]) -> Pools:
     }
 
 
-def offers(devices: Pools, step: Step, *, scope: Scope) -> list[Offer]:
-    """The hints for each device resource that a step asks for; pod scope reckons without reuse."""
+def offers(devices: Pools, step: Step) -> list[Offer]:
+    """The hints for each device resource that a step asks for."""
     return [
-        offer(name, seen.serving(step.devices[name]), width(held.total, step.devices[name]))
+        offer(name, held.serving(step.devices[name]), width(held.total, step.devices[name]))
         for name, held in devices.items()
         if name in step.devices
-        for seen in [held.fresh() if scope is Scope.POD else held]
     ]
 
 
@@ -50,7 +48,7 @@ def width(total: Amounts, asked: int) -> int:
 def allocate(devices: Pools, step: Step, mask: Mask | None) -> tuple[Pools, dict[str, Amounts]] | str:
     """What a container gets of each resource; or the name of the first one of which there are too few."""
     after, taken = dict(devices), {}
-    for name in devices.keys() & step.devices.keys():
+    for name in sorted(devices.keys() & step.devices.keys()):
         got = _take(devices[name], step.devices[name], mask)
         if sum(got) < step.devices[name]:
             return name

@@ -146,9 +146,6 @@ def _mask_to_use(memory: Memory, request: Resources, affinity: Merged) -> Mask |
     best = min(around, key=lambda hint: (hint.bit_count() != fewest, hint.bit_count(), hint))
     if affinity.preferred and best.bit_count() != fewest:
         return None
-    # Without an affinity the default set is tested against plain free memory like any other.
-    if mask is None and not _has_room(memory, request, best):
-        return _mask_to_use(memory, request, Merged(best, preferred=best.bit_count() == fewest))
     return best
 
 

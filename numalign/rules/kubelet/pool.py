@@ -39,10 +39,6 @@ class Pool:
         anchor, enough = self.anchor, masks.reaching(masks.sums(self.available), asked)
         return [mask for mask in enough if mask & anchor == anchor] if anchor else enough
 
-    def fresh(self) -> "Pool":
-        """The pool as seen by a pod that has nothing yet."""
-        return replace(self, reusable=(0,) * len(self.free))
-
     def charged(self, taken: Amounts, role: Role) -> "Pool":
         """The pool after a container; what can be used again is used before anything new."""
         again = tuple(map(min, taken, self.reusable))

@@ -1,0 +1,339 @@
+"""
+Laws of the rules, for every node and pod that may come.
+
+What is drawn is small, so that pods often fit and often do not: up to four zones with a few CPUs, GiB and
+devices each, some of it given out already, some zones in a group; and pods of up to three containers.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
+
+from numalign.rules import demand as demands
+from numalign.rules.demand import Demand
+from numalign.rules.evaluate import evaluate
+from numalign.rules.intent import Intent, Match, Policy, Scope
+from numalign.rules.kubelet.admit import admit, charge
+from numalign.rules.placement import Grant, Placement, ZoneSet
+from numalign.rules.pod import Container, Pod, Role
+from numalign.rules.quantity import LARGEST
+from numalign.rules.resources import CPU, MEMORY, Kind, Resources, ZoneId, kind, parse_amount, render
+from numalign.rules.scoring import HIGHEST, Strategy, score
+from numalign.rules.topology import Node, Zone, managers
+from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
+from tests.notation import GPU, HUGE, NIC, zone_ids
+
+UNITS = {CPU: 1000, MEMORY: 2**30, HUGE: 2**30, GPU: 1, NIC: 1}
+
+
+# What is drawn. Each choice is one draw, for drawing takes longer than judging.
+
+AMOUNTS = [
+    (capacity, capacity - reserved, free)
+    for capacity, reserved in ((8, 0), (8, 1), (4, 0), (3, 1), (1, 1), (0, 0))
+    for free in (capacity - reserved, capacity - reserved, (capacity - reserved) // 2, 0)
+]
+REPORTED = [list(UNITS), [CPU, MEMORY], [CPU, GPU], [MEMORY, GPU], [CPU, MEMORY, GPU]]
+IDS = [(0,), (0, 1), (0, 3), (2, 5, 7), (0, 1, 2), (0, 1, 2, 3), (0, 4, 8, 9)]
+CPUS = [500, 1000, 1000, 2000, 2000, 4000, 9000]
+SIZES = [(1, 0), (1, 0), (2, 0), (4, 0), (6, 0), (2, 1), (12, 0)]
+PIECES = [(0, 0), (0, 0), (1, 0), (0, 1), (2, 0), (3, 1)]
+ROLES = [Role.APP, Role.APP, Role.INIT, Role.SIDECAR]
+
+any_policy = st.sampled_from(Policy)
+tight = st.sampled_from([Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE])
+
+
+def in_units(amounts: Mapping[str, int]) -> Resources:
+    return Resources({name: amount * UNITS[name] for name, amount in amounts.items()})
+
+
+@st.composite
+def zones(draw: st.DrawFn, at: int, names: list[str]) -> Zone:
+    """A zone with something of these resources; some of it is reserved, some given out."""
+    drawn = {name: draw(st.sampled_from(AMOUNTS)) for name in names}
+    bags = [in_units({name: amounts[which] for name, amounts in drawn.items()}) for which in range(3)]
+    capacity, allocatable, free = bags
+    return Zone(ZoneId(at), f"node-{at}", capacity, allocatable, free)
+
+
+@st.composite
+def nodes(draw: st.DrawFn, policies: st.SearchStrategy[Policy] = any_policy) -> Node:
+    """A node of one to four zones, of any ids, whose managers are those that its zones show."""
+    ids, names = draw(st.sampled_from(IDS)), draw(st.sampled_from(REPORTED))
+    chosen, count = draw(st.integers(0, 2 ** len(ids) - 1)), draw(st.integers(0, 2))
+    group = frozenset(zone_ids(*(zone for bit, zone in enumerate(ids) if chosen >> bit & 1 and count)))
+    made = [draw(zones(at, names)) for at in ids]
+    made = [replace(zone, cells=group, assignments=count) if zone.id in group else zone for zone in made]
+    cpus, memory = managers(made)
+    return Node(
+        "node",
+        tuple(made),
+        policy=draw(policies),
+        scope=draw(st.sampled_from(Scope)),
+        cpu_manager=cpus,
+        memory_manager=memory,
+    )
+
+
+@st.composite
+def containers(draw: st.DrawFn, at: int, *, guaranteed: bool) -> Container:
+    """A container; its limits are its requests if it is of a Guaranteed pod, else devices alone have some."""
+    (memory, huge), (gpus, nics) = draw(st.sampled_from(SIZES)), draw(st.sampled_from(PIECES))
+    devices = {GPU: gpus, NIC: nics}
+    sizes = in_units({MEMORY: memory, HUGE: huge})
+    asked = Resources({CPU: draw(st.sampled_from(CPUS)), **sizes, **devices}).positive()
+    limits = asked if guaranteed else Resources(devices).positive()
+    return Container(f"c{at}", draw(st.sampled_from(ROLES)), asked, limits)
+
+
+@st.composite
+def pods(draw: st.DrawFn, most: int = 3) -> Pod:
+    """A pod with an app among its containers; three of four are Guaranteed, a few say so at the pod level."""
+    count, kind_of = draw(st.integers(1, most)), draw(st.integers(0, 15))
+    made = [draw(containers(at, guaranteed=kind_of < 12)) for at in range(count)]
+    made[-1] = replace(made[-1], role=Role.APP)
+    level = Resources({CPU: 4000, MEMORY: 2**32}) if kind_of == 0 else None
+    order = sorted(made, key=lambda container: container.role is Role.APP)
+    return Pod("pod", containers=tuple(order), pod_limits=level)
+
+
+@st.composite
+def intents(draw: st.DrawFn) -> Intent:
+    return Intent(
+        draw(st.sampled_from(Policy)),
+        draw(st.sampled_from([(), (CPU,), (GPU, CPU), ("*",), (MEMORY, "example.com/*")])),
+        draw(st.sampled_from([None, *Scope])),
+        draw(st.sampled_from([Match.SATISFIES, Match.SATISFIES, Match.EQUAL])),
+    )
+
+
+asked = pods().map(demands.of)
+"""The demand of any pod."""
+
+
+# Names are only names.
+
+
+def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
+    return replace(
+        node,
+        zones=tuple(
+            replace(zone, id=new[zone.id], cells=frozenset(new[cell] for cell in zone.cells))
+            for zone in node.zones
+        ),
+    )
+
+
+def verdict_renamed(verdict: Verdict, new: Mapping[ZoneId, ZoneId]) -> Verdict:
+    refusal = verdict.refusal and replace(
+        verdict.refusal,
+        shortages=tuple(replace(short, zone=new[short.zone]) for short in verdict.refusal.shortages),
+    )
+    grants = tuple(_grant_renamed(grant, new) for grant in verdict.placement.grants)
+    return replace(
+        verdict, refusal=refusal, placement=Placement(grants, _sets_renamed(verdict.placement.kept, new))
+    )
+
+
+def _grant_renamed(grant: Grant, new: Mapping[ZoneId, ZoneId]) -> Grant:
+    affinity = None if grant.affinity is None else tuple(new[zone] for zone in grant.affinity)
+    return replace(grant, affinity=affinity, amounts=_sets_renamed(grant.amounts, new))
+
+
+def _sets_renamed(
+    amounts: Mapping[ZoneSet, Resources], new: Mapping[ZoneId, ZoneId]
+) -> dict[ZoneSet, Resources]:
+    return {tuple(new[zone] for zone in zones): bag for zones, bag in amounts.items()}
+
+
+def scores(node: Node, wanted: Demand, placement: Placement) -> list[int]:
+    return [score(strategy, node, wanted, placement) for strategy in Strategy]
+
+
+@given(nodes(), asked, intents(), st.sampled_from([(0, 1, 2, 3), (1, 4, 6, 99)]))
+def test_other_ids_in_the_same_order_change_nothing(
+    node: Node, wanted: Demand, intent: Intent, others: tuple[int, ...]
+) -> None:
+    new = dict(zip((zone.id for zone in node.zones), zone_ids(*others), strict=False))
+    before, after = evaluate(node, wanted, intent), evaluate(renamed(node, new), wanted, intent)
+
+    assert after == verdict_renamed(before, new)
+    if before.admitted:
+        assert scores(renamed(node, new), wanted, after.placement) == scores(node, wanted, before.placement)
+
+
+@given(nodes(), pods(), intents(), st.randoms(use_true_random=False))
+def test_the_order_in_which_zones_and_resources_are_told_changes_nothing(
+    node: Node, pod: Pod, intent: Intent, random: Random
+) -> None:
+    def mixed(bag: Resources) -> Resources:
+        return Resources(dict(random.sample(list(bag.items()), len(bag))))
+
+    told = [
+        replace(
+            zone, capacity=mixed(zone.capacity), allocatable=mixed(zone.allocatable), free=mixed(zone.free)
+        )
+        for zone in random.sample(node.zones, len(node.zones))
+    ]
+    written = tuple(
+        replace(container, requests=mixed(container.requests), limits=mixed(container.limits))
+        for container in pod.containers
+    )
+    again = evaluate(replace(node, zones=tuple(told)), demands.of(replace(pod, containers=written)), intent)
+
+    assert again == evaluate(node, demands.of(pod), intent)
+
+
+# Yes and no.
+
+
+@given(nodes(), asked, intents())
+def test_any_question_has_an_answer_in_words(node: Node, wanted: Demand, intent: Intent) -> None:
+    verdict = evaluate(node, wanted, intent)
+
+    event(str(verdict.refusal and verdict.refusal.cause))
+    assert verdict.admitted is (verdict.refusal is None)
+    assert verdict.admitted or str(verdict.refusal)
+
+
+@given(nodes(), asked, intents())
+def test_a_permanent_refusal_is_one_of_the_empty_node_and_no_other_is(
+    node: Node, wanted: Demand, intent: Intent
+) -> None:
+    now, ever = evaluate(node, wanted, intent), evaluate(node.emptied(), wanted, intent)
+
+    assert now.permanent is (not now.admitted and not ever.admitted)
+    assert not now.permanent or now.refusal == ever.refusal
+
+
+@given(nodes(), asked)
+def test_who_binds_to_nothing_is_refused_by_no_intent(node: Node, wanted: Demand) -> None:
+    free = evaluate(node, wanted)
+
+    for policy in (Policy.NONE, Policy.BEST_EFFORT):
+        verdict = evaluate(node, wanted, Intent(policy))
+        assert verdict == free
+        assert verdict.refusal is None or verdict.refusal.refuser is not Refuser.INTENT
+
+
+@given(nodes(), asked, intents())
+def test_a_tighter_policy_never_turns_a_no_into_a_yes(node: Node, wanted: Demand, intent: Intent) -> None:
+    assume(intent.match is Match.SATISFIES)
+    verdicts = [evaluate(node, wanted, replace(intent, policy=policy)).admitted for policy in Policy]
+
+    assert verdicts == sorted(verdicts, reverse=True)
+
+
+@given(nodes(tight), asked)
+def test_what_a_tight_kubelet_admits_keeps_the_same_intent(node: Node, wanted: Demand) -> None:
+    assume(evaluate(node, wanted).admitted)
+    verdict = evaluate(node, wanted, Intent(node.policy))
+
+    event("satisfied" if verdict.admitted else "not satisfied")
+    assert verdict.admitted or nothing_aligned(verdict.refusal) or beyond_affinity(node, verdict.placement)
+
+
+def nothing_aligned(refusal: Refusal | None) -> bool:
+    """The kubelet promises nothing of what it does not align."""
+    return refusal is not None and refusal.cause is Cause.NOT_ALIGNED
+
+
+def beyond_affinity(node: Node, placement: Placement) -> bool:
+    """In pod scope a container's memory may lie outside the affinity of the pod, whose sum fits nowhere."""
+    return node.scope is Scope.POD and any(
+        not grant.zones_of([MEMORY, HUGE]) <= set(grant.affinity or ()) for grant in placement.grants
+    )
+
+
+@given(nodes(st.just(Policy.SINGLE_NUMA_NODE)), pods(most=1).map(demands.of), st.data())
+def test_more_of_what_a_zone_has_never_turns_single_numa_node_to_no(
+    node: Node, wanted: Demand, data: st.DataObject
+) -> None:
+    assume(evaluate(node, wanted).admitted)
+    lucky = data.draw(st.sampled_from(node.zones))
+    listed = [name for name, amount in lucky.allocatable.items() if amount]
+    more = Resources({name: data.draw(st.integers(0, 4)) * UNITS[name] for name in listed})
+    grown = replace(
+        lucky,
+        capacity=lucky.capacity.plus(more),
+        allocatable=lucky.allocatable.plus(more),
+        free=lucky.free.plus(more),
+    )
+    others = tuple(zone for zone in node.zones if zone.id != lucky.id)
+
+    assert evaluate(replace(node, zones=(grown, *others)), wanted).admitted
+
+
+# What a pod gets.
+
+
+@given(nodes(), asked)
+def test_a_container_gets_what_it_asked_for(node: Node, wanted: Demand) -> None:
+    placement = admit(node, wanted).placement
+
+    for step, grant in zip(wanted.steps, placement.grants, strict=False):
+        got = Counter[str]()
+        for amounts in grant.amounts.values():
+            got.update(amounts)
+        for name, amount in step.asks.items():
+            shrinks = step.role is Role.INIT and kind(name) is Kind.MEMORY
+            given_out = managed(node, name)
+            assert got[name] <= amount if shrinks else got[name] == amount * given_out
+
+
+def managed(node: Node, name: str) -> bool:
+    """Whether a manager of this node gives out a resource zone by zone, under whatever policy."""
+    return replace(node, policy=Policy.RESTRICTED).aligns(name)
+
+
+@given(nodes(), asked)
+def test_what_is_kept_is_what_has_left_the_free_amounts(node: Node, wanted: Demand) -> None:
+    admission = admit(node, wanted)
+    after = charge(node, admission)
+    kept = admission.placement.kept
+    event("admitted" if admission.refusal is None else "refused")
+
+    assert sum_of(node.zones, lambda zone: zone.free) == sum_of(after.zones, lambda zone: zone.free) + total(
+        kept
+    )
+    for zone, was in zip(after.zones, node.zones, strict=True):
+        alone = kept.get((zone.id,), Resources())
+        for name, amount in zone.free.items():
+            assert 0 <= amount <= zone.allocatable[name]
+            if kind(name) is not Kind.MEMORY:
+                assert was.free[name] - amount == alone.get(name, 0)
+
+
+def total(kept: Mapping[ZoneSet, Resources]) -> Counter[str]:
+    found = Counter[str]()
+    for amounts in kept.values():
+        found.update(amounts)
+    return found
+
+
+def sum_of(zones: tuple[Zone, ...], amounts: Callable[[Zone], Resources]) -> Counter[str]:
+    found = Counter[str]()
+    for zone in zones:
+        found.update(amounts(zone))
+    return found
+
+
+@given(nodes(), asked)
+def test_scores_are_percents(node: Node, wanted: Demand) -> None:
+    admission = admit(node, wanted)
+    assume(admission.refusal is None)
+
+    assert all(0 <= value <= HIGHEST for value in scores(node, wanted, admission.placement))
+
+
+# Amounts.
+
+
+@given(st.sampled_from(sorted(UNITS)), st.integers(0, LARGEST))
+def test_an_amount_reads_back_as_it_was_written(name: str, amount: int) -> None:
+    assert parse_amount(name, render(name, amount)) == amount

@@ -1,0 +1,56 @@
+"""Sets of zones as bits."""
+
+import pytest
+
+from numalign.rules.kubelet import masks
+from tests.notation import table, zone_ids
+
+
+def test_positions_and_ids_are_two_things() -> None:
+    order = zone_ids(0, 3, 7)
+
+    assert masks.ids(0b101, order) == (0, 7)
+    assert masks.ids(0, order) == ()
+    assert list(masks.members(0b101)) == [0, 2]
+    assert masks.of([2, 0]) == 0b101
+
+
+def test_all_masks_by_number() -> None:
+    assert list(masks.ascending(2)) == [0b01, 0b10, 0b11]
+    assert masks.full(3) == 0b111
+    assert masks.full(0) == 0
+
+
+def test_the_total_of_every_mask_stands_at_its_number() -> None:
+    assert list(masks.sums([1, 10, 100])) == [0, 1, 10, 11, 100, 101, 110, 111]
+
+
+def test_the_masks_that_reach_what_is_asked_come_by_number() -> None:
+    assert list(masks.reaching([0, 4, 6, 10], 5)) == [0b10, 0b11]
+    assert list(masks.of_width([0b10, 0b11, 0b100], 1)) == [0b10, 0b100]
+
+
+FEWEST = [
+    # what it shows                amounts    asked zones
+    ("one zone has it",             [4, 8],    8,  1),
+    ("exactly all together",        [4, 8],    12, 2),
+    ("the largest are taken first", [1, 1, 9], 10, 2),
+    ("too little together",         [4, 8],    13, None),
+    ("no zone at all",              [],        1,  None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("amounts", "asked", "zones"), table(FEWEST))
+def test_the_fewest_zones_that_reach(amounts: list[int], asked: int, zones: int | None) -> None:
+    assert masks.fewest(amounts, asked) == zones
+
+
+NARROWEST = [
+    ("fewer zones before smaller numbers", [0b0011, 0b1000], 0b1000),
+    ("the smaller number among equals", [0b1001, 0b0110], 0b0110),
+]
+
+
+@pytest.mark.parametrize(("candidates", "chosen"), table(NARROWEST))
+def test_the_kubelet_prefers(candidates: list[int], chosen: int) -> None:
+    assert masks.narrowest(candidates) == chosen

@@ -1,0 +1,184 @@
+"""The memory manager under policy Static: its hints, its groups of zones, and what init containers leave."""
+
+import pytest
+
+from numalign.rules.demand import Step
+from numalign.rules.kubelet import masks, memory
+from numalign.rules.kubelet.memory import Memory
+from numalign.rules.kubelet.merge import Merged
+from numalign.rules.topology import MemoryManager, Node
+from tests.notation import HUGE, asks, node, table
+
+GIB = 2**30
+
+
+def wants(text: str) -> Step:
+    """A step of a Guaranteed pod: `init mem=6Gi`."""
+    [step] = asks(f"{text} cpu=500m").steps
+    return step
+
+
+def memory_of(told: Node) -> Memory:
+    found = memory.of(told)
+    assert found
+    return found
+
+
+def written(held: Memory, text: str) -> str:
+    """Hints as masks with p for what is preferred; all names have the same."""
+    offers = memory.offers(held, wants(text).memory)
+    texts = {
+        " ".join(f"{mask:b}{'p' * (mask in offer.preferred)}" for mask in offer.possible) for offer in offers
+    }
+    return " and ".join(texts)
+
+
+def after(held: Memory, containers: str) -> Memory:
+    """The memory after containers that each got what they asked for: `init mem=6Gi@0 | mem=2Gi@01`."""
+    for container in containers.split("|"):
+        text, _, zones = container.partition("@")
+        affinity = Merged(masks.of(map(int, zones.strip())), preferred=False)
+        held = memory.allocate(held, wants(text), affinity) or pytest.fail("too little")
+    return held
+
+
+def affinity_of(text: str) -> Merged:
+    """An affinity as hints are written; `-` if none is stored."""
+    mask = text.removesuffix("p")
+    return Merged(None if mask == "-" else int(mask, 2), preferred=text.endswith("p"))
+
+
+def gib(amounts: tuple[int, ...]) -> list[int]:
+    return [amount // GIB for amount in amounts]
+
+
+EVEN = node("mem=10Gi", "mem=10Gi")
+HALF = node("mem=10Gi//4Gi", "mem=10Gi//4Gi")
+GROUP = node("mem=10Gi//5Gi", "mem=10Gi//5Gi", "mem=10Gi", blocks=[(0, 1)])
+SINGLE = node("mem=10Gi//8Gi", "mem=10Gi", blocks=[(0,)])
+PAGES = node("mem=10Gi", "mem=10Gi huge=8Gi")
+
+HINTS = [
+    # what it shows                                       node    asked               hints
+    ("one zone is enough, and either can",                 EVEN,   "mem=6Gi",          "1p 10p 11"),
+    ("it takes both",                                      EVEN,   "mem=11Gi",         "11p"),
+    ("more than there is: no hint, not an impossible one", EVEN,   "mem=21Gi",         ""),
+    ("what is given out counts for the fewest zones",      HALF,   "mem=6Gi",          "11"),
+    ("too little is free: no hint either",                 HALF,   "mem=9Gi",          ""),
+    ("a group serves as it is, a zone outside by itself",  GROUP,  "mem=4Gi",          "11 100p"),
+    ("a group takes no other zone in",                     GROUP,  "mem=12Gi",         ""),
+    ("a zone with its own block joins no group",           SINGLE, "mem=4Gi",          "1p 10p"),
+    ("even if that is what it takes",                      SINGLE, "mem=12Gi",         ""),
+    ("all names have the hints that suit all",             PAGES,  "mem=4Gi huge=2Gi", "10p 11"),
+    ("pages that no zone has",                             EVEN,   "mem=4Gi huge=2Gi", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "asked", "hints"), table(HINTS))
+def test_hints(told: Node, asked: str, hints: str) -> None:
+    assert written(memory_of(told), asked) == hints
+
+
+def test_every_name_that_is_asked_for_gets_the_hints() -> None:
+    offers = memory.offers(memory_of(PAGES), wants("mem=4Gi huge=2Gi").memory)
+
+    assert [offer.resource for offer in offers] == [HUGE, "memory"]
+
+
+def test_a_manager_that_is_off_knows_of_no_memory() -> None:
+    assert memory.of(node("mem=1Gi", memory_manager=MemoryManager.NONE)) is None
+
+
+WIDTHS = [
+    ("what is given out counts", HALF, "mem=10Gi", 1),
+    ("it takes both", EVEN, "mem=11Gi", 2),
+    ("of all names together", PAGES, "mem=12Gi huge=1Gi", 2),
+    ("more than there is: all zones", EVEN, "mem=21Gi", 2),
+    ("pages that no zone has: all zones", EVEN, "huge=1Gi mem=1Gi", 2),
+]
+
+
+@pytest.mark.parametrize(("told", "asked", "zones"), table(WIDTHS))
+def test_the_fewest_zones_that_could_hold_it(told: Node, asked: str, zones: int) -> None:
+    assert memory.width(memory_of(told), wants(asked).memory) == zones
+
+
+ALLOCATED = [
+    # what it shows                                  node    asked               affinity taken from
+    ("its affinity, if it has room",                  EVEN,   "mem=6Gi",          "10p", 0b10),
+    ("a wider set around an affinity without room",   EVEN,   "mem=12Gi",         "1",   0b11),
+    ("nothing, if that is not what was promised",     HALF,   "mem=6Gi",          "1p",  None),
+    ("a wider set that is what it takes",             EVEN,   "mem=12Gi",         "1p",  0b11),
+    ("without an affinity the best there is",         EVEN,   "mem=6Gi",          "-",   0b01),
+    ("what is preferred before what is narrow",       GROUP,  "mem=4Gi",          "-",   0b100),
+    ("nothing, if the best is not what was promised", HALF,   "mem=6Gi",          "-p",  None),
+    ("the best, if nothing was promised",             HALF,   "mem=6Gi",          "-",   0b11),
+    ("nothing, if there is too little",               HALF,   "mem=9Gi",          "11",  None),
+    ("nothing across a zone with its own block",      SINGLE, "mem=4Gi",          "11",  None),
+    ("nothing across the edge of a group",            GROUP,  "mem=4Gi",          "110", None),
+    ("a group as it is",                              GROUP,  "mem=4Gi",          "11",  0b11),
+    ("one zone of a group is not stopped",            GROUP,  "mem=4Gi",          "1",   0b01),
+    ("nothing of pages that no zone has",             EVEN,   "huge=1Gi mem=1Gi", "1",   None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "asked", "affinity", "mask"), table(ALLOCATED))
+def test_memory_is_allocated_from(told: Node, asked: str, affinity: str, mask: int | None) -> None:
+    held = memory.allocate(memory_of(told), wants(asked), affinity_of(affinity))
+
+    assert [block.mask for block in held.blocks] == [mask] if held else mask is None
+
+
+def test_a_block_fills_the_lowest_zone_first_and_groups_all_its_zones() -> None:
+    held = after(memory_of(EVEN), "mem=12Gi@01")
+
+    assert gib(held.free["memory"]) == [0, 8]
+    assert held.cells == (0b11, 0b11)
+    assert held.assignments == (1, 1)
+
+
+def test_each_name_is_a_block_of_its_own() -> None:
+    held = after(memory_of(PAGES), "mem=4Gi huge=2Gi@1")
+
+    assert held.assignments == (0, 2)
+    assert (gib(held.free["memory"]), gib(held.free[HUGE])) == ([10, 6], [0, 6])
+
+
+REUSED = [
+    # what it shows                   containers                                     free     once they run
+    ("an app uses it again",           "init mem=6Gi@0 | mem=2Gi@0",                  [4, 10], [8, 10]),
+    ("an app that needs more",         "init mem=2Gi@0 | mem=6Gi@0",                  [4, 10], [4, 10]),
+    ("an app elsewhere takes its own", "init mem=6Gi@0 | mem=2Gi@1",                  [4, 8],  [10, 8]),
+    ("by other init containers",       "init mem=6Gi@0 | init mem=7Gi@0 | mem=2Gi@0", [3, 10], [8, 10]),
+    ("two apps share it",              "init mem=6Gi@0 | mem=4Gi@0 | mem=4Gi@0",      [2, 10], [2, 10]),
+    ("a sidecar's is not used again",  "sidecar mem=6Gi@0 | mem=2Gi@0",               [2, 10], [2, 10]),
+    ("it returns to the lowest zone",  "init mem=12Gi@01 | mem=2Gi@01",               [0, 8],  [10, 8]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "free", "later"), table(REUSED))
+def test_what_an_init_container_leaves(containers: str, free: list[int], later: list[int]) -> None:
+    held = after(memory_of(EVEN), containers)
+
+    assert gib(held.free["memory"]) == free
+    assert gib(memory.started(held).free["memory"]) == later
+
+
+def test_a_group_ends_with_its_last_block() -> None:
+    held = memory.started(after(memory_of(EVEN), "init mem=12Gi@01"))
+
+    assert (held.cells, held.assignments) == ((0b01, 0b10), (0, 0))
+    assert held.blocks == ()
+
+
+def test_a_group_stays_while_a_block_is_on_it() -> None:
+    held = memory.started(after(memory_of(EVEN), "init mem=12Gi@01 | mem=2Gi@01"))
+
+    assert (held.cells, held.assignments) == ((0b11, 0b11), (1, 1))
+    assert [block.size for block in held.blocks] == [2 * GIB]
+
+
+def test_what_an_init_container_left_counts_for_hints_of_its_own_zones_alone() -> None:
+    held = after(memory_of(EVEN), "init mem=8Gi@0")
+
+    assert written(held, "mem=9Gi") == "1p 10p"

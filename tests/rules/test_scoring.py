@@ -1,0 +1,118 @@
+"""How good a placement is, by each strategy; the formulas are those of scheduler-plugins."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.rules.intent import Scope
+from numalign.rules.kubelet.admit import admit
+from numalign.rules.placement import Placement
+from numalign.rules.scoring import HIGHEST, Strategy, Weights, score
+from numalign.rules.topology import Node
+from tests.notation import GPU, Ids, asks, node, table
+
+FEW, MOST, LEAST, BALANCED = (
+    Strategy.LEAST_NUMA_NODES,
+    Strategy.MOST_ALLOCATED,
+    Strategy.LEAST_ALLOCATED,
+    Strategy.BALANCED_ALLOCATION,
+)
+
+TWO = node("cpu=16//8 mem=8Gi gpu=4", "cpu=16//8 mem=8Gi gpu=4", policy="best-effort")
+FAR: dict[Ids, int] = {(0, 1): 30, (1, 0): 30, (0, 2): 20, (2, 0): 20, (1, 2): 20, (2, 1): 20}
+FAR |= {(zone, zone): 10 for zone in range(3)}
+THREE = node("cpu=8", "cpu=8", "cpu=8", policy="best-effort", costs=FAR)
+
+
+def score_of(strategy: Strategy, told: Node, pods: str, weights: Weights | None = None) -> int:
+    """The score of where this node's kubelet would put the pod."""
+    wanted = asks(pods)
+    return score(strategy, told, wanted, admit(told, wanted).placement, weights or {})
+
+
+SCORES = [
+    # what it shows                              node   pod                      few, most, least, balanced
+    ("one zone",                                 TWO,   "cpu=4 mem=4Gi gpu=2",   (94, 50, 50, 100)),
+    ("a zone filled to the brim",                TWO,   "cpu=8 mem=8Gi gpu=4",   (94, 100, 0, 100)),
+    ("two zones",                                TWO,   "cpu=12 mem=12Gi gpu=6", (82, 75, 25, 100)),
+    ("shares that differ",                       TWO,   "cpu=4 mem=8Gi",         (94, 75, 25, 87)),
+    ("one resource alone is in balance",         TWO,   "gpu=1",                 (94, 25, 75, 100)),
+    ("shared CPUs do not count",                 TWO,   "cpu=7.. gpu=1",         (94, 25, 75, 100)),
+    ("the mean of containers",                   TWO,   "gpu=1 | gpu=2",         (94, 37, 62, 100)),
+    ("containers without anything do not count", TWO,   "gpu=1 | cpu=1..",       (94, 25, 75, 100)),
+    ("the container on most zones counts",       TWO,   "gpu=1 | gpu=5",         (82, 43, 56, 100)),
+    ("nothing to align is as good as anywhere",  TWO,   "cpu=4..",               (100, 100, 100, 100)),
+    ("zones that are far apart",                 THREE, "cpu=16 mem=1Gi",        (76, 100, 0, 100)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "pods", "scores"), table(SCORES))
+def test_a_placement_scores(told: Node, pods: str, scores: tuple[int, ...]) -> None:
+    assert tuple(score_of(strategy, told, pods) for strategy in (FEW, MOST, LEAST, BALANCED)) == scores
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_every_strategy_scores(strategy: Strategy) -> None:
+    assert 0 <= score_of(strategy, TWO, "cpu=4 mem=4Gi gpu=1") <= HIGHEST
+
+
+CLOSE = [
+    # what it shows              free of zones score
+    ("the two that are closest", (8, 0, 8), 82),
+    ("two that are not",         (8, 8, 0), 76),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("free", "value"), table(CLOSE))
+def test_among_as_many_zones_the_closest_are_best(free: tuple[int, ...], value: int) -> None:
+    told = node(*(f"cpu=8//{cpus}" for cpus in free), policy="best-effort", costs=FAR)
+
+    assert score_of(FEW, told, "cpu=16 mem=1Gi") == value
+
+
+STEPS = [("two zones at most", 2, 75), ("eight", 8, 94), ("sixteen", 16, 97)]
+
+
+@pytest.mark.parametrize(("zones", "value"), table(STEPS))
+def test_a_zone_weighs_by_how_many_a_kubelet_allows(zones: int, value: int) -> None:
+    assert score_of(FEW, replace(TWO, max_zones=zones), "gpu=1") == value
+
+
+WEIGHTED = [
+    # what it shows                    weights           most
+    ("all count once",                 {},               37),
+    ("one counts three times",         {GPU: 3},         32),
+    ("a weight below one counts once", {GPU: 0, "x": 9}, 37),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("weights", "most"), table(WEIGHTED))
+def test_resources_have_weights(weights: Weights, most: int) -> None:
+    assert score_of(MOST, TWO, "cpu=4 mem=3Gi gpu=1", weights) == most
+
+
+def test_a_whole_pod_scores_as_one() -> None:
+    together = replace(TWO, scope=Scope.POD)
+
+    assert score_of(MOST, TWO, "gpu=2 | gpu=2") == 50
+    assert score_of(MOST, together, "gpu=2 | gpu=2") == 100
+
+
+def test_parts_of_free_cpus_count_as_whole_ones() -> None:
+    told = node("cpu=8//7500m", policy="best-effort")
+
+    assert score_of(MOST, told, "cpu=4 mem=1Gi") == 50
+
+
+def test_a_pod_without_containers_is_as_good_as_anywhere() -> None:
+    wanted = replace(asks(""), steps=())
+
+    assert score(FEW, TWO, wanted, Placement()) == HIGHEST
+
+
+@pytest.mark.parametrize("strategy", [MOST, LEAST, BALANCED])
+def test_a_placement_that_has_no_room_any_more_is_worth_nothing(strategy: Strategy) -> None:
+    wanted = asks("gpu=4")
+    full = node("gpu=4//1 cpu=8", "gpu=4//1 cpu=8", policy="best-effort")
+
+    assert score(strategy, full, wanted, admit(full.emptied(), wanted).placement) == 0
