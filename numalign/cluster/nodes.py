@@ -6,6 +6,7 @@ the configuration how the kubelet was told to align. Only the topology must be t
 told counts, and how much was told is part of the node.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from numalign.rules.resources import Resources
 from numalign.rules.topology import Known, MemoryManager, Node, managers
 
 CLASS_LABEL = PREFIX + "class"
+
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 MOST_ZONES = 16
 """A kubelet that aligns walks all sets of its zones; with more zones neither it nor the rules would end."""
@@ -36,13 +39,13 @@ def facts(raw: Mapping[str, object]) -> Facts:
     """What a v1 Node tells; raises `BadTopology` with every mistake."""
     whole = Part(raw)
     metadata = whole["metadata"]
-    read = Facts(
-        metadata["name"].needed_text(),
-        totals=whole["status"]["allocatable"].amounts() or None,
-        label=metadata["labels"][CLASS_LABEL].text() or None,
-    )
+    name = metadata["name"].needed_text()
+    totals = whole["status"]["allocatable"].amounts() or None
+    label = metadata["labels"][CLASS_LABEL]
+    if not _LABEL_VALUE.fullmatch(label.text()):
+        label.wrong("no label can have this value: letters, digits and -_. between them, at most 63")
     whole.settle(BadTopology)
-    return read
+    return Facts(name, totals, label.text() or None)
 
 
 def join(

@@ -7,10 +7,11 @@ snapshot: it can only change when a node's shape does. What fits *now* is asked 
 for this moment only.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from numalign.fleet.recent import Recent
 from numalign.fleet.survey import Group, Survey, refusal_text
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import evaluate
@@ -31,6 +32,29 @@ class Question:
     demand: Demand
     intent: Intent
 
+    def with_policy(self, policy: Policy) -> "Question":
+        """The same pod, asking for another policy."""
+        return replace(self, intent=replace(self.intent, policy=policy))
+
+    def asks_less_than(self, level: Policy) -> bool:
+        """Whether a pod that a kubelet would align promises less than this."""
+        return self.demand.alignable and not self.intent.policy.at_least(level)
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What outlives a moment: a number for every shape met so far, and answers by number.
+
+    Both only grow together, so that an earlier moment, which some review may still be asking, stays right.
+    """
+
+    numbers: dict[Node, int] = field(default_factory=dict)
+    answers: Recent[Question, bytearray] = field(default_factory=lambda: Recent(REMEMBERED))
+
+    def crowded(self, living: int) -> bool:
+        """Whether most shapes are gone for good."""
+        return len(self.numbers) > 4 * max(living, 256)
+
 
 class Fleet:
     """The nodes of one moment.
@@ -40,36 +64,27 @@ class Fleet:
     """
 
     def __init__(self, nodes: Iterable[Node], *, unknown: int = 0) -> None:
-        self._begin(nodes, unknown, {}, OrderedDict())
+        self._begin(nodes, unknown, _Memory())
 
     def following(self, nodes: Iterable[Node], *, unknown: int = 0) -> "Fleet":
         """The fleet of the next moment, with the answers about shapes that were there before."""
         fleet = Fleet.__new__(Fleet)
-        crowded = len(self._ids) > 4 * max(len(self._counts), 256)
-        kept: tuple[dict[Node, int], OrderedDict[Question, bytearray]] = (
-            ({}, OrderedDict()) if crowded else (dict(self._ids), self._ever)
-        )
-        fleet._begin(nodes, unknown, *kept)  # noqa: SLF001  its own class
+        memory = _Memory() if self._memory.crowded(len(self._counts)) else self._memory
+        fleet._begin(nodes, unknown, memory)  # noqa: SLF001  its own class
         return fleet
 
-    def _begin(
-        self,
-        nodes: Iterable[Node],
-        unknown: int,
-        ids: dict[Node, int],
-        ever: "OrderedDict[Question, bytearray]",
-    ) -> None:
+    def _begin(self, nodes: Iterable[Node], unknown: int, memory: _Memory) -> None:
         self.nodes = tuple(nodes)
         self.unknown = unknown
-        self._ids = ids
-        self._ever = ever
-        self._now: dict[Question, bool] = {}
-        self._why: dict[Question, str] = {}
-        shapes = [node.shape() for node in self.nodes]
-        self._shape_of = [ids.setdefault(shape, len(ids)) for shape in shapes]
+        self._memory = memory
+        self._surveys: Recent[Question, Survey] = Recent(REMEMBERED)
+        self._now: Recent[Question, bool] = Recent(REMEMBERED)
+        self._why: Recent[tuple[Question, Policy], str] = Recent(REMEMBERED)
+        shapes, numbers = [node.shape() for node in self.nodes], memory.numbers
+        self._shape_of = [numbers.setdefault(shape, len(numbers)) for shape in shapes]
         self._counts = Counter(self._shape_of)
         self._shapes = dict(zip(self._shape_of, shapes, strict=True))
-        self._class_of = {shape: node_class(node) for shape, node in self._shapes.items()}
+        self._class_of = {number: node_class(shape) for number, shape in self._shapes.items()}
         self._members = self._by_class()
 
     def _by_class(self) -> Mapping[str, frozenset[int]]:
@@ -88,7 +103,7 @@ class Fleet:
 
     def class_of(self, node: Node) -> str:
         """The class of one of this fleet's nodes, by its facts."""
-        return self._class_of[self._ids[node.shape()]]
+        return self._class_of[self._memory.numbers[node.shape()]]
 
     def ask(self, question: Question) -> Iterator[None]:
         """Find out what is not known yet, one shape at each step; `ever` then answers at once.
@@ -104,15 +119,18 @@ class Fleet:
 
     def ever(self, question: Question) -> Survey:
         """Which classes could hold the pod with nothing else on them."""
+        return self._surveys.get(question, lambda: self._survey(question))
+
+    def _survey(self, question: Question) -> Survey:
         for _ in self.ask(question):
             pass
         answers = self._answers(question)
-        able = {shape for shape in self._shapes if answers[shape] == _YES}
-        feasible = {name for name, shapes in self._members.items() if shapes & able}
+        able = {number for number in self._shapes if answers[number] == _YES}
+        feasible = {name for name, numbers in self._members.items() if numbers & able}
         return Survey(
             feasible=tuple(name for name in self._members if name in feasible),
             infeasible=tuple(name for name in self._members if name not in feasible),
-            able=sum(self._counts[shape] for shape in able),
+            able=sum(self._counts[number] for number in able),
             known=len(self.nodes),
             unknown=self.unknown,
         )
@@ -137,56 +155,54 @@ class Fleet:
 
         Each class speaks through one of its shapes, for they differ by no more than parts of a GiB.
         """
-        if question not in self._why:
-            examples = {self._class_of[number]: number for number in self._shapes}
-            groups = [
-                Group(
-                    name,
-                    self._nodes_of(name),
-                    evaluate(self._shapes[number], question.demand, question.intent),
-                )
-                for name, number in examples.items()
-            ]
-            looser = [policy for policy in self._looser(question) if policy.at_least(floor)]
-            self._why[question] = refusal_text(groups, question.intent, unknown=self.unknown, looser=looser)
-        return self._why[question]
+        return self._why.get((question, floor), lambda: self._because(question, floor))
 
-    def _nodes_of(self, name: str) -> int:
-        return sum(self._counts[number] for number, of in self._class_of.items() if of == name)
-
-    def _looser(self, question: Question) -> Iterator[Policy]:
-        """The tightest policy below the one that was asked for with which some node could take the pod."""
-        for policy in reversed(Policy):
-            if policy is not Policy.NONE and not policy.at_least(question.intent.policy):
-                intent = replace(question.intent, policy=policy)
-                if self.ever(replace(question, intent=intent)).able:
-                    yield policy
-                    return
+    def _because(self, question: Question, floor: Policy) -> str:
+        examples = {self._class_of[number]: shape for number, shape in self._shapes.items()}
+        nodes = Counter[str]()
+        for number, count in self._counts.items():
+            nodes[self._class_of[number]] += count
+        groups = [
+            Group(name, nodes[name], evaluate(shape, question.demand, question.intent))
+            for name, shape in examples.items()
+        ]
+        looser = (policy for policy in _below(question.intent.policy) if policy.at_least(floor))
+        helpful = [policy for policy in looser if self.ever(question.with_policy(policy)).able]
+        return refusal_text(groups, question.intent, unknown=self.unknown, looser=helpful[:1])
 
     def look(self, question: Question) -> Iterator[None]:
-        """Find out whether some node could take the pod now, one node at each step."""
-        yield from self.ask(question)
+        """Find out all that `now` and, for a pod that fits nowhere, `why_not` say, one node at each step."""
         if question in self._now:
             return
+        yield from self.ask(question)
+        if self.ever(question).able:
+            yield from self._look_for_room(question)
+        else:
+            for policy in _below(question.intent.policy):
+                yield from self.ask(question.with_policy(policy))
+
+    def _look_for_room(self, question: Question) -> Iterator[None]:
         answers = self._answers(question)
-        for node, shape in zip(self.nodes, self._shape_of, strict=True):
-            if answers[shape] == _YES:
+        for node, number in zip(self.nodes, self._shape_of, strict=True):
+            if answers[number] == _YES:
                 yield
                 if evaluate(node, question.demand, question.intent).admitted:
-                    self._now[question] = True
+                    self._now.get(question, lambda: True)
                     return
-        self._now[question] = False
+        self._now.get(question, lambda: False)
 
     def now(self, question: Question) -> bool:
-        """Whether some node could take the pod as things stand."""
+        """Whether some node that could ever take the pod could do so as things stand."""
         for _ in self.look(question):
             pass
-        return self._now[question]
+        return self._now.get(question, lambda: False)
 
     def _answers(self, question: Question) -> bytearray:
-        answers = self._ever.setdefault(question, bytearray())
-        self._ever.move_to_end(question)
-        answers.extend(bytes(len(self._ids) - len(answers)))
-        while len(self._ever) > REMEMBERED:
-            self._ever.popitem(last=False)
+        answers = self._memory.answers.get(question, bytearray)
+        answers.extend(bytes(len(self._memory.numbers) - len(answers)))
         return answers
+
+
+def _below(policy: Policy) -> list[Policy]:
+    """The policies that promise something, but less than this one, the tightest first."""
+    return [other for other in reversed(Policy) if other is not Policy.NONE and not other.at_least(policy)]

@@ -8,9 +8,10 @@ text beside words of its own, so all of it stays below 900.
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.resources import render
@@ -23,6 +24,7 @@ _TELLING = (
     Cause.ZONES_TOO_SMALL,
     Cause.WIDTHS_DIFFER,
     Cause.NOT_TOGETHER,
+    Cause.SPREAD,
     Cause.NOT_EXCLUSIVE,
     Cause.OTHER_POLICY,
     Cause.NOT_ALLOCATED,
@@ -30,16 +32,19 @@ _TELLING = (
     Cause.NOT_ALIGNED,
 )
 
-_OTHERS = {
-    Cause.ZONES_TOO_SMALL: "have smaller zones",
-    Cause.WIDTHS_DIFFER: "would need different numbers of zones",
-    Cause.NOT_TOGETHER: "have no zones with all of it",
-    Cause.NOT_EXCLUSIVE: "cannot pin it either",
-    Cause.OTHER_POLICY: "have another kubelet policy",
-    Cause.NOT_ALLOCATED: "could not allocate it",
-    Cause.NODE_TOO_SMALL: "have too little as a whole",
-    Cause.NOT_ALIGNED: "do not align it",
-}
+_OTHERS: Mapping[Cause, str] = MappingProxyType(
+    {
+        Cause.ZONES_TOO_SMALL: "have smaller zones",
+        Cause.WIDTHS_DIFFER: "would need different numbers of zones",
+        Cause.NOT_TOGETHER: "have no zones with all of it",
+        Cause.SPREAD: "would spread it further",
+        Cause.NOT_EXCLUSIVE: "cannot pin it either",
+        Cause.OTHER_POLICY: "have another kubelet policy",
+        Cause.NOT_ALLOCATED: "could not allocate it",
+        Cause.NODE_TOO_SMALL: "have too little as a whole",
+        Cause.NOT_ALIGNED: "do not align it",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,8 @@ def _closeness(group: Group) -> tuple[int, Fraction, int, str]:
 
 
 def _first(refusal: Refusal, intent: Intent) -> str:
+    if refusal.refuser is Refuser.NODE:
+        return f"it {refusal}"
     if refusal.refuser is Refuser.KUBELET and refusal.policy is not intent.policy:
         return f"the kubelet's own {refusal}"
     return str(refusal)
@@ -104,28 +111,32 @@ def _rest(groups: Iterable[Group], first: Refusal) -> Iterable[str]:
     for group in groups:
         refusal = group.verdict.refusal
         if refusal:
-            same = refusal.cause is first.cause
-            counts[_other(refusal, same=same)] += group.nodes
+            counts[_other(refusal, first)] += group.nodes
     for words, nodes in counts.items():
         yield f"{_nodes(nodes)} {words if nodes > 1 else _singular(words)}"
 
 
-def _other(refusal: Refusal, *, same: bool) -> str:
+def _other(refusal: Refusal, first: Refusal) -> str:
     if refusal.cause is Cause.NOT_ALIGNED and refusal.detail.startswith("kubelet policy"):
         return 'have kubelet policy "none"'
-    return "say the same or have less" if same else _OTHERS[refusal.cause]
+    if refusal.cause is first.cause is Cause.ZONES_TOO_SMALL:
+        return "have no more"
+    return _OTHERS[refusal.cause]
 
 
 def _singular(words: str) -> str:
     verb, _, rest = words.partition(" ")
-    return f"{ {'have': 'has', 'do': 'does', 'say': 'says'}.get(verb, verb) } {rest}"
+    return f"{_ONE.get(verb, verb)} {rest}"
+
+
+_ONE = MappingProxyType({"have": "has", "do": "does"})
 
 
 def _advice(refusal: Refusal, looser: Iterable[Policy]) -> Iterable[str]:
     """What would make the pod fit: less of the one thing that is short, or a policy that promises less."""
     short = [need for need in refusal.needs if need.most < need.asked]
     ways = []
-    if len(short) == 1 and short[0].most:
+    if refusal.cause is Cause.ZONES_TOO_SMALL and len(short) == 1 and short[0].most:
         ways.append(f"ask for at most {render(short[0].resource, short[0].most)} {short[0].resource}")
     ways += [f'use policy "{policy}"' for policy in looser]
     if refusal.cause is Cause.NOT_EXCLUSIVE:

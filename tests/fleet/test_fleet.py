@@ -1,0 +1,364 @@
+"""All nodes asked together: what each node says by itself, and nothing asked twice."""
+
+import gc
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numalign.fleet import Fleet, Question
+from numalign.fleet.fleet import REMEMBERED
+from numalign.rules.demand import Demand
+from numalign.rules.evaluate import evaluate
+from numalign.rules.intent import Match, Policy
+from numalign.rules.resources import CPU, Resources
+from numalign.rules.topology import Node, node_class
+from tests.notation import asks, means, node, table
+
+BINDING = "single-numa-node"
+
+# Two zones of one GPU each; two of two; one that only has CPUs.
+SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=BINDING)
+LARGE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=BINDING)
+PLAIN = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy=BINDING)
+
+
+def question(*containers: str, policy: str = BINDING) -> Question:
+    return Question(asks(*containers), means(policy))
+
+
+ONE_GPU = question("cpu=2 mem=1Gi gpu=1")
+TWO_GPUS = question("cpu=2 mem=1Gi gpu=2")
+
+
+def labelled(made: Node, label: str) -> Node:
+    return replace(made, label=label)
+
+
+def steps(fleet: Fleet, asked: Question) -> int:
+    """How many shapes had to be evaluated to answer."""
+    return len(list(fleet.ask(asked)))
+
+
+@st.composite
+def zone_texts(draw: st.DrawFn) -> str:
+    def amount(name: str, most: int, unit: str = "") -> str:
+        full = draw(st.integers(0, most))
+        return f"{name}={full}{unit}/{full}{unit}/{draw(st.integers(0, full))}{unit}"
+
+    return " ".join([amount("cpu", 4), amount("mem", 3, "Gi"), amount("gpu", 2)])
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> Node:
+    made = node(
+        *draw(st.lists(zone_texts(), min_size=1, max_size=3)),
+        policy=draw(st.sampled_from(Policy)),
+        scope=draw(st.sampled_from(["container", "pod"])),
+        totals=draw(st.sampled_from([None, "cpu=4 mem=4Gi gpu=2"])),
+    )
+    return replace(made, label=draw(st.sampled_from([None, "blue", "green"])))
+
+
+fleets = st.lists(nodes(), min_size=0, max_size=5)
+containers = st.builds(
+    "cpu={} mem={}Gi gpu={}".format, st.integers(0, 4), st.integers(1, 3), st.integers(0, 2)
+)
+questions = st.builds(
+    Question,
+    st.lists(containers, min_size=1, max_size=2).map(lambda texts: asks(*texts)),
+    st.builds(
+        means,
+        st.sampled_from(Policy),
+        scope=st.sampled_from([None, "container", "pod"]),
+        match=st.sampled_from(Match),
+    ),
+)
+
+
+def could(made: Node, asked: Question) -> bool:
+    """What the rules say of the node with nothing on it."""
+    return evaluate(made.emptied(), asked.demand, asked.intent).admitted
+
+
+def names_of(made: Node) -> set[str]:
+    return {node_class(made), *filter(None, [made.label])}
+
+
+# Equal to the rules.
+
+
+@given(fleets, questions)
+def test_a_class_can_hold_a_pod_if_any_node_of_that_name_can(members: list[Node], asked: Question) -> None:
+    able = [made for made in members if could(made, asked)]
+    feasible: set[str] = set().union(*map(names_of, able))
+    every: set[str] = set().union(*map(names_of, members))
+
+    survey = Fleet(members, unknown=3).ever(asked)
+
+    assert survey.feasible == tuple(sorted(feasible))
+    assert survey.infeasible == tuple(sorted(every - feasible))
+    assert (survey.able, survey.known, survey.unknown) == (len(able), len(members), 3)
+
+
+@given(fleets, questions)
+def test_some_node_has_room_now_if_one_that_ever_could_says_so(members: list[Node], asked: Question) -> None:
+    room = [evaluate(made, asked.demand, asked.intent).admitted for made in members if could(made, asked)]
+
+    assert Fleet(members).now(asked) is any(room)
+
+
+@given(fleets, questions)
+def test_groups_count_every_node_once_under_its_class_and_cause(members: list[Node], asked: Question) -> None:
+    expected: dict[tuple[str, str | None], int] = {}
+    for made in members:
+        refusal = evaluate(made.emptied(), asked.demand, asked.intent).refusal
+        key = (node_class(made), refusal.cause if refusal else None)
+        expected[key] = expected.get(key, 0) + 1
+
+    groups = Fleet(members).groups(asked)
+
+    said = {
+        (group.node_class, group.verdict.refusal.cause if group.verdict.refusal else None): group.nodes
+        for group in groups
+    }
+    assert said == expected
+    assert [group.node_class for group in groups] == sorted(group.node_class for group in groups)
+
+
+@settings(max_examples=50)
+@given(fleets, fleets, fleets, st.lists(questions, min_size=1, max_size=2))
+def test_a_following_fleet_says_what_a_new_one_would(
+    first: list[Node], second: list[Node], third: list[Node], asked: list[Question]
+) -> None:
+    fleet = Fleet(first)
+    for members in (first, second, third):
+        fleet = fleet.following(members, unknown=1)
+        fresh = Fleet(members, unknown=1)
+        assert [fleet.ever(each) for each in asked] == [fresh.ever(each) for each in asked]
+        assert [fleet.now(each) for each in asked] == [fresh.now(each) for each in asked]
+
+
+@given(nodes())
+def test_the_class_of_a_node_is_that_of_its_facts(made: Node) -> None:
+    fleet = Fleet([made])
+
+    assert fleet.class_of(made) == node_class(made)
+    assert fleet.classes == tuple(sorted(names_of(made)))
+
+
+def test_one_node_is_asked_by_its_name_as_things_stand() -> None:
+    busy = replace(node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING), name="busy")
+    fleet = Fleet([SMALL, busy])
+
+    assert fleet.verdict("busy", ONE_GPU) == evaluate(busy, ONE_GPU.demand, ONE_GPU.intent)
+    assert fleet.verdict("nowhere", ONE_GPU) is None
+
+
+# Names.
+
+CLASS_NAMES = [
+    # what it shows                   nodes                      feasible
+    ("a label on a node that can",    [labelled(LARGE, "blue")], {"blue"}),
+    ("a label on a node that cannot", [labelled(SMALL, "blue")], set()),
+    ("one label on both: any member is enough",
+        [labelled(SMALL, "blue"), labelled(LARGE, "blue")],                                {"blue"}),
+    ("two labels on equal nodes",
+        [labelled(LARGE, "blue"), labelled(LARGE, "green")],                               {"blue", "green"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "feasible"), table(CLASS_NAMES))
+def test_present_labels_are_class_names_too(members: list[Node], feasible: set[str]) -> None:
+    survey = Fleet(members).ever(TWO_GPUS)
+    labels = {made.label for made in members}
+
+    assert labels & set(survey.feasible) == feasible
+    assert labels & set(survey.infeasible) == labels - feasible
+
+
+def test_a_stale_label_does_not_condemn_the_class_whose_name_it_bears() -> None:
+    stale = labelled(LARGE, node_class(SMALL))
+
+    survey = Fleet([SMALL, stale]).ever(TWO_GPUS)
+
+    assert survey.infeasible == ()
+    assert survey.feasible == tuple(sorted({node_class(SMALL), node_class(LARGE)}))
+
+
+def test_a_class_whose_members_differ_in_mebibytes_is_judged_by_each_of_them() -> None:
+    exact = node("cpu=8 mem=8191Mi", policy=BINDING)
+    less = node("cpu=8 mem=8190Mi", policy=BINDING)
+    assert node_class(exact) == node_class(less)
+
+    survey = Fleet([less, exact]).ever(question("cpu=1 mem=8191Mi"))
+
+    assert (survey.feasible, survey.infeasible, survey.able) == ((node_class(exact),), (), 1)
+
+
+# Nothing is asked twice.
+
+
+def test_equal_nodes_are_one_question() -> None:
+    busy = node("cpu=8 mem=8Gi gpu=1/1/0", "cpu=8/8/3 mem=8Gi gpu=1", policy=BINDING)
+    fleet = Fleet([SMALL, labelled(SMALL, "blue"), replace(SMALL, name="other"), busy, LARGE])
+
+    assert steps(fleet, ONE_GPU) == 2
+
+
+def test_an_answer_is_remembered() -> None:
+    fleet = Fleet([SMALL, LARGE, PLAIN])
+
+    assert [steps(fleet, ONE_GPU), steps(fleet, ONE_GPU)] == [3, 0]
+
+
+def test_an_equal_question_is_the_same_question() -> None:
+    fleet = Fleet([SMALL, LARGE])
+    steps(fleet, question("cpu=2 mem=1Gi gpu=1"))
+
+    assert steps(fleet, question("cpu=2 mem=1024Mi gpu=1")) == 0
+
+
+def test_another_intent_is_another_question() -> None:
+    fleet = Fleet([SMALL, LARGE])
+    steps(fleet, ONE_GPU)
+
+    assert steps(fleet, replace(ONE_GPU, intent=means("restricted"))) == 2
+
+
+def test_what_was_asked_in_part_is_asked_no_more() -> None:
+    fleet = Fleet([SMALL, LARGE, PLAIN])
+    half = fleet.ask(ONE_GPU)
+    next(half)
+    next(half)
+
+    assert steps(fleet, ONE_GPU) == 1
+    assert list(half) == []
+
+
+FOLLOWING = [
+    # what happens to [SMALL, LARGE]   the nodes after it                                 shapes asked
+    ("nothing",                        [SMALL, LARGE],                                    0),
+    ("a node is in use",
+        [node("cpu=8/8/1 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=BINDING), LARGE], 0),
+    ("a node is labelled",             [labelled(SMALL, "blue"), LARGE],                  0),
+    ("another of the same kind joins", [SMALL, SMALL, LARGE],                             0),
+    ("a node leaves",                  [LARGE],                                           0),
+    ("one of a new kind joins",        [SMALL, LARGE, PLAIN],                             1),
+    ("a node changes its policy",      [SMALL, replace(LARGE, policy=Policy.RESTRICTED)], 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("after", "asked"), table(FOLLOWING))
+def test_only_new_shapes_are_asked_when(after: list[Node], asked: int) -> None:
+    before = Fleet([SMALL, LARGE])
+    steps(before, ONE_GPU)
+
+    assert steps(before.following(after), ONE_GPU) == asked
+
+
+def test_a_shape_that_comes_back_is_remembered() -> None:
+    fleet = Fleet([SMALL, LARGE])
+    steps(fleet, ONE_GPU)
+
+    assert steps(fleet.following([SMALL]).following([SMALL, LARGE]), ONE_GPU) == 0
+
+
+def test_what_fits_now_is_looked_at_once_in_a_moment_and_again_in_the_next() -> None:
+    taken = node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING)
+    fleet = Fleet([taken, replace(taken, name="other")])
+    first, second = len(list(fleet.look(ONE_GPU))), len(list(fleet.look(ONE_GPU)))
+    later = len(list(fleet.following(fleet.nodes).look(ONE_GPU)))
+
+    # One shape, then two nodes; nothing; two nodes, for the shape is known.
+    assert [first, second, later] == [3, 0, 2]
+
+
+def test_looking_ends_at_the_first_node_with_room() -> None:
+    fleet = Fleet([SMALL] * 50)
+
+    assert len(list(fleet.look(ONE_GPU))) == 2
+    assert fleet.now(ONE_GPU)
+
+
+# Two moments that live at once: a review that waits keeps the moment it began in.
+
+
+def test_an_earlier_moment_still_answers_when_a_later_one_has_been_asked() -> None:
+    before = Fleet([SMALL])
+    after = before.following([SMALL, LARGE])
+
+    after.ever(TWO_GPUS)
+
+    assert before.ever(TWO_GPUS).able == 0
+    assert after.ever(TWO_GPUS).able == 1
+
+
+def test_two_moments_that_follow_the_same_one_do_not_mix_their_answers() -> None:
+    before = Fleet([PLAIN])
+    one, other = before.following([LARGE]), before.following([SMALL])
+
+    assert [one.ever(TWO_GPUS).able, other.ever(TWO_GPUS).able] == [1, 0]
+
+
+# Bounds.
+
+
+class Traced(Demand):
+    """A demand whose end can be seen: unlike a slotted one it has room for weak references."""
+
+
+def traced(asked: Question) -> Question:
+    demand = asked.demand
+    return replace(asked, demand=Traced(demand.qos, demand.steps, demand.whole, demand.total))
+
+
+def unlike(count: int) -> Iterable[Question]:
+    """So many questions, each another one, to all of which a small node says no at once."""
+    totals = (Resources({CPU: 10**6 + number}) for number in range(count))
+    return (replace(ONE_GPU, demand=replace(ONE_GPU.demand, total=total)) for total in totals)
+
+
+def test_the_least_recently_asked_is_forgotten_first() -> None:
+    fleet = Fleet([SMALL])
+    other = question("cpu=3 mem=1Gi")
+    steps(fleet, ONE_GPU)
+    steps(fleet, other)
+    steps(fleet, ONE_GPU)
+    for each in unlike(REMEMBERED - 1):
+        steps(fleet, each)
+
+    assert [steps(fleet, ONE_GPU), steps(fleet, other)] == [0, 1]
+
+
+FORGETTING: list[tuple[str, Callable[[Fleet, Question], object]]] = [
+    ("what could ever be", Fleet.ever),
+    ("what fits now", Fleet.now),
+    ("why not", Fleet.why_not),
+]
+
+
+@pytest.mark.parametrize("ask", table(FORGETTING))
+def test_in_one_moment_memory_is_bounded_for(ask: Callable[[Fleet, Question], object]) -> None:
+    fleet = Fleet([SMALL])
+    first = traced(question("cpu=99 mem=1Gi"))
+    gone = weakref.ref(first.demand)
+    ask(fleet, first)
+    del first
+    for each in unlike(REMEMBERED):
+        ask(fleet, each)
+    gc.collect()
+
+    assert gone() is None
+
+
+def test_an_empty_fleet_can_hold_nothing() -> None:
+    fleet = Fleet([], unknown=2)
+    survey = fleet.ever(ONE_GPU)
+
+    assert (survey.feasible, survey.infeasible, survey.able, survey.unknown) == ((), (), 0, 2)
+    assert not fleet.now(ONE_GPU)
+    assert fleet.classes == ()
