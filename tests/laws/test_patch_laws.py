@@ -1,0 +1,380 @@
+"""
+Laws of the patch, for every affinity an owner may have written.
+
+The judge is written here anew and shares nothing with the patch: a strict RFC 6902 `applied`, and `matches`,
+which reads node selectors as the scheduler does (k8s.io/component-helpers, scheduling/corev1/nodeaffinity):
+terms are ORed, a term that is empty or has an invalid requirement matches no node.
+"""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from numalign.rules.errors import BadPod
+from webhook.patch import Mode, Operation, Operator, Requirement, inject, pinned
+
+Raw = dict[str, Any]
+
+CLASS = "numalign.io/class"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+NODES = [
+    (name, {key: value for key, value in ((CLASS, label), ("zone", zone)) if value is not None})
+    for name, label, zone in product(("n1", "n2"), (None, "a", "b", "c", "7"), (None, "a", "9"))
+]
+
+
+# The judge.
+
+
+def applied(pod: Raw, operations: Iterable[Operation]) -> Raw:
+    """The pod after the operations, as bytes would carry both."""
+    document: Raw = orjson.loads(orjson.dumps(pod))
+    for operation in orjson.loads(orjson.dumps(tuple(operations))):
+        *parents, last = operation["path"].split("/")[1:]
+        target: Any = document
+        for step in parents:
+            target = target[int(step)] if isinstance(target, list) else target[step]
+        put(target, last, op=operation["op"], value=operation["value"])
+    return document
+
+
+def put(target: Any, last: str, *, op: str, value: object) -> None:  # noqa: ANN401 - any JSON
+    if isinstance(target, list):
+        at = len(target) if last == "-" else int(last)
+        if not 0 <= at < len(target) + (op == "add"):
+            raise IndexError(last)
+        target[at : at + (op == "replace")] = [value]
+    elif isinstance(target, dict) and (op == "add" or last in target):
+        target[last] = value
+    else:
+        raise KeyError(last)
+
+
+def number(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def compares(requirement: Raw, labels: Mapping[str, str]) -> bool:
+    there, limit = number(labels.get(requirement["key"], "")), number(requirement["values"][0])
+    if there is None or limit is None:
+        return False
+    return there > limit if requirement["operator"] == "Gt" else there < limit
+
+
+SATISFIED = {
+    "In": lambda r, labels: labels.get(r["key"]) in r["values"],
+    "NotIn": lambda r, labels: labels.get(r["key"]) not in r["values"],
+    "Exists": lambda r, labels: r["key"] in labels,
+    "DoesNotExist": lambda r, labels: r["key"] not in labels,
+    "Gt": compares,
+    "Lt": compares,
+}
+
+
+def is_valid(requirement: Raw) -> bool:
+    values = requirement.get("values") or []
+    if requirement["operator"] in {"In", "NotIn"}:
+        return bool(values)
+    if requirement["operator"] in {"Gt", "Lt"}:
+        return len(values) == 1 and number(values[0]) is not None
+    return not values
+
+
+def is_valid_field(field: Raw) -> bool:
+    return field["operator"] in {"In", "NotIn"} and len(field["values"]) == 1
+
+
+def term_matches(term: Raw | None, name: str, labels: Mapping[str, str]) -> bool:
+    expressions = (term or {}).get("matchExpressions") or []
+    fields = (term or {}).get("matchFields") or []
+    if not all(map(is_valid, expressions)) or not all(map(is_valid_field, fields)):
+        return False
+    return bool(expressions or fields) and (
+        all(SATISFIED[e["operator"]](e, labels) for e in expressions)
+        and all(SATISFIED[f["operator"]](f, {"metadata.name": name}) for f in fields)
+    )
+
+
+def node_affinity(pod: Raw) -> Raw:
+    return (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+
+
+def terms_of(pod: Raw) -> list[Raw | None] | None:
+    """The required terms; None where the pod requires nothing."""
+    required = node_affinity(pod).get(REQUIRED)
+    return None if required is None else required.get("nodeSelectorTerms") or []
+
+
+def matches(pod: Raw, name: str, labels: Mapping[str, str]) -> bool:
+    terms = terms_of(pod)
+    return terms is None or any(term_matches(term, name, labels) for term in terms)
+
+
+def meets(labels: Mapping[str, str], requirement: Requirement) -> bool:
+    return (labels.get(requirement.key) in requirement.values) is (requirement.operator is Operator.IN)
+
+
+def is_accepted(pod: Raw) -> bool:
+    """Whether the API server's validation would take the pod's node affinity."""
+    terms = terms_of(pod)
+    wishes = node_affinity(pod).get(PREFERRED) or []
+    every = [*(terms or []), *(wish["preference"] for wish in wishes)]
+    return (
+        terms != []
+        and all(1 <= wish["weight"] <= 100 for wish in wishes)
+        and all(is_valid(e) for term in every for e in (term or {}).get("matchExpressions") or [])
+        and all(is_valid_field(f) for term in every for f in (term or {}).get("matchFields") or [])
+    )
+
+
+# What owners write.
+
+
+def said(key: str, operator: str, values: Iterable[str]) -> Raw:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+SETS = [(), ("a",), ("b",), ("c",), ("b", "a"), ("a", "c"), ("c", "b"), ("c", "a", "b"), ("a", "a")]
+KEYS = [CLASS, CLASS, "zone"]
+
+EXPRESSIONS = [
+    *(said(key, operator, values) for key, operator, values in product(KEYS, ("In", "NotIn"), SETS)),
+    *({"key": key, "operator": operator} for key, operator in product(KEYS, ("Exists", "DoesNotExist"))),
+    *(said(key, operator, [value]) for key, operator, value in product(KEYS, ("Gt", "Lt"), "58x")),
+]
+NOT_ON = [said("metadata.name", "NotIn", [name]) for name in ("n1", "n2")]
+FIELDS = [*NOT_ON, *NOT_ON, said("metadata.name", "In", ["n1"]), said("metadata.name", "In", ["n1", "n2"])]
+WISHES = [
+    {"weight": weight, "preference": {"matchExpressions": [said(CLASS, operator, values)]}}
+    for weight, operator, values in product((1, 100), ("In", "NotIn"), (("a",), ("a", "b")))
+]
+
+
+@st.composite
+def objects(draw: st.DrawFn, /, **members: st.SearchStrategy[Any]) -> Raw:
+    """An object in which each member may be absent, null, or drawn."""
+    drawn = {
+        key: draw(st.one_of(member, st.sampled_from(["absent", None]))) for key, member in members.items()
+    }
+    return {key: value for key, value in drawn.items() if value != "absent"}
+
+
+terms = objects(
+    matchExpressions=st.lists(st.sampled_from(EXPRESSIONS), max_size=3),
+    matchFields=st.lists(st.sampled_from(FIELDS), max_size=1),
+)
+wishes = st.sampled_from(WISHES)
+required_parts = objects(nodeSelectorTerms=st.lists(st.one_of(terms, st.none()), max_size=3))
+affinities = objects(
+    nodeAffinity=objects(**{REQUIRED: required_parts, PREFERRED: st.lists(wishes, max_size=2)}),
+    podAntiAffinity=st.just({"x": [1]}),
+)
+
+
+def pods_of(kinds: list[str], specs: list[Raw]) -> st.SearchStrategy[Raw]:
+    """Pods that these kinds own, with these specs and any affinity."""
+    return st.builds(
+        lambda kind, spec, affinity: {
+            "metadata": {"ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "controller": True}]},
+            "spec": {**spec, **affinity},
+        },
+        st.sampled_from(kinds),
+        st.sampled_from(specs),
+        objects(affinity=affinities),
+    )
+
+
+SPECS: list[Raw] = [{"nodeSelector": {"zone": "a"}}, {"containers": []}]
+
+free = pods_of(["ReplicaSet"], SPECS).filter(lambda pod: pinned(pod) is None)
+placed = st.one_of(pods_of(["DaemonSet"], SPECS), pods_of(["ReplicaSet"], [{"nodeName": "n1"}]))
+pods = st.one_of(pods_of(["ReplicaSet"], SPECS), pods_of(["ReplicaSet"], SPECS), placed)
+asked = st.sampled_from(SETS[1:])
+asking = st.sampled_from([(Mode.EXCLUDE, Operator.NOT_IN), (Mode.INCLUDE, Operator.IN)])
+wishing = st.sampled_from([(Mode.PREFER, Operator.IN), (Mode.PREFER, Operator.NOT_IN)])
+
+
+@st.composite
+def requests(draw: st.DrawFn, kinds: st.SearchStrategy[tuple[Mode, Operator]]) -> tuple[Mode, Requirement]:
+    mode, operator = draw(kinds)
+    return mode, Requirement(CLASS, operator, draw(asked))
+
+
+required_requests = requests(asking)
+any_requests = requests(st.one_of(asking, wishing))
+
+
+def patched(pod: Raw, request: tuple[Mode, Requirement]) -> Raw:
+    mode, requirement = request
+    return applied(pod, inject(pod, requirement, mode=mode))
+
+
+def disagreements(before: Raw, after: Raw, requirement: Requirement) -> Iterator[tuple[str, Raw]]:
+    """Nodes on which the patched pod is not just the pod that also meets the requirement."""
+    for name, labels in NODES:
+        wanted = matches(before, name, labels) and meets(labels, requirement)
+        if matches(after, name, labels) is not wanted:
+            yield name, dict(labels)
+
+
+# The laws.
+
+
+@given(pods, any_requests)
+def test_a_second_pass_changes_nothing_and_the_first_not_the_pod_in_hand(
+    pod: Raw, request: tuple[Mode, Requirement]
+) -> None:
+    mode, requirement = request
+    before = copy.deepcopy(pod)
+    once = patched(pod, request)
+    event(f"the first pass wrote {'something' if once != pod else 'nothing'}")
+
+    assert inject(once, requirement, mode=mode) == ()
+    assert pod == before
+
+
+@given(pods, any_requests, any_requests)
+def test_no_pass_ever_lets_a_pod_onto_another_node(
+    pod: Raw, first: tuple[Mode, Requirement], second: tuple[Mode, Requirement]
+) -> None:
+    once = patched(pod, first)
+    twice = patched(once, second)
+
+    for name, labels in NODES:
+        assert matches(pod, name, labels) >= matches(once, name, labels) >= matches(twice, name, labels)
+
+
+@given(free, required_requests)
+def test_a_free_pod_keeps_just_the_nodes_that_meet_the_requirement(
+    pod: Raw, request: tuple[Mode, Requirement]
+) -> None:
+    assert list(disagreements(pod, patched(pod, request), request[1])) == []
+
+
+@given(pods, requests(wishing))
+def test_a_preference_changes_nothing_that_the_owner_wrote(
+    pod: Raw, request: tuple[Mode, Requirement]
+) -> None:
+    after = patched(pod, request)
+    written = node_affinity(pod).get(PREFERRED) or []
+
+    assert terms_of(after) == terms_of(pod)
+    assert (node_affinity(after).get(PREFERRED) or [])[: len(written)] == written
+
+
+@given(placed, any_requests)
+def test_a_pinned_pod_is_never_patched(pod: Raw, request: tuple[Mode, Requirement]) -> None:
+    assert pinned(pod)
+    assert patched(pod, request) == pod
+
+
+@given(pods, any_requests)
+def test_nothing_but_the_node_affinity_is_touched(pod: Raw, request: tuple[Mode, Requirement]) -> None:
+    def rest(pod: Raw) -> tuple[Raw, Raw, Raw]:
+        spec = {key: value for key, value in pod["spec"].items() if key != "affinity"}
+        affinity = pod["spec"].get("affinity") or {}
+        return pod["metadata"], spec, {key: value for key, value in affinity.items() if key != "nodeAffinity"}
+
+    mode, requirement = request
+
+    assert rest(patched(pod, request)) == rest(pod)
+    assert all(
+        operation.path.startswith("/spec/affinity") and operation.op in {"add", "replace"}
+        for operation in inject(pod, requirement, mode=mode)
+    )
+
+
+@given(free.filter(is_accepted), any_requests)
+def test_what_the_api_server_accepted_it_accepts_patched(pod: Raw, request: tuple[Mode, Requirement]) -> None:
+    assert is_accepted(patched(pod, request))
+
+
+@given(pods, any_requests, st.randoms(use_true_random=False))
+def test_the_same_pod_and_the_same_values_give_the_same_bytes(
+    pod: Raw,
+    request: tuple[Mode, Requirement],
+    order: Any,  # noqa: ANN401 - Hypothesis names no type for it
+) -> None:
+    mode, requirement = request
+    shuffled = list(requirement.values)
+    order.shuffle(shuffled)
+    again = Requirement(CLASS, requirement.operator, tuple(shuffled))
+    backwards = dict(reversed(pod.items()))
+
+    assert orjson.dumps(inject(backwards, again, mode=mode)) == orjson.dumps(
+        inject(pod, requirement, mode=mode)
+    )
+
+
+WORDS = [
+    "affinity",
+    "nodeAffinity",
+    REQUIRED,
+    PREFERRED,
+    "nodeSelectorTerms",
+    "matchExpressions",
+    "matchFields",
+]
+WORDS += ["key", "operator", "values", "nodeName"]
+anything = st.recursive(
+    st.sampled_from([None, True, 0, 1.5, "", CLASS, "NotIn"]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(WORDS), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+damaged = st.one_of(
+    anything.map(lambda spec: {"spec": spec}),
+    anything.map(lambda affinity: {"spec": {"affinity": affinity}}),
+    anything.map(
+        lambda part: {"spec": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": part}}}}}
+    ),
+    anything.map(lambda metadata: {"metadata": metadata, "spec": {}}),
+    anything.map(lambda owner: {"metadata": {"ownerReferences": [owner]}, "spec": {}}),
+)
+
+
+@given(damaged, any_requests)
+def test_any_other_shape_is_patched_soundly_or_refused_with_places(
+    pod: Raw, request: tuple[Mode, Requirement]
+) -> None:
+    mode, requirement = request
+    try:
+        operations = inject(pod, requirement, mode=mode)
+    except BadPod as refused:
+        operations, places = (), [mistake.where for mistake in refused.mistakes]
+        event("refused")
+    else:
+        places = ["nowhere"]
+        event("patched")
+        assert inject(applied(pod, operations), requirement, mode=mode) == ()
+
+    assert places
+    assert all(places)
+
+
+# The judge is strict too.
+
+
+@pytest.mark.parametrize(
+    ("op", "path"),
+    [
+        ("add", "/spec/affinity/nodeAffinity"),
+        ("replace", "/spec/affinity"),
+        ("add", "/spec/null/x"),
+        ("add", "/spec/list/2"),
+        ("replace", "/spec/list/1"),
+        ("replace", "/spec/list/-"),
+    ],
+)
+def test_a_patch_that_a_server_would_refuse_does_not_apply(op: Any, path: str) -> None:  # noqa: ANN401 - wrong on purpose
+    with pytest.raises((KeyError, IndexError)):
+        applied({"spec": {"list": [0], "null": None}}, [Operation(op, path, "x")])

@@ -1,0 +1,270 @@
+"""What the tests of the webhook share: pods, reviews and snapshots as they stand on the wire."""
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry
+
+from numalign.fleet import Fleet
+from numalign.rules import intent
+from numalign.rules.intent import Match
+from numalign.rules.pod import Container, Role
+from numalign.rules.resources import Resources, render
+from numalign.rules.topology import Node, Zone
+from numalign.runtime import logs
+from tests.notation import pod
+from webhook import review
+from webhook.app import application
+from webhook.catalogue import Catalogue, Moment
+from webhook.patch import Operation
+from webhook.review import Review
+from webhook.settings import WebhookSettings
+from webhook.subject import Skip, Subject, subject
+
+Raw = dict[str, Any]
+
+TEAM = "team"
+UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
+POLICY = "numalign.io/policy"
+
+
+def raw(*containers: str, policy: str | None = None, annotations: Mapping[str, str] | None = None) -> Raw:
+    """A v1 Pod of containers in the notation of the tables."""
+    made = pod(*containers)
+    roles = {role: [_container(each) for each in made.containers if each.role is role] for role in Role}
+    for sidecar in roles[Role.SIDECAR]:
+        sidecar["restartPolicy"] = "Always"
+    written = {**(annotations or {}), **({POLICY: policy} if policy else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "web-", "annotations": written},
+        "spec": {
+            "initContainers": [*roles[Role.INIT], *roles[Role.SIDECAR]],
+            "containers": roles[Role.APP],
+        },
+    }
+
+
+def with_spec(made: Raw, **spec: object) -> Raw:
+    """The same pod with other members in its spec."""
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
+def request(made: object, **changes: object) -> Raw:
+    """The AdmissionReview of a pod that is created in the namespace `team`, as a document."""
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    asked = {"uid": UID, "kind": kind, "resource": resource, "namespace": TEAM, "operation": "CREATE"}
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {**asked, "object": made, **changes},
+    }
+
+
+def asked(made: object, **changes: object) -> Review:
+    """The same review, as the door reads it."""
+    return review.read(orjson.dumps(request(made, **changes)))
+
+
+def moment(
+    members: Iterable[Node] = (), *, unknown: int = 0, labels: Mapping[str, str] | None = None
+) -> Moment:
+    """A cluster of these nodes, whose namespace `team` has these labels (their prefix left out)."""
+    full = {f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}
+    return Moment(Fleet(members, unknown=unknown), {TEAM: intent.parse_namespace(full)})
+
+
+def read(made: Raw, now: Moment, *, match: Match = Match.SATISFIES) -> Subject:
+    """The pod as the subject of a review; one that is looked at."""
+    found = subject(asked(made), now, match=match)
+    assert not isinstance(found, Skip)
+    return found
+
+
+def patched(made: Raw, operations: Iterable[Operation | Mapping[str, Any]]) -> Raw:
+    """The pod after a JSON patch that adds and replaces (RFC 6902)."""
+    document: Raw = json.loads(json.dumps(made))
+    for operation in orjson.loads(orjson.dumps(list(operations))):
+        *parents, last = operation["path"].removeprefix("/").split("/")
+        here: Any = document
+        for step in parents:
+            here = here[int(step)] if isinstance(here, list) else here[step]
+        if not isinstance(here, list):
+            here[last] = operation["value"]
+        elif operation["op"] == "add":
+            here.insert(len(here) if last == "-" else int(last), operation["value"])
+        else:
+            here[int(last)] = operation["value"]
+    return document
+
+
+def snapshot(
+    members: Mapping[str, Node], *, namespaces: Mapping[str, Mapping[str, str]] | None = None
+) -> Raw:
+    """What kubectl prints of such nodes and namespaces; a node without zones publishes no topology."""
+    items = [_node(name, made.label) for name, made in members.items()]
+    items += [_topology(name, made) for name, made in members.items() if made.zones]
+    for name, labels in (namespaces or {}).items():
+        full = {f"{intent.PREFIX}{key}": value for key, value in labels.items()}
+        items.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": full}})
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _container(made: Container) -> Raw:
+    amounts = {"requests": made.requests, "limits": made.limits}
+    return {"name": made.name, "resources": {key: _written(bag) for key, bag in amounts.items() if bag}}
+
+
+def _written(bag: Resources) -> dict[str, str]:
+    return {name: render(name, amount) for name, amount in bag.items()}
+
+
+def _node(name: str, label: str | None) -> Raw:
+    labels = {f"{intent.PREFIX}class": label} if label else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
+
+def _topology(name: str, made: Node) -> Raw:
+    attributes = {"topologyManagerPolicy": made.policy, "topologyManagerScope": made.scope}
+    zones = [
+        {
+            "name": zone.name,
+            "type": "Node",
+            "resources": [
+                {"name": key, **{column: render(key, bag[key]) for column, bag in _columns(zone)}}
+                for key in zone.capacity
+            ],
+        }
+        for zone in made.zones
+    ]
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": name},
+        "attributes": [{"name": key, "value": value} for key, value in attributes.items()],
+        "zones": zones,
+    }
+
+
+def _columns(zone: Zone) -> list[tuple[str, Resources]]:
+    return [("capacity", zone.capacity), ("allocatable", zone.allocatable), ("available", zone.free)]
+
+
+@dataclass
+class Told:
+    """A log, and what was said to it."""
+
+    stream: io.StringIO = field(default_factory=io.StringIO)
+
+    def __post_init__(self) -> None:
+        self.log = logs.to(self.stream, level="debug", form="json")
+
+    def of(self, event: str) -> list[Raw]:
+        """The lines of one event."""
+        lines = map(json.loads, self.stream.getvalue().splitlines())
+        return [line for line in lines if line["event"] == event]
+
+
+@dataclass
+class Clock:
+    """A time that only moves when it is told to."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        """The time now."""
+        return self.seconds
+
+
+@dataclass
+class Door:
+    """A webhook in this process, its snapshot file, and a client of it."""
+
+    path: Path
+    told: Told = field(default_factory=Told)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.catalogue = Catalogue(self.path, log=self.told.log, registry=self.registry, clock=self.clock)
+
+    def put(self, members: Mapping[str, Node], **namespaces: Mapping[str, str]) -> None:
+        """Replace the snapshot file in one step."""
+        self.put_bytes(orjson.dumps(snapshot(members, namespaces=namespaces)))
+
+    def put_bytes(self, content: bytes) -> None:
+        """Replace the snapshot file by anything."""
+        written = self.path.with_suffix(".new")
+        written.write_bytes(content)
+        written.replace(self.path)
+
+    def app(self, **chosen: object) -> web.Application:
+        """The application with these settings."""
+        settings = WebhookSettings.model_validate({"snapshot": self.path, "insecure_http": True, **chosen})
+        return application(settings, catalogue=self.catalogue, log=self.told.log, registry=self.registry)
+
+    @contextlib.asynccontextmanager
+    async def open(self, **chosen: object) -> AsyncIterator["Caller"]:
+        """Serve on a free port, and call."""
+        async with TestClient(TestServer(self.app(**chosen))) as client:
+            yield Caller(client)
+
+    def count(self, name: str, **labels: str) -> float:
+        """What a metric says; 0 if it was never touched."""
+        return self.registry.get_sample_value(name, labels) or 0
+
+
+@dataclass(frozen=True)
+class Caller:
+    """One who calls the webhook, as an API server or not."""
+
+    client: TestClient[web.Request, web.Application]
+
+    async def send(
+        self, path: str, body: bytes, *, content_type: str = "application/json"
+    ) -> tuple[int, Raw]:
+        """The status and the document that is answered."""
+        headers = {"Content-Type": content_type}
+        async with self.client.post(path, data=io.BytesIO(body), headers=headers) as answer:
+            return answer.status, await answer.json()
+
+    async def ask(self, path: str, made: object, **changes: object) -> Raw:
+        """The response of a review that is answered."""
+        status, document = await self.send(path, orjson.dumps(request(made, **changes)))
+        assert status == 200, document
+        assert document["response"]["uid"] == UID
+        response: Raw = document["response"]
+        return response
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """The status and the text of a page."""
+        async with self.client.get(path) as answer:
+            return answer.status, await answer.text()
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """What the page of metrics says; 0 for what it does not list."""
+        _, page = await self.get("/metrics")
+        wanted = {f'{key}="{value}"' for key, value in labels.items()}
+        for line in page.splitlines():
+            found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if found and found[1] == name and wanted == set(filter(None, (found[2] or "").split(","))):
+                return float(found[3])
+        return 0
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Door:
+    """A webhook without a snapshot file."""
+    return Door(tmp_path / "cluster.json")

@@ -1,0 +1,180 @@
+"""What is written into which pod, as it would be stored."""
+
+from typing import Any
+
+import pytest
+
+from numalign.rules.topology import node_class
+from tests.notation import node, table
+from tests.webhook.conftest import POLICY, Raw, moment, patched, raw, read, with_spec
+from webhook.catalogue import Moment
+from webhook.mutate import CLASS_LABEL, mutate
+from webhook.patch import Mode
+from webhook.review import Allowed, Patched
+
+SINGLE = "single-numa-node"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
+LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
+BUSY = node("cpu=8/8/0 mem=8Gi gpu=4", "cpu=8/8/0 mem=8Gi gpu=4", policy=SINGLE)
+SMALL_CLASS, LARGE_CLASS = node_class(SMALL), node_class(LARGE)
+
+BOTH = moment([SMALL, SMALL, LARGE])
+
+TWO_GPUS = "cpu=2 mem=1Gi gpu=2"
+ASKING = raw(TWO_GPUS, policy=SINGLE)
+
+
+def rule(operator: str, *values: str) -> Raw:
+    return {"key": CLASS_LABEL, "operator": operator, "values": sorted(values)}
+
+
+def required(*expressions: Raw) -> Raw:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+    return {"nodeAffinity": {REQUIRED: terms}}
+
+
+NOT_SMALL = required(rule("NotIn", SMALL_CLASS))
+ONLY_LARGE = required(rule("In", LARGE_CLASS))
+RATHER = {
+    "nodeAffinity": {
+        PREFERRED: [{"weight": 100, "preference": {"matchExpressions": [rule("In", LARGE_CLASS)]}}]
+    }
+}
+ZONE = {"key": "zone", "operator": "In", "values": ["z"]}
+
+
+def affinity_of(made: Raw, now: Moment, mode: Mode) -> Any:  # noqa: ANN401 - JSON, to compare with literals
+    """The affinity of the pod as it would be stored; None if nothing was written."""
+    answer = mutate(read(made, now), now.fleet, mode=mode)
+    if isinstance(answer, Allowed):
+        return None
+    return patched(made, answer.operations)["spec"]["affinity"]
+
+
+EXCLUDE, INCLUDE, PREFER, OFF = "exclude", "include", "prefer", "off"
+FITS, TIGHT, FULL, BARE = moment([LARGE]), moment([SMALL]), moment([SMALL, BUSY]), moment([])
+PINNED = with_spec(ASKING, nodeName="n1")
+
+WRITTEN = [
+    # how, the pod, the cluster, its affinity then
+    ("exclude keeps a pod from what cannot",      ASKING, BOTH,  EXCLUDE, NOT_SMALL),
+    ("include keeps it to what can",              ASKING, BOTH,  INCLUDE, ONLY_LARGE),
+    ("prefer leaves it a choice",                 ASKING, BOTH,  PREFER,  RATHER),
+    ("off writes nothing",                        ASKING, BOTH,  OFF,     None),
+    ("exclude has nothing to say where all can",  ASKING, FITS,  EXCLUDE, None),
+    ("include names what can even where all can", ASKING, FITS,  INCLUDE, ONLY_LARGE),
+    ("what is merely in use can",                 ASKING, FULL,  EXCLUDE, NOT_SMALL),
+    ("a pod that fits nowhere is left as it is",  ASKING, TIGHT, EXCLUDE, None),
+    ("so it is when it must be included",         ASKING, TIGHT, INCLUDE, None),
+    ("nothing is known of an empty cluster",      ASKING, BARE,  INCLUDE, None),
+    ("unknown nodes are not written about",
+        ASKING, moment([SMALL, LARGE], unknown=3), EXCLUDE, NOT_SMALL),
+    ("a default asks as the pod itself would",
+        raw(TWO_GPUS), moment([SMALL, LARGE], labels={"default": SINGLE}), EXCLUDE, NOT_SMALL),
+    ("none opts out of a default",
+        raw(TWO_GPUS, policy="none"), moment([SMALL, LARGE], labels={"default": SINGLE}), EXCLUDE, None),
+    ("a level alone writes nothing",
+        raw(TWO_GPUS), moment([SMALL, LARGE], labels={"warn": SINGLE}), EXCLUDE, None),
+    ("Volcano's words ask as well",
+        raw(TWO_GPUS, annotations={"volcano.sh/numa-topology-policy": SINGLE}), BOTH, EXCLUDE, NOT_SMALL),
+    ("best effort keeps from what its kubelet would refuse",
+        raw(TWO_GPUS, policy="best-effort"), BOTH, EXCLUDE, NOT_SMALL),
+    ("it is added to what the owner asks",
+        with_spec(ASKING, affinity=required(ZONE)), BOTH, EXCLUDE,
+        required(ZONE, rule("NotIn", SMALL_CLASS))),
+    ("a pod on its node is left alone",           PINNED, BOTH,  EXCLUDE, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "now", "mode", "affinity"), table(WRITTEN))
+def test_the_affinity_that_is_stored(made: Raw, now: Moment, mode: str, affinity: object) -> None:
+    assert affinity_of(made, now, Mode(mode)) == affinity
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(
+    "made",
+    [
+        ASKING,
+        with_spec(ASKING, affinity=None),
+        with_spec(ASKING, affinity=required(ZONE)),
+        with_spec(ASKING, affinity=required(rule("NotIn", "elsewhere"))),
+        with_spec(ASKING, affinity=RATHER),
+    ],
+    ids=["no affinity", "null", "terms", "an exclusion of others", "a preference"],
+)
+def test_a_second_pass_changes_nothing(made: Raw, mode: Mode) -> None:
+    first = mutate(read(made, BOTH), BOTH.fleet, mode=mode)
+    stored = patched(made, first.operations) if isinstance(first, Patched) else made
+
+    assert mutate(read(stored, BOTH), BOTH.fleet, mode=mode) == Allowed()
+
+
+def daemon(made: Raw) -> Raw:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [owner]}}
+
+
+ON_N1 = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+
+PLACED = [
+    ("spec.nodeName is set", with_spec(ASKING, nodeName="n1")),
+    ("a DaemonSet owns it", daemon(ASKING)),
+    (
+        "its affinity names a node",
+        with_spec(ASKING, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [ON_N1]}}}),
+    ),
+]
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("made", table(PLACED))
+def test_a_pod_that_somebody_placed_is_left_alone(made: Raw, mode: Mode) -> None:
+    assert mutate(read(made, BOTH), BOTH.fleet, mode=mode) == Allowed()
+
+
+AUDITED = [
+    # mode      what the audit log keeps
+    ("exclude", f"NotIn {SMALL_CLASS}"),
+    ("include", f"In {LARGE_CLASS}"),
+    ("prefer",  f"In {LARGE_CLASS}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "written"), AUDITED, ids=[mode for mode, _ in AUDITED])
+def test_the_audit_log_keeps_what_was_written(mode: str, written: str) -> None:
+    answer = mutate(read(ASKING, BOTH), BOTH.fleet, mode=Mode(mode))
+
+    assert (dict(answer.audit), answer.warnings) == ({"classes": written}, ())
+
+
+def test_equal_reviews_get_equal_answers_whatever_the_order_of_the_nodes() -> None:
+    others = [node(f"cpu={cpus} mem=8Gi gpu=1", policy=SINGLE) for cpus in range(1, 60)]
+    one, other = moment([LARGE, *others]), moment([*reversed(others), LARGE])
+
+    first = mutate(read(ASKING, one), one.fleet, mode=Mode.EXCLUDE)
+    second = mutate(read(ASKING, other), other.fleet, mode=Mode.EXCLUDE)
+
+    assert first == second
+    assert len(first.audit["classes"]) <= 1000
+
+
+def test_a_pod_that_was_patched_by_a_smaller_cluster_is_kept_from_new_classes_too() -> None:
+    single = node("cpu=8 mem=8Gi gpu=1", policy=SINGLE)
+    later = moment([SMALL, LARGE, single])
+    stored = with_spec(ASKING, affinity=NOT_SMALL)
+
+    assert affinity_of(stored, later, Mode.EXCLUDE) == required(
+        rule("NotIn", SMALL_CLASS, node_class(single))
+    )
+
+
+def test_what_the_pod_says_is_not_changed() -> None:
+    answer = mutate(read(ASKING, BOTH), BOTH.fleet, mode=Mode.EXCLUDE)
+
+    assert isinstance(answer, Patched)
+    assert [operation.path for operation in answer.operations] == ["/spec/affinity"]
+    assert patched(ASKING, answer.operations)["metadata"]["annotations"] == {POLICY: SINGLE}

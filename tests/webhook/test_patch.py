@@ -1,0 +1,332 @@
+"""What is written into which pod, as tables: read them to learn the patch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from numalign.rules.errors import BadPod
+from webhook.patch import Mode, Operation, Operator, Pin, Requirement, Why, inject, pinned
+
+CLASS = "numalign.io/class"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+AFFINITY = "spec.affinity.nodeAffinity"
+TERMS = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
+
+Raw = dict[str, Any]
+
+
+def said(key: str, operator: str, *values: str) -> Raw:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def all_of(*expressions: Raw) -> Raw:
+    return {"matchExpressions": list(expressions)}
+
+
+def on_node(*names: str, operator: str = "In") -> Raw:
+    return {"matchFields": [said("metadata.name", operator, *names)]}
+
+
+def not_on(name: str) -> Raw:
+    return on_node(name, operator="NotIn")
+
+
+def with_affinity(affinity: object) -> Raw:
+    return {"spec": {"affinity": affinity}}
+
+
+def with_nodes(node_affinity: object) -> Raw:
+    return with_affinity({"nodeAffinity": node_affinity})
+
+
+def required(*terms: Raw) -> Raw:
+    return with_nodes({REQUIRED: {"nodeSelectorTerms": list(terms)}})
+
+
+def preferred(*terms: Raw) -> Raw:
+    return with_nodes({PREFERRED: list(terms)})
+
+
+def owned_by(kind: str, version: str, *, controller: object = True) -> Raw:
+    owner = {"kind": kind, "apiVersion": version, "controller": controller}
+    return {"metadata": {"ownerReferences": [owner]}, "spec": {}}
+
+
+def wire(operations: tuple[Operation, ...]) -> Any:  # noqa: ANN401 - JSON, to compare with literals
+    return orjson.loads(orjson.dumps(operations))
+
+
+NOT_AB = Requirement(CLASS, Operator.NOT_IN, ("b", "a"))
+IN_AB = Requirement(CLASS, Operator.IN, ("a", "b"))
+
+no_ab = said(CLASS, "NotIn", "a", "b")
+in_ab = said(CLASS, "In", "a", "b")
+zone = said("zone", "In", "z")
+
+OUR_TERMS = {"nodeSelectorTerms": [{"matchExpressions": [no_ab]}]}
+OUR_REQUIRED = {REQUIRED: OUR_TERMS}
+OUR_AFFINITY = {"nodeAffinity": OUR_REQUIRED}
+OUR_WISH = {"weight": 100, "preference": {"matchExpressions": [in_ab]}}
+
+MISSING_PARENTS = [
+    # what the pod has          its spec                      added below the spec
+    ("no affinity",             {"spec": {}},                 "affinity", OUR_AFFINITY),
+    ("null for affinity",       with_affinity(None),          "affinity", OUR_AFFINITY),
+    ("an empty affinity",       with_affinity({}),            "affinity/nodeAffinity", OUR_REQUIRED),
+    ("affinity to pods only",   with_affinity({"p": {}}),     "affinity/nodeAffinity", OUR_REQUIRED),
+    ("null for node affinity",  with_nodes(None),             "affinity/nodeAffinity", OUR_REQUIRED),
+    ("an empty node affinity",  with_nodes({}),               f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
+    ("preferences only",        preferred({"weight": 1}),     f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
+    ("null for required terms", with_nodes({REQUIRED: None}), f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pod", "path", "value"), [row[1:] for row in MISSING_PARENTS], ids=[row[0] for row in MISSING_PARENTS]
+)
+def test_missing_parents_are_made_in_one_operation(pod: Raw, path: str, value: Raw) -> None:
+    assert wire(inject(pod, NOT_AB, mode=Mode.EXCLUDE)) == [
+        {"op": "add", "path": f"/spec/{path}", "value": value}
+    ]
+
+
+TIGHTENED = [
+    # what happens, the owner's terms, what is asked, operations below nodeSelectorTerms
+    ("is appended to a term", [all_of(zone)], NOT_AB, [("add", "/0/matchExpressions/-", no_ab)]),
+    ("is appended to every term", [all_of(zone), all_of(zone, zone)], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab), ("add", "/1/matchExpressions/-", no_ab)]),
+    ("leaves an empty term alone", [{}, all_of(zone), all_of()], NOT_AB,
+        [("add", "/1/matchExpressions/-", no_ab)]),
+    ("leaves a null term alone", [None, all_of(zone)], NOT_AB, [("add", "/1/matchExpressions/-", no_ab)]),
+    ("leaves a pod alone whose terms are all empty", [{}, {"matchExpressions": None}], NOT_AB, []),
+    ("leaves a pod alone that has no terms", [], NOT_AB, []),
+    ("makes the list in a term of fields only", [not_on("n")], NOT_AB,
+        [("add", "/0/matchExpressions", [no_ab])]),
+    ("replaces null in a term of fields only", [{**not_on("n"), "matchExpressions": None}], NOT_AB,
+        [("add", "/0/matchExpressions", [no_ab])]),
+    ("appends to an empty list beside fields", [{**not_on("n"), "matchExpressions": []}], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab)]),
+
+    ("finds its own work of an earlier pass", [all_of(zone, no_ab)], NOT_AB, []),
+    ("finds its own inclusion of an earlier pass", [all_of(in_ab)], IN_AB, []),
+    ("finds the values in another order", [all_of(said(CLASS, "NotIn", "b", "a"))], NOT_AB, []),
+    ("patches only the term that lacks it", [all_of(no_ab), all_of(zone)], NOT_AB,
+        [("add", "/1/matchExpressions/-", no_ab)]),
+
+    ("widens an exclusion by what is new", [all_of(zone, said(CLASS, "NotIn", "c", "a"))], NOT_AB,
+        [("replace", "/0/matchExpressions/1", said(CLASS, "NotIn", "a", "b", "c"))]),
+    ("sorts what it widens", [all_of(said(CLASS, "NotIn", *"zyxwvut"))], NOT_AB,
+        [("replace", "/0/matchExpressions/0", said(CLASS, "NotIn", *"abtuvwxyz"))]),
+    ("never takes values out of an exclusion", [all_of(said(CLASS, "NotIn", "a", "b", "c"))], NOT_AB, []),
+    ("leaves an exclusion without values to be refused", [all_of(said(CLASS, "NotIn"))], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab)]),
+    ("leaves the owner's wider inclusion and stands beside it", [all_of(said(CLASS, "In", "a", "b", "c"))],
+        IN_AB, [("add", "/0/matchExpressions/-", in_ab)]),
+    ("is needless beside a narrower inclusion", [all_of(said(CLASS, "In", "a"))], IN_AB, []),
+    ("stands beside an inclusion of what it excludes", [all_of(said(CLASS, "In", "a", "c"))], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab)]),
+    ("is needless where the owner includes only others", [all_of(said(CLASS, "In", "c"))], NOT_AB, []),
+    ("stands beside an exclusion", [all_of(no_ab)], IN_AB, [("add", "/0/matchExpressions/-", in_ab)]),
+    ("stands beside a test for presence", [all_of({"key": CLASS, "operator": "Exists"})], IN_AB,
+        [("add", "/0/matchExpressions/-", in_ab)]),
+    ("minds its own key only", [all_of(said("zone", "NotIn", "a", "b"))], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("terms", "requirement", "expected"), [row[1:] for row in TIGHTENED], ids=[row[0] for row in TIGHTENED]
+)
+def test_the_requirement(
+    terms: list[Raw], requirement: Requirement, expected: list[tuple[str, str, object]]
+) -> None:
+    mode = Mode.EXCLUDE if requirement.operator is Operator.NOT_IN else Mode.INCLUDE
+
+    assert wire(inject(required(*terms), requirement, mode=mode)) == [
+        {"op": op, "path": TERMS + path, "value": value} for op, path, value in expected
+    ]
+
+
+PREFERENCES = [
+    # what happens                          the pod                               path, value
+    ("is the first preference",             with_nodes({}),                       PREFERRED, [OUR_WISH]),
+    ("replaces null",                       with_nodes({PREFERRED: None}),        PREFERRED, [OUR_WISH]),
+    ("leaves required terms alone",         required(all_of(zone)),               PREFERRED, [OUR_WISH]),
+    ("stands beside the owner's",           preferred({"weight": 1}),             f"{PREFERRED}/-", OUR_WISH),
+    ("stands beside one of another weight", preferred({**OUR_WISH, "weight": 1}), f"{PREFERRED}/-", OUR_WISH),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pod", "path", "value"), [row[1:] for row in PREFERENCES], ids=[row[0] for row in PREFERENCES]
+)
+def test_a_preference(pod: Raw, path: str, value: object) -> None:
+    assert wire(inject(pod, IN_AB, mode=Mode.PREFER)) == [
+        {"op": "add", "path": f"/spec/affinity/nodeAffinity/{path}", "value": value}
+    ]
+
+
+def test_a_preference_is_not_repeated() -> None:
+    assert inject(preferred({"weight": 1}, OUR_WISH), IN_AB, mode=Mode.PREFER) == ()
+
+
+NOTHING: list[tuple[str, Raw, Requirement, Mode]] = [
+    ("is off",              {"spec": {}}, NOT_AB, Mode.OFF),
+    ("excludes no class",   {"spec": {}}, Requirement(CLASS, Operator.NOT_IN, ()), Mode.EXCLUDE),
+    ("includes no class",   {"spec": {}}, Requirement(CLASS, Operator.IN, ()), Mode.INCLUDE),
+    ("prefers no class",    {"spec": {}}, Requirement(CLASS, Operator.IN, ()), Mode.PREFER),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pod", "requirement", "mode"), [row[1:] for row in NOTHING], ids=[row[0] for row in NOTHING]
+)
+def test_nothing_is_written_when_it(pod: Raw, requirement: Requirement, mode: Mode) -> None:
+    assert inject(pod, requirement, mode=mode) == ()
+
+
+DAEMON = owned_by("DaemonSet", "apps/v1")
+node_and_zone = {**on_node("n"), **all_of(zone)}
+PINNED = [
+    # who placed it                the pod                                            node, why
+    ("somebody, by name",          {"spec": {"nodeName": "n"}},                       "n", Why.NODE_NAME),
+    ("the DaemonSet controller",   DAEMON | required(on_node("n")),                   "n", Why.DAEMON_SET),
+    ("a DaemonSet, already bound", DAEMON | {"spec": {"nodeName": "n"}},              "n", Why.NODE_NAME),
+    ("a DaemonSet, who knows",     DAEMON,                                            None, Why.DAEMON_SET),
+    ("OpenKruise's DaemonSet",     owned_by("DaemonSet", "apps.kruise.io/v1alpha1"),  None, Why.DAEMON_SET),
+    ("affinity to a name",         required(on_node("n")),                            "n", Why.NODE_FIELD),
+    ("the same name in all terms", required(on_node("n"), node_and_zone),             "n", Why.NODE_FIELD),
+    ("a name and an empty term",   required({}, on_node("n")),                        "n", Why.NODE_FIELD),
+    ("two names",                  required(on_node("n"), on_node("m")),              None, Why.NODE_FIELD),
+    ("a name, or else a zone",     required(on_node("n"), all_of(zone)),              None, Why.NODE_FIELD),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "node", "why"), [row[1:] for row in PINNED], ids=[row[0] for row in PINNED])
+def test_a_pod_is_pinned_and_not_patched_when_placed_by(pod: Raw, node: str | None, why: Why) -> None:
+    assert pinned(pod) == Pin(node, why)
+    for requirement, mode in [(NOT_AB, Mode.EXCLUDE), (IN_AB, Mode.INCLUDE), (IN_AB, Mode.PREFER)]:
+        assert inject(pod, requirement, mode=mode) == ()
+
+
+FREE = [
+    ("of a ReplicaSet",                      owned_by("ReplicaSet", "apps/v1")),
+    ("of a DaemonSet that does not control", owned_by("DaemonSet", "apps/v1", controller=False)),
+    ("of another group's DaemonSet",         owned_by("DaemonSet", "example.com/v1")),
+    ("with an empty node name",              {"spec": {"nodeName": ""}}),
+    ("that may not run on one node",         required(not_on("n"))),
+    ("that prefers a node by name",          preferred({"weight": 1, "preference": on_node("n")})),
+    ("with null everywhere",                 {"metadata": None, "spec": {"nodeName": None}}),
+    ("with null for owners",                 {"metadata": {"ownerReferences": None}, "spec": {}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pod", [row[1] for row in FREE], ids=[row[0] for row in FREE])
+def test_a_pod_is_not_pinned(pod: Raw) -> None:
+    assert pinned(pod) is None
+    assert inject(pod, NOT_AB, mode=Mode.EXCLUDE) != ()
+
+
+OWNER = "metadata.ownerReferences[0]"
+SELECTOR = f"{AFFINITY}.{REQUIRED}.nodeSelectorTerms"
+BAD: list[tuple[Raw, str]] = [
+    # the pod                                            what is said
+    ({},                                                 "spec: is missing"),
+    ({"spec": []},                                       "spec: must be an object"),
+    ({"spec": {"nodeName": 5}},                          "spec.nodeName: must be a text"),
+    ({"spec": {}, "metadata": "m"},                      "metadata: must be an object"),
+    ({"spec": {}, "metadata": {"ownerReferences": {}}},  "metadata.ownerReferences: must be a list"),
+    (owned_by("A", "b", controller="yes"),               f"{OWNER}.controller: must be true or false"),
+    (with_affinity([]),                                  "spec.affinity: must be an object"),
+    (with_nodes("no"),                                   f"{AFFINITY}: must be an object"),
+    (with_nodes({REQUIRED: []}),                         f"{AFFINITY}.{REQUIRED}: must be an object"),
+    (with_nodes({REQUIRED: {"nodeSelectorTerms": {}}}),  f"{SELECTOR}: must be a list"),
+    (with_nodes({PREFERRED: {}}),                        f"{AFFINITY}.{PREFERRED}: must be a list"),
+    (with_nodes({PREFERRED: [1]}),                       f"{AFFINITY}.{PREFERRED}[0]: must be an object"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_pod_of_another_shape_is_refused(pod: Raw, message: str) -> None:
+    for look in (pinned, lambda pod: inject(pod, NOT_AB, mode=Mode.EXCLUDE)):
+        with pytest.raises(BadPod) as caught:
+            look(pod)
+
+        assert str(caught.value) == message
+
+
+def test_every_mistake_is_said_at_once_with_its_place() -> None:
+    pod = required(
+        {"matchExpressions": [{"key": 1, "operator": [], "values": "a"}], "matchFields": 0}, all_of(zone)
+    )
+    pod["metadata"] = {"ownerReferences": [*DAEMON["metadata"]["ownerReferences"], "nobody"]}
+    pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"].append(7)
+    pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"].append(all_of({"values": [True]}))
+
+    with pytest.raises(BadPod) as caught:
+        inject(pod, NOT_AB, mode=Mode.EXCLUDE)
+
+    assert str(caught.value).splitlines() == [
+        f"{SELECTOR}[0].matchExpressions[0].values: must be a list",
+        f"{SELECTOR}[0].matchExpressions[0].key: must be a text",
+        f"{SELECTOR}[0].matchExpressions[0].operator: must be a text",
+        f"{SELECTOR}[0].matchFields: must be a list",
+        f"{SELECTOR}[2]: must be an object",
+        f"{SELECTOR}[3].matchExpressions[0].values[0]: must be a text",
+        "metadata.ownerReferences[1]: must be an object",
+    ]
+
+
+def test_values_are_sorted_and_once_each() -> None:
+    assert Requirement(CLASS, Operator.IN, ("b", "a", "b")).values == ("a", "b")
+
+
+IMPOSSIBLE = [
+    ("numalign.io/class/x", ("a",),        "no label can have the key 'numalign.io/class/x'"),
+    ("",                    ("a",),        "no label can have the key ''"),
+    ("-x",                  ("a",),        "no label can have the key '-x'"),
+    ("UPPER.io/class",      ("a",),        "no label can have the key 'UPPER.io/class'"),
+    (f"{'d' * 254}/class",  ("a",),        f"no label can have the key '{'d' * 254}/class'"),
+    (CLASS,                 ("a b", "c,"), "no label can have the value 'a b', value 'c,'"),
+    (CLASS,                 ("é",),        "no label can have the value 'é'"),
+    (CLASS,                 ("v" * 64,),   f"no label can have the value '{'v' * 64}'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "message"),
+    IMPOSSIBLE,
+    ids=[f"{key[:20]} {values[0][:9]}" for key, values, _ in IMPOSSIBLE],
+)
+def test_what_no_label_can_hold_is_no_requirement(key: str, values: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ValueError, match="no label") as caught:
+        Requirement(key, Operator.IN, values)
+
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("value", ["", "v" * 63, "dgx-2x4gpu-0a1b2c3d", "A.b_c-9"])
+def test_what_a_label_can_hold_is_a_requirement(value: str) -> None:
+    assert Requirement(CLASS, Operator.IN, (value,)).values == (value,)
+
+
+@pytest.mark.parametrize(("requirement", "mode"), [(IN_AB, Mode.EXCLUDE), (NOT_AB, Mode.INCLUDE)])
+def test_a_mode_and_its_opposite_do_not_mix(requirement: Requirement, mode: Mode) -> None:
+    with pytest.raises(ValueError, match=f"mode {mode} cannot write {requirement.operator}"):
+        inject({"spec": {}}, requirement, mode=mode)
+
+
+def test_every_mode_writes_what_it_says() -> None:
+    def written(mode: Mode, requirement: Requirement) -> Mapping[str, object]:
+        operations = wire(inject(with_affinity({}), requirement, mode=mode))
+        return operations[0]["value"] if operations else {}
+
+    assert {mode: list(written(mode, IN_AB if mode is not Mode.EXCLUDE else NOT_AB)) for mode in Mode} == {
+        Mode.EXCLUDE: [REQUIRED],
+        Mode.INCLUDE: [REQUIRED],
+        Mode.PREFER: [PREFERRED],
+        Mode.OFF: [],
+    }

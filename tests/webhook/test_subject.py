@@ -1,0 +1,180 @@
+"""Whose business a review is, and what of a broken pod is said."""
+
+from typing import Any
+
+import pytest
+
+from numalign.rules.intent import Match, Policy
+from numalign.rules.pod import Qos
+from tests.notation import asks, means, table
+from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, read, with_spec
+from webhook.patch import Pin, Why
+from webhook.subject import Broken, Skip, subject
+
+SINGLE = "single-numa-node"
+GUARANTEED = "cpu=4 mem=1Gi gpu=1"
+VOLCANO = "volcano.sh/numa-topology-policy"
+
+SILENT = raw(GUARANTEED)
+SPEAKING = raw(GUARANTEED, policy=SINGLE)
+BROKEN = raw(GUARANTEED)
+BROKEN["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "-1"
+
+
+def op(verb: str) -> Raw:
+    return {"operation": verb}
+
+
+OFF = {"admission": "disabled"}
+OFF_ENFORCED = {**OFF, "enforce": SINGLE}
+OFF_DEFAULT = {**OFF, "default": SINGLE}
+BINDING = {"subResource": "binding"}
+
+SKIPPED = [
+    # why                                      the pod   the review     labels        what it is
+    ("nobody asks anything",                   SILENT,   {},            {},           "silent"),
+    ("nobody asks anything of a broken pod",   BROKEN,   {},            {},           "silent"),
+    ("nobody asks anything of what is no pod", {"x": 1}, {},            {},           "silent"),
+    ("the namespace is disabled",              SPEAKING, {},            OFF,          "disabled"),
+    ("it is disabled, whatever else it asks",  SILENT,   {},            OFF_ENFORCED, "disabled"),
+    ("it is disabled, and the pod broken",     BROKEN,   {},            OFF_DEFAULT,  "disabled"),
+    ("it is an update",                        SPEAKING, op("UPDATE"),  {},           "operation"),
+    ("it is a deletion",                       None,     op("DELETE"),  {},           "operation"),
+    ("it is a connection",                     None,     op("CONNECT"), {},           "operation"),
+    ("it is a binding of a pod",               SPEAKING, BINDING,       {},           "operation"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "changes", "labels", "skip"), table(SKIPPED))
+def test_a_review_is_left_when(pod: object, changes: Raw, labels: dict[str, str], skip: str) -> None:
+    assert subject(asked(pod, **changes), moment(labels=labels), match=Match.SATISFIES) is Skip(skip)
+
+
+def test_a_namespace_that_the_snapshot_does_not_show_asks_nothing() -> None:
+    now = moment(labels={"enforce": SINGLE})
+
+    assert subject(asked(SILENT, namespace="other"), now, match=Match.SATISFIES) is Skip.SILENT
+
+
+BOTH = {POLICY: "restricted", VOLCANO: "restricted"}
+
+LOOKED_AT = [
+    # what it shows                       the annotations          labels               policy         stated
+    ("its own words",                     {POLICY: SINGLE},        {},                  SINGLE,        True),
+    ("Volcano's words",                   {VOLCANO: "restricted"}, {},                  "restricted",  True),
+    ("both, if they say the same",        BOTH,                    {},                  "restricted",  True),
+    ("the default of its namespace",      {},                      {"default": SINGLE}, SINGLE,        True),
+    ("its own words before the default",  {POLICY: "best-effort"}, {"default": SINGLE}, "best-effort", True),
+    ("none, which opts out of a default", {POLICY: "none"},        {"default": SINGLE}, "none",        True),
+    ("nothing, where one is enforced",    {},                      {"enforce": SINGLE}, "none",        False),
+    ("nothing, where one is warned",      {},                      {"warn": SINGLE},    "none",        False),
+    ("nothing, where one is audited",     {},                      {"audit": SINGLE},   "none",        False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("annotations", "labels", "policy", "stated"), table(LOOKED_AT))
+def test_a_pod_asks_by(
+    annotations: dict[str, str], labels: dict[str, str], policy: str, *, stated: bool
+) -> None:
+    found = read(raw(GUARANTEED, annotations=annotations), moment(labels=labels))
+
+    assert (found.policy, found.stated) == (Policy(policy), stated)
+    assert found.asks is (policy != "none")
+    assert found.question.demand == asks(GUARANTEED)
+
+
+def test_everything_a_pod_asks_is_in_its_question() -> None:
+    annotations = {"numalign.io/resources": "nvidia.com/gpu, cpu", "numalign.io/scope": "pod"}
+    made = raw("init cpu=1 mem=1Gi", "sidecar cpu=1 mem=1Gi", "cpu=2 mem=1Gi gpu=1", policy="restricted")
+    made["metadata"]["annotations"].update(annotations)
+
+    found = read(made, moment(), match=Match.EQUAL)
+
+    assert found.question.intent == means("restricted gpu cpu", scope="pod", match="equal")
+    assert found.question.demand == asks("init cpu=1 mem=1Gi", "sidecar cpu=1 mem=1Gi", "cpu=2 mem=1Gi gpu=1")
+    assert (found.namespace, found.pin) == ("team", None)
+    assert found.pod == made
+
+
+def test_pods_of_one_template_ask_the_same_question() -> None:
+    one, other = raw(GUARANTEED, policy=SINGLE), raw(GUARANTEED, policy=SINGLE)
+    one["metadata"]["name"], other["metadata"]["name"] = "web-1", "web-2"
+
+    assert read(one, moment()).question == read(other, moment()).question
+
+
+def test_a_pod_without_amounts_has_nothing_to_align() -> None:
+    found = read(raw("cpu=1..2"), moment(labels={"warn": SINGLE}))
+
+    assert found.question.demand.qos is Qos.BURSTABLE
+    assert not found.question.demand.alignable
+
+
+def test_a_pod_on_its_node_is_pinned() -> None:
+    assert read(with_spec(SPEAKING, nodeName="n1"), moment()).pin == Pin("n1", Why.NODE_NAME)
+
+
+# Pods that cannot be read.
+
+
+def changed(place: str, value: object) -> Raw:
+    """A pod that asks for alignment, with one member of its first container replaced."""
+    made = raw(GUARANTEED, policy=SINGLE)
+    here: dict[str, Any] = made["spec"]["containers"][0]
+    *parents, last = place.split(".")
+    for step in parents:
+        here = here[step]
+    here[last] = value
+    return made
+
+
+def annotated(**words: str) -> Raw:
+    return raw(GUARANTEED, annotations={f"numalign.io/{key}": word for key, word in words.items()})
+
+
+TWINS = raw(GUARANTEED, "cpu=1 mem=1Gi", policy=SINGLE)
+TWINS["spec"]["containers"][1]["name"] = "c0"
+
+NUMBER: Any = {POLICY: 3}
+NO_SPEC = {"metadata": {"annotations": {POLICY: SINGLE}}}
+
+LIMITS = "spec.containers[0].resources.limits"
+
+
+def note(key: str) -> str:
+    return f"metadata.annotations[numalign.io/{key}]"
+
+
+MISTAKES = [
+    # what is wrong                   the pod                                    where it is said to be
+    ("a negative amount",             changed("resources.limits.cpu", "-4"),     [f"{LIMITS}.cpu"]),
+    ("a huge amount",                 changed("resources.limits.cpu", "9" * 40), [f"{LIMITS}.cpu"]),
+    ("an amount that is none",        changed("resources.limits.cpu", "four"),   [f"{LIMITS}.cpu"]),
+    ("an amount that is a list",      changed("resources.limits.cpu", []),       [f"{LIMITS}.cpu"]),
+    ("amounts that are no object",    changed("resources.limits", "4"),          [LIMITS]),
+    ("containers of one name",        TWINS,                                     ["spec.containers[1].name"]),
+    ("no containers",                 with_spec(SPEAKING, containers=[]),        ["spec.containers"]),
+    ("containers that are no list",   with_spec(SPEAKING, containers="c0"),      ["spec.containers"]),
+    ("no spec",                       NO_SPEC,                                   ["spec"]),
+    ("a policy that is none",         annotated(policy="strict"),                [note("policy")]),
+    ("a policy that is a number",     raw(GUARANTEED, annotations=NUMBER),       [note("policy")]),
+    ("a key that nobody knows",       annotated(polcy=SINGLE),                   [note("polcy")]),
+    ("a scope alone",                 annotated(scope="pod"),                    [note("scope")]),
+    ("an affinity that is no object", with_spec(SPEAKING, affinity=[]),          ["spec.affinity"]),
+    ("everything at once",
+        with_spec(annotated(policy="x", scope="y"), containers=TWINS["spec"]["containers"], nodeName=3),
+        [note("policy"), note("scope"), "spec.containers[1].name", "spec.nodeName"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "places"), table(MISTAKES))
+def test_each_mistake_is_named_once_at_its_place(pod: Raw, places: list[str]) -> None:
+    with pytest.raises(Broken) as caught:
+        read(pod, moment())
+
+    assert [mistake.where for mistake in caught.value.mistakes] == places
+
+
+def test_a_broken_pod_matters_where_its_namespace_asks_something() -> None:
+    with pytest.raises(Broken):
+        read(BROKEN, moment(labels={"warn": SINGLE}))

@@ -1,0 +1,295 @@
+"""Yes, no and what is said, as tables."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.rules.errors import Mistake
+from numalign.rules.intent import Match
+from numalign.rules.topology import node_class
+from tests.notation import node, table
+from tests.webhook.conftest import POLICY, Raw, moment, raw, read, with_spec
+from webhook.catalogue import Moment
+from webhook.review import Allowed, Denied, Reason
+from webhook.subject import Broken
+from webhook.validate import LONGEST_WARNING, refuse_broken, validate
+
+SINGLE = "single-numa-node"
+VOLCANO = "volcano.sh/numa-topology-policy"
+
+TWO = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
+FULL = node("cpu=8/8/1 mem=8Gi gpu=2", "cpu=8/8/1 mem=8Gi gpu=2", policy=SINGLE)
+LOOSE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy="none")
+
+ROOM, NO_ROOM, BARE = moment([TWO]), moment([FULL]), moment([])
+
+ONE_GPU, FOUR_GPUS = "cpu=2 mem=1Gi gpu=1", "cpu=2 mem=1Gi gpu=4"
+FITS = raw(ONE_GPU, policy=SINGLE)
+NEVER = raw(FOUR_GPUS, policy=SINGLE)
+SILENT = raw(ONE_GPU)
+SHARED = raw("cpu=1..2 mem=1Gi")
+
+
+def verdict(made: Raw, now: Moment, *, match: str = "satisfies", may_fit: bool = False) -> Allowed | Denied:
+    return validate(read(made, now, match=Match(match)), now.fleet, unknown_may_fit=may_fit)
+
+
+def under(*, unknown: int = 0, **labels: str) -> Moment:
+    """A node of two GPUs a zone, and these labels on the namespace."""
+    return moment([TWO], unknown=unknown, labels=labels)
+
+
+# Admitted, and what is said.
+
+IN_VAIN = "numalign: single-numa-node has nothing to align: the pod is Burstable, without devices"
+UNCHECKED = "numalign: no node topology is known, so the pod was not checked"
+WAITS = "numalign: no node has room for single-numa-node now; the pod will wait"
+HOPES = "numalign: no node of known topology could ever take the pod; it waits for one that may"
+WANTS_ANY = "numalign: this namespace wants restricted, the pod asks for nothing"
+WANTS_MORE = "numalign: this namespace wants restricted, the pod asks for best-effort"
+
+VAIN = raw("cpu=1..2 mem=1Gi", policy=SINGLE)
+BEST_EFFORT = raw(ONE_GPU, policy="best-effort")
+OPTED_OUT = raw(ONE_GPU, policy="none")
+
+WANTED, AUDITED_LEVEL = under(warn="restricted"), under(audit="restricted")
+
+ADMITTED = [
+    # what it shows                      the pod      the cluster                            what is said
+    ("a pod that fits",                  FITS,        ROOM,                                  []),
+    ("a pod that must wait",             FITS,        NO_ROOM,                               [WAITS]),
+    ("a pod that asks nothing",          SILENT,      under(enforce="none"),                 []),
+    ("a pod that opts out of a default", OPTED_OUT,   under(default=SINGLE),                 []),
+    ("an intent that is vacuous",        VAIN,        ROOM,                                  [IN_VAIN]),
+    ("an empty cluster",                 FITS,        BARE,                                  [UNCHECKED]),
+    ("as much as is enforced",           FITS,        under(enforce=SINGLE),                 []),
+    ("more than is enforced",            FITS,        under(enforce="restricted"),           []),
+    ("no level for what nobody aligns",  SHARED,      under(enforce=SINGLE),                 []),
+    ("enough by the default",            SILENT,      under(enforce=SINGLE, default=SINGLE), []),
+    ("silence where one is wanted",      SILENT,      WANTED,                                [WANTS_ANY]),
+    ("less than is wanted",              BEST_EFFORT, WANTED,                                [WANTS_MORE]),
+    ("less than is audited",             BEST_EFFORT, AUDITED_LEVEL,                         []),
+    ("warned twice",
+        BEST_EFFORT, moment([FULL], labels={"warn": "restricted"}),
+        [WANTS_MORE, "numalign: no node has room for best-effort now; the pod will wait"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "now", "said"), table(ADMITTED))
+def test_a_pod_is_admitted(made: Raw, now: Moment, said: list[str]) -> None:
+    answer = verdict(made, now)
+
+    assert isinstance(answer, Allowed)
+    assert answer.warnings == tuple(said)
+
+
+# Refused.
+
+NEVER_FITS = (
+    'numalign: no node can align container "c0": single-numa-node needs 4 nvidia.com/gpu in one zone;'
+    f" the most any zone has is 2 (class {node_class(TWO)}, 1 node)."
+)
+ADVICE = " Ask for at most 2 nvidia.com/gpu."
+
+
+def enforced(level: str, asked: str, choices: str) -> str:
+    return (
+        f'numalign: namespace "team" enforces {level}: the pod asks for {asked}.'
+        f" Set annotation {POLICY} to {choices}."
+    )
+
+
+OUT_OF_BOTH = under(enforce="restricted", default=SINGLE)
+BY_VOLCANO = raw(FOUR_GPUS, annotations={VOLCANO: SINGLE})
+RESTRICTED_UP = "restricted or single-numa-node"
+
+DENIED = [
+    # what it shows          the pod         the cluster            the text
+    ("it fits no node",      NEVER,          ROOM,                  NEVER_FITS + ADVICE),
+    ("in Volcano's words",   BY_VOLCANO,     ROOM,                  NEVER_FITS + ADVICE),
+    ("by the default alone", raw(FOUR_GPUS), under(default=SINGLE), NEVER_FITS + ADVICE),
+    ("unknown nodes do not save it",     NEVER,       under(unknown=3),
+        f"{NEVER_FITS} 3 nodes without topology not counted.{ADVICE}"),
+    ("it says nothing",                  SILENT,      under(enforce=SINGLE),
+        enforced(SINGLE, "nothing", SINGLE)),
+    ("it says less",                     BEST_EFFORT, under(enforce="restricted"),
+        enforced("restricted", "best-effort", RESTRICTED_UP)),
+    ("it opts out of what is enforced",  OPTED_OUT,   OUT_OF_BOTH,
+        enforced("restricted", "none", RESTRICTED_UP)),
+    ("even where nothing is known",      SILENT,      moment([], labels={"enforce": "restricted"}),
+        enforced("restricted", "nothing", RESTRICTED_UP)),
+    ("a level, before that it never fits", raw(FOUR_GPUS, policy="best-effort"), under(enforce=SINGLE),
+        enforced(SINGLE, "best-effort", SINGLE)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "now", "text"), table(DENIED))
+def test_a_pod_is_refused(made: Raw, now: Moment, text: str) -> None:
+    assert verdict(made, now) == Denied(reason=Reason.FORBIDDEN, message=text, audit={"verdict": "denied"})
+
+
+def test_a_policy_is_advised_only_if_the_namespace_would_take_it() -> None:
+    lax, strict = moment([TWO, LOOSE]), moment([TWO, LOOSE], labels={"enforce": "restricted"})
+
+    answers = verdict(NEVER, lax), verdict(NEVER, strict)
+
+    assert all(isinstance(answer, Denied) for answer in answers)
+    assert ['use policy "best-effort"' in repr(answer) for answer in answers] == [True, False]
+
+
+# Nodes without topology.
+
+UNKNOWN = [
+    # what it shows                the cluster            may fit said, or None for a refusal
+    ("they do not save a pod",     under(unknown=3),      False, None),
+    ("they do where they may fit", under(unknown=3),      True,  [HOPES]),
+    ("there must be one",          under(unknown=0),      True,  None),
+    ("alone they make no fleet",   moment([], unknown=3), False, [UNCHECKED]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("now", "may_fit", "said"), table(UNKNOWN))
+def test_nodes_without_topology(now: Moment, said: list[str] | None, *, may_fit: bool) -> None:
+    answer = verdict(NEVER, now, may_fit=may_fit)
+
+    assert (list(answer.warnings) if isinstance(answer, Allowed) else None) == said
+
+
+# The pod's policy and the node's.
+
+MATCHES = [
+    # the pod       how it must match admitted
+    (SINGLE,        "equal",     True),
+    (SINGLE,        "satisfies", True),
+    ("restricted",  "equal",     False),
+    ("restricted",  "satisfies", True),
+    ("best-effort", "equal",     False),
+    ("best-effort", "satisfies", True),
+    ("none",        "equal",     True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "match", "admitted"), MATCHES)
+def test_a_policy_that_must_be_the_nodes_own(policy: str, match: str, *, admitted: bool) -> None:
+    answer = verdict(raw(ONE_GPU, policy=policy), ROOM, match=match)
+
+    assert isinstance(answer, Allowed) is admitted
+
+
+# Pods that somebody has placed.
+
+OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}
+
+
+# The nodes of the notation are called "node"; the sentences are cut where clients would cut them.
+NOT_NOW = (
+    "numalign: its node node cannot now take it: single-numa-node needs 2 cpu in one zone;"
+    " the most any zone has is 1"
+)
+NOT_EVER = (
+    "numalign: its node node can never take it: single-numa-node needs 4 nvidia.com/gpu in one zone;"
+    " the most any zone has..."
+)
+
+
+def on_node(made: Raw, name: str = "node") -> Raw:
+    return with_spec(made, nodeName=name)
+
+
+def of_daemon(made: Raw) -> Raw:
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [OWNER]}}
+
+
+PLACED = [
+    # what it shows                   the pod                  the cluster                  what is said
+    ("it fits there",                 on_node(FITS),           ROOM,                        []),
+    ("it does not fit there now",     on_node(FITS),           NO_ROOM,                     [NOT_NOW]),
+    ("it never fits there",           on_node(NEVER),          ROOM,                        [NOT_EVER]),
+    ("its node is not known",         on_node(NEVER, "other"), ROOM,                        []),
+    ("a DaemonSet says no node",      of_daemon(NEVER),        ROOM,                        []),
+    ("it asks less than is wanted",   on_node(SILENT),         WANTED,                      [WANTS_ANY]),
+    ("it asks less than is enforced", on_node(SILENT),         under(enforce="restricted"), [WANTS_ANY]),
+    ("wanted and enforced are one",
+        on_node(SILENT), under(enforce="restricted", warn="restricted"), [WANTS_ANY]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "now", "said"), table(PLACED))
+def test_a_placed_pod_is_never_refused(made: Raw, now: Moment, said: list[str]) -> None:
+    answer = verdict(made, now)
+
+    assert isinstance(answer, Allowed)
+    assert answer.warnings == tuple(said)
+
+
+# Length.
+
+policies = st.sampled_from(["none", "best-effort", "restricted", SINGLE])
+levels = st.dictionaries(st.sampled_from(["enforce", "warn", "audit", "default"]), policies)
+words = st.text(st.sampled_from("abc-"), min_size=1, max_size=63).map(lambda word: f"a{word}z")
+
+
+@given(policies, levels, st.sampled_from([ONE_GPU, FOUR_GPUS, "cpu=1..2 mem=1Gi"]), words, st.booleans())
+def test_no_warning_is_longer_than_clients_show(
+    policy: str, labels: dict[str, str], container: str, name: str, placed: object
+) -> None:
+    made = raw(container, policy=policy)
+    made["spec"]["containers"][0]["name"] = name
+    answer = verdict(on_node(made) if placed else made, moment([FULL], labels=labels))
+
+    assert all(len(said) <= LONGEST_WARNING for said in answer.warnings)
+    assert not (placed and isinstance(answer, Denied))
+
+
+# The audit log.
+
+AUDITED = [
+    # the pod, the labels of its namespace, what the audit log keeps
+    ("its policy",            FITS,      {},                        "admitted with single-numa-node"),
+    ("a default",             SILENT,    {"default": "restricted"}, "admitted with restricted"),
+    ("silence",               SILENT,    {"warn": "none"},          "admitted with nothing"),
+    ("an opt-out",            OPTED_OUT, {"warn": "none"},          "admitted with none"),
+    ("less than is audited",      BEST_EFFORT, {"audit": SINGLE},
+        "admitted with best-effort, below single-numa-node"),
+    ("silence where one audits",  SILENT,      {"audit": SINGLE},
+        "admitted with nothing, below single-numa-node"),
+    ("as much as is audited", FITS,      {"audit": SINGLE},         "admitted with single-numa-node"),
+    ("a refusal",             NEVER,     {},                        "denied"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "labels", "kept"), table(AUDITED))
+def test_the_audit_log_keeps(made: Raw, labels: dict[str, str], kept: str) -> None:
+    assert verdict(made, moment([TWO], labels=labels)).audit == {"verdict": kept}
+
+
+def test_the_audit_log_is_the_same_whether_there_is_room_or_not() -> None:
+    assert verdict(FITS, ROOM).audit == verdict(FITS, NO_ROOM).audit
+
+
+# Pods that cannot be read.
+
+
+def test_a_broken_pod_is_invalid_with_every_mistake_at_its_place() -> None:
+    mistakes = (Mistake("spec.a", "is missing"), Mistake("spec.b", "is wrong", "x y", 2), Mistake("c", "d"))
+
+    assert refuse_broken(Broken(mistakes)) == Denied(
+        reason=Reason.INVALID,
+        message="numalign: spec.a: is missing (and 2 more)",
+        causes=mistakes,
+        audit={"verdict": "invalid"},
+    )
+
+
+def test_one_mistake_is_said_alone() -> None:
+    assert refuse_broken(Broken([Mistake("spec.a", "is missing")])).message == "numalign: spec.a: is missing"
+
+
+def test_what_is_read_wrong_is_refused_as_it_was_read() -> None:
+    with pytest.raises(Broken) as caught:
+        read(raw(ONE_GPU, policy="strictly"), ROOM)
+
+    answer = refuse_broken(caught.value)
+
+    assert answer.message.startswith(f'numalign: metadata.annotations[{POLICY}]: "strictly" is none of')
+    assert [cause.where for cause in answer.causes] == [f"metadata.annotations[{POLICY}]"]

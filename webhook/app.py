@@ -1,0 +1,199 @@
+"""
+Door 1: the API server comes in with an AdmissionReview and leaves with an answer.
+
+Three ways to be wrong, never mixed. The *call* is bad: HTTP 4xx, the API server is told. The *pod* is bad: a
+review that says no, its owner is told. *We* are bad: the server's middleware answers 500, and the failure
+policy of the webhook configuration decides.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from types import MappingProxyType
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from numalign.cluster.parts import Part
+from numalign.rules.errors import Mistake
+from numalign.runtime import server
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from webhook import review
+from webhook.catalogue import Catalogue, Moment
+from webhook.mutate import concerns, mutate
+from webhook.review import Allowed, BadReview, Denied, Patched, Review
+from webhook.settings import WebhookSettings
+from webhook.subject import Broken, Skip, Subject, subject
+from webhook.validate import refuse_broken, validate
+
+JSON = "application/json"
+
+# How long one review may keep the others waiting while it asks nodes for the first time.
+PATIENCE_SECONDS = 0.001
+
+_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 2.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What the endpoints share."""
+
+    catalogue: Catalogue
+    settings: WebhookSettings
+    log: Log
+    reviews: Counter
+    bad_calls: Counter
+    seconds: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is answered: the name of the decision, the answer, and its bytes."""
+
+    decision: str
+    answer: Allowed | Patched | Denied
+    body: bytes
+
+
+Endpoint = Callable[[Door, Review, Moment], Awaitable[Outcome]]
+
+
+def application(
+    settings: WebhookSettings, *, catalogue: Catalogue, log: Log, registry: CollectorRegistry
+) -> web.Application:
+    """The webhook's routes on the common server."""
+    door = _door(settings, catalogue=catalogue, log=log, registry=registry)
+    return server.application(
+        [web.post(f"/{name}", partial(_handle, door=door, name=name)) for name in _ENDPOINTS],
+        log=log,
+        registry=registry,
+        checks={"snapshot": catalogue.waiting_for},
+        max_in_flight=settings.max_in_flight,
+    )
+
+
+def _door(settings: WebhookSettings, *, catalogue: Catalogue, log: Log, registry: CollectorRegistry) -> Door:
+    counter = partial(Counter, registry=registry)
+    return Door(
+        catalogue,
+        settings,
+        log,
+        reviews=counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"]),
+        bad_calls=counter(f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]),
+        seconds=Histogram(
+            f"{PREFIX}review_seconds",
+            "From the whole request in hand to the answer in bytes.",
+            ["webhook"],
+            buckets=_BUCKETS,
+            registry=registry,
+        ),
+    )
+
+
+async def _handle(request: web.Request, *, door: Door, name: str) -> web.Response:
+    """Read, decide, answer; a call that is no review is told so."""
+    try:
+        body = await _body(request)
+        began = time.perf_counter()
+        asked = review.read(body)
+    except BadReview as error:
+        door.bad_calls.labels(name, str(int(error.status))).inc()
+        door.log.warning("review.unreadable", webhook=name, mistakes=error.mistakes)
+        return web.json_response({"error": str(error)}, status=error.status)
+    moment = door.catalogue.now
+    if moment is None:
+        return _not_yet()
+    outcome = await _ENDPOINTS[name](door, asked, moment)
+    door.seconds.labels(name).observe(time.perf_counter() - began)
+    door.reviews.labels(name, outcome.decision).inc()
+    _tell(door.log, name, asked, outcome)
+    return web.Response(body=outcome.body, content_type=JSON)
+
+
+def _not_yet() -> web.Response:
+    """The API server asks again after a second, within the time that it has."""
+    said = {"error": "no snapshot could be read yet"}
+    return web.json_response(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
+
+
+async def _body(request: web.Request) -> bytes:
+    if request.content_type != JSON:
+        message = f"the content type is {request.content_type}: send {JSON}"
+        raise BadReview(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, [Mistake("Content-Type", message)])
+    return await request.read()
+
+
+async def _mutation(door: Door, asked: Review, moment: Moment) -> Outcome:
+    found = _subject(door, asked, moment)
+    if isinstance(found, Subject):
+        if concerns(found, mode=door.settings.injection):
+            await _patiently(moment.fleet.ask(found.question))
+        answer = mutate(found, moment.fleet, mode=door.settings.injection)
+        decision = "patched" if isinstance(answer, Patched) else "admitted"
+    else:
+        # What cannot be read is refused at validation, as it would be stored.
+        answer, decision = Allowed(), "skipped" if isinstance(found, Skip) else "invalid"
+    return Outcome(decision, answer, review.answer_mutation(asked.uid, answer))
+
+
+async def _validation(door: Door, asked: Review, moment: Moment) -> Outcome:
+    found = _subject(door, asked, moment)
+    if isinstance(found, Skip):
+        answer: Allowed | Denied = Allowed()
+        decision = "skipped"
+    elif isinstance(found, Broken):
+        answer, decision = refuse_broken(found), "invalid"
+    else:
+        free = found.asks and not found.pin
+        await _patiently(moment.fleet.look(found.question) if free else iter(()))
+        may_fit = door.settings.unknown_nodes == "may-fit"
+        answer = validate(found, moment.fleet, unknown_may_fit=may_fit)
+        decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
+    return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
+
+
+def _subject(door: Door, asked: Review, moment: Moment) -> Subject | Skip | Broken:
+    try:
+        return subject(asked, moment, match=door.settings.policy_match)
+    except Broken as error:
+        return error
+
+
+async def _patiently(work: Iterator[None]) -> None:
+    """Do the work step by step, and let other reviews pass in between."""
+    until = time.perf_counter() + PATIENCE_SECONDS
+    for _ in work:
+        if time.perf_counter() > until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + PATIENCE_SECONDS
+
+
+def _tell(log: Log, name: str, asked: Review, outcome: Outcome) -> None:
+    """One line per decision; those that changed nothing only for whoever hunts a fault."""
+    say = log.debug if outcome.decision in _QUIET else log.info
+    refusal = {"message": outcome.answer.message} if isinstance(outcome.answer, Denied) else {}
+    say(
+        "review.decided",
+        webhook=name,
+        uid=asked.uid,
+        namespace=asked.namespace,
+        pod=asked.name or _name(asked.object),
+        dry_run=asked.dry_run,
+        decision=outcome.decision,
+        warnings=outcome.answer.warnings,
+        **refusal,
+    )
+
+
+def _name(pod: Mapping[str, object]) -> str:
+    """The name, or its stem while it is still to be made up, as for all pods of a controller."""
+    metadata = Part(pod)["metadata"]
+    return metadata["name"].text() or metadata["generateName"].text()
+
+
+_QUIET = frozenset({"admitted", "skipped"})
+_ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType({"mutate": _mutation, "validate": _validation})

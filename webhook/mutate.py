@@ -1,0 +1,52 @@
+"""
+What is written into a pod: a requirement that keeps it away from node classes that could never align it.
+
+Mutation never refuses. The pod may still be changed by webhooks after this one, and what is refused must be
+what would be stored; so a pod that is broken or fits nowhere passes here untouched and ends at validation.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from numalign.fleet import Fleet, Survey
+from numalign.rules.intent import PREFIX
+from webhook.patch import Mode, Operator, Requirement, inject
+from webhook.review import Allowed, Patched
+from webhook.subject import Subject
+
+CLASS_LABEL = f"{PREFIX}class"
+
+_LONGEST_AUDIT = 1000
+
+
+def mutate(subject: Subject, fleet: Fleet, *, mode: Mode) -> Allowed | Patched:
+    """Keep the pod from the classes that could never take it; nothing, if none could or all could."""
+    if not concerns(subject, mode=mode):
+        return Allowed()
+    survey = fleet.ever(subject.question)
+    if not survey.able:
+        return Allowed()
+    requirement = _REQUIREMENTS[mode](survey)
+    operations = inject(subject.pod, requirement, mode=mode)
+    if not operations:
+        return Allowed()
+    written = f"{requirement.operator} {','.join(requirement.values)}"
+    return Patched(operations=operations, audit={"classes": written[:_LONGEST_AUDIT]})
+
+
+def concerns(subject: Subject, *, mode: Mode) -> bool:
+    """Whether anything could be written: the pod asks for alignment, and a scheduler is to place it."""
+    return subject.asks and not subject.pin and mode is not Mode.OFF
+
+
+def _exclude(survey: Survey) -> Requirement:
+    return Requirement(CLASS_LABEL, Operator.NOT_IN, survey.infeasible)
+
+
+def _include(survey: Survey) -> Requirement:
+    return Requirement(CLASS_LABEL, Operator.IN, survey.feasible)
+
+
+_REQUIREMENTS: Mapping[Mode, Callable[[Survey], Requirement]] = MappingProxyType(
+    {Mode.EXCLUDE: _exclude, Mode.INCLUDE: _include, Mode.PREFER: _include}
+)

@@ -1,0 +1,363 @@
+"""
+What numalign writes into a pod: one requirement on the nodes that may run it.
+
+The API server refuses the whole request when a patch does not apply, even where the webhook is set to be
+ignored (k8s.io/apiserver, mutating/dispatcher.go). So every operation is made for the exact object that
+was received: missing parents are created, nothing is tested or removed, and the only thing replaced is a
+requirement on our own key. After the patch a pod matches the same nodes as before or fewer, never another
+one, and a second pass finds nothing to do.
+
+Terms are ORed and a term without requirements matches no node (k8s.io/component-helpers, nodeaffinity):
+to add to such a term would open it, so it stays as it is.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal, TypeAlias, TypeVar
+
+from numalign.rules.errors import BadPod, Mistake
+
+Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
+
+# The heaviest that Kubernetes knows: the owner asked for alignment in so many words.
+WEIGHT = 100
+
+_REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+_PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+
+_NODE_FIELD = "metadata.name"
+_DAEMON_GROUPS = frozenset({"apps", "apps.kruise.io"})
+
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_LABEL_VALUE = re.compile(rf"({_NAME})?")
+_LABEL_KEY = re.compile(rf"((?=.{{1,253}}/){_DOMAIN}/)?{_NAME}")
+
+T = TypeVar("T", bool, str, list[object], dict[str, object])
+
+
+class Mode(StrEnum):
+    """How hard a pod is kept to the nodes that can align it."""
+
+    EXCLUDE = "exclude"
+    INCLUDE = "include"
+    PREFER = "prefer"
+    OFF = "off"
+
+
+class Operator(StrEnum):
+    """How a node's label must stand to the values."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """
+    What a node's label must be, or must not be; no values ask for nothing.
+
+    Values are kept sorted and once each, so that the same set gives the same bytes. Raises `ValueError`
+    for a key or a value that no label can have.
+    """
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        impossible = [f"value {value!r}" for value in self.values if not _LABEL_VALUE.fullmatch(value)]
+        if not _LABEL_KEY.fullmatch(self.key):
+            impossible.insert(0, f"key {self.key!r}")
+        if impossible:
+            raise ValueError(f"no label can have the {', '.join(impossible)}")
+        object.__setattr__(self, "values", tuple(sorted(set(self.values))))
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a JSON patch (RFC 6902); its fields, in order, are the members on the wire."""
+
+    op: Literal["add", "replace"]
+    path: str
+    value: Json
+
+
+class Why(StrEnum):
+    """What ties a pod to its node, as a person would say it."""
+
+    NODE_NAME = "spec.nodeName is set"
+    DAEMON_SET = "a DaemonSet owns it"
+    NODE_FIELD = "its node affinity names a node"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A pod that somebody else has placed; `node` is None where the pod does not say which one."""
+
+    node: str | None
+    why: Why
+
+
+def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -> tuple[Operation, ...]:
+    """
+    Operations that make the pod ask for the requirement; none where it asks for as much already.
+
+    A pinned pod is never patched. Raises `BadPod` where the pod's affinity has not the shape that
+    Kubernetes gives it, and `ValueError` for a requirement that contradicts the mode.
+    """
+    if requirement.operator is not _OPERATORS.get(mode, requirement.operator):
+        raise ValueError(f"mode {mode} cannot write {requirement.operator}")
+    if mode is Mode.OFF or not requirement.values:
+        return ()
+    shape = _read(pod)
+    return () if shape.pin else _WRITERS[mode](shape, requirement)
+
+
+def pinned(pod: Mapping[str, object]) -> Pin | None:
+    """
+    Who has placed the pod already, or None for a pod that a scheduler may place freely.
+
+    The DaemonSet controller reads the node back from the pod's affinity (kubernetes,
+    pkg/controller/daemon/util), so such a pod is evaluated on its node and never patched. Raises
+    `BadPod` as `inject` does.
+    """
+    return _read(pod).pin
+
+
+@dataclass(frozen=True, slots=True)
+class _Expression:
+    """A requirement as the pod's owner wrote it, possibly one that Kubernetes will refuse."""
+
+    key: str
+    operator: str
+    values: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A node selector term; `listed` where it has a list of expressions to append to."""
+
+    expressions: tuple[_Expression, ...]
+    fields: tuple[_Expression, ...]
+    listed: bool
+
+    @property
+    def empty(self) -> bool:
+        return not self.expressions and not self.fields
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The nodes that the term asks for by name."""
+        named = [f.values for f in self.fields if f.key == _NODE_FIELD and f.operator == "In"]
+        return frozenset().union(*named)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What of a pod decides its patch; None where the pod has no such list."""
+
+    spec: Mapping[str, object]
+    pin: Pin | None
+    terms: tuple[_Term, ...] | None
+    preferred: list[object] | None
+
+
+class _Reader:
+    """Takes untyped values apart and keeps every mistake, so that all are said at once."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[Mistake] = []
+
+    def take(self, value: object, kind: type[T], where: str) -> T:
+        """Give the value back; null counts as an empty one, as it does in the API server."""
+        if isinstance(value, kind):
+            return value
+        if value is not None:
+            self.mistakes.append(Mistake(where, f"must be {_KINDS[kind]}"))
+        return kind()
+
+    def each(self, value: object, where: str) -> Iterator[tuple[dict[str, object], str]]:
+        """Every object of a list, with its place."""
+        for index, item in enumerate(self.take(value, list, where)):
+            place = f"{where}[{index}]"
+            yield self.take(item, dict, place), place
+
+    def expressions(self, value: object, where: str) -> tuple[_Expression, ...]:
+        return tuple(self.expression(raw, place) for raw, place in self.each(value, where))
+
+    def expression(self, raw: dict[str, object], where: str) -> _Expression:
+        values = self.take(raw.get("values"), list, f"{where}.values")
+        return _Expression(
+            self.take(raw.get("key"), str, f"{where}.key"),
+            self.take(raw.get("operator"), str, f"{where}.operator"),
+            frozenset(self.take(v, str, f"{where}.values[{i}]") for i, v in enumerate(values)),
+        )
+
+    def term(self, raw: dict[str, object], where: str) -> _Term:
+        return _Term(
+            self.expressions(raw.get("matchExpressions"), f"{where}.matchExpressions"),
+            self.expressions(raw.get("matchFields"), f"{where}.matchFields"),
+            listed=raw.get("matchExpressions") is not None,
+        )
+
+    def descend(self, spec: dict[str, object]) -> dict[str, object]:
+        """The pod's node affinity, or an empty one."""
+        affinity = self.take(spec.get("affinity"), dict, "spec.affinity")
+        return self.take(affinity.get("nodeAffinity"), dict, "spec.affinity.nodeAffinity")
+
+    def terms(self, node_affinity: dict[str, object]) -> tuple[_Term, ...] | None:
+        where = ".".join(("spec", *_REQUIRED))
+        required = node_affinity.get(_REQUIRED[-1])
+        raw = self.take(required, dict, where).get("nodeSelectorTerms")
+        terms = tuple(self.term(*item) for item in self.each(raw, f"{where}.nodeSelectorTerms"))
+        return None if required is None else terms
+
+    def preferred(self, node_affinity: dict[str, object]) -> list[object] | None:
+        where = ".".join(("spec", *_PREFERRED))
+        preferred = node_affinity.get(_PREFERRED[-1])
+        terms: list[object] = [item for item, _ in self.each(preferred, where)]
+        return None if preferred is None else terms
+
+    def owned_by_daemon(self, pod: Mapping[str, object]) -> bool:
+        metadata = self.take(pod.get("metadata"), dict, "metadata")
+        owners = self.each(metadata.get("ownerReferences"), "metadata.ownerReferences")
+        daemons = [self.is_daemon(owner, where) for owner, where in owners]
+        return any(daemons)
+
+    def is_daemon(self, owner: dict[str, object], where: str) -> bool:
+        version = self.take(owner.get("apiVersion"), str, f"{where}.apiVersion")
+        kind = self.take(owner.get("kind"), str, f"{where}.kind")
+        controls = self.take(owner.get("controller"), bool, f"{where}.controller")
+        return controls and kind == "DaemonSet" and version.partition("/")[0] in _DAEMON_GROUPS
+
+
+def _read(pod: Mapping[str, object]) -> _Shape:
+    """Take apart what decides the patch, or raise `BadPod` with all that is wrong."""
+    reader = _Reader()
+    spec = reader.take(pod.get("spec"), dict, "spec")
+    if pod.get("spec") is None:
+        reader.mistakes.append(Mistake("spec", "is missing"))
+    affinity = reader.descend(spec)
+    terms = reader.terms(affinity)
+    node_name = reader.take(spec.get("nodeName"), str, "spec.nodeName")
+    pin = _pin(node_name, terms or (), daemon=reader.owned_by_daemon(pod))
+    shape = _Shape(spec, pin, terms, reader.preferred(affinity))
+    if reader.mistakes:
+        raise BadPod(reader.mistakes)
+    return shape
+
+
+def _pin(node_name: str, terms: Sequence[_Term], *, daemon: bool) -> Pin | None:
+    names = [term.names for term in terms if not term.empty]
+    if node_name:
+        return Pin(node_name, Why.NODE_NAME)
+    if daemon:
+        return Pin(_only_one(names), Why.DAEMON_SET)
+    return Pin(_only_one(names), Why.NODE_FIELD) if any(names) else None
+
+
+def _only_one(names: Sequence[frozenset[str]]) -> str | None:
+    """The node that every term names, if it is the same one."""
+    every = frozenset().union(*names)
+    return next(iter(every)) if len(every) == 1 and all(names) else None
+
+
+def _require(shape: _Shape, requirement: Requirement) -> tuple[Operation, ...]:
+    """AND the requirement into each term that can match a node, or make the only term."""
+    if shape.terms is None:
+        term: Json = {"matchExpressions": [_wire(requirement)]}
+        return (_plant(shape.spec, _REQUIRED, {"nodeSelectorTerms": [term]}),)
+    path = "/".join(("/spec", *_REQUIRED, "nodeSelectorTerms"))
+    tightened = (
+        _tighten(term, f"{path}/{index}/matchExpressions", requirement)
+        for index, term in enumerate(shape.terms)
+    )
+    return tuple(operation for operation in tightened if operation)
+
+
+def _tighten(term: _Term, path: str, requirement: Requirement) -> Operation | None:
+    if term.empty or any(_implies(written, requirement) for written in term.expressions):
+        return None
+    if not term.listed:
+        return Operation("add", path, [_wire(requirement)])
+    for index, written in enumerate(term.expressions):
+        if _joins(written, requirement):
+            values = tuple(written.values.union(requirement.values))
+            return Operation("replace", f"{path}/{index}", _wire(requirement, values))
+    return Operation("add", f"{path}/-", _wire(requirement))
+
+
+def _implies(written: _Expression, requirement: Requirement) -> bool:
+    """Whether every node that passes what is written passes the requirement as well."""
+    enough = _ENOUGH.get((written.operator, requirement.operator))
+    return bool(
+        enough and written.key == requirement.key and enough(written.values, frozenset(requirement.values))
+    )
+
+
+def _joins(written: _Expression, requirement: Requirement) -> bool:
+    """
+    Whether the requirement can be written into what stands there.
+
+    Only exclusions grow together: nobody can tell whose values these are, so none is ever taken away. One
+    without values is a mistake that Kubernetes will name; values from us would hide it.
+    """
+    return (
+        requirement.operator is Operator.NOT_IN
+        and (written.key, written.operator) == (requirement.key, Operator.NOT_IN)
+        and bool(written.values)
+    )
+
+
+def _prefer(shape: _Shape, requirement: Requirement) -> tuple[Operation, ...]:
+    """Add our preference beside what the owner prefers, unless it is there."""
+    term: Json = {"weight": WEIGHT, "preference": {"matchExpressions": [_wire(requirement)]}}
+    if shape.preferred is None:
+        return (_plant(shape.spec, _PREFERRED, [term]),)
+    if term in shape.preferred:
+        return ()
+    return (Operation("add", "/".join(("/spec", *_PREFERRED, "-")), term),)
+
+
+def _plant(here: Mapping[str, object], steps: Sequence[str], leaf: Json, path: str = "/spec") -> Operation:
+    """Add a leaf with every parent of it that is missing or null."""
+    step, *rest = steps
+    below, path = here.get(step), f"{path}/{step}"
+    if isinstance(below, dict):
+        return _plant(below, rest, leaf, path)
+    for parent in reversed(rest):
+        leaf = {parent: leaf}
+    return Operation("add", path, leaf)
+
+
+def _wire(requirement: Requirement, values: Sequence[str] = ()) -> Json:
+    """The requirement as Kubernetes writes it, with other values if given."""
+    return {
+        "key": requirement.key,
+        "operator": requirement.operator.value,
+        "values": sorted(values or requirement.values),
+    }
+
+
+_KINDS: Mapping[type, str] = MappingProxyType(
+    {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
+)
+
+# What is written, what we would write -> when the first makes the second needless.
+_ENOUGH: Mapping[tuple[str, str], Callable[[frozenset[str], frozenset[str]], bool]] = MappingProxyType(
+    {
+        ("NotIn", "NotIn"): frozenset.issuperset,
+        ("In", "NotIn"): frozenset.isdisjoint,
+        ("In", "In"): frozenset.issubset,
+    }
+)
+
+_OPERATORS = MappingProxyType({Mode.EXCLUDE: Operator.NOT_IN, Mode.INCLUDE: Operator.IN})
+
+_WRITERS: Mapping[Mode, Callable[[_Shape, Requirement], tuple[Operation, ...]]] = MappingProxyType(
+    {Mode.EXCLUDE: _require, Mode.INCLUDE: _require, Mode.PREFER: _prefer}
+)

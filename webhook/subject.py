@@ -1,0 +1,105 @@
+"""
+What a review is about: the pod's demand, its intent, and what its namespace asks.
+
+Both endpoints read the same facts. A pod of which nobody asks anything is left before anything of it is
+read, so that numalign can never stand in the way of those who do not use it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any, TypeVar
+
+from numalign.cluster import pods
+from numalign.cluster.parts import Part
+from numalign.fleet import Question
+from numalign.rules import demand, intent
+from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.intent import Match, NamespaceRules, Policy
+from webhook.catalogue import Moment
+from webhook.patch import Pin, pinned
+from webhook.review import Kind, Review, Verb
+
+POD = Kind("", "v1", "Pod")
+
+
+class Skip(StrEnum):
+    """Why a review is none of our business."""
+
+    KIND = "kind"
+    OPERATION = "operation"
+    DISABLED = "disabled"
+    SILENT = "silent"
+
+
+class Broken(BadInput):
+    """Raised when a pod that numalign must look at cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One pod under review. `question` carries the intent, policy none where nobody stated one."""
+
+    namespace: str
+    rules: NamespaceRules
+    question: Question
+    stated: bool
+    pin: Pin | None
+    pod: Mapping[str, Any]
+
+    @property
+    def policy(self) -> Policy:
+        """What the pod asks for."""
+        return self.question.intent.policy
+
+    @property
+    def asks(self) -> bool:
+        """Whether the pod asks for any alignment; `none` opts out like silence."""
+        return self.policy is not Policy.NONE
+
+
+def subject(review: Review, moment: Moment, *, match: Match) -> Subject | Skip:
+    """Read the pod under review; raises `Broken` with every mistake of its annotations and amounts."""
+    if review.kind != POD:
+        return Skip.KIND
+    if review.operation is not Verb.CREATE or review.sub_resource:
+        return Skip.OPERATION
+    rules = moment.rules_of(review.namespace)
+    if rules.disabled:
+        return Skip.DISABLED
+    annotations = Part(review.object)["metadata"]["annotations"].texts()
+    stated, unclear = _attempt(partial(intent.parse, annotations, default=rules.default, match=match))
+    if stated is None and not unclear and not (rules.enforce or rules.warn or rules.audit):
+        return Skip.SILENT
+    pod, unreadable = _attempt(partial(pods.pod, review.object))
+    pin, misplaced = _attempt(partial(pinned, review.object))
+    if pod is None or unclear or unreadable or misplaced:
+        mistakes = _each_place_once(unreadable, misplaced, unclear)
+        raise Broken(sorted(mistakes, key=_as_in_a_manifest))
+    question = Question(demand.of(pod), stated or intent.Intent(Policy.NONE))
+    return Subject(review.namespace, rules, question, stated is not None, pin, review.object)
+
+
+Read = TypeVar("Read")
+
+
+def _attempt(read: Callable[[], Read]) -> tuple[Read | None, tuple[Mistake, ...]]:
+    """What a reader makes of the pod, or its mistakes, so that the next reader can tell its own."""
+    try:
+        return read(), ()
+    except BadInput as error:
+        return None, error.mistakes
+
+
+def _each_place_once(*readers: tuple[Mistake, ...]) -> Iterator[Mistake]:
+    """All mistakes; of a place that an earlier reader spoke of, only what that one said."""
+    told: set[str] = set()
+    for mistakes in readers:
+        yield from (mistake for mistake in mistakes if mistake.where not in told)
+        told |= {mistake.where for mistake in mistakes}
+
+
+def _as_in_a_manifest(mistake: Mistake) -> bool:
+    """Metadata stands before the spec."""
+    return not mistake.where.startswith("metadata")
