@@ -1,0 +1,84 @@
+"""
+Where the nodes come from: a snapshot file, standard input, or the cluster of one's kubeconfig.
+
+Whatever the source, the same decoders read it, and what they could not use is told on standard error, so that
+an answer never rests on half a cluster in silence.
+"""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from kubectl_numa import questions
+from kubectl_numa.questions import Cluster
+from numalign.cluster import documents, live, snapshot
+from numalign.rules.errors import BadInput, Mistake
+
+PROBLEMS_TOLD = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A snapshot file (`-` is standard input), or else a kubeconfig and one of its contexts."""
+
+    snapshot: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    def documents(self) -> list[object]:
+        """Everything there is, undecoded; raises `BadInput` and `ClusterError`."""
+        if self.snapshot is not None:
+            with waiting("reading the snapshot"):
+                return documents.load(self.snapshot)
+        return [self.collect()]
+
+    def collect(self, *, with_pods: bool = False) -> dict[str, Any]:
+        """The running cluster as a List; raises `ClusterError`."""
+        with waiting("asking the cluster"):
+            work = live.collect(kubeconfig=self.kubeconfig, context=self.context, with_pods=with_pods)
+            return asyncio.run(work)
+
+    def pod(self, name: str, *, namespace: str | None, found: list[object]) -> dict[str, Any]:
+        """A pod by its name: out of `found` if that is a snapshot, else from the running cluster."""
+        if self.snapshot is not None:
+            return _pod(name, namespace or "default", found)
+        work = live.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
+        return asyncio.run(work)
+
+
+def cluster(found: list[object]) -> Cluster:
+    """The cluster in these documents; what could not be used is told on standard error."""
+    read = snapshot.of(found)
+    console = Console(stderr=True)
+    for problem in read.problems[:PROBLEMS_TOLD]:
+        console.print(f"left out: {problem}", markup=False, highlight=False, soft_wrap=True)
+    if len(read.problems) > PROBLEMS_TOLD:
+        more = len(read.problems) - PROBLEMS_TOLD
+        console.print(f"left out: {more} more objects", markup=False, highlight=False, soft_wrap=True)
+    return questions.cluster(read)
+
+
+@contextmanager
+def waiting(doing: str) -> Iterator[None]:
+    """Show on a terminal that something takes its time."""
+    console = Console(file=sys.stderr)
+    if console.is_terminal:
+        with console.status(f"{doing} ..."):
+            yield
+    else:
+        yield
+
+
+def _pod(name: str, namespace: str, found: list[object]) -> dict[str, Any]:
+    for each in documents.objects(found):
+        metadata = each.raw.get("metadata")
+        if (each.group, each.kind) == ("", "Pod") and isinstance(metadata, dict):
+            here = metadata.get("namespace") or "default"
+            if (metadata.get("name"), here) == (name, namespace):
+                return dict(each.raw)
+    raise BadInput([Mistake("--snapshot", f"holds no pod {namespace}/{name}: give its manifest with -f")])

@@ -1,0 +1,143 @@
+"""`kubectl numa explain`: what every node says to a pod."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+
+from kubectl_numa import clusters, explanation, manifests, options, pages, questions
+from kubectl_numa.clusters import Source
+from kubectl_numa.explanation import Answer, Explanation
+from kubectl_numa.manifests import Manifest
+from kubectl_numa.options import Output, Trouble
+from kubectl_numa.questions import Cluster
+from numalign.cluster import pods
+from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.intent import Match
+from numalign.rules.scoring import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to explain, and how."""
+
+    name: str | None
+    files: tuple[str, ...]
+    namespace: str | None
+    strategy: Strategy
+    match: Match
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl numa explain my-pod -n team-a
+  kubectl numa explain -f pod.yaml --snapshot cluster.json.gz
+  kubectl numa explain -f pod.yaml --node dgx-1
+  helm template chart | kubectl numa explain -f - -o json
+"""
+)
+@click.argument("name", required=False)
+@click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests; - is standard input."
+)
+@options.namespace_option
+@options.from_cluster
+@click.option(
+    "--strategy",
+    type=click.Choice([each.value for each in Strategy]),
+    default=Strategy.LEAST_NUMA_NODES.value,
+    show_default=True,
+    help="What makes one node better than another.",
+)
+@options.match_option
+@click.option("--node", "only", metavar="NODE", help="One node in depth.")
+@options.output_option
+def explain(  # noqa: PLR0913 - one argument for each option
+    *,
+    name: str | None,
+    files: tuple[str, ...],
+    namespace: str | None,
+    source: Source,
+    strategy: str,
+    policy_match: str,
+    only: str | None,
+    output: str,
+) -> None:
+    """Tell what every node says to a pod: whether it fits, why not, which zones it would get.
+
+    Pods come by NAME from the cluster, or from manifests; workloads stand for the pods they would make. Only
+    alignment and amounts count here: node selectors and taints are the scheduler's matter. The exit code is 0
+    whatever the nodes say (`check` is for that), 2 for input that cannot be read.
+    """
+    wanted = Wanted(name, files, namespace, Strategy(strategy), Match(policy_match))
+    if bool(name) == bool(files):
+        raise click.UsageError("give the NAME of a pod, or manifests with -f")
+    if source.snapshot == manifests.STDIN in files:
+        raise click.UsageError("--snapshot and -f cannot both be standard input")
+    found = source.documents()
+    cluster = clusters.cluster(found)
+    with clusters.waiting("asking every node"):
+        explained, mistakes = _explain(_manifests(wanted, source, found), cluster, wanted)
+    shown = [_narrowed(each, only) for each in explained]
+    if output == Output.JSON:
+        options.print_json([explanation.to_json(each) for each in shown])
+    else:
+        _show(shown, in_depth=only is not None)
+    options.tell(mistakes)
+    if mistakes:
+        raise click.exceptions.Exit(Trouble.exit_code)
+
+
+def _manifests(wanted: Wanted, source: Source, found: list[object]) -> Iterator[Manifest]:
+    if wanted.name:
+        raw = source.pod(wanted.name, namespace=wanted.namespace, found=found)
+        yield Manifest("cluster", kind="Pod", pod=pods.pod(raw))
+        return
+    files, missing = manifests.files(wanted.files)
+    if missing:
+        raise BadInput(missing)
+    for file in files:
+        yield from manifests.read(file, namespace=wanted.namespace)
+
+
+def _explain(
+    given: Iterator[Manifest], cluster: Cluster, wanted: Wanted
+) -> tuple[list[Explanation], list[Mistake]]:
+    """Every pod that can be read, and the mistakes of the others."""
+    explained: list[Explanation] = []
+    mistakes: list[Mistake] = []
+    for manifest in given:
+        if manifest.mistakes or not manifest.pod:
+            mistakes += manifest.told()
+            continue
+        try:
+            asked = questions.ask(manifest.pod, cluster.namespaces, match=wanted.match)
+            explained.append(explanation.explain(asked, cluster, strategy=wanted.strategy))
+        except BadInput as error:
+            mistakes += manifest.wrong(error).told()
+    return explained, mistakes
+
+
+def _narrowed(explained: Explanation, only: str | None) -> Explanation:
+    """With one node's answer alone, if that is asked for."""
+    if only is None:
+        return explained
+    answers = tuple(each for each in explained.answers if each.node.name == only)
+    if not answers:
+        hidden = "publishes no topology" if only in explained.unknown else "is not in this cluster"
+        raise Trouble(f'node "{only}" {hidden}: `kubectl numa nodes` lists those that can be asked')
+    return Explanation(explained.asked, answers, (), explained.refusal)
+
+
+def _show(explained: list[Explanation], *, in_depth: bool) -> None:
+    paper = options.paper()
+    for number, each in enumerate(explained):
+        if number:
+            paper.write("")
+        pages.show(each, paper)
+        answer: Answer
+        for answer in each.answers if in_depth else ():
+            pages.show_node(each, answer, paper)
+    if not explained:
+        click.echo("nothing to explain: there is no pod in the manifests", err=True)

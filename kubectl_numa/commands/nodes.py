@@ -1,0 +1,50 @@
+"""`kubectl numa nodes`: the NUMA map of the cluster."""
+
+import click
+
+from kubectl_numa import clusters, nodemap, options
+from kubectl_numa.clusters import Source
+from kubectl_numa.lines import some
+from kubectl_numa.options import Output, Trouble
+from kubectl_numa.questions import Cluster
+from numalign.fleet import Fleet
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl numa nodes
+  kubectl numa nodes dgx-1 dgx-2 --snapshot cluster.json.gz
+  kubectl numa nodes -o json | jq '.[] | {name, class}'
+"""
+)
+@click.argument("names", nargs=-1)
+@options.from_cluster
+@options.output_option
+def nodes(names: tuple[str, ...], source: Source, output: str) -> None:
+    """Draw the zones of every node, or of those that are NAMED: how much of each resource is taken.
+
+    The figures are what is taken of what the kubelet may give out.
+    """
+    cluster = _narrowed(clusters.cluster(source.documents()), names)
+    if output == Output.JSON:
+        options.print_json(nodemap.to_json(cluster))
+        return
+    paper = options.paper()
+    for node in cluster.fleet.nodes:
+        nodemap.draw(node, cluster.fleet.class_of(node), paper)
+        paper.write("")
+    if cluster.unknown:
+        paper.entry("no topology published by ", some(cluster.unknown, most=8), indent=25)
+
+
+def _narrowed(cluster: Cluster, names: tuple[str, ...]) -> Cluster:
+    if not names:
+        return cluster
+    known = {node.name: node for node in cluster.fleet.nodes}
+    strange = [name for name in names if name not in known and name not in cluster.unknown]
+    if strange:
+        raise Trouble(f"there is no node {some(strange)}; there are {some(sorted(known), most=8)}")
+    kept = [known[name] for name in dict.fromkeys(names) if name in known]
+    unknown = tuple(name for name in cluster.unknown if name in names)
+    return Cluster(Fleet(kept, unknown=len(unknown)), unknown, cluster.namespaces)

@@ -1,0 +1,49 @@
+"""`kubectl numa snapshot`: what the rules need of a running cluster, in one file."""
+
+import gzip
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from kubectl_numa import options
+from kubectl_numa.clusters import Source
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl numa snapshot -o cluster.json.gz
+  kubectl numa snapshot | kubectl numa nodes --snapshot -
+"""
+)
+@click.option(
+    "-o",
+    "--output",
+    default="-",
+    metavar="FILE",
+    help="Where it goes, packed if the name ends in .gz; by default standard output.",
+)
+@click.option("--with-pods", is_flag=True, help="Pods too: their names, annotations and amounts.")
+@options.from_kubeconfig
+def snapshot(output: str, *, with_pods: bool, kubeconfig: str | None, context: str | None) -> None:
+    """Write what the rules need of the cluster into one file, so that all else works offline.
+
+    Nodes, their topologies and namespaces, without what no rule reads: it may be sent around.
+    """
+    taken = Source(kubeconfig=kubeconfig, context=context).collect(with_pods=with_pods)
+    data = orjson.dumps(taken, option=orjson.OPT_APPEND_NEWLINE)
+    if output == "-":
+        sys.stdout.buffer.write(data)
+        return
+    Path(output).write_bytes(gzip.compress(data, mtime=0) if output.endswith(".gz") else data)
+    click.echo(f"{output}: {contents(taken)}", err=True)
+
+
+def contents(taken: dict[str, Any]) -> str:
+    """What a snapshot holds, in words."""
+    counts = Counter(str(item["kind"]) for item in taken["items"])
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "nothing"

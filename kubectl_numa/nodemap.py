@@ -1,0 +1,144 @@
+"""
+The NUMA map: what each zone of each node has, and how much of it is taken.
+
+A row for each zone and a column for each resource, so that an imbalance is seen and not read. Columns share
+what the line is wide; resources that do not fit beside each other follow below.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from rich.text import Text
+
+from kubectl_numa.bars import ASCII, BLOCKS, bar, short
+from kubectl_numa.explanation import quantities
+from kubectl_numa.lines import Paper
+from kubectl_numa.questions import Cluster
+from numalign.fleet import Fleet
+from numalign.rules.topology import Node, Zone
+
+NOTHING = "nothing"
+"""How much is known of a node that publishes no topology."""
+
+_LEAST_BAR, _MOST_BAR = 4, 16
+_GAP = 2
+_FULL, _HIGH = 1.0, 0.7
+
+
+def to_json(cluster: Cluster) -> list[dict[str, Any]]:
+    """All nodes for programs, those without topology last."""
+    known = [_node(node, cluster.fleet) for node in cluster.fleet.nodes]
+    return [*known, *({**_EMPTY, "name": name} for name in cluster.unknown)]
+
+
+def draw(node: Node, node_class: str, paper: Paper) -> None:
+    """One node: what its kubelet does, then its zones."""
+    facts = f"{node.policy}, scope {node.scope} (known: {node.known})"
+    paper.write(Text.assemble((node.name, "bold"), f"  {facts}"), Text(f"  {node_class}", "dim"))
+    paper.write(*_map(node.zones, paper))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A resource, and how wide its longest figures are."""
+
+    name: str
+    figures: int
+
+    def width(self, ink: int) -> int:
+        """How wide it is with bars of this length."""
+        return max(ink + 1 + self.figures, len(self.name))
+
+
+def _map(zones: Sequence[Zone], paper: Paper) -> Iterator[Text]:
+    names = sorted(set(chain.from_iterable(zone.allocatable for zone in zones)))
+    label = max((len(zone.name) for zone in zones), default=0) + 2
+    columns = [_Column(name, max(len(_figures(zone, name)) for zone in zones)) for name in names]
+    for block in _blocks(columns, room=paper.width - label):
+        ink = _longest_bar(block, room=paper.width - label)
+        widths = [column.width(ink) for column in block]
+        yield _line(" " * label, [(column.name, "dim") for column in block], widths)
+        for zone in zones:
+            cells = [_cell(zone, column.name, width=ink, plain=paper.plain) for column in block]
+            yield _line(f"  {zone.name}".ljust(label), cells, widths)
+
+
+def _blocks(columns: Iterable[_Column], *, room: int) -> list[list[_Column]]:
+    """Columns that fit beside each other with the shortest bars."""
+    blocks: list[list[_Column]] = []
+    for column in columns:
+        if blocks and _fits([*blocks[-1], column], _LEAST_BAR, room=room):
+            blocks[-1].append(column)
+        else:
+            blocks.append([column])
+    return blocks
+
+
+def _longest_bar(block: Sequence[_Column], *, room: int) -> int:
+    fitting = (ink for ink in range(_MOST_BAR, _LEAST_BAR, -1) if _fits(block, ink, room=room))
+    return next(fitting, _LEAST_BAR)
+
+
+def _fits(block: Iterable[_Column], ink: int, *, room: int) -> bool:
+    return sum(column.width(ink) + _GAP for column in block) <= room
+
+
+def _line(label: str, cells: Iterable[tuple[str, str]], widths: Iterable[int]) -> Text:
+    line = Text(label)
+    for (cell, style), width in zip(cells, widths, strict=True):
+        line.append(" " * _GAP)
+        line.append(cell.ljust(width), style)
+    line.rstrip()
+    return line
+
+
+def _cell(zone: Zone, name: str, *, width: int, plain: bool) -> tuple[str, str]:
+    if name not in zone.allocatable:
+        return "-", "dim"
+    used, whole = _used(zone, name), zone.allocatable[name]
+    share = used / whole if whole else 0
+    style = "red" if share >= _FULL else "yellow" if share >= _HIGH else "green"
+    return f"{bar(used, whole, width=width, ink=ASCII if plain else BLOCKS)} {_figures(zone, name)}", style
+
+
+def _figures(zone: Zone, name: str) -> str:
+    if name not in zone.allocatable:
+        return "-"
+    return f"{short(name, _used(zone, name))}/{short(name, zone.allocatable[name])}"
+
+
+def _used(zone: Zone, name: str) -> int:
+    return zone.allocatable[name] - zone.free.get(name, 0)
+
+
+def _node(node: Node, fleet: Fleet) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "class": fleet.class_of(node),
+        "policy": node.policy,
+        "scope": node.scope,
+        "known": node.known,
+        "zones": [_zone(zone) for zone in node.zones],
+    }
+
+
+def _zone(zone: Zone) -> dict[str, Any]:
+    return {
+        "id": zone.id,
+        "name": zone.name,
+        "capacity": quantities(zone.capacity),
+        "allocatable": quantities(zone.allocatable),
+        "free": quantities(zone.free),
+    }
+
+
+_EMPTY: dict[str, Any] = {
+    "name": "",
+    "class": None,
+    "policy": None,
+    "scope": None,
+    "known": NOTHING,
+    "zones": [],
+}

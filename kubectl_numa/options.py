@@ -1,0 +1,95 @@
+"""
+The options that commands share, and how answers leave the program.
+
+The names are kubectl's own where kubectl has one.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import click
+import orjson
+from rich.console import Console
+
+from kubectl_numa.clusters import Source
+from kubectl_numa.lines import Paper
+from numalign.rules.errors import Mistake
+from numalign.rules.intent import Match
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Output(StrEnum):
+    """Text for people, JSON for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Trouble(click.ClickException):
+    """What cannot be done, for a reason that the caller can mend; exit code 2."""
+
+    exit_code = 2
+
+
+def from_kubeconfig(command: Callable[P, R]) -> Callable[P, R]:
+    """Adds --kubeconfig and --context."""
+    command = click.option("--context", metavar="NAME", help="Context of the kubeconfig.")(command)
+    help_ = "Kubeconfig of the cluster; by default what kubectl would use."
+    return click.option("--kubeconfig", metavar="FILE", help=help_)(command)
+
+
+def from_cluster(command: Callable[..., R]) -> Callable[..., R]:
+    """Adds --snapshot, --kubeconfig and --context, and joins them into one argument `source`."""
+
+    @wraps(command)
+    def with_source(
+        *arguments: object,
+        snapshot: str | None,
+        kubeconfig: str | None,
+        context: str | None,
+        **options: object,
+    ) -> R:
+        return command(*arguments, source=Source(snapshot, kubeconfig, context), **options)
+
+    help_ = "File with the cluster, as `kubectl numa snapshot` writes it; - is standard input."
+    return click.option("--snapshot", metavar="FILE", help=help_)(from_kubeconfig(with_source))
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice([each.value for each in Output]),
+    default=Output.TEXT.value,
+    show_default=True,
+    help="Text for people, JSON for programs.",
+)
+namespace_option = click.option(
+    "-n", "--namespace", metavar="NAME", help="Namespace of pods that name none; by default `default`."
+)
+match_option = click.option(
+    "--policy-match",
+    type=click.Choice([each.value for each in Match]),
+    default=Match.SATISFIES.value,
+    show_default=True,
+    help="Nodes that can keep the pod's promise, or only those with the same policy (as Volcano).",
+)
+
+
+def print_json(value: Any) -> None:  # noqa: ANN401 any JSON document
+    """The answer for programs, on standard output."""
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+
+
+def paper() -> Paper:
+    """Where text for people goes: standard output, coloured only on a terminal."""
+    return Paper(Console())
+
+
+def tell(mistakes: Iterable[Mistake]) -> None:
+    """Everything that is wrong, on standard error."""
+    for mistake in mistakes:
+        click.echo(str(mistake), err=True)

@@ -1,0 +1,132 @@
+"""
+An explanation as a person reads it: what the pod asks, what comes of it, then every group of nodes.
+
+The answer stands above its reasons, and a person who only wants to know whether stops after three lines.
+"""
+
+from kubectl_numa.explanation import Answer, Chance, Explanation, Group, groups, quantities
+from kubectl_numa.lines import Paper, amounts, some, zones
+from kubectl_numa.nodemap import draw
+from kubectl_numa.questions import Asked, By
+from numalign.cluster import placements
+from numalign.rules.demand import Step
+
+STYLES = {Chance.FITS: "green", Chance.LATER: "yellow", Chance.NEVER: "red"}
+
+_INDENT = 13
+_INNER = 19
+
+
+def show(explanation: Explanation, paper: Paper) -> None:
+    """The whole explanation."""
+    asked = explanation.asked
+    paper.entry("", f"{asked.pod.namespace}/{asked.pod.name} {wish(asked)}", indent=0, style="bold")
+    for step in asked.demand.steps:
+        paper.entry(f"  {step.role} ", _asks(step), indent=len(step.role) + 3)
+    paper.entry("  ", _summary(explanation), indent=2)
+    _refused(explanation, paper)
+    for group in groups(explanation.answers):
+        paper.write("")
+        _group(group, paper)
+
+
+def show_node(explanation: Explanation, answer: Answer, paper: Paper) -> None:
+    """One node in depth: its zones as they are, what the kubelet would do, and what is short where."""
+    paper.write("")
+    draw(answer.node, answer.node_class, paper)
+    placed = placements.render(answer.node, answer.verdict.placement)
+    if placed and not answer.verdict.admitted:
+        paper.entry("  kubelet would give", zones(placed), indent=_INNER + 2)
+    for shortage in answer.verdict.refusal.shortages if answer.verdict.refusal else ():
+        paper.entry("  short in", str(shortage), indent=_INNER + 2)
+    for grant in answer.verdict.placement.grants:
+        if grant.affinity is not None:
+            stored = f"{grant.role} {grant.container}: {_names(answer, grant.affinity)}"
+            preferred = "preferred" if grant.preferred else "not preferred"
+            paper.entry("  topology hint", f"{stored}, {preferred}", indent=_INNER + 2)
+    paper.entry("  node as a whole", _whole(explanation.asked, answer), indent=_INNER + 2)
+
+
+def wish(asked: Asked) -> str:
+    """What a pod asks of its placement, in words."""
+    if asked.rules.disabled:
+        return "is not looked at: its namespace has disabled numalign. Each node's own policy holds"
+    if asked.intent is None:
+        return "asks for no alignment. Each node's own policy holds"
+    of = f" of {', '.join(asked.intent.resources)}" if asked.intent.resources else ""
+    scope = f", scope {asked.intent.scope}" if asked.intent.scope else ""
+    by = " by its namespace's default" if asked.by is By.NAMESPACE else ""
+    return f"asks for {asked.intent.policy}{of}{scope}{by}"
+
+
+def counted(count: int, what: str = "node") -> str:
+    """A number of things: `1 node`, `1,523 nodes`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def enforced(asked: Asked) -> str | None:
+    """Why a pod is denied for asking less than its namespace lets pass."""
+    if not asked.below:
+        return None
+    stated = asked.intent.policy if asked.intent else "nothing"
+    return f'namespace "{asked.pod.namespace}" enforces {asked.below}: the pod asks for {stated}'
+
+
+def _asks(step: Step) -> str:
+    asks = amounts(quantities(step.asks)) or "nothing that a kubelet would pin"
+    loose = f" ({', '.join(step.loose)} shared, never pinned)" if step.loose else ""
+    return f'"{step.container}": {asks}{loose}'
+
+
+def _summary(explanation: Explanation) -> str:
+    total, fits = len(explanation.answers), explanation.count(Chance.FITS)
+    later, never = explanation.count(Chance.LATER), explanation.count(Chance.NEVER)
+    if not total:
+        return "no node publishes its topology, so nothing can be said"
+    parts = [f"fits on {fits:,} of {counted(total)} now"]
+    parts += [f"on {later:,} later"] if later else []
+    parts += [f"on {never:,} never"] if never else []
+    unknown = explanation.unknown
+    hidden = f"; no topology is published by {some(unknown)}" if unknown else ""
+    return f"{', '.join(parts)}{hidden}"
+
+
+def _refused(explanation: Explanation, paper: Paper) -> None:
+    asked = explanation.asked
+    reason = enforced(asked) or explanation.refusal
+    if reason:
+        # The webhook refuses only those who ask for something.
+        denied = asked.below or asked.question.intent.policy != "none"
+        paper.entry("  denied:" if denied else "  never:", reason, indent=11, style="red", label_style="red")
+
+
+def _group(group: Group, paper: Paper) -> None:
+    answer = group.answer
+    score = "" if answer.score is None else f"{answer.score:>3}"
+    paper.entry(
+        f"  {answer.chance:<6} {score}",
+        some(group.names),
+        indent=_INDENT,
+        label_style=STYLES[answer.chance],
+        style="bold",
+    )
+    head = " " * _INDENT
+    paper.entry(f"{head}class", answer.node_class, indent=_INNER, label_style="dim", style="dim")
+    if answer.placement is not None:
+        paper.entry(f"{head}gets", zones(answer.placement), indent=_INNER, label_style="dim")
+    if answer.reason:
+        label = "now" if answer.chance is Chance.LATER else "why"
+        paper.entry(f"{head}{label}", answer.reason, indent=_INNER, label_style="dim")
+
+
+def _names(answer: Answer, ids: tuple[int, ...]) -> str:
+    return ", ".join(zone.name for zone in answer.node.zones if zone.id in ids)
+
+
+def _whole(asked: Asked, answer: Answer) -> str:
+    totals = answer.node.totals
+    wanted = amounts(quantities(asked.demand.total)) or "nothing"
+    if totals is None:
+        return f"asked {wanted}; what it has in all nobody told"
+    has = {name: totals.get(name, 0) for name in asked.demand.total}
+    return f"asked {wanted}; allocatable {amounts(quantities(has)) or 'nothing'}"

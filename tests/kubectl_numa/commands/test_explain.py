@@ -1,0 +1,145 @@
+"""explain: a pod by its manifest or its name, and clear words for everything that is wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.notation import table
+
+Make = Callable[..., dict[str, Any]]
+Write = Callable[..., Path]
+Run = Callable[..., Result]
+
+
+def test_a_manifest_is_explained(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+    path = write("p.yaml", manifest("a", "8", policy="restricted"))
+    result = run("explain", "-f", path, "--snapshot", cluster_file)
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert result.stdout.startswith("default/a asks for restricted\n")
+
+
+def test_json_is_a_list_with_one_entry_for_each_pod(
+    run: Run, cluster_file: Path, manifest: Make, write: Write
+) -> None:
+    path = write("p.yaml", manifest("a", "8"), manifest("b", "64"))
+    result = run("explain", "-f", path, "--snapshot", cluster_file, "-o", "json")
+    first, second = json.loads(result.stdout)
+    assert [node["verdict"] for node in first["nodes"]] == ["fits", "fits"]
+    assert [node["permanent"] for node in second["nodes"]] == [True, True]
+    assert second["refusal"].startswith("no node can align")
+
+
+def test_a_namespace_gives_its_default(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+    path = write("p.yaml", manifest("a", "8"))
+    result = run("explain", "-f", path, "-n", "eager", "--snapshot", cluster_file, "-o", "json")
+    assert json.loads(result.stdout)[0]["intent"]["from"] == "namespace"
+
+
+def test_a_pod_of_the_snapshot_goes_by_its_name(run: Run, cluster_file: Path) -> None:
+    result = run("explain", "stored", "--snapshot", cluster_file)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("default/stored asks for no alignment")
+
+
+def test_manifests_come_through_a_pipe(run: Run, cluster_file: Path, manifest: Make) -> None:
+    result = run("explain", "-f", "-", "--snapshot", cluster_file, stdin=json.dumps(manifest("piped", "1")))
+    assert result.stdout.startswith("default/piped ")
+
+
+def test_the_strategy_changes_the_score(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+    path = write("p.yaml", manifest("a", "8"))
+    scores = [
+        json.loads(
+            run(
+                *("explain", "-f", path, "--snapshot", cluster_file, "-o", "json", "--strategy", strategy)
+            ).stdout
+        )[0]["nodes"][0]["score"]
+        for strategy in ("MostAllocated", "LeastAllocated")
+    ]
+    assert scores == [53, 46]
+
+
+def test_the_same_policy_may_be_asked_for(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+    path = write("p.yaml", manifest("a", "8", policy="restricted"))
+    result = run("explain", "-f", path, "--snapshot", cluster_file, "--policy-match", "equal")
+    assert 'restricted must be the node\'s own policy, which is "single-numa-node"' in " ".join(
+        result.stdout.split()
+    )
+
+
+def test_one_node_in_depth(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+    path = write("p.yaml", manifest("a", "32", policy="restricted"))
+    result = run("explain", "-f", path, "--snapshot", cluster_file, "--node", "big")
+    assert "small" not in result.stdout
+    assert "node-0  ████████████" in result.stdout
+    assert "  topology hint      container main: node-1, preferred" in result.stdout
+
+
+def test_mistakes_do_not_hide_the_other_pods(
+    run: Run, cluster_file: Path, manifest: Make, write: Write
+) -> None:
+    path = write("p.yaml", manifest("a", "many"), manifest("b", "1"), manifest("c", "1", policy="tight"))
+    result = run("explain", "-f", path, "--snapshot", cluster_file)
+    assert result.exit_code == 2
+    assert result.stdout.startswith("default/b ")
+    assert result.stderr.startswith(f"{path}, document 1 (Pod): spec.containers[0].resources.limits.cpu: ")
+    assert f'{path}, document 3 (Pod c): metadata.annotations[numalign.io/policy]: "tight"' in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    table(
+        [
+            (
+                "neither name nor file",
+                ["--snapshot", "CLUSTER"],
+                "give the NAME of a pod, or manifests with -f",
+            ),
+            (
+                "both",
+                ["a", "-f", "POD", "--snapshot", "CLUSTER"],
+                "give the NAME of a pod, or manifests with -f",
+            ),
+            (
+                "no such file",
+                ["-f", "none.yaml", "--snapshot", "CLUSTER"],
+                "none.yaml: there is no such file or folder",
+            ),
+            ("no such snapshot", ["-f", "POD", "--snapshot", "none.json"], "none.json: cannot be read"),
+            ("no snapshot and no cluster", ["-f", "POD"], "there is no kubeconfig at /nowhere/config"),
+            ("no such pod", ["a", "--snapshot", "CLUSTER"], "holds no pod default/a"),
+            ("no such strategy", ["a", "--strategy", "Best"], "'Best' is not one of 'LeastNUMANodes'"),
+            (
+                "no such node",
+                ["-f", "POD", "--snapshot", "CLUSTER", "--node", "x"],
+                'node "x" is not in this cluster',
+            ),
+            (
+                "a node that cannot be asked",
+                ["-f", "POD", "--snapshot", "CLUSTER", "--node", "hidden"],
+                'node "hidden" publishes no topology',
+            ),
+            ("one standard input for two", ["-f", "-", "--snapshot", "-"], "cannot both be standard input"),
+        ]
+    ),
+)
+def test_bad_input_is_told_in_a_sentence(  # noqa: PLR0913, PLR0917 - the fixtures and the table
+    run: Run, cluster_file: Path, manifest: Make, write: Write, arguments: list[str], said: str
+) -> None:
+    files = {"CLUSTER": cluster_file, "POD": write("p.yaml", manifest("a", "1"))}
+    result = run("explain", *(files.get(argument, argument) for argument in arguments))
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+
+
+def test_no_pod_is_nothing_to_explain(run: Run, cluster_file: Path, write: Write) -> None:
+    path = write("s.yaml", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}})
+    result = run("explain", "-f", path, "--snapshot", cluster_file)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "nothing to explain: there is no pod in the manifests\n"

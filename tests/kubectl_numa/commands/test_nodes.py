@@ -1,0 +1,80 @@
+"""nodes: the map as text and as JSON."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from kubectl_numa.questions import Cluster
+from tests.notation import table
+
+Run = Callable[..., Result]
+
+
+def test_the_map_of_the_cluster(run: Run, cluster_file: Path, cluster: Cluster) -> None:
+    big, small = (cluster.fleet.class_of(each) for each in cluster.fleet.nodes)
+    result = run("nodes", "--snapshot", cluster_file)
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "big  single-numa-node, scope container (known: counts)\n"
+        f"  {big}\n"
+        "          cpu                     memory\n"
+        "  node-0  ████████████░░░░ 24/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
+        "  node-1  ░░░░░░░░░░░░░░░░ 0/32   ░░░░░░░░░░░░░░░░ 0/64Gi\n"
+        "\n"
+        "small  single-numa-node, scope container (known: counts)\n"
+        f"  {small}\n"
+        "          cpu                   memory\n"
+        "  node-0  ░░░░░░░░░░░░░░░░ 0/8  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
+        "  node-1  ░░░░░░░░░░░░░░░░ 0/8  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
+        "\n"
+        "no topology published by hidden\n"
+    )
+
+
+def test_colour_comes_only_when_asked_for(run: Run, cluster_file: Path) -> None:
+    escape = "\x1b["
+    assert escape not in run("nodes", "--snapshot", cluster_file).stdout
+    assert escape in run("nodes", "--snapshot", cluster_file, FORCE_COLOR="1", TERM="xterm-256color").stdout
+    quiet = run(
+        "nodes", "--snapshot", cluster_file, FORCE_COLOR="1", NO_COLOR="1", TERM="xterm-256color"
+    ).stdout
+    assert f"{escape}32m" not in quiet
+
+
+def test_only_the_nodes_that_are_named(run: Run, cluster_file: Path) -> None:
+    listed = json.loads(run("nodes", "hidden", "small", "--snapshot", cluster_file, "-o", "json").stdout)
+    assert [node["name"] for node in listed] == ["small", "hidden"]
+
+
+def test_the_json_has_every_node(run: Run, cluster_file: Path) -> None:
+    listed = json.loads(run("nodes", "--snapshot", cluster_file, "-o", "json").stdout)
+    assert [(node["name"], node["known"], len(node["zones"])) for node in listed] == [
+        ("big", "counts", 2),
+        ("small", "counts", 2),
+        ("hidden", "nothing", 0),
+    ]
+    assert all(node.keys() == {"name", "class", "policy", "scope", "known", "zones"} for node in listed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    table(
+        [
+            ("no such node", ["x", "--snapshot", "CLUSTER"], "there is no node x; there are big, small"),
+            ("no such file", ["--snapshot", "none"], "none: cannot be read"),
+            ("no cluster", [], "there is no kubeconfig at /nowhere/config"),
+            ("no such output", ["-o", "xml"], "'xml' is not one of 'text', 'json'"),
+        ]
+    ),
+)
+def test_bad_input_is_told_in_a_sentence(
+    run: Run, cluster_file: Path, arguments: list[str], said: str
+) -> None:
+    given = (cluster_file if argument == "CLUSTER" else argument for argument in arguments)
+    result = run("nodes", *given)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.output

@@ -1,0 +1,102 @@
+"""snapshot: a file with everything, from a cluster that answers."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import pytest
+import yaml
+from click.testing import Result
+
+from kubectl_numa.commands.snapshot import contents
+
+Run = Callable[..., Result]
+
+
+class Quiet(WSGIRequestHandler):
+    """Says nothing of the calls it gets."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 the base class's signature
+        """Keep quiet."""
+
+
+@pytest.fixture
+def kubeconfig(cluster_file: Path, tmp_path: Path) -> Any:  # noqa: ANN401 a generator fixture
+    """A kubeconfig of a small API server that serves the cluster."""
+    items = json.loads(cluster_file.read_text())["items"]
+    kinds = {
+        "/api/v1/nodes": "Node",
+        "/api/v1/namespaces": "Namespace",
+        "/api/v1/pods": "Pod",
+        "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies": "NodeResourceTopology",
+    }
+    pod = next(item for item in items if item["kind"] == "Pod")
+
+    def serve(environ: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
+        path = environ["PATH_INFO"]
+        found = {"items": [item for item in items if item["kind"] == kinds.get(path)]}
+        one = pod if path == "/api/v1/namespaces/default/pods/stored" else found
+        known = path in kinds or one is pod
+        start("200 OK" if known else "404 Not Found", [("Content-Type", "application/json")])
+        return [json.dumps(one).encode()]
+
+    with make_server("127.0.0.1", 0, serve, handler_class=Quiet) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        named = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "here",
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(named))
+        yield path
+        server.shutdown()
+
+
+@pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
+def test_what_is_written_can_be_read_again(run: Run, kubeconfig: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "out" / name
+    path.parent.mkdir()
+    result = run("snapshot", "-o", path, "--kubeconfig", kubeconfig)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"{path}: 3 Node, 2 NodeResourceTopology, 4 Namespace\n"
+    data = path.read_bytes()
+    assert json.loads(gzip.decompress(data) if name.endswith(".gz") else data)["kind"] == "List"
+    listed = json.loads(run("nodes", "--snapshot", path, "-o", "json").stdout)
+    assert [node["name"] for node in listed] == ["big", "small", "hidden"]
+
+
+def test_standard_output_is_the_default(run: Run, kubeconfig: Path) -> None:
+    result = run("snapshot", "--with-pods", "--kubeconfig", kubeconfig)
+    kinds = {item["kind"] for item in json.loads(result.stdout)["items"]}
+    assert kinds == {"Node", "NodeResourceTopology", "Namespace", "Pod"}
+
+
+def test_other_commands_ask_the_cluster_too(run: Run, kubeconfig: Path) -> None:
+    result = run("explain", "stored", "--kubeconfig", kubeconfig)
+    assert result.stdout.startswith("default/stored asks for no alignment")
+    missing = run("explain", "nobody", "--kubeconfig", kubeconfig)
+    assert missing.exit_code == 2
+    assert missing.stderr.startswith("Error: pod default/nobody is not there")
+
+
+def test_a_cluster_that_does_not_answer_is_told(run: Run, kubeconfig: Path) -> None:
+    text = kubeconfig.read_text()
+    broken = yaml.safe_load(text)
+    broken["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+    kubeconfig.write_text(yaml.safe_dump(broken))
+    result = run("snapshot", "--kubeconfig", kubeconfig)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: http://127.0.0.1:1 cannot be asked: ")
+
+
+def test_contents_in_words() -> None:
+    assert contents({"items": [{"kind": "Node"}] * 1523}) == "1,523 Node"
+    assert contents({"items": []}) == "nothing"

@@ -1,0 +1,125 @@
+"""A small cluster in a file, and the program as somebody would run it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from kubectl_numa import questions
+from kubectl_numa.cli import program
+from kubectl_numa.questions import Cluster
+from numalign.cluster import snapshot
+
+Run = Callable[..., Result]
+
+# One machine in use, one that is empty and smaller, one that publishes nothing; a namespace that asks.
+ITEMS: list[dict[str, Any]] = [
+    {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": name},
+        "attributes": [
+            {"name": "topologyManagerPolicy", "value": "single-numa-node"},
+            {"name": "topologyManagerScope", "value": "container"},
+        ],
+        "zones": [
+            {
+                "name": f"node-{zone}",
+                "type": "Node",
+                "resources": [
+                    {"name": "cpu", "capacity": cpus, "allocatable": cpus, "available": free},
+                    {"name": "memory", "capacity": "64Gi", "allocatable": "64Gi", "available": "64Gi"},
+                ],
+            }
+            for zone, free in enumerate(free_cpus)
+        ],
+    }
+    for name, cpus, free_cpus in (("big", "32", ("8", "32")), ("small", "8", ("8", "8")))
+]
+ITEMS += [
+    {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"allocatable": {"cpu": cpus, "memory": "128Gi"}},
+    }
+    for name, cpus in (("big", "64"), ("small", "16"), ("hidden", "16"))
+]
+ITEMS += [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    for name, labels in (
+        ("default", {}),
+        ("eager", {"numalign.io/default": "single-numa-node"}),
+        ("strict", {"numalign.io/enforce": "restricted"}),
+        ("closed", {"numalign.io/admission": "disabled"}),
+    )
+]
+
+
+def manifest(
+    name: str, cpu: str, *, policy: str | None = None, namespace: str | None = None
+) -> dict[str, Any]:
+    """A Guaranteed pod of one container with 4Gi of memory."""
+    amounts = {"cpu": cpu, "memory": "4Gi"}
+    metadata: dict[str, Any] = {"name": name}
+    if policy:
+        metadata["annotations"] = {"numalign.io/policy": policy}
+    if namespace:
+        metadata["namespace"] = namespace
+    container = {"name": "main", "image": "example/main:1", "resources": {"limits": amounts}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+
+@pytest.fixture(name="manifest")
+def _manifest() -> Callable[..., dict[str, Any]]:
+    return manifest
+
+
+@pytest.fixture
+def cluster_file(tmp_path: Path) -> Path:
+    """The cluster as a snapshot."""
+    path = tmp_path / "cluster.json"
+    items = [*ITEMS, manifest("stored", "4")]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return path
+
+
+@pytest.fixture
+def cluster(cluster_file: Path) -> Cluster:
+    """The cluster, ready to be asked."""
+    return questions.cluster(snapshot.load(cluster_file))
+
+
+@pytest.fixture
+def run() -> Run:
+    """The program in a pipe of 80 columns, with no kubeconfig."""
+
+    def invoke(*arguments: object, stdin: str | None = None, **environment: str | None) -> Result:
+        plain = {"COLUMNS": "80", "KUBECONFIG": "/nowhere/config", "FORCE_COLOR": None, "NO_COLOR": None}
+        return CliRunner().invoke(
+            program,
+            list(map(str, arguments)),
+            input=stdin,
+            env={**plain, **environment},
+            prog_name="kubectl-numa",
+        )
+
+    return invoke
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Writes documents into a file, objects as YAML."""
+
+    def to(name: str, *documents: object) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        texts = (each if isinstance(each, str) else yaml.safe_dump(each) for each in documents)
+        path.write_text("\n---\n".join(texts))
+        return path
+
+    return to

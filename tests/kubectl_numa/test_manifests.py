@@ -1,0 +1,117 @@
+"""Every pod of every file, and every mistake with its place."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_numa import manifests
+from tests.notation import table
+
+Make = Callable[..., dict[str, Any]]
+Write = Callable[..., Path]
+
+
+def test_a_folder_is_searched_to_the_bottom(write: Write, tmp_path: Path) -> None:
+    for name in ("b.yml", "a.yaml", "deep/er/c.json", "notes.txt"):
+        write(f"dir/{name}", "{}")
+    found, missing = manifests.files([str(tmp_path / "dir"), str(tmp_path / "dir" / "a.yaml")])
+    assert [Path(each).name for each in found] == ["a.yaml", "b.yml", "c.json"]
+    assert missing == []
+
+
+def test_what_is_no_file_is_told_and_the_rest_is_found(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    there = str(write("there.yaml", "{}"))
+    found, missing = manifests.files([str(tmp_path / "nowhere"), there, str(tmp_path / "empty")])
+    assert found == [there]
+    assert [mistake.message for mistake in missing] == [
+        "there is no such file or folder",
+        "holds no file that ends in .json, .yaml, .yml",
+    ]
+
+
+def test_every_document_is_read_and_workloads_stand_for_their_pods(manifest: Make, write: Write) -> None:
+    template = {"metadata": {}, "spec": manifest("x", "2")["spec"]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "sort", "namespace": "night"},
+        "spec": {"template": template},
+    }
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    both = {"apiVersion": "v1", "kind": "List", "items": [manifest("b", "1"), service]}
+    found = manifests.read(str(write("all.yaml", manifest("a", "1"), job, both)))
+    shown = [(each.document, each.kind, each.pod.name, each.pod.namespace) for each in found if each.pod]
+    assert shown == [(1, "Pod", "a", "default"), (2, "Job", "sort", "night"), (3, "Pod", "b", "default")]
+
+
+def test_standard_input_is_a_file_too(manifest: Make) -> None:
+    found = manifests.read("-", stdin=io.BytesIO(json.dumps(manifest("a", "1")).encode()))
+    assert found[0].where == "standard input, document 1"
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "became"),
+    table(
+        [
+            ("nobody says", None, None, "default"),
+            ("the option says", None, "team-a", "team-a"),
+            ("the manifest says", "team-b", None, "team-b"),
+            ("both say the same", "team-a", "team-a", "team-a"),
+        ]
+    ),
+)
+def test_a_namespace_can_be_given(
+    manifest: Make, write: Write, own: str | None, asked: str | None, became: str
+) -> None:
+    found = manifests.read(str(write("p.json", manifest("a", "1", namespace=own))), namespace=asked)
+    assert found[0].pod is not None
+    assert found[0].pod.namespace == became
+    assert found[0].mistakes == ()
+
+
+def test_two_namespaces_contradict_each_other(manifest: Make, write: Write) -> None:
+    path = write("p.json", manifest("a", "1", namespace="team-b"))
+    found = manifests.read(str(path), namespace="team-a")
+    assert [str(mistake) for mistake in found[0].told()] == [
+        f'{path}, document 1 (Pod a): metadata.namespace: "team-b" is not "team-a": leave one of them out'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("documents", "told"),
+    table(
+        [
+            ("not YAML", ["a: ["], ["bad.yaml: is not YAML"]),
+            ("empty", [""], ["bad.yaml: is empty"]),
+            ("no object", ["- 1"], ["bad.yaml: "]),
+            ("no kind", ["apiVersion: v1"], ["bad.yaml.kind: is missing"]),
+            (
+                "two mistakes in two documents",
+                [
+                    "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: []}}",
+                    "{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: 7}",
+                ],
+                [
+                    "bad.yaml, document 1 (Pod): spec.containers: is empty",
+                    "bad.yaml, document 2 (Pod): spec: must be an object",
+                ],
+            ),
+        ]
+    ),
+)
+def test_every_mistake_has_its_place(write: Write, documents: list[str], told: list[str]) -> None:
+    path = write("bad.yaml", *documents)
+    found = [str(mistake) for each in manifests.read(str(path)) for mistake in each.told()]
+    assert len(found) == len(told)
+    for mistake, start in zip(found, told, strict=True):
+        assert mistake.startswith(f"{path.parent}/{start}")
+
+
+def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    (found,) = manifests.read(str(tmp_path / "none.yaml"))
+    assert "none.yaml: cannot be read" in str(found.told()[0])

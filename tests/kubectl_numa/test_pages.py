@@ -1,0 +1,123 @@
+"""What a person reads, to the letter."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kubectl_numa import explanation, pages, questions
+from kubectl_numa.lines import Paper
+from kubectl_numa.questions import Cluster
+from numalign.fleet import Fleet
+from numalign.rules.intent import NamespaceRules, Policy
+from tests.notation import node, pod, table
+
+SINGLE = {"numalign.io/policy": "single-numa-node"}
+
+
+def shown(cluster: Cluster, container: str, annotations: dict[str, str], *, depth: bool = False) -> str:
+    asked = questions.ask(pod(container, annotations=annotations), cluster.namespaces)
+    explained = explanation.explain(asked, cluster)
+    written = io.StringIO()
+    paper = Paper(Console(file=written, width=80))
+    pages.show(explained, paper)
+    for answer in explained.answers if depth else ():
+        pages.show_node(explained, answer, paper)
+    return written.getvalue()
+
+
+def test_a_whole_page(cluster: Cluster) -> None:
+    big, small = (cluster.fleet.class_of(each) for each in cluster.fleet.nodes)
+    assert shown(cluster, "cpu=32 mem=4Gi", SINGLE) == (
+        "default/pod asks for single-numa-node\n"
+        '  container "c0": 32 cpu, 4Gi memory\n'
+        "  fits on 1 of 2 nodes now, on 1 never; no topology is published by hidden\n"
+        "\n"
+        "  fits    94 big\n"
+        f"             class {big}\n"
+        "             gets  node-1: 32 cpu, 4Gi memory\n"
+        "\n"
+        "  never      small\n"
+        f"             class {small}\n"
+        "             why   the pod asks for 32 cpu and the node has 16\n"
+    )
+
+
+def test_a_refusal_stands_above_the_nodes(cluster: Cluster) -> None:
+    page = shown(cluster, "cpu=33 mem=4Gi", SINGLE)
+    assert page.splitlines()[3].startswith('  denied:  no node can align container "c0": ')
+
+
+def test_what_only_the_kubelet_refuses_is_not_called_denied(cluster: Cluster) -> None:
+    assert "\n  never:   no node can align" in shown(cluster, "cpu=33 mem=4Gi", {})
+
+
+def test_a_namespace_that_enforces_more_denies(cluster: Cluster) -> None:
+    strict = Cluster(cluster.fleet, namespaces={"default": NamespaceRules(enforce=Policy.RESTRICTED)})
+    assert ('  denied:  namespace "default" enforces restricted: the pod asks for nothing\n') in shown(
+        strict, "cpu=8 mem=4Gi", {}
+    )
+
+
+def test_what_does_not_fit_now_says_what_is_short_now() -> None:
+    busy = Cluster(Fleet([node("cpu=8/8/2 mem=8Gi", policy="single-numa-node")]))
+    assert shown(busy, "cpu=4 mem=1Gi", SINGLE).endswith(
+        '             now   container "c0": the kubelet\'s single-numa-node needs 4 cpu in\n'
+        "                   one zone; the most any zone has is 2\n"
+    )
+
+
+def test_without_nodes_nothing_is_said() -> None:
+    page = shown(Cluster(Fleet([])), "cpu=4 mem=1Gi", SINGLE)
+    assert page.splitlines()[2] == "  no node publishes its topology, so nothing can be said"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "rules", "words"),
+    table(
+        [
+            ("nobody asks", {}, {}, "asks for no alignment. Each node's own policy holds"),
+            (
+                "the namespace asks",
+                {},
+                {"default": Policy.RESTRICTED},
+                "asks for restricted by its namespace's default",
+            ),
+            (
+                "all three annotations",
+                {**SINGLE, "numalign.io/resources": "cpu, memory", "numalign.io/scope": "pod"},
+                {},
+                "asks for single-numa-node of cpu, memory, scope pod",
+            ),
+            (
+                "disabled",
+                SINGLE,
+                {"disabled": True},
+                "is not looked at: its namespace has disabled numalign. Each node's own policy holds",
+            ),
+        ]
+    ),
+)
+def test_a_wish_in_words(annotations: dict[str, str], rules: dict[str, Any], words: str) -> None:
+    asked = questions.ask(pod("cpu=2", annotations=annotations), {"default": NamespaceRules(**rules)})
+    assert pages.wish(asked) == words
+
+
+def test_a_node_in_depth_shows_what_the_kubelet_would_do_and_what_is_short_where() -> None:
+    best_effort = Cluster(Fleet([node("cpu=4 mem=8Gi", "cpu=4 mem=8Gi", policy="best-effort")]))
+    page = shown(best_effort, "cpu=6 mem=1Gi", SINGLE, depth=True)
+    assert page.endswith(
+        "\n"
+        "node  best-effort, scope container (known: counts)\n"
+        f"  {best_effort.fleet.classes[0]}\n"
+        "          cpu                   memory\n"
+        "  node-0  ░░░░░░░░░░░░░░░░ 0/4  ░░░░░░░░░░░░░░░░ 0/8Gi\n"
+        "  node-1  ░░░░░░░░░░░░░░░░ 0/4  ░░░░░░░░░░░░░░░░ 0/8Gi\n"
+        "  kubelet would give node-0: 4 cpu; node-0 and node-1 together: 1Gi memory;\n"
+        "                     node-1: 2 cpu\n"
+        "  short in           node-0: cpu 6 asked, 4 free\n"
+        "  short in           node-1: cpu 6 asked, 4 free\n"
+        "  topology hint      container c0: node-0, node-1, not preferred\n"
+        "  node as a whole    asked 6 cpu, 1Gi memory; what it has in all nobody told\n"
+    )
