@@ -1,0 +1,88 @@
+"""Asks the API server through kubernetes-asyncio, and takes a refusal for an answer.
+
+Objects stay as they came: a test must see what the server wrote, not what some class kept of it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kubernetes_asyncio.client.api_client import ApiClient
+from kubernetes_asyncio.client.exceptions import ApiException
+from multidict import CIMultiDictProxy
+
+Json = dict[str, Any]
+
+INTENT = {"numalign.io/policy": "single-numa-node"}
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+AS_THEY_CAME = dict.fromkeys((200, 201), "object")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An object, or the Status that refuses it; and the texts of warnings."""
+
+    code: int
+    body: Json
+    warnings: list[str]
+
+
+async def ask(api: ApiClient, method: str, path: str, body: Json | None = None, **query: str) -> Answer:
+    """One request. PATCH is always a server-side apply."""
+    try:
+        content, code, headers = await api.call_api(
+            path,
+            method,
+            body=body,
+            query_params=list(query.items()),
+            header_params=dict(APPLY) if method == "PATCH" else {},
+            response_types_map=AS_THEY_CAME,
+        )
+    except ApiException as error:
+        return Answer(error.status, refusal(error.body), texts(error.headers))
+    return Answer(code, content, texts(headers))
+
+
+def refusal(body: str | bytes | None) -> Json:
+    """The Status; before the API server knows a path, it answers in plain words."""
+    try:
+        status: Json = json.loads(body or "{}")
+    except ValueError:
+        return {"message": str(body)}
+    return status
+
+
+def texts(headers: CIMultiDictProxy[str] | None) -> list[str]:
+    """What stands between the quotes of `Warning: 299 - "text"`."""
+    lines = headers.getall("Warning", []) if headers else []
+    return [json.loads(line.split(" ", 2)[2]) for line in lines]
+
+
+def pod(name: str, *, asks: Mapping[str, str], **metadata: object) -> Json:
+    """A guaranteed pod of one container, that asks for 8 CPUs, 32 GiB, and `asks` besides."""
+    amounts = {"cpu": "8", "memory": "32Gi", **asks}
+    container = {
+        "name": "main",
+        "image": "registry.example/main",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {"containers": [container]},
+    }
+
+
+async def create(api: ApiClient, wish: Json, *, namespace: str = "team", **query: str) -> Answer:
+    return await ask(api, "POST", f"/api/v1/namespaces/{namespace}/pods", wish, **query)
+
+
+async def apply(api: ApiClient, wish: Json, *, manager: str) -> Answer:
+    path = f"/api/v1/namespaces/team/pods/{wish['metadata']['name']}"
+    return await ask(api, "PATCH", path, wish, fieldManager=manager)
+
+
+async def read(api: ApiClient, name: str) -> Answer:
+    return await ask(api, "GET", f"/api/v1/namespaces/team/pods/{name}")

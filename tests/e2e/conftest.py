@@ -1,0 +1,397 @@
+"""Runs the real thing: etcd, kube-apiserver and numalign-webhook, each a process of its own.
+
+What only a real API server can show is shown here: that it takes our configuration, our answers and our
+patches, and what its users then read. One control plane serves all tests of a run. Where none can be
+had, every test is skipped, and the last lines of the run say so.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+from kubernetes_asyncio.client.api_client import ApiClient
+from kubernetes_asyncio.client.configuration import Configuration
+
+from certs import authority
+from tests.e2e.asking import INTENT, Answer, Json, ask, create, pod
+from tests.e2e.processes import Child, Children, answers, free_port, run, until
+
+AsUser = Callable[[str], ApiClient]
+
+HERE = Path(__file__).resolve().parent
+DEPLOY = HERE.parent.parent / "deploy"
+BINARIES = pytest.StashKey[Path]()
+REASON = pytest.StashKey[str]()
+CHILDREN = pytest.StashKey[Children]()
+
+# Who comes to the API server: a token, which is also the user's name, and the groups.
+USERS = {
+    "admin": "system:masters",
+    "system:serviceaccount:kube-system:replicaset-controller": "system:serviceaccounts",
+    "system:node:large": "system:nodes,system:masters",
+}
+
+PATHS = {
+    "Node": "/api/v1/nodes",
+    "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+    "Namespace": "/api/v1/namespaces",
+    "Pod": "/api/v1/pods",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "MutatingWebhookConfiguration": ("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"),
+    "ValidatingWebhookConfiguration": (
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    ),
+}
+IN_A_SNAPSHOT = ("Node", "NodeResourceTopology", "Namespace", "Pod")
+
+session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
+
+
+# ---- the programs of the control plane: found or built before the time of any test runs
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    if not ours or config.option.collectonly:
+        return
+    with live_output(config):
+        code, folder, said = asyncio.run(find_binaries())
+    if code == os.EX_UNAVAILABLE:
+        config.stash[REASON] = said
+        for item in ours:
+            item.add_marker(pytest.mark.skip(reason=said))
+    elif code:
+        pytest.exit(f"no end-to-end test can run: {said}", returncode=1)
+    else:
+        config.stash[BINARIES] = Path(folder)
+
+
+def live_output(config: pytest.Config) -> AbstractContextManager[None]:
+    """Nobody should look at a still screen for minutes."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    return capture.global_and_fixture_disabled() if capture else nullcontext()
+
+
+async def find_binaries() -> tuple[int, str, str]:
+    """How the search ended, the folder it found, and the last thing it said."""
+    search = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(HERE / "controlplane" / "build.py")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert search.stdout
+    assert search.stderr
+    said = ""
+    async for line in search.stderr:
+        said = line.decode().strip()
+        sys.stderr.write(f"{said}\n")
+    folder = await search.stdout.read()
+    return await search.wait(), folder.decode().strip(), said
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if reason := config.stash.get(REASON, None):
+        terminalreporter.section("NOTHING WAS TESTED END TO END", yellow=True, bold=True)
+        terminalreporter.line(reason, yellow=True)
+
+
+# ---- their processes, and what these said while a test failed
+
+
+@session_fixture()
+async def children(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Children]:
+    everyone = pytestconfig.stash[CHILDREN] = Children(logs=tmp_path_factory.mktemp("logs"))
+    yield everyone
+    await everyone.end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if everyone := item.config.stash.get(CHILDREN, None):
+        said = [(f"{name} said meanwhile", text) for name, text in everyone.said().items()]
+        report.sections += said if report.failed else []
+    return report
+
+
+# ---- the control plane
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """A running API server, and how to come to it."""
+
+    url: str
+    ca: Path
+    child: Child
+
+    def client(self, user: str) -> ApiClient:
+        """Speaks as one of USERS. The caller closes it."""
+        configuration = Configuration(host=self.url, ssl_ca_cert=str(self.ca))
+        return ApiClient(configuration, "Authorization", f"Bearer {user}")
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> authority.Files:
+    """A certificate for every server of this run."""
+    issued = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
+    return authority.write(issued, tmp_path_factory.mktemp("tls"))
+
+
+@session_fixture()
+async def plane(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> Plane:
+    """An API server that lets USERS in, and asks no webhook yet."""
+    binaries = pytestconfig.stash[BINARIES]
+    folder = tmp_path_factory.mktemp("plane")
+    store, port = f"http://127.0.0.1:{free_port()}", free_port()
+    await children.start(
+        str(binaries / "etcd"),
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={store}",
+        f"--advertise-client-urls={store}",
+        "--listen-peer-urls=http://127.0.0.1:0",
+    )
+    child = await children.start(
+        str(binaries / "kube-apiserver"),
+        f"--etcd-servers={store}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--tls-cert-file={pair.cert}",
+        f"--tls-private-key-file={pair.key}",
+        f"--token-auth-file={token_file(folder)}",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--service-account-issuer=https://127.0.0.1",
+        f"--service-account-key-file={pair.cert}",
+        f"--service-account-signing-key-file={pair.key}",
+        # Where no controller runs, nobody makes the service accounts that it would insist on.
+        "--disable-admission-plugins=ServiceAccount",
+    )
+    running = Plane(url=f"https://127.0.0.1:{port}", ca=pair.ca, child=child)
+    ready = partial(answers, f"{running.url}/readyz", ca=pair.ca)
+    await until(ready, what="the API server was ready", child=child)
+    return running
+
+
+def token_file(folder: Path) -> Path:
+    file = folder / "tokens.csv"
+    lines = (f'{user},{user},{user},"{groups}"\n' for user, groups in USERS.items())
+    file.write_text("".join(lines))
+    return file
+
+
+@session_fixture()
+async def as_user(plane: Plane) -> AsyncIterator[AsUser]:
+    """Gives the client that speaks as one of USERS."""
+    async with AsyncExitStack() as stack:
+        clients = {user: plane.client(user) for user in USERS}
+        for client in clients.values():
+            stack.push_async_callback(client.close)
+        yield clients.__getitem__
+
+
+# ---- what the cluster holds
+
+
+@session_fixture()
+async def snapshot(plane: Plane, as_user: AsUser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fleet, as the API server gives it back when it was created there."""
+    api = as_user("admin")
+    for document in documents(DEPLOY / "crd" / "noderesourcetopologies.yaml"):
+        await install(api, document)
+    known = partial(served, api, "NodeResourceTopology")
+    await until(known, what="the API server knew of topologies", child=plane.child)
+    for document in documents(HERE / "fleet.yaml"):
+        await install(api, document)
+    file = tmp_path_factory.mktemp("fleet") / "snapshot.json"
+    file.write_text(json.dumps(await everything(api)))
+    return file
+
+
+def documents(file: Path) -> list[Json]:
+    return list(yaml.safe_load_all(file.read_text()))
+
+
+async def install(api: ApiClient, document: Json) -> None:
+    answer = await ask(api, "POST", PATHS[document["kind"]], document)
+    assert answer.code == HTTPStatus.CREATED, answer.body
+
+
+async def served(api: ApiClient, kind: str) -> bool:
+    return (await ask(api, "GET", PATHS[kind])).code == HTTPStatus.OK
+
+
+async def everything(api: ApiClient) -> Json:
+    """What `kubectl get nodes,noderesourcetopologies,namespaces,pods -A -o json` prints."""
+    lists = [(await ask(api, "GET", PATHS[kind])).body for kind in IN_A_SNAPSHOT]
+    items = [
+        {"apiVersion": of["apiVersion"], "kind": of["kind"].removesuffix("List"), **item}
+        for of in lists
+        for item in of["items"]
+    ]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+@session_fixture()
+async def classes(snapshot: Path) -> Mapping[str, str]:
+    """The class of each node, as `kubectl numa nodes` tells it."""
+    command = (program("kubectl-numa"), "nodes", f"--snapshot={snapshot}", "--output=json")
+    code, said = await run(*command)
+    assert code == 0, said
+    return {node["name"]: node["class"] for node in json.loads(said)}
+
+
+def program(name: str) -> str:
+    """One of ours, as installed in the environment that runs the tests."""
+    return str(Path(sys.executable).parent / name)
+
+
+# ---- the webhook
+
+
+class Webhook:
+    """The program under test; it can be ended, and started again at the same address."""
+
+    def __init__(self, children: Children, *, snapshot: Path, pair: authority.Files) -> None:
+        port = free_port()
+        self.url = f"https://127.0.0.1:{port}"
+        self._ready = partial(answers, f"{self.url}/readyz", ca=pair.ca)
+        self._start = partial(
+            children.start,
+            program("numalign-webhook"),
+            *("--snapshot", str(snapshot)),
+            *("--bind", "127.0.0.1", "--port", str(port)),
+            *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key)),
+        )
+
+    async def start(self) -> None:
+        """Returns when it is ready to be asked."""
+        self.child = await self._start()
+        await until(self._ready, what="the webhook was ready", child=self.child)
+
+
+@session_fixture()
+async def webhook(children: Children, snapshot: Path, pair: authority.Files) -> Webhook:
+    """Running, but nobody asks it yet."""
+    running = Webhook(children, snapshot=snapshot, pair=pair)
+    await running.start()
+    return running
+
+
+@session_fixture()
+async def admin(plane: Plane, as_user: AsUser, webhook: Webhook) -> ApiClient:
+    """The administrator, once the API server asks the webhook: by address, as no Service leads here."""
+    client = as_user("admin")
+    for document in documents(DEPLOY / "webhooks.yaml"):
+        for entry in document["webhooks"]:
+            url = webhook.url + entry["clientConfig"]["service"]["path"]
+            entry["clientConfig"] = {"url": url, "caBundle": base64(plane.ca)}
+        await install(client, document)
+    await until_asked(client, webhook.child)
+    return client
+
+
+def base64(file: Path) -> str:
+    return b64encode(file.read_bytes()).decode()
+
+
+async def until_asked(api: ApiClient, child: Child) -> None:
+    """Returns when patches and refusals arrive: the API server learns its configuration by and by."""
+    await until(partial(patches, api), what="a pod was patched", child=child, seconds=20)
+    await until(partial(refuses, api), what="a pod was refused", child=child, seconds=20)
+
+
+async def patches(api: ApiClient) -> bool:
+    return "affinity" in (await rehearse(api, gpus=4)).body.get("spec", {})
+
+
+async def refuses(api: ApiClient) -> bool:
+    return (await rehearse(api, gpus=8)).code == HTTPStatus.FORBIDDEN
+
+
+async def rehearse(api: ApiClient, *, gpus: int) -> Answer:
+    wish = pod("rehearsal", asks={"nvidia.com/gpu": str(gpus)}, annotations=INTENT)
+    return await create(api, wish, dryRun="All")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def api(admin: ApiClient) -> AsyncIterator[ApiClient]:
+    """The administrator again, who leaves no pods behind."""
+    yield admin
+    pods = await ask(admin, "GET", PATHS["Pod"])
+    for left in pods.body["items"]:
+        where = "/api/v1/namespaces/{namespace}/pods/{name}".format_map(left["metadata"])
+        await ask(admin, "DELETE", where, gracePeriodSeconds="0")
+
+
+@asynccontextmanager
+async def gone(webhook: Webhook) -> AsyncIterator[None]:
+    """Nothing listens at its address."""
+    await webhook.child.end()
+    yield
+    await webhook.start()
+
+
+@asynccontextmanager
+async def frozen(webhook: Webhook) -> AsyncIterator[None]:
+    """It takes connections and never answers."""
+    webhook.child.send(signal.SIGSTOP)
+    yield
+    webhook.child.send(signal.SIGCONT)
+
+
+ABSENCES = {"gone": gone, "frozen": frozen}
+
+
+@pytest_asyncio.fixture(loop_scope="session", params=ABSENCES)
+async def absence(request: pytest.FixtureRequest, admin: ApiClient, webhook: Webhook) -> AsyncIterator[str]:
+    """The webhook is away while the test runs."""
+    async with ABSENCES[request.param](webhook):
+        yield request.param
+    await until_asked(admin, webhook.child)
+
+
+@pytest.fixture
+def kubectl(api: ApiClient, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
+    """Runs kubectl as the administrator: exit code, and all that was said."""
+    found = shutil.which("kubectl")
+    if not found:
+        pytest.skip("no kubectl on PATH")
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(kubeconfig(api.configuration, user="admin")))
+    return partial(run, found, f"--cache-dir={tmp_path / 'cache'}", KUBECONFIG=str(file))
+
+
+def kubeconfig(configuration: Configuration, *, user: str) -> Json:
+    cluster = {"server": configuration.host, "certificate-authority": configuration.ssl_ca_cert}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "e2e", "cluster": cluster}],
+        "users": [{"name": "e2e", "user": {"token": user}}],
+        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
+        "current-context": "e2e",
+    }
