@@ -1,0 +1,142 @@
+"""
+What one verdict costs, by policy and by the number of zones.
+
+The rules are asked for a pod of one container, so that a figure is the cost of a container. Each policy is
+shown in its ordinary case, where an empty node takes the pod, and in its worst one, where every zone has a
+different amount of everything and each resource wants another width; that node refuses, so it is judged
+twice, in use and empty. Ratios are to two zones of the same row.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from bench.figures import ms, quantile, table
+from numalign.rules import demand
+from numalign.rules.demand import Demand
+from numalign.rules.evaluate import evaluate
+from numalign.rules.intent import Intent, Policy
+from numalign.rules.pod import Container, Pod
+from numalign.rules.resources import Resources, ZoneId, parse
+from numalign.rules.topology import Node, Zone
+
+ZONES = (1, 2, 4, 8)
+BASE = 2
+AIM = 0.001
+"""Seconds for one container on eight zones, in the worst case."""
+
+NAMES = ("cpu", "memory", "nvidia.com/gpu", "example.com/nic")
+_GIB = 2**30
+_ROUNDS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is asked of which node."""
+
+    name: str
+    node: Node
+    demand: Demand
+    intent: Intent
+
+    def seconds(self, *, repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
+        """The median over several rounds of the mean of one verdict."""
+        return quantile([self._round(repeats, clock) for _ in range(_ROUNDS)], 0.5)
+
+    def _round(self, repeats: int, clock: Callable[[], float]) -> float:
+        began = clock()
+        for _ in range(repeats):
+            evaluate(self.node, self.demand, self.intent)
+        return (clock() - began) / repeats
+
+
+def ordinary(policy: Policy, zones: int, resources: int) -> Case:
+    """An empty node whose every zone could take the pod alone."""
+    full = _amounts([16, 64 * _GIB, 4, 2], resources)
+    members = [_zone(at, full, full) for at in range(zones)]
+    return Case("ordinary", _node(policy, members), _ask([4, 8 * _GIB, 1, 1], resources), Intent(policy))
+
+
+def worst(policy: Policy, zones: int, resources: int) -> Case:
+    """A node in use that could never take the pod, no two zones of which are alike."""
+    members = [
+        _zone(at, _amounts([16 + at, (64 + at) * _GIB, 4 + at, 2 + at], resources), _left(at, resources))
+        for at in range(zones)
+    ]
+    # A quarter of the CPUs, half of the memory, nearly all GPUs: each takes another number of zones.
+    asked = [4 * zones, 40 * zones * _GIB, 5 * zones, zones]
+    return Case("worst", _node(policy, members), _ask(asked, resources), Intent(policy))
+
+
+CASES = (ordinary, worst)
+
+
+def _left(at: int, resources: int) -> Resources:
+    return _amounts([8 + at, (32 + 3 * at) * _GIB, 1 + at % 3, 1 + at % 2], resources)
+
+
+def _amounts(units: Sequence[int], resources: int) -> Resources:
+    return parse({name: str(amount) for name, amount in zip(NAMES[:resources], units, strict=False)})
+
+
+def _zone(at: int, full: Resources, free: Resources) -> Zone:
+    return Zone(ZoneId(at), f"node-{at}", full, full, free)
+
+
+def _node(policy: Policy, zones: Iterable[Zone]) -> Node:
+    return Node("node", tuple(zones), policy=policy)
+
+
+def _ask(units: Sequence[int], resources: int) -> Demand:
+    amounts = _amounts(units, resources)
+    asked = demand.of(Pod("pod", containers=(Container("c", requests=amounts, limits=amounts),)))
+    # The sum over all zones is not what is measured: without it every case would end at once.
+    return replace(asked, total=Resources())
+
+
+def measure(*, resources: int, repeats: int) -> tuple[str, float]:
+    """The table, and the longest time in it."""
+    others = [zones for zones in ZONES if zones != BASE]
+    head = ["ms", "case", *(f"{zones} zones" for zones in ZONES), *(f"{zones}:{BASE}" for zones in others)]
+    found = {
+        (policy, make): [make(policy, zones, resources).seconds(repeats=repeats) for zones in ZONES]
+        for policy in Policy
+        for make in CASES
+    }
+    longest = max(map(max, found.values()))
+    rows = []
+    for (policy, make), times in found.items():
+        by_zones = dict(zip(ZONES, times, strict=True))
+        marked = [f"{ms(each)}{'*' if each == longest else ' '}" for each in times]
+        ratios = [f"{by_zones[zones] / by_zones[BASE]:.1f}" for zones in others]
+        rows.append([policy.value, make.__name__, *marked, *ratios])
+    return table(head, rows), longest
+
+
+def main() -> int:
+    """Measure as the flags say; 0 however slow it was."""
+    parser = argparse.ArgumentParser(prog="python -m bench.rules", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--resources",
+        type=int,
+        default=len(NAMES),
+        choices=range(1, len(NAMES) + 1),
+        help="how many (default 4)",
+    )
+    parser.add_argument("--repeats", type=int, default=40, help="verdicts in each of the rounds (default 40)")
+    chosen = parser.parse_args()
+    if chosen.repeats <= 0:
+        parser.error("--repeats must be above zero")
+    shown, longest = measure(resources=chosen.resources, repeats=chosen.repeats)
+    print(f"{chosen.resources} resources: {', '.join(NAMES[: chosen.resources])}\n{shown}\n* the worst")
+    print(
+        f"aim {'met' if longest <= AIM else 'MISSED'}: at most {ms(AIM)} ms a container on {ZONES[-1]} zones"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,406 @@
+"""
+The webhook as an API server meets it: the real process, TLS, one keep-alive connection.
+
+Reviews are sent when the clock says so, whether or not the answer before was quick, and what a late answer
+makes the next one wait counts as latency (`from due`). How long the handler took is the server's own
+histogram, the difference of two looks at /metrics, so that nothing is added to the server for being measured.
+"""
+
+import argparse
+import base64
+import contextlib
+import functools
+import http.client
+import json
+import re
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from bench import cluster
+from bench.cluster import Raw
+from bench.figures import Histogram, Spread, ms, table
+from certs import authority
+
+HANDLER_AIM = 0.010
+"""Seconds; one of the bounds of the histogram, so that it is met or not without interpolation."""
+MEMORY_AIM = 200
+"""MiB."""
+
+PATHS = ("/mutate", "/validate")
+REPEATS = 5
+LONGEST_START = 60
+
+_UID = b"00000000-0000-0000-0000-%012d"
+_HOLE = "uid-of-this-review"
+_BUCKET = re.compile(r'numalign_review_seconds_bucket\{le="([^"]+)",webhook="(\w+)"\} (\S+)')
+_MIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A webhook that is ready, in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    ca: Path
+    starting: float
+
+    def connection(self) -> http.client.HTTPSConnection:
+        """A connection that stays open."""
+        trust = ssl.create_default_context(cafile=str(self.ca))
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=trust, timeout=60)
+
+    def page(self, path: str) -> tuple[int, str]:
+        """A page over a connection of its own."""
+        with contextlib.closing(self.connection()) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def seconds(self) -> dict[str, Histogram]:
+        """What the histogram of each path holds by now."""
+        totals: dict[str, dict[float, float]] = {path: {} for path in PATHS}
+        for bound, name, count in _BUCKET.findall(self.page("/metrics")[1]):
+            totals[f"/{name}"][float(bound)] = float(count)
+        return {path: Histogram.cumulative(found) for path, found in totals.items()}
+
+    def memory(self) -> dict[str, float]:
+        """MiB in use now and at most, as the kernel counts them."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
+        return {"now": int(kib["VmRSS"]) / _MIB, "most": int(kib["VmHWM"]) / _MIB}
+
+
+@contextlib.contextmanager
+def serving(nodes: int) -> Iterator[Server]:
+    """The webhook on a made-up cluster; raises `RuntimeError` with its log if it does not become ready."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        (folder / "cluster.json").write_bytes(orjson.dumps(cluster.snapshot(nodes)))
+        pair = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
+        files = authority.write(pair, folder / "tls")
+        settings = {
+            "--snapshot": folder / "cluster.json",
+            "--tls-cert": files.cert,
+            "--tls-key": files.key,
+            "--bind": "127.0.0.1",
+            "--port": 0,
+            "--drain-seconds": 0,
+        }
+        words = [sys.executable, "-m", "webhook", *(str(word) for pair in settings.items() for word in pair)]
+        with (folder / "log").open("wb") as log:
+            began = time.perf_counter()
+            process = subprocess.Popen(words, stderr=log)  # noqa: S603 - our own program
+            try:
+                port = _port(process, folder / "log")
+                yield Server(process, port, files.ca, time.perf_counter() - began)
+            finally:
+                process.terminate()
+                process.wait(timeout=30)
+
+
+def _port(process: subprocess.Popen[bytes], log: Path) -> int:
+    """The port that it says it listens on; by then its snapshot is read."""
+    until = time.monotonic() + LONGEST_START
+    while time.monotonic() < until and process.poll() is None:
+        for line in log.read_bytes().splitlines(keepends=True):
+            event = json.loads(line) if line.endswith(b"\n") else {}
+            if event.get("event") == "server.listening":
+                return int(event["port"])
+        time.sleep(0.01)
+    raise RuntimeError(f"the webhook did not start:\n{log.read_text(encoding='utf-8')}")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A review with a hole for its uid."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+    @classmethod
+    def of(cls, path: str, pod: Raw) -> "Call":
+        """The review of a pod that is created."""
+        asked = {
+            "uid": _HOLE,
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": "team",
+            "operation": "CREATE",
+            "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+            "object": pod,
+            "dryRun": False,
+        }
+        body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+        before, _, after = orjson.dumps(body).partition(_HOLE.encode())
+        return cls(path, before, after)
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire, headers left out."""
+        return len(self.before) + len(_UID % 0) + len(self.after)
+
+
+@dataclass(slots=True)
+class Client:
+    """One keep-alive connection."""
+
+    connection: http.client.HTTPSConnection
+    sent: int = 0
+
+    def ask(self, call: Call) -> Raw:
+        """The response to a review; raises `RuntimeError` for anything but 200."""
+        uid = _UID % self.sent
+        self.sent += 1
+        body = b"".join((call.before, uid, call.after))
+        self.connection.request("POST", call.path, body, {"Content-Type": "application/json"})
+        answer = self.connection.getresponse()
+        content = answer.read()
+        if answer.status != http.HTTPStatus.OK:
+            raise RuntimeError(f"{call.path} answered {answer.status}: {content[:200]!r}")
+        response: Raw = orjson.loads(content)["response"]
+        return response
+
+    def timed(self, call: Call) -> float:
+        """Seconds from sending to the last byte of the answer."""
+        began = time.perf_counter()
+        self.ask(call)
+        return time.perf_counter() - began
+
+
+@dataclass(slots=True)
+class Cost:
+    """Round trips of reviews that are the first of their template, and of those after it."""
+
+    first: list[float] = field(default_factory=list)
+    repeated: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long a first review takes."""
+        return Spread.of(self.first).p50 / Spread.of(self.repeated).p50
+
+
+def introduce(client: Client, pods: Iterable[Raw], costs: dict[str, Cost]) -> list[Call]:
+    """Send each pod through both paths as if new, then again; the calls that repeat it.
+
+    What is validated is the pod as it would be stored, our patch in it.
+    """
+    calls = []
+    for pod in pods:
+        made = Call.of("/mutate", pod)
+        costs["/mutate"].first.append(client.timed(made))
+        stored = Call.of("/validate", _patched(pod, client.ask(made)))
+        costs["/validate"].first.append(client.timed(stored))
+        for call in (made, stored):
+            costs[call.path].repeated += [client.timed(call) for _ in range(REPEATS)]
+        calls += [made, stored]
+    return calls
+
+
+def _patched(pod: Raw, response: Raw) -> Raw:
+    """The pod with the affinity that was written; made-up pods have none of their own."""
+    operations = orjson.loads(base64.b64decode(response.get("patch", "W10=")))
+    written = {operation["path"].rpartition("/")[2]: operation["value"] for operation in operations}
+    return {**pod, "spec": {**pod["spec"], **written}}
+
+
+@dataclass(slots=True)
+class Run:
+    """What came of a paced run; durations in seconds."""
+
+    round_trips: list[float] = field(default_factory=list)
+    from_due: list[float] = field(default_factory=list)
+    decisions: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0
+
+    @property
+    def answered(self) -> int:
+        """How many reviews were answered."""
+        return len(self.round_trips)
+
+    @property
+    def rate(self) -> float:
+        """Reviews answered per second."""
+        return self.answered / self.seconds
+
+
+def paced(
+    client: Client,
+    calls: Sequence[Call],
+    *,
+    rate: int,
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Run:
+    """Send a review at each tick of the clock, the calls one after another and over again."""
+    run = Run()
+    began = clock()
+    for number in range(round(rate * seconds)):
+        due = began + number / rate
+        time.sleep(max(due - clock(), 0))
+        sent = clock()
+        response = client.ask(calls[number % len(calls)])
+        done = clock()
+        run.round_trips.append(done - sent)
+        run.from_due.append(done - due)
+        run.decisions[_decision(response)] += 1
+    run.seconds = clock() - began
+    return run
+
+
+def _decision(response: Raw) -> str:
+    if not response["allowed"]:
+        return "denied"
+    return "patched" if "patch" in response else "warned" if response.get("warnings") else "admitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that was measured."""
+
+    nodes: int
+    classes: int
+    templates: int
+    bytes_per_review: int
+    starting: float
+    costs: dict[str, Cost]
+    run: Run
+    handler: Histogram
+    memory: dict[str, float]
+
+    @property
+    def aims(self) -> dict[str, bool]:
+        """What is aimed at, and whether it is met."""
+        within = self.handler.share_within(HANDLER_AIM)
+        return {
+            f"99 % of reviews handled in at most {ms(HANDLER_AIM)} ms": within >= 0.99,  # noqa: PLR2004 - p99
+            f"at most {MEMORY_AIM} MiB resident": self.memory["most"] <= MEMORY_AIM,
+        }
+
+    def document(self) -> Raw:
+        """For a file: milliseconds, MiB, reviews per second."""
+        costs = {
+            path: {
+                "first_ms": Spread.of(cost.first).millis(),
+                "repeated_ms": Spread.of(cost.repeated).millis(),
+                "ratio": cost.ratio,
+            }
+            for path, cost in self.costs.items()
+        }
+        return {
+            "nodes": self.nodes,
+            "classes": self.classes,
+            "templates": self.templates,
+            "bytes_per_review": self.bytes_per_review,
+            "starting_s": self.starting,
+            "templates_ms": costs,
+            "reviews": self.run.answered,
+            "reviews_per_s": self.run.rate,
+            "decisions": dict(self.run.decisions),
+            "handler_ms": self.handler.spread().millis(),
+            "handler_buckets_s": {str(bound): count for bound, count in self.handler.counts.items()},
+            "round_trip_ms": Spread.of(self.run.round_trips).millis(),
+            "from_due_ms": Spread.of(self.run.from_due).millis(),
+            "rss_mib": self.memory,
+            "aims": self.aims,
+        }
+
+    def __str__(self) -> str:
+        """The tables."""
+        return "\n".join(
+            [*self._of_input(), "", self._of_templates(), "", *self._of_run(), "", *self._of_aims()]
+        )
+
+    def _of_input(self) -> Iterator[str]:
+        yield f"{self.nodes} nodes of {self.classes} classes, {cluster.ZONES} zones each"
+        yield f"{self.templates} templates, {self.bytes_per_review} bytes a review"
+        yield f"start to listening: {self.starting:.2f} s"
+
+    def _of_templates(self) -> str:
+        head = ["round trip, ms", "first p50", "first max", "again p50", "again max", "first : again"]
+        rows = []
+        for path, cost in self.costs.items():
+            first, again = Spread.of(cost.first), Spread.of(cost.repeated)
+            figures = map(ms, (first.p50, first.most, again.p50, again.most))
+            rows.append([path, *figures, f"{cost.ratio:.0f} : 1"])
+        return table(head, rows)
+
+    def _of_run(self) -> Iterator[str]:
+        decisions = ", ".join(f"{count} {name}" for name, count in sorted(self.run.decisions.items()))
+        yield f"{self.run.answered} reviews in {self.run.seconds:.1f} s: {self.run.rate:.1f}/s, {decisions}"
+        handler = self.handler.spread()
+        exact = {"round trip": Spread.of(self.run.round_trips), "from due": Spread.of(self.run.from_due)}
+        rows = [["handler", ms(handler.p50), ms(handler.p99), f"<= {ms(handler.most)}"]]
+        rows += [[name, ms(each.p50), ms(each.p99), ms(each.most)] for name, each in exact.items()]
+        yield table(["ms", "p50", "p99", "max"], rows)
+
+    def _of_aims(self) -> Iterator[str]:
+        yield f"resident: {self.memory['now']:.0f} MiB, at most {self.memory['most']:.0f} MiB"
+        for aim, met in self.aims.items():
+            yield f"aim {'met' if met else 'MISSED'}: {aim}"
+
+
+def measure(*, nodes: int, templates: int, rate: int, seconds: float) -> Outcome:
+    """Start a webhook, meet every template for the first time, then send at the rate."""
+    pods = [template.pod for template in cluster.templates(templates)]
+    costs = {path: Cost() for path in PATHS}
+    with serving(nodes) as server, contextlib.closing(server.connection()) as connection:
+        client = Client(connection)
+        calls = introduce(client, pods, costs)
+        before = server.seconds()
+        run = paced(client, calls, rate=rate, seconds=seconds)
+        after = server.seconds()
+        handled = (after[path].since(before[path]) for path in PATHS)
+        return Outcome(
+            nodes=nodes,
+            classes=_classes(server),
+            templates=templates,
+            bytes_per_review=round(sum(call.size for call in calls) / len(calls)),
+            starting=server.starting,
+            costs=costs,
+            run=run,
+            handler=functools.reduce(Histogram.plus, handled),
+            memory=server.memory(),
+        )
+
+
+def _classes(server: Server) -> int:
+    found = re.search(r"^numalign_classes (\S+)", server.page("/metrics")[1], re.MULTILINE)
+    return round(float(found[1])) if found else 0
+
+
+def main() -> int:
+    """Measure as the flags say; 0 however slow it was."""
+    parser = argparse.ArgumentParser(prog="python -m bench.webhook", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes of the cluster (default 1000)")
+    parser.add_argument("--templates", type=int, default=40, help="workloads that send pods (default 40)")
+    parser.add_argument("--rate", type=int, default=300, help="reviews per second (default 300)")
+    parser.add_argument("--seconds", type=float, default=20, help="how long to send them (default 20)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
+    chosen = parser.parse_args()
+    if min(chosen.nodes, chosen.templates, chosen.rate, chosen.seconds) <= 0:
+        parser.error("every number must be above zero")
+    outcome = measure(
+        nodes=chosen.nodes, templates=chosen.templates, rate=chosen.rate, seconds=chosen.seconds
+    )
+    print(outcome)
+    if chosen.json:
+        chosen.json.write_bytes(orjson.dumps(outcome.document(), option=orjson.OPT_INDENT_2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
