@@ -35,6 +35,7 @@ _WITH_HEADER = 16 + zlib.MAX_WBITS
 
 # A first key in quotes, or none at all. Anything else in braces may be YAML.
 _JSON = re.compile(rb'\s*[{\[]\s*["{\[}\]]')
+_NEXT = re.compile(rb"^---", re.MULTILINE)
 
 # PowerShell redirects in UTF-16.
 _MARKS: Mapping[bytes, str] = MappingProxyType(
@@ -80,13 +81,25 @@ def read(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
     plain = _decoded(_unpacked(data, most))
     if len(plain) > most:
         raise _bad(f"has more than {most} bytes")
-    documents = [_json(plain)] if _JSON.match(plain) else _yaml(plain)
+    documents = [_json(plain)] if _is_one_json(plain) else _yaml(plain)
     if not documents:
         raise _bad("is empty")
     troubles = [found.trouble for found in map(_document, documents)]
     if all(troubles):
-        raise BadDocument(filter(None, troubles))
+        raise BadDocument(_numbered(list(filter(None, troubles))))
     return documents
+
+
+def _is_one_json(plain: bytes) -> bool:
+    """Whether it begins as JSON and no line, which in JSON no text can span, begins another document."""
+    return bool(_JSON.match(plain)) and not _NEXT.search(plain)
+
+
+def _numbered(mistakes: list[Mistake]) -> list[Mistake]:
+    """Each with the number of its document, where there are several."""
+    if len(mistakes) == 1:
+        return mistakes
+    return [mistake.under(f"document {number}") for number, mistake in enumerate(mistakes, start=1)]
 
 
 def objects(documents: Iterable[object]) -> Iterator[Found]:

@@ -3,7 +3,6 @@
 import gzip
 import io
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import pytest
@@ -20,6 +19,10 @@ FORMS: dict[str, tuple[bytes, list[Any]]] = {
     "YAML": (b"# a pod\nkind: Pod\napiVersion: v1\n", [POD]),
     "YAML in braces": (b"{kind: Pod, apiVersion: v1}", [POD]),
     "YAML in three documents": (b"kind: Pod\napiVersion: v1\n---\n---\n{kind: B}\n", [POD, {"kind": "B"}]),
+    "JSON in two documents": (
+        b'{"kind": "Pod", "apiVersion": "v1"}\n---\n{"kind": "B"}\n',
+        [POD, {"kind": "B"}],
+    ),
     "gzip": (gzip.compress(b"kind: Pod\napiVersion: v1"), [POD]),
     "JSON with a mark": (b'\xef\xbb\xbf{"kind": "Pod", "apiVersion": "v1"}', [POD]),
     "JSON from PowerShell": ('\ufeff{"kind": "Pod", "apiVersion": "v1"}'.encode("utf-16-le"), [POD]),
@@ -54,7 +57,10 @@ BROKEN = {
     "a list": (b'[{"kind": "Pod"}]', "must be an object, not a list"),
     "no kind": (b'{"apiVersion": "v1"}', "kind: is missing"),
     "a kind that is a number": (b"kind: 1", "kind: must be a text, not a number"),
-    "two and no object": (b"a\n---\n- b\n", 'must be an object, not "a"\nmust be an object, not a l'),
+    "two and no object": (
+        b"a\n---\n- b\n",
+        'document 1: must be an object, not "a"\ndocument 2: must be an object, not a list',
+    ),
     "JSON cut off": (b'{"kind": "List", "items": [', "is not JSON: unexpected end of data"),
     "JSON and more": (b'{"kind": "A"} {"kind": "B"}', "is not JSON: unexpected content after document"),
     "YAML with a tab": (b"kind:\n\t- a", "is not YAML: found character that cannot start any token (line 2"),
@@ -77,14 +83,11 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_file_is_told_and_soon(data: bytes, message: str) -> None:
-    start = process_time()
-
+def test_a_broken_file_is_told(data: bytes, message: str) -> None:
     with pytest.raises(BadDocument) as raised:
         documents.read(data)
 
     assert str(raised.value).startswith(message)
-    assert process_time() - start < 2
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
