@@ -11,11 +11,11 @@ a refusal follows from its reason, never one that clients take for "try again" (
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from http import HTTPStatus
-from itertools import accumulate, islice
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -43,9 +43,6 @@ AdmissionReview: TypeAlias = Literal["AdmissionReview"]
 API_VERSION: ApiVersion = "admission.k8s.io/v1"
 KIND: AdmissionReview = "AdmissionReview"
 
-# The deepest part of a pod is its managedFields, at some twenty levels.
-DEEPEST = 64
-
 # Controllers repeat a refusal in an Event, whose note is cut at 1,024 characters.
 MESSAGE = 900
 CAUSES = 32
@@ -54,11 +51,6 @@ CAUSES = 32
 # (k8s.io/apiserver, endpoints/filters/warning.go).
 WARNING = 256
 WARNINGS = 4096
-
-_MISTAKES = 20
-_TOO_LARGE = 2**63
-_NESTING = frozenset({dict, list})
-_NUMBERS = frozenset({int, float})
 
 
 class BadReview(BadInput):
@@ -178,9 +170,6 @@ class Denied(_Notes):
 def read(body: bytes) -> Review:
     """What the API server asks; raises `BadReview` with all that is wrong with the call."""
     document = _json(body)
-    unsound = tuple(islice(_unsound(document), _MISTAKES))
-    if unsound:
-        raise BadReview(HTTPStatus.BAD_REQUEST, unsound)
     if not isinstance(document, dict):
         mistake = Mistake("", f"the body must be an {KIND}, a JSON object, not {_named(document)}")
         raise BadReview(HTTPStatus.BAD_REQUEST, [mistake])
@@ -277,39 +266,6 @@ def _json(body: bytes) -> object:
     except orjson.JSONDecodeError as error:
         mistake = Mistake("", f"the body is not JSON: {error}" if body else "the body is empty")
         raise BadReview(HTTPStatus.BAD_REQUEST, [mistake]) from None
-
-
-def _unsound(document: object) -> Iterator[Mistake]:
-    """
-    Numbers that no Kubernetes object can hold, and nesting that none has, each with its place.
-
-    Without recursion, which would end the process before the document; without a list of what was seen,
-    since a hostile body holds millions of values.
-    """
-    steps: list[str | int] = []
-    trail = [_parts(document)]
-    while trail:
-        for step, part in trail[-1]:
-            if type(part) in _NESTING:
-                steps.append(step)
-                break
-            if type(part) in _NUMBERS and not -_TOO_LARGE <= part < _TOO_LARGE:
-                yield Mistake(_where([*steps, step]), f"the number {part} does not fit in 64 bits")
-        else:
-            trail.pop()
-            del steps[-1:]
-            continue
-        if len(trail) < DEEPEST:
-            trail.append(_parts(part))
-        else:
-            yield Mistake(_where(steps), f"is nested deeper than {DEEPEST} levels")
-            steps.pop()
-
-
-def _parts(whole: object) -> Iterator[tuple[str | int, Any]]:
-    if isinstance(whole, dict):
-        return iter(whole.items())
-    return iter(enumerate(whole if isinstance(whole, list) else ()))
 
 
 def _where(steps: Iterable[str | int]) -> str:

@@ -68,14 +68,6 @@ def body(*, without: str | None = None, **changes: Any) -> bytes:  # noqa: ANN40
     return orjson.dumps(document)
 
 
-def deep(levels: int) -> Raw:
-    """An object of so many levels."""
-    document: Raw = {}
-    for _ in range(levels - 1):
-        document = {"a": document}
-    return document
-
-
 def refusal(call: bytes) -> tuple[int, str]:
     with pytest.raises(BadReview) as caught:
         read(call)
@@ -142,8 +134,11 @@ def test_numbers_of_64_bits_are_read(figure: float) -> None:
     assert read(body(object={"n": figure})).object == {"n": figure}
 
 
-def test_the_deepest_object_allowed_is_read() -> None:
-    assert read(body(object=deep(62))).object == deep(62)
+def test_what_nobody_looks_at_may_be_as_deep_as_the_parser_reads() -> None:
+    # The library that writes JSON here goes less deep than it reads.
+    nested = b'{"a":' * 1000 + b"{}" + b"}" * 1000
+
+    assert read(body(object={"deep": 0}).replace(b'"deep":0', b'"deep":' + nested)).object.keys() == {"deep"}
 
 
 NOT_JSON = [
@@ -189,19 +184,6 @@ def test_json_that_is_no_object_is_a_bad_request(call: bytes, found: str) -> Non
     said = f"the body must be an AdmissionReview, a JSON object, not {found}"
 
     assert refusal(call) == (HTTPStatus.BAD_REQUEST, said)
-
-
-UNSOUND = [
-    # what it is         the object        what is said of request.object
-    ("a long number",    {"n": 2**63},     ".n: the number 9223372036854775808 does not fit in 64 bits"),
-    ("a longer number",  {"n": [0, -1e30]}, ".n[1]: the number -1e+30 does not fit in 64 bits"),
-    ("a pod too deep",   deep(63),         f"{'.a' * 62}: is nested deeper than 64 levels"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "said"), [row[1:] for row in UNSOUND], ids=[row[0] for row in UNSOUND])
-def test_what_no_kubernetes_object_can_hold_is_a_bad_request(pod: Raw, said: str) -> None:
-    assert refusal(body(object=pod)) == (HTTPStatus.BAD_REQUEST, f"request.object{said}")
 
 
 MISSING_OBJECT = "object: is missing, though this is a CREATE or UPDATE"
@@ -290,21 +272,7 @@ def test_every_mistake_of_a_call_is_said_at_once() -> None:
     ]
 
 
-def test_every_place_that_is_too_deep_is_said() -> None:
-    deeper = "a" + ".a" * 61
-
-    assert refusal(body(object={"x": deep(63), "n": 2**63, "y": deep(63)}))[1].splitlines() == [
-        f"request.object.x.{deeper[:-2]}: is nested deeper than 64 levels",
-        "request.object.n: the number 9223372036854775808 does not fit in 64 bits",
-        f"request.object.y.{deeper[:-2]}: is nested deeper than 64 levels",
-    ]
-
-
 def test_a_body_of_nothing_but_mistakes_gets_a_short_answer() -> None:
-    numbers = refusal(body(object={"k" * 1000: [1e30] * 100_000}))[1].splitlines()
-
-    assert len(numbers) == 20
-    assert max(map(len, numbers)) < 400
     assert (
         refusal(body(userInfo={"groups": [1] * 100_000}))[1]
         == f"request.{GROUPS}[0]: must be a text, not a number"
