@@ -174,11 +174,14 @@ def _by_intent(node: Node, demand: Demand, intent: Intent, admission: Admission)
     if not intent.binding:
         return None
     for step, grants in _units(intent.scope or node.scope, demand, admission):
-        needs = tuple(need for need in _needs(node, step, intent.policy) if intent.concerns(need.resource))
-        zones = frozenset[int]().union(*(grant.zones_of(need.resource for need in needs) for grant in grants))
-        if needs and len(zones) > min(need.zones for need in needs):
-            refusal = _unsatisfied(intent, _cause(node, needs), step)
-            return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
+        names = [name for name in step.asks if intent.concerns(name) and node.aligns(name)]
+        zones = frozenset[int]().union(*(grant.zones_of(names) for grant in grants))
+        # A single zone keeps every promise.
+        if len(zones) > 1:
+            needs = tuple(need for need in _needs(node, step, intent.policy) if need.resource in names)
+            if len(zones) > min(need.zones for need in needs):
+                refusal = _unsatisfied(intent, _cause(node, needs), step)
+                return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
     return None
 
 
@@ -222,10 +225,11 @@ def _holds(zones: tuple[Zone, ...], needs: tuple[Need, ...]) -> bool:
 
 def _shortages(node: Node, step: Step) -> Iterator[Shortage]:
     """Every resource of every zone that falls short on its own."""
+    aligned = [(name, asked) for name, asked in step.asks.items() if node.aligns(name)]
     for zone in node.zones:
-        for name, asked in step.asks.items():
+        for name, asked in aligned:
             free = zone.free.get(name, 0)
-            if free < asked and node.aligns(name):
+            if free < asked:
                 yield Shortage(zone.id, zone.name, name, asked, free)
 
 

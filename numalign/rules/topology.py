@@ -10,9 +10,10 @@ What is not told takes the kubelet's default. `known` says how much was told, an
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.resources import CPU, MEMORY, MILLI, Kind, Resources, ZoneId, kind
@@ -106,12 +107,17 @@ class Node:
         """Whether this kubelet gives hints for a resource at all."""
         if self.policy is Policy.NONE:
             return False
-        return {
-            Kind.CPU: self.cpu_manager is CpuManager.STATIC,
-            Kind.MEMORY: self.memory_manager is MemoryManager.STATIC,
-            Kind.DEVICE: resource in self.devices,
-            Kind.NODE: False,
-        }[kind(resource)]
+        return _GIVES_HINTS[kind(resource)](self, resource)
+
+
+_GIVES_HINTS: Mapping[Kind, Callable[[Node, str], bool]] = MappingProxyType(
+    {
+        Kind.CPU: lambda node, _: node.cpu_manager is CpuManager.STATIC,
+        Kind.MEMORY: lambda node, _: node.memory_manager is MemoryManager.STATIC,
+        Kind.DEVICE: lambda node, name: name in node.devices,
+        Kind.NODE: lambda _node, _name: False,
+    }
+)
 
 
 def managers(zones: Iterable[Zone]) -> tuple[CpuManager, MemoryManager]:

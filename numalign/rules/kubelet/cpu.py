@@ -33,7 +33,9 @@ def offers(cpus: Pool, step: Step) -> list[Offer]:
         return []
     # A mask is a set of zones that own CPUs; the CPUs of init containers must all lie within.
     hosts = masks.of(zone for zone, amount in enumerate(cpus.total) if amount)
-    possible = [mask for mask in cpus.serving(step.cpu) if mask & hosts == mask]
+    possible = cpus.serving(step.cpu)
+    if hosts != masks.full(len(cpus.total)):
+        possible = [mask for mask in possible if mask & hosts == mask]
     return [offer(CPU, possible, width(cpus.total, step.cpu))]
 
 

@@ -4,9 +4,13 @@ Sets of zones as bits, so that all of them can be walked.
 Bit i stands for the zone with the i-th smallest id. The kubelet orders masks by their number, and an
 order-preserving renaming of zones does not change that order, so ids need not be dense. Outside this folder
 there are only ids.
+
+Eight zones make 255 sets, and each of them is walked for each resource of each container. So the walks here
+are left to the interpreter's own loops (`map`, `compress`), which is several times as fast.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 
 from numalign.rules.placement import ZoneSet
 from numalign.rules.resources import ZoneId
@@ -24,14 +28,15 @@ def ascending(count: int) -> range:
     return range(1, 1 << count)
 
 
-def reaching(totals: Sequence[int], asked: int) -> list[Mask]:
-    """The masks whose total is at least what is asked (more than nothing), by number."""
-    return [mask for mask, total in enumerate(totals) if total >= asked]
+def reaching(candidates: Iterable[Mask], totals: Sequence[int], asked: int) -> list[Mask]:
+    """Those among the candidates whose total is at least what is asked."""
+    walked = list(candidates)
+    return list(compress(walked, map(asked.__le__, map(totals.__getitem__, walked))))
 
 
-def of_width(candidates: Iterable[Mask], width: int) -> list[Mask]:
-    """Those of so many zones."""
-    return [mask for mask in candidates if mask.bit_count() == width]
+def of_width(candidates: Sequence[Mask], width: int) -> frozenset[Mask]:
+    """Those among the candidates that have so many zones."""
+    return frozenset(compress(candidates, map(width.__eq__, map(int.bit_count, candidates))))
 
 
 def members(mask: Mask) -> Iterator[int]:
@@ -59,7 +64,7 @@ def sums(amounts: Sequence[int]) -> list[int]:
     """The total of every mask, indexed by the mask."""
     totals = [0]
     for amount in amounts:
-        totals += [total + amount for total in totals]
+        totals += list(map(amount.__add__, totals))
     return totals
 
 

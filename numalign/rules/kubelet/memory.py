@@ -7,7 +7,7 @@ under every policy. And zones that share a block form a group (`cells`): a zone 
 no group, and the zones of a group serve only that very set until their last block is gone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from numalign.rules.demand import Step
@@ -16,7 +16,7 @@ from numalign.rules.kubelet.masks import Mask
 from numalign.rules.kubelet.merge import Merged, Offer, offer
 from numalign.rules.kubelet.pool import Amounts, draw
 from numalign.rules.pod import Role
-from numalign.rules.resources import Kind, Resources, kind
+from numalign.rules.resources import MEMORY, Kind, Resources, kind
 from numalign.rules.topology import MemoryManager, Node
 
 
@@ -50,6 +50,10 @@ class Memory:
         """The zones with blocks on them, each with the set that it serves."""
         return [(zone, self.cells[zone]) for zone, count in enumerate(self.assignments) if count]
 
+    def left_over(self, name: str) -> Iterator[tuple[Mask, int]]:
+        """What init containers left of a resource, by the exact set of zones."""
+        return ((mask, size) for (mask, resource), size in self.reusable.items() if resource == name)
+
 
 Groups = list[tuple[int, Mask]]
 """Zones by position, each with the set that it serves."""
@@ -75,9 +79,8 @@ def of(node: Node) -> Memory | None:
 
 def offers(memory: Memory, request: Resources) -> list[Offer]:
     """The same hints under every requested name; none at all if no set of zones can serve them."""
-    possible = _hints(memory, request)
-    fewest = width(memory, request)
-    return [offer(name, possible, fewest) for name in request] if possible else []
+    hint = _hint(memory, request)
+    return [replace(hint, resource=name) for name in request] if hint.possible else []
 
 
 def width(memory: Memory, request: Resources) -> int:
@@ -103,23 +106,32 @@ def started(memory: Memory) -> Memory:
     return memory
 
 
-def _hints(memory: Memory, request: Resources) -> list[Mask]:
-    hints = _large_enough(memory, request)
+def _hint(memory: Memory, request: Resources) -> Offer:
+    """What all requested names are offered alike."""
+    large = _large_enough(memory, request)
+    fewest = min(map(int.bit_count, large), default=len(memory.cells))
+    return offer(MEMORY, _free_enough(memory, request, large), fewest)
+
+
+def _free_enough(memory: Memory, request: Resources, hints: list[Mask]) -> list[Mask]:
+    """Those that groups leave open and whose free amounts suffice, with what init containers left."""
     if groups := memory.groups:
         hints = [mask for mask in hints if _open(memory.cells, groups, mask)]
     for name, size in request.items() if hints else ():
-        free, again = masks.sums(memory.free[name]), memory.reusable
-        hints = [mask for mask in hints if free[mask] + again.get((mask, name), 0) >= size]
+        free = masks.sums(memory.free[name])
+        for mask, again in memory.left_over(name):
+            free[mask] += again
+        hints = masks.reaching(hints, free, size)
     return hints
 
 
 def _large_enough(memory: Memory, request: Resources) -> list[Mask]:
     """The sets of zones whose allocatable amounts reach what is asked, used or not."""
-    enough = list(masks.ascending(len(memory.cells)))
+    enough: Iterable[Mask] = masks.ascending(len(memory.cells))
     for name, size in request.items():
         totals = masks.sums(memory.allocatable.get(name, (0,) * len(memory.cells)))
-        enough = [mask for mask in enough if totals[mask] >= size]
-    return enough
+        enough = masks.reaching(enough, totals, size)
+    return list(enough)
 
 
 def _open(cells: tuple[Mask, ...], groups: Groups, mask: Mask) -> bool:
@@ -139,14 +151,12 @@ def _mask_to_use(memory: Memory, request: Resources, affinity: Merged) -> Mask |
     mask = affinity.mask
     if mask is not None and _has_room(memory, request, mask):
         return mask
-    around = [hint for hint in _hints(memory, request) if mask is None or hint & mask == mask]
+    hint = _hint(memory, request)
+    around = [wider for wider in hint.possible if mask is None or wider & mask == mask]
     if not around:
         return None
-    fewest = width(memory, request)
-    best = min(around, key=lambda hint: (hint.bit_count() != fewest, hint.bit_count(), hint))
-    if affinity.preferred and best.bit_count() != fewest:
-        return None
-    return best
+    preferred = [wider for wider in around if wider in hint.preferred]
+    return masks.narrowest(preferred or around) if preferred or not affinity.preferred else None
 
 
 def _has_room(memory: Memory, request: Resources, mask: Mask) -> bool:

@@ -51,7 +51,7 @@ class Decision:
 
 def offer(resource: str, possible: Sequence[Mask], width: int) -> Offer:
     """An offer that prefers the masks of one width, as all managers do by default."""
-    return Offer(resource, tuple(possible), frozenset(masks.of_width(possible, width)))
+    return Offer(resource, tuple(possible), masks.of_width(possible, width))
 
 
 def decide(policy: Policy, offers: Sequence[Offer], count: int) -> Decision:
@@ -100,14 +100,19 @@ def _preferred(offers: Sequence[Offer], count: int) -> Merged | None:
 
 def _best_of(offers: Sequence[Offer], count: int) -> Mask:
     """HintMerger.compare for what is not preferred: of that width, else the widest below, else above."""
-    by_width: dict[int, Mask] = {}
-    for mask in _intersections(offers, count):
-        by_width.setdefault(mask.bit_count(), mask)
-    if not by_width:
-        return masks.full(count)
-    limit = _narrowest_width(offers)
-    below = [width for width in by_width if width <= limit]
-    return by_width[max(below) if below else min(by_width)]
+    limit, everything = _narrowest_width(offers), masks.full(count)
+    first = masks.full(limit)
+    # Beside lists that hold all zones a hint stays as it is, and no mask of this width has a lower number.
+    if all(everything in offer.possible for offer in offers) and any(
+        first in offer.possible for offer in offers
+    ):
+        return first
+    reachable = _intersections(offers, count)
+    if not reachable:
+        return everything
+    widths = list(map(int.bit_count, reachable))
+    below = [width for width in set(widths) if width <= limit]
+    return reachable[widths.index(max(below) if below else min(widths))]
 
 
 def _narrowest_width(offers: Sequence[Offer]) -> int:

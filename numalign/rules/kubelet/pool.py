@@ -36,7 +36,8 @@ class Pool:
 
     def serving(self, asked: int) -> list[Mask]:
         """The sets of zones that could give so much and hold all that is used again."""
-        anchor, enough = self.anchor, masks.reaching(masks.sums(self.available), asked)
+        anchor, totals = self.anchor, masks.sums(self.available)
+        enough = masks.reaching(masks.ascending(len(self.free)), totals, asked)
         return [mask for mask in enough if mask & anchor == anchor] if anchor else enough
 
     def charged(self, taken: Amounts, role: Role) -> "Pool":

@@ -25,9 +25,10 @@ def test_the_total_of_every_mask_stands_at_its_number() -> None:
     assert list(masks.sums([1, 10, 100])) == [0, 1, 10, 11, 100, 101, 110, 111]
 
 
-def test_the_masks_that_reach_what_is_asked_come_by_number() -> None:
-    assert list(masks.reaching([0, 4, 6, 10], 5)) == [0b10, 0b11]
-    assert list(masks.of_width([0b10, 0b11, 0b100], 1)) == [0b10, 0b100]
+def test_masks_are_chosen_from_candidates_by_total_and_by_width() -> None:
+    assert masks.reaching(masks.ascending(2), [0, 4, 6, 10], 5) == [0b10, 0b11]
+    assert masks.reaching([0b11, 0b01], [0, 4, 6, 10], 5) == [0b11]
+    assert masks.of_width([0b10, 0b11, 0b100], 1) == {0b10, 0b100}
 
 
 FEWEST = [
