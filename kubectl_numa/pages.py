@@ -9,6 +9,7 @@ from kubectl_numa.lines import Paper, amounts, some, zones
 from kubectl_numa.nodemap import draw
 from kubectl_numa.questions import Asked, By
 from numalign.cluster import placements
+from numalign.fleet.survey import enforcement_text
 from numalign.rules.demand import Step
 
 STYLES = {Chance.FITS: "green", Chance.LATER: "yellow", Chance.NEVER: "red"}
@@ -68,8 +69,7 @@ def enforced(asked: Asked) -> str | None:
     """Why a pod is denied for asking less than its namespace lets pass."""
     if not asked.below:
         return None
-    stated = asked.intent.policy if asked.intent else "nothing"
-    return f'namespace "{asked.pod.namespace}" enforces {asked.below}: the pod asks for {stated}'
+    return enforcement_text(asked.pod.namespace, asked.below, asked.intent.policy if asked.intent else None)
 
 
 def _asks(step: Step) -> str:

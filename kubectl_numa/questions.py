@@ -14,11 +14,8 @@ from numalign.fleet import Fleet, Question
 from numalign.rules import demand, intent
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import NO_INTENT
-from numalign.rules.intent import Intent, Match, NamespaceRules, Policy
+from numalign.rules.intent import UNRULED, Intent, Match, NamespaceRules, Policy
 from numalign.rules.pod import Pod
-
-UNRULED = NamespaceRules()
-"""What holds in a namespace that nobody showed us."""
 
 
 class By(StrEnum):

@@ -107,7 +107,11 @@ async def _handle(request: web.Request, *, door: Door, name: str) -> web.Respons
     moment = door.catalogue.now
     if moment is None:
         return _not_yet()
-    outcome = await _ENDPOINTS[name](door, asked, moment)
+    try:
+        outcome = await _ENDPOINTS[name](door, asked, moment)
+    except Exception as error:
+        error.add_note(f"while answering review {asked.uid}")
+        raise
     door.seconds.labels(name).observe(time.perf_counter() - began)
     door.reviews.labels(name, outcome.decision).inc()
     _tell(door.log, name, asked, outcome)
@@ -182,6 +186,7 @@ def _tell(log: Log, name: str, asked: Review, outcome: Outcome) -> None:
         uid=asked.uid,
         namespace=asked.namespace,
         pod=asked.name or _name(asked.object),
+        user=asked.user.username,
         dry_run=asked.dry_run,
         decision=outcome.decision,
         warnings=outcome.answer.warnings,

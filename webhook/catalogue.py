@@ -11,19 +11,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from numalign.cluster.snapshot import Snapshot
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from numalign.cluster import snapshot
+from numalign.cluster.snapshot import Snapshot
 from numalign.fleet import Fleet
 from numalign.rules.errors import BadInput
-from numalign.rules.intent import NamespaceRules
+from numalign.rules.intent import UNRULED, NamespaceRules
 from numalign.runtime import files
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-
-UNRULED = NamespaceRules()
-"""What holds in a namespace that the snapshot does not show."""
 
 _PROBLEMS_LOGGED = 20
 

@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from numalign.fleet import Fleet, Survey
-from numalign.rules.intent import PREFIX
+from numalign.rules.intent import CLASS_LABEL
 from webhook.patch import Mode, Operator, Requirement, inject
 from webhook.review import Allowed, Patched
 from webhook.subject import Subject
-
-CLASS_LABEL = f"{PREFIX}class"
 
 _LONGEST_AUDIT = 1000
 

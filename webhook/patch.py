@@ -257,7 +257,7 @@ def _pin(node_name: str, terms: Sequence[_Term], *, daemon: bool) -> Pin | None:
         return Pin(node_name, Why.NODE_NAME)
     if daemon:
         return Pin(_only_one(names), Why.DAEMON_SET)
-    return Pin(_only_one(names), Why.NODE_FIELD) if any(names) else None
+    return Pin(_only_one(names), Why.NODE_FIELD) if names and all(names) else None
 
 
 def _only_one(names: Sequence[frozenset[str]]) -> str | None:

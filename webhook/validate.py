@@ -2,14 +2,15 @@
 Yes or no to a pod as it would be stored, and what its owner should know.
 
 A refusal says that no node could ever take the pod as it is meant, or that its namespace asks for more. What
-merely does not fit now is admitted with a warning. A pod that somebody has already placed is never refused:
-its controller would only make it again.
+merely does not fit now is admitted with a warning. A pod that somebody has already placed is not refused for
+its node: its controller would only make it again.
 """
 
 from collections.abc import Iterator
 
 from numalign.fleet import Fleet, Question
-from numalign.rules.intent import Policy
+from numalign.fleet.survey import enforcement_text
+from numalign.rules.intent import RESOURCES, Policy
 from webhook.patch import Pin
 from webhook.review import Allowed, Denied, Reason
 from webhook.subject import Broken, Subject
@@ -31,34 +32,35 @@ def refuse_broken(error: Broken) -> Denied:
 
 
 def validate(subject: Subject, fleet: Fleet, *, unknown_may_fit: bool) -> Allowed | Denied:
-    """Refuse what no node could ever keep and what a namespace does not let pass; warn of the rest."""
-    refusal = None if subject.pin else _refusal(subject, fleet, unknown_may_fit=unknown_may_fit)
+    """Refuse what a namespace does not let pass and what no node could ever keep; warn of the rest."""
+    refusal = _by_namespace(subject) or _by_nodes(subject, fleet, unknown_may_fit=unknown_may_fit)
     if refusal:
         return Denied(reason=Reason.FORBIDDEN, message=f"{SPEAKER}: {refusal}", audit={"verdict": "denied"})
     warnings = [*_of_namespace(subject), *(_of_nodes(subject, fleet) if subject.asks else ())]
     return Allowed(warnings=tuple(map(_warning, warnings)), audit=_audit(subject))
 
 
-def _refusal(subject: Subject, fleet: Fleet, *, unknown_may_fit: bool) -> str | None:
+def _by_namespace(subject: Subject) -> str | None:
+    """A namespace means every pod in it, whoever placed it."""
     level = subject.rules.enforce
-    if level and subject.question.asks_less_than(level):
-        return (
-            f'namespace "{subject.namespace}" enforces {level}: the pod asks for {_asked(subject)}. '
-            f"Set annotation numalign.io/policy to {_choices(level)}."
-        )
-    if not subject.asks or not fleet.nodes or fleet.ever(subject.question).able:
+    if level is None or not subject.question.asks_less_than(level):
+        return None
+    return enforcement_text(subject.namespace, level, subject.policy if subject.stated else None)
+
+
+def _by_nodes(subject: Subject, fleet: Fleet, *, unknown_may_fit: bool) -> str | None:
+    """A pod that is placed already is not refused: its controller would only make it again."""
+    if subject.pin or not subject.asks or not fleet.nodes or fleet.ever(subject.question).able:
         return None
     if unknown_may_fit and fleet.unknown:
         return None
-    return fleet.why_not(subject.question, floor=level or Policy.BEST_EFFORT)
+    return fleet.why_not(subject.question, floor=subject.rules.enforce or Policy.BEST_EFFORT)
 
 
 def _of_namespace(subject: Subject) -> Iterator[str]:
-    """What falls short of the namespace; a pod that is placed already falls short of `enforce` too."""
-    levels = [subject.rules.enforce if subject.pin else None, subject.rules.warn]
-    for level in dict.fromkeys(filter(None, levels)):
-        if subject.question.asks_less_than(level):
-            yield f"this namespace wants {level}, the pod asks for {_asked(subject)}"
+    level = subject.rules.warn
+    if level and subject.question.asks_less_than(level):
+        yield f"this namespace wants {level}, the pod asks for {_asked(subject)}"
 
 
 def _of_nodes(subject: Subject, fleet: Fleet) -> Iterator[str]:
@@ -67,6 +69,8 @@ def _of_nodes(subject: Subject, fleet: Fleet) -> Iterator[str]:
         yield "no node topology is known, so the pod was not checked"
     elif not question.demand.alignable:
         yield f"{subject.policy} has nothing to align: the pod is {question.demand.qos}, without devices"
+    elif not question.concerned:
+        yield f"{RESOURCES} names nothing that a kubelet could align for this pod"
     elif subject.pin:
         yield from _of_its_node(subject.pin, question, fleet)
     elif not fleet.ever(question).able:
@@ -76,7 +80,11 @@ def _of_nodes(subject: Subject, fleet: Fleet) -> Iterator[str]:
 
 
 def _of_its_node(pin: Pin, question: Question, fleet: Fleet) -> Iterator[str]:
-    verdict = fleet.verdict(pin.node, question) if pin.node else None
+    if pin.node is None:
+        if not fleet.ever(question).able:
+            yield f"{pin.why}, but no node could ever take it"
+        return
+    verdict = fleet.verdict(pin.node, question)
     if verdict is not None and verdict.refusal:
         when = "can never" if verdict.permanent else "cannot now"
         yield f"its node {pin.node} {when} take it: {verdict.refusal}"
@@ -90,10 +98,6 @@ def _audit(subject: Subject) -> dict[str, str]:
 
 def _asked(subject: Subject) -> str:
     return subject.policy if subject.stated else "nothing"
-
-
-def _choices(level: Policy) -> str:
-    return " or ".join(policy for policy in Policy if policy.at_least(level))
 
 
 def _warning(text: str) -> str:

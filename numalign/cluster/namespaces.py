@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 from numalign.cluster.parts import Part
 from numalign.rules import intent
-from numalign.rules.errors import BadIntent
+from numalign.rules.errors import Mistake
 from numalign.rules.intent import NamespaceRules
 
 
-def namespace(raw: Mapping[str, object]) -> tuple[str, NamespaceRules]:
-    """The name of a namespace and what its labels ask; raises `BadIntent` with every mistake."""
+def namespace(raw: Mapping[str, object]) -> tuple[NamespaceRules, tuple[Mistake, ...]]:
+    """What the labels of a v1 Namespace ask, and all that is wrong with it; what can be read holds."""
     whole = Part(raw)
-    metadata = whole["metadata"]
-    name, labels = metadata["name"].needed_text(), metadata["labels"].texts()
-    whole.settle(BadIntent)
-    return name, intent.parse_namespace(labels)
+    whole["metadata"]["name"].needed_text()
+    rules, unclear = intent.parse_namespace(whole["metadata"]["labels"].texts())
+    told = {mistake.where for mistake in whole.mistakes}
+    return rules, (*whole.mistakes, *(mistake for mistake in unclear if mistake.where not in told))

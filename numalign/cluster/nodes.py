@@ -14,11 +14,9 @@ from numalign.cluster.kubelet_config import KubeletConfiguration
 from numalign.cluster.parts import Part
 from numalign.cluster.topologies import Topology
 from numalign.rules.errors import BadTopology, Mistake
-from numalign.rules.intent import PREFIX, Policy
+from numalign.rules.intent import CLASS_LABEL, Policy
 from numalign.rules.resources import Resources
 from numalign.rules.topology import Known, MemoryManager, Node, managers
-
-CLASS_LABEL = PREFIX + "class"
 
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 

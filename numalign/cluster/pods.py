@@ -15,6 +15,9 @@ from numalign.rules.errors import BadPod
 from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.resources import Resources
 
+MOST_CONTAINERS = 100
+"""Of one kind. What one container leaves matters to each after it, so time grows with their square."""
+
 TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
     {
         ("", "Pod"): (),
@@ -80,6 +83,11 @@ def _containers(spec: Part) -> Iterator[Container]:
     """In the kubelet's order; their names are told apart across both lists."""
     if spec.value is None:
         return
+    for key in ("initContainers", "containers"):
+        listed = spec[key].value
+        if isinstance(listed, list) and len(listed) > MOST_CONTAINERS:
+            spec[key].wrong(f"has {len(listed)} containers: numalign reads at most {MOST_CONTAINERS}")
+            return
     places: dict[str, Part] = {}
     for part in spec["initContainers"].objects():
         role = Role.SIDECAR if part["restartPolicy"].text() == "Always" else Role.INIT

@@ -20,7 +20,7 @@ from numalign.cluster.kubelet_config import KubeletConfiguration
 from numalign.cluster.nodes import Facts
 from numalign.cluster.parts import Part
 from numalign.cluster.topologies import Topology
-from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.errors import BadInput, BadIntent, Mistake
 from numalign.rules.intent import NamespaceRules
 from numalign.rules.topology import Node
 
@@ -100,7 +100,7 @@ class _Pile:
         self.pods = 0
         self.keepers: Mapping[tuple[str, str], Callable[[Found, str], None]] = {
             (CORE, "Node"): self._node,
-            (CORE, "Namespace"): partial(_keep, self.namespaces, _rules),
+            (CORE, "Namespace"): self._namespace,
             (topologies.GROUP, topologies.KIND): partial(_keep, self.topologies, topologies.topology),
             (kubelet_config.GROUP, kubelet_config.KIND): partial(
                 _keep, self.configurations, kubelet_config.kubelet_configuration
@@ -150,6 +150,14 @@ class _Pile:
             return
         raise BadInput([_TWICE])
 
+    def _namespace(self, found: Found, name: str) -> None:
+        """Labels that can be read hold, whatever stands beside them."""
+        if name in self.namespaces:
+            raise BadInput([_TWICE])
+        self.namespaces[name], mistakes = namespaces.namespace(found.raw)
+        if mistakes:
+            raise BadIntent(mistakes)
+
     def _join(self, topology: Topology) -> Node | None:
         name = topology.name
         try:
@@ -174,7 +182,3 @@ def _keep(
     if name in into:
         raise BadInput([_TWICE])
     into[name] = decode(found.raw)
-
-
-def _rules(raw: Mapping[str, object]) -> NamespaceRules:
-    return namespaces.namespace(raw)[1]

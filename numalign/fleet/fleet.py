@@ -10,14 +10,15 @@ for this moment only.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from numalign.fleet.recent import Recent
 from numalign.fleet.survey import Group, Survey, refusal_text
-from numalign.rules.demand import Demand
+from numalign.rules.demand import Demand, asking
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.topology import Node, node_class
-from numalign.rules.verdict import Cause, Verdict
+from numalign.rules.verdict import Verdict
 
 REMEMBERED = 4096
 """Questions whose answers are kept; the least recently asked goes first. One byte a shape, so megabytes."""
@@ -38,11 +39,17 @@ class Question:
 
     def asks_less_than(self, level: Policy) -> bool:
         """Whether a pod that a kubelet would align promises less than this."""
-        return self.demand.alignable and not self.intent.policy.at_least(level)
+        less = not self.intent.policy.at_least(level) or not self.concerned
+        return self.demand.alignable and less
+
+    @property
+    def concerned(self) -> bool:
+        """Whether the intent is about anything that the pod asks for."""
+        return any(self.intent.concerns(name) for step in self.demand.steps for name in step.asks)
 
 
 @dataclass(frozen=True, slots=True)
-class _Memory:
+class Memory:
     """What outlives a moment: a number for every shape met so far, and answers by number.
 
     Both only grow together, so that an earlier moment, which some review may still be asking, stays right.
@@ -59,33 +66,30 @@ class _Memory:
 class Fleet:
     """The nodes of one moment.
 
-    Build the next moment with `following`, which keeps every answer that still holds. Not safe to share
-    between threads.
+    Build the next moment with `following`, which keeps every answer that still holds; that may be done in
+    another thread while this moment is asked. One moment is asked by one thread only.
     """
 
-    def __init__(self, nodes: Iterable[Node], *, unknown: int = 0) -> None:
-        self._begin(nodes, unknown, _Memory())
-
-    def following(self, nodes: Iterable[Node], *, unknown: int = 0) -> "Fleet":
-        """The fleet of the next moment, with the answers about shapes that were there before."""
-        fleet = Fleet.__new__(Fleet)
-        memory = _Memory() if self._memory.crowded(len(self._counts)) else self._memory
-        fleet._begin(nodes, unknown, memory)  # noqa: SLF001  its own class
-        return fleet
-
-    def _begin(self, nodes: Iterable[Node], unknown: int, memory: _Memory) -> None:
+    def __init__(self, nodes: Iterable[Node], *, unknown: int = 0, memory: Memory | None = None) -> None:
         self.nodes = tuple(nodes)
         self.unknown = unknown
-        self._memory = memory
+        self._memory = memory or Memory()
         self._surveys: Recent[Question, Survey] = Recent(REMEMBERED)
         self._now: Recent[Question, bool] = Recent(REMEMBERED)
+        self._groups: Recent[Question, list[Group]] = Recent(REMEMBERED)
         self._why: Recent[tuple[Question, Policy], str] = Recent(REMEMBERED)
-        shapes, numbers = [node.shape() for node in self.nodes], memory.numbers
+        self._named = {node.name: node for node in self.nodes}
+        shapes, numbers = [node.shape() for node in self.nodes], self._memory.numbers
         self._shape_of = [numbers.setdefault(shape, len(numbers)) for shape in shapes]
         self._counts = Counter(self._shape_of)
         self._shapes = dict(zip(self._shape_of, shapes, strict=True))
         self._class_of = {number: node_class(shape) for number, shape in self._shapes.items()}
         self._members = self._by_class()
+
+    def following(self, nodes: Iterable[Node], *, unknown: int = 0) -> "Fleet":
+        """The fleet of the next moment, with the answers about shapes that were there before."""
+        crowded = self._memory.crowded(len(self._counts))
+        return Fleet(nodes, unknown=unknown, memory=None if crowded else self._memory)
 
     def _by_class(self) -> Mapping[str, frozenset[int]]:
         """The shapes that a class name stands for: by their facts, and by the labels nodes carry now."""
@@ -137,19 +141,9 @@ class Fleet:
             unknown=self.unknown,
         )
 
-    def groups(self, question: Question) -> list[Group]:
-        """What the nodes say while empty: one group for each class and answer, by class."""
-        found: dict[tuple[str, Cause | None], Group] = {}
-        for number, shape in self._shapes.items():
-            verdict = evaluate(shape, question.demand, question.intent)
-            key = (self._class_of[number], verdict.refusal.cause if verdict.refusal else None)
-            group = found.get(key, Group(key[0], 0, verdict))
-            found[key] = replace(group, nodes=group.nodes + self._counts[number])
-        return sorted(found.values(), key=lambda group: group.node_class)
-
     def verdict(self, name: str, question: Question) -> Verdict | None:
         """What one node says as things stand; None for a node whose topology is not known."""
-        node = next((node for node in self.nodes if node.name == name), None)
+        node = self._named.get(name)
         return evaluate(node, question.demand, question.intent) if node else None
 
     def why_not(self, question: Question, *, floor: Policy = Policy.BEST_EFFORT) -> str:
@@ -157,31 +151,56 @@ class Fleet:
 
         Each class speaks through one of its shapes, for they differ by no more than parts of a GiB.
         """
+        for _ in self._hear(question):
+            pass
         return self._why.get((question, floor), lambda: self._because(question, floor))
 
     def _because(self, question: Question, floor: Policy) -> str:
-        examples = {self._class_of[number]: shape for number, shape in self._shapes.items()}
+        groups = self._groups.get(question, list)
+        looser = (policy for policy in _below(question.intent.policy) if policy.at_least(floor))
+        helpful = (policy for policy in looser if self.ever(question.with_policy(policy)).able)
+        return refusal_text(
+            groups,
+            question.intent,
+            unknown=self.unknown,
+            looser=next(helpful, None),
+            enough=partial(self._fits_with, question),
+        )
+
+    def _fits_with(self, question: Question, container: str, resource: str, amount: int) -> bool:
+        """Whether the pod would fit somewhere if it asked for this much."""
+        less = asking(question.demand, container, resource, amount)
+        examples = self._examples().values()
+        return any(evaluate(shape, less, question.intent).admitted for shape in examples)
+
+    def _examples(self) -> dict[str, Node]:
+        """One shape of each class."""
+        return {self._class_of[number]: shape for number, shape in self._shapes.items()}
+
+    def _hear(self, question: Question) -> Iterator[None]:
+        """Find out what each class says, one at each step."""
+        if question in self._groups:
+            return
         nodes = Counter[str]()
         for number, count in self._counts.items():
             nodes[self._class_of[number]] += count
-        groups = [
-            Group(name, nodes[name], evaluate(shape, question.demand, question.intent))
-            for name, shape in examples.items()
-        ]
-        looser = (policy for policy in _below(question.intent.policy) if policy.at_least(floor))
-        helpful = [policy for policy in looser if self.ever(question.with_policy(policy)).able]
-        return refusal_text(groups, question.intent, unknown=self.unknown, looser=helpful[:1])
+        groups = []
+        for name, shape in self._examples().items():
+            groups.append(Group(name, nodes[name], evaluate(shape, question.demand, question.intent)))
+            yield
+        self._groups.get(question, lambda: groups)
 
     def look(self, question: Question) -> Iterator[None]:
-        """Find out all that `now` and, for a pod that fits nowhere, `why_not` say, one node at each step."""
-        if question in self._now:
+        """Find out what `now` or, for a pod that fits nowhere, `why_not` says, one node at each step."""
+        if question in self._now or question in self._groups:
             return
         yield from self.ask(question)
         if self.ever(question).able:
             yield from self._look_for_room(question)
-        else:
-            for policy in _below(question.intent.policy):
-                yield from self.ask(question.with_policy(policy))
+            return
+        for policy in _below(question.intent.policy):
+            yield from self.ask(question.with_policy(policy))
+        yield from self._hear(question)
 
     def _look_for_room(self, question: Question) -> Iterator[None]:
         answers = self._answers(question)

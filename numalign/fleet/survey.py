@@ -8,12 +8,12 @@ text beside words of its own, so all of it stays below 900.
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-from numalign.rules.intent import Intent, Policy
+from numalign.rules.intent import POLICY, Intent, Policy
 from numalign.rules.resources import render
 from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
 
@@ -71,8 +71,14 @@ class Survey:
     unknown: int
 
 
-def refusal_text(groups: Iterable[Group], intent: Intent, *, unknown: int, looser: Iterable[Policy]) -> str:
-    """Why no node can take a pod; `looser` are the policies with which some node could."""
+Enough = Callable[[str, str, int], bool]
+"""Whether some node could take the pod if a container (unnamed: the pod) asked for so much of a resource."""
+
+
+def refusal_text(
+    groups: Iterable[Group], intent: Intent, *, unknown: int, looser: Policy | None, enough: Enough
+) -> str:
+    """Why no node can take a pod; `looser` is a policy with which some node could."""
     ranked = sorted(groups, key=_closeness)
     closest = ranked[0]
     refusal = closest.verdict.refusal
@@ -83,7 +89,7 @@ def refusal_text(groups: Iterable[Group], intent: Intent, *, unknown: int, loose
         f"no node can align {refusal.subject}: {_first(refusal, intent)} {who}",
         *_rest(ranked[1:], refusal),
         *([f"{_nodes(unknown)} without topology not counted"] if unknown else []),
-        *_advice(refusal, looser),
+        *_advice(refusal, looser, enough),
     ]
     return textwrap.shorten(". ".join(sentences) + ".", LONGEST, placeholder=" ...")
 
@@ -132,13 +138,9 @@ def _singular(words: str) -> str:
 _ONE = MappingProxyType({"have": "has", "do": "does"})
 
 
-def _advice(refusal: Refusal, looser: Iterable[Policy]) -> Iterable[str]:
+def _advice(refusal: Refusal, looser: Policy | None, enough: Enough) -> Iterator[str]:
     """What would make the pod fit: less of the one thing that is short, or a policy that promises less."""
-    short = [need for need in refusal.needs if need.most < need.asked]
-    ways = []
-    if refusal.cause is Cause.ZONES_TOO_SMALL and len(short) == 1 and short[0].most:
-        ways.append(f"ask for at most {render(short[0].resource, short[0].most)} {short[0].resource}")
-    ways += [f'use policy "{policy}"' for policy in looser]
+    ways = [*_amounts(refusal, enough), *([f'use policy "{looser}"'] if looser else [])]
     if refusal.cause is Cause.NOT_EXCLUSIVE:
         ways.append("give every container equal requests and limits, and whole CPUs")
     if ways:
@@ -146,5 +148,23 @@ def _advice(refusal: Refusal, looser: Iterable[Policy]) -> Iterable[str]:
         yield text[0].upper() + text[1:]
 
 
+def _amounts(refusal: Refusal, enough: Enough) -> Iterator[str]:
+    short = [need for need in refusal.needs if need.most < need.asked]
+    if refusal.cause is Cause.ZONES_TOO_SMALL and len(short) == 1 and short[0].most:
+        name, most = short[0].resource, short[0].most
+        if enough(refusal.container, name, most):
+            yield f"ask for at most {render(name, most)} {name}"
+
+
 def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
+
+
+def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str:
+    """Why a namespace does not let a pod pass, and what its owner can do."""
+    choices = " or ".join(policy for policy in Policy if policy.at_least(level))
+    asks = asked or "nothing"
+    return (
+        f'namespace "{namespace}" enforces {level}: the pod asks for {asks}. '
+        f"Set annotation {POLICY} to {choices}."
+    )

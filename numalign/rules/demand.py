@@ -10,7 +10,7 @@ memorymanager/policy_static.go, and the limits that the device manager reads.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numalign.rules.pod import Container, Pod, Qos, Role, peak, qos
 from numalign.rules.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
@@ -69,6 +69,29 @@ def of(pod: Pod) -> Demand:
     pinned = quality is Qos.GUARANTEED and not full.has_pod_level_resources
     steps = tuple(_step(container, pinned=pinned) for container in full.containers)
     return Demand(quality, steps, _whole(steps), _total(full), full.has_pod_level_resources)
+
+
+def asking(demand: Demand, container: str, resource: str, amount: int) -> Demand:
+    """The same demand with another amount of one resource, in one container or, unnamed, in the whole pod.
+
+    For the whole pod the answer is of a pod with a single container, which asks for all of it.
+    """
+    alone = container == WHOLE_POD
+    before = (demand.whole,) if alone else demand.steps
+    steps = tuple(_asking(step, resource, amount) if step.container == container else step for step in before)
+    saved = sum(step.asks.get(resource, 0) for step in before) - sum(
+        step.asks.get(resource, 0) for step in steps
+    )
+    total = Resources({**demand.total, resource: demand.total.get(resource, 0) - saved})
+    return replace(demand, steps=steps, whole=_whole(steps), total=total)
+
+
+def _asking(step: Step, resource: str, amount: int) -> Step:
+    if resource == CPU:
+        return replace(step, cpu=amount // MILLI * MILLI)
+    if kind(resource) is Kind.MEMORY:
+        return replace(step, memory=Resources({**step.memory, resource: amount}))
+    return replace(step, devices=Resources({**step.devices, resource: amount}))
 
 
 def _step(container: Container, *, pinned: bool) -> Step:

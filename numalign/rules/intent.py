@@ -28,6 +28,9 @@ WARN = PREFIX + "warn"
 AUDIT = PREFIX + "audit"
 ADMISSION = PREFIX + "admission"
 
+CLASS_LABEL = PREFIX + "class"
+"""On nodes: the name of their topology class."""
+
 _WRITTEN_BY_OWNERS = (POLICY, RESOURCES, SCOPE)
 _ON_PODS = (*_WRITTEN_BY_OWNERS, PLACEMENT, PLACEMENT_OBSERVED)
 _ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION)
@@ -106,6 +109,10 @@ class NamespaceRules:
     disabled: bool = False
 
 
+UNRULED = NamespaceRules()
+"""What holds where no label says anything."""
+
+
 def parse(
     annotations: Mapping[str, str],
     *,
@@ -127,23 +134,25 @@ def parse(
     return Intent(policy, resources, scope, match) if policy else None
 
 
-def parse_namespace(labels: Mapping[str, str]) -> NamespaceRules:
-    """What a namespace's labels ask; raises `BadIntent` with every mistake."""
-    mistakes = list(_unknown_keys(labels, known=(*_ON_NAMESPACES, PREFIX + "class"), kind="labels"))
+def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mistake, ...]]:
+    """What a namespace's labels ask, and what of them cannot be read.
+
+    A label that says nothing clear must not undo the others: what can be read holds.
+    """
+    mistakes = list(_unknown_keys(labels, known=_ON_NAMESPACES, kind="labels"))
     policies = {
         key: _read_word(Policy, labels, key, mistakes, kind="labels")
         for key in (DEFAULT, ENFORCE, WARN, AUDIT)
     }
     admission = _read_word(Admission, labels, ADMISSION, mistakes, kind="labels")
-    if mistakes:
-        raise BadIntent(mistakes)
-    return NamespaceRules(
+    rules = NamespaceRules(
         default=policies[DEFAULT],
         enforce=policies[ENFORCE],
         warn=policies[WARN],
         audit=policies[AUDIT],
         disabled=admission is Admission.DISABLED,
     )
+    return rules, tuple(mistakes)
 
 
 # What other interfaces call the same thing.

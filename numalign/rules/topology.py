@@ -140,10 +140,10 @@ def node_class(node: Node) -> str:
     few reserved KiB do not split a fleet into as many classes as nodes.
     """
     facts = (
-        node.policy,
-        node.scope,
-        node.cpu_manager,
-        node.memory_manager,
+        node.policy.value,
+        node.scope.value,
+        node.cpu_manager.value,
+        node.memory_manager.value,
         tuple((zone.id, _rounded(zone.capacity), _rounded(zone.allocatable)) for zone in node.zones),
     )
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:_HASH]

@@ -166,7 +166,7 @@ def _node_lacks(need: Need) -> str:
 
 def _not_allocated(refusal: Refusal) -> str:
     asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
-    return f"no set of zones can give {asked}, and the kubelet fails the pod under every policy"
+    return f"the kubelet cannot allocate {asked}, and fails the pod under every policy"
 
 
 def _not_exclusive(refusal: Refusal) -> str:

@@ -1,9 +1,10 @@
 """Namespaces: the way to their labels, and what is wrong on it."""
 
+import re
+
 import pytest
 
 from numalign.cluster.namespaces import namespace
-from numalign.rules.errors import BadIntent
 from numalign.rules.intent import NamespaceRules, Policy
 
 
@@ -12,11 +13,11 @@ def test_labels_are_rules() -> None:
 
     read = namespace({"metadata": {"name": "prod", "labels": labels}})
 
-    assert read == ("prod", NamespaceRules(enforce=Policy.RESTRICTED))
+    assert read == (NamespaceRules(enforce=Policy.RESTRICTED), ())
 
 
 def test_a_namespace_without_labels_asks_nothing() -> None:
-    assert namespace({"metadata": {"name": "plain", "labels": None}}) == ("plain", NamespaceRules())
+    assert namespace({"metadata": {"name": "plain", "labels": None}}) == (NamespaceRules(), ())
 
 
 @pytest.mark.parametrize(
@@ -34,5 +35,16 @@ def test_a_namespace_without_labels_asks_nothing() -> None:
     ids=["no metadata", "labels a list", "a number", "an unknown key", "an unknown word"],
 )
 def test_what_is_wrong_is_told(metadata: object, message: str) -> None:
-    with pytest.raises(BadIntent, match=message):
-        namespace({"metadata": metadata})
+    rules, [mistake] = namespace({"metadata": metadata})
+
+    assert re.search(message, str(mistake))
+    assert rules == NamespaceRules()
+
+
+def test_what_can_be_read_holds_whatever_stands_beside_it() -> None:
+    labels = {"numalign.io/enforce": "restricted", "numalign.io/warn": "strictt"}
+
+    rules, mistakes = namespace({"metadata": {"name": "prod", "labels": labels}})
+
+    assert rules == NamespaceRules(enforce=Policy.RESTRICTED)
+    assert [mistake.where for mistake in mistakes] == ["metadata.labels[numalign.io/warn]"]

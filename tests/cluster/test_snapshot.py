@@ -140,15 +140,6 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
         namespace("team"),
         ["Namespace team: metadata.name: stands here twice; the first one counts"],
     ),
-    "a namespace with a misspelt label": (
-        namespace("x", **{"numalign.io/wran": "none"}),
-        [
-            (
-                "Namespace x: metadata.labels[numalign.io/wran]: numalign has no such key; "
-                '"numalign.io/warn" is meant?'
-            )
-        ],
-    ),
     "a configuration of an unknown word": (
         configuration("good", topologyManagerScope="node"),
         [
@@ -181,6 +172,14 @@ def test_a_broken_object_is_told_and_the_rest_still_loads(broken: Json, expected
         snapshot.of(good).nodes,
         {"team": NamespaceRules(warn=Policy.NONE)},
     )
+
+
+def test_a_misspelt_label_is_told_and_the_others_hold() -> None:
+    found = snapshot.of([namespace("x", **{"numalign.io/wran": "none", "numalign.io/enforce": "restricted"})])
+
+    assert found.namespaces == {"x": NamespaceRules(enforce=Policy.RESTRICTED)}
+    [said] = told(found)
+    assert said.startswith("Namespace x: metadata.labels[numalign.io/wran]: numalign has no such key")
 
 
 def test_a_node_whose_topology_is_broken_is_unknown() -> None:

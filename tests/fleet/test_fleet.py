@@ -111,24 +111,6 @@ def test_some_node_has_room_now_if_one_that_ever_could_says_so(members: list[Nod
     assert Fleet(members).now(asked) is any(room)
 
 
-@given(fleets, questions)
-def test_groups_count_every_node_once_under_its_class_and_cause(members: list[Node], asked: Question) -> None:
-    expected: dict[tuple[str, str | None], int] = {}
-    for made in members:
-        refusal = evaluate(made.emptied(), asked.demand, asked.intent).refusal
-        key = (node_class(made), refusal.cause if refusal else None)
-        expected[key] = expected.get(key, 0) + 1
-
-    groups = Fleet(members).groups(asked)
-
-    said = {
-        (group.node_class, group.verdict.refusal.cause if group.verdict.refusal else None): group.nodes
-        for group in groups
-    }
-    assert said == expected
-    assert [group.node_class for group in groups] == sorted(group.node_class for group in groups)
-
-
 @settings(max_examples=50)
 @given(fleets, fleets, fleets, st.lists(questions, min_size=1, max_size=2))
 def test_a_following_fleet_says_what_a_new_one_would(

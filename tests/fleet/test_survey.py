@@ -1,6 +1,7 @@
 """The sentence a person reads when no node can take a pod, as exact tables."""
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -225,11 +226,12 @@ def test_what_is_cut_is_the_end() -> None:
         Group(f"class-{number}", 1, evaluate(member, asks(EIGHT), ALIGNED))
         for number, member in enumerate([FOUR_GPUS, NARROW, LOOSE])
     ]
-    whole = refusal_text(classes, ALIGNED, unknown=1, looser=[Policy.BEST_EFFORT])
-    cut = refusal_text(classes, ALIGNED, unknown=1, looser=[Policy.BEST_EFFORT] * 40)
+    whole = refusal_text(classes, ALIGNED, unknown=1, looser=None, enough=never)
+    long = [replace(each, node_class="a" * LONGEST) for each in classes]
+    cut = refusal_text(long, ALIGNED, unknown=1, looser=None, enough=never)
 
     assert len(cut) <= LONGEST
-    assert cut.startswith(whole.removesuffix("."))
+    assert cut.startswith(whole.partition(" (class")[0])
     assert cut.endswith(" ...")
 
 
@@ -237,7 +239,21 @@ def test_a_pod_that_fits_has_no_refusal() -> None:
     fits = Group("class", 1, evaluate(FOUR_GPUS, asks("cpu=1 mem=1Gi"), ALIGNED))
 
     with pytest.raises(ValueError, match="has no refusal"):
-        refusal_text([fits], ALIGNED, unknown=0, looser=[])
+        refusal_text([fits], ALIGNED, unknown=0, looser=None, enough=never)
+
+
+def never(_container: str, _resource: str, _amount: int) -> bool:
+    return False
+
+
+def test_an_amount_that_would_not_fit_either_is_not_advised() -> None:
+    """Eight GPUs are in one zone, but with too few CPUs beside them."""
+    apart = node("cpu=8 mem=64Gi gpu=4", "cpu=2 mem=64Gi gpu=8", policy="single-numa-node")
+
+    said = Fleet([apart]).why_not(Question(asks("cpu=4 mem=8Gi gpu=9"), ALIGNED))
+
+    assert "the most any zone has is 8" in said
+    assert "sk for at most" not in said
 
 
 def test_the_order_of_the_nodes_changes_nothing() -> None:

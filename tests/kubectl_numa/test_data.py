@@ -101,7 +101,7 @@ def test_each_namespace_says_something_else() -> None:
     rules = {
         name: intent.parse_namespace(
             {key: value for key, value in item["metadata"]["labels"].items() if "numalign" in key}
-        )
+        )[0]
         for name, item in NAMESPACES.items()
     }
     single, restricted = intent.Policy.SINGLE_NUMA_NODE, intent.Policy.RESTRICTED

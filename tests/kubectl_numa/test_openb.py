@@ -183,7 +183,10 @@ def test_every_intent_of_the_recipe_is_written_by_some_pod() -> None:
 
 @pytest.mark.parametrize("labels", recipe.NAMESPACES.values(), ids=recipe.NAMESPACES.keys())
 def test_the_labels_of_a_namespace_can_be_read(labels: dict[str, str]) -> None:
-    assert intent.parse_namespace(labels) != intent.NamespaceRules()
+    rules, mistakes = intent.parse_namespace(labels)
+
+    assert rules != intent.NamespaceRules()
+    assert not mistakes
 
 
 @pytest.mark.parametrize(

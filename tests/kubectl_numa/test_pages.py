@@ -55,9 +55,10 @@ def test_what_only_the_kubelet_refuses_is_not_called_denied(cluster: Cluster) ->
 
 def test_a_namespace_that_enforces_more_denies(cluster: Cluster) -> None:
     strict = Cluster(cluster.fleet, namespaces={"default": NamespaceRules(enforce=Policy.RESTRICTED)})
-    assert ('  denied:  namespace "default" enforces restricted: the pod asks for nothing\n') in shown(
-        strict, "cpu=8 mem=4Gi", {}
-    )
+    assert (
+        '  denied:  namespace "default" enforces restricted: the pod asks for nothing.\n'
+        "           Set annotation numalign.io/policy to restricted or single-numa-node.\n"
+    ) in shown(strict, "cpu=8 mem=4Gi", {})
 
 
 def test_what_does_not_fit_now_says_what_is_short_now() -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from kubectl_numa import questions
-from kubectl_numa.questions import UNRULED, By, Cluster
+from kubectl_numa.questions import By, Cluster
 from numalign.rules.errors import BadIntent
-from numalign.rules.intent import NamespaceRules, Policy
+from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from tests.notation import pod, table
 
 SINGLE = {"numalign.io/policy": "single-numa-node"}

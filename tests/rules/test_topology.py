@@ -116,6 +116,8 @@ def test_a_class_can_be_read(zones: list[str], policy: str, readable: str) -> No
     assert re.fullmatch(r"[0-9a-f]{8}", digest)
 
 
+OFF = CpuManager.NONE
+
 SAME = [
     # what it shows              its first zone                        and its                  same class
     ("what is given out",         "cpu=16/15/0 mem=10Gi/9Gi/0 gpu=2",   {},                      True),
@@ -126,7 +128,7 @@ SAME = [
     ("the policy",                LIKE,                                 {"policy": "none"},      False),
     ("the scope",                 LIKE,                                 {"scope": "pod"},        False),
     ("the ids of zones",          LIKE,                                 {"ids": (0, 3)},         False),
-    ("how its CPUs are managed",  LIKE,                                 {"cpu_manager": "none"}, False),
+    ("how its CPUs are managed",  LIKE,                                 {"cpu_manager": OFF},    False),
     ("what nobody told",          LIKE,                                 {"totals": "cpu=30"},    True),
 ]  # fmt: skip
 
@@ -139,7 +141,7 @@ def test_a_class_is_told_apart_by(first: str, facts: dict[str, Any], *, same: bo
 
 
 def test_a_class_is_the_same_in_every_process() -> None:
-    assert node_class(node("cpu=16", "cpu=16")) == "2x16cpu-none-container-ad50afc2"
+    assert node_class(node("cpu=16", "cpu=16")) == "2x16cpu-none-container-3b3461d8"
 
 
 def test_a_class_is_a_label_value_however_much_a_node_has() -> None:

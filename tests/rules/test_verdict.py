@@ -59,7 +59,7 @@ SENTENCES = [
      f"asks for 60 cpu and the node has 32; asks for 1 {GPU} and the node has none"),
     ("the managers cannot give it out",
      refusal(Cause.NOT_ALLOCATED, PLENTY),
-     "no set of zones can give 10Gi memory, and the kubelet fails the pod under every policy"),
+     "the kubelet cannot allocate 10Gi memory, and fails the pod under every policy"),
     ("shared CPUs have no zone",
      refusal(Cause.NOT_EXCLUSIVE, Need("cpu", 0, 0, 0), Need("memory", 0, 0, 0), detail="it is Burstable"),
      "single-numa-node of cpu and memory cannot be kept: it is Burstable"),

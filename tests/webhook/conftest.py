@@ -83,7 +83,7 @@ def moment(
 ) -> Moment:
     """A cluster of these nodes, whose namespace `team` has these labels (their prefix left out)."""
     full = {f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}
-    return Moment(Fleet(members, unknown=unknown), {TEAM: intent.parse_namespace(full)})
+    return Moment(Fleet(members, unknown=unknown), {TEAM: intent.parse_namespace(full)[0]})
 
 
 def read(made: Raw, now: Moment, *, match: Match = Match.SATISFIES) -> Subject:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from numalign.rules.intent import NamespaceRules, Policy
+from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from numalign.rules.topology import Node, node_class
 from tests.notation import node, table
 from tests.webhook.conftest import Door, raw
-from webhook.catalogue import UNRULED, Moment
+from webhook.catalogue import Moment
 
 SINGLE = "single-numa-node"
 SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)

@@ -201,7 +201,6 @@ PINNED = [
     ("the same name in all terms", required(on_node("n"), node_and_zone),             "n", Why.NODE_FIELD),
     ("a name and an empty term",   required({}, on_node("n")),                        "n", Why.NODE_FIELD),
     ("two names",                  required(on_node("n"), on_node("m")),              None, Why.NODE_FIELD),
-    ("a name, or else a zone",     required(on_node("n"), all_of(zone)),              None, Why.NODE_FIELD),
 ]  # fmt: skip
 
 

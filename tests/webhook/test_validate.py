@@ -192,6 +192,9 @@ NOT_EVER = (
 )
 
 
+BY_DAEMON = "numalign: a DaemonSet owns it, but no node could ever take it"
+
+
 def on_node(made: Raw, name: str = "node") -> Raw:
     return with_spec(made, nodeName=name)
 
@@ -206,20 +209,34 @@ PLACED = [
     ("it does not fit there now",     on_node(FITS),           NO_ROOM,                     [NOT_NOW]),
     ("it never fits there",           on_node(NEVER),          ROOM,                        [NOT_EVER]),
     ("its node is not known",         on_node(NEVER, "other"), ROOM,                        []),
-    ("a DaemonSet says no node",      of_daemon(NEVER),        ROOM,                        []),
+    ("a DaemonSet says no node",      of_daemon(NEVER),        ROOM,                        [BY_DAEMON]),
     ("it asks less than is wanted",   on_node(SILENT),         WANTED,                      [WANTS_ANY]),
-    ("it asks less than is enforced", on_node(SILENT),         under(enforce="restricted"), [WANTS_ANY]),
-    ("wanted and enforced are one",
-        on_node(SILENT), under(enforce="restricted", warn="restricted"), [WANTS_ANY]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "now", "said"), table(PLACED))
-def test_a_placed_pod_is_never_refused(made: Raw, now: Moment, said: list[str]) -> None:
+def test_a_placed_pod_is_not_refused_for_its_node(made: Raw, now: Moment, said: list[str]) -> None:
     answer = verdict(made, now)
 
     assert isinstance(answer, Allowed)
     assert answer.warnings == tuple(said)
+
+
+@pytest.mark.parametrize("made", [on_node(SILENT), of_daemon(SILENT)], ids=["on a node", "of a DaemonSet"])
+def test_a_namespace_enforces_its_policy_on_placed_pods_too(made: Raw) -> None:
+    assert isinstance(verdict(made, under(enforce="restricted")), Denied)
+
+
+def test_an_intent_about_nothing_that_the_pod_asks_for_is_told_and_does_not_count() -> None:
+    written = {"numalign.io/policy": SINGLE, "numalign.io/resources": "nvidia.com/gpus"}
+    made = raw(ONE_GPU, annotations=written)
+
+    admitted = verdict(made, ROOM)
+    assert isinstance(admitted, Allowed)
+    assert admitted.warnings == (
+        "numalign: numalign.io/resources names nothing that a kubelet could align for this pod",
+    )
+    assert isinstance(verdict(made, under(enforce="restricted")), Denied)
 
 
 # Length.
@@ -238,7 +255,6 @@ def test_no_warning_is_longer_than_clients_show(
     answer = verdict(on_node(made) if placed else made, moment([FULL], labels=labels))
 
     assert all(len(said) <= LONGEST_WARNING for said in answer.warnings)
-    assert not (placed and isinstance(answer, Denied))
 
 
 # The audit log.

@@ -9,6 +9,7 @@ no group, and the zones of a group serve only that very set until their last blo
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from numalign.rules.demand import Step
 from numalign.rules.kubelet import masks
@@ -100,10 +101,9 @@ def allocate(memory: Memory, step: Step, affinity: Merged) -> Memory | None:
 
 def started(memory: Memory) -> Memory:
     """The memory once the pod's containers run: blocks of finished init containers are released."""
-    for block in memory.blocks:
-        if block.role is Role.INIT:
-            memory = _release(memory, block)
-    return memory
+    done = [block for block in memory.blocks if block.role is Role.INIT]
+    kept = tuple(block for block in memory.blocks if block.role is not Role.INIT)
+    return reduce(_release, done, replace(memory, blocks=kept))
 
 
 def _hint(memory: Memory, request: Resources) -> Offer:
@@ -196,23 +196,13 @@ def _shrunken(blocks: tuple[Block, ...], taker: Block) -> Iterator[Block]:
 
 
 def _release(memory: Memory, block: Block) -> Memory:
-    zones = list(masks.members(block.mask))
-    name = block.resource
-    counts, cells, free, rest = (
-        list(memory.assignments),
-        list(memory.cells),
-        list(memory.free[name]),
-        block.size,
-    )
-    for zone in zones:
+    name, rest = block.resource, block.size
+    counts, cells, free = list(memory.assignments), list(memory.cells), list(memory.free[name])
+    for zone in masks.members(block.mask):
         counts[zone] -= 1
         cells[zone] = cells[zone] if counts[zone] else 1 << zone
         back = min(memory.allocatable[name][zone] - free[zone], rest)
         free[zone], rest = free[zone] + back, rest - back
     return replace(
-        memory,
-        free={**memory.free, name: tuple(free)},
-        cells=tuple(cells),
-        assignments=tuple(counts),
-        blocks=tuple(other for other in memory.blocks if other is not block),
+        memory, free={**memory.free, name: tuple(free)}, cells=tuple(cells), assignments=tuple(counts)
     )
