@@ -6,6 +6,7 @@ class or an annotation is there to be copied, and lines that begin with a space 
 stay as they are. Text from manifests is never read as markup.
 """
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -15,17 +16,21 @@ from rich.text import Text
 
 NARROWEST = 40
 
+_UNSEEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
 
 class Paper:
     """A terminal or a pipe, written on line by line."""
 
     def __init__(self, console: Console) -> None:
+        # COLUMNS may say anything, and on no columns nothing would be shown.
+        console.width = max(console.width, NARROWEST)
         self.console = console
 
     @property
     def width(self) -> int:
         """Columns; 80 where there is no terminal."""
-        return max(self.console.width, NARROWEST)
+        return self.console.width
 
     @property
     def plain(self) -> bool:
@@ -35,7 +40,7 @@ class Paper:
     def write(self, *lines: Text | str) -> None:
         """Write lines as they are."""
         for line in lines:
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(_harmless(line), markup=False, highlight=False, soft_wrap=True)
 
     def entry(self, label: str, words: str, *, indent: int, style: str = "", label_style: str = "") -> None:
         """A label of a fixed place, and words beside it."""
@@ -52,6 +57,13 @@ def hanging(  # noqa: PLR0913 - one keyword for each property of the layout
     for line in _wrapped(words, width - indent) or [""]:
         yield Text.assemble((head, label_style), (line, style)) if line else Text(head.rstrip(), label_style)
         head = " " * indent
+
+
+def _harmless(line: Text | str) -> Text:
+    """What manifests hold may not steer the terminal."""
+    text = line.copy() if isinstance(line, Text) else Text(line)
+    text.plain = _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.plain)
+    return text
 
 
 def some(names: Iterable[str], *, most: int = 4) -> str:

@@ -58,6 +58,9 @@ def files(given: Iterable[str]) -> tuple[list[str], list[Mistake]]:
     found: list[str] = []
     mistakes: list[Mistake] = []
     for name in given:
+        if not name:
+            mistakes.append(Mistake("--filename", "is empty: name a file or a folder"))
+            continue
         inside = list(_inside(name))
         found += inside
         if not inside:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from numalign.cluster import snapshot
 from numalign.cluster.snapshot import Snapshot
 from numalign.fleet import Fleet
-from numalign.rules.errors import BadInput
+from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import UNRULED, NamespaceRules
 from numalign.runtime import files
 from numalign.runtime.logs import Log
@@ -72,12 +72,24 @@ class Catalogue:
         """Read the snapshot; on failure log it and keep what there was."""
         self._stamps = files.stamps([self._path])
         try:
-            found = snapshot.load(self._path)
+            self._take(self._read())
         except (BadInput, OSError) as error:
             self._failures.inc()
             self._log.error("snapshot.failed", path=self._path, error=error)
-            return
-        self._take(found)
+        except Exception as error:  # noqa: BLE001  whatever a file holds, the last good snapshot serves on
+            self._failures.inc()
+            self._log.failed("snapshot.failed", error, path=self._path)
+
+    def _read(self) -> Snapshot:
+        """The snapshot in the file; raises `BadInput` for one that would make us forget all nodes."""
+        if self._path.exists() and not self._path.is_file():
+            raise BadInput([Mistake(str(self._path), "is not a regular file")])
+        found = snapshot.load(self._path)
+        if self.now and self.now.fleet.nodes and not found.nodes:
+            raise BadInput(
+                [Mistake(str(self._path), "holds no topology that can be read, and held some before")]
+            )
+        return found
 
     async def follow(self, *, every: float) -> None:
         """Load again whenever the file changes, without holding up reviews while it is read."""

@@ -315,15 +315,20 @@ def _status(denied: Denied) -> dict[str, object]:
     status: dict[str, object] = {
         "code": _CODES[denied.reason],
         "reason": denied.reason,
-        "message": _cut(denied.message, MESSAGE),
+        "message": _cut(_harmless(denied.message), MESSAGE),
     }
     causes = [_cause(mistake) for mistake in denied.causes[:CAUSES]]
     return {**status, "details": {"causes": causes}} if causes else status
 
 
 def _cause(mistake: Mistake) -> dict[str, str]:
-    message = _cut(str(replace(mistake, where="")), MESSAGE)
-    return {"reason": "FieldValueInvalid", "field": mistake.where, "message": message}
+    message = _cut(_harmless(str(replace(mistake, where=""))), MESSAGE)
+    return {"reason": "FieldValueInvalid", "field": _harmless(mistake.where), "message": message}
+
+
+def _harmless(text: str) -> str:
+    """Without what would steer a terminal; lines stay, for a caret stands under its place."""
+    return _UNSEEN.sub(" ", text)
 
 
 def _warnings(texts: Iterable[str]) -> list[str]:
@@ -353,6 +358,7 @@ _AUDIT_KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 # A warning with a control character is lost as a whole (k8s.io/apimachinery, util/net/http.go).
 _CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+_UNSEEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 _LAST_WORD = re.compile(r"\s\S*\Z")
 

@@ -18,7 +18,8 @@ class WebhookSettings(ServerSettings):
     snapshot: Path | None = Field(
         default=None,
         description="File of nodes, their topologies and namespaces, as `kubectl numa snapshot` writes"
-        " it (JSON or YAML, gzip understood). Reviews are answered from it.",
+        " it (JSON or YAML, gzip understood). Reviews are answered from it. Replace it by renaming another"
+        " file over it: YAML that is cut off can look whole.",
     )
     snapshot_reload_seconds: float = Field(
         default=2.0,

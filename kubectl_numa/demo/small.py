@@ -22,8 +22,8 @@ from kubectl_numa.lines import Paper, amounts, some, zones
 from kubectl_numa.pages import wish
 from kubectl_numa.questions import Cluster
 from numalign.cluster import pods
-from numalign.cluster.nodes import CLASS_LABEL
 from numalign.rules.errors import BadInput
+from numalign.rules.intent import CLASS_LABEL
 
 INDENT = 12
 

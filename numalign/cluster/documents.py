@@ -151,11 +151,20 @@ def _items(of: Found) -> Iterator[Found]:
 
 def _content(path: Path | str, stdin: BinaryIO | None) -> bytes:
     if str(path) == "-":
-        return (stdin or sys.stdin.buffer).read()
+        return _piped(stdin)
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise _bad(f"cannot be read: {error.strerror}") from error
+
+
+def _piped(stdin: BinaryIO | None) -> bytes:
+    if stdin is not None:
+        return stdin.read()
+    # Python has no standard input at all where the caller closed it.
+    if sys.stdin is None:
+        raise _bad("is closed")
+    return sys.stdin.buffer.read()
 
 
 def _unpacked(data: bytes, most: int) -> bytes:
@@ -199,8 +208,11 @@ def _yaml(data: bytes) -> list[object]:
         mark = error.problem_mark or error.context_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise _bad(f"is not YAML: {error.problem}{place}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise _bad(f"is not YAML: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
+        # The library trusts explicit tags like `!!bool foo`, and trips over what does not fit them.
+        raise _bad(
+            f"is not YAML: {' '.join(str(error).split()) or 'a value does not fit its tag'}"
+        ) from error
 
 
 def _bounded(events: Iterable[yaml.Event]) -> None:

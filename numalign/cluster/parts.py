@@ -20,6 +20,9 @@ from numalign.rules.resources import EMPTY, Resources
 Word = TypeVar("Word", bound=StrEnum)
 
 _LONGEST = 64
+
+MOST_AMOUNTS = 256
+"""Of resources in one list; a node has a few dozen."""
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 _NAMES: Mapping[type, str] = MappingProxyType(
@@ -162,6 +165,9 @@ class Part:
         """A resource list, like the limits of a container, without the amounts that are none."""
         if self.value is None:
             return EMPTY
+        if len(self._fields()) > MOST_AMOUNTS:
+            self.wrong(f"has {len(self._fields())} entries: at most {MOST_AMOUNTS} are read")
+            return EMPTY
         read = ((name, part.amount(name)) for name, part in self.members())
         return Resources({name: amount for name, amount in read if amount is not None})
 
@@ -177,7 +183,7 @@ def named(value: object) -> str:
     """What a value is, in a word; a text in its own words."""
     if isinstance(value, str):
         return f'"{_cut(value)}"'
-    return _NAMES.get(type(value), "a number")
+    return _NAMES.get(type(value), "a number" if isinstance(value, int | float) else "something else")
 
 
 def group(api_version: str) -> str:

@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -34,6 +35,12 @@ CLASS_LABEL = PREFIX + "class"
 _WRITTEN_BY_OWNERS = (POLICY, RESOURCES, SCOPE)
 _ON_PODS = (*_WRITTEN_BY_OWNERS, PLACEMENT, PLACEMENT_OBSERVED)
 _ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION)
+
+
+MOST_NAMES = 64
+"""Of resources in one annotation; a pod asks for a handful."""
+
+_GUESSED = 16
 
 
 class Policy(StrEnum):
@@ -179,12 +186,13 @@ def _covers(pattern: str, resource: str) -> bool:
 
 
 def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: str) -> Iterator[Mistake]:
-    for key in sorted(written):
-        if key.startswith(PREFIX) and key not in known:
-            names = [name.removeprefix(PREFIX) for name in known]
-            close = difflib.get_close_matches(key.removeprefix(PREFIX), names, n=1)
-            meant = f'; "{PREFIX}{close[0]}" is meant?' if close else f"; known are {', '.join(known)}"
-            yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{meant}")
+    unknown = (key for key in sorted(written) if key.startswith(PREFIX) and key not in known)
+    names = [name.removeprefix(PREFIX) for name in known]
+    # To guess takes time, and nobody reads the guesses of a thousand mistakes.
+    for key in islice(unknown, _GUESSED):
+        close = difflib.get_close_matches(key.removeprefix(PREFIX)[:_GUESSED], names, n=1)
+        meant = f'; "{PREFIX}{close[0]}" is meant?' if close else f"; known are {', '.join(known)}"
+        yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{meant}")
 
 
 def _read_policy(annotations: Mapping[str, str], mistakes: list[Mistake]) -> Policy | None:
@@ -233,7 +241,11 @@ def _read_resources(text: str | None, mistakes: list[Mistake]) -> Iterator[str]:
     if text is None:
         return
     where, at, seen = f"metadata.annotations[{RESOURCES}]", 0, set()
-    for part in text.split(","):
+    parts = text.split(",")
+    if len(parts) > MOST_NAMES:
+        mistakes.append(Mistake(where, f"names {len(parts)} resources: at most {MOST_NAMES} are read"))
+        return
+    for part in parts:
         name = part.strip()
         place = at + len(part) - len(part.lstrip())
         at += len(part) + 1

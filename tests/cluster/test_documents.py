@@ -2,6 +2,8 @@
 
 import gzip
 import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,9 @@ BROKEN = {
     "JSON and more": (b'{"kind": "A"} {"kind": "B"}', "is not JSON: unexpected content after document"),
     "YAML with a tab": (b"kind:\n\t- a", "is not YAML: found character that cannot start any token (line 2"),
     "YAML of Python": (b"a: !!python/name:os.system", "is not YAML: could not determine a constructor"),
+    "YAML with a tag that does not fit": (b"kind: A\nx: !!bool foo", "is not YAML: "),
+    "YAML with a number that is none": (b"kind: A\nx: !!int ''", "is not YAML: "),
+    "YAML with a time that is none": (b"kind: A\nx: !!timestamp foo", "is not YAML: "),
     "YAML with an endless number": (b"kind: " + b"9" * 5000, "is not YAML: Exceeds the limit"),
     "no text": (b"kind: \xff\xfe\x00", "is not YAML"),
     "half a character": ("\ufeff{}".encode("utf-16-le")[:-1], "is not text in utf-16: truncated data"),
@@ -126,6 +131,18 @@ def found(*values: object) -> list[tuple[str, str, str, str]]:
     return [
         (each.group, each.kind, each.where, str(each.trouble or "")) for each in documents.objects(values)
     ]
+
+
+def test_a_closed_standard_input_is_told() -> None:
+    read = 'from numalign.cluster import documents; documents.load("-")'
+    ended = subprocess.run(  # noqa: S603  our own words
+        ["sh", "-c", f"exec {sys.executable} -c '{read}' <&-"],  # noqa: S607  any shell can close it
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "standard input: is closed" in ended.stderr
 
 
 def test_objects_are_taken_out_of_lists_of_any_depth() -> None:

@@ -246,3 +246,17 @@ def test_what_says_no_kind_is_a_mistake() -> None:
     with pytest.raises(BadPod) as raised:
         pods.pod_of({"spec": {}})
     assert str(raised.value) == "kind: is missing\napiVersion: is missing"
+
+
+def test_more_containers_than_anyone_has_are_not_reckoned() -> None:
+    many = [container(f"c{number}") for number in range(pods.MOST_CONTAINERS + 1)]
+
+    with pytest.raises(BadPod, match=r"^spec\.initContainers: has 101 containers: .* at most 100$"):
+        pods.pod(raw(container(), initContainers=many))
+
+
+def test_more_resources_than_any_node_has_are_not_read() -> None:
+    many = {f"example.com/r{number}": 1 for number in range(257)}
+
+    with pytest.raises(BadPod, match=r"resources\.limits: has 257 entries: at most 256 are read$"):
+        pods.pod(raw(asks(limits=many)))

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from kubectl_numa.lines import Paper, amounts, hanging, some, zones
+from kubectl_numa.lines import NARROWEST, Paper, amounts, hanging, some, zones
 from tests.notation import table
 
 
@@ -72,3 +72,19 @@ def test_text_of_others_is_never_markup_and_pipes_have_no_colour() -> None:
     written = io.StringIO()
     Paper(Console(file=written, width=80)).entry("x ", "[bold]it[/bold] 12 'a'", indent=2, style="red")
     assert written.getvalue() == "x [bold]it[/bold] 12 'a'\n"
+
+
+def test_a_manifest_cannot_steer_the_terminal() -> None:
+    written = io.StringIO()
+    Paper(Console(file=written, width=80)).write("a\x1b[31mred\x9bgone")
+
+    assert written.getvalue() == "a\ufffd[31mred\ufffdgone\n"
+
+
+def test_on_no_columns_there_is_still_something_to_read() -> None:
+    written = io.StringIO()
+    paper = Paper(Console(file=written, width=0))
+    paper.write("here")
+
+    assert written.getvalue() == "here\n"
+    assert paper.width == NARROWEST

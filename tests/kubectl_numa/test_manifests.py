@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_numa import manifests
+from numalign.rules.errors import Mistake
 from tests.notation import table
 
 Make = Callable[..., dict[str, Any]]
@@ -115,3 +116,7 @@ def test_every_mistake_has_its_place(write: Write, documents: list[str], told: l
 def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
     (found,) = manifests.read(str(tmp_path / "none.yaml"))
     assert "none.yaml: cannot be read" in str(found.told()[0])
+
+
+def test_a_file_without_a_name_is_a_mistake() -> None:
+    assert manifests.files([""]) == ([], [Mistake("--filename", "is empty: name a file or a folder")])

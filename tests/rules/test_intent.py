@@ -230,3 +230,18 @@ def test_every_word_can_be_written(policy: Policy, scope: Scope) -> None:
 @pytest.mark.parametrize("word", Admission)
 def test_every_word_of_admission_can_be_written(word: Admission) -> None:
     assert parse_namespace({ADMISSION: word.value})[0].disabled is (word is Admission.DISABLED)
+
+
+def test_a_list_of_more_resources_than_a_pod_can_mean_is_one_mistake() -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse({POLICY: "restricted", RESOURCES: ",".join(["a"] * 65)})
+
+    [mistake] = caught.value.mistakes
+    assert mistake.message == "names 65 resources: at most 64 are read"
+
+
+def test_of_a_thousand_unknown_keys_the_first_ones_are_told() -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse({f"numalign.io/polic{number}": "none" for number in range(1000)})
+
+    assert len(caught.value.mistakes) == 16

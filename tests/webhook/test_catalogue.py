@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -102,7 +103,17 @@ def test_a_first_snapshot_leaves_nothing_that_could_answer_when_it(
     assert str(door.path) in line["path"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\x00"])
+FORGETFUL = [
+    b"",
+    b"{",
+    b"\xff\x00",
+    b"kind: Node\nx: !!bool foo\n",
+    b'{"kind": "List", "items": null}',
+    b'{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403}',
+]
+
+
+@pytest.mark.parametrize("content", FORGETFUL)
 def test_a_broken_snapshot_keeps_the_old_one_and_counts(door: Door, content: bytes) -> None:
     door.put({"a": SMALL})
     door.catalogue.load()
@@ -116,6 +127,14 @@ def test_a_broken_snapshot_keeps_the_old_one_and_counts(door: Door, content: byt
     assert door.catalogue.waiting_for() is None
     assert door.count("numalign_snapshot_failures_total") == 1
     assert door.count("numalign_snapshot_age_seconds") == 5
+
+
+def test_a_pipe_in_place_of_the_snapshot_is_not_waited_for(door: Door) -> None:
+    os.mkfifo(door.path)
+
+    door.catalogue.load()
+
+    assert door.count("numalign_snapshot_failures_total") == 1
 
 
 def test_the_age_counts_from_the_last_good_snapshot(door: Door) -> None:

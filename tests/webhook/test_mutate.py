@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from numalign.rules.intent import CLASS_LABEL
 from numalign.rules.topology import node_class
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, moment, patched, raw, read, with_spec
 from webhook.catalogue import Moment
-from webhook.mutate import CLASS_LABEL, mutate
+from webhook.mutate import mutate
 from webhook.patch import Mode
 from webhook.review import Allowed, Patched
 

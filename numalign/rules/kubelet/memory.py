@@ -192,7 +192,7 @@ def _shrunken(blocks: tuple[Block, ...], taker: Block) -> Iterator[Block]:
         same = (block.role, block.resource, block.mask) == (Role.INIT, taker.resource, taker.mask)
         used = min(block.size, left) if same else 0
         left -= used
-        yield replace(block, size=block.size - used)
+        yield replace(block, size=block.size - used) if used else block
 
 
 def _release(memory: Memory, block: Block) -> Memory:
