@@ -9,6 +9,6 @@ from hypothesis import HealthCheck, settings
 # Laws run beside everything else on small machines: a slow input is no mistake.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-settings.register_profile("laws", PATIENT, max_examples=50)
+settings.register_profile("laws", PATIENT, max_examples=40)
 settings.register_profile("thorough", PATIENT, max_examples=2000)
 settings.load_profile("laws")

@@ -12,13 +12,15 @@ to add to such a term would open it, so it stays as it is.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
-from numalign.rules.errors import BadPod, Mistake
+from numalign.cluster.nodes import LABEL_VALUE
+from numalign.cluster.parts import Part, group
+from numalign.rules.errors import BadPod
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
 
@@ -33,10 +35,7 @@ _DAEMON_GROUPS = frozenset({"apps", "apps.kruise.io"})
 
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_LABEL_VALUE = re.compile(rf"({_NAME})?")
 _LABEL_KEY = re.compile(rf"((?=.{{1,253}}/){_DOMAIN}/)?{_NAME}")
-
-T = TypeVar("T", bool, str, list[object], dict[str, object])
 
 
 class Mode(StrEnum):
@@ -69,7 +68,7 @@ class Requirement:
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        impossible = [f"value {value!r}" for value in self.values if not _LABEL_VALUE.fullmatch(value)]
+        impossible = [f"value {value!r}" for value in self.values if not LABEL_VALUE.fullmatch(value)]
         if not _LABEL_KEY.fullmatch(self.key):
             impossible.insert(0, f"key {self.key!r}")
         if impossible:
@@ -166,89 +165,47 @@ class _Shape:
     preferred: list[object] | None
 
 
-class _Reader:
-    """Takes untyped values apart and keeps every mistake, so that all are said at once."""
-
-    def __init__(self) -> None:
-        self.mistakes: list[Mistake] = []
-
-    def take(self, value: object, kind: type[T], where: str) -> T:
-        """Give the value back; null counts as an empty one, as it does in the API server."""
-        if isinstance(value, kind):
-            return value
-        if value is not None:
-            self.mistakes.append(Mistake(where, f"must be {_KINDS[kind]}"))
-        return kind()
-
-    def each(self, value: object, where: str) -> Iterator[tuple[dict[str, object], str]]:
-        """Every object of a list, with its place."""
-        for index, item in enumerate(self.take(value, list, where)):
-            place = f"{where}[{index}]"
-            yield self.take(item, dict, place), place
-
-    def expressions(self, value: object, where: str) -> tuple[_Expression, ...]:
-        return tuple(self.expression(raw, place) for raw, place in self.each(value, where))
-
-    def expression(self, raw: dict[str, object], where: str) -> _Expression:
-        values = self.take(raw.get("values"), list, f"{where}.values")
-        return _Expression(
-            self.take(raw.get("key"), str, f"{where}.key"),
-            self.take(raw.get("operator"), str, f"{where}.operator"),
-            frozenset(self.take(v, str, f"{where}.values[{i}]") for i, v in enumerate(values)),
-        )
-
-    def term(self, raw: dict[str, object], where: str) -> _Term:
-        return _Term(
-            self.expressions(raw.get("matchExpressions"), f"{where}.matchExpressions"),
-            self.expressions(raw.get("matchFields"), f"{where}.matchFields"),
-            listed=raw.get("matchExpressions") is not None,
-        )
-
-    def descend(self, spec: dict[str, object]) -> dict[str, object]:
-        """The pod's node affinity, or an empty one."""
-        affinity = self.take(spec.get("affinity"), dict, "spec.affinity")
-        return self.take(affinity.get("nodeAffinity"), dict, "spec.affinity.nodeAffinity")
-
-    def terms(self, node_affinity: dict[str, object]) -> tuple[_Term, ...] | None:
-        where = ".".join(("spec", *_REQUIRED))
-        required = node_affinity.get(_REQUIRED[-1])
-        raw = self.take(required, dict, where).get("nodeSelectorTerms")
-        terms = tuple(self.term(*item) for item in self.each(raw, f"{where}.nodeSelectorTerms"))
-        return None if required is None else terms
-
-    def preferred(self, node_affinity: dict[str, object]) -> list[object] | None:
-        where = ".".join(("spec", *_PREFERRED))
-        preferred = node_affinity.get(_PREFERRED[-1])
-        terms: list[object] = [item for item, _ in self.each(preferred, where)]
-        return None if preferred is None else terms
-
-    def owned_by_daemon(self, pod: Mapping[str, object]) -> bool:
-        metadata = self.take(pod.get("metadata"), dict, "metadata")
-        owners = self.each(metadata.get("ownerReferences"), "metadata.ownerReferences")
-        daemons = [self.is_daemon(owner, where) for owner, where in owners]
-        return any(daemons)
-
-    def is_daemon(self, owner: dict[str, object], where: str) -> bool:
-        version = self.take(owner.get("apiVersion"), str, f"{where}.apiVersion")
-        kind = self.take(owner.get("kind"), str, f"{where}.kind")
-        controls = self.take(owner.get("controller"), bool, f"{where}.controller")
-        return controls and kind == "DaemonSet" and version.partition("/")[0] in _DAEMON_GROUPS
-
-
 def _read(pod: Mapping[str, object]) -> _Shape:
-    """Take apart what decides the patch, or raise `BadPod` with all that is wrong."""
-    reader = _Reader()
-    spec = reader.take(pod.get("spec"), dict, "spec")
-    if pod.get("spec") is None:
-        reader.mistakes.append(Mistake("spec", "is missing"))
-    affinity = reader.descend(spec)
-    terms = reader.terms(affinity)
-    node_name = reader.take(spec.get("nodeName"), str, "spec.nodeName")
-    pin = _pin(node_name, terms or (), daemon=reader.owned_by_daemon(pod))
-    shape = _Shape(spec, pin, terms, reader.preferred(affinity))
-    if reader.mistakes:
-        raise BadPod(reader.mistakes)
+    """Take apart what decides the patch, or raise `BadPod` with all that is wrong; null counts as absent."""
+    whole = Part(pod)
+    spec = whole["spec"].needed()
+    affinity = spec["affinity"]["nodeAffinity"]
+    required, preferred = affinity[_REQUIRED[-1]], affinity[_PREFERRED[-1]]
+    listed = [_term(term) for term in required["nodeSelectorTerms"].entries()]
+    terms = None if required.value is None else tuple(listed)
+    wishes = [wish.value for wish in preferred.objects()]
+    shape = _Shape(
+        spec=spec.value if isinstance(spec.value, dict) else {},
+        pin=_pin(spec["nodeName"].text(), terms or (), daemon=_owned_by_daemon(whole)),
+        terms=terms,
+        preferred=None if preferred.value is None else wishes,
+    )
+    whole.settle(BadPod)
     return shape
+
+
+def _term(term: Part) -> _Term:
+    return _Term(
+        tuple(map(_expression, term["matchExpressions"].entries())),
+        tuple(map(_expression, term["matchFields"].entries())),
+        listed=term["matchExpressions"].value is not None,
+    )
+
+
+def _expression(part: Part) -> _Expression:
+    values = frozenset(value.text() for value in part["values"].entries())
+    return _Expression(part["key"].text(), part["operator"].text(), values)
+
+
+def _owned_by_daemon(pod: Part) -> bool:
+    # All of them are read, for the mistakes of the last are mistakes too.
+    daemons = list(map(_is_daemon, pod["metadata"]["ownerReferences"].entries()))
+    return any(daemons)
+
+
+def _is_daemon(owner: Part) -> bool:
+    daemon = owner["kind"].text() == "DaemonSet" and group(owner["apiVersion"].text()) in _DAEMON_GROUPS
+    return daemon and owner["controller"].value is True
 
 
 def _pin(node_name: str, terms: Sequence[_Term], *, daemon: bool) -> Pin | None:
@@ -342,10 +299,6 @@ def _wire(requirement: Requirement, values: Sequence[str] = ()) -> Json:
         "values": sorted(values or requirement.values),
     }
 
-
-_KINDS: Mapping[type, str] = MappingProxyType(
-    {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
-)
 
 # What is written, what we would write -> when the first makes the second needless.
 _ENOUGH: Mapping[tuple[str, str], Callable[[frozenset[str], frozenset[str]], bool]] = MappingProxyType(

@@ -34,6 +34,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from numalign.cluster.parts import named
 from numalign.rules.errors import BadInput, Mistake
 from webhook.patch import Operation
 
@@ -171,7 +172,7 @@ def read(body: bytes) -> Review:
     """What the API server asks; raises `BadReview` with all that is wrong with the call."""
     document = _json(body)
     if not isinstance(document, dict):
-        mistake = Mistake("", f"the body must be an {KIND}, a JSON object, not {_named(document)}")
+        mistake = Mistake("", f"the body must be an {KIND}, a JSON object, not {named(document)}")
         raise BadReview(HTTPStatus.BAD_REQUEST, [mistake])
     try:
         return _Wire.model_validate(document).request.review()
@@ -280,14 +281,7 @@ def _mistake(error: ErrorDetails) -> Mistake:
 
 def _words(error: ErrorDetails) -> dict[str, object]:
     """What a sentence about a mistake may mention."""
-    return {"msg": error["msg"], "found": _named(error["input"]), **error.get("ctx", {})}
-
-
-def _named(value: object) -> str:
-    """What a JSON value is, in a word; a text in its own words."""
-    if isinstance(value, str):
-        return f'"{_cut(value, 64)}"'
-    return _NAMES.get(type(value), "a number")
+    return {"msg": error["msg"], "found": named(error["input"]), **error.get("ctx", {})}
 
 
 def _body(response: Mapping[str, object], notes: _Notes) -> bytes:
@@ -364,10 +358,6 @@ _LAST_WORD = re.compile(r"\s\S*\Z")
 
 _CODES = MappingProxyType(
     {Reason.FORBIDDEN: HTTPStatus.FORBIDDEN, Reason.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY}
-)
-
-_NAMES: Mapping[type, str] = MappingProxyType(
-    {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
 )
 
 # What pydantic found -> what we say of it.

@@ -18,7 +18,7 @@ from numalign.rules.intent import CLASS_LABEL, Policy
 from numalign.rules.resources import Resources
 from numalign.rules.topology import Known, MemoryManager, Node, managers
 
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 MOST_ZONES = 16
 """A kubelet that aligns walks all sets of its zones; with more zones neither it nor the rules would end."""
@@ -40,7 +40,7 @@ def facts(raw: Mapping[str, object]) -> Facts:
     name = metadata["name"].needed_text()
     totals = whole["status"]["allocatable"].amounts() or None
     label = metadata["labels"][CLASS_LABEL]
-    if not _LABEL_VALUE.fullmatch(label.text()):
+    if not LABEL_VALUE.fullmatch(label.text()):
         label.wrong("no label can have this value: letters, digits and -_. between them, at most 63")
     whole.settle(BadTopology)
     return Facts(name, totals, label.text() or None)

@@ -229,7 +229,6 @@ def test_a_pod_is_not_pinned(pod: Raw) -> None:
     assert inject(pod, NOT_AB, mode=Mode.EXCLUDE) != ()
 
 
-OWNER = "metadata.ownerReferences[0]"
 SELECTOR = f"{AFFINITY}.{REQUIRED}.nodeSelectorTerms"
 BAD: list[tuple[Raw, str]] = [
     # the pod                                            what is said
@@ -238,7 +237,6 @@ BAD: list[tuple[Raw, str]] = [
     ({"spec": {"nodeName": 5}},                          "spec.nodeName: must be a text"),
     ({"spec": {}, "metadata": "m"},                      "metadata: must be an object"),
     ({"spec": {}, "metadata": {"ownerReferences": {}}},  "metadata.ownerReferences: must be a list"),
-    (owned_by("A", "b", controller="yes"),               f"{OWNER}.controller: must be true or false"),
     (with_affinity([]),                                  "spec.affinity: must be an object"),
     (with_nodes("no"),                                   f"{AFFINITY}: must be an object"),
     (with_nodes({REQUIRED: []}),                         f"{AFFINITY}.{REQUIRED}: must be an object"),
@@ -254,7 +252,8 @@ def test_a_pod_of_another_shape_is_refused(pod: Raw, message: str) -> None:
         with pytest.raises(BadPod) as caught:
             look(pod)
 
-        assert str(caught.value) == message
+        [mistake] = caught.value.mistakes
+        assert str(mistake).partition(", not ")[0] == message
 
 
 def test_every_mistake_is_said_at_once_with_its_place() -> None:
@@ -268,7 +267,7 @@ def test_every_mistake_is_said_at_once_with_its_place() -> None:
     with pytest.raises(BadPod) as caught:
         inject(pod, NOT_AB, mode=Mode.EXCLUDE)
 
-    assert str(caught.value).splitlines() == [
+    assert [str(mistake).partition(", not ")[0] for mistake in caught.value.mistakes] == [
         f"{SELECTOR}[0].matchExpressions[0].values: must be a list",
         f"{SELECTOR}[0].matchExpressions[0].key: must be a text",
         f"{SELECTOR}[0].matchExpressions[0].operator: must be a text",

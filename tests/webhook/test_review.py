@@ -210,7 +210,7 @@ NOT_A_REVIEW: list[tuple[str, Raw, str]] = [
     ("null to create",       {"object": None},             MISSING_OBJECT),
     ("null to update",       {"object": None, "operation": "UPDATE"}, MISSING_OBJECT),
     ("a list for object",    {"object": [POD]},            "object: must be an object, not a list"),
-    ("a text for object",    {"object": "p" * 99},         f'object: must be an object, not "{"p" * 63}…"'),
+    ("a text for object",    {"object": "p" * 99},         f'object: must be an object, not "{"p" * 61}..."'),
 ]  # fmt: skip
 
 
