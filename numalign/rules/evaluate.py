@@ -196,12 +196,13 @@ def _units(scope: Scope, demand: Demand, admission: Admission) -> Iterator[tuple
 
 def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:
     """Into how many zones a policy lets each aligned resource go, and what so many could give at most."""
-    fewest = widths(node, step)
+    asks = step.asks
+    single = policy is Policy.SINGLE_NUMA_NODE
+    allowed = dict.fromkeys(asks, 1) if single else widths(node, step)
     return tuple(
-        Need(name, asked, zones, _most(node, name, zones))
-        for name, asked in step.asks.items()
+        Need(name, asked, allowed[name], _most(node, name, allowed[name]))
+        for name, asked in asks.items()
         if node.aligns(name)
-        for zones in [1 if policy is Policy.SINGLE_NUMA_NODE else fewest[name]]
     )
 
 
