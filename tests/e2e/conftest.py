@@ -380,9 +380,21 @@ def kubectl(api: ApiClient, tmp_path: Path) -> Callable[..., Awaitable[tuple[int
     found = shutil.which("kubectl")
     if not found:
         pytest.skip("no kubectl on PATH")
-    file = tmp_path / "kubeconfig"
-    file.write_text(json.dumps(kubeconfig(api.configuration, user="admin")))
+    file = written(api, tmp_path)
     return partial(run, found, f"--cache-dir={tmp_path / 'cache'}", KUBECONFIG=str(file))
+
+
+@pytest.fixture
+def kubectl_numa(api: ApiClient, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
+    """Runs our own program as the administrator would: exit code, and all that was said."""
+    return partial(run, program("kubectl-numa"), KUBECONFIG=str(written(api, tmp_path)))
+
+
+def written(api: ApiClient, folder: Path) -> Path:
+    """A kubeconfig of the administrator."""
+    file = folder / "kubeconfig"
+    file.write_text(json.dumps(kubeconfig(api.configuration, user="admin")))
+    return file
 
 
 def kubeconfig(configuration: Configuration, *, user: str) -> Json:
