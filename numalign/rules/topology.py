@@ -45,7 +45,6 @@ class Known(StrEnum):
 
     COUNTS = "counts"
     CONFIGURED = "configured"
-    MACHINE = "machine"
 
 
 @dataclass(frozen=True, slots=True)

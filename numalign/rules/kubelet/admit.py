@@ -139,10 +139,10 @@ def _allocate(books: Books, step: Step, affinity: Merged) -> tuple[Books, _Gift]
     devices, singles = given
     cpus, held = books.cpus, books.memory
     if cpus and step.cpu:
-        found = cpu.allocate(cpus, step, affinity.mask)
-        if found is None:
+        served = cpu.allocate(cpus, step, affinity.mask)
+        if served is None:
             return Refused(Reason.UNEXPECTED_ADMISSION, step, (CPU,))
-        cpus, singles = found[0], {**singles, CPU: found[1]}
+        cpus, singles = served[0], {**singles, CPU: served[1]}
     if held and step.memory:
         held = memory.allocate(held, step, affinity)
         if held is None:
