@@ -344,3 +344,11 @@ def test_an_empty_fleet_can_hold_nothing() -> None:
     assert (survey.feasible, survey.infeasible, survey.able, survey.unknown) == ((), (), 0, 2)
     assert not fleet.now(ONE_GPU)
     assert fleet.classes == ()
+
+
+def test_room_is_looked_for_only_on_nodes_that_could_ever_take_the_pod() -> None:
+    small, large = node("cpu=2 mem=4Gi", policy="restricted"), node("cpu=8 mem=8Gi", policy="restricted")
+    fleet, asked = Fleet([small, small, small, large]), Question(asks("cpu=4 mem=1Gi"), means("restricted"))
+    list(fleet.ask(asked))
+
+    assert len(list(fleet.look(asked))) == 1

@@ -134,3 +134,23 @@ def test_an_empty_step_asks_for_nothing() -> None:
 def test_equal_pods_have_equal_demands() -> None:
     assert len({asks("cpu=4 mem=1Gi gpu=1"), asks("gpu=1 mem=1Gi cpu=4")}) == 1
     assert GPU in asks("gpu=1").whole.devices
+
+
+def test_another_amount_changes_the_container_the_pod_and_the_total() -> None:
+    two = asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1")
+
+    less = demand.asking(two, "c0", GPU, 1)
+
+    assert less == asks("cpu=4 mem=8Gi gpu=1", "cpu=2 mem=1Gi gpu=1")
+    assert demand.asking(two, "c1", "memory", 2**31) == asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=2Gi gpu=1")
+
+
+def test_exclusive_cpus_stay_whole() -> None:
+    assert demand.asking(asks("cpu=4 mem=1Gi"), "c0", "cpu", 2500).steps[0].cpu == 2000
+
+
+def test_the_whole_pod_asks_as_one_container() -> None:
+    one = demand.asking(asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1"), WHOLE_POD, GPU, 2)
+
+    assert [step.asks for step in one.steps] == [bag("cpu=6 mem=9Gi gpu=2")]
+    assert one.total == bag("cpu=6 mem=9Gi gpu=2")

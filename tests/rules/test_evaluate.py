@@ -305,3 +305,14 @@ def test_a_manager_that_is_off_is_not_waited_for() -> None:
     shared = replace(TIGHT, cpu_manager=CpuManager.NONE)
 
     assert evaluate(shared, asks("cpu=20 mem=4Gi")).admitted
+
+
+def test_what_other_containers_of_the_pod_hold_is_not_left() -> None:
+    two = node("cpu=16", "cpu=16", policy="single-numa-node")
+    verdict = evaluate(two, asks(*["cpu=10 mem=1Gi"] * 3))
+    alone = evaluate(two, asks("cpu=20 mem=1Gi"))
+
+    assert verdict.refusal
+    assert alone.refusal
+    assert (verdict.refusal.beside, alone.refusal.beside) == (True, False)
+    assert str(verdict.refusal).endswith("the most any zone has left beside the pod's other containers is 6")

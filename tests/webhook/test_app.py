@@ -5,13 +5,16 @@ import itertools
 import time
 from base64 import b64decode
 from dataclasses import replace
+from typing import cast
 
 import orjson
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 from numalign.rules.topology import Node, node_class
 from tests.notation import node, table
 from tests.webhook.conftest import UID, Door, Raw, patched, raw, request
+from webhook.catalogue import Moment
 
 SINGLE = "single-numa-node"
 MIB = 2**20
@@ -432,3 +435,21 @@ async def test_a_first_refusal_on_many_nodes_does_not_hold_up_the_others(door: D
 
     longest = max(after - before for before, after in itertools.pairwise(beats))
     assert longest < (beats[-1] - beats[0]) / 2
+
+
+async def test_before_the_snapshot_the_caller_is_asked_to_come_again(door: Door) -> None:
+    async with (
+        TestClient(TestServer(door.app())) as client,
+        client.post("/mutate", json=request({})) as answer,
+    ):
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+
+
+async def test_our_own_fault_is_logged_with_the_review(door: Door) -> None:
+    """A cluster that is none stands for whatever we may have overlooked."""
+    door.catalogue.now = cast("Moment", object())
+    async with door.open() as caller:
+        status, _ = await caller.send("/validate", GOOD)
+
+    assert status == 500
+    assert UID in str(door.told.of("request.failed"))

@@ -9,7 +9,7 @@ from numalign.rules.topology import node_class
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, moment, patched, raw, read, with_spec
 from webhook.catalogue import Moment
-from webhook.mutate import mutate
+from webhook.mutate import concerns, mutate
 from webhook.patch import Mode
 from webhook.review import Allowed, Patched
 
@@ -179,3 +179,12 @@ def test_what_the_pod_says_is_not_changed() -> None:
     assert isinstance(answer, Patched)
     assert [operation.path for operation in answer.operations] == ["/spec/affinity"]
     assert patched(ASKING, answer.operations)["metadata"]["annotations"] == {POLICY: SINGLE}
+
+
+def test_nothing_is_asked_of_the_nodes_for_a_pod_that_cannot_be_patched() -> None:
+    free = raw("cpu=2 mem=1Gi", policy="single-numa-node")
+    now = moment([node("cpu=8 mem=8Gi", policy="single-numa-node")])
+
+    assert concerns(read(free, now), mode=Mode.EXCLUDE)
+    assert not concerns(read(free, now), mode=Mode.OFF)
+    assert not concerns(read(with_spec(free, nodeName="a"), now), mode=Mode.EXCLUDE)

@@ -218,6 +218,7 @@ FREE = [
     ("with an empty node name",              {"spec": {"nodeName": ""}}),
     ("that may not run on one node",         required(not_on("n"))),
     ("that prefers a node by name",          preferred({"weight": 1, "preference": on_node("n")})),
+    ("that names a node, or else a zone",    required(on_node("n"), all_of(zone))),
     ("with null everywhere",                 {"metadata": None, "spec": {"nodeName": None}}),
     ("with null for owners",                 {"metadata": {"ownerReferences": None}, "spec": {}}),
 ]  # fmt: skip

@@ -482,3 +482,14 @@ def test_the_same_answer_has_the_same_bytes() -> None:
         return answer_mutation("u", Patched(operations=(ADD,), warnings=("w",), audit=audit))
 
     assert answer({"verdict": "v", "classes": "c"}) == answer({"classes": "c", "verdict": "v"})
+
+
+def test_a_refusal_cannot_steer_a_terminal_and_keeps_its_lines() -> None:
+    wrong = Mistake("spec\x1b[2J", "no\x07", "text", 2)
+    denied = Denied(reason=Reason.INVALID, message="a\x1b[31mred\nline", causes=(wrong,))
+
+    status = response(answer_validation("u", denied))["status"]
+
+    assert status["message"] == "a [31mred\nline"
+    [cause] = status["details"]["causes"]
+    assert (cause["field"], cause["message"]) == ("spec [2J", "no \n  text\n    ^")

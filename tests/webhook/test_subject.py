@@ -178,3 +178,12 @@ def test_each_mistake_is_named_once_at_its_place(pod: Raw, places: list[str]) ->
 def test_a_broken_pod_matters_where_its_namespace_asks_something() -> None:
     with pytest.raises(Broken):
         read(BROKEN, moment(labels={"warn": SINGLE}))
+
+
+def test_other_kinds_are_none_of_our_business() -> None:
+    """A rule that is too broad must not refuse Deployments for having no containers."""
+    kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
+
+    assert subject(asked({}, kind=kind), moment(labels={"enforce": "restricted"}), match=Match.SATISFIES) == (
+        Skip.KIND
+    )
