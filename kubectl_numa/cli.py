@@ -10,6 +10,7 @@ from kubectl_numa.commands.check import check
 from kubectl_numa.commands.demo import demo
 from kubectl_numa.commands.explain import explain
 from kubectl_numa.commands.nodes import nodes
+from kubectl_numa.commands.replay import replay
 from kubectl_numa.commands.snapshot import snapshot
 from kubectl_numa.options import Trouble
 from numalign.cluster.live import ClusterError
@@ -50,5 +51,5 @@ def program() -> None:
     """See NUMA alignment as the kubelet will: which nodes can take a pod, in which zones, and why not."""
 
 
-for _command in (explain, check, nodes, snapshot, demo):
+for _command in (explain, check, nodes, snapshot, replay, demo):
     program.add_command(_command)

@@ -187,4 +187,5 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "placement": answer.placement,
         "score": answer.score,
         "known": answer.verdict.known,
+        "doubts": list(answer.verdict.doubts),
     }

@@ -4,6 +4,8 @@ An explanation as a person reads it: what the pod asks, what comes of it, then e
 The answer stands above its reasons, and a person who only wants to know whether stops after three lines.
 """
 
+from collections import Counter
+
 from kubectl_numa.explanation import Answer, Chance, Explanation, Group, groups, quantities
 from kubectl_numa.lines import Paper, amounts, some, zones
 from kubectl_numa.nodemap import draw
@@ -11,6 +13,7 @@ from kubectl_numa.questions import Asked, By
 from numalign.cluster import placements
 from numalign.fleet.survey import enforcement_text
 from numalign.rules.demand import Step
+from numalign.rules.doubt import Doubt
 
 STYLES = {Chance.FITS: "green", Chance.LATER: "yellow", Chance.NEVER: "red"}
 
@@ -29,6 +32,9 @@ def show(explanation: Explanation, paper: Paper) -> None:
     for group in groups(explanation.answers):
         paper.write("")
         _group(group, paper)
+    if explanation.answers:
+        paper.write("")
+        paper.entry("  rests on ", _rests_on(explanation), indent=_INDENT, label_style="dim", style="dim")
 
 
 def show_node(explanation: Explanation, answer: Answer, paper: Paper) -> None:
@@ -46,6 +52,8 @@ def show_node(explanation: Explanation, answer: Answer, paper: Paper) -> None:
             preferred = "preferred" if grant.preferred else "not preferred"
             paper.entry("  topology hint", f"{stored}, {preferred}", indent=_INNER + 2)
     paper.entry("  node as a whole", _whole(explanation.asked, answer), indent=_INNER + 2)
+    for doubt in answer.verdict.doubts:
+        paper.entry("  not told", doubt, indent=_INNER + 2)
 
 
 def wish(asked: Asked) -> str:
@@ -117,6 +125,15 @@ def _group(group: Group, paper: Paper) -> None:
     if answer.reason:
         label = "now" if answer.chance is Chance.LATER else "why"
         paper.entry(f"{head}{label}", answer.reason, indent=_INNER, label_style="dim")
+
+
+def _rests_on(explanation: Explanation) -> str:
+    """What was known of the nodes, and in a word each what else could count."""
+    levels = Counter(answer.verdict.known for answer in explanation.answers)
+    doubts = {doubt for answer in explanation.answers for doubt in answer.verdict.doubts}
+    known = ", ".join(f"{level} of {counted(count)}" for level, count in levels.most_common())
+    missing = ", ".join(doubt.name.lower().replace("_", " ") for doubt in Doubt if doubt in doubts)
+    return f"{known}; not told: {missing}" if missing else known
 
 
 def _names(answer: Answer, ids: tuple[int, ...]) -> str:

@@ -7,20 +7,36 @@ The notation of the tables: nodes and pods short enough to see.
 An amount of a zone is `capacity/allocatable/free`; what is left out is as much as the one before it. An
 amount of a container is both its request and its limit; `4..8`, `4..` and `..8` tell them apart. Containers
 are named c0, c1, ... as they stand; a first word `init` or `sidecar` gives the role.
+
+    machine("cpu=0-3,8-11 mem=10Gi", "cpu=4-7,12-15 mem=10Gi", threads=2, reserved="0,8", devices="gpu=0,1x")
+
+A zone of a machine lists its CPUs. The cores of a zone are its CPUs side by side: with two threads, the
+first zone here has the cores 0+8, 1+9, 2+10 and 3+11. A device is written as the digits of its zones, `-` if
+nobody knows them; `x` says that it is unhealthy, `*` that it is given out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pytest
 
 from numalign.rules import demand, resources
 from numalign.rules.demand import Demand
 from numalign.rules.intent import Intent, Match, Policy, Scope
+from numalign.rules.machine import Core, CpuSet, Machine, Place, Stock, cpus, ids, places, read_list, union
+from numalign.rules.options import DEFAULTS, NEWEST, CpuOption, Gate, Options, TopologyOption
 from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.resources import Resources, ZoneId
-from numalign.rules.topology import DEFAULT_MAX_ZONES, CpuManager, MemoryManager, Node, Zone, managers
+from numalign.rules.topology import (
+    DEFAULT_MAX_ZONES,
+    CpuManager,
+    Known,
+    MemoryManager,
+    Node,
+    Zone,
+    managers,
+)
 
 GPU = "nvidia.com/gpu"
 NIC = "example.com/nic"
@@ -31,6 +47,23 @@ _NAMES = {"mem": "memory", "gpu": GPU, "nic": NIC, "huge": HUGE, "huge2m": HUGE_
 _ROLES = {"init": Role.INIT, "sidecar": Role.SIDECAR}
 
 Ids = tuple[int, ...]
+Device = tuple[frozenset[ZoneId], str]
+"""The zones of a device, and the letter that says what is the matter with it, if anything."""
+
+
+class Facts(TypedDict, total=False):
+    """What may be said of a node beside its zones."""
+
+    policy: str
+    scope: str
+    ids: Sequence[int]
+    blocks: Iterable[Ids]
+    cpu_manager: CpuManager
+    memory_manager: MemoryManager
+    totals: str
+    max_zones: int
+    costs: Mapping[Ids, int]
+    options: Options
 
 
 def table(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
@@ -74,6 +107,8 @@ def node(  # noqa: PLR0913 - one keyword for each fact of a node
     totals: str | None = None,
     max_zones: int = DEFAULT_MAX_ZONES,
     costs: Mapping[Ids, int] | None = None,
+    options: Options = DEFAULTS,
+    threads: int | None = None,
 ) -> Node:
     """A node; its managers are those that its zones show. `blocks` lists the zones of each memory block."""
     order = ids or range(len(zones))
@@ -89,7 +124,58 @@ def node(  # noqa: PLR0913 - one keyword for each fact of a node
         memory_manager=memory_manager or memory,
         totals=None if totals is None else bag(totals),
         max_zones=max_zones,
+        options=options,
+        threads=threads,
     )
+
+
+def machine(  # noqa: PLR0913 - one keyword for each fact of a machine
+    *zones: str,
+    threads: int = 1,
+    sockets: Sequence[int] = (),
+    caches: Sequence[str] = (),
+    reserved: str = "",
+    free: str | None = None,
+    devices: str = "",
+    **facts: Unpack[Facts],
+) -> Node:
+    """A node whose machine is known.
+
+    A zone is a socket and a cache, unless `sockets` tells the one of each zone and `caches` the CPUs of each
+    cache. `free` are the CPUs that are not given out: all but the reserved ones, if it is left out.
+    """
+    order = zone_ids(*(facts.get("ids") or range(len(zones))))
+    told = [dict(_pairs(text.split())) for text in zones]
+    lists = [read_list(amounts.pop("cpu", "")) for amounts in told]
+    kept = read_list(reserved)
+    left = union(lists) & ~kept if free is None else read_list(free)
+    found = [(name, [*map(_device, text.split(","))]) for name, text in _pairs(devices.split())]
+    for at, (amounts, held) in enumerate(zip(told, lists, strict=True)):
+        if held:
+            amounts["cpu"] = _counted(held, held & ~kept, held & left)
+        amounts |= {name: listed for name, every in found if (listed := _listed(order[at], every))}
+    made = Machine(
+        order,
+        tuple(_cores(lists, order, sockets or order, threads, [*map(read_list, caches)] or lists)),
+        kept,
+        tuple((name, places(order, ((at, state != "x") for at, state in every))) for name, every in found),
+    )
+    stock = Stock(left, tuple((name, _left(every, dict(made.devices)[name])) for name, every in found))
+    texts = (" ".join(f"{name}={amount}" for name, amount in amounts.items()) for amounts in told)
+    return replace(node(*texts, **facts), machine=made, stock=stock, known=Known.MACHINE)
+
+
+def options(words: str = "", *, minor: int = NEWEST) -> Options:
+    """What a kubelet was told, in its own words, and its minor version."""
+    told = words.split()
+    made = Options(
+        frozenset(word for word in CpuOption if word in told),
+        frozenset(word for word in TopologyOption if word in told),
+        frozenset(word for word in Gate if word in told),
+        minor,
+    )
+    assert len(told) == len(made.cpu | made.topology | made.gates)
+    return made
 
 
 def pod(
@@ -142,6 +228,40 @@ def _pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     for word in words:
         name, _, amount = word.partition("=")
         yield _NAMES.get(name, name), amount
+
+
+def _cores(
+    lists: list[CpuSet],
+    order: Iterable[ZoneId],
+    sockets: Iterable[int],
+    threads: int,
+    caches: list[CpuSet],
+) -> Iterator[Core]:
+    for held, zone, socket in zip(lists, order, sockets, strict=True):
+        every = list(ids(held))
+        count = len(every) // threads
+        for core in (cpus(every[first::count]) for first in range(count)):
+            yield Core(zone, socket, next(at for at, cache in enumerate(caches) if cache & core), core)
+
+
+def _device(word: str) -> Device:
+    digits = word.rstrip("x*-")
+    return frozenset(zone_ids(*map(int, digits))), word[len(digits) :].strip("-")
+
+
+def _counted(*held: CpuSet) -> str:
+    return "/".join(str(cpus.bit_count()) for cpus in held)
+
+
+def _listed(zone: ZoneId, devices: Iterable[Device]) -> str:
+    """The devices of one zone, as exporters count them: one between zones counts for each."""
+    here = [state for at, state in devices if zone in at]
+    healthy = [state for state in here if state != "x"]
+    return f"{len(here)}/{len(healthy)}/{healthy.count('')}" if here else ""
+
+
+def _left(devices: list[Device], every: Iterable[Place]) -> Ids:
+    return tuple(devices.count((frozenset(place.zones), "")) for place in every)
 
 
 def _with_blocks(zone: Zone, blocks: tuple[Ids, ...]) -> Zone:

@@ -1,27 +1,52 @@
 """
 A kubelet's own configuration, which rides along in a snapshot under the name of its node.
 
-It tells what an exporter cannot: the managers by name in place of what their absence suggests. Only what is
-written counts; the rest stays as the node's topology has it, for both were read off the same kubelet.
+It tells what an exporter cannot: the managers by name in place of what their absence suggests, their options,
+and what is kept for the system. Only what is written counts; the rest stays as the node's topology has it,
+for both were read off the same kubelet.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from numalign.cluster.parts import Part
+from numalign.cluster.parts import Part, Word, named
+from numalign.rules import machine
 from numalign.rules.errors import BadTopology
 from numalign.rules.intent import Policy, Scope
-from numalign.rules.topology import DEFAULT_MAX_ZONES, CpuManager, MemoryManager
+from numalign.rules.kubelet.start import MAX_ZONES, Reserved
+from numalign.rules.machine import CpuSet
+from numalign.rules.options import CpuOption, Gate, TopologyOption
+from numalign.rules.resources import CPU, EMPTY, MEMORY, MILLI, Kind, Resources, ZoneId, kind
+from numalign.rules.topology import CpuManager, MemoryManager
 
 GROUP = "kubelet.config.k8s.io"
 KIND = "KubeletConfiguration"
 
-_MAX_ZONES = "max-allowable-numa-nodes"
+_ABSENT = Part(None)
+
+# The words that Go's strconv.ParseBool takes.
+_SWITCHES: Mapping[str, bool] = MappingProxyType(
+    {
+        **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+        **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+    }
+)
+
+_THRESHOLD = "memory.available"
+# What a kubelet keeps on Linux if nobody says (DefaultEvictionHard of eviction/defaults_linux.go).
+_DEFAULT_THRESHOLD = 100 * 2**20
+# Those that cmd/kubelet/app/server.go takes (parseResourceList).
+_RESERVABLE = (CPU, MEMORY, "ephemeral-storage", "pid")
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfiguration:
-    """What one kubelet was told; None where it was told nothing."""
+    """What one kubelet was told; None, or nothing, where it was told nothing.
+
+    `reserved_cpus` is a list of CPUs, `reserved` what else is kept for the system, and `kept_cpus` how many
+    CPUs that comes to.
+    """
 
     name: str
     policy: Policy | None = None
@@ -29,20 +54,135 @@ class KubeletConfiguration:
     cpu_manager: CpuManager | None = None
     memory_manager: MemoryManager | None = None
     max_zones: int | None = None
+    cpu_options: frozenset[CpuOption] = frozenset()
+    topology_options: frozenset[TopologyOption] = frozenset()
+    gates: frozenset[Gate] = frozenset()
+    reserved_cpus: CpuSet | None = None
+    kept_cpus: int = 0
+    reserved: Reserved | None = None
 
 
 def kubelet_configuration(raw: Mapping[str, object]) -> KubeletConfiguration:
     """The configuration of the node that `metadata.name` tells; raises `BadTopology` with every mistake."""
     whole = Part(raw)
-    options = whole["topologyManagerPolicyOptions"]
-    read = KubeletConfiguration(
-        whole["metadata"]["name"].needed_text(),
-        policy=whole["topologyManagerPolicy"].word(Policy),
+    read = configuration(whole, whole["metadata"]["name"].needed_text())
+    whole.settle(BadTopology)
+    return read
+
+
+def configuration(whole: Part, name: str) -> KubeletConfiguration:
+    """As `kubelet_configuration`, of the node with this name; mistakes are left in the part."""
+    policy, system = whole["topologyManagerPolicy"].word(Policy), _system(whole)
+    # Under policy none the kubelet does not look at these, whatever stands there.
+    topology_options = _ABSENT if policy is Policy.NONE else whole["topologyManagerPolicyOptions"]
+    return KubeletConfiguration(
+        name,
+        policy=policy,
         scope=whole["topologyManagerScope"].word(Scope),
         cpu_manager=whole["cpuManagerPolicy"].word(CpuManager),
         memory_manager=whole["memoryManagerPolicy"].word(MemoryManager),
-        # A kubelet does not start below its default (policy_options.go of the topology manager).
-        max_zones=options[_MAX_ZONES].integer(least=DEFAULT_MAX_ZONES),
+        max_zones=topology_options[MAX_ZONES].integer(),
+        cpu_options=_options(whole["cpuManagerPolicyOptions"], CpuOption),
+        topology_options=_options(topology_options, TopologyOption, MAX_ZONES),
+        gates=_gates(whole["featureGates"]),
+        reserved_cpus=cpu_list(whole["reservedSystemCPUs"]),
+        kept_cpus=-(-system.get(CPU, 0) // MILLI),
+        reserved=_reserved(whole, system.get(MEMORY, 0)),
     )
-    whole.settle(BadTopology)
-    return read
+
+
+def cpu_list(part: Part) -> CpuSet | None:
+    """A set of CPUs in the kernel's list format; None, if absent or empty."""
+    text = part.text()
+    try:
+        return machine.read_list(text) or None
+    except ValueError as error:
+        part.wrong(str(error))
+        return None
+
+
+def switch(part: Part) -> bool | None:
+    """True or false as JSON has it; None, if absent."""
+    if part.value is None or isinstance(part.value, bool):
+        return part.value
+    part.wrong(f"must be true or false, not {named(part.value)}")
+    return None
+
+
+def _options(listed: Part, words: type[Word], *others: str) -> frozenset[Word]:
+    """The options that are switched on; `others` are no switches."""
+    on: list[Word] = []
+    for name, part in listed.members():
+        if name in {*words}:
+            on += [words(name)] if _worded(part) else []
+        elif name not in others:
+            part.wrong(f"the kubelet knows no such option, but {', '.join((*words, *others))}")
+    return frozenset(on)
+
+
+def _worded(part: Part) -> bool:
+    """A switch that is a text."""
+    text = part.text()
+    if part.value is not None and text not in _SWITCHES:
+        part.wrong(f'{named(text)} is neither "true" nor "false"')
+    return _SWITCHES.get(text, False)
+
+
+def _gates(listed: Part) -> frozenset[Gate]:
+    """The gates that are on, of those that matter."""
+    return frozenset(gate for gate in Gate if switch(listed[gate]))
+
+
+def _system(whole: Part) -> Resources:
+    """What is kept of the node as a whole, for the kubelet and for the system."""
+    total = EMPTY
+    for part in (whole["kubeReserved"], whole["systemReserved"]):
+        total = total.plus(part.amounts())
+        for name, member in part.members():
+            if name not in _RESERVABLE:
+                member.wrong(f"cannot be reserved: only {', '.join(_RESERVABLE)} can")
+    return total
+
+
+def _reserved(whole: Part, system: int) -> Reserved | None:
+    """The memory that is kept by zone and in all; None where nobody told of zones."""
+    threshold, zones = _threshold(whole), _by_zone(whole["reservedMemory"])
+    if zones is None:
+        return None
+    return Reserved(zones, None if threshold is None else system + threshold)
+
+
+def _threshold(whole: Part) -> int | None:
+    """The memory that is kept free before pods are evicted; None if it is a share of the node's."""
+    told, merged = whole["evictionHard"], switch(whole["mergeDefaultEvictionSettings"])
+    least = told[_THRESHOLD]
+    if told.value is None or (merged and least.value is None):
+        return _DEFAULT_THRESHOLD
+    if isinstance(least.value, str) and least.value.endswith("%"):
+        return None
+    return least.amount(MEMORY) or 0
+
+
+def _by_zone(listed: Part) -> Mapping[ZoneId, Resources] | None:
+    """The memory that is kept of each zone; None where nobody told."""
+    if listed.value is None:
+        return None
+    found: dict[ZoneId, Resources] = {}
+    for entry in listed.objects():
+        number, limits = entry["numaNode"].needed().integer(), entry["limits"].needed()
+        before, amounts = found.get(ZoneId(number or 0), EMPTY), _limits(limits)
+        for name in sorted(before.keys() & amounts.keys()):
+            limits[name].wrong(f"is reserved on zone {number} twice")
+        if number is not None:
+            found[ZoneId(number)] = before.plus(amounts)
+    return MappingProxyType(found)
+
+
+def _limits(limits: Part) -> Resources:
+    amounts = limits.amounts()
+    for name, amount in amounts.items():
+        if kind(name) is not Kind.MEMORY:
+            limits[name].wrong("cannot be reserved on a zone: only memory and hugepages can")
+        elif not amount:
+            limits[name].wrong("is zero: leave it out")
+    return amounts

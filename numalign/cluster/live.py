@@ -99,7 +99,10 @@ _NODES = _Collection(
     "Node",
     "v1",
     "/api/v1/nodes",
-    {"metadata": _NAMED, "status": {"allocatable": _ALL, "capacity": _ALL}},
+    {
+        "metadata": _NAMED,
+        "status": {"allocatable": _ALL, "capacity": _ALL, "nodeInfo": {"kubeletVersion": _ALL}},
+    },
 )
 _NAMESPACES = _Collection("Namespace", "v1", "/api/v1/namespaces", {"metadata": _NAMED})
 _PODS = _Collection("Pod", "v1", "/api/v1/pods", _POD)

@@ -11,12 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numalign.cluster.kubelet_config import KubeletConfiguration
-from numalign.cluster.parts import Part
+from numalign.cluster.parts import Part, named
 from numalign.cluster.topologies import Topology
 from numalign.rules.errors import BadTopology, Mistake
 from numalign.rules.intent import CLASS_LABEL, Policy
+from numalign.rules.kubelet import start
+from numalign.rules.options import NEWEST, Options
 from numalign.rules.resources import Resources
 from numalign.rules.topology import Known, MemoryManager, Node, managers
+
+THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
+"""What node-feature-discovery says about hyperthreads, "true" or "false"."""
+
+_THREADS = {"true": 2, "false": 1}
+# What distributions add to a version is their own matter: v1.34.4-eks-1234567, v1.34.4+k3s1.
+_VERSION = re.compile(r"v?1\.([0-9]{1,3})(\.[0-9]+)?([-+].*)?", re.DOTALL)
 
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
@@ -26,24 +35,51 @@ MOST_ZONES = 16
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a Node tells that its topology does not; `totals` is None if it does not say."""
+    """What a Node tells that its topology does not.
+
+    `totals`, the kubelet's `minor` version and how many `threads` a core has are None if it does not say.
+    """
 
     name: str
     totals: Resources | None = None
     label: str | None = None
+    minor: int | None = None
+    threads: int | None = None
 
 
 def facts(raw: Mapping[str, object]) -> Facts:
     """What a v1 Node tells; raises `BadTopology` with every mistake."""
     whole = Part(raw)
-    metadata = whole["metadata"]
+    metadata, status = whole["metadata"], whole["status"]
     name = metadata["name"].needed_text()
-    totals = whole["status"]["allocatable"].amounts() or None
-    label = metadata["labels"][CLASS_LABEL]
+    totals = status["allocatable"].amounts() or None
+    labels = metadata["labels"]
+    label = labels[CLASS_LABEL]
     if not LABEL_VALUE.fullmatch(label.text()):
         label.wrong("no label can have this value: letters, digits and -_. between them, at most 63")
+    read = Facts(
+        name,
+        totals,
+        label.text() or None,
+        minor=minor_version(status["nodeInfo"]["kubeletVersion"]),
+        threads=threads_per_core(labels),
+    )
     whole.settle(BadTopology)
-    return Facts(name, totals, label.text() or None)
+    return read
+
+
+def minor_version(part: Part) -> int | None:
+    """The minor version of a kubelet, as in v1.34.4; None, if absent."""
+    text = part.text()
+    found = _VERSION.fullmatch(text)
+    if text and not found:
+        part.wrong(f"{named(text)} is not a version of Kubernetes, as v1.34.4 is")
+    return int(found[1]) if found else None
+
+
+def threads_per_core(labels: Part) -> int | None:
+    """How many hardware threads a core has; None, if no label says."""
+    return _THREADS.get(labels[THREADS_LABEL].text())
 
 
 def join(
@@ -54,12 +90,23 @@ def join(
 ) -> Node:
     """The node that a topology describes, with what else is known of it.
 
-    Raises `BadTopology` where the kubelet would walk the sets of more than `MOST_ZONES` zones.
+    Raises `BadTopology` with every mistake: where its kubelet was told what no kubelet starts with, and where
+    it would walk the sets of more than `MOST_ZONES` zones.
     """
+    node = unchecked(topology, told=told, configured=configured)
+    if mistakes := wrong_with(node, configured):
+        raise BadTopology(mistakes)
+    return node
+
+
+def unchecked(
+    topology: Topology, *, told: Facts | None = None, configured: KubeletConfiguration | None = None
+) -> Node:
+    """As `join`, whatever a kubelet would make of it."""
     told = told or Facts(topology.name)
     said = configured or KubeletConfiguration(topology.name)
     cpu_manager, memory_manager = managers(topology.zones)
-    node = Node(
+    return Node(
         topology.name,
         topology.zones,
         policy=said.policy or topology.policy,
@@ -67,16 +114,29 @@ def join(
         cpu_manager=said.cpu_manager or cpu_manager,
         memory_manager=said.memory_manager or memory_manager,
         totals=told.totals,
-        max_zones=said.max_zones or topology.max_zones,
+        max_zones=topology.max_zones if said.max_zones is None else said.max_zones,
         known=Known.CONFIGURED if configured else Known.COUNTS,
         label=told.label,
+        options=Options(
+            said.cpu_options,
+            said.topology_options,
+            said.gates,
+            NEWEST if told.minor is None else told.minor,
+        ),
+        threads=told.threads,
     )
-    _walkable(node)
-    return node
 
 
-def _walkable(node: Node) -> None:
+def wrong_with(node: Node, configured: KubeletConfiguration | None) -> list[Mistake]:
+    """What cannot be of a node; a kubelet of which nobody told anything is taken to have started."""
+    reserved = configured.reserved if configured else None
+    told = node.known is not Known.COUNTS
+    return [*_unwalkable(node), *(start.refusals(node, reserved) if told else [])]
+
+
+def _unwalkable(node: Node) -> list[Mistake]:
     walks = node.policy is not Policy.NONE or node.memory_manager is MemoryManager.STATIC
-    if walks and len(node.zones) > MOST_ZONES:
-        message = f"{len(node.zones)} are more than the {MOST_ZONES} among which a kubelet can align"
-        raise BadTopology([Mistake("zones", message)])
+    if not walks or len(node.zones) <= MOST_ZONES:
+        return []
+    message = f"{len(node.zones)} are more than the {MOST_ZONES} among which a kubelet can align"
+    return [Mistake("zones", message)]

@@ -10,7 +10,7 @@ memorymanager/policy_static.go, and the limits that the device manager reads.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from numalign.rules.pod import Container, Pod, Qos, Role, peak, qos
 from numalign.rules.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
@@ -24,7 +24,9 @@ class Step:
     """One question to the kubelet's managers.
 
     `cpu` is in millicores of exclusive CPUs, `memory` holds memory and hugepages in bytes, `devices` the
-    pieces of everything else. Names in `loose` are asked for, but in a way that no manager pins.
+    pieces of everything else, zeros included: naming a device is enough to be given hints for it. Names in
+    `loose` are asked for, but in a way that no manager pins. The memory manager looks at a `managed` step
+    even if it asks for no memory.
     """
 
     container: str
@@ -33,32 +35,56 @@ class Step:
     memory: Resources = EMPTY
     devices: Resources = EMPTY
     loose: tuple[str, ...] = ()
+    managed: bool = False
+    asks: Resources = field(init=False, compare=False)
+    """Everything that a manager could pin, by name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "asks", Resources({**self.exclusive, **self.devices.positive()}))
 
     @property
-    def asks(self) -> Resources:
-        """Everything that a manager could pin, by name."""
-        cpu = {CPU: self.cpu} if self.cpu else {}
-        return Resources({**cpu, **self.memory, **self.devices})
+    def exclusive(self) -> Resources:
+        """What the managers of CPU and memory could pin, by name."""
+        return Resources({CPU: self.cpu, **self.memory} if self.cpu else self.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class PodLevel:
+    """What a pod that states resources as a whole asks of managers that heed it.
+
+    In `steps` only those containers are pinned whose own limits equal their requests; `whole` is what the pod
+    states. Of the resources in `crowded` these containers leave nothing for the others.
+    """
+
+    steps: tuple[Step, ...]
+    whole: Step
+    crowded: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What one pod asks of a node: `steps` in the kubelet's order, `whole` as pod scope asks it.
 
-    `total` is what the scheduler reserves on the node as a whole, requests and overhead. `pod_level` says
-    that the pod states resources as a whole, which the managers of CPU and memory leave alone.
+    `total` is what the scheduler reserves on the node as a whole, requests and overhead. `pod_level` is there
+    if the pod states resources as a whole; by default the managers of CPU and memory leave such pods alone.
     """
 
     qos: Qos
     steps: tuple[Step, ...]
     whole: Step
     total: Resources
-    pod_level: bool = False
+    pod_level: PodLevel | None = None
+    kinds: frozenset[Kind] = field(init=False, compare=False)
+    """The managers of whose resources its steps ask for some."""
+
+    def __post_init__(self) -> None:
+        kinds = frozenset(kind(name) for step in self.steps for name in step.asks)
+        object.__setattr__(self, "kinds", kinds)
 
     @property
     def alignable(self) -> bool:
         """Whether any kubelet could pin anything for this pod."""
-        return any(step.asks for step in self.steps)
+        return bool(self.kinds)
 
 
 def of(pod: Pod) -> Demand:
@@ -66,9 +92,11 @@ def of(pod: Pod) -> Demand:
     full = pod.defaulted()
     quality = qos(full)
     # Unless PodLevelResourceManagers is on, the managers leave pods with pod-level resources alone.
-    pinned = quality is Qos.GUARANTEED and not full.has_pod_level_resources
-    steps = tuple(_step(container, pinned=pinned) for container in full.containers)
-    return Demand(quality, steps, _whole(steps), _total(full), full.has_pod_level_resources)
+    whole_is_stated = full.has_pod_level_resources
+    pinned = quality is Qos.GUARANTEED and not whole_is_stated
+    steps = tuple(_step(container, pinned=pinned, managed=pinned) for container in full.containers)
+    level = _pod_level(full, guaranteed=quality is Qos.GUARANTEED) if whole_is_stated else None
+    return Demand(quality, steps, _whole(steps), _total(full), level)
 
 
 def asking(demand: Demand, container: str, resource: str, amount: int) -> Demand:
@@ -94,14 +122,46 @@ def _asking(step: Step, resource: str, amount: int) -> Step:
     return replace(step, devices=Resources({**step.devices, resource: amount}))
 
 
-def _step(container: Container, *, pinned: bool) -> Step:
+def _step(container: Container, *, pinned: bool, managed: bool) -> Step:
     asked = container.requests.positive()
     cpu = asked.get(CPU, 0) if pinned and asked.get(CPU, 0) % MILLI == 0 else 0
     memory = _only(Kind.MEMORY, asked) if pinned else EMPTY
-    devices = _only(Kind.DEVICE, container.limits.positive())
+    devices = _only(Kind.DEVICE, container.limits)
     kept = {*memory, *devices, *([CPU] if cpu else [])}
     loose = tuple(name for name in asked if name not in kept and kind(name) is not Kind.NODE)
-    return Step(container.name, container.role, cpu, memory, devices, loose)
+    return Step(container.name, container.role, cpu, memory, devices, loose, managed)
+
+
+def _pod_level(pod: Pod, *, guaranteed: bool) -> PodLevel:
+    """Restates what the managers of Kubernetes 1.36 read with the gate PodLevelResourceManagers on."""
+    steps = tuple(
+        _step(container, pinned=guaranteed and container.guaranteed, managed=guaranteed)
+        for container in pod.containers
+    )
+    stated = (pod.pod_requests or EMPTY).positive() if guaranteed else EMPTY
+    cpu = stated.get(CPU, 0)
+    whole = replace(
+        _whole(steps),
+        cpu=cpu if cpu % MILLI == 0 else 0,
+        memory=_only(Kind.MEMORY, stated),
+        managed=guaranteed,
+    )
+    crowded = (name for name, amount in whole.exclusive.items() if _crowds(steps, name, amount))
+    return PodLevel(steps, whole, frozenset(crowded))
+
+
+def _crowds(steps: tuple[Step, ...], name: str, stated: int) -> bool:
+    """Whether pinned containers leave nothing for one that shares (validatePodScopeResources)."""
+    beside, shared = 0, False
+    for step in steps:
+        shares = not (step.memory if kind(name) is Kind.MEMORY else step.cpu)
+        if step.role is Role.INIT:
+            if shares and beside >= stated:
+                return True
+        else:
+            shared |= shares
+            beside += step.exclusive.get(name, 0)
+    return shared and beside >= stated
 
 
 def _whole(steps: tuple[Step, ...]) -> Step:

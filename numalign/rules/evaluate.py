@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 from types import MappingProxyType
+from typing import NamedTuple
 
 from numalign.rules.demand import Demand, Step
+from numalign.rules.doubt import doubts
 from numalign.rules.intent import Intent, Match, Policy, Scope
 from numalign.rules.kubelet import admit as kubelet
-from numalign.rules.kubelet.admit import Admission, Reason, Refused, widths
+from numalign.rules.kubelet import cpu
+from numalign.rules.kubelet.admit import Admission, widths
+from numalign.rules.kubelet.refused import Reason, Refused
 from numalign.rules.placement import Grant, Placement
 from numalign.rules.pod import Qos
 from numalign.rules.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
@@ -34,25 +38,25 @@ def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
     A refusal is permanent if the empty node would refuse too, and then speaks of the empty node. Never
     raises for values that were read without error.
     """
-    now = _judge(node, demand, intent)
+    asked = kubelet.heeded(node, demand)
+    now = _judge(node, asked, intent)
     if now.admitted:
         return now
     empty = node.emptied()
-    ever = now if empty == node else _judge(empty, demand, intent)
+    ever = now if empty == node else _judge(empty, asked, intent)
     return now if ever.admitted else replace(ever, permanent=True)
 
 
 def _judge(node: Node, demand: Demand, intent: Intent) -> Verdict:
     refusal = _too_large(node, demand) or _other_policy(node, intent) or _unaligned(node, demand, intent)
-    if refusal:
-        return _verdict(node, refusal, Placement())
-    admission = kubelet.admit(node, demand)
-    refusal = _by_kubelet(node, admission) or _by_intent(node, demand, intent, admission)
-    return _verdict(node, refusal, admission.placement)
-
-
-def _verdict(node: Node, refusal: Refusal | None, placement: Placement) -> Verdict:
-    return Verdict(refusal, permanent=False, placement=placement, known=node.known)
+    placement = Placement()
+    if not refusal:
+        admission = kubelet.admit(node, demand)
+        refusal = _by_kubelet(node, admission) or _by_intent(node, demand, intent, admission)
+        placement = admission.placement
+    return Verdict(
+        refusal, permanent=False, placement=placement, known=node.known, doubts=doubts(node, demand)
+    )
 
 
 def _too_large(node: Node, demand: Demand) -> Refusal | None:
@@ -111,8 +115,13 @@ def _not_exclusive(demand: Demand, intent: Intent) -> Refusal | None:
 def _why_shared(demand: Demand) -> str:
     if demand.qos is not Qos.GUARANTEED:
         return f"the pod is {demand.qos}, and only Guaranteed pods get cpu and memory of their own"
-    if not demand.pod_level:
+    level = demand.pod_level
+    if level is None:
         return "a container gets CPUs of its own only for a whole number of them"
+    if demand.steps is level.steps:
+        return (
+            "in a pod with pod-level resources a container is given its own if its limits equal its requests"
+        )
     return "the kubelet's managers leave pods with pod-level resources alone"
 
 
@@ -139,33 +148,59 @@ def _by_kubelet(node: Node, admission: Admission) -> Refusal | None:
         return None
     # What earlier containers of the pod already hold is gone for this one.
     left = kubelet.found(node, admission)
-    cause, needs = _WHY[refused.reason](left, refused)
+    why = _WHY[refused.reason](left, refused)
     return Refusal(
         Refuser.KUBELET,
         refused.reason,
-        cause,
+        why.cause,
         node.policy,
         refused.step.container,
         refused.step.role,
-        needs,
+        why.needs,
         shortages=tuple(_shortages(left, refused.step)),
-        beside=needs != _WHY[refused.reason](node, refused)[1],
+        detail=why.detail,
+        beside=why.needs != _WHY[refused.reason](node, refused).needs,
     )
 
 
-def _not_alignable(left: Node, refused: Refused) -> tuple[Cause, tuple[Need, ...]]:
+class _Why(NamedTuple):
+    """What a refusal of the kubelet comes down to, and what it took."""
+
+    cause: Cause
+    needs: tuple[Need, ...]
+    detail: str = ""
+
+
+def _not_alignable(left: Node, refused: Refused) -> _Why:
     needs = _needs(left, refused.step, left.policy)
-    return _cause(left, needs), needs
+    return _Why(_cause(left, needs), needs)
 
 
-def _not_allocatable(left: Node, refused: Refused) -> tuple[Cause, tuple[Need, ...]]:
+def _not_allocatable(left: Node, refused: Refused) -> _Why:
     asks, every = refused.step.asks, len(left.zones)
-    needs = tuple(Need(name, asks[name], every, _most(left, name, every)) for name in refused.resources)
-    return Cause.NOT_ALLOCATED, needs
+    # A container can name a device without asking for any, and be refused all the same.
+    needs = (Need(name, asks.get(name, 0), every, _most(left, name, every)) for name in refused.resources)
+    return _Why(Cause.NOT_ALLOCATED, tuple(needs))
 
 
-_WHY: Mapping[Reason, Callable[[Node, Refused], tuple[Cause, tuple[Need, ...]]]] = MappingProxyType(
-    {Reason.TOPOLOGY_AFFINITY: _not_alignable, Reason.UNEXPECTED_ADMISSION: _not_allocatable}
+def _not_whole_cores(left: Node, refused: Refused) -> _Why:
+    cpus = cpu.of(left)
+    free = cpu.whole_cores(cpus).bit_count() * MILLI if cpus else 0
+    threads = cpus.layout.threads_per_core if cpus else 0
+    return _Why(Cause.NOT_WHOLE_CORES, (Need(CPU, refused.step.cpu, len(left.zones), free),), str(threads))
+
+
+def _nothing_to_share(left: Node, refused: Refused) -> _Why:
+    return _Why(Cause.NOTHING_TO_SHARE, _not_allocatable(left, refused).needs)
+
+
+_WHY: Mapping[Reason, Callable[[Node, Refused], _Why]] = MappingProxyType(
+    {
+        Reason.TOPOLOGY_AFFINITY: _not_alignable,
+        Reason.UNEXPECTED_ADMISSION: _not_allocatable,
+        Reason.SMT_ALIGNMENT: _not_whole_cores,
+        Reason.EMPTY_SHARED_POOL: _nothing_to_share,
+    }
 )
 
 
@@ -196,7 +231,8 @@ def _units(scope: Scope, demand: Demand, admission: Admission) -> Iterator[tuple
 
 def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:
     """Into how many zones a policy lets each aligned resource go, and what so many could give at most."""
-    asks = step.asks
+    # A device that is named is given hints even where none is asked for.
+    asks = {**step.asks, **step.devices}
     single = policy is Policy.SINGLE_NUMA_NODE
     allowed = dict.fromkeys(asks, 1) if single else widths(node, step)
     return tuple(

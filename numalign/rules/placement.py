@@ -8,6 +8,7 @@ never split by guess.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from numalign.rules.machine import CpuSet
 from numalign.rules.pod import Role
 from numalign.rules.resources import Resources, ZoneId
 
@@ -20,7 +21,9 @@ class Grant:
     """What one container gets.
 
     `affinity` is the set that the topology manager stored for it, None if it stored none; `preferred` what
-    it thought of it. `amounts` is by set of zones; empty for a container that gets nothing exclusive.
+    it thought of it. `amounts` is by set of zones; empty for a container that gets nothing exclusive. `cpus`
+    are ids of the node's machine, or of the one that is assumed where nobody described it. `chosen` names
+    devices of which equal ones elsewhere would have done as well: the kubelet picks at random.
     """
 
     container: str
@@ -28,6 +31,8 @@ class Grant:
     affinity: ZoneSet | None
     preferred: bool
     amounts: Mapping[ZoneSet, Resources] = field(default_factory=dict)
+    cpus: CpuSet = 0
+    chosen: tuple[str, ...] = ()
 
     def zones_of(self, resources: Iterable[str]) -> frozenset[ZoneId]:
         """All zones from which it gets any of these resources."""
@@ -42,11 +47,13 @@ class Placement:
     """The grants of a pod's containers, in the kubelet's order.
 
     `kept` is what the pod holds once its containers run: the CPUs and devices of finished init containers
-    are in it, their memory is not.
+    are in it, their memory is not. `whole` is there if the pod was served as a whole and its containers
+    divide what it got.
     """
 
     grants: tuple[Grant, ...] = ()
     kept: Mapping[ZoneSet, Resources] = field(default_factory=dict)
+    whole: Grant | None = None
 
     @property
     def zones(self) -> frozenset[ZoneId]:

@@ -38,6 +38,14 @@ class Container:
     requests: Resources = EMPTY
     limits: Resources = EMPTY
 
+    @property
+    def guaranteed(self) -> bool:
+        """Whether its own limits equal its requests (IsContainerEquivalentQOSGuaranteed)."""
+        return all(
+            self.requests.get(name, 0) > 0 and self.requests.get(name) == self.limits.get(name)
+            for name in (CPU, MEMORY)
+        )
+
     def defaulted(self) -> "Container":
         """With the requests that the API server derives from limits."""
         return replace(self, requests=Resources({**self.limits, **self.requests}))

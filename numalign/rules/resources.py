@@ -9,10 +9,12 @@ remembered.
 from collections.abc import ItemsView, Iterator, KeysView, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import NewType
+from typing import NewType, TypeVar, overload
 
 from numalign.rules import quantity
 from numalign.rules.errors import BadQuantity, Mistake
+
+T = TypeVar("T")
 
 ZoneId = NewType("ZoneId", int)
 """The operating system's id of a NUMA node. Ids 0 and 3 may be all there are; never a list position."""
@@ -41,8 +43,8 @@ class Resources(Mapping[str, int]):
     __slots__ = ("_amounts", "_hash")
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
-        self._amounts = dict(sorted((amounts or {}).items()))
-        self._hash = hash(tuple(self._amounts.items()))
+        self._amounts = dict(sorted(amounts.items())) if amounts else {}
+        self._hash: int | None = None
 
     def __getitem__(self, name: str) -> int:
         return self._amounts[name]
@@ -62,10 +64,21 @@ class Resources(Mapping[str, int]):
         """The names, in order."""
         return self._amounts.keys()
 
+    @overload
+    def get(self, name: str, /) -> int | None: ...
+    @overload
+    def get(self, name: str, default: "int | T", /) -> "int | T": ...
+    def get(self, name: str, default: object = None, /) -> object:
+        """The amount of a name, or something else where there is none."""
+        return self._amounts.get(name, default)
+
     def __contains__(self, name: object) -> bool:
         return name in self._amounts
 
     def __hash__(self) -> int:
+        # Most bags are never a key.
+        if self._hash is None:
+            self._hash = hash(tuple(self._amounts.items()))
         return self._hash
 
     def __eq__(self, other: object) -> bool:

@@ -10,12 +10,13 @@ What is not told takes the kubelet's default. `known` says how much was told, an
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 
 from numalign.rules.intent import Policy, Scope
+from numalign.rules.machine import Machine, Stock, full_stock
+from numalign.rules.options import DEFAULTS, Options
 from numalign.rules.resources import CPU, MEMORY, MILLI, Kind, Resources, ZoneId, kind
 
 DEFAULT_MAX_ZONES = 8
@@ -45,6 +46,7 @@ class Known(StrEnum):
 
     COUNTS = "counts"
     CONFIGURED = "configured"
+    MACHINE = "machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,10 @@ class Node:
     """One node; its zones stand in ascending order of their ids.
 
     `totals` is what the node as a whole may give out, None where nobody told. `label` is the node class
-    that its label names at present, if any.
+    that its label names at present, if any. `threads` is how many hardware threads a core has, None if no
+    label tells. `stock` says which CPUs and devices are left, where somebody described the `machine` or pods
+    were charged to the one that is assumed; the zones' free amounts are then its
+    sums, so whoever changes them drops it.
     """
 
     name: str
@@ -87,16 +92,28 @@ class Node:
     max_zones: int = DEFAULT_MAX_ZONES
     known: Known = Known.COUNTS
     label: str | None = None
+    options: Options = DEFAULTS
+    threads: int | None = None
+    machine: Machine | None = None
+    stock: Stock | None = None
     devices: frozenset[str] = field(init=False)
+    ids: tuple[ZoneId, ...] = field(init=False, compare=False, repr=False)
+    hinting: frozenset[Kind] = field(init=False, compare=False, repr=False)
+    """The kinds of resources of which the kubelet's managers give hints."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "zones", tuple(sorted(self.zones, key=lambda zone: zone.id)))
+        object.__setattr__(self, "ids", tuple(zone.id for zone in self.zones))
+        object.__setattr__(self, "hinting", frozenset(self._hinting()))
         listed = (name for zone in self.zones for name, amount in zone.capacity.items() if amount)
         object.__setattr__(self, "devices", frozenset(filter(_is_device, listed)))
+        if self.machine and not self.stock:
+            object.__setattr__(self, "stock", full_stock(self.machine))
 
     def emptied(self) -> "Node":
         """The node with nothing on it."""
-        return replace(self, zones=tuple(zone.emptied() for zone in self.zones))
+        stock = full_stock(self.machine) if self.machine else None
+        return replace(self, zones=tuple(zone.emptied() for zone in self.zones), stock=stock)
 
     def shape(self) -> "Node":
         """The static facts alone: equal for nodes that can ever hold the same pods."""
@@ -104,19 +121,17 @@ class Node:
 
     def aligns(self, resource: str) -> bool:
         """Whether this kubelet gives hints for a resource at all."""
+        asked = kind(resource)
+        return asked in self.hinting and (asked is not Kind.DEVICE or resource in self.devices)
+
+    def _hinting(self) -> Iterator[Kind]:
         if self.policy is Policy.NONE:
-            return False
-        return _GIVES_HINTS[kind(resource)](self, resource)
-
-
-_GIVES_HINTS: Mapping[Kind, Callable[[Node, str], bool]] = MappingProxyType(
-    {
-        Kind.CPU: lambda node, _: node.cpu_manager is CpuManager.STATIC,
-        Kind.MEMORY: lambda node, _: node.memory_manager is MemoryManager.STATIC,
-        Kind.DEVICE: lambda node, name: name in node.devices,
-        Kind.NODE: lambda _node, _name: False,
-    }
-)
+            return
+        yield Kind.DEVICE
+        if self.cpu_manager is CpuManager.STATIC:
+            yield Kind.CPU
+        if self.memory_manager is MemoryManager.STATIC:
+            yield Kind.MEMORY
 
 
 def managers(zones: Iterable[Zone]) -> tuple[CpuManager, MemoryManager]:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from numalign.rules.demand import WHOLE_POD
+from numalign.rules.doubt import Doubt
 from numalign.rules.intent import Policy
 from numalign.rules.placement import Placement
 from numalign.rules.pod import Role
@@ -36,6 +37,8 @@ class Cause(StrEnum):
     NOT_TOGETHER = "not-together"
     SPREAD = "spread"
     NOT_ALLOCATED = "not-allocated"
+    NOT_WHOLE_CORES = "not-whole-cores"
+    NOTHING_TO_SHARE = "nothing-to-share"
     NOT_EXCLUSIVE = "not-exclusive"
     NOT_ALIGNED = "not-aligned"
     OTHER_POLICY = "other-policy"
@@ -102,13 +105,14 @@ class Verdict:
     """What becomes of one pod on one node.
 
     `permanent` means that the node would refuse it with nothing on it as well. `known` says what the verdict
-    rests on. A verdict has no truth value: ask for `admitted`.
+    rests on, and `doubts` what could make it wrong. A verdict has no truth value: ask for `admitted`.
     """
 
     refusal: Refusal | None
     permanent: bool
     placement: Placement
     known: Known
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def admitted(self) -> bool:
@@ -169,6 +173,17 @@ def _not_allocated(refusal: Refusal) -> str:
     return f"the kubelet cannot allocate {asked}, and fails the pod under every policy"
 
 
+def _not_whole_cores(refusal: Refusal) -> str:
+    asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
+    left = _list([render(need.resource, need.most) for need in refusal.needs])
+    return f"the kubelet gives out whole cores of {refusal.detail} CPUs; of {asked} it has {left} in such"
+
+
+def _nothing_to_share(refusal: Refusal) -> str:
+    short = _list([need.resource for need in refusal.needs])
+    return f"containers with resources of their own leave no {short} of the pod's to the others"
+
+
 def _not_exclusive(refusal: Refusal) -> str:
     named = _list([need.resource for need in refusal.needs])
     return f"{refusal.policy} of {named} cannot be kept: {refusal.detail}"
@@ -207,6 +222,8 @@ _SENTENCES: Mapping[Cause, Callable[[Refusal], str]] = MappingProxyType(
         Cause.NOT_TOGETHER: _not_together,
         Cause.SPREAD: _spread,
         Cause.NOT_ALLOCATED: _not_allocated,
+        Cause.NOT_WHOLE_CORES: _not_whole_cores,
+        Cause.NOTHING_TO_SHARE: _nothing_to_share,
         Cause.NOT_EXCLUSIVE: _not_exclusive,
         Cause.NOT_ALIGNED: _not_aligned,
         Cause.OTHER_POLICY: _other_policy,

@@ -3,10 +3,12 @@
 import pytest
 
 from numalign.cluster.kubelet_config import KubeletConfiguration
-from numalign.cluster.nodes import MOST_ZONES, Facts, facts, join
+from numalign.cluster.nodes import MOST_ZONES, THREADS_LABEL, Facts, facts, join
 from numalign.cluster.topologies import Topology
 from numalign.rules.errors import BadTopology
 from numalign.rules.intent import Policy, Scope
+from numalign.rules.kubelet.start import Reserved
+from numalign.rules.options import NEWEST, CpuOption, Gate, Options, TopologyOption
 from numalign.rules.resources import Resources, ZoneId
 from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, Zone
 
@@ -34,6 +36,41 @@ def test_a_node_tells_its_totals_and_its_class() -> None:
 @pytest.mark.parametrize("status", [None, {}, {"allocatable": None}], ids=["null", "empty", "no amounts"])
 def test_a_node_that_does_not_say_has_no_totals(status: object) -> None:
     assert facts({"metadata": {"name": "n"}, "status": status}) == Facts("n")
+
+
+@pytest.mark.parametrize(
+    ("version", "minor"),
+    [
+        ("v1.34.4", 34),
+        ("1.32.13", 32),
+        ("v1.34.4-eks-1-34-7", 34),
+        ("v1.33.5-gke.2172001", 33),
+        ("v1.34.1+k3s1", 34),
+        ("v1.36", 36),
+        ("v1.36.0-alpha.1.20+0123456789abcd", 36),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_node_tells_the_version_of_its_kubelet(version: str | None, minor: int | None) -> None:
+    written = {"metadata": {"name": "n"}, "status": {"nodeInfo": {"kubeletVersion": version}}}
+    assert facts(written) == Facts("n", minor=minor)
+
+
+@pytest.mark.parametrize("version", ["latest", "v2.1.0", "v1.x", "v1.34.4 ", "1", "v1.9999.0"])
+def test_a_version_that_is_none_is_a_mistake(version: str) -> None:
+    with pytest.raises(BadTopology) as raised:
+        facts({"metadata": {"name": "n"}, "status": {"nodeInfo": {"kubeletVersion": version}}})
+    assert str(raised.value) == (
+        f'status.nodeInfo.kubeletVersion: "{version}" is not a version of Kubernetes, as v1.34.4 is'
+    )
+
+
+@pytest.mark.parametrize(
+    ("label", "threads"), [("true", 2), ("false", 1), ("", None), ("perhaps", None), (None, None)]
+)
+def test_a_label_tells_whether_cores_have_two_threads(label: str | None, threads: int | None) -> None:
+    assert facts({"metadata": {"name": "n", "labels": {THREADS_LABEL: label}}}) == Facts("n", threads=threads)
 
 
 def test_every_mistake_is_told_with_its_path() -> None:
@@ -109,6 +146,51 @@ def test_a_configuration_overrides_what_it_says() -> None:
     )
 
 
+def test_version_options_and_threads_are_in_the_node() -> None:
+    said = KubeletConfiguration(
+        "n",
+        cpu_options=frozenset({CpuOption.FULL_PCPUS_ONLY}),
+        topology_options=frozenset(TopologyOption),
+        gates=frozenset(Gate),
+    )
+    node = join(Topology("n", (zone(cpu=1),)), told=Facts("n", minor=33, threads=2), configured=said)
+
+    assert node.options == Options(said.cpu_options, said.topology_options, said.gates, 33)
+    assert node.threads == 2
+
+
+def test_a_kubelet_of_no_known_version_is_taken_to_be_new() -> None:
+    node = join(Topology("n", (zone(cpu=1),)))
+
+    assert (node.options, node.threads) == (Options(minor=NEWEST), None)
+
+
+def test_what_no_kubelet_starts_with_is_a_mistake() -> None:
+    said = KubeletConfiguration(
+        "n",
+        policy=Policy.SINGLE_NUMA_NODE,
+        max_zones=4,
+        cpu_options=frozenset({CpuOption.ALIGN_BY_SOCKET}),
+        reserved=Reserved({ZoneId(3): Resources({"memory": 1})}, 1),
+    )
+
+    with pytest.raises(BadTopology) as raised:
+        join(Topology("n", (zone(cpu=1, memory=1),)), configured=said)
+    assert [mistake.where for mistake in raised.value.mistakes] == [
+        "cpuManagerPolicyOptions.align-by-socket",
+        "reservedMemory",
+        "topologyManagerPolicyOptions.max-allowable-numa-nodes",
+    ]
+
+
+def test_a_kubelet_of_which_nothing_was_told_has_started() -> None:
+    read = Topology("n", zones(9, cpu=1), Policy.RESTRICTED)
+
+    assert len(join(read).zones) == 9
+    with pytest.raises(BadTopology, match="more than 8 zones: 9"):
+        join(read, configured=KubeletConfiguration("n"))
+
+
 def test_a_configuration_that_says_nothing_changes_what_is_known_and_no_more() -> None:
     read = Topology("n", (zone(cpu=1, memory=1),), Policy.RESTRICTED, Scope.POD, 12)
     node = join(read, configured=KubeletConfiguration("n"))
@@ -135,7 +217,10 @@ def test_so_many_zones_can_be(read: Topology) -> None:
     [
         (Topology("n", zones(MOST_ZONES + 1), Policy.BEST_EFFORT), None),
         (Topology("n", zones(MOST_ZONES + 1, memory=1)), None),
-        (Topology("n", zones(MOST_ZONES + 1)), KubeletConfiguration("n", policy=Policy.RESTRICTED)),
+        (
+            Topology("n", zones(MOST_ZONES + 1)),
+            KubeletConfiguration("n", policy=Policy.RESTRICTED, max_zones=99),
+        ),
     ],
     ids=["a policy", "a memory manager", "a policy in the configuration"],
 )

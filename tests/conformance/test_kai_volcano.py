@@ -8,7 +8,6 @@ that decides otherwise. What is a matter of their wire formats and bookkeeping s
 
 import gzip
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -19,15 +18,18 @@ import pytest
 from numalign.cluster.topologies import Topology, topology
 from numalign.rules import demand as demands
 from numalign.rules import intent as intents
-from numalign.rules import resources
+from numalign.rules import machine, resources
 from numalign.rules.demand import Demand, Step
 from numalign.rules.errors import BadIntent, BadTopology
 from numalign.rules.evaluate import NO_INTENT, evaluate
 from numalign.rules.intent import Intent, Match, Policy, Scope
 from numalign.rules.kubelet import cpu, masks
 from numalign.rules.kubelet.admit import admit, charge
-from numalign.rules.kubelet.merge import Offer, decide
-from numalign.rules.kubelet.pool import Pool, pool
+from numalign.rules.kubelet.cpu import Cpus
+from numalign.rules.kubelet.merge import Offer, Zones, decide
+from numalign.rules.kubelet.refused import Reason as Refusal
+from numalign.rules.machine import Core
+from numalign.rules.options import DEFAULTS
 from numalign.rules.placement import Grant, Placement, ZoneSet
 from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.resources import CPU, MEMORY, MILLI, Resources, ZoneId
@@ -147,7 +149,9 @@ def preempting(case: Json, read: Read) -> Answer:
     node, demand = _asked(read, {"pod": THREE_CPUS, **case})
     expected, full = case["expect"], evaluate(node, demand).admitted
     victims = expected.get("evictions") or len(expected.get("evicted", ())) or len(node.zones)
-    node = replace(node, zones=(*(zone.emptied() for zone in node.zones[:victims]), *node.zones[victims:]))
+    node = replace(
+        node, zones=(*(zone.emptied() for zone in node.zones[:victims]), *node.zones[victims:]), stock=None
+    )
     wanted = [step["expect"]["zones"] for step in case.get("steps", ()) if step["op"] == "schedule"]
     theirs = wanted or [expected.get("zones", [] if expected.get("verdict") == "reject" else [0])]
     ours = []
@@ -183,22 +187,21 @@ def parsed(case: Json, _read: Read) -> Answer:
 
 
 def hinted(case: Json, _read: Read) -> Answer:
-    (offer,) = cpu.offers(_pool(case), _cpus(case["request"]))
+    (offer,) = cpu.offers(_machine(case), _cpus(case["request"]))
     ours = [[list(masks.members(mask)), mask in offer.preferred] for mask in offer.possible]
     return ours, case["expect"]["hints"]
 
 
 def allocated(case: Json, _read: Read) -> Answer:
-    """How many CPUs of each zone; which ones is not a matter of counts."""
-    given = cpu.allocate(_pool(case), _cpus(case["request"]), masks.of(case["mask"]))
-    zones = Counter(case["cpuDetailNuma"][str(one)] for one in case["expect"]["cpus"])
-    return given and given[1], tuple(zones[zone] * MILLI for zone in (0, 1)) if zones else None
+    """The very CPUs; none where there are too few."""
+    given = cpu.allocate(_machine(case), _cpus(case["request"]), masks.of(case["mask"]))
+    return [] if isinstance(given, Refusal) else list(machine.ids(given[1])), case["expect"]["cpus"]
 
 
 def merged(case: Json, _read: Read) -> Answer:
     """Of what is refused no affinity is kept, so there only the refusal counts."""
     decision = decide(
-        Policy(case["policy"]), [_offer(hints) for hints in case["hints"]], len(case["numaNodes"])
+        Policy(case["policy"]), [_offer(hints) for hints in case["hints"]], Zones(len(case["numaNodes"]))
     )
     mask, preferred = decision.affinity.mask, decision.affinity.preferred
     ours = mask is not None and (list(masks.members(mask)), preferred)
@@ -227,13 +230,18 @@ def under_policy(case: Json, read: Read) -> Answer:
 
 def predicated(case: Json, read: Read) -> Answer:
     """A pod with Volcano's annotation on a node with the very policy."""
-    cpus, policy = _pool(case), Policy(case["policy"])
-    free = (cpus.free[0] - case["resReservedCpu"] * MILLI, *cpus.free[1:])
+    cpus, policy = _machine(case), Policy(case["policy"])
+    free = [count * MILLI for count in cpu.by_zone(cpus.layout, cpus.free)]
+    free[0] -= case["resReservedCpu"] * MILLI
     zones = (
         Zone(
-            ZoneId(at), f"node-{at}", Resources({CPU: total}), Resources({CPU: total}), Resources({CPU: left})
+            ZoneId(at),
+            f"node-{at}",
+            Resources({CPU: total * MILLI}),
+            Resources({CPU: total * MILLI}),
+            Resources({CPU: left}),
         )
-        for at, (total, left) in enumerate(zip(cpus.total, free, strict=True))
+        for at, (total, left) in enumerate(zip(cpus.layout.sizes, free, strict=True))
     )
     node = Node("node", tuple(zones), policy, memory_manager=MemoryManager.NONE)
     init, apps = (
@@ -418,7 +426,7 @@ def _given(node: Node, amounts: Mapping[int, Resources], *, sign: int = 1) -> No
         )
         for zone in node.zones
     )
-    return replace(node, zones=tuple(zones))
+    return replace(node, zones=tuple(zones), stock=None)
 
 
 def _is_bad_intent(word: str) -> bool:
@@ -450,11 +458,12 @@ def _topology(**written: object) -> Topology | None:
         return None
 
 
-def _pool(case: Json) -> Pool:
-    """Volcano's CPUs, as many as each of two zones has and as are free there."""
-    zone_of = case["cpuDetailNuma"]
-    total, free = Counter(zone_of.values()), Counter(zone_of[str(one)] for one in case["available"])
-    return pool((total[zone] * MILLI for zone in (0, 1)), (free[zone] * MILLI for zone in (0, 1)))
+def _machine(case: Json) -> Cpus:
+    """Volcano's CPUs on two zones, each a core and each zone a socket; none is reserved."""
+    zone_of = {int(one): ZoneId(zone) for one, zone in case["cpuDetailNuma"].items()}
+    cores = (Core(zone, zone, zone, machine.cpus([one])) for one, zone in zone_of.items())
+    laid = machine.lay_out(cores, [ZoneId(0), ZoneId(1)])
+    return Cpus(laid, DEFAULTS, 0, machine.cpus(case["available"]))
 
 
 def _cpus(count: int) -> Step:

@@ -81,10 +81,7 @@ _DIFFERENT: Mapping[Reason, str] = {
     Reason.NOWHERE: "container_scope_subtract-8",
     Reason.LIMITS: "F-033 F-034",
     Reason.EVERY_POLICY: "FD-005 FD-006 FD-007 SD-005",
-    Reason.LOWEST_MASK: (
-        "S-016 S-017 least_numa_required-4 least_numa_required-5 least_numa_required-6 least_numa_required-8 "
-        "least_numa_required-9"
-    ),
+    Reason.LOWEST_MASK: ("least_numa_required-5 least_numa_required-6 least_numa_required-9"),
     Reason.SPREAD: "SD-021 SD-022 SD-023",
     Reason.REAL_ZONE: "SD-008 SD-009 SD-010",
     Reason.ZERO: "SD-015",
@@ -490,7 +487,8 @@ def _without(node: Node, victims: Iterable[Json], zones: Mapping[str, int]) -> N
             zone = zones.get(f"{victim['namespace']}/{victim['name']}/{container['name']}")
             if zone is not None:
                 free[ZoneId(zone)] = free[ZoneId(zone)].plus(resources.parse(container["requests"]))
-    return replace(node, zones=tuple(replace(zone, free=free[zone.id]) for zone in node.zones))
+    left = tuple(replace(zone, free=free[zone.id]) for zone in node.zones)
+    return replace(node, zones=left, stock=None)
 
 
 def _by_id(available: Mapping[str, Json]) -> list[Json]:

@@ -8,6 +8,7 @@ from kubectl_numa import explanation, questions
 from kubectl_numa.explanation import Chance, Explanation
 from kubectl_numa.questions import Cluster
 from numalign.fleet import Fleet
+from numalign.rules.doubt import Doubt
 from numalign.rules.intent import NamespaceRules, Policy
 from numalign.rules.scoring import Strategy
 from tests.notation import node, pod, table
@@ -123,6 +124,7 @@ def test_the_json_holds_the_whole_answer(cluster: Cluster) -> None:
                 "placement": [{"zones": ["node-1"], "amount": {"cpu": "32", "memory": "4Gi"}}],
                 "score": 94,
                 "known": "counts",
+                "doubts": [Doubt.OPTIONS, Doubt.INIT_CPUS],
             },
             {
                 "name": "small",
@@ -133,6 +135,7 @@ def test_the_json_holds_the_whole_answer(cluster: Cluster) -> None:
                 "placement": None,
                 "score": None,
                 "known": "counts",
+                "doubts": [Doubt.OPTIONS],
             },
         ],
         "unknown": ["hidden"],

@@ -2,11 +2,12 @@
 Laws of the rules, for every node and pod that may come.
 
 What is drawn is small, so that pods often fit and often do not: up to four zones with a few CPUs, GiB and
-devices each, some of it given out already, some zones in a group; and pods of up to three containers.
+devices each, some of it given out already, some zones in a group; and pods of up to three containers. Half
+of the nodes are described down to their cores and devices, of the others the rules assume a machine.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
@@ -17,7 +18,10 @@ from numalign.rules import demand as demands
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Intent, Match, Policy, Scope
-from numalign.rules.kubelet.admit import admit, charge
+from numalign.rules.kubelet import assume as assumed
+from numalign.rules.kubelet.admit import admit, charge, found, release
+from numalign.rules.machine import Core, CpuSet, Machine, Place, Stock, cpus, render_list
+from numalign.rules.options import DEFAULTS, Options
 from numalign.rules.placement import Grant, Placement, ZoneSet
 from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.quantity import LARGEST
@@ -25,7 +29,7 @@ from numalign.rules.resources import CPU, MEMORY, Kind, Resources, ZoneId, kind,
 from numalign.rules.scoring import HIGHEST, Strategy, score
 from numalign.rules.topology import Node, Zone, managers
 from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
-from tests.notation import GPU, HUGE, NIC, zone_ids
+from tests.notation import GPU, HUGE, NIC, machine, options, zone_ids
 
 UNITS = {CPU: 1000, MEMORY: 2**30, HUGE: 2**30, GPU: 1, NIC: 1}
 
@@ -44,7 +48,24 @@ SIZES = [(1, 0), (1, 0), (2, 0), (4, 0), (6, 0), (2, 1), (12, 0)]
 PIECES = [(0, 0), (0, 0), (1, 0), (0, 1), (2, 0), (3, 1)]
 ROLES = [Role.APP, Role.APP, Role.INIT, Role.SIDECAR]
 
+TOLD = [
+    options(words, minor=minor)
+    for words in (
+        "",
+        "full-pcpus-only",
+        "align-by-socket",
+        "distribute-cpus-across-numa",
+        "distribute-cpus-across-numa full-pcpus-only align-by-socket",
+        "distribute-cpus-across-cores",
+        "prefer-align-cpus-by-uncorecache",
+        "prefer-closest-numa-nodes",
+    )
+    for minor in (33, 36)
+]
+NEAR = [10, 12, 21, 32]
+
 any_policy = st.sampled_from(Policy)
+any_options = st.sampled_from(TOLD)
 tight = st.sampled_from([Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE])
 
 
@@ -62,22 +83,65 @@ def zones(draw: st.DrawFn, at: int, names: list[str]) -> Zone:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, policies: st.SearchStrategy[Policy] = any_policy) -> Node:
+def nodes(
+    draw: st.DrawFn,
+    policies: st.SearchStrategy[Policy] = any_policy,
+    told: st.SearchStrategy[Options] = any_options,
+) -> Node:
     """A node of one to four zones, of any ids, whose managers are those that its zones show."""
     ids, names = draw(st.sampled_from(IDS)), draw(st.sampled_from(REPORTED))
     chosen, count = draw(st.integers(0, 2 ** len(ids) - 1)), draw(st.integers(0, 2))
     group = frozenset(zone_ids(*(zone for bit, zone in enumerate(ids) if chosen >> bit & 1 and count)))
     made = [draw(zones(at, names)) for at in ids]
     made = [replace(zone, cells=group, assignments=count) if zone.id in group else zone for zone in made]
-    cpus, memory = managers(made)
+    cpu_manager, memory_manager = managers(made)
     return Node(
         "node",
         tuple(made),
         policy=draw(policies),
         scope=draw(st.sampled_from(Scope)),
-        cpu_manager=cpus,
-        memory_manager=memory,
+        cpu_manager=cpu_manager,
+        memory_manager=memory_manager,
+        options=draw(told),
     )
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Node:
+    """A node whose machine is known, with even cores, and sockets of one or two zones."""
+    ids, threads = draw(st.sampled_from(IDS)), draw(st.sampled_from([1, 2]))
+    each = draw(st.sampled_from([1, 2, 4])) * threads
+    every = range(each * len(ids))
+    beside = draw(st.booleans())
+    held = [
+        list(every[at :: len(ids)] if beside else every[at * each : (at + 1) * each])
+        for at in range(len(ids))
+    ]
+    kept = cpus(draw(st.sets(st.sampled_from(every), max_size=2)))
+    busy = cpus(draw(st.sets(st.sampled_from(every))) if draw(st.booleans()) else ())
+    sizes = draw(
+        st.lists(st.sampled_from(["8Gi", "8Gi/7Gi/3Gi", "4Gi//0"]), min_size=len(ids), max_size=len(ids))
+    )
+    return machine(
+        *(f"cpu={render_list(cpus(here))} mem={size}" for here, size in zip(held, sizes, strict=True)),
+        ids=ids,
+        threads=threads,
+        sockets=[at // 2 for at in range(len(ids))] if draw(st.booleans()) else (),
+        reserved=render_list(kept),
+        free=render_list(cpus(every) & ~kept & ~busy),
+        devices=" ".join(f"{name}={','.join(draw(devices(ids)))}" for name in ("gpu", "nic")),
+        costs={(here, there): draw(st.sampled_from(NEAR)) for here in ids for there in ids},
+        policy=draw(any_policy),
+        scope=draw(st.sampled_from(Scope)),
+        options=draw(any_options),
+    )
+
+
+def devices(ids: tuple[int, ...]) -> st.SearchStrategy[list[str]]:
+    """Devices on zones, between them and nowhere; some are broken, some given out."""
+    zones = st.sets(st.sampled_from(ids), max_size=2).map(lambda some: "".join(map(str, sorted(some))) or "-")
+    states = st.sampled_from(["", "", "", "*", "x"])
+    return st.lists(st.builds(str.__add__, zones, states), min_size=1, max_size=5)
 
 
 @st.composite
@@ -115,6 +179,8 @@ def intents(draw: st.DrawFn) -> Intent:
 asked = pods().map(demands.of)
 """The demand of any pod."""
 
+any_node = nodes() | machines()
+
 
 # Names are only names.
 
@@ -123,10 +189,25 @@ def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
     return replace(
         node,
         zones=tuple(
-            replace(zone, id=new[zone.id], cells=frozenset(new[cell] for cell in zone.cells))
+            replace(
+                zone,
+                id=new[zone.id],
+                cells=frozenset(new[cell] for cell in zone.cells),
+                costs=tuple((new[there], cost) for there, cost in zone.costs),
+            )
             for zone in node.zones
         ),
+        machine=node.machine and machine_renamed(node.machine, new),
     )
+
+
+def machine_renamed(told: Machine, new: Mapping[ZoneId, ZoneId]) -> Machine:
+    devices = (
+        (name, tuple(replace(place, zones=tuple(new[zone] for zone in place.zones)) for place in places))
+        for name, places in told.devices
+    )
+    cores = tuple(replace(core, zone=new[core.zone]) for core in told.cores)
+    return replace(told, zones=tuple(new[zone] for zone in told.zones), cores=cores, devices=tuple(devices))
 
 
 def verdict_renamed(verdict: Verdict, new: Mapping[ZoneId, ZoneId]) -> Verdict:
@@ -155,7 +236,7 @@ def scores(node: Node, wanted: Demand, placement: Placement) -> list[int]:
     return [score(strategy, node, wanted, placement) for strategy in Strategy]
 
 
-@given(nodes(), asked, intents(), st.sampled_from([(0, 1, 2, 3), (1, 4, 6, 99)]))
+@given(any_node, asked, intents(), st.sampled_from([(0, 1, 2, 3), (1, 4, 6, 99)]))
 def test_other_ids_in_the_same_order_change_nothing(
     node: Node, wanted: Demand, intent: Intent, others: tuple[int, ...]
 ) -> None:
@@ -167,7 +248,7 @@ def test_other_ids_in_the_same_order_change_nothing(
         assert scores(renamed(node, new), wanted, after.placement) == scores(node, wanted, before.placement)
 
 
-@given(nodes(), pods(), intents(), st.randoms(use_true_random=False))
+@given(any_node, pods(), intents(), st.randoms(use_true_random=False))
 def test_the_order_in_which_zones_and_resources_are_told_changes_nothing(
     node: Node, pod: Pod, intent: Intent, random: Random
 ) -> None:
@@ -192,7 +273,7 @@ def test_the_order_in_which_zones_and_resources_are_told_changes_nothing(
 # Yes and no.
 
 
-@given(nodes(), asked, intents())
+@given(any_node, asked, intents())
 def test_any_question_has_an_answer_in_words(node: Node, wanted: Demand, intent: Intent) -> None:
     verdict = evaluate(node, wanted, intent)
 
@@ -201,7 +282,7 @@ def test_any_question_has_an_answer_in_words(node: Node, wanted: Demand, intent:
     assert verdict.admitted or str(verdict.refusal)
 
 
-@given(nodes(), asked, intents())
+@given(any_node, asked, intents())
 def test_a_permanent_refusal_is_one_of_the_empty_node_and_no_other_is(
     node: Node, wanted: Demand, intent: Intent
 ) -> None:
@@ -211,7 +292,7 @@ def test_a_permanent_refusal_is_one_of_the_empty_node_and_no_other_is(
     assert not now.permanent or now.refusal == ever.refusal
 
 
-@given(nodes(), asked)
+@given(any_node, asked)
 def test_who_binds_to_nothing_is_refused_by_no_intent(node: Node, wanted: Demand) -> None:
     free = evaluate(node, wanted)
 
@@ -221,7 +302,7 @@ def test_who_binds_to_nothing_is_refused_by_no_intent(node: Node, wanted: Demand
         assert verdict.refusal is None or verdict.refusal.refuser is not Refuser.INTENT
 
 
-@given(nodes(), asked, intents())
+@given(any_node, asked, intents())
 def test_a_tighter_policy_never_turns_a_no_into_a_yes(node: Node, wanted: Demand, intent: Intent) -> None:
     assume(intent.match is Match.SATISFIES)
     verdicts = [evaluate(node, wanted, replace(intent, policy=policy)).admitted for policy in Policy]
@@ -250,7 +331,7 @@ def beyond_affinity(node: Node, placement: Placement) -> bool:
     )
 
 
-@given(nodes(st.just(Policy.SINGLE_NUMA_NODE)), pods(most=1).map(demands.of), st.data())
+@given(nodes(st.just(Policy.SINGLE_NUMA_NODE), st.just(DEFAULTS)), pods(most=1).map(demands.of), st.data())
 def test_more_of_what_a_zone_has_never_turns_single_numa_node_to_no(
     node: Node, wanted: Demand, data: st.DataObject
 ) -> None:
@@ -272,7 +353,7 @@ def test_more_of_what_a_zone_has_never_turns_single_numa_node_to_no(
 # What a pod gets.
 
 
-@given(nodes(), asked)
+@given(any_node, asked)
 def test_a_container_gets_what_it_asked_for(node: Node, wanted: Demand) -> None:
     placement = admit(node, wanted).placement
 
@@ -287,43 +368,100 @@ def test_a_container_gets_what_it_asked_for(node: Node, wanted: Demand) -> None:
 
 
 def managed(node: Node, name: str) -> bool:
-    """Whether a manager of this node gives out a resource zone by zone, under whatever policy."""
+    """Whether a manager of this node gives out a resource, under whatever policy."""
+    if node.machine and kind(name) is Kind.DEVICE:
+        return name in dict(node.machine.devices)
     return replace(node, policy=Policy.RESTRICTED).aligns(name)
 
 
-@given(nodes(), asked)
+@given(any_node, asked)
 def test_what_is_kept_is_what_has_left_the_free_amounts(node: Node, wanted: Demand) -> None:
     admission = admit(node, wanted)
     after = charge(node, admission)
     kept = admission.placement.kept
     event("admitted" if admission.refusal is None else "refused")
 
-    assert sum_of(node.zones, lambda zone: zone.free) == sum_of(after.zones, lambda zone: zone.free) + total(
-        kept
-    )
+    for name in (MEMORY, HUGE):
+        assert total(node, name) == total(after, name) + sum(bag.get(name, 0) for bag in kept.values())
     for zone, was in zip(after.zones, node.zones, strict=True):
-        alone = kept.get((zone.id,), Resources())
+        mine = [bag for zones, bag in kept.items() if zone.id in zones]
         for name, amount in zone.free.items():
             assert 0 <= amount <= zone.allocatable[name]
             if kind(name) is not Kind.MEMORY:
-                assert was.free[name] - amount == alone.get(name, 0)
+                assert was.free[name] - amount == sum(bag.get(name, 0) for bag in mine)
 
 
-def total(kept: Mapping[ZoneSet, Resources]) -> Counter[str]:
-    found = Counter[str]()
-    for amounts in kept.values():
-        found.update(amounts)
-    return found
+def total(node: Node, name: str) -> int:
+    return sum(zone.free.get(name, 0) for zone in node.zones)
 
 
-def sum_of(zones: tuple[Zone, ...], amounts: Callable[[Zone], Resources]) -> Counter[str]:
-    found = Counter[str]()
-    for zone in zones:
-        found.update(amounts(zone))
-    return found
+@given(any_node, asked)
+def test_what_goes_leaves_cpus_and_devices_as_they_were(node: Node, wanted: Demand) -> None:
+    """Even what a refused pod leaves behind. Memory of a group comes back too, but to other zones of it."""
+    admission = admit(node, wanted)
+    back = release(found(node, admission), [admission.held])
+    event("admitted" if admission.refusal is None else "refused")
+
+    assert back.stock == node.stock or node.stock is None or not even(node)
+    for zone, was in zip(back.zones, node.zones, strict=True):
+        for name, amount in was.free.items():
+            lost = kind(name) is Kind.MEMORY or (name == CPU and not even(node))
+            assert lost or zone.free[name] == amount
+
+
+def even(node: Node) -> bool:
+    """Whether all sockets are alike; on others a kubelet can give CPUs that it does not have."""
+    laid = node.machine.layout if node.machine else assumed.machine(node).layout
+    return len({held.bit_count() for held in laid.sockets}) <= 1
+
+
+@given(any_node, asked)
+def test_cpus_are_given_to_one_pod_alone(node: Node, wanted: Demand) -> None:
+    """What a pod holds that runs, no other is given, whatever becomes of that one."""
+    first = admit(node, wanted)
+    second = admit(charge(node, first), wanted)
+    event("again" if second.held.cpus else "once")
+
+    assert first.refusal or not even(node) or not first.held.cpus & second.held.cpus
 
 
 @given(nodes(), asked)
+def test_a_machine_that_is_assumed_is_judged_like_the_same_one_described(node: Node, wanted: Demand) -> None:
+    counted, described = admit(node, wanted), admit(as_described(node), wanted)
+    event("admitted" if counted.refusal is None else "refused")
+
+    assert (described.refusal, described.placement) == (counted.refusal, counted.placement)
+    assert charge(as_described(node), described).zones == charge(node, counted).zones
+
+
+def as_described(node: Node) -> Node:
+    """The same node, with the machine that the rules assume told as if somebody had looked."""
+    laid, kept = assumed.machine(node)
+    cores = (
+        Core(
+            node.zones[where(laid.zones, core)].id, where(laid.sockets, core), where(laid.caches, core), core
+        )
+        for core in laid.cores
+    )
+    devices = sorted(node.devices)
+    places = ((name, tuple(_place(zone, name) for zone in node.zones)) for name in devices)
+    left = ((name, tuple(zone.free.get(name, 0) for zone in node.zones)) for name in devices)
+    return replace(
+        node,
+        machine=Machine(tuple(zone.id for zone in node.zones), tuple(cores), kept, tuple(places)),
+        stock=Stock(assumed.free(node, laid), tuple(left)),
+    )
+
+
+def where(sets: tuple[CpuSet, ...], core: CpuSet) -> int:
+    return next(at for at, held in enumerate(sets) if held & core)
+
+
+def _place(zone: Zone, name: str) -> Place:
+    return Place((zone.id,), zone.capacity.get(name, 0), zone.allocatable.get(name, 0))
+
+
+@given(any_node, asked)
 def test_scores_are_percents(node: Node, wanted: Demand) -> None:
     admission = admit(node, wanted)
     assume(admission.refusal is None)

@@ -7,83 +7,184 @@ the same set of zones. Amounts are given out per container in both.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
+from functools import reduce
+from types import MappingProxyType
+from typing import NamedTuple
 
 from numalign.rules.demand import Demand, Step
 from numalign.rules.intent import Policy, Scope
-from numalign.rules.kubelet import cpu, device, masks, memory
+from numalign.rules.kubelet import bubble, cpu, device, masks, memory
+from numalign.rules.kubelet.amounts import Amounts, add, subtract
+from numalign.rules.kubelet.cpu import Cpus
+from numalign.rules.kubelet.device import Pool, Taken
 from numalign.rules.kubelet.memory import Block, Memory
-from numalign.rules.kubelet.merge import Decision, Merged, Offer, decide
-from numalign.rules.kubelet.pool import Amounts, Pool
+from numalign.rules.kubelet.merge import Decision, Merged, Offer, Zones, decide, impossible
+from numalign.rules.kubelet.refused import Reason, Refused
+from numalign.rules.machine import CpuSet, Stock
+from numalign.rules.options import Gate, TopologyOption
 from numalign.rules.placement import Grant, Placement, ZoneSet
-from numalign.rules.resources import CPU, Resources, ZoneId
+from numalign.rules.resources import CPU, MILLI, Resources
 from numalign.rules.topology import Node, Zone
-
-
-class Reason(StrEnum):
-    """The reasons that a kubelet writes into the status of a pod that it refuses."""
-
-    TOPOLOGY_AFFINITY = "TopologyAffinityError"
-    UNEXPECTED_ADMISSION = "UnexpectedAdmissionError"
-
 
 NOWHERE = Placement()
 """What a refused pod gets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Why the kubelet refuses a pod: at which step, and which resources it could not allocate, if any."""
-
-    reason: Reason
-    step: Step
-    resources: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Books:
+class Books(NamedTuple):
     """What all managers know while one pod is admitted; None where a manager is off."""
 
-    cpus: Pool | None
+    cpus: Cpus | None
     memory: Memory | None
     devices: Mapping[str, Pool]
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Held(NamedTuple):
+    """What the managers have down for one pod: CPU ids, devices by place, and blocks of memory in order."""
+
+    cpus: CpuSet = 0
+    devices: Mapping[str, Amounts] = MappingProxyType({})
+    blocks: tuple[Block, ...] = ()
+
+
+class Admission(NamedTuple):
     """What the kubelet makes of a pod: a refusal, or the placement that `charge` then books.
 
     `before` and `after` are the managers' books. Of a refused pod `after` is what the refused step found:
-    its earlier containers were served.
+    its earlier containers were served, and `held` is what they leave behind until the next admission.
     """
 
     refusal: Refused | None
     placement: Placement
     before: Books
     after: Books
+    held: Held
+
+
+class _Gift(NamedTuple):
+    """What one container was given of CPUs and devices under its affinity."""
+
+    step: Step
+    affinity: Merged
+    cpus: CpuSet
+    devices: Mapping[str, Taken]
+
+
+Entry = tuple[int, str, int]
+"""A mask, a resource, and how much of it comes from there."""
 
 
 def admit(node: Node, demand: Demand) -> Admission:
     """Ask this node's kubelet to admit a pod on top of what it already gave out."""
-    start = _books_of(node, demand.whole.devices)
-    books, gifts = start, []
-    shared = _decide(node, start, demand.whole) if node.scope is Scope.POD else None
-    if shared and not shared.admitted:
-        return Admission(Refused(Reason.TOPOLOGY_AFFINITY, demand.whole), NOWHERE, start, start)
+    asked = heeded(node, demand)
+    start = books_of(node, asked.whole.devices)
+    if node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
+        return _each(node, asked, start, shared=None)
+    decision = _decide(node, start, asked.whole, _crowded(node, asked))
+    if not decision.admitted:
+        return _refused(Refused(Reason.TOPOLOGY_AFFINITY, asked.whole), start, start)
+    if _stands_as_one(node, asked):
+        return _together(node, asked, start, decision.affinity)
+    return _each(node, asked, start, shared=decision)
+
+
+def heeded(node: Node, demand: Demand) -> Demand:
+    """What the managers of this node read in a pod: with their gate on, its resources as a whole."""
+    level = demand.pod_level
+    if level is None or not _stands_as_one(node, demand):
+        return demand
+    return replace(demand, steps=level.steps, whole=level.whole)
+
+
+def _stands_as_one(node: Node, demand: Demand) -> bool:
+    return demand.pod_level is not None and node.options.on(Gate.POD_LEVEL_MANAGERS)
+
+
+def _crowded(node: Node, demand: Demand) -> frozenset[str]:
+    level = demand.pod_level
+    return level.crowded if level and _stands_as_one(node, demand) else frozenset()
+
+
+def _each(node: Node, demand: Demand, start: Books, shared: Decision | None) -> Admission:
+    """Serve one container after another, each with an affinity of its own unless they share one."""
+    books, gifts = start, list[_Gift]()
     for step in demand.steps:
         decision = shared or _decide(node, books, step)
         if not decision.admitted:
-            return Admission(Refused(Reason.TOPOLOGY_AFFINITY, step), NOWHERE, start, books)
+            return _refused(Refused(Reason.TOPOLOGY_AFFINITY, step), start, books)
         outcome = _allocate(books, step, decision.affinity)
         if isinstance(outcome, Refused):
-            return Admission(outcome, NOWHERE, start, books)
+            return _refused(outcome, start, books)
         books, gift = outcome
         gifts.append(gift)
     # A later container may have taken over an init container's memory, so blocks are read at the end.
-    grants = tuple(_grant(node, gift, books.memory) for gift in gifts)
-    settled = replace(books, memory=books.memory and memory.started(books.memory))
-    return Admission(None, Placement(grants, _kept(node, start, settled)), start, settled)
+    grants = tuple(_grant(node, gift, books) for gift in gifts)
+    settled = _started(books)
+    held = held_since(start, settled)
+    # A container alone holds what it was given.
+    kept = grants[0].amounts if len(grants) == 1 else _kept(node, settled, held)
+    return Admission(None, Placement(grants, kept), start, settled, held)
+
+
+def _started(books: Books) -> Books:
+    """The books once all containers run."""
+    running = books.memory and memory.started(books.memory)
+    return books if running is books.memory else books._replace(memory=running)
+
+
+def _together(node: Node, demand: Demand, start: Books, affinity: Merged) -> Admission:
+    """Serve the pod as a whole, without devices, and let its containers divide it (AllocatePod)."""
+    crowded = _crowded(node, demand)
+    served = _cpus_together(start, demand, affinity, crowded)
+    if isinstance(served, Reason):
+        return _refused(Refused(served, demand.whole, (CPU,)), start, start)
+    books, parts = served
+    kept = _memory_together(books, demand, affinity, crowded)
+    if isinstance(kept, Reason):
+        given = books.cpus.given if books.cpus else 0
+        return _refused(Refused(kept, demand.whole, tuple(demand.whole.memory), given), start, start)
+    settled, blocks = kept
+    gifts = (_Gift(step, affinity, parts.get(step.container, 0), {}) for step in demand.steps)
+    grants = tuple(_granted(node, gift, settled, blocks.get(gift.step.container, ())) for gift in gifts)
+    held = held_since(start, settled)
+    whole = _grant(node, _Gift(demand.whole, affinity, held.cpus, {}), settled)
+    return Admission(None, Placement(grants, whole.amounts, whole), start, settled, held)
+
+
+def _cpus_together(
+    books: Books, demand: Demand, affinity: Merged, crowded: frozenset[str]
+) -> tuple[Books, Mapping[str, CpuSet]] | Reason:
+    """The CPUs of the pod, and of each of its containers."""
+    if not books.cpus or not demand.whole.cpu:
+        return books, {}
+    if CPU in crowded:
+        return Reason.EMPTY_SHARED_POOL
+    served = cpu.allocate(books.cpus, demand.whole, affinity.mask)
+    if isinstance(served, Reason):
+        return served
+    after, ids = served
+    parts = bubble.divide_cpus(after, ids, demand.steps)
+    return Reason.UNEXPECTED_ADMISSION if parts is None else (books._replace(cpus=after), parts)
+
+
+def _memory_together(
+    books: Books, demand: Demand, affinity: Merged, crowded: frozenset[str]
+) -> tuple[Books, Mapping[str, tuple[Entry, ...]]] | Reason:
+    """The memory of the pod, and of each of its containers."""
+    if not books.memory or not demand.whole.managed:
+        return books, {}
+    if crowded & demand.whole.memory.keys():
+        return Reason.EMPTY_SHARED_POOL
+    held = memory.allocate(books.memory, demand.whole, affinity)
+    if held is None:
+        return Reason.UNEXPECTED_ADMISSION
+    parts = bubble.divide_memory(demand.whole.memory, demand.steps)
+    mask = held.blocks[0].mask if held.blocks else 0
+    entries = {
+        name: tuple((mask, resource, size) for resource, size in share.items() if mask)
+        for name, share in parts.items()
+    }
+    return books._replace(memory=held), entries
 
 
 def charge(node: Node, admission: Admission) -> Node:
@@ -93,42 +194,65 @@ def charge(node: Node, admission: Admission) -> Node:
 
 def found(node: Node, admission: Admission) -> Node:
     """The node as the last step of an admission left it or, if it was refused, found it."""
-    zones = enumerate(node.zones)
-    order = _order(node)
-    return replace(node, zones=tuple(_charged(zone, at, admission, order) for at, zone in zones))
+    return restocked(node, admission.before, admission.after)
+
+
+def release(node: Node, leaving: Iterable[Held]) -> Node:
+    """The node after the managers dropped pods that are gone, one after another (removeStaleState)."""
+    gone = list(leaving)
+    if not gone:
+        return node
+    before = books_of(node, {name for held in gone for name in held.devices})
+    return restocked(node, before, reduce(_without, gone, before))
 
 
 def widths(node: Node, step: Step) -> dict[str, int]:
     """For each resource of a step that the node aligns: the fewest zones that could hold it by hardware."""
-    books = _books_of(node, step.devices)
+    books = books_of(node, step.devices)
     held = books.devices.items()
-    by_device = {name: device.width(pool.total, step.devices[name]) for name, pool in held}
-    by_cpu = {CPU: cpu.width(books.cpus.total, step.cpu)} if books.cpus and step.cpu else {}
+    by_device = {name: device.width(pool.devices, step.devices[name]) for name, pool in held}
+    by_cpu = {CPU: cpu.width(books.cpus.layout.sizes, step.cpu // MILLI)} if books.cpus and step.cpu else {}
     by_memory = dict.fromkeys(step.memory, memory.width(books.memory, step.memory)) if books.memory else {}
     return {**by_device, **by_cpu, **by_memory}
 
 
-def _books_of(node: Node, devices: Mapping[str, int]) -> Books:
+def _refused(refusal: Refused, before: Books, after: Books) -> Admission:
+    held = held_since(before, after)
+    return Admission(refusal, NOWHERE, before, after, held._replace(cpus=held.cpus | refusal.cpus))
+
+
+def books_of(node: Node, devices: Iterable[str]) -> Books:
+    """The managers' books on a node, of these devices."""
     return Books(cpu.of(node), memory.of(node), device.of(node, devices))
 
 
-def _decide(node: Node, books: Books, step: Step) -> Decision:
+def _decide(node: Node, books: Books, step: Step, crowded: frozenset[str] = frozenset()) -> Decision:
     """Ask the hint providers in the kubelet's order; policy none asks nobody."""
     offers: list[Offer] = []
     if node.policy is not Policy.NONE:
         offers += device.offers(books.devices, step)
-        offers += cpu.offers(books.cpus, step) if books.cpus else []
-        offers += memory.offers(books.memory, step.memory) if books.memory and step.memory else []
-    return decide(node.policy, offers, len(node.zones))
+        offers += _cpu_offers(books.cpus, step, crowded) if books.cpus else []
+        offers += _memory_offers(books.memory, step, crowded) if books.memory else []
+    return decide(node.policy, offers, _zones(node))
 
 
-@dataclass(frozen=True, slots=True)
-class _Gift:
-    """What one container was given of CPUs and devices, zone by zone, under its affinity."""
+def _cpu_offers(cpus: Cpus, step: Step, crowded: frozenset[str]) -> list[Offer]:
+    return [impossible(CPU)] if CPU in crowded else cpu.offers(cpus, step)
 
-    step: Step
-    affinity: Merged
-    singles: Mapping[str, Amounts]
+
+def _memory_offers(held: Memory, step: Step, crowded: frozenset[str]) -> list[Offer]:
+    if crowded & step.memory.keys():
+        return [impossible(name) for name in step.memory]
+    return memory.offers(held, step.memory)
+
+
+def _zones(node: Node) -> Zones:
+    """The zones as the merge compares them; distances that nobody published are all alike."""
+    if TopologyOption.PREFER_CLOSEST not in node.options.topology:
+        return Zones(len(node.zones))
+    costs = [dict(zone.costs) for zone in node.zones]
+    far = tuple(tuple(row.get(zone.id, 0) for zone in node.zones) for row in costs)
+    return Zones(len(node.zones), far)
 
 
 def _allocate(books: Books, step: Step, affinity: Merged) -> tuple[Books, _Gift] | Refused:
@@ -136,77 +260,126 @@ def _allocate(books: Books, step: Step, affinity: Merged) -> tuple[Books, _Gift]
     given = device.allocate(books.devices, step, affinity.mask)
     if isinstance(given, str):
         return Refused(Reason.UNEXPECTED_ADMISSION, step, (given,))
-    devices, singles = given
-    cpus, held = books.cpus, books.memory
+    devices, taken = given
+    cpus, held, ids = books.cpus, books.memory, 0
     if cpus and step.cpu:
         served = cpu.allocate(cpus, step, affinity.mask)
-        if served is None:
-            return Refused(Reason.UNEXPECTED_ADMISSION, step, (CPU,))
-        cpus, singles = served[0], {**singles, CPU: served[1]}
-    if held and step.memory:
+        if isinstance(served, Reason):
+            return Refused(served, step, (CPU,))
+        cpus, ids = served
+    if held and step.managed:
         held = memory.allocate(held, step, affinity)
         if held is None:
-            return Refused(Reason.UNEXPECTED_ADMISSION, step, tuple(step.memory))
-    return Books(cpus, held, devices), _Gift(step, affinity, singles)
+            return Refused(Reason.UNEXPECTED_ADMISSION, step, tuple(step.memory), ids)
+    return Books(cpus, held, devices), _Gift(step, affinity, ids, taken)
 
 
-def _grant(node: Node, gift: _Gift, held: Memory | None) -> Grant:
+def held_since(before: Books, after: Books) -> Held:
+    """What has left the books for one pod."""
+    cpus = after.cpus.given if after.cpus else 0
+    devices = {name: subtract(pool.free, after.devices[name].free) for name, pool in before.devices.items()}
+    return Held(cpus, devices, after.memory.blocks if after.memory else ())
+
+
+def _without(books: Books, held: Held) -> Books:
+    cpus = books.cpus and books.cpus.released(held.cpus)
+    back = {
+        name: pool._replace(free=add(pool.free, held.devices[name])) if name in held.devices else pool
+        for name, pool in books.devices.items()
+    }
+    return Books(cpus, books.memory and memory.released(books.memory, held.blocks), back)
+
+
+def _grant(node: Node, gift: _Gift, books: Books) -> Grant:
+    blocks = books.memory.blocks if books.memory else ()
+    own = (block for block in blocks if block.container == gift.step.container)
+    return _granted(node, gift, books, ((block.mask, block.resource, block.size) for block in own))
+
+
+def _granted(node: Node, gift: _Gift, books: Books, memory_of_it: Iterable[Entry]) -> Grant:
     step, mask = gift.step, gift.affinity.mask
-    stored = None if mask is None else masks.ids(mask, _order(node))
-    own = [block for block in held.blocks if block.container == step.container] if held else []
-    amounts = _by_zone_set(node, gift.singles, own)
-    return Grant(step.container, step.role, stored, gift.affinity.preferred, amounts)
+    entries = list(_cpu_entries(books.cpus, gift.cpus)) if books.cpus else []
+    for name, taken in gift.devices.items():
+        entries += _device_entries(books.devices[name], name, taken.amounts)
+    return Grant(
+        step.container,
+        step.role,
+        affinity=None if mask is None else masks.ids(mask, node.ids),
+        preferred=gift.affinity.preferred,
+        amounts=_by_zone_set(node, [*entries, *memory_of_it]),
+        cpus=gift.cpus,
+        chosen=tuple(name for name, taken in gift.devices.items() if taken.chosen),
+    )
 
 
-def _by_zone_set(
-    node: Node, singles: Mapping[str, Amounts], blocks: Iterable[Block]
-) -> dict[ZoneSet, Resources]:
+def _kept(node: Node, books: Books, held: Held) -> Mapping[ZoneSet, Resources]:
+    """What the pod holds once all its containers run."""
+    entries = list(_cpu_entries(books.cpus, held.cpus)) if books.cpus else []
+    for name, amounts in held.devices.items():
+        entries += _device_entries(books.devices[name], name, amounts)
+    entries += [(block.mask, block.resource, block.size) for block in held.blocks if block.size]
+    return _by_zone_set(node, entries)
+
+
+def _cpu_entries(cpus: Cpus, held: CpuSet) -> Iterable[Entry]:
+    counts = enumerate(cpu.by_zone(cpus.layout, held))
+    return ((1 << at, CPU, count * MILLI) for at, count in counts if count)
+
+
+def _device_entries(pool: Pool, name: str, amounts: Amounts) -> Iterable[Entry]:
+    return ((place, name, count) for place, count in zip(pool.devices.places, amounts, strict=True) if count)
+
+
+def _by_zone_set(node: Node, entries: Iterable[Entry]) -> dict[ZoneSet, Resources]:
     """Amounts under the sets of zones that they come from, the sets in ascending order."""
     found: dict[ZoneSet, dict[str, int]] = {}
-    for name, amounts in singles.items():
-        for zone, amount in zip(node.zones, amounts, strict=True):
-            if amount:
-                found.setdefault((zone.id,), {})[name] = amount
-    for block in blocks:
-        bag = found.setdefault(masks.ids(block.mask, _order(node)), {})
-        bag[block.resource] = bag.get(block.resource, 0) + block.size
+    for mask, name, amount in entries:
+        bag = found.setdefault(masks.ids(mask, node.ids), {})
+        bag[name] = bag.get(name, 0) + amount
     return {zones: Resources(found[zones]) for zones in sorted(found)}
 
 
-def _kept(node: Node, before: Books, after: Books) -> dict[ZoneSet, Resources]:
-    """What has left the free amounts, once all containers run."""
-    singles = {name: _difference(before.devices[name], pool) for name, pool in after.devices.items()}
+def restocked(node: Node, before: Books, after: Books) -> Node:
+    """The node with what the books say is left."""
+    spent = _spent(before, after)
+    zones = tuple(_left(node, at, spent, after.memory) for at in range(len(node.zones)))
+    return replace(node, zones=zones, stock=_stock(node.stock, before, after))
+
+
+def _spent(before: Books, after: Books) -> dict[str, Amounts]:
+    """How much less of each resource every zone has."""
+    spent = {
+        name: pool.devices.in_zones(subtract(pool.free, after.devices[name].free))
+        for name, pool in before.devices.items()
+    }
     if before.cpus and after.cpus:
-        singles[CPU] = _difference(before.cpus, after.cpus)
-    blocks = after.memory.blocks if after.memory else ()
-    return _by_zone_set(node, singles, (block for block in blocks if block.size))
-
-
-def _difference(before: Pool, after: Pool) -> Amounts:
-    return tuple(map(int.__sub__, before.free, after.free))
-
-
-def _charged(zone: Zone, at: int, admission: Admission, order: tuple[ZoneId, ...]) -> Zone:
-    before, after = admission.before, admission.after
-    spent = {name: pool.free[at] - after.devices[name].free[at] for name, pool in before.devices.items()}
-    if before.cpus and after.cpus:
-        spent[CPU] = before.cpus.free[at] - after.cpus.free[at]
+        counts = (cpu.by_zone(cpus.layout, cpus.free) for cpus in (before.cpus, after.cpus))
+        spent[CPU] = tuple(count * MILLI for count in subtract(*counts))
     if before.memory and after.memory:
-        held, left = before.memory.free, after.memory.free
-        spent |= {name: amounts[at] - left[name][at] for name, amounts in held.items()}
-    free = {name: amount - spent.get(name, 0) for name, amount in zone.free.items()}
-    return _grouped(replace(zone, free=Resources(free)), at, admission, order)
+        left = after.memory.free
+        spent |= {name: subtract(free, left[name]) for name, free in before.memory.free.items()}
+    return spent
 
 
-def _grouped(zone: Zone, at: int, admission: Admission, order: tuple[ZoneId, ...]) -> Zone:
-    """The zone with the memory manager's books of it, where they have changed."""
-    before, after = admission.before.memory, admission.after.memory
-    if before is None or after is None:
-        return zone
-    same = before.cells[at] == after.cells[at]
-    cells = zone.cells if same else frozenset(masks.ids(after.cells[at], order))
-    return replace(zone, cells=cells, assignments=after.assignments[at])
+def _left(node: Node, at: int, spent: Mapping[str, Amounts], held: Memory | None) -> Zone:
+    """One zone, less what was spent, with the memory manager's books of it."""
+    zone = node.zones[at]
+    free = Resources(
+        {name: amount - spent[name][at] if name in spent else amount for name, amount in zone.free.items()}
+    )
+    if held is None:
+        return replace(zone, free=free)
+    # A zone that is its own group needs none.
+    mask = held.cells[at]
+    cells = frozenset(masks.ids(mask, node.ids)) if mask != 1 << at or zone.cells else zone.cells
+    return replace(zone, free=free, cells=cells, assignments=held.assignments[at])
 
 
-def _order(node: Node) -> tuple[ZoneId, ...]:
-    return tuple(zone.id for zone in node.zones)
+def _stock(stock: Stock | None, before: Books, after: Books) -> Stock | None:
+    if stock is None and before.cpus == after.cpus:
+        return None
+    told = stock or Stock()
+    devices = (
+        (name, after.devices[name].free if name in after.devices else left) for name, left in told.devices
+    )
+    return Stock(after.cpus.free if after.cpus else told.cpus, tuple(devices))

@@ -1,70 +1,164 @@
 """
-The CPU manager under policy static, as far as counts per zone tell.
+The CPU manager under policy static: the hints for CPUs, and which ones a container gets.
 
-Restates policy_static.go and cpu_assignment.go of pkg/kubelet/cm/cpumanager. Amounts are millicores of whole
-CPUs. Where the kubelet would pick CPU ids by core and cache, counts need only how many each zone gives;
-every CPU counts as a core of its own and every zone as a socket.
+Restates policy_static.go of pkg/kubelet/cm/cpumanager; which CPUs of those in question are taken stands in
+`take`. It works on sets of CPU ids, whether somebody described the machine or it is assumed from counts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from numalign.rules.demand import Step
-from numalign.rules.kubelet import masks
+from numalign.rules.kubelet import assume, masks
 from numalign.rules.kubelet.masks import Mask
-from numalign.rules.kubelet.merge import Offer, offer
-from numalign.rules.kubelet.pool import Amounts, Pool, add, draw, pool, subtract
+from numalign.rules.kubelet.merge import Offer
+from numalign.rules.kubelet.refused import Reason
+from numalign.rules.kubelet.take import Strategy, take
+from numalign.rules.machine import CpuSet, Layout, union
+from numalign.rules.options import CpuOption, Options
+from numalign.rules.pod import Role
 from numalign.rules.resources import CPU, MILLI
 from numalign.rules.topology import CpuManager, Node
 
 
-def of(node: Node) -> Pool | None:
+class Cpus(NamedTuple):
+    """The CPUs of a node while one pod is admitted.
+
+    `free` ones are not given out, `given` ones were given to this pod, some of them `reusable` by its later
+    containers. On a machine of uneven cores the kubelet can give a CPU that another pod has.
+    """
+
+    layout: Layout
+    options: Options
+    reserved: CpuSet
+    free: CpuSet
+    reusable: CpuSet = 0
+    given: CpuSet = 0
+
+    @property
+    def available(self) -> CpuSet:
+        """What a container of this pod could get."""
+        return self.free | self.reusable
+
+    def charged(self, taken: CpuSet, role: Role) -> "Cpus":
+        """The CPUs after a container; what an init container got can be used again."""
+        reusable = self.reusable | taken if role is Role.INIT else self.reusable & ~taken
+        free, given = self.free & ~taken, self.given | taken
+        return Cpus(self.layout, self.options, self.reserved, free, reusable, given)
+
+    def released(self, gone: CpuSet) -> "Cpus":
+        """The CPUs after a pod that had these is gone; the reserved ones stay what they are."""
+        return self._replace(free=self.free | gone & ~self.reserved)
+
+
+def of(node: Node) -> Cpus | None:
     """The CPUs before the pod's first container; None where the manager is off."""
     if node.cpu_manager is not CpuManager.STATIC:
         return None
-    return pool(
-        total=(zone.capacity.get(CPU, 0) for zone in node.zones),
-        free=(zone.free.get(CPU, 0) // MILLI * MILLI for zone in node.zones),
-    )
+    laid, kept = (node.machine.layout, node.machine.reserved) if node.machine else assume.machine(node)
+    return Cpus(laid, node.options, kept, node.stock.cpus if node.stock else assume.free(node, laid))
 
 
-def offers(cpus: Pool, step: Step) -> list[Offer]:
+def by_zone(laid: Layout, held: CpuSet) -> tuple[int, ...]:
+    """How many of these CPUs each zone owns."""
+    return tuple([(held & zone).bit_count() for zone in laid.zones])
+
+
+def offers(cpus: Cpus, step: Step) -> list[Offer]:
     """The hints for a step; none at all if it asks for no exclusive CPU."""
     if not step.cpu:
         return []
+    asked, laid = step.cpu // MILLI, cpus.layout
     # A mask is a set of zones that own CPUs; the CPUs of init containers must all lie within.
-    hosts = masks.of(zone for zone, amount in enumerate(cpus.total) if amount)
-    possible = cpus.serving(step.cpu)
-    if hosts != masks.full(len(cpus.total)):
-        possible = [mask for mask in possible if mask & hosts == mask]
-    return [offer(CPU, possible, width(cpus.total, step.cpu))]
+    possible = masks.reaching(
+        masks.inside(masks.of(laid.hosts)), masks.sums(by_zone(laid, cpus.available)), asked
+    )
+    if cpus.reusable:
+        anchor = masks.of([at for at, size in enumerate(by_zone(laid, cpus.reusable)) if size])
+        possible = [mask for mask in possible if mask & anchor == anchor]
+    return [Offer(CPU, tuple(possible), _preferred(cpus, possible, width(laid.sizes, asked)))]
 
 
-def width(total: Iterable[int], asked: int) -> int:
+def width(sizes: Iterable[int], asked: int) -> int:
     """The fewest zones whose CPUs, reserved and busy ones included, reach what is asked."""
-    hosts = [amount for amount in total if amount]
+    hosts = [size for size in sizes if size]
     return masks.fewest(hosts, asked) or len(hosts)
 
 
-def allocate(cpus: Pool, step: Step, mask: Mask | None) -> tuple[Pool, Amounts] | None:
-    """The CPUs that a container gets, from its affinity first and then from anywhere; None if too few."""
+def allocate(cpus: Cpus, step: Step, mask: Mask | None) -> tuple[Cpus, CpuSet] | Reason:
+    """The CPUs that a container gets: those of its affinity first, and then any; else why it gets none."""
+    asked = step.cpu // MILLI
+    if CpuOption.FULL_PCPUS_ONLY in cpus.options.cpu and _breaks_cores(cpus, asked):
+        return Reason.SMT_ALIGNMENT
     available = cpus.available
-    if sum(available) < step.cpu:
-        return None
-    everywhere = range(len(available))
-    inside = everywhere if mask is None else masks.members(mask)
-    near = _packed(cpus.total, available, inside, step.cpu)
-    far = _packed(cpus.total, subtract(available, near), everywhere, step.cpu - sum(near))
-    taken = add(near, far)
-    return cpus.charged(taken, step.role), taken
+    near = 0 if mask is None else available & _aligned(cpus, mask)
+    taken = some_of(cpus, near, min(asked, near.bit_count()))
+    if taken is not None and (rest := asked - taken.bit_count()) > 0:
+        far = some_of(cpus, available & ~taken, rest)
+        taken = None if far is None else taken | far
+    return Reason.UNEXPECTED_ADMISSION if taken is None else (cpus.charged(taken, step.role), taken)
 
 
-def _packed(total: Amounts, available: Amounts, zones: Iterable[int], asked: int) -> Amounts:
-    """Whole zones, then the fullest zone before the next (takeByTopologyNUMAPacked)."""
-    order = sorted(zones, key=lambda zone: (available[zone], zone))
-    whole = []
-    for zone in order:
-        if total[zone] and available[zone] == total[zone] <= asked:
-            whole.append(zone)
-            asked -= total[zone]
-    taken = draw(available, whole, sum(total[zone] for zone in whole))
-    return add(taken, draw(subtract(available, taken), order, asked))
+def some_of(cpus: Cpus, held: CpuSet, count: int) -> CpuSet | None:
+    """So many of these CPUs, however they are spread; None if the kubelet finds too few.
+
+    Where a cache spans zones the kubelet counts it twice and is content with fewer.
+    """
+    taken = take(cpus.layout, held, count, _strategy(cpus.options, cpus.layout.threads_per_core))
+    return None if count and not taken else taken
+
+
+def reserve(laid: Layout, options: Options, count: int) -> CpuSet:
+    """The CPUs that a kubelet keeps for the system where it is told only how many."""
+    return take(laid, laid.everything, count, _strategy(options, laid.threads_per_core))
+
+
+def _preferred(cpus: Cpus, possible: Sequence[Mask], fewest: int) -> frozenset[Mask]:
+    narrow = masks.of_width(possible, fewest)
+    if CpuOption.ALIGN_BY_SOCKET not in cpus.options.cpu:
+        return narrow
+    return narrow | {mask for mask in possible if _on_fewest_sockets(cpus.layout, mask, fewest)}
+
+
+def _on_fewest_sockets(laid: Layout, mask: Mask, fewest: int) -> bool:
+    """Whether a mask spans just the sockets that so many zones would take (isHintSocketAligned)."""
+    per_socket = laid.zones_with_cpus // len(laid.sockets)
+    return per_socket > 0 and len(_sockets(laid, mask)) == -(-fewest // per_socket)
+
+
+def _sockets(laid: Layout, mask: Mask) -> list[CpuSet]:
+    inside = union(laid.zones[at] for at in masks.members(mask))
+    return [socket for socket in laid.sockets if socket & inside]
+
+
+def _aligned(cpus: Cpus, mask: Mask) -> CpuSet:
+    """The CPUs of the zones in an affinity or, aligned by socket, of all sockets that they touch."""
+    if CpuOption.ALIGN_BY_SOCKET in cpus.options.cpu:
+        return union(_sockets(cpus.layout, mask))
+    return union(cpus.layout.zones[at] for at in masks.members(mask))
+
+
+def _breaks_cores(cpus: Cpus, asked: int) -> bool:
+    """Whether so many CPUs cannot be whole cores. Init containers' CPUs do not count as available here."""
+    # A node of which no zone lists a CPU has no core either.
+    threads = cpus.layout.threads_per_core or 1
+    return asked % threads > 0 or asked > whole_cores(cpus).bit_count()
+
+
+def whole_cores(cpus: Cpus) -> CpuSet:
+    """The free CPUs whose core keeps no thread for the system."""
+    touched = (core for core in cpus.layout.cores if core & cpus.reserved)
+    return cpus.free & ~union(touched)
+
+
+@lru_cache(maxsize=256)
+def _strategy(options: Options, threads: int) -> Strategy:
+    told = options.cpu
+    return Strategy(
+        distribute=CpuOption.DISTRIBUTE_ACROSS_NUMA in told,
+        group=threads if CpuOption.FULL_PCPUS_ONLY in told else 1,
+        spread=CpuOption.DISTRIBUTE_ACROSS_CORES in told,
+        by_cache=CpuOption.PREFER_UNCORE_CACHE in told,
+        odd_cache_share=options.behaviour.rounds_cores_up,
+    )

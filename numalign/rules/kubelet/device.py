@@ -1,66 +1,228 @@
 """
-The device manager, as far as counts per zone tell.
+The device manager: the hints for devices, and where those come from that a container gets.
 
-Restates topology_hints.go and devicesToAllocate of pkg/kubelet/cm/devicemanager. A resource that no zone
-lists has no topology: it is given out without hints, and nothing is said of it here. Which of several equal
-devices is taken is the kubelet's free choice; the lowest zone is as good as any and the same every time.
+Restates topology_hints.go and devicesToAllocate of pkg/kubelet/cm/devicemanager. Devices that sit alike are
+equal, so amounts by place are all that counts: every zone is a place, and so is every set of zones between
+which a device sits, or none. Which of equal devices the kubelet takes is its free choice; the lowest place is
+as good as any and the same every time, and `Taken.chosen` says where another would have been.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
 from numalign.rules.demand import Step
 from numalign.rules.kubelet import masks
+from numalign.rules.kubelet.amounts import Amounts, add, draw, subtract
 from numalign.rules.kubelet.masks import Mask
-from numalign.rules.kubelet.merge import Offer, offer
-from numalign.rules.kubelet.pool import Amounts, Pool, add, draw, pool, subtract
+from numalign.rules.kubelet.merge import Offer, impossible, offer
+from numalign.rules.machine import Place
+from numalign.rules.pod import Role
+from numalign.rules.resources import Resources
 from numalign.rules.topology import Node
+
+NOWHERE: Mask = 0
+"""The place of devices of which nobody knows where they sit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """All devices of one resource by place, whatever their state; the first so many places are the zones.
+
+    `hosts` are the zones that have one. `near` says that hints hold only these zones, as they do from
+    Kubernetes 1.36 on.
+    """
+
+    places: tuple[Mask, ...]
+    total: Amounts
+    zones: int
+    healthy: bool
+    near: bool
+    hosts: Mask = field(init=False)
+    hinted: tuple[Mask, ...] = field(init=False)
+    """Every mask that could be a hint."""
+
+    def __post_init__(self) -> None:
+        hosts = masks.union([place for place, count in zip(self.places, self.total, strict=True) if count])
+        object.__setattr__(self, "hosts", hosts)
+        object.__setattr__(self, "hinted", masks.inside(hosts if self.near else masks.full(self.zones)))
+
+    def touching(self, amounts: Amounts) -> Sequence[int]:
+        """How many of these devices sit on some zone of a mask, indexed by the mask."""
+        if len(amounts) == self.zones:
+            return masks.sums(amounts)
+        totals: Sequence[int] = masks.sums(amounts[: self.zones])
+        for place, count in self._wide(amounts):
+            totals = [total + (count if mask & place else 0) for mask, total in enumerate(totals)]
+        return totals
+
+    def in_zones(self, amounts: Amounts) -> Amounts:
+        """How many of these devices sit on each zone; one between zones counts for each of them."""
+        if len(amounts) == self.zones:
+            return amounts
+        wide = list(self._wide(amounts))
+        return tuple(
+            [
+                own + sum([count for place, count in wide if place >> at & 1])
+                for at, own in enumerate(amounts[: self.zones])
+            ]
+        )
+
+    def _wide(self, amounts: Amounts) -> Iterator[tuple[Mask, int]]:
+        beyond = zip(self.places[self.zones :], amounts[self.zones :], strict=True)
+        return ((place, count) for place, count in beyond if count)
+
+
+class Pool(NamedTuple):
+    """The devices of one resource while one pod is admitted: not given out, and to be used again by it."""
+
+    devices: Devices
+    free: Amounts
+    reusable: Amounts
+
+    @property
+    def places(self) -> tuple[Mask, ...]:
+        """The zones of every place."""
+        return self.devices.places
+
+    def charged(self, taken: Amounts, role: Role) -> "Pool":
+        """The pool after a container; what can be used again is used before anything new."""
+        if role is not Role.INIT and not any(self.reusable):
+            return Pool(self.devices, subtract(self.free, taken), self.reusable)
+        again = tuple(map(min, taken, self.reusable))
+        new = subtract(taken, again)
+        kept = add(self.reusable, new) if role is Role.INIT else subtract(self.reusable, again)
+        return Pool(self.devices, subtract(self.free, new), kept)
+
 
 Pools = Mapping[str, Pool]
 """By resource name."""
 
 
+class Taken(NamedTuple):
+    """What a container gets of one resource, by place; `chosen` if equal devices elsewhere would do too."""
+
+    amounts: Amounts
+    chosen: bool
+
+
 def of(node: Node, names: Iterable[str]) -> Pools:
-    """The devices of those among these names that have a topology on this node."""
-    return {
-        name: pool(
-            total=(zone.capacity.get(name, 0) for zone in node.zones),
-            free=(zone.free.get(name, 0) for zone in node.zones),
-        )
-        for name in sorted(names)
-        if name in node.devices
-    }
+    """The devices of those among these names that are registered on this node."""
+    if node.machine and node.stock:
+        stock = dict(node.stock.devices)
+        places = dict(node.machine.devices)
+        return {name: _described(node, places[name], stock[name]) for name in sorted(names) if name in places}
+    return {name: _counted(node, name) for name in sorted(names) if name in node.devices}
 
 
-def offers(devices: Pools, step: Step) -> list[Offer]:
-    """The hints for each device resource that a step asks for."""
+def offers(pools: Pools, step: Step) -> list[Offer]:
+    """The hints for each device resource that a step names; none for one without any topology."""
     return [
-        offer(name, held.serving(step.devices[name]), width(held.total, step.devices[name]))
-        for name, held in devices.items()
-        if name in step.devices
+        _offer(name, pool, step.devices[name])
+        for name, pool in pools.items()
+        if name in step.devices and pool.devices.hosts
     ]
 
 
-def width(total: Amounts, asked: int) -> int:
-    """The fewest zones whose devices, busy ones included, reach what is asked."""
-    return masks.fewest(total, asked) or len(total)
+def width(devices: Devices, asked: int) -> int:
+    """The fewest zones whose devices, busy and unhealthy ones included, reach what is asked."""
+    zones = devices.zones
+    all_of_them = devices.hosts.bit_count() if devices.near else zones
+    if not any(devices.total[zones:]):
+        return masks.fewest(devices.total[:zones], asked) or all_of_them
+    large = masks.reaching(masks.ascending(zones), devices.touching(devices.total), asked)
+    return min((*map(int.bit_count, large), all_of_them))
 
 
-def allocate(devices: Pools, step: Step, mask: Mask | None) -> tuple[Pools, dict[str, Amounts]] | str:
+def allocate(pools: Pools, step: Step, mask: Mask | None) -> tuple[Pools, dict[str, Taken]] | str:
     """What a container gets of each resource; or the name of the first one of which there are too few."""
-    after, taken = dict(devices), {}
-    for name in sorted(devices.keys() & step.devices.keys()):
-        got = _take(devices[name], step.devices[name], mask)
-        if sum(got) < step.devices[name]:
+    after, taken = dict(pools), {}
+    for name in sorted(pools.keys() & step.devices.keys()):
+        pool, asked = pools[name], step.devices[name]
+        if not pool.devices.healthy or sum(pool.free) + sum(pool.reusable) < asked:
             return name
-        taken[name] = got
-        after[name] = devices[name].charged(got, step.role)
+        taken[name] = _take(pool, asked, mask)
+        after[name] = pool.charged(taken[name].amounts, step.role)
     return after, taken
 
 
-def _take(held: Pool, asked: int, mask: Mask | None) -> Amounts:
-    """What can be used again first, then what lies inside the affinity, then anything."""
-    everywhere = range(len(held.free))
-    taken = draw(held.reusable, everywhere, asked)
-    for zones in (() if mask is None else masks.members(mask), everywhere):
-        taken = add(taken, draw(subtract(held.available, taken), zones, asked - sum(taken)))
-    return taken
+def _described(node: Node, places: tuple[Place, ...], stock: tuple[int, ...]) -> Pool:
+    position = {zone: at for at, zone in enumerate(node.ids)}
+    devices = Devices(
+        places=tuple(masks.of(position[zone] for zone in place.zones) for place in places),
+        total=tuple(place.total for place in places),
+        zones=len(position),
+        healthy=any(place.healthy for place in places),
+        near=node.options.behaviour.hints_where_devices_are,
+    )
+    return Pool(devices, stock, (0,) * len(stock))
+
+
+def _counted(node: Node, name: str) -> Pool:
+    capacity = tuple([zone.capacity for zone in node.zones])
+    allocatable = tuple([zone.allocatable for zone in node.zones])
+    devices = _devices(capacity, allocatable, name, node.options.behaviour.hints_where_devices_are)
+    free = tuple([zone.free.get(name, 0) for zone in node.zones])
+    return Pool(devices, free, (0,) * len(free))
+
+
+@lru_cache(maxsize=4096)
+def _devices(
+    capacity: tuple[Resources, ...],
+    allocatable: tuple[Resources, ...],
+    name: str,
+    near: bool,  # noqa: FBT001 - one of the keys of a cache
+) -> Devices:
+    """Devices of which a topology counts those of each zone."""
+    total = tuple(bag.get(name, 0) for bag in capacity)
+    healthy = any(bag.get(name, 0) for bag in allocatable)
+    return Devices(tuple(1 << at for at in range(len(total))), total, len(total), healthy, near)
+
+
+def _offer(name: str, pool: Pool, asked: int) -> Offer:
+    devices, available = pool.devices, pool.free
+    if any(pool.reusable):
+        available = add(available, pool.reusable)
+    if sum(available) < asked:
+        return impossible(name)
+    enough = masks.reaching(devices.hinted, devices.touching(available), asked)
+    for place in _again(pool):
+        enough = [mask for mask in enough if mask & place]
+    return offer(name, enough, width(devices, asked))
+
+
+def _again(pool: Pool) -> list[Mask]:
+    """The places of devices that can be used again: each anchors what follows, unless nobody knows where."""
+    if not any(pool.reusable):
+        return []
+    known = zip(pool.places, pool.reusable, strict=True)
+    return [place for place, count in known if count and place != NOWHERE]
+
+
+def _take(pool: Pool, asked: int, mask: Mask | None) -> Taken:
+    """What can be used again first, then what touches the affinity, then what sits elsewhere or nowhere."""
+    taken, chosen = (0,) * len(pool.places), False
+    for amounts, group in _rounds(pool, mask):
+        left = asked - sum(taken)
+        if not left:
+            break
+        open_to = [amounts[at] for at in group if amounts[at]]
+        chosen |= len(open_to) > 1 and left < sum(open_to)
+        taken = add(taken, draw(amounts, group, left))
+    return Taken(taken, chosen)
+
+
+def _rounds(pool: Pool, mask: Mask | None) -> Iterator[tuple[Amounts, Sequence[int]]]:
+    """Amounts and the places in question, which are as good as each other, the best first."""
+    places = pool.places
+    every = range(len(places))
+    if any(pool.reusable):
+        yield pool.reusable, every
+    if mask is None or not pool.devices.hosts:
+        yield pool.free, every
+        return
+    # The order of filterByAffinity.
+    yield pool.free, [at for at in every if places[at] & mask]
+    yield pool.free, [at for at in every if places[at] and not places[at] & mask]
+    yield pool.free, [at for at in every if places[at] == NOWHERE]

@@ -10,6 +10,7 @@ are left to the interpreter's own loops (`map`, `compress`), which is several ti
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import compress
 
 from numalign.rules.placement import ZoneSet
@@ -28,10 +29,15 @@ def ascending(count: int) -> range:
     return range(1, 1 << count)
 
 
-def reaching(candidates: Iterable[Mask], totals: Sequence[int], asked: int) -> list[Mask]:
+def reaching(candidates: Sequence[Mask], totals: Sequence[int], asked: int) -> list[Mask]:
     """Those among the candidates whose total is at least what is asked."""
-    walked = list(candidates)
-    return list(compress(walked, map(asked.__le__, map(totals.__getitem__, walked))))
+    return list(compress(candidates, map(asked.__le__, map(totals.__getitem__, candidates))))
+
+
+@lru_cache(maxsize=1024)
+def inside(most: Mask) -> tuple[Mask, ...]:
+    """Every mask but the empty one that holds nothing beyond this one, by number."""
+    return tuple(mask for mask in ascending(most.bit_length()) if mask & most == mask)
 
 
 def of_width(candidates: Sequence[Mask], width: int) -> frozenset[Mask]:
@@ -55,17 +61,30 @@ def of(positions: Iterable[int]) -> Mask:
     return mask
 
 
-def ids(mask: Mask, order: Sequence[ZoneId]) -> ZoneSet:
+def union(several: Iterable[Mask]) -> Mask:
+    """Every zone that is in one of these masks."""
+    together = 0
+    for mask in several:
+        together |= mask
+    return together
+
+
+@lru_cache(maxsize=4096)
+def ids(mask: Mask, order: tuple[ZoneId, ...]) -> ZoneSet:
     """The ids that a mask stands for, where `order` lists all ids ascending."""
-    return tuple(order[position] for position in members(mask))
+    return tuple([order[position] for position in members(mask)])
 
 
-def sums(amounts: Sequence[int]) -> list[int]:
-    """The total of every mask, indexed by the mask."""
+@lru_cache(maxsize=1024)
+def sums(amounts: tuple[int, ...]) -> tuple[int, ...]:
+    """The total of every mask, indexed by the mask.
+
+    What a node has changes less often than what is asked of it, so totals are kept.
+    """
     totals = [0]
     for amount in amounts:
         totals += list(map(amount.__add__, totals))
-    return totals
+    return tuple(totals)
 
 
 def fewest(amounts: Iterable[int], asked: int) -> int | None:

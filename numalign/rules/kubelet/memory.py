@@ -7,22 +7,22 @@ under every policy. And zones that share a block form a group (`cells`): a zone 
 no group, and the zones of a group serve only that very set until their last block is gone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, reduce
+from types import MappingProxyType
+from typing import NamedTuple
 
 from numalign.rules.demand import Step
 from numalign.rules.kubelet import masks
+from numalign.rules.kubelet.amounts import Amounts, draw, subtract
 from numalign.rules.kubelet.masks import Mask
-from numalign.rules.kubelet.merge import Merged, Offer, offer
-from numalign.rules.kubelet.pool import Amounts, draw
+from numalign.rules.kubelet.merge import Merged, Offer, impossible, offer
 from numalign.rules.pod import Role
-from numalign.rules.resources import MEMORY, Kind, Resources, kind
-from numalign.rules.topology import MemoryManager, Node
+from numalign.rules.resources import MEMORY, Kind, Resources, ZoneId, kind
+from numalign.rules.topology import MemoryManager, Node, Zone
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Bytes of one resource that a container holds from a set of zones."""
 
     container: str
@@ -32,8 +32,7 @@ class Block:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(NamedTuple):
     """Bytes per zone of every memory resource, the zones' groups, and the blocks of this pod.
 
     `reusable` is what finished init containers leave to later containers, by the exact set of zones.
@@ -43,8 +42,13 @@ class Memory:
     free: Mapping[str, Amounts]
     cells: tuple[Mask, ...]
     assignments: Amounts
-    reusable: Mapping[tuple[Mask, str], int] = field(default_factory=dict)
+    reusable: Mapping[tuple[Mask, str], int] = MappingProxyType({})
     blocks: tuple[Block, ...] = ()
+
+    @property
+    def nothing(self) -> Amounts:
+        """None of it on any zone."""
+        return (0,) * len(self.cells)
 
     @property
     def groups(self) -> "Groups":
@@ -64,24 +68,21 @@ def of(node: Node) -> Memory | None:
     """The memory before the pod's first container; None where the manager is off."""
     if node.memory_manager is not MemoryManager.STATIC:
         return None
-    position = {zone.id: index for index, zone in enumerate(node.zones)}
-    names = sorted({name for zone in node.zones for name in zone.allocatable if kind(name) is Kind.MEMORY})
-    allocatable = {name: tuple(zone.allocatable.get(name, 0) for zone in node.zones) for name in names}
+    zones, allocatable = node.zones, _allocatable(tuple([zone.allocatable for zone in node.zones]))
     return Memory(
         allocatable=allocatable,
-        free={name: tuple(zone.free.get(name, 0) for zone in node.zones) for name in names},
-        cells=tuple(
-            masks.of(position[cell] for cell in zone.cells or {zone.id} if cell in position)
-            for zone in node.zones
-        ),
-        assignments=tuple(zone.assignments for zone in node.zones),
+        free={name: tuple([zone.free.get(name, 0) for zone in zones]) for name in allocatable},
+        cells=tuple([_cells(zone, at, node.ids) for at, zone in enumerate(zones)]),
+        assignments=tuple([zone.assignments for zone in zones]),
     )
 
 
 def offers(memory: Memory, request: Resources) -> list[Offer]:
     """The same hints under every requested name; none at all if no set of zones can serve them."""
+    if not request:
+        return []
     hint = _hint(memory, request)
-    return [replace(hint, resource=name) for name in request] if hint.possible else []
+    return [Offer(name, hint.possible, hint.preferred) for name in request] if hint.possible else []
 
 
 def width(memory: Memory, request: Resources) -> int:
@@ -94,16 +95,41 @@ def allocate(memory: Memory, step: Step, affinity: Merged) -> Memory | None:
     mask = _mask_to_use(memory, step.memory, affinity)
     if mask is None or _breaks_a_group(memory.groups, mask):
         return None
-    for name, size in step.memory.items():
-        memory = _reserve(memory, Block(step.container, step.role, name, mask, size))
-    return memory
+    blocks = (Block(step.container, step.role, name, mask, size) for name, size in step.memory.items())
+    return reserved(memory, blocks)
+
+
+def reserved(memory: Memory, blocks: Iterable[Block]) -> Memory:
+    """The memory with these blocks taken, one after another."""
+    return reduce(_reserve, blocks, memory)
 
 
 def started(memory: Memory) -> Memory:
     """The memory once the pod's containers run: blocks of finished init containers are released."""
     done = [block for block in memory.blocks if block.role is Role.INIT]
+    if not done:
+        return memory
     kept = tuple(block for block in memory.blocks if block.role is not Role.INIT)
-    return reduce(_release, done, replace(memory, blocks=kept))
+    return released(memory._replace(blocks=kept), done)
+
+
+def released(memory: Memory, blocks: Iterable[Block]) -> Memory:
+    """The memory after these blocks are given back, one after another (RemoveContainer)."""
+    return reduce(_release, blocks, memory)
+
+
+@lru_cache(maxsize=4096)
+def _allocatable(zones: tuple[Resources, ...]) -> Mapping[str, Amounts]:
+    """What each zone may give out of everything that a memory manager keeps."""
+    names = sorted({name for bag in zones for name in bag if kind(name) is Kind.MEMORY})
+    return {name: tuple(bag.get(name, 0) for bag in zones) for name in names}
+
+
+def _cells(zone: Zone, at: int, order: tuple[ZoneId, ...]) -> Mask:
+    """The zones that its memory is grouped with, itself among them."""
+    if not zone.cells:
+        return 1 << at
+    return masks.of(order.index(cell) for cell in zone.cells if cell in order)
 
 
 def _hint(memory: Memory, request: Resources) -> Offer:
@@ -118,19 +144,20 @@ def _free_enough(memory: Memory, request: Resources, hints: list[Mask]) -> list[
     if groups := memory.groups:
         hints = [mask for mask in hints if _open(memory.cells, groups, mask)]
     for name, size in request.items() if hints else ():
-        free = masks.sums(memory.free[name])
-        for mask, again in memory.left_over(name):
-            free[mask] += again
+        free: Sequence[int] = masks.sums(memory.free[name])
+        if memory.reusable:
+            free = list(free)
+            for mask, again in memory.left_over(name):
+                free[mask] += again
         hints = masks.reaching(hints, free, size)
     return hints
 
 
 def _large_enough(memory: Memory, request: Resources) -> list[Mask]:
     """The sets of zones whose allocatable amounts reach what is asked, used or not."""
-    enough: Iterable[Mask] = masks.ascending(len(memory.cells))
+    enough: Sequence[Mask] = masks.ascending(len(memory.cells))
     for name, size in request.items():
-        totals = masks.sums(memory.allocatable.get(name, (0,) * len(memory.cells)))
-        enough = masks.reaching(enough, totals, size)
+        enough = masks.reaching(enough, masks.sums(memory.allocatable.get(name, memory.nothing)), size)
     return list(enough)
 
 
@@ -147,16 +174,25 @@ def _breaks_a_group(groups: Groups, mask: Mask) -> bool:
 
 
 def _mask_to_use(memory: Memory, request: Resources, affinity: Merged) -> Mask | None:
-    """The affinity if it has room, else the best set of zones around it (without one: of all)."""
-    mask = affinity.mask
-    if mask is not None and _has_room(memory, request, mask):
-        return mask
-    hint = _hint(memory, request)
-    around = [wider for wider in hint.possible if mask is None or wider & mask == mask]
-    if not around:
+    """The affinity, or without one the best hint; where plain free memory falls short, the best around it."""
+    chosen: Merged | None = affinity
+    if affinity.mask is None:
+        chosen = _best_around(memory, request, affinity)
+    if chosen and chosen.mask is not None and not _has_room(memory, request, chosen.mask):
+        chosen = _best_around(memory, request, chosen)
+    return chosen.mask if chosen else None
+
+
+def _best_around(memory: Memory, request: Resources, affinity: Merged) -> Merged | None:
+    """The best hint that holds an affinity (any, if it is none); None if it would be a step down."""
+    # Hints hang on names, so a request for nothing has none.
+    hint = _hint(memory, request) if request else impossible(MEMORY)
+    inner = affinity.mask or 0
+    around = [mask for mask in hint.possible if mask & inner == inner]
+    preferred = [mask for mask in around if mask in hint.preferred]
+    if not around or (affinity.preferred and not preferred):
         return None
-    preferred = [wider for wider in around if wider in hint.preferred]
-    return masks.narrowest(preferred or around) if preferred or not affinity.preferred else None
+    return Merged(masks.narrowest(preferred or around), preferred=bool(preferred))
 
 
 def _has_room(memory: Memory, request: Resources, mask: Mask) -> bool:
@@ -171,11 +207,12 @@ def _reserve(memory: Memory, block: Block) -> Memory:
     key = (block.mask, block.resource)
     left_over = memory.reusable.get(key, 0)
     taken = draw(memory.free[block.resource], masks.members(block.mask), max(0, block.size - left_over))
-    return replace(
-        memory,
-        free={**memory.free, block.resource: tuple(map(int.__sub__, memory.free[block.resource], taken))},
-        cells=tuple(block.mask if block.mask >> zone & 1 else cell for zone, cell in enumerate(memory.cells)),
-        assignments=tuple(count + (block.mask >> zone & 1) for zone, count in enumerate(memory.assignments)),
+    mask, free = block.mask, memory.free[block.resource]
+    return Memory(
+        memory.allocatable,
+        free={**memory.free, block.resource: subtract(free, taken)},
+        cells=tuple([mask if mask >> zone & 1 else cell for zone, cell in enumerate(memory.cells)]),
+        assignments=tuple([count + (mask >> zone & 1) for zone, count in enumerate(memory.assignments)]),
         reusable={**memory.reusable, key: _left_over(left_over, block)},
         blocks=(*_shrunken(memory.blocks, block), block),
     )
@@ -192,7 +229,7 @@ def _shrunken(blocks: tuple[Block, ...], taker: Block) -> Iterator[Block]:
         same = (block.role, block.resource, block.mask) == (Role.INIT, taker.resource, taker.mask)
         used = min(block.size, left) if same else 0
         left -= used
-        yield replace(block, size=block.size - used) if used else block
+        yield block._replace(size=block.size - used) if used else block
 
 
 def _release(memory: Memory, block: Block) -> Memory:
@@ -203,6 +240,6 @@ def _release(memory: Memory, block: Block) -> Memory:
         cells[zone] = cells[zone] if counts[zone] else 1 << zone
         back = min(memory.allocatable[name][zone] - free[zone], rest)
         free[zone], rest = free[zone] + back, rest - back
-    return replace(
-        memory, free={**memory.free, name: tuple(free)}, cells=tuple(cells), assignments=tuple(counts)
+    return memory._replace(
+        free={**memory.free, name: tuple(free)}, cells=tuple(cells), assignments=tuple(counts)
     )

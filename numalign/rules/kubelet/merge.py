@@ -11,17 +11,17 @@ closed form:
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from numalign.rules.intent import Policy
 from numalign.rules.kubelet import masks
 from numalign.rules.kubelet.masks import Mask
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """One resource's hints: the masks that could serve it and those that it prefers among them.
 
     An offer without masks is the kubelet's empty list: the resource cannot be served. A manager that has no
@@ -33,16 +33,37 @@ class Offer:
     preferred: frozenset[Mask]
 
 
+Distances = tuple[tuple[int, ...], ...]
+"""From each zone to each, by position."""
+
+
 @dataclass(frozen=True, slots=True)
-class Merged:
+class Zones:
+    """How many zones there are, and how far apart where the kubelet prefers the closest."""
+
+    count: int
+    distances: Distances | None = None
+
+    def best(self, candidates: Iterable[Mask]) -> Mask:
+        """The kubelet's choice among equals: fewest zones, then the closest, then the smaller number."""
+        if self.distances is None:
+            return masks.narrowest(candidates)
+        return min(candidates, key=lambda mask: (mask.bit_count(), self._spread(mask), mask))
+
+    def _spread(self, mask: Mask) -> int:
+        """All distances within a mask, each zone's to itself included (CalculateAverageFor, undivided)."""
+        inside, far = list(masks.members(mask)), self.distances or ()
+        return sum(far[here][there] for here in inside for there in inside)
+
+
+class Merged(NamedTuple):
     """The merged hint: `mask` None means that no affinity is stored."""
 
     mask: Mask | None
     preferred: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What the topology manager makes of a container: its affinity, and whether it lets it in."""
 
     affinity: Merged
@@ -54,28 +75,34 @@ def offer(resource: str, possible: Sequence[Mask], width: int) -> Offer:
     return Offer(resource, tuple(possible), masks.of_width(possible, width))
 
 
-def decide(policy: Policy, offers: Sequence[Offer], count: int) -> Decision:
-    """Merge the offers for a node of so many zones and let the policy judge the outcome."""
-    return _POLICIES[policy](offers, count)
+def impossible(resource: str) -> Offer:
+    """The offer of a resource that no mask can serve."""
+    return Offer(resource, (), frozenset())
 
 
-def _none(_offers: Sequence[Offer], _count: int) -> Decision:
+def decide(policy: Policy, offers: Sequence[Offer], zones: Zones) -> Decision:
+    """Merge the offers for a node with these zones and let the policy judge the outcome."""
+    return _POLICIES[policy](offers, zones)
+
+
+def _none(_offers: Sequence[Offer], _zones: Zones) -> Decision:
     return Decision(Merged(None, preferred=False), admitted=True)
 
 
-def _best_effort(offers: Sequence[Offer], count: int) -> Decision:
-    merged = _preferred(offers, count)
-    return Decision(merged or Merged(_best_of(offers, count), preferred=False), admitted=True)
+def _best_effort(offers: Sequence[Offer], zones: Zones) -> Decision:
+    merged = _preferred(offers, zones)
+    return Decision(merged or Merged(_best_of(offers, zones), preferred=False), admitted=True)
 
 
-def _restricted(offers: Sequence[Offer], count: int) -> Decision:
-    return _only(_preferred(offers, count))
+def _restricted(offers: Sequence[Offer], zones: Zones) -> Decision:
+    return _only(_preferred(offers, zones))
 
 
-def _single_numa_node(offers: Sequence[Offer], count: int) -> Decision:
-    """Only hints of one zone count, and an affinity to all zones is stored as none."""
-    merged = _preferred([_of_one_zone(offer) for offer in offers], count)
-    return _only(Merged(None, preferred=True) if merged and merged.mask == masks.full(count) else merged)
+def _single_numa_node(offers: Sequence[Offer], zones: Zones) -> Decision:
+    """Only hints of one zone count, however far apart zones are; an affinity to all is stored as none."""
+    merged = _preferred([_of_one_zone(offer) for offer in offers], Zones(zones.count))
+    everything = masks.full(zones.count)
+    return _only(Merged(None, preferred=True) if merged and merged.mask == everything else merged)
 
 
 def _only(preferred: Merged | None) -> Decision:
@@ -90,29 +117,35 @@ def _of_one_zone(offer: Offer) -> Offer:
     return Offer(offer.resource, ones, frozenset(ones))
 
 
-def _preferred(offers: Sequence[Offer], count: int) -> Merged | None:
+def _preferred(offers: Sequence[Offer], zones: Zones) -> Merged | None:
     """The narrowest mask that every resource prefers; all zones where none has an opinion."""
     if not offers:
-        return Merged(masks.full(count), preferred=True)
+        return Merged(masks.full(zones.count), preferred=True)
     common = frozenset.intersection(*(offer.preferred for offer in offers))
-    return Merged(masks.narrowest(common), preferred=True) if common else None
+    return Merged(zones.best(common), preferred=True) if common else None
 
 
-def _best_of(offers: Sequence[Offer], count: int) -> Mask:
+def _best_of(offers: Sequence[Offer], zones: Zones) -> Mask:
     """HintMerger.compare for what is not preferred: of that width, else the widest below, else above."""
-    limit, everything = _narrowest_width(offers), masks.full(count)
-    first = masks.full(limit)
-    # Beside lists that hold all zones a hint stays as it is, and no mask of this width has a lower number.
-    if all(everything in offer.possible for offer in offers) and any(
-        first in offer.possible for offer in offers
-    ):
-        return first
-    reachable = _intersections(offers, count)
+    limit, everything = _narrowest_width(offers), masks.full(zones.count)
+    if not zones.distances and _first_is_reached(offers, masks.full(limit), everything):
+        return masks.full(limit)
+    reachable = _intersections(offers, zones.count)
     if not reachable:
         return everything
-    widths = list(map(int.bit_count, reachable))
-    below = [width for width in set(widths) if width <= limit]
-    return reachable[widths.index(max(below) if below else min(widths))]
+    below = [mask for mask in reachable if mask.bit_count() <= limit]
+    width = max(map(int.bit_count, below)) if below else min(map(int.bit_count, reachable))
+    return zones.best(mask for mask in reachable if mask.bit_count() == width)
+
+
+def _first_is_reached(offers: Sequence[Offer], first: Mask, everything: Mask) -> bool:
+    """Whether some list holds the mask with the lowest number of its width, and all hold all zones.
+
+    Beside lists that hold all zones a hint stays as it is.
+    """
+    if not all(everything in offer.possible for offer in offers):
+        return False
+    return any(first in offer.possible for offer in offers)
 
 
 def _narrowest_width(offers: Sequence[Offer]) -> int:
@@ -146,7 +179,7 @@ def _over_supersets(table: list[int], count: int, join: Callable[[int, int], int
     return table
 
 
-_POLICIES: Mapping[Policy, Callable[[Sequence[Offer], int], Decision]] = MappingProxyType(
+_POLICIES: Mapping[Policy, Callable[[Sequence[Offer], Zones], Decision]] = MappingProxyType(
     {
         Policy.NONE: _none,
         Policy.BEST_EFFORT: _best_effort,

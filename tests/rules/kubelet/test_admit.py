@@ -2,23 +2,31 @@
 One pod after another on one node, as its kubelet would admit them: read it to learn what surprises people.
 
 What becomes of a pod is written by container: the digits of the zones of its affinity (`-` if none is
-stored), p if it is preferred, and with `cpu=40+20` how many CPUs (or devices) each zone gives. TAE and UAE
-are the kubelet's TopologyAffinityError and UnexpectedAdmissionError, at the first container or at that named.
+stored), p if it is preferred, and with `cpu=40+20` how many CPUs (or devices) each zone gives. TAE, UAE, SMT
+and EMPTY are the kubelet's TopologyAffinityError, UnexpectedAdmissionError, SMTAlignmentError and
+EmptyPodSharedPoolError, at the first container or at that named.
 """
 
 from dataclasses import replace
 
 import pytest
 
+from numalign.rules import demand
 from numalign.rules.demand import WHOLE_POD
 from numalign.rules.intent import Policy, Scope
-from numalign.rules.kubelet.admit import Admission, Reason, admit, charge, widths
+from numalign.rules.kubelet.admit import Admission, admit, charge, found, release, widths
+from numalign.rules.kubelet.refused import Reason
 from numalign.rules.placement import Grant
 from numalign.rules.resources import CPU
 from numalign.rules.topology import Node
-from tests.notation import GPU, HUGE, NIC, asks, bag, free_of, node, table, zone_ids
+from tests.notation import GPU, HUGE, NIC, asks, bag, free_of, machine, node, options, pod, table, zone_ids
 
-SHORT = {Reason.TOPOLOGY_AFFINITY: "TAE", Reason.UNEXPECTED_ADMISSION: "UAE"}
+SHORT = {
+    Reason.TOPOLOGY_AFFINITY: "TAE",
+    Reason.UNEXPECTED_ADMISSION: "UAE",
+    Reason.SMT_ALIGNMENT: "SMT",
+    Reason.EMPTY_SHARED_POOL: "EMPTY",
+}
 
 TWO = node("cpu=16", "cpu=16")
 FOUR = node("cpu=8", "cpu=8", "cpu=8", "cpu=8 gpu=1")
@@ -28,6 +36,15 @@ LOW = node("cpu=16/14", "cpu=16")
 ONE_GPU = node("cpu=16 gpu=1", "cpu=16 gpu=1")
 BIG_GPU = node("cpu=40 gpu=4", "cpu=40 gpu=4")
 APART = node("cpu=16 gpu=1", "cpu=16 nic=1")
+APART_35, FOUR_35 = replace(APART, options=options(minor=35)), replace(FOUR, options=options(minor=35))
+CORES = machine(
+    "cpu=0-1,4-5",
+    "cpu=2-3,6-7",
+    threads=2,
+    reserved="0",
+    options=options("full-pcpus-only"),
+    scope="container",
+)
 ONE = node("cpu=16 mem=10Gi")
 TEN = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi")
 FOUR_TEN = node(*["cpu=8 mem=10Gi"] * 4)
@@ -116,8 +133,12 @@ DEVICES = [
     # what it shows, node, pods
     #     best-effort, restricted, single-numa-node
     ("devices that share no zone",          APART,   "cpu=2 gpu=1 nic=1",
+         "01 gpu=1+0 nic=0+1", "TAE", "TAE"),
+    ("the same before Kubernetes 1.36",     APART_35, "cpu=2 gpu=1 nic=1",
          "0 gpu=1+0 nic=0+1", "TAE", "TAE"),
-    ("as wide as CPUs, without the device", FOUR,    "cpu=20 gpu=1",
+    ("the device's zone, however narrow",   FOUR,    "cpu=20 gpu=1",
+         "3",                 "TAE", "TAE"),
+    ("before 1.36 as wide as the CPUs",     FOUR_35, "cpu=20 gpu=1",
          "012",               "TAE", "TAE"),
     ("only the device of a Burstable pod",  TWO_GPU, "cpu=4.. mem=20Gi.. gpu=1",
          "0p",                "0p",  "0p"),
@@ -171,6 +192,16 @@ CONTAINERS = [
          "0p | 1p | 01 cpu=6+4; UAE", "TAE c2; 0p",   "TAE c2; 0p"),
 ]  # fmt: skip
 
+# Whole cores only, one of which keeps a thread for the system.
+WHOLE_CORES = [
+    # what it shows, node, pods
+    #     best-effort, restricted, single-numa-node
+    ("half a core is refused under every policy", CORES, "cpu=3",
+         "SMT",         "SMT",         "SMT"),
+    ("the sibling of a reserved CPU is no core",  CORES, "cpu=4; cpu=2; cpu=2",
+         "1p; 0p; SMT", "1p; 0p; TAE", "1p; 0p; TAE"),
+]  # fmt: skip
+
 # One zone, or one that is not like the other.
 ODD = [
     # what it shows, node, pods
@@ -186,7 +217,7 @@ ODD = [
 
 @pytest.mark.parametrize(
     ("start", "pods", "best_effort", "restricted", "single"),
-    table([*WIDE, *DEVICES, *MEMORY, *CONTAINERS, *ODD]),
+    table([*WIDE, *DEVICES, *MEMORY, *CONTAINERS, *WHOLE_CORES, *ODD]),
 )
 def test_each_container_by_itself(
     start: Node, pods: str, best_effort: str, restricted: str, single: str
@@ -359,6 +390,106 @@ def test_ids_of_zones_need_not_be_positions() -> None:
 
     assert grant.affinity == (0, 7)
     assert list(grant.amounts) == [zone_ids(0), zone_ids(7)]
+
+
+def stayed(start: Node, policy: str, pods: str, *, gone: list[int]) -> Node:
+    """The node with these pods on it, when some of them have left again."""
+    kubelet, held = replace(start, policy=Policy(policy)), []
+    for containers in pods.split(";"):
+        admission = admit(kubelet, asks(*map(guaranteed, containers.split("|"))))
+        kubelet = charge(kubelet, admission)
+        held.append(admission.held)
+    return release(kubelet, [held[at] for at in gone])
+
+
+RELEASED = [
+    # what it shows                      node pods                                 gone cpu       mem
+    ("all that a pod held",              TEN, "cpu=2 mem=6Gi; cpu=2 mem=6Gi",       [0], [16, 14], [10, 4]),
+    ("an init container's CPUs too",     TEN, "init cpu=6 mem=6Gi | cpu=2 mem=2Gi", [0], [16, 16], [10, 10]),
+    ("a group lasts as long as a block", TEN, "cpu=20 mem=12Gi; cpu=1 mem=1Gi",     [0], [16, 15], [10, 9]),
+    ("whoever leaves, all comes back",   TEN, "cpu=20 mem=12Gi; cpu=1 mem=1Gi",  [1, 0], [16, 16], [10, 10]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "pods", "gone", "cpus", "memory"), table(RELEASED))
+def test_what_comes_back(start: Node, pods: str, gone: list[int], cpus: list[int], memory: list[int]) -> None:
+    left = stayed(start, "best-effort", pods, gone=gone)
+
+    assert (free_of(left, "cpu"), free_of(left, "mem")) == (cpus, memory)
+
+
+def test_a_group_is_dissolved_with_its_last_block() -> None:
+    left = stayed(TEN, "best-effort", "cpu=20 mem=12Gi; cpu=1 mem=1Gi", gone=[0, 1])
+
+    assert [zone.assignments for zone in left.zones] == [0, 0]
+    assert [zone.cells for zone in left.zones] == [{0}, {1}]
+
+
+def test_containers_served_before_a_refusal_hold_on_until_the_next_admission() -> None:
+    [refused] = outcomes(TEN, "restricted", "cpu=2 mem=1Gi | cpu=40 mem=1Gi")
+
+    held = found(TEN, refused)
+    assert (free_of(held, "cpu"), free_of(held, "mem")) == ([14, 16], [9, 10])
+    after_it = release(held, [refused.held])
+    assert (free_of(after_it, "cpu"), free_of(after_it, "mem")) == ([16, 16], [10, 10])
+
+
+STATED = "cpu=6 mem=6Gi"
+PINNED, REST, SHARING = "cpu=4 mem=4Gi", "cpu=2 mem=2Gi", "cpu=1.. mem=1Gi.."
+HEEDS = options("PodLevelResourceManagers")
+
+POD_LEVEL = [
+    # what it shows, scope, containers
+    #     best-effort, restricted, single-numa-node
+    ("by itself, each whose limits are its requests", Scope.CONTAINER, [PINNED, REST],
+         "0p cpu=4+0 | 0p cpu=2+0", "0p cpu=4+0 | 0p cpu=2+0", "0p cpu=4+0 | 0p cpu=2+0"),
+    ("a block beside it keeps out what has none",     Scope.CONTAINER, [PINNED, SHARING],
+         "UAE c1",                  "UAE c1",                  "UAE c1"),
+    ("together, and the others share what is left",   Scope.POD,       [PINNED, SHARING],
+         "0p cpu=4+0 | 0p cpu=0+0", "0p cpu=4+0 | 0p cpu=0+0", "0p cpu=4+0 | 0p cpu=0+0"),
+    ("nothing is left for the others",                Scope.POD,       [STATED, SHARING],
+         "EMPTY",                   "TAE",                     "TAE"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scope", "containers", "best_effort", "restricted", "single"), table(POD_LEVEL))
+def test_a_pod_that_states_its_resources_as_a_whole(
+    scope: Scope, containers: list[str], best_effort: str, restricted: str, single: str
+) -> None:
+    asked = demand.of(pod(*containers, requests=STATED, limits=STATED))
+    kubelet = replace(TEN, scope=scope, options=HEEDS)
+
+    for policy, like in zip(list(Policy)[1:], (best_effort, restricted, single), strict=True):
+        assert written(admit(replace(kubelet, policy=policy), asked), like=like) == like
+
+
+def test_a_pod_as_a_whole_holds_what_it_states_until_it_is_gone() -> None:
+    asked = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
+    kubelet = replace(TEN, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
+    admission = admit(kubelet, asked)
+
+    assert admission.placement.kept == {zone_ids(0): bag(STATED)}
+    left = charge(kubelet, admission)
+    assert (free_of(left, "cpu"), free_of(left, "mem")) == ([10, 16], [4, 10])
+    back = release(left, [admission.held])
+    assert (free_of(back, "cpu"), free_of(back, "mem")) == ([16, 16], [10, 10])
+
+
+def test_a_pod_as_a_whole_is_given_no_devices() -> None:
+    """The device manager's AllocatePod does nothing."""
+    asked = demand.of(pod("cpu=4 mem=4Gi gpu=1", requests=STATED, limits=STATED))
+    kubelet = replace(TWO_GPU, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
+
+    assert admit(kubelet, asked).placement.kept == {zone_ids(0): bag(STATED)}
+
+
+@pytest.mark.parametrize("policy", [Policy.BEST_EFFORT, Policy.RESTRICTED])
+def test_a_pod_that_states_its_resources_as_a_whole_is_left_alone_by_default(policy: Policy) -> None:
+    asked = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
+    admission = admit(replace(TEN, policy=policy), asked)
+
+    assert admission.refusal is None
+    assert not admission.placement.kept
 
 
 WIDTHS = [

@@ -22,13 +22,23 @@ def test_all_masks_by_number() -> None:
 
 
 def test_the_total_of_every_mask_stands_at_its_number() -> None:
-    assert list(masks.sums([1, 10, 100])) == [0, 1, 10, 11, 100, 101, 110, 111]
+    assert list(masks.sums((1, 10, 100))) == [0, 1, 10, 11, 100, 101, 110, 111]
 
 
 def test_masks_are_chosen_from_candidates_by_total_and_by_width() -> None:
     assert masks.reaching(masks.ascending(2), [0, 4, 6, 10], 5) == [0b10, 0b11]
     assert masks.reaching([0b11, 0b01], [0, 4, 6, 10], 5) == [0b11]
     assert masks.of_width([0b10, 0b11, 0b100], 1) == {0b10, 0b100}
+
+
+def test_masks_are_chosen_by_what_they_hold() -> None:
+    assert list(masks.inside(0b1011)) == [0b1, 0b10, 0b11, 0b1000, 0b1001, 0b1010, 0b1011], "not zone 2"
+    assert list(masks.inside(0)) == []
+
+
+def test_together_masks_hold_every_zone_that_is_in_one() -> None:
+    assert masks.union([0b0011, 0b1010]) == 0b1011
+    assert masks.union([]) == 0
 
 
 FEWEST = [

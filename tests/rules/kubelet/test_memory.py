@@ -1,13 +1,15 @@
 """The memory manager under policy Static: its hints, its groups of zones, and what init containers leave."""
 
+from dataclasses import replace
+
 import pytest
 
 from numalign.rules.demand import Step
 from numalign.rules.kubelet import masks, memory
-from numalign.rules.kubelet.memory import Memory
+from numalign.rules.kubelet.memory import Block, Memory
 from numalign.rules.kubelet.merge import Merged
 from numalign.rules.topology import MemoryManager, Node
-from tests.notation import HUGE, asks, node, table
+from tests.notation import HUGE, asks, bag, node, table
 
 GIB = 2**30
 
@@ -118,6 +120,8 @@ ALLOCATED = [
     ("nothing across the edge of a group",            GROUP,  "mem=4Gi",          "110", None),
     ("a group as it is",                              GROUP,  "mem=4Gi",          "11",  0b11),
     ("one zone of a group is not stopped",            GROUP,  "mem=4Gi",          "1",   0b01),
+    ("only a wider set holds the affinity",           GROUP,  "mem=6Gi",          "1",   0b11),
+    ("the best there is, as it was promised",         EVEN,   "mem=6Gi",          "-p",  0b01),
     ("nothing of pages that no zone has",             EVEN,   "huge=1Gi mem=1Gi", "1",   None),
 ]  # fmt: skip
 
@@ -182,3 +186,119 @@ def test_what_an_init_container_left_counts_for_hints_of_its_own_zones_alone() -
     held = after(memory_of(EVEN), "init mem=8Gi@0")
 
     assert written(held, "mem=9Gi") == "1p 10p"
+
+
+BOTH = [
+    # what it shows                        containers                                          blocks
+    ("an app",                              "init mem=6Gi@0 | mem=2Gi@0",                       [4, 2]),
+    ("a sidecar",                           "init mem=6Gi@0 | sidecar mem=2Gi@0",               [4, 2]),
+    ("an app that needs more",              "init mem=2Gi@0 | mem=6Gi@0",                       [0, 6]),
+    ("another init container, less",        "init mem=6Gi@0 | init mem=2Gi@0",                  [4, 2]),
+    ("and one after that",                  "init mem=6Gi@0 | init mem=2Gi@0 | mem=5Gi@0",      [0, 1, 5]),
+    ("of the first block, what it has left", "init mem=3Gi@0 | init mem=5Gi@0 | mem=1Gi@0",      [0, 4, 1]),
+    ("not an app elsewhere",                "init mem=6Gi@0 | mem=2Gi@1",                       [6, 2]),
+    ("not from wider sets of zones",        "init mem=6Gi@0 | mem=2Gi@01",                      [6, 2]),
+    ("not of a sidecar",                    "sidecar mem=6Gi@0 | mem=2Gi@0",                    [6, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "blocks"), table(BOTH))
+def test_what_is_used_again_leaves_the_block_of_the_init_container(
+    containers: str, blocks: list[int]
+) -> None:
+    held = memory_of(EVEN)
+    for at, container in enumerate(containers.split("|")):
+        text, _, zones = container.partition("@")
+        step = wants(text)
+        block = Block(f"c{at}", step.role, "memory", masks.of(map(int, zones.strip())), step.memory["memory"])
+        held = memory.reserved(held, [block])
+
+    assert gib(tuple(block.size for block in held.blocks)) == blocks
+
+
+LEFT = [
+    # what it shows                         containers                              for later ones
+    ("all of an init container",             "init mem=6Gi@0",                       6),
+    ("of several, as much as of the largest", "init mem=6Gi@0 | init mem=2Gi@0",      6),
+    ("whichever comes first",                "init mem=2Gi@0 | init mem=6Gi@0",      6),
+    ("less what a sidecar takes",            "init mem=6Gi@0 | sidecar mem=2Gi@0",   4),
+    ("less what an app takes",               "init mem=6Gi@0 | mem=2Gi@0",           4),
+    ("nothing, if that is more",             "init mem=2Gi@0 | mem=6Gi@0",           0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "left"), table(LEFT))
+def test_what_is_left_for_later_containers(containers: str, left: int) -> None:
+    assert after(memory_of(EVEN), containers).reusable[0b01, "memory"] == left * GIB
+
+
+# Without an affinity (policy none, or single-numa-node without an opinion) hints are made for the container.
+DEFAULTS = [
+    # what it shows                              before              asked       affinity  taken from
+    ("what was left counts, on its own zones",    "init mem=8Gi@0",   "mem=9Gi",  "-",      [1, 10]),
+    ("it counts where there is an affinity too",  "init mem=8Gi@0",   "mem=9Gi",  "1p",     [1, 10]),
+    ("with all that is free",                    "init mem=8Gi@0",   "mem=10Gi", "-",      [0, 10]),
+    ("not across the zone of the other block",    "init mem=8Gi@0",   "mem=12Gi", "-",      None),
+    ("of both zones, where they are a group",     "init mem=12Gi@01", "mem=14Gi", "-",      [0, 6]),
+    ("not for one of the group",                  "init mem=12Gi@01", "mem=9Gi",  "10p",    None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "asked", "affinity", "free"), table(DEFAULTS))
+def test_what_an_init_container_left_is_counted_by_hints_and_not_by_room(
+    before: str, asked: str, affinity: str, free: list[int] | None
+) -> None:
+    held = memory.allocate(after(memory_of(EVEN), before), wants(asked), affinity_of(affinity))
+
+    assert (held and gib(held.free["memory"])) == free
+
+
+def test_who_asks_for_no_memory_without_an_affinity_is_refused() -> None:
+    """The kubelet looks for the best hint, and there is none."""
+    [step] = asks("cpu=1 mem=1Gi").steps
+    nothing = replace(step, memory=bag(""))
+
+    assert memory.allocate(memory_of(EVEN), nothing, affinity_of("-")) is None
+    assert memory.allocate(memory_of(EVEN), nothing, affinity_of("1")) == memory_of(EVEN)
+
+
+# What two pods of a group, of 12 and 4 GiB, leave when they go: 4 GiB came from zone 1 alone.
+GROUPED = "mem=12Gi@01 | mem=4Gi@01"
+
+GONE = [
+    # what it shows                            who     free     groups
+    ("nobody",                                  [],     [0, 4],  (0b11, 0b11), (2, 2)),
+    ("the first gives back from the lowest",    [0],    [10, 6], (0b11, 0b11), (1, 1)),
+    ("so does the second, whatever it took",    [1],    [4, 4],  (0b11, 0b11), (1, 1)),
+    ("both",                                    [0, 1], [10, 10], (0b01, 0b10), (0, 0)),
+    ("both, the other way around",              [1, 0], [10, 10], (0b01, 0b10), (0, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("who", "free", "cells", "assignments"), table(GONE))
+def test_what_a_group_has_left_depends_on_who_goes_first(
+    who: list[int], free: list[int], cells: tuple[int, ...], assignments: tuple[int, ...]
+) -> None:
+    held = after(memory_of(EVEN), GROUPED)
+    later = memory.released(held, [held.blocks[at] for at in who])
+
+    assert gib(later.free["memory"]) == free
+    assert (later.cells, later.assignments) == (cells, assignments)
+
+
+def test_a_block_on_one_zone_of_a_group_can_be_lost() -> None:
+    """It takes the zone out of the group, and what the group gives back can be what it holds."""
+    grouped = after(memory_of(EVEN), "mem=12Gi@01 | mem=2Gi@01")
+    one = memory.released(grouped, grouped.blocks[:1])
+    small = memory.allocate(one, wants("mem=4Gi"), affinity_of("1")) or pytest.fail("too little")
+    assert (gib(small.free["memory"]), small.cells) == ([6, 8], (0b01, 0b11))
+
+    last = memory.released(small, small.blocks[1:])
+    assert gib(last.free["memory"]) == [10, 8], "2 GiB of zone 1 belong to nobody"
+    assert (last.cells, last.assignments) == ((0b01, 0b10), (0, 0))
+
+
+def test_zones_that_were_told_without_a_group_are_alone() -> None:
+    assert memory_of(EVEN).cells == (0b01, 0b10)
+    assert memory_of(GROUP).cells == (0b011, 0b011, 0b100)
+    assert memory_of(GROUP).groups == [(0, 0b011), (1, 0b011)]

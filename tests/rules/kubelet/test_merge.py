@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from numalign.rules.intent import Policy
 from numalign.rules.kubelet import masks
-from numalign.rules.kubelet.merge import Decision, Merged, Offer, decide, offer
+from numalign.rules.kubelet.merge import Decision, Distances, Merged, Offer, Zones, decide, impossible, offer
 from tests.notation import table
 
-ZONES = 8
+EIGHT = Zones(8)
 
 
 def offers_of(text: str) -> list[Offer]:
@@ -40,7 +40,7 @@ def written(decision: Decision) -> str:
         return "no"
     mask = decision.affinity.mask
     zones = "nil" if mask is None else "".join(map(str, masks.members(mask)))
-    zones = "all" if mask == masks.full(ZONES) else zones
+    zones = "all" if mask == masks.full(EIGHT.count) else zones
     return zones + "p" * decision.affinity.preferred
 
 
@@ -71,23 +71,79 @@ MERGED = [
 def test_hints_merge(hints: str, best_effort: str, restricted: str, single: str) -> None:
     offers = offers_of(hints)
 
-    assert written(decide(Policy.BEST_EFFORT, offers, ZONES)) == best_effort
-    assert written(decide(Policy.RESTRICTED, offers, ZONES)) == restricted
-    assert written(decide(Policy.SINGLE_NUMA_NODE, offers, ZONES)) == single
-    assert written(decide(Policy.NONE, offers, ZONES)) == "nil"
+    assert written(decide(Policy.BEST_EFFORT, offers, EIGHT)) == best_effort
+    assert written(decide(Policy.RESTRICTED, offers, EIGHT)) == restricted
+    assert written(decide(Policy.SINGLE_NUMA_NODE, offers, EIGHT)) == single
+    assert written(decide(Policy.NONE, offers, EIGHT)) == "nil"
+
+
+def apart(near: dict[tuple[int, int], int], *, far: int = 30) -> Distances:
+    """Zones of which some are nearer than all others, to both sides."""
+    both = near | {(there, here): cost for (here, there), cost in near.items()}
+    zones = range(EIGHT.count)
+    return tuple(
+        tuple(10 if here == there else both.get((here, there), far) for there in zones) for here in zones
+    )
+
+
+def one_sided(here: int, there: int, cost: int) -> Distances:
+    return tuple(
+        tuple(cost if (row, column) == (here, there) else 30 for column in range(EIGHT.count))
+        for row in range(EIGHT.count)
+    )
+
+
+EQUAL = apart({})
+NEAR_23 = apart({(2, 3): 20})
+NEAR_12_23 = apart({(2, 3): 20, (1, 2): 20})
+
+# Restates what policy_test.go says of prefer-closest-numa-nodes.
+CLOSEST = [
+    # what it shows                            hints                  distances        best-effort, restricted
+    ("the closest of that width",               "0123 01 | 12 23",     NEAR_23,         "23",  "no"),
+    ("the lowest of equally close ones",        "0123 01 | 12 23",     NEAR_12_23,      "12",  "no"),
+    ("the lowest, if all are equally far",      "0123 01 | 12 23",     EQUAL,           "12",  "no"),
+    ("fewer zones before closer ones",          "4p 23p | 4p 23p",     NEAR_23,         "4p",  "4p"),
+    ("even if these are far from themselves",   "4p 23p",              one_sided(4, 4, 200), "4p", "4p"),
+    ("the closest that all prefer",             "01p 23p | 01p 23p",   NEAR_23,         "23p", "23p"),
+    ("all distances together",                  "012p 234p",           NEAR_23,         "234p", "234p"),
+    ("there and back",                          "01p 23p",             one_sided(3, 2, 20), "23p", "23p"),
+    ("a zone's distance to itself too",         "0p 1p",               one_sided(1, 1, 5), "1p",  "1p"),
+    ("the widest below, before the closest",    "012p 13p 1 | 0345p 01", NEAR_23,       "01",  "no"),
+    ("where all is possible, the closest",      "0 01 23 01234567 | 45 01234567", NEAR_23, "23", "no"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("hints", "distances", "best_effort", "restricted"), table(CLOSEST))
+def test_the_kubelet_may_prefer_close_zones(
+    hints: str, distances: Distances, best_effort: str, restricted: str
+) -> None:
+    zones = Zones(EIGHT.count, distances)
+
+    assert written(decide(Policy.BEST_EFFORT, offers_of(hints), zones)) == best_effort
+    assert written(decide(Policy.RESTRICTED, offers_of(hints), zones)) == restricted
+
+
+def test_single_numa_node_takes_the_lowest_zone_however_far() -> None:
+    zones = Zones(EIGHT.count, one_sided(1, 1, 5))
+
+    assert written(decide(Policy.SINGLE_NUMA_NODE, offers_of("0p 1p"), zones)) == "0p"
+    assert written(decide(Policy.RESTRICTED, offers_of("0p 1p"), zones)) == "1p"
 
 
 def test_on_a_single_zone_no_affinity_is_stored_by_single_numa_node() -> None:
     [one] = offers_of("0p")
 
-    assert decide(Policy.SINGLE_NUMA_NODE, [one], 1) == Decision(Merged(None, preferred=True), admitted=True)
-    assert decide(Policy.RESTRICTED, [one], 1) == Decision(Merged(0b1, preferred=True), admitted=True)
+    assert decide(Policy.SINGLE_NUMA_NODE, [one], Zones(1)) == Decision(
+        Merged(None, preferred=True), admitted=True
+    )
+    assert decide(Policy.RESTRICTED, [one], Zones(1)) == Decision(Merged(0b1, preferred=True), admitted=True)
 
 
 def test_a_refused_container_keeps_no_affinity() -> None:
     refused = Decision(Merged(None, preferred=False), admitted=False)
 
-    assert decide(Policy.RESTRICTED, offers_of("0p | 1p"), ZONES) == refused
+    assert decide(Policy.RESTRICTED, offers_of("0p | 1p"), EIGHT) == refused
 
 
 def test_an_offer_prefers_the_masks_of_one_width() -> None:
@@ -95,16 +151,20 @@ def test_an_offer_prefers_the_masks_of_one_width() -> None:
     assert offer("cpu", [0b11], 1) == Offer("cpu", (0b11,), frozenset())
 
 
+def test_an_impossible_offer_has_no_masks() -> None:
+    assert impossible("cpu") == Offer("cpu", (), frozenset())
+
+
 @pytest.mark.parametrize("policy", Policy)
 def test_every_policy_decides(policy: Policy) -> None:
-    assert decide(policy, [], 2).admitted
+    assert decide(policy, [], Zones(2)).admitted
 
 
 def test_eight_zones_and_eight_resources_are_no_walk_over_permutations() -> None:
     """There are 255^8 of them: whoever walks them never ends."""
-    every = Offer("r", tuple(masks.ascending(ZONES)), frozenset())
+    every = Offer("r", tuple(masks.ascending(EIGHT.count)), frozenset())
 
-    assert written(decide(Policy.BEST_EFFORT, [every] * 8, ZONES)) == "0"
+    assert written(decide(Policy.BEST_EFFORT, [every] * 8, EIGHT)) == "0"
 
 
 # The kubelet's walk (mergePermutation and HintMerger.compare of policy.go), restated to compare with.
@@ -112,19 +172,22 @@ def test_eight_zones_and_eight_resources_are_no_walk_over_permutations() -> None
 Hint = tuple[int | None, bool]
 
 
-def walked(policy: Policy, lists: Sequence[Sequence[Hint]], count: int, shuffle: Random) -> Merged:
+def walked(policy: Policy, lists: Sequence[Sequence[Hint]], zones: Zones, shuffle: Random) -> Merged:
     """What the walk over all permutations, in any order, merges the hints to."""
-    full = masks.full(count)
+    full, closest = masks.full(zones.count), zones.distances
     lists = [list(hints) or [(None, False)] for hints in lists] or [[(None, True)]]
     if policy is Policy.SINGLE_NUMA_NODE:
-        lists = [[hint for hint in hints if hint[1] and _is_single(hint[0])] for hints in lists]
+        lists, closest = (
+            [[hint for hint in hints if hint[1] and _is_single(hint[0])] for hints in lists],
+            None,
+        )
     narrowest = (min((mask.bit_count() for mask, _ in hints if mask), default=0) for hints in lists)
     limit = max(narrowest, default=0)
     permutations = list(product(*lists))
     shuffle.shuffle(permutations)
     best: Merged | None = None
     for permutation in permutations:
-        best = _better(best, _merged(permutation, full), limit)
+        best = _better(best, _merged(permutation, full), limit, closest)
     best = best or Merged(full, preferred=False)
     nil = policy is Policy.SINGLE_NUMA_NODE and best.mask == full
     return Merged(None, preferred=best.preferred) if nil else best
@@ -142,7 +205,9 @@ def _merged(permutation: Sequence[Hint], full: int) -> Merged:
     return Merged(mask, preferred=len(set(told)) <= 1 and all(preferred for _, preferred in permutation))
 
 
-def _better(current: Merged | None, candidate: Merged, limit: int) -> Merged | None:
+def _better(
+    current: Merged | None, candidate: Merged, limit: int, distances: Distances | None
+) -> Merged | None:
     if not candidate.mask:
         return current
     if not current or not current.mask:
@@ -151,22 +216,25 @@ def _better(current: Merged | None, candidate: Merged, limit: int) -> Merged | N
         return current if current.preferred else candidate
     mine, theirs = current.mask.bit_count(), candidate.mask.bit_count()
     if current.preferred or mine > limit:
-        return _narrower(current, candidate)
+        return _preferable(current, candidate, distances)
     if mine == limit:
-        return _narrower(current, candidate) if theirs == limit else current
+        return _preferable(current, candidate, distances) if theirs == limit else current
     if theirs > limit:
         return current
     if theirs == limit or theirs > mine:
         return candidate
-    return _narrower(current, candidate) if theirs == mine else current
+    return _preferable(current, candidate, distances) if theirs == mine else current
 
 
-def _narrower(current: Merged, candidate: Merged) -> Merged:
-    return min(current, candidate, key=lambda hint: masks_key(hint.mask))
+def _preferable(current: Merged, candidate: Merged, distances: Distances | None) -> Merged:
+    return min(current, candidate, key=lambda hint: _order(hint.mask or 0, distances))
 
 
-def masks_key(mask: int | None) -> tuple[int, int]:
-    return ((mask or 0).bit_count(), mask or 0)
+def _order(mask: int, distances: Distances | None) -> tuple[int, float, int]:
+    """Fewer zones, then the smaller average distance, then the smaller number."""
+    zones = list(masks.members(mask))
+    pairs = [distances[here][there] for here, there in product(zones, zones)] if distances else [0]
+    return mask.bit_count(), sum(pairs) / len(pairs), mask
 
 
 def hint_lists(count: int) -> st.SearchStrategy[list[dict[int, bool]]]:
@@ -174,17 +242,22 @@ def hint_lists(count: int) -> st.SearchStrategy[list[dict[int, bool]]]:
     return st.lists(hints, max_size=3)
 
 
+def distances(count: int) -> st.SearchStrategy[Distances | None]:
+    row = st.tuples(*[st.sampled_from([10, 20, 21, 32])] * count)
+    return st.none() | st.tuples(*[row] * count)
+
+
 @given(st.data(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_the_merge_is_what_the_walk_over_all_permutations_finds(
     data: st.DataObject, count: int, shuffle: Random
 ) -> None:
-    drawn = data.draw(hint_lists(count))
+    drawn, zones = data.draw(hint_lists(count)), Zones(count, data.draw(distances(count)))
     offers = [
         Offer(f"r{at}", tuple(sorted(hints)), frozenset(mask for mask in hints if hints[mask]))
         for at, hints in enumerate(drawn)
     ]
     for policy in (Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE):
-        found = decide(policy, offers, count)
-        expected = walked(policy, [list(hints.items()) for hints in drawn], count, shuffle)
+        found = decide(policy, offers, zones)
+        expected = walked(policy, [list(hints.items()) for hints in drawn], zones, shuffle)
         assert found.admitted is (policy is Policy.BEST_EFFORT or expected.preferred)
         assert not found.admitted or found.affinity == expected

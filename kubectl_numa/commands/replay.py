@@ -1,0 +1,75 @@
+"""`kubectl numa replay`: one thing after another happens to a node, and each pod gets its answer."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+import orjson
+
+from kubectl_numa import events, replaying
+from kubectl_numa.manifests import STDIN
+from kubectl_numa.options import Trouble
+from kubectl_numa.replaying import Answer, Session
+from numalign.rules.errors import BadInput
+
+
+@click.command(
+    epilog="""\b
+Events, each on a line:
+  {"node": {"name", "nrt", "kubeletVersion", "kubeletConfig", "machine", "labels"}}
+      start over with this node, empty; all but its name and topology may be
+      left out, and the topology too if the machine is told
+  {"create": POD}
+      the kubelet is asked to admit this v1 Pod; it gets an answer
+  {"observed": {"pod", "admitted", "containers", "free"}}
+      what really happened with a pod, in place of what was predicted
+  {"delete": NAME}
+      the pod is gone
+\b
+Examples:
+  kubectl numa replay < events.jsonl
+  kubectl numa replay -f events.jsonl | jq 'select(.admitted | not)'
+"""
+)
+@click.option(
+    "-f",
+    "--filename",
+    "file",
+    default=STDIN,
+    metavar="FILE",
+    help="The events; - is standard input, which is the default.",
+)
+def replay(*, file: str) -> None:
+    """Predict what a kubelet says to one pod after another, and take in what it really did.
+
+    Events come as JSON, one value a line. Each pod that is created gets its answer, one line of JSON, written
+    before the next line is read, so that another program can converse with it. The exit code is 2 for a line
+    that cannot be read.
+    """
+    if file != STDIN:
+        with Path(file).open("rb") as lines:
+            _converse(lines)
+    elif sys.stdin is None:
+        raise Trouble("standard input is closed")
+    else:
+        _converse(sys.stdin.buffer)
+
+
+def _converse(lines: Iterable[bytes]) -> None:
+    for answer in _answers(lines):
+        # A reader may wait for this line before it writes the next one; click flushes.
+        click.echo(orjson.dumps(answer.to_json()))
+
+
+def _answers(lines: Iterable[bytes]) -> Iterator[Answer]:
+    session: Session | None = None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            session, answer = replaying.follow(session, events.read(line))
+        except BadInput as error:
+            raise Trouble("\n".join(f"line {number}: {each}" for each in error.mistakes)) from error
+        if answer:
+            yield answer

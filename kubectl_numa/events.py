@@ -1,0 +1,195 @@
+"""
+What happens to a node, one JSON value a line.
+
+Another program writes these lines and waits for what is said to them, and after a slip both would speak of
+different nodes. So fields that nobody knows are mistakes, and a line that is wrong is refused with every
+mistake. The shapes are those in which decisions of the real kubelet are recorded.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+import orjson
+
+from numalign.cluster import machines, nodes, pods, topologies
+from numalign.cluster.kubelet_config import configuration, cpu_list, switch
+from numalign.cluster.nodes import Facts
+from numalign.cluster.parts import Part, named
+from numalign.cluster.topologies import Topology
+from numalign.rules.demand import WHOLE_POD
+from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.kubelet.observe import Seen
+from numalign.rules.placement import ZoneSet
+from numalign.rules.pod import Pod
+from numalign.rules.resources import CPU, Resources, ZoneId
+from numalign.rules.topology import Node
+
+Read = TypeVar("Read")
+
+_NODE_FIELDS = ("name", "nrt", "kubeletVersion", "kubeletConfig", "machine", "labels")
+_OBSERVED_FIELDS = ("pod", "admitted", "containers", "shared", "free", "reason", "message", "known")
+_ZONE_SET = re.compile(r"([0-9]{1,4}(,[0-9]{1,4})*)?", re.ASCII)
+_CONTAINER_FIELDS = ("affinity", "preferred", "cpus", "amounts", "choices")
+
+
+class BadLine(BadInput):
+    """Raised when a line is not one of the events, or tells of what cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A node that starts with nothing on it."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A pod that the kubelet is asked to admit."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a kubelet really did with a pod.
+
+    `seen` is what its containers hold, and under `WHOLE_POD` what the pod holds of which they divide parts;
+    None if the pod was refused. `left` is what each set of zones has left after it, None where nobody told.
+    """
+
+    pod: str
+    seen: tuple[Seen, ...] | None
+    left: Mapping[ZoneSet, Resources] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A pod that is gone."""
+
+    pod: str
+
+
+Event = Started | Created | Observed | Deleted
+
+
+def read(line: bytes) -> Event:
+    """The event in a line; raises `BadLine` with every mistake."""
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadLine([Mistake("", f"is not JSON: {error}")]) from error
+    whole = Part(value)
+    told = [name for name, _ in whole.members()]
+    machines.only(whole, _EVENTS)
+    if not whole.mistakes and len(told) != 1:
+        what = "tells of nothing" if not told else f"tells of several things: {', '.join(told)}"
+        whole.wrong(f"{what}; a line has one of {', '.join(_EVENTS)}")
+    whole.settle(BadLine)
+    event = _EVENTS[told[0]](whole[told[0]])
+    whole.settle(BadLine)
+    return event
+
+
+def _started(part: Part) -> Started:
+    _object(part, _NODE_FIELDS)
+    name, described, config = part["name"].needed_text(), part["machine"], part["kubeletConfig"]
+    known = described.value is not None
+    topology = _topology(part["nrt"] if known else part["nrt"].needed(), name)
+    configured = None if config.value is None else configuration(config, name)
+    minor, threads = nodes.minor_version(part["kubeletVersion"]), nodes.threads_per_core(part["labels"])
+    machine = machines.described(described) if known else None
+    part.settle(BadLine)
+    told = Facts(name, minor=minor, threads=threads)
+    try:
+        if machine is None:
+            return Started(nodes.join(topology, told=told, configured=configured))
+        return Started(machines.join_machine(machine, topology, told=told, configured=configured))
+    except BadInput as error:
+        raise BadLine(mistake.under(part.where) for mistake in error.mistakes) from error
+
+
+def _object(part: Part, fields: tuple[str, ...]) -> None:
+    """Stop at what is no object at all: that each of its fields is missing says nothing more."""
+    machines.only(part, fields)
+    if part.value is None:
+        part.settle(BadLine)
+
+
+def _topology(part: Part, name: str) -> Topology:
+    """The topology, under the name of the node."""
+    if part.value is None:
+        return Topology(name, ())
+    read = _decoded(part, topologies.topology)
+    return replace(read, name=name) if read else Topology(name, ())
+
+
+def _created(part: Part) -> Created:
+    pod = _decoded(part, pods.pod)
+    if pod and not pod.name:
+        part["metadata"]["name"].wrong("is missing")
+    return Created(pod or Pod(""))
+
+
+def _decoded(part: Part, decode: Callable[[Mapping[str, object]], Read]) -> Read | None:
+    """What a decoder of whole objects makes of a part; None if it is wrong."""
+    if not isinstance(part.value, dict):
+        part.wrong(f"must be an object, not {named(part.value)}")
+        return None
+    try:
+        return decode(part.value)
+    except BadInput as error:
+        part.mistakes.extend(mistake.under(part.where) for mistake in error.mistakes)
+        return None
+
+
+def _observed(part: Part) -> Observed:
+    _object(part, _OBSERVED_FIELDS)
+    name, admitted = part["pod"].needed_text(), switch(part["admitted"].needed())
+    left, shared = part["free"], part["shared"]
+    seen = [_container(container, each) for container, each in part["containers"].members()]
+    seen += [] if shared.value is None else [_seen(WHOLE_POD, shared)]
+    return Observed(name, tuple(seen) if admitted else None, None if left.value is None else _by_zones(left))
+
+
+def _container(name: str, part: Part) -> Seen:
+    if not name:
+        part.wrong("stands under an empty name")
+    return _seen(name, part)
+
+
+def _seen(container: str, part: Part) -> Seen:
+    machines.only(part, _CONTAINER_FIELDS)
+    cpus, amounts = cpu_list(part["cpus"]), _by_zones(part["amounts"])
+    # A container with CPUs of which nobody says which ones is known by their number.
+    unknown = cpus is None and any(CPU in bag for bag in amounts.values())
+    return Seen(container, None if unknown else cpus or 0, amounts)
+
+
+def _by_zones(listed: Part) -> dict[ZoneSet, Resources]:
+    """Amounts by set of zones: integers in millicores, bytes and pieces."""
+    return {_zone_set(name, part): _integers(part) for name, part in listed.members()}
+
+
+def _zone_set(name: str, part: Part) -> ZoneSet:
+    if not _ZONE_SET.fullmatch(name):
+        part.wrong("does not stand under zone ids with commas between them, as in 0,1")
+        return ()
+    return tuple(sorted({ZoneId(int(each)) for each in name.split(",") if each}))
+
+
+def _integers(listed: Part) -> Resources:
+    read = ((name, part.integer()) for name, part in listed.members())
+    return Resources({name: amount for name, amount in read if amount is not None})
+
+
+def _deleted(part: Part) -> Deleted:
+    return Deleted(part.needed_text())
+
+
+_EVENTS: Mapping[str, Callable[[Part], Event]] = MappingProxyType(
+    {"node": _started, "create": _created, "observed": _observed, "delete": _deleted}
+)

@@ -1,0 +1,92 @@
+"""
+What a kubelet is told beyond its policies, and what its version makes of it.
+
+The options' words are the kubelet's own. A kubelet of which nobody told anything has none of them, and
+behaves like the newest version that was compared with the real one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class CpuOption(StrEnum):
+    """The names in cpuManagerPolicyOptions."""
+
+    FULL_PCPUS_ONLY = "full-pcpus-only"
+    DISTRIBUTE_ACROSS_NUMA = "distribute-cpus-across-numa"
+    ALIGN_BY_SOCKET = "align-by-socket"
+    DISTRIBUTE_ACROSS_CORES = "distribute-cpus-across-cores"
+    # It takes the reserved CPUs from the shared pool, and exclusive CPUs were never among them.
+    STRICT_RESERVATION = "strict-cpu-reservation"
+    PREFER_UNCORE_CACHE = "prefer-align-cpus-by-uncorecache"
+
+
+class TopologyOption(StrEnum):
+    """The switches in topologyManagerPolicyOptions."""
+
+    PREFER_CLOSEST = "prefer-closest-numa-nodes"
+
+
+class Gate(StrEnum):
+    """The feature gates that change who is given what; off unless told."""
+
+    POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What differs between versions of the kubelet.
+
+    `hints_where_devices_are`: a device's hints hold only zones that have a device of the resource.
+    `rounds_cores_up`: a partial cache serves an odd number of CPUs from one more core.
+    `gates`: those that exist.
+    """
+
+    hints_where_devices_are: bool
+    rounds_cores_up: bool
+    gates: frozenset[Gate]
+
+
+_NO_GATE = frozenset[Gate]()
+
+BEHAVIOURS: Mapping[int, Behaviour] = MappingProxyType(
+    {
+        32: Behaviour(hints_where_devices_are=False, rounds_cores_up=False, gates=_NO_GATE),
+        33: Behaviour(hints_where_devices_are=False, rounds_cores_up=False, gates=_NO_GATE),
+        34: Behaviour(hints_where_devices_are=False, rounds_cores_up=True, gates=_NO_GATE),
+        35: Behaviour(hints_where_devices_are=False, rounds_cores_up=True, gates=_NO_GATE),
+        36: Behaviour(hints_where_devices_are=True, rounds_cores_up=True, gates=frozenset(Gate)),
+    }
+)
+"""By minor version of Kubernetes 1."""
+
+OLDEST, NEWEST = min(BEHAVIOURS), max(BEHAVIOURS)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one kubelet was told, and its minor version."""
+
+    cpu: frozenset[CpuOption] = frozenset()
+    topology: frozenset[TopologyOption] = frozenset()
+    gates: frozenset[Gate] = frozenset()
+    minor: int = NEWEST
+    behaviour: Behaviour = field(init=False, compare=False, repr=False)
+    """Of its version; a version that was never compared behaves like the nearest one that was."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "behaviour", BEHAVIOURS[min(max(self.minor, OLDEST), NEWEST)])
+
+    def on(self, gate: Gate) -> bool:
+        """Whether a gate was switched on and its version knows it."""
+        return gate in self.gates & self.behaviour.gates
+
+    @property
+    def compared(self) -> bool:
+        """Whether the rules were compared with this very version."""
+        return self.minor in BEHAVIOURS
+
+
+DEFAULTS = Options()

@@ -1,0 +1,199 @@
+"""replay: a conversation over a pipe, and lines that end it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.notation import table
+
+Json = dict[str, Any]
+Run = Callable[..., Result]
+
+NODE: Json = {
+    "name": "n",
+    "kubeletVersion": "v1.34.4",
+    "kubeletConfig": {
+        "topologyManagerPolicy": "single-numa-node",
+        "cpuManagerPolicy": "static",
+        "memoryManagerPolicy": "Static",
+    },
+    "machine": {
+        "zones": [
+            {
+                "id": at,
+                "socket": at,
+                "cores": [[4 * at + core, 4 * at + core + 2] for core in range(2)],
+                "memory": 8 * 2**30,
+                "reservedMemory": 2**30,
+            }
+            for at in range(2)
+        ],
+        "reservedSystemCPUs": "0,2",
+    },
+}
+
+
+def create(manifest: Callable[..., Json], name: str, cpu: str) -> str:
+    return json.dumps({"create": manifest(name, cpu)})
+
+
+@pytest.fixture
+def talk() -> Iterator[Callable[[str], Json]]:
+    """A program of its own: says a line, and gives the line that it answers."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "kubectl_numa", "replay"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        stdin, stdout = process.stdin, process.stdout
+
+        def say(*lines: str) -> Json:
+            stdin.write("".join(f"{line}\n" for line in lines))
+            stdin.flush()
+            answer: Json = json.loads(stdout.readline())
+            return answer
+
+        yield say
+        stdin.close()
+        assert stdout.read() == ""
+        assert process.wait(10) == 0
+
+
+def test_every_pod_is_answered_before_anything_else_is_said(
+    talk: Callable[..., Json], manifest: Callable[..., Json]
+) -> None:
+    first = talk(json.dumps({"node": NODE}), create(manifest, "a", "4"))
+    assert first == {
+        "pod": "a",
+        "admitted": True,
+        "containers": {
+            "main": {
+                "affinity": [1],
+                "preferred": True,
+                "cpus": "4-7",
+                "amounts": {"1": {"cpu": 4000, "memory": 4 * 2**30}},
+            }
+        },
+        "known": "machine",
+    }
+    second = talk(create(manifest, "b", "4"))
+    assert (second["admitted"], second["reason"]) == (False, "TopologyAffinityError")
+    assert second["message"] == (
+        'container "main": single-numa-node needs 4 cpu in one zone; the most any zone has is 2'
+    )
+    third = talk('{"delete": "a"}', create(manifest, "c", "4"))
+    assert third["containers"]["main"]["cpus"] == "4-7"
+    really = {"main": {"cpus": "1,3", "amounts": {"0": {"cpu": 2000, "memory": 2**30}}}}
+    observed = json.dumps({"observed": {"pod": "c", "admitted": True, "containers": really}})
+    fourth = talk(observed, create(manifest, "d", "4"))
+    assert fourth["containers"]["main"]["cpus"] == "4-7"
+
+
+def test_a_file_is_replayed(run: Run, write: Callable[..., Path], manifest: Callable[..., Json]) -> None:
+    lines = [json.dumps({"node": NODE}), "", create(manifest, "a", "4"), create(manifest, "b", "4")]
+    result = run("replay", "-f", write("events.jsonl", "\n".join(lines)))
+    assert result.exit_code == 0
+    assert [json.loads(line)["admitted"] for line in result.stdout.splitlines()] == [True, False]
+
+
+def test_nothing_is_answered_where_nothing_is_asked(run: Run) -> None:
+    result = run("replay", stdin=json.dumps({"node": NODE}))
+    assert (result.exit_code, result.output) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    table(
+        [
+            ("not JSON", ["{"], "Error: line 1: is not JSON: "),
+            (
+                "an unknown key",
+                [{"node": NODE}, {"update": {}}],
+                "Error: line 2: update: is none of the fields that are known here: ",
+            ),
+            (
+                "no node yet",
+                [{"delete": "a"}],
+                "Error: line 1: there is no node yet: the first line must tell of one\n",
+            ),
+            (
+                "a pod that never came, after an empty line",
+                [{"node": NODE}, "", {"delete": "a"}],
+                'Error: line 3: delete: there is no pod "a" on the node\n',
+            ),
+            (
+                "an observation of a pod that never came",
+                [{"node": NODE}, {"observed": {"pod": "a", "admitted": False}}],
+                'Error: line 2: observed.pod: there is no pod "a" on the node\n',
+            ),
+            (
+                "a node on which no kubelet starts",
+                [
+                    {
+                        "node": {
+                            **NODE,
+                            "kubeletConfig": {
+                                **NODE["kubeletConfig"],
+                                "cpuManagerPolicyOptions": {
+                                    "align-by-socket": "true",
+                                    "distribute-cpus-across-cores": "true",
+                                    "full-pcpus-only": "true",
+                                },
+                            },
+                        }
+                    }
+                ],
+                (
+                    "Error: line 1: node.cpuManagerPolicyOptions: the kubelet does not start: "
+                    "full-pcpus-only and distribute-cpus-across-cores cannot be used at the same time\n"
+                    "line 1: node.cpuManagerPolicyOptions.align-by-socket: the kubelet does not start: "
+                    "it is not compatible with topologyManagerPolicy single-numa-node\n"
+                ),
+            ),
+            (
+                "a broken pod",
+                [{"node": NODE}, {"create": {"metadata": {"name": "p"}, "spec": {"containers": []}}}],
+                "Error: line 2: create.spec.containers: is empty: a pod has at least one container\n",
+            ),
+        ]
+    ),
+)
+def test_a_line_that_cannot_be_read_ends_it(run: Run, lines: list[object], said: str) -> None:
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    result = run("replay", stdin="\n".join(texts))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(said)
+
+
+def test_what_was_answered_before_a_broken_line_stays(run: Run, manifest: Callable[..., Json]) -> None:
+    result = run("replay", stdin=f"{json.dumps({'node': NODE})}\n{create(manifest, 'a', '4')}\nx\n")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["pod"] == "a"
+    assert result.stderr.startswith("Error: line 3: is not JSON")
+
+
+def test_a_file_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:
+    result = run("replay", "-f", tmp_path / "none")
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: {tmp_path / 'none'}: No such file or directory\n"
+
+
+def test_a_closed_standard_input_is_told() -> None:
+    done = subprocess.run(  # noqa: S602 only a shell closes a standard input
+        f"{sys.executable} -m kubectl_numa replay <&-",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, "Error: standard input is closed\n")

@@ -1,0 +1,326 @@
+"""The lines of a conversation about a node, and lines that are none."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubectl_numa.events import BadLine, Created, Deleted, Observed, Started, read
+from numalign.rules.demand import WHOLE_POD
+from numalign.rules.intent import Policy
+from numalign.rules.kubelet.observe import Seen
+from numalign.rules.machine import cpus
+from numalign.rules.options import Options
+from numalign.rules.resources import Resources, ZoneId
+from numalign.rules.topology import CpuManager, Known
+from tests.notation import table, zone_ids
+
+Json = dict[str, Any]
+
+NRT: Json = {
+    "apiVersion": "topology.node.k8s.io/v1alpha2",
+    "kind": "NodeResourceTopology",
+    "metadata": {"name": "published"},
+    "attributes": [{"name": "topologyManagerPolicy", "value": "restricted"}],
+    "zones": [
+        {
+            "name": "node-0",
+            "type": "Node",
+            "resources": [{"name": "cpu", "capacity": "4", "allocatable": "3", "available": "3"}],
+        }
+    ],
+}
+MACHINE: Json = {
+    "zones": [{"id": 0, "socket": 0, "cores": [[0, 1], [2, 3]], "memory": 2**30}],
+    "reservedSystemCPUs": "0",
+}
+POD: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+SMT = "feature.node.kubernetes.io/cpu-hardware_multithreading"
+
+
+def line(**event: object) -> bytes:
+    return json.dumps(event).encode()
+
+
+def mistakes(text: bytes) -> list[str]:
+    with pytest.raises(BadLine) as raised:
+        read(text)
+    return [str(mistake) for mistake in raised.value.mistakes]
+
+
+def started(**fields: object) -> Started:
+    event = read(line(node={"name": "n", **fields}))
+    assert isinstance(event, Started)
+    return event
+
+
+def test_a_node_of_counts() -> None:
+    node = started(nrt=NRT, labels={SMT: "true"}, kubeletVersion="v1.34.4").node
+    assert (node.name, node.policy, node.cpu_manager) == ("n", Policy.RESTRICTED, CpuManager.STATIC)
+    assert (node.known, node.threads, node.options) == (Known.COUNTS, 2, Options(minor=34))
+
+
+def test_a_node_with_its_configuration() -> None:
+    node = started(nrt=NRT, kubeletConfig={"topologyManagerPolicy": "best-effort"}).node
+    assert (node.known, node.policy) == (Known.CONFIGURED, Policy.BEST_EFFORT)
+
+
+def test_an_empty_configuration_is_told_all_the_same() -> None:
+    assert started(nrt=NRT, kubeletConfig={}).node.known is Known.CONFIGURED
+
+
+@pytest.mark.parametrize("nrt", [NRT, None], ids=["with a topology", "alone"])
+def test_a_node_with_its_machine(nrt: Json | None) -> None:
+    node = started(nrt=nrt, machine=MACHINE, kubeletConfig={"cpuManagerPolicy": "static"}).node
+    assert (node.known, node.name) == (Known.MACHINE, "n")
+    assert node.policy is (Policy.RESTRICTED if nrt else Policy.NONE)
+    assert node.machine is not None
+    assert node.machine.reserved == cpus([0])
+
+
+def test_a_pod_is_created() -> None:
+    event = read(line(create=POD))
+    assert isinstance(event, Created)
+    assert event.pod.name == "p"
+
+
+def test_a_pod_is_deleted() -> None:
+    assert read(line(delete="p")) == Deleted("p")
+
+
+def test_a_pod_is_observed() -> None:
+    event = read(
+        line(
+            observed={
+                "pod": "p",
+                "admitted": True,
+                "containers": {
+                    "a": {
+                        "affinity": [0],
+                        "preferred": True,
+                        "cpus": "1,3",
+                        "amounts": {"0": {"cpu": 2000, "memory": 5}, "1,0": {"memory": 7}},
+                    },
+                    "b": {"affinity": None, "preferred": True, "amounts": {"": {"x/gpu": 1}}},
+                    "c": {"amounts": {"0": {"cpu": 1000}}},
+                },
+                "shared": {"cpus": "1-3", "amounts": {"0": {"cpu": 3000}}},
+                "free": {"0": {"cpu": 0}, "0,1": {"x/gpu": 2}},
+            }
+        )
+    )
+    both = zone_ids(0, 1)
+    assert event == Observed(
+        "p",
+        (
+            Seen(
+                "a",
+                cpus([1, 3]),
+                {zone_ids(0): Resources({"cpu": 2000, "memory": 5}), both: Resources({"memory": 7})},
+            ),
+            Seen("b", 0, {(): Resources({"x/gpu": 1})}),
+            Seen("c", None, {zone_ids(0): Resources({"cpu": 1000})}),
+            Seen(WHOLE_POD, cpus([1, 2, 3]), {zone_ids(0): Resources({"cpu": 3000})}),
+        ),
+        {(ZoneId(0),): Resources({"cpu": 0}), both: Resources({"x/gpu": 2})},
+    )
+
+
+def test_a_refusal_is_observed_as_it_is_recorded() -> None:
+    told = {"pod": "p", "admitted": False, "reason": "TopologyAffinityError", "message": "no", "free": None}
+    assert read(line(observed=told)) == Observed("p", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    table(
+        [
+            ("no object", b"[]", ["must be an object, not a list"]),
+            (
+                "nothing",
+                b"{}",
+                ["tells of nothing; a line has one of node, create, observed, delete"],
+            ),
+            (
+                "several events",
+                line(delete="p", create=POD),
+                ["tells of several things: delete, create; a line has one of node, create, observed, delete"],
+            ),
+            (
+                "an unknown event",
+                line(update=POD),
+                ["update: is none of the fields that are known here: node, create, observed, delete"],
+            ),
+            ("a node that is no object", line(node=1), ["node: must be an object, not a number"]),
+            (
+                "a node without anything",
+                line(node={}),
+                ["node.name: is missing", "node.nrt: is missing"],
+            ),
+            (
+                "unknown fields of a node",
+                line(node={"name": "n", "nrt": NRT, "steps": []}),
+                [
+                    (
+                        "node.steps: is none of the fields that are known here: "
+                        "name, nrt, kubeletVersion, kubeletConfig, machine, labels"
+                    )
+                ],
+            ),
+            (
+                "mistakes all over a node",
+                line(
+                    node={
+                        "name": "n",
+                        "nrt": {**NRT, "metadata": {}},
+                        "kubeletVersion": "new",
+                        "kubeletConfig": {"cpuManagerPolicy": "dynamic"},
+                        "machine": {**MACHINE, "reservedSystemCPUs": "9"},
+                        "labels": [],
+                    }
+                ),
+                [
+                    "node.nrt.metadata.name: is missing",
+                    'node.kubeletConfig.cpuManagerPolicy: "dynamic" is none of the known words: none, static',
+                    'node.kubeletVersion: "new" is not a version of Kubernetes, as v1.34.4 is',
+                    "node.labels: must be an object, not a list",
+                    "node.machine.reservedSystemCPUs: CPU 9 is not on this machine",
+                ],
+            ),
+            (
+                "a topology that is no object",
+                line(node={"name": "n", "nrt": "x"}),
+                ['node.nrt: must be an object, not "x"'],
+            ),
+            (
+                "a configuration that no kubelet starts with",
+                line(
+                    node={
+                        "name": "n",
+                        "nrt": NRT,
+                        "kubeletConfig": {
+                            "topologyManagerPolicy": "single-numa-node",
+                            "cpuManagerPolicyOptions": {"align-by-socket": "true"},
+                        },
+                    }
+                ),
+                [
+                    (
+                        "node.cpuManagerPolicyOptions.align-by-socket: the kubelet does not start: "
+                        "it is not compatible with topologyManagerPolicy single-numa-node"
+                    )
+                ],
+            ),
+            (
+                "a machine that no kubelet starts on",
+                line(
+                    node={
+                        "name": "n",
+                        "machine": {"zones": MACHINE["zones"]},
+                        "kubeletConfig": {"cpuManagerPolicy": "static"},
+                    }
+                ),
+                [
+                    (
+                        "node.reservedSystemCPUs: the kubelet does not start: "
+                        "the CPU manager's policy static needs more than zero CPUs reserved"
+                    )
+                ],
+            ),
+            ("a pod that is no object", line(create="p"), ['create: must be an object, not "p"']),
+            (
+                "a broken pod",
+                line(create={"metadata": {"name": "p"}, "spec": {"containers": [{}]}}),
+                ["create.spec.containers[0].name: is missing"],
+            ),
+            (
+                "a pod without a name",
+                line(create={"spec": POD["spec"]}),
+                ["create.metadata.name: is missing"],
+            ),
+            ("a name that is none", line(delete=7), ["delete: must be a text, not a number"]),
+            ("no name", line(delete=""), ["delete: is empty"]),
+            (
+                "an empty observation",
+                line(observed={}),
+                ["observed.pod: is missing", "observed.admitted: is missing"],
+            ),
+            (
+                "an observation with mistakes",
+                line(
+                    observed={
+                        "pod": "p",
+                        "admitted": "yes",
+                        "seen": 1,
+                        "containers": {
+                            "a": {"cpus": "x", "amounts": {"0": {"cpu": "1500m"}, "zero": {}}, "cpu": 1},
+                            "b": [],
+                            "": {},
+                        },
+                        "free": {"-1": {}, "0": {"memory": -1}},
+                    }
+                ),
+                [
+                    (
+                        "observed.seen: is none of the fields that are known here: "
+                        "pod, admitted, containers, shared, free, reason, message, known"
+                    ),
+                    'observed.admitted: must be true or false, not "yes"',
+                    (
+                        "observed.containers.a.cpu: is none of the fields that are known here: "
+                        "affinity, preferred, cpus, amounts, choices"
+                    ),
+                    'observed.containers.a.cpus: "x" is no CPU id and no range of them, as in 0-3,8',
+                    'observed.containers.a.amounts.0.cpu: must be a whole number, not "1500m"',
+                    (
+                        "observed.containers.a.amounts.zero: "
+                        "does not stand under zone ids with commas between them, as in 0,1"
+                    ),
+                    "observed.containers.b: must be an object, not a list",
+                    "observed.containers.: stands under an empty name",
+                    ("observed.free.-1: does not stand under zone ids with commas between them, as in 0,1"),
+                    "observed.free.0.memory: -1 is too small: the least is 0",
+                ],
+            ),
+        ]
+    ),
+)
+def test_every_mistake_of_a_line_is_told_with_its_place(text: bytes, said: list[str]) -> None:
+    assert mistakes(text) == said
+
+
+@pytest.mark.parametrize("text", [b"{", b"\xff", b"node", b'{"delete": "p"} {}'])
+def test_a_line_that_is_not_json_is_told(text: bytes) -> None:
+    [said] = mistakes(text)
+    assert said.startswith("is not JSON: ")
+
+
+WORDS = [
+    "node",
+    "create",
+    "observed",
+    "delete",
+    "name",
+    "nrt",
+    "machine",
+    "zones",
+    "containers",
+    "free",
+    "pod",
+]
+SCRAPS = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(["", "0", "x"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(WORDS[:4]), SCRAPS, min_size=1, max_size=1))
+def test_any_line_is_an_event_or_a_mistake(event: Json) -> None:
+    try:
+        read(line(**event))
+    except BadLine:
+        return
+    assert event
