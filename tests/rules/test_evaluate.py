@@ -12,13 +12,14 @@ from dataclasses import replace
 import pytest
 
 from numalign.rules import demand
+from numalign.rules.doubt import Doubt
 from numalign.rules.evaluate import UNSATISFIED, evaluate
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.pod import Pod, Role
 from numalign.rules.resources import EMPTY
 from numalign.rules.topology import CpuManager, Known, Node
 from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
-from tests.notation import GPU, NIC, asks, means, node, pod, table, zone_ids
+from tests.notation import GPU, NIC, asks, means, node, options, pod, table, zone_ids
 
 TWO = ("cpu=16 mem=10Gi gpu=2", "cpu=16 mem=10Gi gpu=2")
 
@@ -217,6 +218,67 @@ def test_what_no_manager_can_give_out_is_refused_by_name() -> None:
     )
     assert [need.resource for need in refused(verdict).needs] == ["memory"]
     assert not verdict.permanent
+
+
+CORES = node("cpu=8/6", "cpu=8", options=options("full-pcpus-only"), threads=2)
+STATED = "cpu=4 mem=4Gi"
+
+
+def test_half_a_core_is_refused_with_the_size_of_one() -> None:
+    verdict = evaluate(CORES, asks("cpu=3 mem=1Gi"))
+
+    assert (refused(verdict).reason, refused(verdict).cause) == ("SMTAlignmentError", Cause.NOT_WHOLE_CORES)
+    assert str(refused(verdict)) == (
+        "the kubelet gives out whole cores of 2 CPUs; of 3 cpu it has 14 in such"
+    )
+    assert verdict.permanent
+
+
+def test_a_pod_that_leaves_nothing_to_share_within_itself_is_refused() -> None:
+    heeds = node(*TWO, policy="best-effort", scope="pod", options=options("PodLevelResourceManagers"))
+    verdict = evaluate(
+        heeds, demand.of(pod("cpu=4 mem=4Gi", "cpu=1.. mem=1Gi..", requests=STATED, limits=STATED))
+    )
+
+    assert (refused(verdict).reason, refused(verdict).cause) == (
+        "EmptyPodSharedPoolError",
+        Cause.NOTHING_TO_SHARE,
+    )
+    assert refused(verdict).subject == "the pod"
+    assert [need.resource for need in refused(verdict).needs] == ["cpu"]
+
+
+def test_who_names_a_device_and_asks_for_none_can_be_refused_for_it() -> None:
+    """An init container's devices hold the app to both zones, and none of it takes but one."""
+    verdict = evaluate(node("gpu=1", "gpu=2", policy="restricted"), asks("init gpu=3 | gpu=0"))
+
+    assert (refused(verdict).reason, refused(verdict).subject) == ("TopologyAffinityError", 'container "c1"')
+    assert [(need.resource, need.asked, need.zones) for need in refused(verdict).needs] == [(GPU, 0, 1)]
+
+
+UNPINNED = [
+    # what it shows                           node      stated  why
+    ("a part of a CPU is pinned nowhere",      LOOSE,    None,   "only for a whole number"),
+    ("by default nothing of such a pod is",    LOOSE,    STATED, "leave pods with pod-level resources alone"),
+    ("where it is heeded, limits must be met",
+     replace(LOOSE, options=options("PodLevelResourceManagers")), STATED, "if its limits equal its requests"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "stated", "why"), table(UNPINNED))
+def test_why_a_named_resource_is_not_pinned(told: Node, stated: str | None, why: str) -> None:
+    asked = demand.of(
+        pod("cpu=500m mem=1Gi" if not stated else "cpu=500m.. mem=1Gi..", requests=stated, limits=stated)
+    )
+
+    assert why in refused(evaluate(told, asked, means("restricted cpu"))).detail
+
+
+def test_a_verdict_says_what_it_rests_on_and_what_could_make_it_wrong() -> None:
+    verdict = evaluate(LOOSE, asks(SMALL))
+
+    assert verdict.known is Known.COUNTS
+    assert verdict.doubts == (Doubt.OPTIONS, Doubt.DEVICES)
 
 
 TOO_LARGE = [
