@@ -11,8 +11,10 @@ empty. Ratios are to two zones of the same row.
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+import timeit
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from bench.figures import ms, quantile, table
 from numalign.rules import demand
@@ -25,8 +27,13 @@ from numalign.rules.topology import Node, Zone
 
 ZONES = (1, 2, 4, 8)
 BASE = 2
-AIM = 0.001
-"""Seconds for one container on eight zones, in the worst case of one judgement."""
+MERGE = 0.005
+"""Seconds in which the longest judgement is to end. The kubelet's own merge of as many lists never does."""
+
+AIMS = {2: 0.0001, 8: 0.0006}
+"""Seconds for one container in the ordinary case, by zones."""
+
+YARDSTICK = "sum(range(100))"
 
 NAMES = ("cpu", "memory", "nvidia.com/gpu", "example.com/nic")
 _GIB = 2**30
@@ -103,8 +110,16 @@ def _ask(units: Sequence[int], resources: int) -> Demand:
     return replace(asked, total=Resources())
 
 
-def measure(*, resources: int, repeats: int) -> tuple[str, float]:
-    """The table, and the longest judgement in it."""
+class Measured(NamedTuple):
+    """The table; the longest judgement in it; the slowest ordinary verdict by zones. In seconds."""
+
+    shown: str
+    longest: float
+    ordinary: Mapping[int, float]
+
+
+def measure(*, resources: int, repeats: int) -> Measured:
+    """Every policy, case and number of zones."""
     others = [zones for zones in ZONES if zones != BASE]
     head = ["ms", "case", *(f"{zones} zones" for zones in ZONES), *(f"{zones}:{BASE}" for zones in others)]
     found = {
@@ -119,7 +134,19 @@ def measure(*, resources: int, repeats: int) -> tuple[str, float]:
         marked = [f"{ms(each)}{'*' if each / JUDGEMENTS[make] == longest else ' '}" for each in times]
         ratios = [f"{by_zones[zones] / by_zones[BASE]:.1f}" for zones in others]
         rows.append([policy.value, make.__name__, *marked, *ratios])
-    return table(head, rows), longest
+    plain = [times for (_, make), times in found.items() if make is ordinary]
+    slowest = {zones: max(times[at] for times in plain) for at, zones in enumerate(ZONES)}
+    return Measured(table(head, rows), longest, slowest)
+
+
+def yardstick() -> float:
+    """Seconds of a loop that does the same everywhere: machines differ, and one machine with the hour."""
+    return min(timeit.repeat(YARDSTICK, number=10_000, repeat=5)) / 10_000
+
+
+def judged(what: str, found: float, aim: float) -> str:
+    """One aim, and whether it was met."""
+    return f"aim {'met' if found <= aim else 'MISSED'}: {what} in {ms(aim)} ms; it took {ms(found)}"
 
 
 def main() -> int:
@@ -137,12 +164,14 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.repeats <= 0:
         parser.error("--repeats must be above zero")
-    shown, longest = measure(resources=chosen.resources, repeats=chosen.repeats)
-    print(f"{chosen.resources} resources: {', '.join(NAMES[: chosen.resources])}\n{shown}\n* the worst")
+    found = measure(resources=chosen.resources, repeats=chosen.repeats)
     print(
-        f"aim {'met' if longest <= AIM else 'MISSED'}: at most {ms(AIM)} ms a container and judgement"
-        f" on {ZONES[-1]} zones; the longest took {ms(longest)}"
+        f"{chosen.resources} resources: {', '.join(NAMES[: chosen.resources])}\n{found.shown}\n* the longest"
     )
+    for zones, aim in AIMS.items():
+        print(judged(f"an ordinary verdict on {zones} zones", found.ordinary[zones], aim))
+    print(judged(f"the longest judgement on {ZONES[-1]} zones", found.longest, MERGE))
+    print(f"for comparison: {YARDSTICK} takes {yardstick() * 1e6:.2f} microseconds here and now")
     return 0
 
 

@@ -53,8 +53,10 @@ class Policy(StrEnum):
 
     def at_least(self, other: "Policy") -> bool:
         """Whether this promises no less than the other."""
-        order = list(Policy)
-        return order.index(self) >= order.index(other)
+        return _TIGHTNESS[self] >= _TIGHTNESS[other]
+
+
+_TIGHTNESS = {policy: at for at, policy in enumerate(Policy)}
 
 
 class Scope(StrEnum):

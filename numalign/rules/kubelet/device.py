@@ -202,27 +202,31 @@ def _again(pool: Pool) -> list[Mask]:
 
 def _take(pool: Pool, asked: int, mask: Mask | None) -> Taken:
     """What can be used again first, then what touches the affinity, then what sits elsewhere or nowhere."""
-    taken, chosen = (0,) * len(pool.places), False
-    for amounts, group in _rounds(pool, mask):
-        left = asked - sum(taken)
+    taken, chosen, left = (0,) * len(pool.free), False, asked
+    if any(pool.reusable):
+        taken, chosen = _drawn(pool.reusable, range(len(pool.free)), asked)
+        left -= sum(taken)
+    for group in _groups(pool, mask) if left else ():
+        more, either = _drawn(pool.free, group, left)
+        taken, chosen, left = add(taken, more), chosen or either, left - sum(more)
         if not left:
             break
-        open_to = [amounts[at] for at in group if amounts[at]]
-        chosen |= len(open_to) > 1 and left < sum(open_to)
-        taken = add(taken, draw(amounts, group, left))
     return Taken(taken, chosen)
 
 
-def _rounds(pool: Pool, mask: Mask | None) -> Iterator[tuple[Amounts, Sequence[int]]]:
-    """Amounts and the places in question, which are as good as each other, the best first."""
-    places = pool.places
+def _drawn(amounts: Amounts, group: Sequence[int], asked: int) -> Taken:
+    """So many from places that are as good as each other."""
+    open_to = [amounts[at] for at in group if amounts[at]]
+    return Taken(draw(amounts, group, asked), len(open_to) > 1 and 0 < asked < sum(open_to))
+
+
+def _groups(pool: Pool, mask: Mask | None) -> Iterator[Sequence[int]]:
+    """The places that are as good as each other, the best first (filterByAffinity)."""
+    places = pool.devices.places
     every = range(len(places))
-    if any(pool.reusable):
-        yield pool.reusable, every
     if mask is None or not pool.devices.hosts:
-        yield pool.free, every
+        yield every
         return
-    # The order of filterByAffinity.
-    yield pool.free, [at for at in every if places[at] & mask]
-    yield pool.free, [at for at in every if places[at] and not places[at] & mask]
-    yield pool.free, [at for at in every if places[at] == NOWHERE]
+    yield [at for at in every if places[at] & mask]
+    yield [at for at in every if places[at] and not places[at] & mask]
+    yield [at for at in every if places[at] == NOWHERE]

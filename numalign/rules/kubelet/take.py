@@ -13,7 +13,7 @@ cores differ in size the kubelet can take a CPU that was not available, and then
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice
 
 from numalign.rules.kubelet import distribute
@@ -46,7 +46,7 @@ def take(layout: Layout, available: CpuSet, count: int, strategy: Strategy) -> C
     """
     if not 0 < count <= available.bit_count():
         return 0
-    steps = _steps(layout, strategy)
+    steps = _steps(strategy, _zones_first(layout))
     if strategy.distribute and not count % strategy.group:
         return _distributed(layout, available, count, strategy.group, steps)
     return _packed(layout, available, count, steps)
@@ -93,8 +93,9 @@ def _room(zones: Iterable[CpuSet], free: CpuSet) -> list[int]:
     return [(zone & free).bit_count() for zone in zones]
 
 
-def _steps(layout: Layout, strategy: Strategy) -> tuple[Step, ...]:
-    units = (_whole_zones, _whole_sockets) if _zones_first(layout) else (_whole_sockets, _whole_zones)
+@lru_cache(maxsize=64)
+def _steps(strategy: Strategy, zones_first: bool) -> tuple[Step, ...]:  # noqa: FBT001 - a key of a cache
+    units = (_whole_zones, _whole_sockets) if zones_first else (_whole_sockets, _whole_zones)
     by_cache = strategy.by_cache and not strategy.distribute
     caches = (_CACHES[strategy.odd_cache_share],) if by_cache else ()
     return (*units, *caches, *_THREADS[strategy.spread])
