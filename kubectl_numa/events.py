@@ -7,16 +7,17 @@ mistake. The shapes are those in which decisions of the real kubelet are recorde
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
 import orjson
 
-from numalign.cluster import machines, nodes, pods, topologies
-from numalign.cluster.kubelet_config import configuration, cpu_list, switch
-from numalign.cluster.nodes import Facts
+from numalign.cluster import machine_nodes, machines, nodes, pods, topologies
+from numalign.cluster.kubelet_config import configuration
+from numalign.cluster.nodes import BadNode, Facts
 from numalign.cluster.parts import Part, named
 from numalign.cluster.topologies import Topology
 from numalign.rules.demand import WHOLE_POD
@@ -29,10 +30,10 @@ from numalign.rules.topology import Node
 
 Read = TypeVar("Read")
 
-_NODE_FIELDS = ("name", "nrt", "kubeletVersion", "kubeletConfig", "machine", "labels")
-_OBSERVED_FIELDS = ("pod", "admitted", "containers", "shared", "free", "reason", "message", "known")
+NODE_FIELDS = ("name", "nrt", "kubeletVersion", "kubeletConfig", "machine", "labels")
+_OBSERVED_FIELDS = ("pod", "admitted", "containers", "shared", "free", "reason", "message", "known", "doubts")
 _ZONE_SET = re.compile(r"([0-9]{1,4}(,[0-9]{1,4})*)?", re.ASCII)
-_CONTAINER_FIELDS = ("affinity", "preferred", "cpus", "amounts", "choices")
+CONTAINER_FIELDS = ("affinity", "preferred", "cpus", "amounts", "choices")
 
 
 class BadLine(BadInput):
@@ -84,7 +85,7 @@ def read(line: bytes) -> Event:
         raise BadLine([Mistake("", f"is not JSON: {error}")]) from error
     whole = Part(value)
     told = [name for name, _ in whole.members()]
-    machines.only(whole, _EVENTS)
+    whole.only(_EVENTS)
     if not whole.mistakes and len(told) != 1:
         what = "tells of nothing" if not told else f"tells of several things: {', '.join(told)}"
         whole.wrong(f"{what}; a line has one of {', '.join(_EVENTS)}")
@@ -95,26 +96,28 @@ def read(line: bytes) -> Event:
 
 
 def _started(part: Part) -> Started:
-    _object(part, _NODE_FIELDS)
+    _object(part, NODE_FIELDS)
     name, described, config = part["name"].needed_text(), part["machine"], part["kubeletConfig"]
-    known = described.value is not None
-    topology = _topology(part["nrt"] if known else part["nrt"].needed(), name)
+    known, published = described.value is not None, part["nrt"]
+    topology = _topology(published if known else published.needed(), name)
     configured = None if config.value is None else configuration(config, name)
     minor, threads = nodes.minor_version(part["kubeletVersion"]), nodes.threads_per_core(part["labels"])
-    machine = machines.described(described) if known else None
+    join = partial(machine_nodes.join, machines.described(described)) if known else nodes.join
     part.settle(BadLine)
-    told = Facts(name, minor=minor, threads=threads)
     try:
-        if machine is None:
-            return Started(nodes.join(topology, told=told, configured=configured))
-        return Started(machines.join_machine(machine, topology, told=told, configured=configured))
-    except BadInput as error:
-        raise BadLine(mistake.under(part.where) for mistake in error.mistakes) from error
+        return Started(join(topology, told=Facts(name, minor=minor, threads=threads), configured=configured))
+    except BadNode as error:
+        zones = described if known else published
+        raise BadLine([*_under(zones, error.zones), *_under(config, error.configuration)]) from error
+
+
+def _under(part: Part, mistakes: Iterable[Mistake]) -> Iterator[Mistake]:
+    return (mistake.under(part.where) for mistake in mistakes)
 
 
 def _object(part: Part, fields: tuple[str, ...]) -> None:
     """Stop at what is no object at all: that each of its fields is missing says nothing more."""
-    machines.only(part, fields)
+    part.only(fields)
     if part.value is None:
         part.settle(BadLine)
 
@@ -142,13 +145,13 @@ def _decoded(part: Part, decode: Callable[[Mapping[str, object]], Read]) -> Read
     try:
         return decode(part.value)
     except BadInput as error:
-        part.mistakes.extend(mistake.under(part.where) for mistake in error.mistakes)
+        part.mistakes.extend(_under(part, error.mistakes))
         return None
 
 
 def _observed(part: Part) -> Observed:
     _object(part, _OBSERVED_FIELDS)
-    name, admitted = part["pod"].needed_text(), switch(part["admitted"].needed())
+    name, admitted = part["pod"].needed_text(), part["admitted"].needed().switch()
     left, shared = part["free"], part["shared"]
     seen = [_container(container, each) for container, each in part["containers"].members()]
     seen += [] if shared.value is None else [_seen(WHOLE_POD, shared)]
@@ -162,8 +165,8 @@ def _container(name: str, part: Part) -> Seen:
 
 
 def _seen(container: str, part: Part) -> Seen:
-    machines.only(part, _CONTAINER_FIELDS)
-    cpus, amounts = cpu_list(part["cpus"]), _by_zones(part["amounts"])
+    part.only(CONTAINER_FIELDS)
+    cpus, amounts = part["cpus"].cpu_list(), _by_zones(part["amounts"])
     # A container with CPUs of which nobody says which ones is known by their number.
     unknown = cpus is None and any(CPU in bag for bag in amounts.values())
     return Seen(container, None if unknown else cpus or 0, amounts)

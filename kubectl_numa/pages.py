@@ -13,7 +13,7 @@ from kubectl_numa.questions import Asked, By
 from numalign.cluster import placements
 from numalign.fleet.survey import enforcement_text
 from numalign.rules.demand import Step
-from numalign.rules.doubt import Doubt
+from numalign.rules.doubt import SENTENCES, Doubt
 
 STYLES = {Chance.FITS: "green", Chance.LATER: "yellow", Chance.NEVER: "red"}
 
@@ -53,7 +53,7 @@ def show_node(explanation: Explanation, answer: Answer, paper: Paper) -> None:
             paper.entry("  topology hint", f"{stored}, {preferred}", indent=_INNER + 2)
     paper.entry("  node as a whole", _whole(explanation.asked, answer), indent=_INNER + 2)
     for doubt in answer.verdict.doubts:
-        paper.entry("  not told", doubt, indent=_INNER + 2)
+        paper.entry("  not told", SENTENCES[doubt], indent=_INNER + 2)
 
 
 def wish(asked: Asked) -> str:
@@ -132,7 +132,7 @@ def _rests_on(explanation: Explanation) -> str:
     levels = Counter(answer.verdict.known for answer in explanation.answers)
     doubts = {doubt for answer in explanation.answers for doubt in answer.verdict.doubts}
     known = ", ".join(f"{level} of {counted(count)}" for level, count in levels.most_common())
-    missing = ", ".join(doubt.name.lower().replace("_", " ") for doubt in Doubt if doubt in doubts)
+    missing = ", ".join(doubt.value.replace("-", " ") for doubt in Doubt if doubt in doubts)
     return f"{known}; not told: {missing}" if missing else known
 
 

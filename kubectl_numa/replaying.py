@@ -6,20 +6,23 @@ before its refusal, comes back when the next pod asks. Predictions are charged u
 happened, so that each question starts from the best that is known.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from functools import reduce
+from typing import Any, TypeGuard, assert_never
 
 from kubectl_numa.events import BadLine, Created, Deleted, Event, Observed, Started
 from numalign.rules import demand as demands
 from numalign.rules.demand import WHOLE_POD, Demand
+from numalign.rules.doubt import Doubt, doubts
 from numalign.rules.errors import Mistake
-from numalign.rules.evaluate import evaluate
+from numalign.rules.evaluate import refusal_of
 from numalign.rules.kubelet import admit as kubelet
-from numalign.rules.kubelet.admit import Admission, Held
+from numalign.rules.kubelet.admit import Admission
+from numalign.rules.kubelet.books import Held
 from numalign.rules.kubelet.observe import Seen, observe
 from numalign.rules.kubelet.refused import Reason
-from numalign.rules.machine import render_list
+from numalign.rules.machine import CpuSet, render_list
 from numalign.rules.placement import Grant, ZoneSet
 from numalign.rules.resources import CPU
 from numalign.rules.topology import Node
@@ -30,7 +33,7 @@ class Answer:
     """What a kubelet is predicted to say to a pod.
 
     `reason` and `message` are None if it admits the pod. `whole` is what the pod gets of which its containers
-    divide parts, where it is served as a whole.
+    divide parts, where it is served as a whole. `doubts` are what could make the answer wrong.
     """
 
     pod: str
@@ -39,11 +42,13 @@ class Answer:
     whole: Grant | None = None
     reason: Reason | None = None
     message: str | None = None
+    doubts: tuple[Doubt, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The answer for programs: millicores, bytes and pieces."""
         why = {"reason": self.reason, "message": self.message} if self.reason else {}
         shared = {"shared": self._held(self.whole)} if self.whole else {}
+        uncertain = {"doubts": [str(doubt) for doubt in self.doubts]} if self.doubts else {}
         return {
             "pod": self.pod,
             "admitted": self.reason is None,
@@ -51,6 +56,7 @@ class Answer:
             "containers": {grant.container: self._container(grant) for grant in self.grants},
             **shared,
             "known": self.node.known,
+            **uncertain,
         }
 
     def _container(self, grant: Grant) -> dict[str, Any]:
@@ -68,7 +74,7 @@ class Answer:
 class Stay:
     """A pod that was asked for, and what it holds; None if it was refused.
 
-    `seen` says that this is what really happened, and no prediction.
+    `seen` says that this is what really happened, and no guess.
     """
 
     demand: Demand
@@ -77,24 +83,56 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """A node and the pods on it.
+class Asked:
+    """A pod that asked, and what really became of it, where somebody told."""
 
-    `pods` stand in the order in which they came. `leaving` is what comes back when the next pod asks, in the
-    order in which it was let go, under the names of its pods. `latest` is the pod that asked last, and the
-    node as that pod found it.
-    """
+    pod: str
+    demand: Demand
+    truth: Observed | None = None
+
+
+Turn = Asked | Observed | Deleted
+"""What happened, in order; an observation stands for itself where nothing before it is a guess any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A node and the pods on it; `leaving` is what comes back when the next pod asks, first gone first."""
 
     node: Node
     pods: Mapping[str, Stay] = field(default_factory=dict)
-    leaving: tuple[tuple[str, Held], ...] = ()
-    latest: tuple[str, Node] | None = None
+    leaving: tuple[Stay, ...] = ()
+
+    def released(self) -> Node:
+        """The node after the managers dropped what is leaving."""
+        return kubelet.release(self.node, [stay.held for stay in self.leaving if stay.held is not None])
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A conversation about one node.
+
+    What is true `now` follows from what was true at `first` and the turns since. A truth that comes late
+    changes its turn, and all later ones are gone through again, so that no guess outlives it. `before` is
+    what was true before the last turn.
+    """
+
+    first: State
+    turns: tuple[Turn, ...]
+    before: State
+    now: State
+
+    @property
+    def node(self) -> Node:
+        """The node as it is believed to be."""
+        return self.now.node
 
 
 def follow(session: Session | None, event: Event) -> tuple[Session, Answer | None]:
     """What is after an event, and the answer if it was a question; raises `BadLine` where it cannot be."""
     if isinstance(event, Started):
-        return Session(event.node), None
+        empty = State(event.node)
+        return Session(empty, (), empty, empty), None
     if session is None:
         raise BadLine([Mistake("", "there is no node yet: the first line must tell of one")])
     match event:
@@ -103,76 +141,111 @@ def follow(session: Session | None, event: Event) -> tuple[Session, Answer | Non
         case Observed():
             return _observed(session, event), None
         case Deleted():
-            return _deleted(session, event), None
+            _known(session, event.pod, "delete")
+            return _after(session, event), None
         case _:
             assert_never(event)
 
 
 def _created(session: Session, event: Created) -> tuple[Session, Answer]:
-    name, known = event.pod.name, session.pods.get(event.pod.name)
+    name, known = event.pod.name, session.now.pods.get(event.pod.name)
     if known and known.held is not None:
         raise BadLine([Mistake("create.metadata.name", f'"{name}" is on the node already: delete it first')])
     demand = demands.of(event.pod)
-    before = kubelet.release(session.node, [held for _, held in session.leaving])
-    admission = kubelet.admit(before, demand)
-    refused = admission.refusal is not None
-    after = Session(
-        kubelet.found(before, admission),
-        {**_without(session, name), name: Stay(demand, None if refused else admission.held)},
-        ((name, admission.held),) if refused else (),
-        (name, before),
-    )
-    return after, _answer(name, before, demand, admission)
-
-
-def _answer(name: str, node: Node, demand: Demand, admission: Admission) -> Answer:
-    if admission.refusal is None:
-        return Answer(name, node, admission.placement.grants, admission.placement.whole)
-    refusal = evaluate(node, demand).refusal
-    message = f"{refusal.subject}: {refusal}" if refusal else None
-    return Answer(name, node, reason=admission.refusal.reason, message=message)
-
-
-def _deleted(session: Session, event: Deleted) -> Session:
-    stay = _stay(session, event.pod, "delete")
-    gone = () if stay.held is None else ((event.pod, stay.held),)
-    return replace(session, pods=_without(session, event.pod), leaving=(*session.leaving, *gone))
+    node = session.now.released()
+    return _after(session, Asked(name, demand)), _answer(name, node, demand, kubelet.admit(node, demand))
 
 
 def _observed(session: Session, event: Observed) -> Session:
-    stay = _stay(session, event.pod, "observed.pod")
-    if event.seen is None and stay.held is None:
-        return session
-    fresh = session.latest is not None and session.latest[0] == event.pod
-    # What was left right after the pod says nothing once others have come.
-    left = event.left if fresh else None
-    # What is only guessed of other pods may be in the way; but not where all that is left is known.
-    guesses = {} if left is not None else _guesses(session, event.pod)
-    node, held = _before(session, event.pod, guesses), None
-    if event.seen is not None:
-        node, held = observe(node, stay.demand, _seen(event, event.seen, stay.demand, node), left)
-    pods = {**session.pods, event.pod: Stay(stay.demand, held, seen=True)}
-    for name, guess in guesses.items():
-        node, pods[name] = _guessed(node, guess.demand)
-    leaving = tuple(each for each in session.leaving if each[0] != event.pod)
-    return Session(node, pods, leaving, session.latest if fresh else None)
+    asked = [(at, turn) for at, turn in enumerate(session.turns) if _asks(turn, event.pod)]
+    if not asked:
+        _check(event, _known(session, event.pod, "observed.pod").demand, session.node)
+        return _after(session, event)
+    at, turn = asked[-1]
+    _check(event, turn.demand, session.node)
+    told = replace(turn, truth=event)
+    turns = (*session.turns[:at], told, *session.turns[at + 1 :])
+    if at == len(session.turns) - 1:
+        return _settled(replace(session, turns=turns, now=_turned(session.before, told)))
+    *earlier, last = turns
+    before = reduce(_turned, earlier, session.first)
+    return _settled(Session(session.first, turns, before, _turned(before, last)))
 
 
-def _guesses(session: Session, pod: str) -> dict[str, Stay]:
-    """The other pods on the node of which nobody said what happened."""
-    return {
-        name: stay
-        for name, stay in session.pods.items()
-        if name != pod and stay.held is not None and not stay.seen
-    }
+def _asks(turn: Turn, pod: str) -> TypeGuard[Asked]:
+    return isinstance(turn, Asked) and turn.pod == pod
 
 
-def _before(session: Session, pod: str, guesses: Mapping[str, Stay]) -> Node:
-    """The node without a pod and without guesses; the pod that asked last found it as it is remembered."""
-    fresh = session.latest is not None and session.latest[0] == pod
-    node = session.latest[1] if session.latest and fresh else session.node
-    stays = [*([] if fresh else [session.pods[pod]]), *guesses.values()]
-    return kubelet.release(node, [stay.held for stay in stays if stay.held is not None])
+def _known(session: Session, pod: str, where: str) -> Stay:
+    if pod not in session.now.pods:
+        raise BadLine([Mistake(where, f'there is no pod "{pod}" on the node')])
+    return session.now.pods[pod]
+
+
+def _after(session: Session, turn: Turn) -> Session:
+    return _settled(Session(session.first, (*session.turns, turn), session.now, _turned(session.now, turn)))
+
+
+def _settled(session: Session) -> Session:
+    """The conversation without the first turns that nothing can change any more; the last one stays."""
+    first, turns = session.first, session.turns
+    while len(turns) > 1 and not (isinstance(turns[0], Asked) and turns[0].truth is None):
+        first, turns = _turned(first, turns[0]), turns[1:]
+    return replace(session, first=first, turns=turns)
+
+
+def _turned(state: State, turn: Turn) -> State:
+    match turn:
+        case Asked():
+            return _asked(state, turn)
+        case Observed():
+            return _corrected(state, turn)
+        case Deleted():
+            return _deleted(state, turn)
+        case _:
+            assert_never(turn)
+
+
+def _asked(state: State, turn: Asked) -> State:
+    node, pod, demand = state.released(), turn.pod, turn.demand
+    if turn.truth and turn.truth.seen is not None:
+        return _truly(State(node, state.pods), pod, demand, turn.truth)
+    admission = kubelet.admit(node, demand)
+    if admission.refusal:
+        pods = {**state.pods, pod: Stay(demand, None, turn.truth is not None)}
+        return State(kubelet.found(node, admission), pods, (Stay(demand, admission.held),))
+    if turn.truth:
+        return State(node, {**state.pods, pod: Stay(demand, None, seen=True)})
+    return State(kubelet.charge(node, admission), {**state.pods, pod: Stay(demand, admission.held)})
+
+
+def _corrected(state: State, turn: Observed) -> State:
+    """What was seen of a pod once more; what had been left then is no longer so."""
+    stay = state.pods[turn.pod]
+    node = state.node if stay.held is None else kubelet.release(state.node, [stay.held])
+    if turn.seen is None:
+        return State(node, {**state.pods, turn.pod: Stay(stay.demand, None, seen=True)}, state.leaving)
+    before = State(node, state.pods, state.leaving)
+    return _truly(before, turn.pod, stay.demand, replace(turn, left=None))
+
+
+def _truly(state: State, pod: str, demand: Demand, truth: Observed) -> State:
+    """The state with what a pod really holds; guesses of the same CPUs were wrong and are made again."""
+    node, held = _seen(state.node, demand, truth)
+    leaving = tuple(_yielding(stay, held.cpus) for stay in state.leaving)
+    pods = {**state.pods, pod: Stay(demand, held, seen=True)}
+    for name, stay in state.pods.items():
+        yielding = _yielding(stay, held.cpus)
+        if name != pod and yielding is not stay and yielding.held is not None:
+            node, pods[name] = _guessed(kubelet.release(node, [yielding.held]), stay.demand)
+    return State(node, pods, leaving)
+
+
+def _yielding(stay: Stay, cpus: CpuSet) -> Stay:
+    """A pod without CPUs of which it was only guessed that it holds them."""
+    if stay.seen or stay.held is None or not stay.held.cpus & cpus:
+        return stay
+    return replace(stay, held=stay.held._replace(cpus=stay.held.cpus & ~cpus))
 
 
 def _guessed(node: Node, demand: Demand) -> tuple[Node, Stay]:
@@ -180,26 +253,40 @@ def _guessed(node: Node, demand: Demand) -> tuple[Node, Stay]:
     return kubelet.charge(node, admission), Stay(demand, None if admission.refusal else admission.held)
 
 
-def _without(session: Session, pod: str) -> dict[str, Stay]:
-    return {name: stay for name, stay in session.pods.items() if name != pod}
+def _deleted(state: State, turn: Deleted) -> State:
+    stay = state.pods.get(turn.pod)
+    pods = {name: each for name, each in state.pods.items() if name != turn.pod}
+    return State(state.node, pods, (*state.leaving, stay) if stay else state.leaving)
 
 
-def _stay(session: Session, pod: str, where: str) -> Stay:
-    if pod not in session.pods:
-        raise BadLine([Mistake(where, f'there is no pod "{pod}" on the node')])
-    return session.pods[pod]
+def _seen(node: Node, demand: Demand, truth: Observed) -> tuple[Node, Held]:
+    """The node with what the containers were seen to hold, in the order in which they were admitted."""
+    places = _places(demand)
+    listed = sorted(truth.seen or (), key=lambda one: places[one.container])
+    if not node.machine:
+        listed = [replace(one, cpus=_unnamed(one)) for one in listed]
+    return observe(node, demand, listed, truth.left)
 
 
-def _seen(event: Observed, seen: Iterable[Seen], demand: Demand, node: Node) -> list[Seen]:
-    """What the containers were seen to hold, in the order in which they were admitted."""
-    places = {name: at for at, name in enumerate([WHOLE_POD, *(step.container for step in demand.steps)])}
-    if mistakes := [*_strange(event, places, node)]:
+def _answer(name: str, node: Node, demand: Demand, admission: Admission) -> Answer:
+    unsure = doubts(node, kubelet.heeded(node, demand))
+    refused, refusal = admission.refusal, refusal_of(node, admission)
+    if refused is None or refusal is None:
+        return Answer(name, node, admission.placement.grants, admission.placement.whole, doubts=unsure)
+    message = f"{refusal.subject}: {refusal}"
+    return Answer(name, node, reason=refused.reason, message=message, doubts=unsure)
+
+
+def _places(demand: Demand) -> dict[str, int]:
+    return {name: at for at, name in enumerate([WHOLE_POD, *(step.container for step in demand.steps)])}
+
+
+def _check(event: Observed, demand: Demand, node: Node) -> None:
+    if mistakes := [*_strange(event, _places(demand), node)]:
         raise BadLine(mistakes)
-    listed = sorted(seen, key=lambda one: places[one.container])
-    return listed if node.machine else [replace(one, cpus=_unnamed(one)) for one in listed]
 
 
-def _unnamed(one: Seen) -> int | None:
+def _unnamed(one: Seen) -> CpuSet | None:
     """Ids of CPUs mean nothing on a machine that is only assumed; that there are none does."""
     return None if any(CPU in bag for bag in one.amounts.values()) else 0
 

@@ -25,7 +25,7 @@ from numalign.rules import demand, resources
 from numalign.rules.demand import Demand
 from numalign.rules.intent import Intent, Match, Policy, Scope
 from numalign.rules.machine import Core, CpuSet, Machine, Place, Stock, cpus, ids, places, read_list, union
-from numalign.rules.options import DEFAULTS, NEWEST, CpuOption, Gate, Options, TopologyOption
+from numalign.rules.options import DEFAULTS, CpuOption, Gate, Options, TopologyOption
 from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.resources import Resources, ZoneId
 from numalign.rules.topology import (
@@ -165,7 +165,7 @@ def machine(  # noqa: PLR0913 - one keyword for each fact of a machine
     return replace(node(*texts, **facts), machine=made, stock=stock, known=Known.MACHINE)
 
 
-def options(words: str = "", *, minor: int = NEWEST) -> Options:
+def options(words: str = "", *, minor: int | None = None) -> Options:
     """What a kubelet was told, in its own words, and its minor version."""
     told = words.split()
     made = Options(

@@ -22,12 +22,23 @@ Events, each on a line:
       left out, and the topology too if the machine is told
   {"create": POD}
       the kubelet is asked to admit this v1 Pod; it gets an answer
-  {"observed": {"pod", "admitted", "containers", "free"}}
-      what really happened with a pod, in place of what was predicted
+  {"observed": {"pod", "admitted", "containers", "shared", "free"}}
+      what really happened with a pod, in place of what was predicted; as in
+      an answer, with what each set of zones has left, if that is known
   {"delete": NAME}
       the pod is gone
 \b
+Answers, each on a line:
+  {"pod", "admitted", "reason", "message", "containers", "shared", "known", "doubts"}
+      reason and message: why it is refused, in the kubelet's word and in ours
+      containers: {NAME: {"affinity", "preferred", "cpus", "amounts", "choices"}}
+      shared: what the containers of a pod that is served as a whole divide
+      known: what the answer rests on; doubts: what could make it wrong
+  Amounts stand by sets of zones, as in {"0,1": {"cpu": 4000, "memory": 8589934592}}:
+  millicores, bytes and pieces. Choices are resources of which the kubelet picks any.
+\b
 Examples:
+  kubectl numa replay -f kubectl_numa/data/events.jsonl
   kubectl numa replay < events.jsonl
   kubectl numa replay -f events.jsonl | jq 'select(.admitted | not)'
 """

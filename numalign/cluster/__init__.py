@@ -3,9 +3,11 @@ The API server: the only folder that knows how Kubernetes writes things down, an
 
 Outside there are dictionaries of any shape, inside there are only the values of the rules. In order:
 
-    parts -> documents -> pods, topologies, kubelet_config, namespaces -> nodes -> snapshot -> live
+    parts -> documents -> pods, topologies, kubelet_config, machines, namespaces -> nodes -> machine_nodes
+    -> snapshot -> live; placements
 
 `parts` reads what anybody may have written, `documents` the files it stands in. Each decoder makes one value
-of one object, or raises with all that is wrong with it; `snapshot` makes a cluster of many objects and lets
-no broken one stop the others; `live` fetches them.
+of one object, or raises with all that is wrong with it; `nodes` and `machine_nodes` make one node of several;
+`snapshot` makes a cluster of many objects and lets no broken one stop the others; `live` fetches them.
+`placements` writes: what a pod keeps, for its annotation.
 """

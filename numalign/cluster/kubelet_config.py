@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from numalign.cluster.parts import Part, Word, named
-from numalign.rules import machine
 from numalign.rules.errors import BadTopology
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.kubelet.start import MAX_ZONES, Reserved
@@ -33,6 +32,9 @@ _SWITCHES: Mapping[str, bool] = MappingProxyType(
     }
 )
 
+# What setUnsetAlphaGates of k8s.io/component-base/featuregate/feature_gate.go goes by.
+_ALL_ALPHA = "AllAlpha"
+
 _THRESHOLD = "memory.available"
 # What a kubelet keeps on Linux if nobody says (DefaultEvictionHard of eviction/defaults_linux.go).
 _DEFAULT_THRESHOLD = 100 * 2**20
@@ -44,8 +46,9 @@ _RESERVABLE = (CPU, MEMORY, "ephemeral-storage", "pid")
 class KubeletConfiguration:
     """What one kubelet was told; None, or nothing, where it was told nothing.
 
-    `reserved_cpus` is a list of CPUs, `reserved` what else is kept for the system, and `kept_cpus` how many
-    CPUs that comes to.
+    `cpu_options` are on, `cpu_options_off` were told to be off. `reserved_cpus` are those that are named;
+    `kept_cpus` is how many CPUs kubeReserved and systemReserved come to, rounded up; `reserved` is the memory
+    kept, by zone and in all.
     """
 
     name: str
@@ -55,6 +58,7 @@ class KubeletConfiguration:
     memory_manager: MemoryManager | None = None
     max_zones: int | None = None
     cpu_options: frozenset[CpuOption] = frozenset()
+    cpu_options_off: frozenset[CpuOption] = frozenset()
     topology_options: frozenset[TopologyOption] = frozenset()
     gates: frozenset[Gate] = frozenset()
     reserved_cpus: CpuSet | None = None
@@ -75,6 +79,7 @@ def configuration(whole: Part, name: str) -> KubeletConfiguration:
     policy, system = whole["topologyManagerPolicy"].word(Policy), _system(whole)
     # Under policy none the kubelet does not look at these, whatever stands there.
     topology_options = _ABSENT if policy is Policy.NONE else whole["topologyManagerPolicyOptions"]
+    cpu_options = _options(whole["cpuManagerPolicyOptions"], CpuOption)
     return KubeletConfiguration(
         name,
         policy=policy,
@@ -82,42 +87,25 @@ def configuration(whole: Part, name: str) -> KubeletConfiguration:
         cpu_manager=whole["cpuManagerPolicy"].word(CpuManager),
         memory_manager=whole["memoryManagerPolicy"].word(MemoryManager),
         max_zones=topology_options[MAX_ZONES].integer(),
-        cpu_options=_options(whole["cpuManagerPolicyOptions"], CpuOption),
-        topology_options=_options(topology_options, TopologyOption, MAX_ZONES),
+        cpu_options=cpu_options[True],
+        cpu_options_off=cpu_options[False],
+        topology_options=_options(topology_options, TopologyOption, MAX_ZONES)[True],
         gates=_gates(whole["featureGates"]),
-        reserved_cpus=cpu_list(whole["reservedSystemCPUs"]),
+        reserved_cpus=whole["reservedSystemCPUs"].cpu_list(),
         kept_cpus=-(-system.get(CPU, 0) // MILLI),
         reserved=_reserved(whole, system.get(MEMORY, 0)),
     )
 
 
-def cpu_list(part: Part) -> CpuSet | None:
-    """A set of CPUs in the kernel's list format; None, if absent or empty."""
-    text = part.text()
-    try:
-        return machine.read_list(text) or None
-    except ValueError as error:
-        part.wrong(str(error))
-        return None
-
-
-def switch(part: Part) -> bool | None:
-    """True or false as JSON has it; None, if absent."""
-    if part.value is None or isinstance(part.value, bool):
-        return part.value
-    part.wrong(f"must be true or false, not {named(part.value)}")
-    return None
-
-
-def _options(listed: Part, words: type[Word], *others: str) -> frozenset[Word]:
-    """The options that are switched on; `others` are no switches."""
-    on: list[Word] = []
+def _options(listed: Part, words: type[Word], *others: str) -> Mapping[bool, frozenset[Word]]:
+    """The options that are switched on, and those that are switched off; `others` are no switches."""
+    told: dict[Word, bool] = {}
     for name, part in listed.members():
         if name in {*words}:
-            on += [words(name)] if _worded(part) else []
+            told[words(name)] = _worded(part)
         elif name not in others:
             part.wrong(f"the kubelet knows no such option, but {', '.join((*words, *others))}")
-    return frozenset(on)
+    return {on: frozenset(word for word in told if told[word] is on) for on in (True, False)}
 
 
 def _worded(part: Part) -> bool:
@@ -129,8 +117,11 @@ def _worded(part: Part) -> bool:
 
 
 def _gates(listed: Part) -> frozenset[Gate]:
-    """The gates that are on, of those that matter."""
-    return frozenset(gate for gate in Gate if switch(listed[gate]))
+    """The gates that are on, of those that matter: by name, or else with all that are alpha."""
+    # Every gate that matters is alpha; so AllBeta switches none of them.
+    alpha = listed[_ALL_ALPHA].switch()
+    told = {gate: listed[gate].switch() for gate in Gate}
+    return frozenset(gate for gate, on in told.items() if (alpha if on is None else on))
 
 
 def _system(whole: Part) -> Resources:
@@ -154,7 +145,7 @@ def _reserved(whole: Part, system: int) -> Reserved | None:
 
 def _threshold(whole: Part) -> int | None:
     """The memory that is kept free before pods are evicted; None if it is a share of the node's."""
-    told, merged = whole["evictionHard"], switch(whole["mergeDefaultEvictionSettings"])
+    told, merged = whole["evictionHard"], whole["mergeDefaultEvictionSettings"].switch()
     least = told[_THRESHOLD]
     if told.value is None or (merged and least.value is None):
         return _DEFAULT_THRESHOLD

@@ -153,10 +153,10 @@ async def pod(
 @asynccontextmanager
 async def _connected(kubeconfig: str | None, context: str | None) -> "AsyncIterator[tuple[ApiClient, str]]":
     """A client, and the namespace of its context."""
+    path = _existing(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config")
     # To import it takes a second, and a command that reads a file needs none of it.
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
 
-    path = _existing(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config")
     configuration = kubernetes.client.Configuration()
     try:
         # Tokens that were renewed are not written back: the file is the user's.

@@ -3,34 +3,18 @@ A machine as somebody described it: its cores, caches, memory and devices, zone 
 
 Nothing in a cluster publishes all of it, so people and recordings write it down; and a slip in a description
 makes another machine of it. So unknown fields are mistakes here, and what contradicts itself is refused with
-every mistake. What a kubelet makes of a machine turns on its policies, and so the amounts of the zones are
-reckoned only where the machine is joined with the rest.
+every mistake. What a kubelet makes of a machine turns on its policies, and so the amounts of its zones are
+reckoned elsewhere, where the machine is joined with the rest.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from numalign.cluster import nodes
-from numalign.cluster.kubelet_config import KubeletConfiguration, cpu_list, switch
-from numalign.cluster.nodes import Facts
 from numalign.cluster.parts import Part, named
-from numalign.cluster.topologies import Topology
 from numalign.rules import quantity, resources
-from numalign.rules.errors import BadQuantity, BadTopology, Mistake
-from numalign.rules.kubelet import cpu
-from numalign.rules.machine import (
-    MOST_CPUS,
-    Core,
-    CpuSet,
-    Machine,
-    lay_out,
-    places,
-    render_list,
-    union,
-)
-from numalign.rules.options import Options
-from numalign.rules.resources import CPU, EMPTY, MEMORY, MILLI, Kind, Resources, ZoneId, kind
-from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, Zone
+from numalign.rules.errors import BadQuantity, BadTopology
+from numalign.rules.machine import MOST_CPUS, Core, CpuSet, render_list, union
+from numalign.rules.resources import MEMORY, Kind, Resources, ZoneId, kind
 
 # The largest CONFIG_NODES_SHIFT of Linux is 10.
 _LARGEST_ID = 1023
@@ -100,7 +84,7 @@ def machine(raw: Mapping[str, object]) -> Described:
 
 def described(whole: Part) -> Described:
     """As `machine`; mistakes are left in the part."""
-    only(whole, _FIELDS)
+    whole.only(_FIELDS)
     listed = whole["zones"].needed()
     zones = [*_numbered(listed)]
     if listed.value == []:
@@ -115,42 +99,11 @@ def described(whole: Part) -> Described:
     return Described(tuple(banks), cores, reserved, kept, tuple(devices))
 
 
-def join_machine(
-    found: Described,
-    topology: Topology,
-    *,
-    told: Facts | None = None,
-    configured: KubeletConfiguration | None = None,
-) -> Node:
-    """The node with this machine; of the topology only its name and what it says of policies count.
-
-    Raises `BadTopology` with every mistake: where the machine and the configuration contradict each other,
-    or else why no kubelet would start.
-    """
-    said = configured or KubeletConfiguration(topology.name)
-    if mistakes := [*_contradictions(found, said)]:
-        raise BadTopology(mistakes)
-    plain = nodes.unchecked(topology, told=told, configured=configured)
-    listed = tuple((name, places(found.zones, devices)) for name, devices in found.devices)
-    made = Machine(found.zones, found.cores, _kept(found, said, plain.options), listed)
-    node = replace(plain, zones=_zones(plain, made, found, said), machine=made, known=Known.MACHINE)
-    if mistakes := nodes.wrong_with(node, configured):
-        raise BadTopology(mistakes)
-    return node
-
-
-def only(part: Part, names: Iterable[str]) -> None:
-    """Note every field of an object that is none of these."""
-    for name, member in part.members():
-        if name not in names:
-            member.wrong(f"is none of the fields that are known here: {', '.join(names)}")
-
-
 def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
     """Each zone with its id."""
     seen: dict[int, Part] = {}
     for part in listed.objects():
-        only(part, _ZONE_FIELDS)
+        part.only(_ZONE_FIELDS)
         place = part["id"].needed()
         number = place.integer() or 0
         if number > _LARGEST_ID:
@@ -165,7 +118,7 @@ def _cores(zones: Iterable[tuple[ZoneId, Part]]) -> Iterator[Core]:
     seen: dict[int, Part] = {}
     first = 0
     for zone, part in zones:
-        held = [(core, _cpus(core, seen)) for core in part["cores"].entries()]
+        held = [(core, _cpus(core.needed(), seen)) for core in part["cores"].entries()]
         caches = _caches(part["uncoreCaches"], union(threads for _, threads in held))
         socket = (part["socket"].needed() if held else part["socket"]).integer() or 0
         for core, threads in held:
@@ -213,7 +166,7 @@ def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
 def _reserved(whole: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
     """The CPUs that are kept for the system, by name or by number."""
     by_name, by_number = whole["reservedSystemCPUs"], whole["reservedCPUs"]
-    reserved, kept = cpu_list(by_name), by_number.integer()
+    reserved, kept = by_name.cpu_list(), by_number.integer()
     if reserved and reserved & ~cpus:
         by_name.wrong(f"CPU {render_list(reserved & ~cpus)} is not on this machine")
     if reserved is not None and by_number.value is not None:
@@ -229,7 +182,8 @@ def _bank(zone: ZoneId, part: Part, count: int) -> Bank:
     huge = _hugepages(part["hugepages"])
     used = (reserved or 0) + sum(huge.values())
     if whole is not None and used > whole:
-        memory.wrong(f"{_shown(whole)} is less than the {_shown(used)} that are reserved and in hugepages")
+        shown = [resources.render(MEMORY, amount) for amount in (whole, used)]
+        memory.wrong(f"{shown[0]} is less than the {shown[1]} that are reserved and in hugepages")
     return Bank(zone, whole or 0, reserved, huge, _distances(part["distances"], count))
 
 
@@ -261,12 +215,12 @@ def _devices(resource: str, listed: Part, zones: set[ZoneId]) -> Iterator[Device
         listed.wrong("is no device: CPUs and memory belong to their zones")
     seen: dict[str, Part] = {}
     for part in listed.objects():
-        only(part, _DEVICE_FIELDS)
+        part.only(_DEVICE_FIELDS)
         place = part["id"]
         if (name := place.needed_text()) and seen.setdefault(name, part) is not part:
             place.wrong(f"{named(name)} is the id of {seen[name].where} too")
         at = frozenset(_known(entry, zones) for entry in part["zones"].entries())
-        yield at, switch(part["healthy"]) is not False
+        yield at, part["healthy"].switch() is not False
 
 
 def _known(part: Part, zones: set[ZoneId]) -> ZoneId:
@@ -274,77 +228,3 @@ def _known(part: Part, zones: set[ZoneId]) -> ZoneId:
     if part.value is not None and number not in zones:
         part.wrong(f"there is no zone {number} on this machine")
     return ZoneId(number or 0)
-
-
-def _contradictions(found: Described, said: KubeletConfiguration) -> Iterator[Mistake]:
-    """Where a configuration tells of another machine than the description."""
-    both = found.reserved is not None and said.reserved_cpus is not None
-    if both and found.reserved != said.reserved_cpus:
-        lists = [f'"{render_list(held or 0)}"' for held in (said.reserved_cpus, found.reserved)]
-        yield Mistake("reservedSystemCPUs", f"{lists[0]} is not what the machine says: {lists[1]}")
-    elif strange := (said.reserved_cpus or 0) & ~found.cpus:
-        yield Mistake("reservedSystemCPUs", f"CPU {render_list(strange)} is not on this machine")
-    if said.kept_cpus > found.cpus.bit_count():
-        message = f"{said.kept_cpus} CPUs cannot be kept on a machine of {found.cpus.bit_count()}"
-        yield Mistake("systemReserved.cpu", message)
-    for bank in found.banks:
-        yield from _contradiction(bank, said)
-
-
-def _contradiction(bank: Bank, said: KubeletConfiguration) -> Iterator[Mistake]:
-    if said.reserved is None:
-        return
-    kept = _reserving(bank, said)
-    if bank.reserved is not None and bank.reserved != kept:
-        message = f"{_shown(kept)} of zone {bank.zone} is not what the machine says: {_shown(bank.reserved)}"
-        yield Mistake("reservedMemory", message)
-    elif kept + sum(bank.huge.values()) > bank.memory:
-        yield Mistake("reservedMemory", f"zone {bank.zone} does not have {_shown(kept)} beside its hugepages")
-
-
-def _reserving(bank: Bank, said: KubeletConfiguration) -> int:
-    """The memory that is kept of a zone: what the configuration says, else the machine."""
-    if said.reserved is None:
-        return bank.reserved or 0
-    return said.reserved.zones.get(bank.zone, EMPTY).get(MEMORY, 0)
-
-
-def _kept(found: Described, said: KubeletConfiguration, options: Options) -> CpuSet:
-    """The CPUs that are kept for the system: those that are named, else as the kubelet would choose them."""
-    named_ones = found.reserved if said.reserved_cpus is None else said.reserved_cpus
-    if named_ones is not None:
-        return named_ones
-    count = said.kept_cpus if found.kept is None else found.kept
-    return cpu.reserve(lay_out(found.cores, found.zones), options, count) if count else 0
-
-
-def _zones(node: Node, made: Machine, found: Described, said: KubeletConfiguration) -> tuple[Zone, ...]:
-    """The zones as an exporter would publish them while the node is empty."""
-    # A kubelet gives every zone every size of page that any of them has.
-    sizes = Resources({name: 0 for bank in found.banks for name in bank.huge})
-    return tuple(
-        _zone(node, made, at, replace(bank, reserved=_reserving(bank, said), huge=sizes.plus(bank.huge)))
-        for at, bank in enumerate(found.banks)
-    )
-
-
-def _zone(node: Node, made: Machine, at: int, bank: Bank) -> Zone:
-    capacity, allocatable = {}, {}
-    if node.cpu_manager is CpuManager.STATIC and (cpus := made.layout.zones[at]):
-        capacity[CPU] = cpus.bit_count() * MILLI
-        allocatable[CPU] = (cpus & ~made.reserved).bit_count() * MILLI
-    if node.memory_manager is MemoryManager.STATIC:
-        capacity |= {MEMORY: bank.memory, **bank.huge}
-        allocatable |= {MEMORY: bank.memory - (bank.reserved or 0) - sum(bank.huge.values()), **bank.huge}
-    for name, listed in made.devices:
-        here = [place for place in listed if bank.zone in place.zones and place.total]
-        if here:
-            capacity[name] = sum(place.total for place in here)
-            allocatable[name] = sum(place.healthy for place in here)
-    free = Resources(allocatable)
-    costs = tuple(zip(made.zones, bank.distances, strict=False))
-    return Zone(bank.zone, f"node-{bank.zone}", Resources(capacity), free, free, costs)
-
-
-def _shown(amount: int) -> str:
-    return resources.render(MEMORY, amount)

@@ -7,7 +7,7 @@ told counts, and how much was told is part of the node.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from numalign.cluster.kubelet_config import KubeletConfiguration
@@ -16,9 +16,9 @@ from numalign.cluster.topologies import Topology
 from numalign.rules.errors import BadTopology, Mistake
 from numalign.rules.intent import CLASS_LABEL, Policy
 from numalign.rules.kubelet import start
-from numalign.rules.options import NEWEST, Options
+from numalign.rules.options import CpuOption, Options
 from numalign.rules.resources import Resources
-from numalign.rules.topology import Known, MemoryManager, Node, managers
+from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, managers
 
 THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
 """What node-feature-discovery says about hyperthreads, "true" or "false"."""
@@ -30,7 +30,19 @@ _VERSION = re.compile(r"v?1\.([0-9]{1,3})(\.[0-9]+)?([-+].*)?", re.DOTALL)
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 MOST_ZONES = 16
-"""A kubelet that aligns walks all sets of its zones; with more zones neither it nor the rules would end."""
+"""A kubelet that aligns walks all sets of its zones, and so do the rules; with more it would take long."""
+
+
+class BadNode(BadTopology):
+    """Raised when what was told of a node does not go together.
+
+    `zones` are the mistakes about its zones, `configuration` those about its kubelet's configuration, each
+    with its place in that object; `mistakes` holds them all.
+    """
+
+    def __init__(self, zones: Iterable[Mistake], configuration: Iterable[Mistake]) -> None:
+        self.zones, self.configuration = tuple(zones), tuple(configuration)
+        super().__init__((*self.zones, *self.configuration))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +102,10 @@ def join(
 ) -> Node:
     """The node that a topology describes, with what else is known of it.
 
-    Raises `BadTopology` with every mistake: where its kubelet was told what no kubelet starts with, and where
-    it would walk the sets of more than `MOST_ZONES` zones.
+    Raises `BadNode` with every mistake: where its kubelet was told what no kubelet starts with, and where it
+    would walk the sets of more than `MOST_ZONES` zones.
     """
-    node = unchecked(topology, told=told, configured=configured)
-    if mistakes := wrong_with(node, configured):
-        raise BadTopology(mistakes)
-    return node
+    return checked(unchecked(topology, told=told, configured=configured), configured)
 
 
 def unchecked(
@@ -121,22 +130,37 @@ def unchecked(
             said.cpu_options,
             said.topology_options,
             said.gates,
-            NEWEST if told.minor is None else told.minor,
+            told.minor,
         ),
         threads=told.threads,
     )
 
 
-def wrong_with(node: Node, configured: KubeletConfiguration | None) -> list[Mistake]:
-    """What cannot be of a node; a kubelet of which nobody told anything is taken to have started."""
-    reserved = configured.reserved if configured else None
-    told = node.known is not Known.COUNTS
-    return [*_unwalkable(node), *(start.refusals(node, reserved) if told else [])]
+def checked(node: Node, configured: KubeletConfiguration | None) -> Node:
+    """The node itself; raises `BadNode` where it cannot be.
+
+    A kubelet of which nobody told anything is taken to have started.
+    """
+    zones, configuration = [*unwalkable(node, len(node.zones))], [*_refusals(node, configured)]
+    if zones or configuration:
+        raise BadNode(zones, configuration)
+    return node
 
 
-def _unwalkable(node: Node) -> list[Mistake]:
-    walks = node.policy is not Policy.NONE or node.memory_manager is MemoryManager.STATIC
-    if not walks or len(node.zones) <= MOST_ZONES:
-        return []
-    message = f"{len(node.zones)} are more than the {MOST_ZONES} among which a kubelet can align"
-    return [Mistake("zones", message)]
+def unwalkable(node: Node, zones: int) -> Iterator[Mistake]:
+    """Why sets of so many zones, which this kubelet walks, cannot be walked here."""
+    distributes = CpuOption.DISTRIBUTE_ACROSS_NUMA in node.options.cpu
+    walks = node.policy is not Policy.NONE or node.memory_manager is MemoryManager.STATIC or distributes
+    if walks and zones > MOST_ZONES:
+        yield Mistake("zones", f"{zones} are more than the {MOST_ZONES} whose sets can be walked here")
+
+
+def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[Mistake]:
+    """Why the kubelet would not start."""
+    if node.known is not Known.COUNTS:
+        yield from start.refusals(node, configured.reserved if configured else None)
+    off = configured.cpu_options_off if configured else None
+    if off and node.cpu_manager is CpuManager.NONE and not node.options.cpu:
+        # The node tells only of options that are on; policy none does not look at what they are set to.
+        message = "the CPU manager's policy none takes no options, not even switched off"
+        yield Mistake(start.CPU_OPTIONS, f"the kubelet does not start: {message}: {', '.join(sorted(off))}")

@@ -8,13 +8,14 @@ nearly always none is.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 
-from numalign.rules import resources
+from numalign.rules import machine, resources
 from numalign.rules.errors import BadInput, BadQuantity, Mistake
+from numalign.rules.machine import CpuSet
 from numalign.rules.resources import EMPTY, Resources
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -99,6 +100,12 @@ class Part:
             elif value is not None:
                 yield key, part
 
+    def only(self, names: Collection[str]) -> None:
+        """Note every member of an object that is none of these."""
+        for name, part in self.members():
+            if name not in names:
+                part.wrong(f"is none of the fields that are known here: {', '.join(names)}")
+
     def text(self) -> str:
         """A text; empty, if absent."""
         value = self.value
@@ -145,6 +152,23 @@ class Part:
         if value < least:
             self.wrong(f"{value} is too small: the least is {least}")
         return value
+
+    def switch(self) -> bool | None:
+        """True or false as JSON has it; None, if absent."""
+        value = self.value
+        if value is None or isinstance(value, bool):
+            return value
+        self.wrong(f"must be true or false, not {named(value)}")
+        return None
+
+    def cpu_list(self) -> CpuSet | None:
+        """A set of CPUs in the kernel's list format; None, if absent or empty."""
+        text = self.text()
+        try:
+            return machine.read_list(text) or None
+        except ValueError as error:
+            self.wrong(str(error))
+            return None
 
     def amount(self, resource: str) -> int | None:
         """An amount of a resource, in the unit of its name; None, if absent or wrong."""

@@ -17,7 +17,7 @@ from typing import BinaryIO, TypeVar
 from numalign.cluster import documents, kubelet_config, namespaces, nodes, topologies
 from numalign.cluster.documents import BadDocument, Found
 from numalign.cluster.kubelet_config import KubeletConfiguration
-from numalign.cluster.nodes import Facts
+from numalign.cluster.nodes import BadNode, Facts
 from numalign.cluster.parts import Part
 from numalign.cluster.topologies import Topology
 from numalign.rules.errors import BadInput, BadIntent, Mistake
@@ -121,7 +121,8 @@ class _Pile:
 
     def joined(self) -> Snapshot:
         """Everything that was taken, as a cluster."""
-        known = sorted(filter(None, map(self._join, self.topologies.values())), key=lambda node: node.name)
+        found = [self._join(each, self.configurations.get(name)) for name, each in self.topologies.items()]
+        known = sorted(filter(None, found), key=lambda node: node.name)
         self._strays()
         return Snapshot(
             nodes=tuple(known),
@@ -158,12 +159,16 @@ class _Pile:
         if mistakes:
             raise BadIntent(mistakes)
 
-    def _join(self, topology: Topology) -> Node | None:
+    def _join(self, topology: Topology, configured: KubeletConfiguration | None) -> Node | None:
+        """A node whose kubelet would not start as it was configured is known by its topology."""
         name = topology.name
         try:
-            return nodes.join(topology, told=self.facts.get(name), configured=self.configurations.get(name))
-        except BadInput as error:
-            self.problems.append(Problem(topologies.KIND, name, error.mistakes))
+            return nodes.join(topology, told=self.facts.get(name), configured=configured)
+        except BadNode as error:
+            if error.configuration:
+                self.problems.append(Problem(kubelet_config.KIND, name, error.configuration))
+                return self._join(topology, None)
+            self.problems.append(Problem(topologies.KIND, name, error.zones))
             return None
 
     def _strays(self) -> None:

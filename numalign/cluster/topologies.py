@@ -15,7 +15,8 @@ from numalign.cluster.parts import Part, named
 from numalign.rules import resources
 from numalign.rules.errors import BadTopology
 from numalign.rules.intent import Policy, Scope
-from numalign.rules.resources import Resources, ZoneId
+from numalign.rules.machine import MOST_CPUS
+from numalign.rules.resources import CPU, MILLI, Resources, ZoneId
 from numalign.rules.topology import DEFAULT_MAX_ZONES, Zone
 
 GROUP = "topology.node.k8s.io"
@@ -165,6 +166,9 @@ def _row(entry: Part, name: str) -> tuple[int, int, int]:
     capacity, allocatable, available = (entry[column].needed().amount(name) for column in _AMOUNTS)
     if capacity is None or allocatable is None or available is None:
         return 0, 0, 0
+    if name == CPU and capacity > MOST_CPUS * MILLI:
+        most = resources.render(name, capacity)
+        entry["capacity"].wrong(f"{most} CPUs are more than the {MOST_CPUS} that Linux knows")
     if allocatable > capacity:
         shown = [resources.render(name, amount) for amount in (allocatable, capacity)]
         entry["allocatable"].wrong(f"{shown[0]} is more than the capacity of {shown[1]}")

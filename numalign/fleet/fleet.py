@@ -55,8 +55,8 @@ class Memory:
     Both only grow together, so that an earlier moment, which some review may still be asking, stays right.
     """
 
+    answers: Recent[Question, bytearray]
     numbers: dict[Node, int] = field(default_factory=dict)
-    answers: Recent[Question, bytearray] = field(default_factory=lambda: Recent(REMEMBERED))
 
     def crowded(self, living: int) -> bool:
         """Whether most shapes are gone for good."""
@@ -67,17 +67,26 @@ class Fleet:
     """The nodes of one moment.
 
     Build the next moment with `following`, which keeps every answer that still holds; that may be done in
-    another thread while this moment is asked. One moment is asked by one thread only.
+    another thread while this moment is asked. One moment is asked by one thread only. Of what was asked, so
+    much is `remembered`.
     """
 
-    def __init__(self, nodes: Iterable[Node], *, unknown: int = 0, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        *,
+        unknown: int = 0,
+        memory: Memory | None = None,
+        remembered: int = REMEMBERED,
+    ) -> None:
         self.nodes = tuple(nodes)
         self.unknown = unknown
-        self._memory = memory or Memory()
-        self._surveys: Recent[Question, Survey] = Recent(REMEMBERED)
-        self._now: Recent[Question, bool] = Recent(REMEMBERED)
-        self._groups: Recent[Question, list[Group]] = Recent(REMEMBERED)
-        self._why: Recent[tuple[Question, Policy], str] = Recent(REMEMBERED)
+        self._remembered = remembered
+        self._memory = memory or Memory(Recent(remembered))
+        self._surveys: Recent[Question, Survey] = Recent(remembered)
+        self._now: Recent[Question, bool] = Recent(remembered)
+        self._groups: Recent[Question, list[Group]] = Recent(remembered)
+        self._why: Recent[tuple[Question, Policy], str] = Recent(remembered)
         self._named = {node.name: node for node in self.nodes}
         shapes, numbers = [node.shape() for node in self.nodes], self._memory.numbers
         self._shape_of = [numbers.setdefault(shape, len(numbers)) for shape in shapes]
@@ -89,7 +98,8 @@ class Fleet:
     def following(self, nodes: Iterable[Node], *, unknown: int = 0) -> "Fleet":
         """The fleet of the next moment, with the answers about shapes that were there before."""
         crowded = self._memory.crowded(len(self._counts))
-        return Fleet(nodes, unknown=unknown, memory=None if crowded else self._memory)
+        memory = None if crowded else self._memory
+        return Fleet(nodes, unknown=unknown, memory=memory, remembered=self._remembered)
 
     def _by_class(self) -> Mapping[str, frozenset[int]]:
         """The shapes that a class name stands for: by their facts, and by the labels nodes carry now."""

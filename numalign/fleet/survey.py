@@ -20,19 +20,21 @@ from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
 LONGEST = 900
 
 # A refusal that speaks of alignment says more to an owner than one of a node that is out of the question.
-_TELLING = (
+TELLING = (
     Cause.ZONES_TOO_SMALL,
     Cause.WIDTHS_DIFFER,
     Cause.NOT_TOGETHER,
     Cause.SPREAD,
     Cause.NOT_EXCLUSIVE,
+    Cause.NOT_WHOLE_CORES,
+    Cause.NOTHING_TO_SHARE,
     Cause.OTHER_POLICY,
     Cause.NOT_ALLOCATED,
     Cause.NODE_TOO_SMALL,
     Cause.NOT_ALIGNED,
 )
 
-_OTHERS: Mapping[Cause, str] = MappingProxyType(
+OTHERS: Mapping[Cause, str] = MappingProxyType(
     {
         Cause.ZONES_TOO_SMALL: "have smaller zones",
         Cause.WIDTHS_DIFFER: "would need different numbers of zones",
@@ -40,6 +42,8 @@ _OTHERS: Mapping[Cause, str] = MappingProxyType(
         Cause.SPREAD: "would spread it further",
         Cause.NOT_EXCLUSIVE: "cannot pin it either",
         Cause.OTHER_POLICY: "have another kubelet policy",
+        Cause.NOT_WHOLE_CORES: "have too few whole cores for it",
+        Cause.NOTHING_TO_SHARE: "would leave nothing to containers that share",
         Cause.NOT_ALLOCATED: "could not allocate it",
         Cause.NODE_TOO_SMALL: "have too little as a whole",
         Cause.NOT_ALIGNED: "do not align it",
@@ -100,7 +104,7 @@ def _closeness(group: Group) -> tuple[int, Fraction, int, str]:
     if refusal is None:
         return (-1, Fraction(0), 0, group.node_class)
     shares = [Fraction(need.most, need.asked) for need in refusal.needs if need.most < need.asked]
-    return (_TELLING.index(refusal.cause), -min(shares, default=Fraction(0)), -group.nodes, group.node_class)
+    return (TELLING.index(refusal.cause), -min(shares, default=Fraction(0)), -group.nodes, group.node_class)
 
 
 def _first(refusal: Refusal, intent: Intent) -> str:
@@ -127,7 +131,7 @@ def _other(refusal: Refusal, first: Refusal) -> str:
         return 'have kubelet policy "none"'
     if refusal.cause is first.cause is Cause.ZONES_TOO_SMALL:
         return "have no more"
-    return _OTHERS[refusal.cause]
+    return OTHERS[refusal.cause]
 
 
 def _singular(words: str) -> str:

@@ -10,28 +10,47 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from numalign.rules.demand import Demand
-from numalign.rules.intent import Policy
-from numalign.rules.options import CpuOption, TopologyOption
+from numalign.rules.options import COMPARED, LEAVES_POD_LEVEL_ALONE, CpuOption, TopologyOption
 from numalign.rules.resources import CPU, MEMORY, Kind
 from numalign.rules.topology import CpuManager, Known, MemoryManager, Node
 
 
 class Doubt(StrEnum):
-    """A fact that is missing, in the words in which a person is told of it."""
+    """A fact that is missing, or a version that was not compared."""
 
-    VERSION = "the rules were not compared with this version of the kubelet; the nearest one stands in"
-    OPTIONS = "the kubelet's options and version are not known; it is taken to have none and to be new"
-    THREADS = "how many threads a core has is not known; two are assumed where only whole cores are given out"
-    CORES = "which CPUs are free is not known; the kubelet gives out whole cores, and some may be broken into"
-    SOCKETS = "which zones share a socket is not known; it is read off their distances"
-    DISTANCES = "how far apart zones are is not known; the kubelet prefers the closest"
-    DEVICES = "a topology shows no device that sits between zones or on none"
-    GROUPS = "which zones are bound together by memory that spans them is not known"
-    INIT_CPUS = "CPUs that finished init containers still hold look free in a topology"
+    OPTIONS = "options"
+    NO_VERSION = "no-version"
+    VERSION = "version"
+    THREADS = "threads"
+    CORES = "cores"
+    SOCKETS = "sockets"
+    DISTANCES = "distances"
+    DEVICES = "devices"
+    GROUPS = "groups"
+    INIT_CPUS = "init-cpus"
+    POD_LEVEL = "pod-level"
+
+
+SENTENCES: Mapping[Doubt, str] = MappingProxyType(
+    {
+        Doubt.OPTIONS: "the kubelet's options are not known; it is taken to have none",
+        Doubt.NO_VERSION: "the kubelet's version is not known; it is taken to be the newest one compared",
+        Doubt.VERSION: "the rules were not compared with this version of the kubelet, but with ones near it",
+        Doubt.THREADS: "how many threads a core has is not certain, and only whole cores are given out",
+        Doubt.CORES: "which CPUs are reserved or free is not known; some of the cores may be broken into",
+        Doubt.SOCKETS: "which zones share a socket is not known; it is read off their distances",
+        Doubt.DISTANCES: "how far apart zones are is not known, and the kubelet prefers the closest",
+        Doubt.DEVICES: "a topology shows no device that is broken, sits between zones or on none",
+        Doubt.GROUPS: "which zones are bound together by memory that spans them is not known",
+        Doubt.POD_LEVEL: "a kubelet without the gate PodLevelResources (before 1.34) heeds containers alone",
+        Doubt.INIT_CPUS: "CPUs that finished init containers still hold look free in a topology",
+    }
+)
+"""What a person is told of each."""
 
 
 def doubts(node: Node, demand: Demand) -> tuple[Doubt, ...]:
-    """What could make a prediction for this pod on this node wrong; nothing, where the machine is known."""
+    """What could make a prediction for this pod on this node wrong; of a known machine, its version alone."""
     return tuple([doubt for doubt, applies in _APPLIES.items() if applies(node, demand)])
 
 
@@ -44,25 +63,40 @@ def _cpus(node: Node, demand: Demand) -> bool:
     return _counted(node) and node.cpu_manager is CpuManager.STATIC and Kind.CPU in demand.kinds
 
 
+def _whole_cores(node: Node, demand: Demand) -> bool:
+    return CpuOption.FULL_PCPUS_ONLY in node.options.cpu and _cpus(node, demand)
+
+
 def _used(node: Node, name: str) -> bool:
     """Whether some of it is given out already."""
     return any(zone.free.get(name) != zone.allocatable.get(name) for zone in node.zones)
 
 
-def _version(node: Node, _demand: Demand) -> bool:
-    return not node.options.compared
+def _alignable(demand: Demand) -> bool:
+    """Whether something could be pinned for the pod, under a gate that nobody told of at least."""
+    return demand.alignable or demand.pod_level is not None
 
 
 def _options(node: Node, demand: Demand) -> bool:
-    return node.known is Known.COUNTS and demand.alignable
+    return node.known is Known.COUNTS and _alignable(demand)
+
+
+def _no_version(node: Node, demand: Demand) -> bool:
+    return node.options.minor is None and _alignable(demand)
+
+
+def _version(node: Node, _demand: Demand) -> bool:
+    return node.options.minor is not None and node.options.minor not in COMPARED
 
 
 def _threads(node: Node, demand: Demand) -> bool:
-    return node.threads is None and CpuOption.FULL_PCPUS_ONLY in node.options.cpu and _cpus(node, demand)
+    # A label tells that there are hyperthreads, not how many.
+    return node.threads != 1 and _whole_cores(node, demand)
 
 
 def _cores(node: Node, demand: Demand) -> bool:
-    return CpuOption.FULL_PCPUS_ONLY in node.options.cpu and _cpus(node, demand) and _used(node, CPU)
+    broken = any(zone.free.get(CPU) != zone.capacity.get(CPU) for zone in node.zones)
+    return broken and _whole_cores(node, demand)
 
 
 def _sockets(node: Node, demand: Demand) -> bool:
@@ -75,13 +109,19 @@ def _distances(node: Node, _demand: Demand) -> bool:
 
 
 def _devices(node: Node, demand: Demand) -> bool:
-    return _counted(node) and node.policy is not Policy.NONE and Kind.DEVICE in demand.kinds
+    # One that is named is in question even where none is asked for.
+    return _counted(node) and any(step.devices for step in demand.steps)
 
 
 def _groups(node: Node, demand: Demand) -> bool:
-    manages = node.memory_manager is MemoryManager.STATIC and len(node.zones) > 1
+    manages = node.memory_manager is MemoryManager.STATIC and len(node.zones) > 1 and _counted(node)
     told = any(zone.assignments for zone in node.zones)
     return manages and not told and Kind.MEMORY in demand.kinds and _used(node, MEMORY)
+
+
+def _pod_level(node: Node, demand: Demand) -> bool:
+    minor = node.options.minor
+    return demand.pod_level is not None and minor is not None and minor < LEAVES_POD_LEVEL_ALONE
 
 
 def _init_cpus(node: Node, demand: Demand) -> bool:
@@ -90,8 +130,9 @@ def _init_cpus(node: Node, demand: Demand) -> bool:
 
 _APPLIES: Mapping[Doubt, Callable[[Node, Demand], bool]] = MappingProxyType(
     {
-        Doubt.VERSION: _version,
         Doubt.OPTIONS: _options,
+        Doubt.NO_VERSION: _no_version,
+        Doubt.VERSION: _version,
         Doubt.THREADS: _threads,
         Doubt.CORES: _cores,
         Doubt.SOCKETS: _sockets,
@@ -99,5 +140,6 @@ _APPLIES: Mapping[Doubt, Callable[[Node, Demand], bool]] = MappingProxyType(
         Doubt.DEVICES: _devices,
         Doubt.GROUPS: _groups,
         Doubt.INIT_CPUS: _init_cpus,
+        Doubt.POD_LEVEL: _pod_level,
     }
 )

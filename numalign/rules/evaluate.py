@@ -16,7 +16,6 @@ from numalign.rules.demand import Demand, Step
 from numalign.rules.doubt import doubts
 from numalign.rules.intent import Intent, Match, Policy, Scope
 from numalign.rules.kubelet import admit as kubelet
-from numalign.rules.kubelet import cpu
 from numalign.rules.kubelet.admit import Admission, widths
 from numalign.rules.kubelet.refused import Reason, Refused
 from numalign.rules.placement import Grant, Placement
@@ -47,12 +46,34 @@ def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
     return now if ever.admitted else replace(ever, permanent=True)
 
 
+def refusal_of(node: Node, admission: Admission) -> Refusal | None:
+    """What a kubelet's refusal comes down to on this node; None if it admitted the pod."""
+    refused = admission.refusal
+    if refused is None:
+        return None
+    # What earlier containers of the pod already hold is gone for this one.
+    left = kubelet.found(node, admission)
+    why = _WHY[refused.reason](left, refused)
+    return Refusal(
+        Refuser.KUBELET,
+        refused.reason,
+        why.cause,
+        node.policy,
+        refused.step.container,
+        refused.step.role,
+        why.needs,
+        shortages=tuple(_shortages(left, refused.step)),
+        detail=why.detail,
+        beside=why.needs != _WHY[refused.reason](node, refused).needs,
+    )
+
+
 def _judge(node: Node, demand: Demand, intent: Intent) -> Verdict:
     refusal = _too_large(node, demand) or _other_policy(node, intent) or _unaligned(node, demand, intent)
     placement = Placement()
     if not refusal:
         admission = kubelet.admit(node, demand)
-        refusal = _by_kubelet(node, admission) or _by_intent(node, demand, intent, admission)
+        refusal = refusal_of(node, admission) or _by_intent(node, demand, intent, admission)
         placement = admission.placement
     return Verdict(
         refusal, permanent=False, placement=placement, known=node.known, doubts=doubts(node, demand)
@@ -142,27 +163,6 @@ def _aligns_nothing(node: Node, intent: Intent, step: Step | None = None) -> Ref
     return replace(_unsatisfied(intent, Cause.NOT_ALIGNED, step), detail=detail)
 
 
-def _by_kubelet(node: Node, admission: Admission) -> Refusal | None:
-    refused = admission.refusal
-    if refused is None:
-        return None
-    # What earlier containers of the pod already hold is gone for this one.
-    left = kubelet.found(node, admission)
-    why = _WHY[refused.reason](left, refused)
-    return Refusal(
-        Refuser.KUBELET,
-        refused.reason,
-        why.cause,
-        node.policy,
-        refused.step.container,
-        refused.step.role,
-        why.needs,
-        shortages=tuple(_shortages(left, refused.step)),
-        detail=why.detail,
-        beside=why.needs != _WHY[refused.reason](node, refused).needs,
-    )
-
-
 class _Why(NamedTuple):
     """What a refusal of the kubelet comes down to, and what it took."""
 
@@ -172,6 +172,8 @@ class _Why(NamedTuple):
 
 
 def _not_alignable(left: Node, refused: Refused) -> _Why:
+    if refused.resources:
+        return _nothing_to_share(left, refused)
     needs = _needs(left, refused.step, left.policy)
     return _Why(_cause(left, needs), needs)
 
@@ -184,10 +186,10 @@ def _not_allocatable(left: Node, refused: Refused) -> _Why:
 
 
 def _not_whole_cores(left: Node, refused: Refused) -> _Why:
-    cpus = cpu.of(left)
-    free = cpu.whole_cores(cpus).bit_count() * MILLI if cpus else 0
-    threads = cpus.layout.threads_per_core if cpus else 0
-    return _Why(Cause.NOT_WHOLE_CORES, (Need(CPU, refused.step.cpu, len(left.zones), free),), str(threads))
+    threads, free = kubelet.whole_cores(left)
+    broken = refused.step.cpu // MILLI % threads
+    needs = (Need(CPU, refused.step.cpu, len(left.zones), free),)
+    return _Why(Cause.NOT_WHOLE_CORES, needs, str(threads) if broken else "")
 
 
 def _nothing_to_share(left: Node, refused: Refused) -> _Why:

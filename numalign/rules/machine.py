@@ -21,7 +21,7 @@ CpuSet = int
 MOST_CPUS = 8192
 """The largest NR_CPUS of Linux; an id beyond it is a mistake."""
 
-_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
+_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,29 +64,31 @@ BEHAVIOURS: Mapping[int, Behaviour] = MappingProxyType(
 
 OLDEST, NEWEST = min(BEHAVIOURS), max(BEHAVIOURS)
 
+LEAVES_POD_LEVEL_ALONE = 34
+"""The minor version from which managers know pod-level resources by default and leave such pods alone."""
+
+COMPARED = frozenset({32, 34, 36})
+"""Those whose own code the rules were compared with; the others are read from the source."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What one kubelet was told, and its minor version."""
+    """What one kubelet was told, and its minor version, None where nobody told that."""
 
     cpu: frozenset[CpuOption] = frozenset()
     topology: frozenset[TopologyOption] = frozenset()
     gates: frozenset[Gate] = frozenset()
-    minor: int = NEWEST
+    minor: int | None = None
     behaviour: Behaviour = field(init=False, compare=False, repr=False)
-    """Of its version; a version that was never compared behaves like the nearest one that was."""
+    """Of its version: the newest if nobody told it, the nearest if it is not in the table."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "behaviour", BEHAVIOURS[min(max(self.minor, OLDEST), NEWEST)])
+        minor = NEWEST if self.minor is None else self.minor
+        object.__setattr__(self, "behaviour", BEHAVIOURS[min(max(minor, OLDEST), NEWEST)])
 
     def on(self, gate: Gate) -> bool:
         """Whether a gate was switched on and its version knows it."""
         return gate in self.gates & self.behaviour.gates
-
-    @property
-    def compared(self) -> bool:
-        """Whether the rules were compared with this very version."""
-        return self.minor in BEHAVIOURS
 
 
 DEFAULTS = Options()

@@ -76,7 +76,7 @@ class Refusal:
 
     `container` is empty where the pod as a whole is refused; `beside` says that there would be more if
     earlier containers of the pod did not hold it. `detail` names what `cause` turns on: the node's policy,
-    or why a resource is not pinned.
+    why a resource is not pinned, or the size of a core that is broken.
     """
 
     refuser: Refuser
@@ -175,8 +175,10 @@ def _not_allocated(refusal: Refusal) -> str:
 
 def _not_whole_cores(refusal: Refusal) -> str:
     asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
+    if refusal.detail:
+        return f"the kubelet gives out whole cores, {refusal.detail} CPUs each, and {asked} breaks one"
     left = _list([render(need.resource, need.most) for need in refusal.needs])
-    return f"the kubelet gives out whole cores of {refusal.detail} CPUs; of {asked} it has {left} in such"
+    return f"the kubelet gives out whole cores; {asked} is asked, and {left} is free in cores that are whole"
 
 
 def _nothing_to_share(refusal: Refusal) -> str:

@@ -63,6 +63,7 @@ def test_everything_that_matters_is_read() -> None:
         MemoryManager.STATIC,
         12,
         cpu_options=frozenset({CpuOption.FULL_PCPUS_ONLY}),
+        cpu_options_off=frozenset({CpuOption.ALIGN_BY_SOCKET}),
         topology_options=frozenset({TopologyOption.PREFER_CLOSEST}),
         gates=frozenset(Gate),
         reserved_cpus=cpus([0, 1, 8]),
@@ -90,6 +91,22 @@ def test_policy_none_does_not_look_at_its_options() -> None:
     options = {"max-allowable-numa-nodes": "many", "prefer-closest-numa-nodes": "true", "nonsense": 1}
     read = kubelet_configuration(raw(topologyManagerPolicy="none", topologyManagerPolicyOptions=options))
     assert read == KubeletConfiguration("n", Policy.NONE)
+
+
+@pytest.mark.parametrize(
+    ("told", "on"),
+    table(
+        [
+            ("on with all that are alpha", {"AllAlpha": True}, True),
+            ("off by name", {"AllAlpha": True, "PodLevelResourceManagers": False}, False),
+            ("on by name", {"AllAlpha": False, "PodLevelResourceManagers": True}, True),
+            ("no beta one", {"AllBeta": True}, False),
+            ("off with all that are alpha", {"AllAlpha": False}, False),
+        ]
+    ),
+)
+def test_a_gate_is(told: dict[str, bool], on: bool) -> None:  # noqa: FBT001  a column of the table
+    assert kubelet_configuration(raw(featureGates=told)).gates == (frozenset(Gate) if on else frozenset())
 
 
 @pytest.mark.parametrize("option", CpuOption)
@@ -223,6 +240,11 @@ def test_every_mistake_is_told_with_its_path() -> None:
                 "a gate in quotes",
                 {"featureGates": {"PodLevelResourceManagers": "true"}},
                 ['featureGates.PodLevelResourceManagers: must be true or false, not "true"'],
+            ),
+            (
+                "all gates in quotes",
+                {"featureGates": {"AllAlpha": "true"}},
+                ['featureGates.AllAlpha: must be true or false, not "true"'],
             ),
             (
                 "objects that are none",

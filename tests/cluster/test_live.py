@@ -101,7 +101,11 @@ async def test_only_what_is_read_leaves_the_cluster(api: Api, kubeconfig: Kubeco
     api.lists["/api/v1/nodes"] = [
         {
             "metadata": {"name": "a", "labels": {"x": "y"}, "annotations": {"b": "c"}},
-            "status": {"allocatable": {"cpu": "4"}, "images": [{"names": ["secret"]}]},
+            "status": {
+                "allocatable": {"cpu": "4"},
+                "images": [{"names": ["secret"]}],
+                "nodeInfo": {"kubeletVersion": "v1.34.4", "machineID": "secret", "systemUUID": "secret"},
+            },
         }
     ]
 
@@ -111,7 +115,7 @@ async def test_only_what_is_read_leaves_the_cluster(api: Api, kubeconfig: Kubeco
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": "a", "labels": {"x": "y"}},
-        "status": {"allocatable": {"cpu": "4"}},
+        "status": {"allocatable": {"cpu": "4"}, "nodeInfo": {"kubeletVersion": "v1.34.4"}},
     }
     assert found["items"][-1] == {
         "apiVersion": "v1",

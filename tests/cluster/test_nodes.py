@@ -3,12 +3,12 @@
 import pytest
 
 from numalign.cluster.kubelet_config import KubeletConfiguration
-from numalign.cluster.nodes import MOST_ZONES, THREADS_LABEL, Facts, facts, join
+from numalign.cluster.nodes import MOST_ZONES, THREADS_LABEL, BadNode, Facts, facts, join
 from numalign.cluster.topologies import Topology
 from numalign.rules.errors import BadTopology
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.kubelet.start import Reserved
-from numalign.rules.options import NEWEST, CpuOption, Gate, Options, TopologyOption
+from numalign.rules.options import CpuOption, Gate, Options, TopologyOption
 from numalign.rules.resources import Resources, ZoneId
 from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, Zone
 
@@ -162,7 +162,7 @@ def test_version_options_and_threads_are_in_the_node() -> None:
 def test_a_kubelet_of_no_known_version_is_taken_to_be_new() -> None:
     node = join(Topology("n", (zone(cpu=1),)))
 
-    assert (node.options, node.threads) == (Options(minor=NEWEST), None)
+    assert (node.options, node.threads) == (Options(), None)
 
 
 def test_what_no_kubelet_starts_with_is_a_mistake() -> None:
@@ -174,11 +174,54 @@ def test_what_no_kubelet_starts_with_is_a_mistake() -> None:
         reserved=Reserved({ZoneId(3): Resources({"memory": 1})}, 1),
     )
 
-    with pytest.raises(BadTopology) as raised:
+    with pytest.raises(BadNode) as raised:
         join(Topology("n", (zone(cpu=1, memory=1),)), configured=said)
+    assert (raised.value.zones, raised.value.configuration) == ((), raised.value.mistakes)
     assert [mistake.where for mistake in raised.value.mistakes] == [
         "cpuManagerPolicyOptions.align-by-socket",
         "reservedMemory",
+        "topologyManagerPolicyOptions.max-allowable-numa-nodes",
+    ]
+
+
+OFF = frozenset({CpuOption.FULL_PCPUS_ONLY, CpuOption.ALIGN_BY_SOCKET})
+
+
+def test_no_kubelet_starts_with_options_of_no_use_even_where_they_are_off() -> None:
+    said = KubeletConfiguration("n", cpu_manager=CpuManager.NONE, cpu_options_off=OFF)
+
+    with pytest.raises(BadNode) as raised:
+        join(Topology("n", (zone(cpu=1),)), configured=said)
+    assert str(raised.value) == (
+        "cpuManagerPolicyOptions: the kubelet does not start: the CPU manager's policy none takes no "
+        "options, not even switched off: align-by-socket, full-pcpus-only"
+    )
+
+
+def test_options_of_no_use_are_told_once() -> None:
+    on = frozenset({CpuOption.DISTRIBUTE_ACROSS_NUMA})
+    said = KubeletConfiguration("n", cpu_manager=CpuManager.NONE, cpu_options=on, cpu_options_off=OFF)
+
+    with pytest.raises(BadNode) as raised:
+        join(Topology("n", (zone(cpu=1),)), configured=said)
+    assert len(raised.value.configuration) == 1
+
+
+def test_options_that_are_off_change_nothing_for_a_static_manager() -> None:
+    read, said = Topology("n", (zone(cpu=1),)), KubeletConfiguration("n", cpu_options_off=OFF)
+
+    assert join(read, configured=said) == join(read, configured=KubeletConfiguration("n"))
+
+
+def test_zones_and_configuration_are_told_apart_and_together() -> None:
+    said = KubeletConfiguration("n", policy=Policy.RESTRICTED)
+
+    with pytest.raises(BadNode) as raised:
+        join(Topology("n", zones(MOST_ZONES + 1)), configured=said)
+    [of_zones], [of_configuration] = raised.value.zones, raised.value.configuration
+    assert raised.value.mistakes == (of_zones, of_configuration)
+    assert [of_zones.where, of_configuration.where] == [
+        "zones",
         "topologyManagerPolicyOptions.max-allowable-numa-nodes",
     ]
 
@@ -227,7 +270,5 @@ def test_so_many_zones_can_be(read: Topology) -> None:
 def test_more_zones_than_can_be_walked_are_a_mistake(
     read: Topology, said: KubeletConfiguration | None
 ) -> None:
-    with pytest.raises(
-        BadTopology, match=r"^zones: 17 are more than the 16 among which a kubelet can align$"
-    ):
+    with pytest.raises(BadTopology, match=r"^zones: 17 are more than the 16 whose sets can be walked here$"):
         join(read, configured=said)

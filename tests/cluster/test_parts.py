@@ -51,6 +51,18 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
         None,
         [f'x: must be a whole number, not "{"9" * 61}..."'],
     ),
+    "a switch": (False, Part.switch, False, []),
+    "no switch": (None, Part.switch, None, []),
+    "a text for a switch": ("true", Part.switch, None, ['x: must be true or false, not "true"']),
+    "CPUs": ("0-1,3", Part.cpu_list, 0b1011, []),
+    "no CPUs": ("", Part.cpu_list, None, []),
+    "CPUs in disorder": (
+        "3-1",
+        Part.cpu_list,
+        None,
+        ['x: "3-1" is no CPU id and no range of them, as in 0-3,8'],
+    ),
+    "a number for CPUs": (0, Part.cpu_list, None, ["x: must be a text, not a number"]),
     "amounts": ({"cpu": "1500m", "memory": None}, Part.amounts, {"cpu": 1500}, []),
     "an amount without quotes": ({"cpu": 0.1}, Part.amounts, {"cpu": 100}, []),
     "an infinite amount": (
@@ -122,6 +134,17 @@ def test_elements_that_are_no_objects_are_noted_and_left_out() -> None:
         'list[2]: must be an object, not "b"',
         "list[3]: must be an object, not a list",
         'word: must be a list, not "b"',
+    ]
+
+
+def test_members_that_nobody_knows_are_noted() -> None:
+    whole = Part({"a": 1, "c": None, "d": 2, "word": "b"})
+    whole.only(("a", "b", "word"))
+    whole["word"].only(())
+
+    assert noted(whole) == [
+        "d: is none of the fields that are known here: a, b, word",
+        'word: must be an object, not "b"',
     ]
 
 

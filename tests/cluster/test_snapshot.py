@@ -47,7 +47,7 @@ def namespace(name: str, **labels: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def configuration(name: str, **fields: str) -> Json:
+def configuration(name: str, **fields: object) -> Json:
     version = "kubelet.config.k8s.io/v1beta1"
     return {"apiVersion": version, "kind": "KubeletConfiguration", "metadata": {"name": name}, **fields}
 
@@ -113,7 +113,7 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
             **nrt("x", zones=tuple(f"node-{number}" for number in range(17))),
             "topologyPolicies": ["RestrictedPodLevel"],
         },
-        ["NodeResourceTopology x: zones: 17 are more than the 16 among which a kubelet can align"],
+        ["NodeResourceTopology x: zones: 17 are more than the 16 whose sets can be walked here"],
     ),
     "a version to come": (
         {**nrt("x"), "apiVersion": "topology.node.k8s.io/v1"},
@@ -146,6 +146,25 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
             (
                 'KubeletConfiguration good: topologyManagerScope: "node" is none of the known words: '
                 "container, pod"
+            )
+        ],
+    ),
+    "a configuration with which no kubelet starts": (
+        configuration("good", cpuManagerPolicy="none", cpuManagerPolicyOptions={"full-pcpus-only": "true"}),
+        [
+            (
+                "KubeletConfiguration good: cpuManagerPolicyOptions: the kubelet does not start: "
+                "the CPU manager's policy none takes no options, not full-pcpus-only"
+            )
+        ],
+    ),
+    "a configuration of a kubelet to come": (
+        configuration("good", cpuManagerPolicyOptions={"full-pcpus-only": "true", "be-quick": "true"}),
+        [
+            (
+                "KubeletConfiguration good: cpuManagerPolicyOptions.be-quick: the kubelet knows no such "
+                "option, but full-pcpus-only, distribute-cpus-across-numa, align-by-socket, "
+                "distribute-cpus-across-cores, strict-cpu-reservation, prefer-align-cpus-by-uncorecache"
             )
         ],
     ),
@@ -193,6 +212,29 @@ def test_a_node_whose_totals_are_broken_is_known_by_its_topology() -> None:
 
     assert [(each.name, each.totals) for each in seen.nodes] == [("n", None)]
     assert (seen.unknown, len(seen.problems)) == (("m",), 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"align-by-socket": "true", "distribute-cpus-across-cores": "maybe"}, {"align-by-socket": "true"}],
+    ids=["cannot be read", "no kubelet starts with it"],
+)
+def test_a_node_whose_configuration_is_broken_is_known_by_counts(options: Json) -> None:
+    strict = configuration("n", topologyManagerPolicy="single-numa-node", cpuManagerPolicyOptions=options)
+    seen = snapshot.of([node("n"), nrt("n"), strict])
+
+    assert [(each.name, each.known, each.policy) for each in seen.nodes] == [("n", Known.COUNTS, Policy.NONE)]
+    assert [(problem.kind, problem.name) for problem in seen.problems] == [("KubeletConfiguration", "n")]
+    assert seen.nodes == snapshot.of([node("n"), nrt("n")]).nodes
+
+
+def test_a_node_that_cannot_be_with_its_configuration_or_without_is_told_of_twice() -> None:
+    many = {**nrt("n", zones=tuple(f"node-{number}" for number in range(17)))}
+    many["topologyPolicies"] = ["RestrictedPodLevel"]
+    seen = snapshot.of([node("n"), many, configuration("n", topologyManagerPolicy="restricted")])
+
+    assert (seen.nodes, seen.unknown) == ((), ("n",))
+    assert [problem.kind for problem in seen.problems] == ["KubeletConfiguration", "NodeResourceTopology"]
 
 
 def test_every_mistake_of_an_object_is_told_with_the_object() -> None:

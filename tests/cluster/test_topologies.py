@@ -246,6 +246,10 @@ MISTAKES = {
         amounts(allocatable=9),
         [f"{AT}.allocatable: 9 is more than the capacity of 8"],
     ),
+    "CPUs in millicores": (
+        amounts(name="cpu", capacity="64000", allocatable="64000", available="64000"),
+        [f"{AT}.capacity: 64000 CPUs are more than the 8192 that Linux knows"],
+    ),
     "a cost that is a word": (
         raw(zone(costs=[cost("node-0", "near")])),
         ['zones[0].costs[0].value: must be a whole number, not "near"'],

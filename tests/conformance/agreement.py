@@ -23,7 +23,7 @@ from kubectl_numa.events import Created, Deleted, Event, Observed
 from kubectl_numa.replaying import Answer, follow
 from numalign.rules import demand as demands
 from numalign.rules.demand import Demand, Step
-from numalign.rules.doubt import doubts
+from numalign.rules.doubt import SENTENCES, doubts
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.topology import Node, Zone
 
@@ -161,7 +161,7 @@ def _read(line: Json) -> Event:
 def _decision(node: Json, level: Level, asked: Asked, answer: Answer) -> Decision:
     found = _compared(answer, asked.expected, ids="machine" in TOLD[level])
     found[NAIVE] = naive(answer.node, asked.demand) == asked.expected["admitted"]
-    causes = () if found[ADMITTED] else tuple(doubts(answer.node, asked.demand))
+    causes = () if found[ADMITTED] else tuple(SENTENCES[one] for one in doubts(answer.node, asked.demand))
     return Decision(node, level, asked.created.pod.name, found, causes)
 
 

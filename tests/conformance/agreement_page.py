@@ -3,6 +3,8 @@ Writes docs/agreement.md: how often numalign says what the kubelet did.
 
     python -m tests.conformance.agreement_page           writes it
     python -m tests.conformance.agreement_page --check   fails if it would change
+
+Either fails if something of a known machine differs.
 """
 
 import argparse
@@ -104,12 +106,19 @@ def _causes(found: Sequence[Decision]) -> Iterator[str]:
     for level in Level:
         wrong = [decision for decision in found if decision.level is level and not decision.found[ADMITTED]]
         reasons = sum(not decision.found.get(REASON, True) for decision in found if decision.level is level)
-        yield f"**{level}**: {len(wrong)} wrong, {reasons} refused for another reason"
+        silent = sum(not decision.causes for decision in wrong)
+        yield f"**{level}**: {len(wrong)} wrong, {reasons} refused for another reason; {silent} named nothing"
         named = Counter(cause for decision in wrong for cause in decision.causes)
         yield from (
             f"* {count}: {cause}" for cause, count in sorted(named.items(), key=lambda pair: -pair[1])
         )
         yield ""
+
+
+def missed(found: Sequence[Decision]) -> dict[str, int]:
+    """What differs of a known machine, and how often; nothing must."""
+    tally = tallied(found, agreement.everything)["all"][Level.MACHINE]
+    return {what: tally.missed(what) for what in COLUMNS if tally.missed(what)}
 
 
 def files() -> list[str]:
@@ -126,7 +135,11 @@ def every_decision(*names: str) -> list[Decision]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.agreement_page", description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if the page would change")
-    text = page(every_decision(*files()))
+    found = every_decision(*files())
+    text = page(found)
+    if wrong := missed(found):
+        sys.stderr.write(f"of a known machine the rules say something else than the kubelet: {wrong}\n")
+        return 1
     if not parser.parse_args().check:
         PAGE.write_text(text)
     elif not PAGE.exists() or PAGE.read_text() != text:

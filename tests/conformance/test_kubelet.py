@@ -6,7 +6,8 @@ configuration every verdict holds, but for devices that sit between zones. What 
 policy, options and kind, stands in docs/agreement.md.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -22,26 +23,45 @@ from tests.conformance.agreement import (
     REASON,
     Decision,
     Level,
+    Recorded,
     Tally,
 )
 
 RECORDINGS = ("kubelet-synthetic.jsonl.gz", "kubelet-trace.jsonl.gz")
 DECISIONS = 5431
 BETWEEN_ZONES, NO_TOPOLOGY_SHOWS = "multidev", 2
+OF_VERSIONS = tuple(sorted({path.name for path in agreement.DATA.glob("kubelet-v*.jsonl.gz")}))
+EVERY = 4
+"""Of the recordings of each version, one scenario in so many; `make agreement-check` takes them all."""
 
 # The first test to ask replays every recording.
 pytestmark = pytest.mark.timeout(300)
 
 
+def decided(recorded: Iterable[Recorded], *levels: Level) -> list[Decision]:
+    return [found for one in recorded for level in levels for found in agreement.decisions(one, level)]
+
+
 @pytest.fixture(scope="session")
 def decisions(tables: list[str]) -> list[Decision]:
     """Every decision of the recordings, wherever something must be shown of it."""
-    levels = (Level.MACHINE, Level.UNOBSERVED, Level.CONFIGURED)
-    recorded = list(agreement.recordings(*RECORDINGS))
-    found = [each for one in recorded for level in levels for each in agreement.decisions(one, level)]
+    found = decided(agreement.recordings(*RECORDINGS), Level.MACHINE, Level.UNOBSERVED, Level.CONFIGURED)
     for level, tally in agreement.tallied(found, agreement.everything)["all"].items():
         tables.append(f"kubelet, {level:<20}" + "".join(f"{what} {tally.cell(what)}  " for what in COLUMNS))
     return found
+
+
+@pytest.mark.parametrize("name", OF_VERSIONS)
+def test_each_version_does_what_is_predicted_of_it(name: str) -> None:
+    sample = itertools.islice(agreement.recordings(name), None, None, EVERY)
+    tally = agreement.tallied(decided(sample, Level.MACHINE), agreement.everything)["all"][Level.MACHINE]
+
+    assert {what: tally.missed(what) for what in COLUMNS} == dict.fromkeys(COLUMNS, 0)
+    assert all(tally.asked[what] for what in COLUMNS)
+
+
+def test_three_versions_are_recorded() -> None:
+    assert [name.removeprefix("kubelet-v1.")[:2] for name in OF_VERSIONS] == ["32", "34", "36"]
 
 
 @pytest.fixture(scope="session")

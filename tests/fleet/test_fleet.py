@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalign.fleet import Fleet, Question
-from numalign.fleet.fleet import REMEMBERED
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Match, Policy
@@ -111,7 +110,7 @@ def test_some_node_has_room_now_if_one_that_ever_could_says_so(members: list[Nod
     assert Fleet(members).now(asked) is any(room)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(fleets, fleets, fleets, st.lists(questions, min_size=1, max_size=2))
 def test_a_following_fleet_says_what_a_new_one_would(
     first: list[Node], second: list[Node], third: list[Node], asked: list[Question]
@@ -289,6 +288,10 @@ def test_two_moments_that_follow_the_same_one_do_not_mix_their_answers() -> None
 # Bounds.
 
 
+FEW = 16
+"""Questions that are remembered here."""
+
+
 class Traced(Demand):
     """A demand whose end can be seen: unlike a slotted one it has room for weak references."""
 
@@ -305,12 +308,12 @@ def unlike(count: int) -> Iterable[Question]:
 
 
 def test_the_least_recently_asked_is_forgotten_first() -> None:
-    fleet = Fleet([SMALL])
+    fleet = Fleet([SMALL], remembered=FEW)
     other = question("cpu=3 mem=1Gi")
     steps(fleet, ONE_GPU)
     steps(fleet, other)
     steps(fleet, ONE_GPU)
-    for each in unlike(REMEMBERED - 1):
+    for each in unlike(FEW - 1):
         steps(fleet, each)
 
     assert [steps(fleet, ONE_GPU), steps(fleet, other)] == [0, 1]
@@ -325,12 +328,12 @@ FORGETTING: list[tuple[str, Callable[[Fleet, Question], object]]] = [
 
 @pytest.mark.parametrize("ask", table(FORGETTING))
 def test_in_one_moment_memory_is_bounded_for(ask: Callable[[Fleet, Question], object]) -> None:
-    fleet = Fleet([SMALL])
+    fleet = Fleet([SMALL], remembered=FEW).following([SMALL])
     first = traced(question("cpu=99 mem=1Gi"))
     gone = weakref.ref(first.demand)
     ask(fleet, first)
     del first
-    for each in unlike(REMEMBERED):
+    for each in unlike(FEW):
         ask(fleet, each)
     gc.collect()
 

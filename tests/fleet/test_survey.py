@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.fleet import Fleet, Group, Question
-from numalign.fleet.survey import LONGEST, refusal_text
+from numalign.fleet.survey import LONGEST, OTHERS, TELLING, refusal_text
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.topology import Node
-from tests.notation import GPU, asks, means, node, table
+from numalign.rules.verdict import Cause
+from tests.notation import GPU, asks, means, node, options, table
 
 SINGLE, RESTRICTED = "single-numa-node", "restricted"
 
@@ -271,3 +272,17 @@ def test_the_closest_is_the_one_that_has_the_largest_share_of_what_is_shortest()
 
     assert min(share for share, _ in shares.values()) > min(share for _, share in shares.values())
     assert f"(class {fleet.class_of(half)}, 1 node). 1 node has no more" in fleet.why_not(asked)
+
+
+def test_every_cause_can_be_told_of_the_closest_nodes_and_of_the_others() -> None:
+    assert set(TELLING) == set(OTHERS) == set(Cause)
+
+
+def test_a_pod_that_no_core_can_hold_hears_why() -> None:
+    cores = node("cpu=16", "cpu=16", policy="restricted", options=options("full-pcpus-only"))
+    small = node("cpu=2", policy="restricted")
+    fleet = Fleet([cores, replace(small, name="small")])
+    text = fleet.why_not(Question(asks("cpu=3 mem=1Gi"), means("restricted")))
+
+    assert "gives out whole cores, 2 CPUs each, and 3 cpu breaks one" in text
+    assert "1 node has too little as a whole" in text

@@ -40,6 +40,22 @@ POD: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
 SMT = "feature.node.kubernetes.io/cpu-hardware_multithreading"
 
 
+# A kubelet that is told so does start.
+WALKING = {
+    "topologyManagerPolicy": "restricted",
+    "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "20"},
+}
+
+
+def crowded() -> Json:
+    """A machine of 17 zones."""
+    return {"zones": [{**MACHINE["zones"][0], "id": at, "cores": [[at]]} for at in range(17)]}
+
+
+def published(count: int) -> list[Json]:
+    return [{**NRT["zones"][0], "name": f"node-{at}"} for at in range(count)]
+
+
 def line(**event: object) -> bytes:
     return json.dumps(event).encode()
 
@@ -208,7 +224,8 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 ),
                 [
                     (
-                        "node.cpuManagerPolicyOptions.align-by-socket: the kubelet does not start: "
+                        "node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: "
+                        "the kubelet does not start: "
                         "it is not compatible with topologyManagerPolicy single-numa-node"
                     )
                 ],
@@ -224,10 +241,25 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 ),
                 [
                     (
-                        "node.reservedSystemCPUs: the kubelet does not start: "
+                        "node.kubeletConfig.reservedSystemCPUs: the kubelet does not start: "
                         "the CPU manager's policy static needs more than zero CPUs reserved"
                     )
                 ],
+            ),
+            (
+                "a machine of another configuration",
+                line(node={"name": "n", "machine": MACHINE, "kubeletConfig": {"reservedSystemCPUs": "1"}}),
+                ['node.kubeletConfig.reservedSystemCPUs: "1" is not what the machine says: "0"'],
+            ),
+            (
+                "a machine of too many zones",
+                line(node={"name": "n", "machine": crowded(), "kubeletConfig": WALKING}),
+                ["node.machine.zones: 17 are more than the 16 whose sets can be walked here"],
+            ),
+            (
+                "a topology of too many zones",
+                line(node={"name": "n", "nrt": {**NRT, "zones": published(17)}, "kubeletConfig": WALKING}),
+                ["node.nrt.zones: 17 are more than the 16 whose sets can be walked here"],
             ),
             ("a pod that is no object", line(create="p"), ['create: must be an object, not "p"']),
             (
@@ -265,7 +297,7 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 [
                     (
                         "observed.seen: is none of the fields that are known here: "
-                        "pod, admitted, containers, shared, free, reason, message, known"
+                        "pod, admitted, containers, shared, free, reason, message, known, doubts"
                     ),
                     'observed.admitted: must be true or false, not "yes"',
                     (

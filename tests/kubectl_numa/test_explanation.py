@@ -124,7 +124,7 @@ def test_the_json_holds_the_whole_answer(cluster: Cluster) -> None:
                 "placement": [{"zones": ["node-1"], "amount": {"cpu": "32", "memory": "4Gi"}}],
                 "score": 94,
                 "known": "counts",
-                "doubts": [Doubt.OPTIONS, Doubt.INIT_CPUS],
+                "doubts": [Doubt.OPTIONS, Doubt.NO_VERSION, Doubt.INIT_CPUS],
             },
             {
                 "name": "small",
@@ -135,7 +135,7 @@ def test_the_json_holds_the_whole_answer(cluster: Cluster) -> None:
                 "placement": None,
                 "score": None,
                 "known": "counts",
-                "doubts": [Doubt.OPTIONS],
+                "doubts": [Doubt.OPTIONS, Doubt.NO_VERSION],
             },
         ],
         "unknown": ["hidden"],

@@ -42,7 +42,7 @@ def test_a_whole_page(cluster: Cluster) -> None:
         f"             class {small}\n"
         "             why   the pod asks for 32 cpu and the node has 16\n"
         "\n"
-        "  rests on   counts of 2 nodes; not told: options, init cpus\n"
+        "  rests on   counts of 2 nodes; not told: options, no version, init cpus\n"
     )
 
 
@@ -123,6 +123,8 @@ def test_a_node_in_depth_shows_what_the_kubelet_would_do_and_what_is_short_where
         "  short in           node-1: cpu 6 asked, 4 free\n"
         "  topology hint      container c0: node-0, node-1, not preferred\n"
         "  node as a whole    asked 6 cpu, 1Gi memory; what it has in all nobody told\n"
-        "  not told           the kubelet's options and version are not known; it is\n"
-        "                     taken to have none and to be new\n"
+        "  not told           the kubelet's options are not known; it is taken to have\n"
+        "                     none\n"
+        "  not told           the kubelet's version is not known; it is taken to be the\n"
+        "                     newest one compared\n"
     )

@@ -1,27 +1,18 @@
 """A node as things happen to it: what is charged, what comes back, and when."""
 
-import gzip
-import json
-from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kubectl_numa import events
 from kubectl_numa.events import BadLine, Created, Deleted, Event, Observed, Started
 from kubectl_numa.replaying import Answer, Session, follow
 from numalign.rules.demand import WHOLE_POD
 from numalign.rules.kubelet.observe import Left, Seen
 from numalign.rules.machine import Core, Machine, cpus, places
-from numalign.rules.options import Gate, Options
+from numalign.rules.options import CpuOption, Gate, Options
 from numalign.rules.resources import Resources, ZoneId
 from numalign.rules.topology import Known, Node
 from tests.notation import GPU, bag, free_of, node, pod, table, zone_ids
-
-Json = dict[str, Any]
 
 # Two zones of which each keeps one of its four CPUs for the system.
 ZONE = "cpu=4/3 mem=8Gi/7Gi"
@@ -208,7 +199,40 @@ def test_what_is_left_right_after_a_pod_settles_how_memory_was_split() -> None:
     assert free_of(session.node, "mem") == [6, 0]
 
     late, _ = walk(wide, both, create("none", "cpu=500m"), took("wide", given, left=left))
-    assert free_of(late.node, "mem") == [0, 6]
+    assert free_of(late.node, "mem") == [6, 0], "the same, however late it is told"
+
+
+FIRST = Seen("c0", cpus([1, 2]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
+ASKS = "cpu=2 mem=1Gi"
+
+
+def test_a_guess_that_has_left_gives_back_nothing_that_was_really_given_to_another() -> None:
+    """It turns out that the second has what the first one was thought to have."""
+    session, _ = walk(
+        described(), create("a", ASKS), create("b", ASKS), Deleted("a"), took("b", FIRST), create("c", ASKS)
+    )
+
+    assert session.now.pods["b"].held is not None
+    assert session.now.pods["c"].held is not None
+    assert not session.now.pods["b"].held.cpus & session.now.pods["c"].held.cpus
+
+
+def test_who_is_observed_twice_is_charged_once() -> None:
+    truth = took("b", FIRST)
+    once, _ = walk(described(), create("a", ASKS), create("b", ASKS), truth)
+    twice, _ = walk(described(), create("a", ASKS), create("b", ASKS), truth, truth)
+    gone, _ = walk(described(), create("b", ASKS), truth, truth, Deleted("b"), create("c", "cpu=500m.."))
+
+    assert once.node == twice.node
+    assert gone.node.stock == described().stock
+
+
+def test_turns_that_nothing_can_change_are_forgotten() -> None:
+    truth = took("a", FIRST)
+    once: list[Event] = [create("a", ASKS), truth, Deleted("a")]
+    session, _ = walk(described(), *once * 50)
+
+    assert len(session.turns) <= 2
 
 
 def test_observed_cpus_count_on_a_described_machine_and_their_number_elsewhere() -> None:
@@ -303,6 +327,7 @@ def test_an_answer_tells_what_every_container_gets() -> None:
             "c1": {"affinity": (0,), "preferred": True, "amounts": {"0": {"memory": 2**30}}},
         },
         "known": "machine",
+        "doubts": ["no-version"],
     }
 
 
@@ -331,7 +356,60 @@ def test_a_refusal_has_the_kubelets_reason_and_a_sentence() -> None:
         "message": ('container "c0": single-numa-node needs 4 cpu in one zone; the most any zone has is 3'),
         "containers": {},
         "known": "counts",
+        "doubts": ["options", "no-version"],
     }
+
+
+def test_an_answer_without_doubts_speaks_of_none() -> None:
+    known = replace(described(), options=Options(minor=34))
+    for asked in ("cpu=2 mem=1Gi", "cpu=9 mem=1Gi"):
+        _, [answer] = walk(known, create("p", asked))
+        assert "doubts" not in answer.to_json()
+
+
+def test_doubts_are_about_the_pod_as_its_node_reads_it() -> None:
+    """With their gate on, the managers no longer leave the containers of such a pod alone."""
+    counted = node(*[ZONE] * 2, policy="restricted", scope="pod")
+    asked = replace(pod("cpu=1 mem=1Gi | cpu=500m.."), name="p", pod_requests=LEVEL, pod_limits=LEVEL)
+    whole_cores = frozenset({CpuOption.FULL_PCPUS_ONLY})
+    said = []
+    for gates in (frozenset[Gate](), frozenset(Gate)):
+        told = replace(counted, options=Options(whole_cores, gates=gates, minor=36))
+        _, [answer] = walk(told, Created(asked))
+        said.append("threads" in answer.to_json().get("doubts", []))
+    assert said == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "reason", "message"),
+    table(
+        [
+            (
+                "not of the node as a whole, which has too little as well",
+                "none",
+                "cpu=1000 mem=1Gi",
+                "SMTAlignmentError",
+                (
+                    'container "c0": the kubelet gives out whole cores; 1000 cpu is asked, and 2 is free in '
+                    "cores that are whole"
+                ),
+            ),
+            (
+                "not of the node while it was empty, which had too little as well",
+                "single-numa-node",
+                "cpu=4 mem=1Gi",
+                "TopologyAffinityError",
+                'container "c0": single-numa-node needs 4 cpu in one zone; the most any zone has is 1',
+            ),
+        ]
+    ),
+)
+def test_a_refusal_speaks_of_the_admission(policy: str, asked: str, reason: str, message: str) -> None:
+    plain = replace(PLAIN, policy=node("cpu=1", policy=policy).policy)
+    strict = replace(described(plain), options=Options(frozenset({CpuOption.FULL_PCPUS_ONLY}), minor=34))
+    also = replace(SMALL, pod=replace(SMALL.pod, name="also"))
+    _, answers = walk(strict, SMALL, also, create("huge", asked))
+    assert (answers[2].reason, answers[2].message) == (reason, message)
 
 
 def test_a_container_that_gets_nothing_of_its_own_has_no_amounts() -> None:
@@ -352,77 +430,3 @@ def test_a_pod_that_is_served_as_a_whole_says_what_its_containers_divide() -> No
     shared = Seen(WHOLE_POD, cpus([5, 6]), {zone_ids(1): LEVEL})
     session, _ = walk(gated, Created(asked), took("p", seen("c0", 1, cpu=1000), shared))
     assert cpu_left(session) == [3, 1]
-
-
-RECORDINGS = Path(__file__).parent.parent / "conformance" / "data"
-
-
-def recorded() -> Iterable[Json]:
-    """One scenario in every sixteen, of every kind."""
-    for name in ("kubelet-synthetic.jsonl.gz", "kubelet-trace.jsonl.gz"):
-        lines = gzip.decompress((RECORDINGS / name).read_bytes()).splitlines()
-        yield from map(json.loads, islice(lines, 0, None, 16))
-
-
-def said(answer: Json) -> Json:
-    """What is said of a pod beside its amounts, of which some are the kubelet's free choice."""
-    return {
-        name: {key: told[key] for key in ("affinity", "preferred")}
-        for name, told in answer["containers"].items()
-    }
-
-
-def told(scenario: Json) -> Json:
-    fields = ("name", "nrt", "kubeletVersion", "kubeletConfig", "machine")
-    return {"node": {**{key: scenario[key] for key in fields}, "labels": scenario.get("labels")}}
-
-
-def read(value: Json) -> Event:
-    return events.read(json.dumps(value).encode())
-
-
-@pytest.fixture(scope="module")
-def compared() -> list[tuple[str, Json, Json]]:
-    """Scenario, answer and what the kubelet did, of every decision; observed before the next one."""
-    found = []
-    for scenario in recorded():
-        session, _ = follow(None, read(told(scenario)))
-        for step in scenario["steps"]:
-            expected = step.pop("expect", None)
-            session, answer = follow(session, read(step))
-            if answer:
-                found.append((scenario["name"], json.loads(json.dumps(answer.to_json())), expected))
-                session, _ = follow(session, read({"observed": {"pod": answer.pod, **expected}}))
-    return found
-
-
-Compared = list[tuple[str, Json, Json]]
-
-
-def test_recorded_verdicts_are_predicted(compared: Compared) -> None:
-    assert len(compared) > 300
-    for name, answer, expected in compared:
-        assert (name, answer["admitted"], answer.get("reason")) == (
-            name,
-            expected["admitted"],
-            expected.get("reason"),
-        )
-
-
-def test_recorded_affinities_are_predicted(compared: Compared) -> None:
-    for name, answer, expected in compared:
-        if expected["admitted"]:
-            assert (name, said(answer)) == (name, said(expected))
-
-
-def test_recorded_amounts_are_predicted_where_the_kubelet_has_no_choice(compared: Compared) -> None:
-    for name, answer, expected in compared:
-        if expected["admitted"] and not any("choices" in each for each in answer["containers"].values()):
-            given = {
-                container: (each.get("cpus"), each.get("amounts", {}))
-                for container, each in expected["containers"].items()
-            }
-            assert (name, given) == (
-                name,
-                {key: (each.get("cpus"), each["amounts"]) for key, each in answer["containers"].items()},
-            )

@@ -228,10 +228,19 @@ def test_half_a_core_is_refused_with_the_size_of_one() -> None:
     verdict = evaluate(CORES, asks("cpu=3 mem=1Gi"))
 
     assert (refused(verdict).reason, refused(verdict).cause) == ("SMTAlignmentError", Cause.NOT_WHOLE_CORES)
-    assert str(refused(verdict)) == (
-        "the kubelet gives out whole cores of 2 CPUs; of 3 cpu it has 14 in such"
-    )
+    assert str(refused(verdict)) == "the kubelet gives out whole cores, 2 CPUs each, and 3 cpu breaks one"
     assert verdict.permanent
+
+
+def test_cores_that_keep_a_thread_for_the_system_are_not_whole() -> None:
+    verdict = evaluate(replace(CORES, totals=None), asks("cpu=14 mem=1Gi"))
+    too_many = evaluate(
+        node("cpu=8/7", "cpu=8", options=CORES.options, threads=2, totals="cpu=16 mem=9Gi"),
+        asks("cpu=16 mem=1Gi"),
+    )
+
+    assert verdict.admitted
+    assert str(refused(too_many)).endswith("16 cpu is asked, and 14 is free in cores that are whole")
 
 
 def test_a_pod_that_leaves_nothing_to_share_within_itself_is_refused() -> None:
@@ -278,7 +287,7 @@ def test_a_verdict_says_what_it_rests_on_and_what_could_make_it_wrong() -> None:
     verdict = evaluate(LOOSE, asks(SMALL))
 
     assert verdict.known is Known.COUNTS
-    assert verdict.doubts == (Doubt.OPTIONS, Doubt.DEVICES)
+    assert verdict.doubts == (Doubt.OPTIONS, Doubt.NO_VERSION, Doubt.DEVICES)
 
 
 TOO_LARGE = [

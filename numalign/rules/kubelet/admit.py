@@ -9,42 +9,26 @@ the same set of zones. Amounts are given out per container in both.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
-from types import MappingProxyType
 from typing import NamedTuple
 
 from numalign.rules.demand import Demand, Step
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.kubelet import bubble, cpu, device, masks, memory
-from numalign.rules.kubelet.amounts import Amounts, add, subtract
+from numalign.rules.kubelet.amounts import Amounts
+from numalign.rules.kubelet.books import Books, Entry, Held, books_of, held_since, restocked, without
 from numalign.rules.kubelet.cpu import Cpus
 from numalign.rules.kubelet.device import Pool, Taken
-from numalign.rules.kubelet.memory import Block, Memory
+from numalign.rules.kubelet.memory import Memory
 from numalign.rules.kubelet.merge import Decision, Merged, Offer, Zones, decide, impossible
 from numalign.rules.kubelet.refused import Reason, Refused
-from numalign.rules.machine import CpuSet, Stock
+from numalign.rules.machine import CpuSet
 from numalign.rules.options import Gate, TopologyOption
 from numalign.rules.placement import Grant, Placement, ZoneSet
 from numalign.rules.resources import CPU, MILLI, Resources
-from numalign.rules.topology import Node, Zone
+from numalign.rules.topology import Node
 
-NOWHERE = Placement()
+NO_PLACEMENT = Placement()
 """What a refused pod gets."""
-
-
-class Books(NamedTuple):
-    """What all managers know while one pod is admitted; None where a manager is off."""
-
-    cpus: Cpus | None
-    memory: Memory | None
-    devices: Mapping[str, Pool]
-
-
-class Held(NamedTuple):
-    """What the managers have down for one pod: CPU ids, devices by place, and blocks of memory in order."""
-
-    cpus: CpuSet = 0
-    devices: Mapping[str, Amounts] = MappingProxyType({})
-    blocks: tuple[Block, ...] = ()
 
 
 class Admission(NamedTuple):
@@ -70,10 +54,6 @@ class _Gift(NamedTuple):
     devices: Mapping[str, Taken]
 
 
-Entry = tuple[int, str, int]
-"""A mask, a resource, and how much of it comes from there."""
-
-
 def admit(node: Node, demand: Demand) -> Admission:
     """Ask this node's kubelet to admit a pod on top of what it already gave out."""
     asked = heeded(node, demand)
@@ -82,7 +62,8 @@ def admit(node: Node, demand: Demand) -> Admission:
         return _each(node, asked, start, shared=None)
     decision = _decide(node, start, asked.whole, _crowded(node, asked))
     if not decision.admitted:
-        return _refused(Refused(Reason.TOPOLOGY_AFFINITY, asked.whole), start, start)
+        crowded = tuple(sorted(_crowded(node, asked)))
+        return _refused(Refused(Reason.TOPOLOGY_AFFINITY, asked.whole, crowded), start, start)
     if _stands_as_one(node, asked):
         return _together(node, asked, start, decision.affinity)
     return _each(node, asked, start, shared=decision)
@@ -135,11 +116,11 @@ def _started(books: Books) -> Books:
 def _together(node: Node, demand: Demand, start: Books, affinity: Merged) -> Admission:
     """Serve the pod as a whole, without devices, and let its containers divide it (AllocatePod)."""
     crowded = _crowded(node, demand)
-    served = _cpus_together(start, demand, affinity, crowded)
+    served = bubble.cpus(start, demand, affinity, crowded)
     if isinstance(served, Reason):
         return _refused(Refused(served, demand.whole, (CPU,)), start, start)
     books, parts = served
-    kept = _memory_together(books, demand, affinity, crowded)
+    kept = bubble.memory(books, demand, affinity, crowded)
     if isinstance(kept, Reason):
         given = books.cpus.given if books.cpus else 0
         return _refused(Refused(kept, demand.whole, tuple(demand.whole.memory), given), start, start)
@@ -149,42 +130,6 @@ def _together(node: Node, demand: Demand, start: Books, affinity: Merged) -> Adm
     held = held_since(start, settled)
     whole = _grant(node, _Gift(demand.whole, affinity, held.cpus, {}), settled)
     return Admission(None, Placement(grants, whole.amounts, whole), start, settled, held)
-
-
-def _cpus_together(
-    books: Books, demand: Demand, affinity: Merged, crowded: frozenset[str]
-) -> tuple[Books, Mapping[str, CpuSet]] | Reason:
-    """The CPUs of the pod, and of each of its containers."""
-    if not books.cpus or not demand.whole.cpu:
-        return books, {}
-    if CPU in crowded:
-        return Reason.EMPTY_SHARED_POOL
-    served = cpu.allocate(books.cpus, demand.whole, affinity.mask)
-    if isinstance(served, Reason):
-        return served
-    after, ids = served
-    parts = bubble.divide_cpus(after, ids, demand.steps)
-    return Reason.UNEXPECTED_ADMISSION if parts is None else (books._replace(cpus=after), parts)
-
-
-def _memory_together(
-    books: Books, demand: Demand, affinity: Merged, crowded: frozenset[str]
-) -> tuple[Books, Mapping[str, tuple[Entry, ...]]] | Reason:
-    """The memory of the pod, and of each of its containers."""
-    if not books.memory or not demand.whole.managed:
-        return books, {}
-    if crowded & demand.whole.memory.keys():
-        return Reason.EMPTY_SHARED_POOL
-    held = memory.allocate(books.memory, demand.whole, affinity)
-    if held is None:
-        return Reason.UNEXPECTED_ADMISSION
-    parts = bubble.divide_memory(demand.whole.memory, demand.steps)
-    mask = held.blocks[0].mask if held.blocks else 0
-    entries = {
-        name: tuple((mask, resource, size) for resource, size in share.items() if mask)
-        for name, share in parts.items()
-    }
-    return books._replace(memory=held), entries
 
 
 def charge(node: Node, admission: Admission) -> Node:
@@ -203,7 +148,7 @@ def release(node: Node, leaving: Iterable[Held]) -> Node:
     if not gone:
         return node
     before = books_of(node, {name for held in gone for name in held.devices})
-    return restocked(node, before, reduce(_without, gone, before))
+    return restocked(node, before, reduce(without, gone, before))
 
 
 def widths(node: Node, step: Step) -> dict[str, int]:
@@ -216,14 +161,17 @@ def widths(node: Node, step: Step) -> dict[str, int]:
     return {**by_device, **by_cpu, **by_memory}
 
 
+def whole_cores(node: Node) -> tuple[int, int]:
+    """How many threads a core has, and the millicores free in cores that keep none for the system."""
+    cpus = cpu.of(node)
+    if cpus is None or not cpus.layout.cores:
+        return 1, 0
+    return cpus.layout.threads_per_core, cpu.whole_cores(cpus).bit_count() * MILLI
+
+
 def _refused(refusal: Refused, before: Books, after: Books) -> Admission:
     held = held_since(before, after)
-    return Admission(refusal, NOWHERE, before, after, held._replace(cpus=held.cpus | refusal.cpus))
-
-
-def books_of(node: Node, devices: Iterable[str]) -> Books:
-    """The managers' books on a node, of these devices."""
-    return Books(cpu.of(node), memory.of(node), device.of(node, devices))
+    return Admission(refusal, NO_PLACEMENT, before, after, held._replace(cpus=held.cpus | refusal.cpus))
 
 
 def _decide(node: Node, books: Books, step: Step, crowded: frozenset[str] = frozenset()) -> Decision:
@@ -274,22 +222,6 @@ def _allocate(books: Books, step: Step, affinity: Merged) -> tuple[Books, _Gift]
     return Books(cpus, held, devices), _Gift(step, affinity, ids, taken)
 
 
-def held_since(before: Books, after: Books) -> Held:
-    """What has left the books for one pod."""
-    cpus = after.cpus.given if after.cpus else 0
-    devices = {name: subtract(pool.free, after.devices[name].free) for name, pool in before.devices.items()}
-    return Held(cpus, devices, after.memory.blocks if after.memory else ())
-
-
-def _without(books: Books, held: Held) -> Books:
-    cpus = books.cpus and books.cpus.released(held.cpus)
-    back = {
-        name: pool._replace(free=add(pool.free, held.devices[name])) if name in held.devices else pool
-        for name, pool in books.devices.items()
-    }
-    return Books(cpus, books.memory and memory.released(books.memory, held.blocks), back)
-
-
 def _grant(node: Node, gift: _Gift, books: Books) -> Grant:
     blocks = books.memory.blocks if books.memory else ()
     own = (block for block in blocks if block.container == gift.step.container)
@@ -337,49 +269,3 @@ def _by_zone_set(node: Node, entries: Iterable[Entry]) -> dict[ZoneSet, Resource
         bag = found.setdefault(masks.ids(mask, node.ids), {})
         bag[name] = bag.get(name, 0) + amount
     return {zones: Resources(found[zones]) for zones in sorted(found)}
-
-
-def restocked(node: Node, before: Books, after: Books) -> Node:
-    """The node with what the books say is left."""
-    spent = _spent(before, after)
-    zones = tuple(_left(node, at, spent, after.memory) for at in range(len(node.zones)))
-    return replace(node, zones=zones, stock=_stock(node.stock, before, after))
-
-
-def _spent(before: Books, after: Books) -> dict[str, Amounts]:
-    """How much less of each resource every zone has."""
-    spent = {
-        name: pool.devices.in_zones(subtract(pool.free, after.devices[name].free))
-        for name, pool in before.devices.items()
-    }
-    if before.cpus and after.cpus:
-        counts = (cpu.by_zone(cpus.layout, cpus.free) for cpus in (before.cpus, after.cpus))
-        spent[CPU] = tuple(count * MILLI for count in subtract(*counts))
-    if before.memory and after.memory:
-        left = after.memory.free
-        spent |= {name: subtract(free, left[name]) for name, free in before.memory.free.items()}
-    return spent
-
-
-def _left(node: Node, at: int, spent: Mapping[str, Amounts], held: Memory | None) -> Zone:
-    """One zone, less what was spent, with the memory manager's books of it."""
-    zone = node.zones[at]
-    free = Resources(
-        {name: amount - spent[name][at] if name in spent else amount for name, amount in zone.free.items()}
-    )
-    if held is None:
-        return replace(zone, free=free)
-    # A zone that is its own group needs none.
-    mask = held.cells[at]
-    cells = frozenset(masks.ids(mask, node.ids)) if mask != 1 << at or zone.cells else zone.cells
-    return replace(zone, free=free, cells=cells, assignments=held.assignments[at])
-
-
-def _stock(stock: Stock | None, before: Books, after: Books) -> Stock | None:
-    if stock is None and before.cpus == after.cpus:
-        return None
-    told = stock or Stock()
-    devices = (
-        (name, after.devices[name].free if name in after.devices else left) for name, left in told.devices
-    )
-    return Stock(after.cpus.free if after.cpus else told.cpus, tuple(devices))

@@ -2,8 +2,8 @@
 The machine that the rules assume behind a node of which only amounts are known.
 
 There is one way through the rules, and it needs CPUs with ids. What nobody told is as it is by default: cores
-of as many threads as a label says, else of one, or of two where the kubelet gives out whole cores, which
-without hyperthreads says nothing; one cache per zone; reserved CPUs in whole cores at the start
+of as many threads as a label says, else of one, or of two where the kubelet gives out whole cores, an option
+that changes nothing for cores of one thread; one cache per zone; reserved CPUs in whole cores at the start
 of their zone, and free ones at its end. Sockets are read off the distances, where those are published: Linux
 calls a zone remote from a distance of 20 on (REMOTE_DISTANCE of include/linux/topology.h).
 """

@@ -8,12 +8,52 @@ share what the pinned ones leave. The device manager takes no part in it, and gi
 
 from collections.abc import Mapping, Sequence
 
-from numalign.rules.demand import Step
+from numalign.rules.demand import Demand, Step
 from numalign.rules.kubelet import cpu
+from numalign.rules.kubelet import memory as blocks
+from numalign.rules.kubelet.books import Books, Entry
 from numalign.rules.kubelet.cpu import Cpus
+from numalign.rules.kubelet.merge import Merged
+from numalign.rules.kubelet.refused import Reason
 from numalign.rules.machine import CpuSet
 from numalign.rules.pod import Role
-from numalign.rules.resources import MILLI, Resources
+from numalign.rules.resources import CPU, MILLI, Resources
+
+
+def cpus(
+    books: Books, demand: Demand, affinity: Merged, crowded: frozenset[str]
+) -> tuple[Books, Mapping[str, CpuSet]] | Reason:
+    """The CPUs of the pod, and of each of its containers."""
+    if not books.cpus or not demand.whole.cpu:
+        return books, {}
+    if CPU in crowded:
+        return Reason.EMPTY_SHARED_POOL
+    served = cpu.allocate(books.cpus, demand.whole, affinity.mask)
+    if isinstance(served, Reason):
+        return served
+    after, ids = served
+    parts = divide_cpus(after, ids, demand.steps)
+    return Reason.UNEXPECTED_ADMISSION if parts is None else (books._replace(cpus=after), parts)
+
+
+def memory(
+    books: Books, demand: Demand, affinity: Merged, crowded: frozenset[str]
+) -> tuple[Books, Mapping[str, tuple[Entry, ...]]] | Reason:
+    """The memory of the pod, and of each of its containers."""
+    if not books.memory or not demand.whole.managed:
+        return books, {}
+    if crowded & demand.whole.memory.keys():
+        return Reason.EMPTY_SHARED_POOL
+    held = blocks.allocate(books.memory, demand.whole, affinity)
+    if held is None:
+        return Reason.UNEXPECTED_ADMISSION
+    parts = divide_memory(demand.whole.memory, demand.steps)
+    mask = held.blocks[0].mask if held.blocks else 0
+    entries = {
+        name: tuple((mask, resource, size) for resource, size in share.items() if mask)
+        for name, share in parts.items()
+    }
+    return books._replace(memory=held), entries
 
 
 def divide_cpus(cpus: Cpus, whole: CpuSet, steps: Sequence[Step]) -> Mapping[str, CpuSet] | None:

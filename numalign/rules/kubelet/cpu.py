@@ -83,7 +83,7 @@ def offers(cpus: Cpus, step: Step) -> list[Offer]:
 def width(sizes: Iterable[int], asked: int) -> int:
     """The fewest zones whose CPUs, reserved and busy ones included, reach what is asked."""
     hosts = [size for size in sizes if size]
-    return masks.fewest(hosts, asked) or len(hosts)
+    return masks.fewest(hosts, asked) or max(1, len(hosts))
 
 
 def allocate(cpus: Cpus, step: Step, mask: Mask | None) -> tuple[Cpus, CpuSet] | Reason:
@@ -116,15 +116,19 @@ def reserve(laid: Layout, options: Options, count: int) -> CpuSet:
 
 def _preferred(cpus: Cpus, possible: Sequence[Mask], fewest: int) -> frozenset[Mask]:
     narrow = masks.of_width(possible, fewest)
-    if CpuOption.ALIGN_BY_SOCKET not in cpus.options.cpu:
+    laid = cpus.layout
+    per_socket = laid.zones_with_cpus // len(laid.sockets) if laid.sockets else 0
+    if CpuOption.ALIGN_BY_SOCKET not in cpus.options.cpu or not per_socket:
         return narrow
-    return narrow | {mask for mask in possible if _on_fewest_sockets(cpus.layout, mask, fewest)}
+    # A mask is as good if it spans just the sockets that so many zones would take (isHintSocketAligned).
+    spanned = masks.joined(tuple(_sockets_of(laid, zone) for zone in laid.zones))
+    sockets = -(-fewest // per_socket)
+    return narrow | {mask for mask in possible if spanned[mask].bit_count() == sockets}
 
 
-def _on_fewest_sockets(laid: Layout, mask: Mask, fewest: int) -> bool:
-    """Whether a mask spans just the sockets that so many zones would take (isHintSocketAligned)."""
-    per_socket = laid.zones_with_cpus // len(laid.sockets)
-    return per_socket > 0 and len(_sockets(laid, mask)) == -(-fewest // per_socket)
+def _sockets_of(laid: Layout, zone: CpuSet) -> int:
+    """The positions of the sockets that these CPUs sit on, as bits."""
+    return masks.of(at for at, socket in enumerate(laid.sockets) if socket & zone)
 
 
 def _sockets(laid: Layout, mask: Mask) -> list[CpuSet]:

@@ -162,7 +162,7 @@ def _described(node: Node, places: tuple[Place, ...], stock: tuple[int, ...]) ->
 def _counted(node: Node, name: str) -> Pool:
     capacity = tuple([zone.capacity for zone in node.zones])
     allocatable = tuple([zone.allocatable for zone in node.zones])
-    devices = _devices(capacity, allocatable, name, node.options.behaviour.hints_where_devices_are)
+    devices = _devices(capacity, allocatable, name, near=node.options.behaviour.hints_where_devices_are)
     free = tuple([zone.free.get(name, 0) for zone in node.zones])
     return Pool(devices, free, (0,) * len(free))
 
@@ -172,7 +172,8 @@ def _devices(
     capacity: tuple[Resources, ...],
     allocatable: tuple[Resources, ...],
     name: str,
-    near: bool,  # noqa: FBT001 - one of the keys of a cache
+    *,
+    near: bool,
 ) -> Devices:
     """Devices of which a topology counts those of each zone."""
     total = tuple(bag.get(name, 0) for bag in capacity)

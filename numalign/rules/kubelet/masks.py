@@ -18,6 +18,8 @@ from numalign.rules.resources import ZoneId
 
 Mask = int
 
+MOST_KEPT = 8
+
 
 def full(count: int) -> Mask:
     """The mask of all zones."""
@@ -75,16 +77,21 @@ def ids(mask: Mask, order: tuple[ZoneId, ...]) -> ZoneSet:
     return tuple([order[position] for position in members(mask)])
 
 
-@lru_cache(maxsize=1024)
 def sums(amounts: tuple[int, ...]) -> tuple[int, ...]:
     """The total of every mask, indexed by the mask.
 
-    What a node has changes less often than what is asked of it, so totals are kept.
+    What a node has changes less often than what is asked of it, so totals are kept; but not those of more
+    zones than a kubelet aligns by default, for each zone doubles them.
     """
-    totals = [0]
-    for amount in amounts:
-        totals += list(map(amount.__add__, totals))
-    return tuple(totals)
+    return _kept_sums(amounts) if len(amounts) <= MOST_KEPT else _sums(amounts)
+
+
+def joined(parts: tuple[int, ...]) -> list[int]:
+    """All bits of the parts of every mask, indexed by the mask."""
+    together = [0]
+    for part in parts:
+        together += list(map(part.__or__, together))
+    return together
 
 
 def fewest(amounts: Iterable[int], asked: int) -> int | None:
@@ -100,3 +107,13 @@ def fewest(amounts: Iterable[int], asked: int) -> int | None:
 def narrowest(masks: Iterable[Mask]) -> Mask:
     """The kubelet's choice among equals: fewest zones, then the smaller number."""
     return min(masks, key=lambda mask: (mask.bit_count(), mask))
+
+
+def _sums(amounts: tuple[int, ...]) -> tuple[int, ...]:
+    totals = [0]
+    for amount in amounts:
+        totals += list(map(amount.__add__, totals))
+    return tuple(totals)
+
+
+_kept_sums = lru_cache(maxsize=1024)(_sums)

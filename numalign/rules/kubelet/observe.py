@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from numalign.rules.demand import WHOLE_POD, Demand
-from numalign.rules.kubelet import admit, masks, memory
-from numalign.rules.kubelet.admit import Books, Held
+from numalign.rules.kubelet import masks, memory
+from numalign.rules.kubelet.books import Books, Entry, Held, books_of, held_since, restocked
 from numalign.rules.kubelet.cpu import Cpus
 from numalign.rules.kubelet.device import Pool
 from numalign.rules.kubelet.masks import Mask
@@ -45,7 +45,7 @@ def observe(node: Node, demand: Demand, seen: Sequence[Seen], left: Left | None 
     together = [one for one in seen if one.container == WHOLE_POD]
     known = together or [one for one in seen if one.container in roles]
     names = {name for one in known for bag in one.amounts.values() for name in bag}
-    before = admit.books_of(node, names)
+    before = books_of(node, names)
     after, at = before, {zone.id: position for position, zone in enumerate(node.zones)}
     for one in known:
         after = _with(after, one, roles[one.container], at)
@@ -54,7 +54,7 @@ def observe(node: Node, demand: Demand, seen: Sequence[Seen], left: Left | None 
         free = _counted_free(settled.cpus, node, left)
         counted = settled.cpus._replace(free=free, given=before.cpus.free & ~free)
         settled = settled._replace(cpus=counted)
-    return admit.restocked(node, before, settled), admit.held_since(before, settled)
+    return restocked(node, before, settled), held_since(before, settled)
 
 
 def _with(books: Books, one: Seen, role: Role, at: Mapping[ZoneId, int]) -> Books:
@@ -79,9 +79,6 @@ def _with(books: Books, one: Seen, role: Role, at: Mapping[ZoneId, int]) -> Book
 def _reported(held: Memory, blocks: list[Block]) -> list[Block]:
     """Those of what the zones report; a node may not know what was seen on it."""
     return [block for block in blocks if block.resource in held.free]
-
-
-Entry = tuple[Mask, str, int]
 
 
 def _cpus(cpus: Cpus, one: Seen, entries: list[Entry]) -> CpuSet:

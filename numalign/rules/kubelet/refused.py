@@ -18,7 +18,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why the kubelet refuses a pod: at which step, and which resources it could not allocate, if any.
+    """Why the kubelet refuses a pod: at which step, and which resources it could not give out, if any.
 
     `cpus` are those that the step itself had been given by then.
     """

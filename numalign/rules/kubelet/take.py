@@ -46,7 +46,7 @@ def take(layout: Layout, available: CpuSet, count: int, strategy: Strategy) -> C
     """
     if not 0 < count <= available.bit_count():
         return 0
-    steps = _steps(strategy, _zones_first(layout))
+    steps = _steps(strategy, zones_first=_zones_first(layout))
     if strategy.distribute and not count % strategy.group:
         return _distributed(layout, available, count, strategy.group, steps)
     return _packed(layout, available, count, steps)
@@ -94,7 +94,7 @@ def _room(zones: Iterable[CpuSet], free: CpuSet) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def _steps(strategy: Strategy, zones_first: bool) -> tuple[Step, ...]:  # noqa: FBT001 - a key of a cache
+def _steps(strategy: Strategy, *, zones_first: bool) -> tuple[Step, ...]:
     units = (_whole_zones, _whole_sockets) if zones_first else (_whole_sockets, _whole_zones)
     by_cache = strategy.by_cache and not strategy.distribute
     caches = (_CACHES[strategy.odd_cache_share],) if by_cache else ()

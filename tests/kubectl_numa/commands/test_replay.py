@@ -1,6 +1,7 @@
 """replay: a conversation over a pipe, and lines that end it."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+import kubectl_numa
+from kubectl_numa import events
+from kubectl_numa.cli import program
 from tests.notation import table
 
 Json = dict[str, Any]
@@ -105,6 +109,34 @@ def test_a_file_is_replayed(run: Run, write: Callable[..., Path], manifest: Call
     assert [json.loads(line)["admitted"] for line in result.stdout.splitlines()] == [True, False]
 
 
+def test_the_example_of_the_help_is_a_conversation(run: Run) -> None:
+    [path] = re.findall(r"replay -f (kubectl_numa/\S+)$", run("replay", "--help").stdout, re.MULTILINE)
+    lines = (Path(kubectl_numa.__path__[0]).parent / path).read_bytes().splitlines()
+    told = [next(iter(json.loads(line))) for line in lines]
+    assert told == ["node", "create", "observed", "create", "delete", "create"]
+    result = run("replay", "-f", Path(kubectl_numa.__path__[0]).parent / path)
+    answers = {answer["pod"]: answer for answer in map(json.loads, result.stdout.splitlines())}
+    assert {name: answer.get("reason") for name, answer in answers.items()} == {
+        "inference": None,
+        "odd": "SMTAlignmentError",
+        "training": None,
+    }
+    assert answers["odd"]["message"] == (
+        'container "main": the kubelet gives out whole cores, 2 CPUs each, and 3 cpu breaks one'
+    )
+    assert [answers[name]["containers"]["main"]["cpus"] for name in ("inference", "training")] == [
+        "1-2,9-10",
+        "4-7,12-15",
+    ]
+
+
+def test_the_help_names_every_field(run: Run) -> None:
+    told = run("replay", "--help").stdout
+    read = (*events.NODE_FIELDS, "pod", "admitted", "containers", "shared", "free", *events.CONTAINER_FIELDS)
+    said = ("reason", "message", "known", "doubts")
+    assert [name for name in (*read, *said) if f'"{name}"' not in told] == []
+
+
 def test_nothing_is_answered_where_nothing_is_asked(run: Run) -> None:
     result = run("replay", stdin=json.dumps({"node": NODE}))
     assert (result.exit_code, result.output) == (0, "")
@@ -153,9 +185,10 @@ def test_nothing_is_answered_where_nothing_is_asked(run: Run) -> None:
                     }
                 ],
                 (
-                    "Error: line 1: node.cpuManagerPolicyOptions: the kubelet does not start: "
+                    "Error: line 1: node.kubeletConfig.cpuManagerPolicyOptions: the kubelet does not start: "
                     "full-pcpus-only and distribute-cpus-across-cores cannot be used at the same time\n"
-                    "line 1: node.cpuManagerPolicyOptions.align-by-socket: the kubelet does not start: "
+                    "line 1: node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: "
+                    "the kubelet does not start: "
                     "it is not compatible with topologyManagerPolicy single-numa-node\n"
                 ),
             ),
@@ -187,13 +220,11 @@ def test_a_file_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:
     assert result.stderr == f"Error: {tmp_path / 'none'}: No such file or directory\n"
 
 
-def test_a_closed_standard_input_is_told() -> None:
-    done = subprocess.run(  # noqa: S602 only a shell closes a standard input
-        f"{sys.executable} -m kubectl_numa replay <&-",
-        shell=True,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (2, "Error: standard input is closed\n")
+def test_a_closed_standard_input_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # What Python makes of one that is closed.
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SystemExit) as ended:
+        program.main(["replay"], prog_name="kubectl-numa")
+    assert (ended.value.code, capsys.readouterr().err) == (2, "Error: standard input is closed\n")

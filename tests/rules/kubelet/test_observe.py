@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from numalign.rules.demand import Demand
-from numalign.rules.kubelet.admit import Held, admit, charge, release
+from numalign.rules.kubelet.admit import admit, charge, release
+from numalign.rules.kubelet.books import Held
 from numalign.rules.kubelet.observe import Left, Seen, observe
 from numalign.rules.machine import ids, read_list, render_list
 from numalign.rules.placement import ZoneSet

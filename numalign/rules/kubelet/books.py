@@ -1,0 +1,109 @@
+"""
+The managers' books of one node: what is left, and what a pod has down in them.
+
+A node is read into books when a pod asks, each manager turns a page, and the node is written anew from them.
+What was given leaves the books only when the managers drop the pod.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from numalign.rules.kubelet import cpu, device, masks, memory
+from numalign.rules.kubelet.amounts import Amounts, add, subtract
+from numalign.rules.kubelet.cpu import Cpus
+from numalign.rules.kubelet.device import Pool
+from numalign.rules.kubelet.masks import Mask
+from numalign.rules.kubelet.memory import Block, Memory
+from numalign.rules.machine import CpuSet, Stock
+from numalign.rules.resources import CPU, MILLI, Resources
+from numalign.rules.topology import Node, Zone
+
+
+class Books(NamedTuple):
+    """What all managers know while one pod is admitted; None where a manager is off."""
+
+    cpus: Cpus | None
+    memory: Memory | None
+    devices: Mapping[str, Pool]
+
+
+class Held(NamedTuple):
+    """What the managers have down for one pod: CPU ids, devices by place, and blocks of memory in order."""
+
+    cpus: CpuSet = 0
+    devices: Mapping[str, Amounts] = MappingProxyType({})
+    blocks: tuple[Block, ...] = ()
+
+
+Entry = tuple[Mask, str, int]
+"""A set of zones, a resource, and how much of it comes from there."""
+
+
+def books_of(node: Node, devices: Iterable[str]) -> Books:
+    """The managers' books on a node, of these devices."""
+    return Books(cpu.of(node), memory.of(node), device.of(node, devices))
+
+
+def held_since(before: Books, after: Books) -> Held:
+    """What has left the books for one pod."""
+    cpus = after.cpus.given if after.cpus else 0
+    devices = {name: subtract(pool.free, after.devices[name].free) for name, pool in before.devices.items()}
+    return Held(cpus, devices, after.memory.blocks if after.memory else ())
+
+
+def without(books: Books, held: Held) -> Books:
+    """The books after the managers dropped a pod that held this."""
+    cpus = books.cpus and books.cpus.released(held.cpus)
+    back = {
+        name: pool._replace(free=add(pool.free, held.devices[name])) if name in held.devices else pool
+        for name, pool in books.devices.items()
+    }
+    return Books(cpus, books.memory and memory.released(books.memory, held.blocks), back)
+
+
+def restocked(node: Node, before: Books, after: Books) -> Node:
+    """The node with what the books say is left."""
+    spent = _spent(before, after)
+    zones = tuple(_left(node, at, spent, after.memory) for at in range(len(node.zones)))
+    return replace(node, zones=zones, stock=_stock(node.stock, before, after))
+
+
+def _spent(before: Books, after: Books) -> dict[str, Amounts]:
+    """How much less of each resource every zone has."""
+    spent = {
+        name: pool.devices.in_zones(subtract(pool.free, after.devices[name].free))
+        for name, pool in before.devices.items()
+    }
+    if before.cpus and after.cpus:
+        counts = (cpu.by_zone(cpus.layout, cpus.free) for cpus in (before.cpus, after.cpus))
+        spent[CPU] = tuple(count * MILLI for count in subtract(*counts))
+    if before.memory and after.memory:
+        left = after.memory.free
+        spent |= {name: subtract(free, left[name]) for name, free in before.memory.free.items()}
+    return spent
+
+
+def _left(node: Node, at: int, spent: Mapping[str, Amounts], held: Memory | None) -> Zone:
+    """One zone, less what was spent, with the memory manager's books of it."""
+    zone = node.zones[at]
+    free = Resources(
+        {name: amount - spent[name][at] if name in spent else amount for name, amount in zone.free.items()}
+    )
+    if held is None:
+        return replace(zone, free=free)
+    # A zone that is its own group needs none.
+    mask = held.cells[at]
+    cells = frozenset(masks.ids(mask, node.ids)) if mask != 1 << at or zone.cells else zone.cells
+    return replace(zone, free=free, cells=cells, assignments=held.assignments[at])
+
+
+def _stock(stock: Stock | None, before: Books, after: Books) -> Stock | None:
+    if stock is None and before.cpus == after.cpus:
+        return None
+    told = stock or Stock()
+    devices = (
+        (name, after.devices[name].free if name in after.devices else left) for name, left in told.devices
+    )
+    return Stock(after.cpus.free if after.cpus else told.cpus, tuple(devices))
