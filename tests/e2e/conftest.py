@@ -33,7 +33,8 @@ from tests.e2e.processes import Child, Children, answers, free_port, run, until
 AsUser = Callable[[str], ApiClient]
 
 HERE = Path(__file__).resolve().parent
-DEPLOY = HERE.parent.parent / "deploy"
+ROOT = HERE.parent.parent
+DEPLOY = ROOT / "deploy"
 BINARIES = pytest.StashKey[Path]()
 REASON = pytest.StashKey[str]()
 CHILDREN = pytest.StashKey[Children]()
@@ -89,7 +90,8 @@ def live_output(config: pytest.Config) -> AbstractContextManager[None]:
 async def find_binaries() -> tuple[int, str, str]:
     """How the search ended, the folder it found, and the last thing it said."""
     search = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(HERE / "controlplane" / "build.py")),
+        *(sys.executable, "-m", "tests.e2e.controlplane.build"),
+        cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -1,0 +1,102 @@
+"""Builds programs from Go modules that stand beside the tests, because the real thing is written in Go.
+
+The programs go to a cache outside the tree, where the next run finds them. Progress goes to standard
+error; exit code 69 says that none can be had on this machine, 1 that getting them went wrong.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+from collections.abc import Awaitable, Coroutine, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+BREATH_SECONDS = 15
+
+
+class UnavailableError(Exception):
+    """The programs cannot be had here; the text says what would change that."""
+
+
+class BrokenError(Exception):
+    """The programs were named or begun, and something is wrong with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """A Go module, and the name under which what is built from it is kept and spoken of."""
+
+    name: str
+    folder: Path
+    module_file: str = "go.mod"
+
+    def required(self, module: str) -> str:
+        """The version of another module that this one requires."""
+        text = (self.folder / self.module_file).read_text()
+        found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE)
+        if not found:
+            raise BrokenError(f"{self.folder / self.module_file} does not require {module}")
+        return found[1]
+
+    def cache(self, *parts: str) -> Path:
+        """A folder for finished programs, outside the tree; it need not exist."""
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return home.joinpath("numalign", self.name, *parts)
+
+    def compiler(self, *, otherwise: str) -> str:
+        """The path of Go, or UnavailableError with the text of `otherwise`."""
+        go = shutil.which("go")
+        if not go:
+            raise UnavailableError(otherwise)
+        return go
+
+    async def compile(self, go: str, package: str, *, into: Path, flags: Iterable[str] = ()) -> None:
+        """Builds one program, however long it takes. BrokenError if Go refuses."""
+        began = monotonic()
+        process = await asyncio.create_subprocess_exec(
+            *(go, "build", f"-modfile={self.module_file}", "-mod=readonly", "-trimpath"),
+            *("-ldflags", self._linking(), *flags, "-o", str(into), package),
+            cwd=self.folder,
+            env=os.environ | {"CGO_ENABLED": "0"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=sys.stderr,
+        )
+        if await self._patiently(process.wait(), what=f"building {into.name}"):
+            raise BrokenError(f"go could not build {package}; what it said stands above")
+        self.say(f"built {into.name} in {monotonic() - began:.0f} s")
+
+    def _linking(self) -> str:
+        # The version is told to the linker: without it the API server calls itself v0.0.0-master, and
+        # clients complain of the skew.
+        version = self.required("k8s.io/kubernetes")
+        return f"-s -w -X k8s.io/component-base/version.gitVersion={version}"
+
+    async def _patiently(self, result: Awaitable[int], *, what: str) -> int:
+        """Waits however long it takes, and says now and then that it still does."""
+        began = monotonic()
+        waiting = asyncio.ensure_future(result)
+        while not (await asyncio.wait([waiting], timeout=BREATH_SECONDS))[0]:
+            self.say(f"{what}: {monotonic() - began:.0f} s so far")
+        return waiting.result()
+
+    def say(self, line: str) -> None:
+        """A line of progress."""
+        sys.stderr.write(f"{self.name}: {line}\n")
+        sys.stderr.flush()
+
+
+def run(workshop: Workshop, finding: Coroutine[Any, Any, Iterable[Path]]) -> int:
+    """Writes what is found to standard output, a path a line; the exit code of a script that does this."""
+    try:
+        sys.stdout.writelines(f"{path}\n" for path in asyncio.run(finding))
+    except UnavailableError as error:
+        workshop.say(str(error))
+        return os.EX_UNAVAILABLE
+    except BrokenError as error:
+        workshop.say(str(error))
+        return 1
+    return 0

@@ -1,0 +1,55 @@
+"""The rules against the kubelet on scenarios that nobody has seen before: each run draws others.
+
+Agreement with the recordings alone could be agreement with files. The seed is shown when something is wrong;
+`python -m tests.oracle.search --seed N` makes a disagreement small.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gotools import UnavailableError
+from tests.oracle import scenarios
+from tests.oracle.build import find, versions
+from tests.oracle.compare import drawn
+from tests.oracle.managers import Managers
+from tests.oracle.search import as_test, disagreement, look
+
+# The first test may have to build the program.
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(1800)]
+
+ROUNDS = 2
+SEED = random.SystemRandom().randrange(10**6)
+
+
+@pytest.fixture(scope="module", params=versions())
+def version(request: pytest.FixtureRequest) -> str:
+    """Every version of the kubelet that there is."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def managers(version: str) -> Iterator[Managers]:
+    try:
+        binary = asyncio.run(find(version))
+    except UnavailableError as error:
+        pytest.skip(f"THE RULES WERE NOT COMPARED WITH A KUBELET: {error}")
+    with Managers(binary) as started:
+        yield started
+
+
+def test_the_rules_do_what_the_kubelet_does(managers: Managers, version: str) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(SEED, SEED + ROUNDS):
+        for kind in scenarios.kinds(version):
+            counted, found = look(managers, drawn(managers, seed, kind, version))
+            counts.update(counted)
+            told = disagreement(managers, found) if found else None
+            assert found is None, f"seed {seed}, {kind}\n{as_test(*told) if told else found}"
+    # What chance excuses is rare: were it frequent, a mistake could hide among it.
+    assert counts["random"] <= counts["scenarios"] // 20 + 1
+    assert counts["decisions"] > 100 * ROUNDS
+    assert counts["decisions"] > counts["admitted"] > 0

@@ -1,0 +1,270 @@
+"""The oracle says today what it said when the recordings were made, and says clearly what it cannot do.
+
+Which of several equal devices a container gets is chance, in the kubelet as well. From then on a recording
+tells of another node, so a scenario is followed to there and no further.
+"""
+
+import asyncio
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gotools import UnavailableError
+from tests.oracle.build import USUAL, find, versions
+from tests.oracle.managers import Ended, Hung, Managers, Mistaken
+
+Json = dict[str, Any]
+
+# The first test may have to build the program.
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(1800)]
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "conformance" / "data"
+EVERY = 11
+OURS = ("cpu", "memory", "hugepages-")
+
+
+def scenarios() -> list[Json]:
+    """Thirty of the recorded ones, of every kind."""
+    with gzip.open(RECORDINGS / "kubelet-synthetic.jsonl.gz", "rt") as lines:
+        return [json.loads(line) for number, line in enumerate(lines) if number % EVERY == 0]
+
+
+@pytest.fixture(scope="module", params=versions())
+def binary(request: pytest.FixtureRequest) -> Path:
+    """The program of every version that there is."""
+    try:
+        return asyncio.run(find(request.param))
+    except UnavailableError as error:
+        pytest.skip(f"THE ORACLE WAS NOT TESTED: {error}")
+
+
+@pytest.fixture
+def managers(binary: Path) -> Iterator[Managers]:
+    with Managers(binary) as started:
+        yield started
+
+
+def machine(*, zones: int = 2, cpus: int = 4, **more: object) -> Json:
+    """Equal zones on sockets of their own; the first CPU is reserved."""
+    return {
+        "zones": [
+            {
+                "id": zone,
+                "socket": zone,
+                "cores": [[cpu] for cpu in range(zone * cpus, (zone + 1) * cpus)],
+                "memory": 1 << 34,
+                "distances": [10 if other == zone else 21 for other in range(zones)],
+            }
+            for zone in range(zones)
+        ],
+        "reservedSystemCPUs": "0",
+        **more,
+    }
+
+
+def node(*, on: Json | None = None, **config: object) -> Json:
+    static = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "restricted"}
+    return {"name": "n", "kubeletConfig": {**static, **config}, "machine": machine() if on is None else on}
+
+
+def pod(name: str, **limits: object) -> Json:
+    """One container; an API server would add requests that equal the limits."""
+    container = {"name": "c", "resources": {"limits": {"cpu": "1", "memory": "1Mi", **limits}}}
+    return {"metadata": {"name": name}, "spec": {"containers": [container]}}
+
+
+def known(decision: Mapping[str, Any]) -> Json:
+    """What is not chance: everything but which devices, and of those how many."""
+    containers = decision.get("containers", {})
+    return {
+        "verdict": [decision.get(field) for field in ("admitted", "reason", "message")],
+        "free": split(decision["free"] or {}),
+        "given": {
+            name: [
+                [got.get(field) for field in ("affinity", "preferred", "cpus")],
+                split(got.get("amounts", {})),
+            ]
+            for name, got in containers.items()
+        },
+    }
+
+
+def split(amounts: Mapping[str, Mapping[str, int]]) -> tuple[Json, Counter[str]]:
+    """CPUs and memory where they are, and the sum of each kind of device."""
+    placed, devices = {}, Counter[str]()
+    for zones, here in amounts.items():
+        for resource, amount in here.items():
+            if resource.startswith(OURS):
+                placed[f"{zones} {resource}"] = amount
+            else:
+                devices[resource] += amount
+    return placed, devices
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["name"])
+def test_the_managers_decide_as_they_were_recorded(scenario: Json) -> None:
+    try:
+        program = asyncio.run(find(USUAL))
+    except UnavailableError as error:
+        pytest.skip(f"THE ORACLE WAS NOT TESTED: {error}")
+    with Managers(program, seconds=20) as managers:
+        assert managers.node(scenario) is None
+        for step in scenario["steps"]:
+            if "delete" in step:
+                managers.delete(step["delete"])
+                continue
+            decision = managers.create(step["create"])
+            assert decision.pop("pod") == step["create"]["metadata"]["name"]
+            assert known(decision) == known(step["expect"])
+            if decision != step["expect"]:
+                break
+
+
+def test_what_a_deleted_pod_held_is_free_again(managers: Managers) -> None:
+    assert managers.node(node()) is None
+    for name in ("a", "b"):
+        assert managers.create(pod(name, cpu="3"))["admitted"]
+    assert managers.create(pod("late", cpu="3"))["reason"] == "TopologyAffinityError"
+
+    managers.delete("a")
+
+    assert managers.create(pod("late", cpu="3"))["containers"]["c"]["cpus"] == "1-3"
+
+
+def test_a_count_of_reserved_cpus_is_whole_cores_of_the_lowest_zone(managers: Managers) -> None:
+    on = machine(reservedCPUs=3)
+    del on["reservedSystemCPUs"]
+    for first, zone in zip((0, 2), on["zones"], strict=True):
+        zone["cores"] = [[first, first + 4], [first + 1, first + 5]]
+    assert managers.node(node(on=on)) is None
+
+    free = managers.create(pod("p"))["free"]
+
+    assert {zone: left["cpu"] for zone, left in free.items()} == {"0": 0, "1": 4000}
+
+
+def test_cpus_of_one_uncore_cache_are_kept_together_if_they_are_named(managers: Managers) -> None:
+    on = machine(zones=1, cpus=8)
+    on["zones"][0]["uncoreCaches"] = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    options = {"prefer-align-cpus-by-uncorecache": "true"}
+    assert managers.node(node(on=on, cpuManagerPolicyOptions=options)) is None
+
+    assert managers.create(pod("p", cpu="4"))["containers"]["c"]["cpus"] == "4-7"
+
+
+def test_a_sick_device_is_given_to_nobody(managers: Managers) -> None:
+    devices = {
+        "example.com/gpu": [{"id": "well", "zones": [1]}, {"id": "sick", "zones": [0], "healthy": False}]
+    }
+    assert managers.node(node(on=machine(devices=devices))) is None
+
+    decision = managers.create(pod("p", **{"example.com/gpu": "1"}))
+
+    assert decision["containers"]["c"]["amounts"] == {"1": {"cpu": 1000, "example.com/gpu": 1}}
+    assert {zone: left["example.com/gpu"] for zone, left in decision["free"].items()} == {"0": 0, "1": 0}
+
+
+REFUSALS = {
+    "a policy that is none": (node(topologyManagerPolicy="wild"), "must be one of"),
+    "a gate that it does not know": (node(featureGates={"NoSuchGate": True}), "unrecognized feature gate"),
+    "no memory kept from pods": (node(memoryManagerPolicy="Static"), "system reserved memory"),
+    "more zones than it can merge": (node(on=machine(zones=9)), "more than 8 NUMA Nodes"),
+    "reserved CPUs that are not there": (node(on=machine(reservedSystemCPUs="99")), "99 are not all among"),
+}
+
+
+@pytest.mark.parametrize(("spec", "said"), REFUSALS.values(), ids=REFUSALS)
+def test_a_kubelet_that_would_not_start_says_why(managers: Managers, spec: Json, said: str) -> None:
+    assert said in str(managers.node(spec))
+    with pytest.raises(Mistaken, match="did not start"):
+        managers.create(pod("p"))
+
+
+def test_the_gates_of_one_node_are_not_those_of_the_next(managers: Managers) -> None:
+    options = {"distribute-cpus-across-numa": "true"}
+    shut = {"CPUManagerPolicyAlphaOptions": False, "CPUManagerPolicyBetaOptions": False}
+
+    assert "not enabled" in str(managers.node(node(featureGates=shut, cpuManagerPolicyOptions=options)))
+    assert managers.node(node(cpuManagerPolicyOptions=options)) is None
+
+
+MISTAKES = {
+    "no machine": ({"name": "n"}, "there is none"),
+    "a machine without zones": (node(on={"zones": []}), "no zones"),
+    "a word that no machine has": (node(on=machine(colour="red")), "colour"),
+    "a word that no kubelet has": (node(colour="red"), "colour"),
+    "both ways to reserve CPUs": (node(on=machine(reservedCPUs=1)), "give one"),
+    "pages of no size": (
+        node(on={"zones": [{"id": 0, "cores": [[0]], "hugepages": {"big": 1}}]}),
+        "hugepages of size",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "said"), MISTAKES.values(), ids=MISTAKES)
+def test_a_line_that_no_kubelet_would_be_asked_is_an_error(managers: Managers, spec: Json, said: str) -> None:
+    assert managers.node(node()) is None
+
+    with pytest.raises(Mistaken, match=said):
+        managers.node(spec)
+    with pytest.raises(Mistaken, match="the last node line was wrong"):
+        managers.create(pod("p"))
+
+
+def test_a_pod_that_runs_already_is_an_error_and_the_node_goes_on(managers: Managers) -> None:
+    assert managers.node(node()) is None
+    assert managers.create(pod("p"))["admitted"]
+
+    with pytest.raises(Mistaken, match="line 3: pod p is running already"):
+        managers.create(pod("p"))
+    assert managers.create(pod("q"))["admitted"]
+
+
+def test_a_panic_is_reported_and_takes_the_node_with_it(managers: Managers) -> None:
+    on = machine()
+    on["zones"][0]["reservedMemory"] = 1 << 20
+    assert managers.node(node(on=on, memoryManagerPolicy="Static")) is None
+
+    # The memory manager looks up every size of page that is asked for, and no zone has heard of this one.
+    said = managers.create(pod("p", **{"hugepages-2Mi": "2Mi"}))
+
+    assert (said["pod"], "nil pointer" in said["panicked"]) == ("p", True)
+    with pytest.raises(Mistaken, match="the kubelet panicked over pod p"):
+        managers.create(pod("q"))
+    assert managers.node(node()) is None
+
+
+def test_several_kubelets_run_beside_one_another(binary: Path) -> None:
+    with Managers(binary) as one, Managers(binary) as other:
+        assert [one.node(node()), other.node(node())] == [None, None]
+        assert one.create(pod("p"))["containers"] == other.create(pod("p"))["containers"]
+        assert one.create(pod("q"))["containers"]["c"]["cpus"] == "2"
+
+
+def test_a_merge_that_does_not_end_is_ended_and_another_node_can_follow(binary: Path) -> None:
+    names = ("example.com/a", "example.com/b", "example.com/c")
+    devices = {name: [{"id": f"{zone}", "zones": [zone]} for zone in range(8)] for name in names}
+    with Managers(binary, seconds=1) as managers:
+        assert (
+            managers.node(node(on=machine(zones=8, devices=devices), topologyManagerPolicy="best-effort"))
+            is None
+        )
+        with pytest.raises(Hung, match="no answer in 1 s"):
+            managers.create(pod("p", cpu="3", **dict.fromkeys(names, "1")))
+        with pytest.raises(Mistaken, match="no node yet"):
+            managers.create(pod("p"))
+        assert managers.node(node()) is None
+
+
+def test_a_program_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
+    broken.chmod(0o755)
+
+    with Managers(broken) as managers, pytest.raises(Ended, match="exit code 3: out of order"):
+        managers.node(node())
