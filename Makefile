@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all demo serve test check e2e bench clean
+.PHONY: all demo serve test check agreement agreement-check oracle oracle-test fuzz-kubelet e2e bench clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -29,11 +29,34 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# How often the rules say what the kubelet did: docs/agreement.md, of all recordings at all levels.
+agreement: $(READY)
+	$(BIN)/python -m tests.conformance.agreement_page
+
+agreement-check: $(READY)
+	$(BIN)/python -m tests.conformance.agreement_page --check
+
+# The kubelet's own managers; each version needs Go once, then its cache.
+# Record scenarios: make oracle VERSION=v1.36.3 [SEED=1]
+VERSION ?= v1.34.4
+oracle: $(READY)
+	$(BIN)/python -m tests.oracle.record --version $(VERSION) $(if $(SEED),--seed $(SEED))
+
+# Fresh scenarios, recorded and compared on the spot.
+oracle-test: $(READY)
+	$(BIN)/python -m pytest tests/oracle -m oracle -v
+
+# Search for a disagreement: make fuzz-kubelet MINUTES=5 [SEED=1]
+MINUTES ?= 5
+fuzz-kubelet: $(READY)
+	$(BIN)/python -m tests.oracle.search --minutes $(MINUTES) --version $(VERSION) $(if $(SEED),--seed $(SEED))
+
 # A real kube-apiserver and etcd; needs Go once, then its cache. KUBEBUILDER_ASSETS is honoured.
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e --override-ini addopts=--import-mode=importlib --timeout 300 -v
 
 bench: $(READY)
+	$(BIN)/python -m bench.rules
 	$(BIN)/python -m bench.webhook
 
 clean:
