@@ -232,13 +232,21 @@ def _corrected(state: State, turn: Observed) -> State:
 def _truly(state: State, pod: str, demand: Demand, truth: Observed) -> State:
     """The state with what a pod really holds; guesses of the same CPUs were wrong and are made again."""
     node, held = _seen(state.node, demand, truth)
-    leaving = tuple(_yielding(stay, held.cpus) for stay in state.leaving)
+    contested = held.cpus if _given_once(node) else 0
+    leaving = tuple(_yielding(stay, contested) for stay in state.leaving)
     pods = {**state.pods, pod: Stay(demand, held, seen=True)}
     for name, stay in state.pods.items():
-        yielding = _yielding(stay, held.cpus)
+        yielding = _yielding(stay, contested)
         if name != pod and yielding is not stay and yielding.held is not None:
             node, pods[name] = _guessed(kubelet.release(node, [yielding.held]), stay.demand)
     return State(node, pods, leaving)
+
+
+def _given_once(node: Node) -> bool:
+    """Whether no CPU is ever given to two pods; where sockets or cores are uneven, a kubelet does that."""
+    laid = node.machine.layout if node.machine else None
+    units = (laid.sockets, laid.caches, laid.cores) if laid else ()
+    return all(len({unit.bit_count() for unit in alike}) == 1 for alike in units)
 
 
 def _yielding(stay: Stay, cpus: CpuSet) -> Stay:

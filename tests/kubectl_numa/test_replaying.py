@@ -217,6 +217,19 @@ def test_a_guess_that_has_left_gives_back_nothing_that_was_really_given_to_anoth
     assert not session.now.pods["b"].held.cpus & session.now.pods["c"].held.cpus
 
 
+def test_on_uneven_sockets_two_pods_can_really_hold_the_same_cpu() -> None:
+    """So what is seen of one says nothing against what was guessed of the other."""
+    cores = (Core(ZoneId(at // 4), at // 4, at // 4, cpus([at])) for at in range(6))
+    made = Machine(zone_ids(0, 1), tuple(cores), reserved=cpus([5]))
+    uneven = replace(described(), machine=made, stock=None)
+    both = Seen("c0", cpus([0, 1]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
+    session, _ = walk(uneven, create("a", "cpu=1 mem=1Gi"), create("b", ASKS), took("b", both))
+
+    held = session.now.pods["a"].held
+    assert held is not None
+    assert held.cpus == cpus([0])
+
+
 def test_who_is_observed_twice_is_charged_once() -> None:
     truth = took("b", FIRST)
     once, _ = walk(described(), create("a", ASKS), create("b", ASKS), truth)
