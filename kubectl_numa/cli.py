@@ -13,7 +13,7 @@ from kubectl_numa.commands.nodes import nodes
 from kubectl_numa.commands.replay import replay
 from kubectl_numa.commands.snapshot import snapshot
 from kubectl_numa.options import Trouble
-from numalign.cluster.live import ClusterError
+from numalign.cluster.api import ClusterError
 from numalign.rules.errors import BadInput
 from numalign.runtime import about
 

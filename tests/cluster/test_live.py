@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from numalign.cluster import api as cluster_api
 from numalign.cluster import live, snapshot
+from numalign.cluster.api import ClusterError, Forbidden, Gone, Missing, Refused, Unconfigured, Unreachable
 
 # The fixtures of conftest.py: a server whose fields tell it what to do, and a writer of kubeconfigs.
 Api = Any
@@ -141,7 +143,7 @@ async def test_a_pod_is_found_in_its_namespace(
 
 
 async def test_a_name_cannot_lead_elsewhere(api: Api, kubeconfig: Kubeconfig) -> None:
-    with pytest.raises(live.Missing, match=re.escape("pod default/../../nodes/a is not there")):
+    with pytest.raises(Missing, match=re.escape("pod default/../../nodes/a is not there")):
         await live.pod("../../nodes/a", kubeconfig=kubeconfig())
     assert [path for path, _ in api.asked] == ["/api/v1/namespaces/default/pods/../../nodes/a"]
 
@@ -149,12 +151,12 @@ async def test_a_name_cannot_lead_elsewhere(api: Api, kubeconfig: Kubeconfig) ->
 @pytest.mark.parametrize(
     ("code", "error", "sentence"),
     [
-        (HTTPStatus.UNAUTHORIZED, live.Refused, "does not accept your credentials (as told"),
-        (HTTPStatus.FORBIDDEN, live.Forbidden, "may not read the list of namespaces (as told"),
-        (HTTPStatus.NOT_FOUND, live.Missing, "the list of namespaces is not there (as told"),
-        (HTTPStatus.GONE, live.Unreachable, "answered 410"),
-        (HTTPStatus.TOO_MANY_REQUESTS, live.Unreachable, "answered 429"),
-        (HTTPStatus.SERVICE_UNAVAILABLE, live.Unreachable, "answered 503"),
+        (HTTPStatus.UNAUTHORIZED, Refused, "does not accept your credentials (as told"),
+        (HTTPStatus.FORBIDDEN, Forbidden, "may not read the list of namespaces (as told"),
+        (HTTPStatus.NOT_FOUND, Missing, "the list of namespaces is not there (as told"),
+        (HTTPStatus.GONE, Gone, "is too old to be had"),
+        (HTTPStatus.TOO_MANY_REQUESTS, Unreachable, "answered 429"),
+        (HTTPStatus.SERVICE_UNAVAILABLE, Unreachable, "answered 503"),
     ],
     ids=lambda value: value.name if isinstance(value, HTTPStatus) else "",
 )
@@ -170,19 +172,19 @@ async def test_a_failing_list_is_told(
 async def test_who_may_not_list_hears_what_to_ask_for(api: Api, kubeconfig: Kubeconfig) -> None:
     api.failures[V1ALPHA2] = HTTPStatus.FORBIDDEN
 
-    with pytest.raises(live.Forbidden, match="ClusterRole with the verbs get and list on nodes"):
+    with pytest.raises(Forbidden, match="ClusterRole with the verbs get and list on nodes"):
         await live.collect(kubeconfig=kubeconfig())
 
 
 async def test_a_wrong_token_is_refused(kubeconfig: Kubeconfig) -> None:
-    with pytest.raises(live.Refused, match="log in again"):
+    with pytest.raises(Refused, match="log in again"):
         await live.collect(kubeconfig=kubeconfig(token="wrong"))  # noqa: S106  it is the wrong one
 
 
 async def test_a_cluster_without_an_exporter_hears_of_one(api: Api, kubeconfig: Kubeconfig) -> None:
     del api.lists[V1ALPHA2]
 
-    with pytest.raises(live.Missing, match="an exporter has to publish the zones"):
+    with pytest.raises(Missing, match="an exporter has to publish the zones"):
         await live.collect(kubeconfig=kubeconfig())
 
 
@@ -202,7 +204,7 @@ async def test_an_answer_that_makes_no_sense_is_told(
 ) -> None:
     api.oddities["/api/v1/nodes"] = body
 
-    with pytest.raises(live.Unreachable, match=re.escape(sentence)):
+    with pytest.raises(Unreachable, match=re.escape(sentence)):
         await live.collect(kubeconfig=kubeconfig())
 
 
@@ -211,7 +213,7 @@ async def test_nobody_listening_is_unreachable(kubeconfig: Kubeconfig) -> None:
         probe.bind(("127.0.0.1", 0))
         server = f"http://127.0.0.1:{probe.getsockname()[1]}"
 
-        with pytest.raises(live.Unreachable, match=f"{server} cannot be asked"):
+        with pytest.raises(Unreachable, match=f"{server} cannot be asked"):
             await live.collect(kubeconfig=kubeconfig(server=server))
 
 
@@ -224,7 +226,7 @@ async def test_a_server_that_speaks_no_tls_is_unreachable(api: Api, tmp_path: Pa
         "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
     )
 
-    with pytest.raises(live.Unreachable, match="cannot be asked"):
+    with pytest.raises(Unreachable, match="cannot be asked"):
         await live.collect(kubeconfig=str(path))
 
 
@@ -251,18 +253,18 @@ async def test_a_broken_kubeconfig_is_told(tmp_path: Path, content: str, sentenc
     path = tmp_path / "config"
     path.write_text(content)
 
-    with pytest.raises(live.Unconfigured, match=sentence) as raised:
+    with pytest.raises(Unconfigured, match=sentence) as raised:
         await live.collect(kubeconfig=str(path))
     assert str(path) in str(raised.value)
 
 
 async def test_a_missing_kubeconfig_is_told(tmp_path: Path) -> None:
-    with pytest.raises(live.Unconfigured, match=r"there is no kubeconfig at .*--snapshot"):
+    with pytest.raises(Unconfigured, match=r"there is no kubeconfig at .*--snapshot"):
         await live.collect(kubeconfig=str(tmp_path / "none"))
 
 
 async def test_a_context_that_is_not_there_is_told(kubeconfig: Kubeconfig) -> None:
-    with pytest.raises(live.Unconfigured, match="Expected object with name other"):
+    with pytest.raises(Unconfigured, match="Expected object with name other"):
         await live.collect(kubeconfig=kubeconfig(), context="other")
 
 
@@ -275,6 +277,6 @@ async def test_the_environment_names_the_kubeconfig(
 
 
 def test_the_drawn_tree_is_the_tree() -> None:
-    drawn = re.findall(r"[├└]── (\w+)", inspect.getdoc(live) or "")
+    drawn = re.findall(r"[├└]── (\w+)", inspect.getdoc(cluster_api) or "")
 
-    assert drawn == [error.__name__ for error in live.ClusterError.__subclasses__()]
+    assert drawn == [error.__name__ for error in ClusterError.__subclasses__()]

@@ -8,7 +8,7 @@ import pytest
 
 from kubectl_numa import clusters
 from kubectl_numa.clusters import Source
-from numalign.cluster.live import ClusterError
+from numalign.cluster.api import ClusterError
 from numalign.rules.errors import BadInput
 
 

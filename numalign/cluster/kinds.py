@@ -1,0 +1,90 @@
+"""
+The kinds of objects that are read from an API server: where it serves them, and what of them is kept.
+
+A node is stored with all its images and a pod with its environment; the rules read a few fields of either.
+What nobody reads is cut away as soon as it arrives, so that it takes no memory and is never passed on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from numalign.cluster.topologies import GROUP, KIND, VERSIONS
+
+Object: TypeAlias = dict[str, Any]
+
+_ALL = True
+# kubectl keeps whole manifests in an annotation of its own, the environment of their containers included.
+_READ = ("numalign.io/", "volcano.sh/", "kai.scheduler/")
+_NAMED: Mapping[str, object] = {"name": _ALL, "labels": _ALL}
+_RESOURCES: Mapping[str, object] = {"requests": _ALL, "limits": _ALL}
+_CONTAINERS: Mapping[str, object] = {"name": _ALL, "restartPolicy": _ALL, "resources": _RESOURCES}
+_POD: Mapping[str, object] = {
+    "metadata": {"name": _ALL, "namespace": _ALL, "annotations": _READ},
+    "spec": {
+        "nodeName": _ALL,
+        "initContainers": _CONTAINERS,
+        "containers": _CONTAINERS,
+        "resources": _RESOURCES,
+        "overhead": _ALL,
+    },
+    "status": {"phase": _ALL},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One kind of objects: its names, where all of it is served, and what of an object is kept."""
+
+    kind: str
+    api_version: str
+    path: str
+    kept: Mapping[str, object]
+
+    @property
+    def plural(self) -> str:
+        """The kind as it stands in a path: `nodes`."""
+        return self.path.rpartition("/")[2]
+
+    def described(self, value: object) -> Object:
+        """An object with its kind, which lists leave out, cut down to what is read."""
+        kept: Any = _cut(value, self.kept)
+        return {"apiVersion": self.api_version, "kind": self.kind, **kept}
+
+
+NODES = Collection(
+    "Node",
+    "v1",
+    "/api/v1/nodes",
+    MappingProxyType(
+        {
+            "metadata": _NAMED,
+            "status": {"allocatable": _ALL, "capacity": _ALL, "nodeInfo": {"kubeletVersion": _ALL}},
+        }
+    ),
+)
+NAMESPACES = Collection("Namespace", "v1", "/api/v1/namespaces", MappingProxyType({"metadata": _NAMED}))
+PODS = Collection("Pod", "v1", "/api/v1/pods", MappingProxyType(_POD))
+TOPOLOGIES = tuple(
+    Collection(
+        KIND,
+        f"{GROUP}/{version}",
+        f"/apis/{GROUP}/{version}/noderesourcetopologies",
+        MappingProxyType(
+            {"metadata": {"name": _ALL}, "topologyPolicies": _ALL, "attributes": _ALL, "zones": _ALL}
+        ),
+    )
+    for version in VERSIONS
+)
+"""The versions that can be read, the preferred one first."""
+
+
+def _cut(value: object, kept: object) -> object:
+    if isinstance(kept, Mapping) and isinstance(value, list):
+        return [_cut(element, kept) for element in value]
+    if isinstance(kept, tuple) and isinstance(value, dict):
+        return {key: text for key, text in value.items() if key.startswith(kept)}
+    if isinstance(kept, Mapping) and isinstance(value, dict):
+        return {key: _cut(value[key], inner) for key, inner in kept.items() if key in value}
+    return value
