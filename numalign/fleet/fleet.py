@@ -49,6 +49,23 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class _Member:
+    """A node, the number of its shape, and the moment since when it has been as it is."""
+
+    node: Node
+    shape: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What was found when somebody looked for room at a moment: a node that has some, or that none has."""
+
+    at: int
+    witness: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What outlives a moment: a number for every shape met so far, and answers by number.
 
@@ -63,12 +80,32 @@ class Memory:
         return len(self.numbers) > 4 * max(living, 256)
 
 
+@dataclass(slots=True)
+class Lookout:
+    """What was found about room by the moments of one line, and the number of the latest of them."""
+
+    found: Recent[Question, _Room]
+    latest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heritage:
+    """What one moment leaves to the next; by default what the first one starts from."""
+
+    memory: Memory
+    lookout: Lookout
+    at: int = 0
+    members: Mapping[str, _Member] = field(default_factory=dict)
+    shapes: Mapping[int, Node] = field(default_factory=dict)
+    classes: Mapping[int, str] = field(default_factory=dict)
+
+
 class Fleet:
     """The nodes of one moment.
 
-    Build the next moment with `following`, which keeps every answer that still holds; that may be done in
-    another thread while this moment is asked. One moment is asked by one thread only. Of what was asked, so
-    much is `remembered`.
+    Build the next moment with `following`, which keeps every answer that still holds and costs little for
+    nodes that are the very objects they were; that may be done in another thread while this moment is asked.
+    One moment is asked by one thread only. Of what was asked, so much is `remembered`.
     """
 
     def __init__(
@@ -76,47 +113,74 @@ class Fleet:
         nodes: Iterable[Node],
         *,
         unknown: int = 0,
-        memory: Memory | None = None,
+        heritage: Heritage | None = None,
         remembered: int = REMEMBERED,
     ) -> None:
+        left = heritage or Heritage(Memory(Recent(remembered)), Lookout(Recent(remembered)))
         self.nodes = tuple(nodes)
         self.unknown = unknown
         self._remembered = remembered
-        self._memory = memory or Memory(Recent(remembered))
+        self._at = left.at
+        self._memory = left.memory
+        self._lookout = left.lookout
         self._surveys: Recent[Question, Survey] = Recent(remembered)
-        self._now: Recent[Question, bool] = Recent(remembered)
         self._groups: Recent[Question, list[Group]] = Recent(remembered)
         self._why: Recent[tuple[Question, Policy], str] = Recent(remembered)
-        self._named = {node.name: node for node in self.nodes}
-        shapes, numbers = [node.shape() for node in self.nodes], self._memory.numbers
-        self._shape_of = [numbers.setdefault(shape, len(numbers)) for shape in shapes]
-        self._counts = Counter(self._shape_of)
-        self._shapes = dict(zip(self._shape_of, shapes, strict=True))
-        self._class_of = {number: node_class(shape) for number, shape in self._shapes.items()}
-        self._members = self._by_class()
+        self._shapes: dict[int, Node] = {}
+        self._members = [self._member(node, left) for node in self.nodes]
+        self._named = {member.node.name: member for member in self._members}
+        self._counts = Counter(member.shape for member in self._members)
+        self._class_of = {
+            number: left.classes.get(number) or node_class(shape) for number, shape in self._shapes.items()
+        }
+        self._in_class = self._by_class()
 
     def following(self, nodes: Iterable[Node], *, unknown: int = 0) -> "Fleet":
         """The fleet of the next moment, with the answers about shapes that were there before."""
         crowded = self._memory.crowded(len(self._counts))
-        memory = None if crowded else self._memory
-        return Fleet(nodes, unknown=unknown, memory=memory, remembered=self._remembered)
+        return Fleet(
+            nodes,
+            unknown=unknown,
+            heritage=None if crowded else self._heritage(),
+            remembered=self._remembered,
+        )
+
+    def _heritage(self) -> Heritage:
+        """Only one moment can go on where this one leaves off; another begins to look for room anew."""
+        lookout = self._lookout if self._lookout.latest == self._at else Lookout(Recent(self._remembered))
+        lookout.latest = self._at + 1
+        return Heritage(self._memory, lookout, self._at + 1, self._named, self._shapes, self._class_of)
+
+    def _member(self, node: Node, left: Heritage) -> _Member:
+        """The node as a member of this moment; a number and a shape are worked out only for what is new."""
+        same = left.members.get(node.name)
+        if same and same.node is node:
+            self._shapes.setdefault(same.shape, left.shapes[same.shape])
+            return same
+        shape, numbers = node.shape(), self._memory.numbers
+        number = numbers.setdefault(shape, len(numbers))
+        self._shapes.setdefault(number, shape)
+        return _Member(node, number, self._at)
 
     def _by_class(self) -> Mapping[str, frozenset[int]]:
         """The shapes that a class name stands for: by their facts, and by the labels nodes carry now."""
         members: dict[str, set[int]] = {}
-        for node, shape in zip(self.nodes, self._shape_of, strict=True):
-            members.setdefault(self._class_of[shape], set()).add(shape)
-            if node.label is not None:
-                members.setdefault(node.label, set()).add(shape)
+        for member in self._members:
+            members.setdefault(self._class_of[member.shape], set()).add(member.shape)
+            if member.node.label is not None:
+                members.setdefault(member.node.label, set()).add(member.shape)
         return {name: frozenset(members[name]) for name in sorted(members)}
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Every class name in use, sorted."""
-        return tuple(self._members)
+        return tuple(self._in_class)
 
     def class_of(self, node: Node) -> str:
         """The class of one of this fleet's nodes, by its facts."""
+        found = self._named.get(node.name)
+        if found and found.node is node:
+            return self._class_of[found.shape]
         return self._class_of[self._memory.numbers[node.shape()]]
 
     def ask(self, question: Question) -> Iterator[None]:
@@ -142,10 +206,10 @@ class Fleet:
             pass
         answers = self._answers(question)
         able = {number for number in self._shapes if answers[number] == _YES}
-        feasible = {name for name, numbers in self._members.items() if numbers & able}
+        feasible = {name for name, numbers in self._in_class.items() if numbers & able}
         return Survey(
-            feasible=tuple(name for name in self._members if name in feasible),
-            infeasible=tuple(name for name in self._members if name not in feasible),
+            feasible=tuple(name for name in self._in_class if name in feasible),
+            infeasible=tuple(name for name in self._in_class if name not in feasible),
             able=sum(self._counts[number] for number in able),
             known=len(self.nodes),
             unknown=self.unknown,
@@ -153,8 +217,8 @@ class Fleet:
 
     def verdict(self, name: str, question: Question) -> Verdict | None:
         """What one node says as things stand; None for a node whose topology is not known."""
-        node = self._named.get(name)
-        return evaluate(node, question.demand, question.intent) if node else None
+        found = self._named.get(name)
+        return evaluate(found.node, question.demand, question.intent) if found else None
 
     def why_not(self, question: Question, *, floor: Policy = Policy.BEST_EFFORT) -> str:
         """Why no node could ever take the pod, and what would help; no policy below `floor` is advised.
@@ -202,7 +266,7 @@ class Fleet:
 
     def look(self, question: Question) -> Iterator[None]:
         """Find out what `now` or, for a pod that fits nowhere, `why_not` says, one node at each step."""
-        if question in self._now or question in self._groups:
+        if question in self._groups:
             return
         yield from self.ask(question)
         if self.ever(question).able:
@@ -212,21 +276,36 @@ class Fleet:
             yield from self.ask(question.with_policy(policy))
         yield from self._hear(question)
 
-    def _look_for_room(self, question: Question) -> Iterator[None]:
-        answers = self._answers(question)
-        for node, number in zip(self.nodes, self._shape_of, strict=True):
-            if answers[number] == _YES:
-                yield
-                if evaluate(node, question.demand, question.intent).admitted:
-                    self._now.get(question, lambda: True)
-                    return
-        self._now.get(question, lambda: False)
-
     def now(self, question: Question) -> bool:
         """Whether some node that could ever take the pod could do so as things stand."""
         for _ in self.look(question):
             pass
-        return self._now.get(question, lambda: False)
+        found = self._found(question)
+        return found is not None and found.witness is not None
+
+    def _look_for_room(self, question: Question) -> Iterator[None]:
+        """Only nodes that have changed since somebody looked can tell anything new."""
+        found = self._found(question)
+        if found and (found.witness or found.at == self._at):
+            return
+        answers, since = self._answers(question), found.at if found else -1
+        for member in self._members:
+            if member.since > since and answers[member.shape] == _YES:
+                yield
+                if evaluate(member.node, question.demand, question.intent).admitted:
+                    self._lookout.found.put(question, _Room(self._at, member.node.name))
+                    return
+        self._lookout.found.put(question, _Room(self._at, None))
+
+    def _found(self, question: Question) -> _Room | None:
+        """What was found at this moment or before it, if that still says anything."""
+        found = self._lookout.found.peek(question)
+        if found is None or found.at > self._at:
+            return None
+        if found.witness is None:
+            return found
+        member = self._named.get(found.witness)
+        return found if member and member.since <= found.at else None
 
     def _answers(self, question: Question) -> bytearray:
         answers = self._memory.answers.get(question, bytearray)

@@ -34,3 +34,12 @@ class Recent(Generic[Key, Value]):
             if len(self._values) > self._limit:
                 self._values.popitem(last=False)
         return self._values[key]
+
+    def put(self, key: Key, value: Value) -> None:
+        """Remember a value in place of the one that was there."""
+        self._values.pop(key, None)
+        self.get(key, lambda: value)
+
+    def peek(self, key: Key) -> Value | None:
+        """What is remembered, without asking for it."""
+        return self._values.get(key)

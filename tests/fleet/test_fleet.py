@@ -248,14 +248,57 @@ def test_a_shape_that_comes_back_is_remembered() -> None:
     assert steps(fleet.following([SMALL]).following([SMALL, LARGE]), ONE_GPU) == 0
 
 
-def test_what_fits_now_is_looked_at_once_in_a_moment_and_again_in_the_next() -> None:
-    taken = node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING)
-    fleet = Fleet([taken, replace(taken, name="other")])
-    first, second = len(list(fleet.look(ONE_GPU))), len(list(fleet.look(ONE_GPU)))
-    later = len(list(fleet.following(fleet.nodes).look(ONE_GPU)))
+TAKEN = node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING)
 
-    # One shape, then two nodes; nothing; two nodes, for the shape is known.
-    assert [first, second, later] == [3, 0, 2]
+
+def looks(fleet: Fleet) -> int:
+    return len(list(fleet.look(ONE_GPU)))
+
+
+def test_what_fits_now_is_looked_at_once_and_later_only_on_nodes_that_have_changed() -> None:
+    fleet = Fleet([TAKEN, replace(TAKEN, name="other")])
+    first, second = looks(fleet), looks(fleet)
+    same = fleet.following(fleet.nodes)
+    changed = same.following([TAKEN, replace(TAKEN, name="other")])
+
+    # One shape, then two nodes; nothing; nothing, for these are the very nodes; the one that is new.
+    assert [first, second, looks(same), looks(changed)] == [3, 0, 0, 1]
+
+
+def test_a_node_that_has_room_is_asked_again_only_when_it_has_changed() -> None:
+    free, taken = replace(SMALL, name="n"), replace(TAKEN, name="n")
+    fleet = Fleet([free])
+    assert fleet.now(ONE_GPU)
+    same = fleet.following(fleet.nodes)
+    assert looks(same) == 0
+    assert same.now(ONE_GPU)
+
+    assert not same.following([taken]).now(ONE_GPU)
+    assert not same.following([]).now(ONE_GPU)
+
+
+def test_two_moments_that_follow_the_same_one_find_their_own_room() -> None:
+    before = Fleet([replace(SMALL, name="n")])
+    one, other = before.following([replace(TAKEN, name="n")]), before.following(before.nodes)
+
+    assert [one.now(ONE_GPU), other.now(ONE_GPU), before.now(ONE_GPU)] == [False, True, True]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["free", "taken", "gone", "same"]), min_size=3, max_size=3), max_size=6)
+)
+def test_what_fits_now_is_what_a_fleet_without_a_past_says(story: list[list[str]]) -> None:
+    states = {"free": SMALL, "taken": TAKEN}
+    present: dict[str, Node] = {}
+    fleet = Fleet([])
+    for step in story:
+        for name, state in zip("abc", step, strict=True):
+            if state in states:
+                present[name] = replace(states[state], name=name)
+            elif state == "gone":
+                present.pop(name, None)
+        fleet = fleet.following(present.values())
+        assert fleet.now(ONE_GPU) == Fleet(present.values()).now(ONE_GPU)
 
 
 def test_looking_ends_at_the_first_node_with_room() -> None:
