@@ -16,7 +16,7 @@ which a cluster can refuse or fail is mapped here, in one place, onto a sentence
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from http import HTTPStatus
@@ -102,9 +102,9 @@ class Api:
         """The address of the API server, as it was configured."""
         return str(self._client.configuration.host)
 
-    async def get(self, path: str, query: Query = (), *, what: str) -> object:
-        """What stands at a path."""
-        return await self._asked("GET", path, query, what=what)
+    async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
+        """What stands at a path; `most` is how many bytes of it make sense."""
+        return await self._asked("GET", path, query, what=what, most=most)
 
     async def create(self, path: str, body: object, *, what: str) -> object:
         """Make an object in the collection at a path, and give it as it is stored."""
@@ -118,8 +118,10 @@ class Api:
         """Change what a patch says of the object at a path."""
         return await self._asked("PATCH", path, body=body, content_type=how, what=what)
 
-    async def lines(self, path: str, query: Query, *, what: str, silence: float) -> AsyncIterator[bytes]:
-        """What a watch says, line by line, until it ends.
+    async def lines(
+        self, path: str, query: Query, *, what: str, silence: float
+    ) -> AsyncGenerator[bytes, None]:
+        """What a watch says, line by line, until it ends; first an empty line, once it is accepted.
 
         A last line that was cut off is left out. Raises `Unreachable` after so many seconds of `silence`,
         and for a line of more than `LONGEST_LINE` bytes.
@@ -129,6 +131,7 @@ class Api:
         try:
             if answer.status != HTTPStatus.OK:
                 raise _error(answer.status, _message(await answer.read()), doing="read", what=what)
+            yield b""
             pieces = [b""]
             async for piece in answer.content.iter_any():
                 *whole, rest = piece.split(b"\n")
@@ -152,12 +155,13 @@ class Api:
         what: str,
         body: object = None,
         content_type: str = "application/json",
+        most: int | None = None,
     ) -> object:
         try:
             answer = await self._answered(
                 method, path, query, body=body, content_type=content_type, within=TIMEOUT
             )
-            said = await answer.read()
+            said = await _read(answer, most, what=what)
         except _BROKEN_CONNECTION as error:
             raise self._unreachable(error) from error
         if answer.status not in _GOOD:
@@ -266,6 +270,19 @@ def _existing(path: str) -> None:
     """Raises `Unconfigured` unless one at least of the kubeconfigs is there."""
     if not any(Path(each).expanduser().is_file() for each in path.split(os.pathsep) if each):
         raise Unconfigured(f"there is no kubeconfig at {path}: {_ELSEWHERE}")
+
+
+async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) -> bytes:
+    """All of an answer; raises `Unreachable` as soon as it is longer than makes sense."""
+    if most is None:
+        return await answer.read()
+    pieces = bytearray()
+    async for piece in answer.content.iter_any():
+        pieces += piece
+        if len(pieces) > most:
+            answer.close()
+            raise Unreachable(f"{what}: an answer of more than {most} bytes makes no sense")
+    return bytes(pieces)
 
 
 def _error(status: int, message: str, *, doing: str, what: str) -> ClusterError:

@@ -170,33 +170,37 @@ def _contents(pair: PairFiles) -> tuple[bytes, bytes]:
 
 def _examined(pair: PairFiles, contents: tuple[bytes, bytes], *, now: datetime) -> x509.Certificate:
     """The serving certificate, which is the first in its file."""
-    certificate = _certificate(contents[0])
-    key = _private_key(contents[1])
+    found = chain(contents[0])
+    key = private_key(contents[1])
     mistakes = [
-        Mistake(str(path), found)
-        for path, found in ((pair.cert, certificate), (pair.key, key))
-        if isinstance(found, str)
+        Mistake(str(path), text)
+        for path, text in ((pair.cert, found), (pair.key, key))
+        if isinstance(text, str)
     ]
-    if isinstance(certificate, x509.Certificate):
-        mistakes += (Mistake(str(pair.cert), text) for text in _out_of_date(certificate, now=now))
-        if not isinstance(key, str) and _public(certificate) != _public(key):
+    if not isinstance(found, str):
+        mistakes += (Mistake(str(pair.cert), text) for text in out_of_date(found[0], now=now))
+        if not isinstance(key, str) and public(found[0]) != public(key):
             text = f"is not the key of the certificate in {pair.cert}"
             mistakes.append(Mistake(str(pair.key), text))
         if not mistakes:
-            return certificate
+            return found[0]
     raise BadPair(mistakes)
 
 
-def _certificate(content: bytes) -> x509.Certificate | str:
-    """The certificate, or what is wrong with the file."""
+def chain(content: bytes) -> tuple[x509.Certificate, ...] | str:
+    """The certificates in a PEM file, the first with a key that can be used; or what is wrong with it."""
     try:
-        return x509.load_pem_x509_certificates(content)[0]
+        found = tuple(x509.load_pem_x509_certificates(content))
+        found[0].public_key()
+    except UnsupportedAlgorithm:
+        return "holds a certificate whose key is of a kind that nothing here can use"
     except ValueError:
         return "holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
+    return found
 
 
-def _private_key(content: bytes) -> PrivateKeyTypes | str:
-    """The key, or what is wrong with the file."""
+def private_key(content: bytes) -> PrivateKeyTypes | str:
+    """The private key in a PEM file, or what is wrong with it."""
     try:
         return load_pem_private_key(content, password=None)
     except TypeError:
@@ -205,13 +209,15 @@ def _private_key(content: bytes) -> PrivateKeyTypes | str:
         return "holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"
 
 
-def _out_of_date(certificate: x509.Certificate, *, now: datetime) -> Iterator[str]:
+def out_of_date(certificate: x509.Certificate, *, now: datetime) -> Iterator[str]:
+    """Why a certificate is not valid now, if it is not."""
     if now < certificate.not_valid_before_utc:
         yield f"is not valid before {certificate.not_valid_before_utc.isoformat()}"
     if now >= certificate.not_valid_after_utc:
         yield f"expired at {certificate.not_valid_after_utc.isoformat()}"
 
 
-def _public(holder: x509.Certificate | PrivateKeyTypes) -> bytes:
+def public(holder: x509.Certificate | PrivateKeyTypes) -> bytes:
+    """The public half of a key or of a certificate's key, in a form that can be compared."""
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return holder.public_key().public_bytes(*form)

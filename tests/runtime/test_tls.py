@@ -157,6 +157,15 @@ def test_expired_and_mismatched_are_told_together(mint: Mint) -> None:
     assert [line.rpartition(": ")[2][:14] for line in mistakes] == ["expired at 202", "is not the key"]
 
 
+def test_a_key_on_a_curve_that_nobody_knows(mint: Mint) -> None:
+    pair = mint.pair()
+    p256 = bytes.fromhex("06082a8648ce3d030107")
+    strange = der(pair.cert).replace(p256, p256[:-1] + b"\x7f")
+    pair.cert.write_text(ssl.DER_cert_to_PEM_cert(strange))
+
+    assert refusal(pair) == ["tls.crt: holds a certificate whose key is of a kind that nothing here can use"]
+
+
 def test_a_key_too_weak_for_the_machine(mint: Mint) -> None:
     assert [line[:40] for line in refusal(mint.pair("weak"))] == ["tls.crt: cannot be served: [SSL: EE_KEY_"]
 

@@ -1,0 +1,12 @@
+"""`numalign-certs`: inspects, issues and rotates certificates."""
+
+from certs.cli import PROGRAM, program
+
+
+def main() -> None:
+    """Run the program; ends the process with its exit code."""
+    program.main(prog_name=PROGRAM)
+
+
+if __name__ == "__main__":
+    main()

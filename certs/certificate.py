@@ -1,0 +1,95 @@
+"""
+What a certificate says of itself.
+
+Certificates in a cluster are written by others, too: by cert-manager, by hand, by a tool that got it half
+right. So nothing here fails over one: what cannot be read says nothing, and whoever relies on it finds that
+the name or the signature that it needs is not there.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding
+
+_UNREADABLE = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+    x509.UnsupportedGeneralNameType,
+)
+
+
+def first(pem: bytes) -> x509.Certificate:
+    """The first certificate of a PEM file that was found good."""
+    return x509.load_pem_x509_certificates(pem)[0]
+
+
+def as_pem(certificate: x509.Certificate) -> bytes:
+    """The certificate as it stands in files, always spelled the same."""
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The DNS names and addresses that it may be shown for; none, if they cannot be read."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except _UNREADABLE:
+        return ()
+    addresses = found.get_values_for_type(x509.IPAddress)
+    return (*found.get_values_for_type(x509.DNSName), *map(str, addresses))
+
+
+def unnamed(certificate: x509.Certificate, wanted: Iterable[str]) -> tuple[str, ...]:
+    """Those of the wanted names that clients would not accept it for."""
+    there = {_plain(name) for name in names(certificate)}
+    return tuple(name for name in wanted if there.isdisjoint(_accepted(name)))
+
+
+def rotates(certificate: x509.Certificate) -> datetime:
+    """When two thirds of its life are over."""
+    since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return since + (until - since) * 2 / 3
+
+
+def root(
+    chain: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]
+) -> x509.Certificate | None:
+    """The authority that vouches for a serving certificate, through those that follow it in its file."""
+    for link, above in zip(chain, (*chain[1:], None), strict=True):
+        for authority in authorities:
+            if _issued(link, authority):
+                return authority
+        if above is None or not _issued(link, above):
+            return None
+    return None
+
+
+def _issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (InvalidSignature, TypeError, *_UNREADABLE):
+        return False
+    return True
+
+
+def _accepted(name: str) -> Iterator[str]:
+    """A name as it may stand in a certificate: itself, and a star for its first label."""
+    yield _plain(name)
+    if not _address(name):
+        yield f"*.{name.lower().partition('.')[2]}"
+
+
+def _plain(name: str) -> str:
+    """A name or an address in the one spelling in which it is compared."""
+    return _address(name) or name.lower()
+
+
+def _address(name: str) -> str | None:
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return None

@@ -1,0 +1,261 @@
+"""
+`numalign-certs`: what a person asks of certificates, and does to them by hand.
+
+    inspect    what is served, until when, and who trusts it
+    issue      files for those who want no Secret of ours
+    rotate     a new pair now, without a single call that fails
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+import click
+import orjson
+from rich.console import Console
+
+from certs import authority, bundle, inspection, rotating, rotation, secret, state
+from certs.bundle import Configuration
+from certs.inspection import Report
+from certs.secret import Found, Place
+from certs.shared import SharedPair
+from certs.state import BadSecret
+from numalign.cluster.api import Api, ClusterError, connected
+from numalign.rules.errors import BadInput, Mistake
+from numalign.runtime import about, tls
+from numalign.runtime.tls import utc_now
+
+PROGRAM = "numalign-certs"
+CONFIGURATION = "zz-numalign"
+FILES = (state.CERT, state.KEY, state.CA)
+
+R = TypeVar("R")
+
+
+class Trouble(click.ClickException):
+    """What cannot be done, for a reason that the caller can mend; exit code 2."""
+
+    exit_code = 2
+
+
+class Program(click.Group):
+    """A group of commands that turns bad input and bad weather into sentences with exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (BadInput, ClusterError) as error:
+            raise Trouble(str(error)) from error
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            raise Trouble(f"{place}{error.strerror or error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """How a cluster is reached, and the namespace that is meant; None is the kubeconfig's own."""
+
+    kubeconfig: str | None
+    context: str | None
+    namespace: str | None
+
+    def asked(self, question: Callable[[Api, str], Awaitable[R]]) -> R:
+        """The answer to a question that needs the API server and the namespace; raises `ClusterError`."""
+
+        async def ask() -> R:
+            async with connected(kubeconfig=self.kubeconfig, context=self.context) as api:
+                return await question(api, self.namespace or api.namespace)
+
+        return asyncio.run(ask())
+
+
+def from_cluster(command: Callable[..., R]) -> Callable[..., R]:
+    """Adds --namespace, --kubeconfig and --context, and joins them into one argument `cluster`."""
+
+    @wraps(command)
+    def with_cluster(
+        *arguments: object,
+        namespace: str | None,
+        kubeconfig: str | None,
+        context: str | None,
+        **options: object,
+    ) -> R:
+        return command(*arguments, cluster=Cluster(kubeconfig, context, namespace), **options)
+
+    for flags, metavar, help_ in (
+        (("--context",), "NAME", "Context of the kubeconfig."),
+        (("--kubeconfig",), "FILE", "Kubeconfig of the cluster; by default what kubectl would use."),
+        (("-n", "--namespace"), "NAME", "Namespace of the Secret; by default the kubeconfig's."),
+    ):
+        with_cluster = click.option(*flags, metavar=metavar, help=help_)(with_cluster)
+    return with_cluster
+
+
+@click.group(
+    cls=Program,
+    name=PROGRAM,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Examples:
+  numalign-certs inspect --secret numalign-webhook-tls -n numalign-system
+  numalign-certs rotate --secret numalign-webhook-tls -n numalign-system
+  numalign-certs issue --name localhost --name 127.0.0.1 --days 30 --out tls/
+""",
+)
+@click.version_option(about.version(), prog_name=PROGRAM)
+def program() -> None:
+    """Look at the certificates of numalign, issue them by hand, and rotate them."""
+
+
+@program.command()
+@click.option("--name", "names", multiple=True, required=True, help="DNS name or address; may be repeated.")
+@click.option("--days", type=int, default=rotation.DAYS, show_default=True, help="How long it is valid.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder.")
+@click.option("--overwrite", is_flag=True, help="Replace a pair that is there already.")
+def issue(names: Sequence[str], days: int, out: Path, *, overwrite: bool) -> None:
+    """Write tls.crt, tls.key and ca.crt: a pair, and what its callers have to trust.
+
+    The authority's key is not kept, so nothing else can ever be signed with it.
+    """
+    there = [name for name in FILES if (out / name).exists()]
+    if there and not overwrite:
+        raise Trouble(f"{out} holds {', '.join(there)} already: name another folder, or say --overwrite")
+    pair = authority.issue(names=names, days=days, now=utc_now())
+    files = authority.write(pair, out)
+    for path, use in ((files.cert, "--tls-cert"), (files.key, "--tls-key"), (files.ca, "for callers")):
+        click.echo(f"{path}  ({use})")
+
+
+@program.command()
+@click.option("--secret", "name", metavar="NAME", required=True, help="The Secret that replicas share.")
+@click.option("--configuration", metavar="NAME", default=CONFIGURATION, show_default=True, help="Who calls.")
+@click.option("--settle", metavar="SECONDS", type=click.FloatRange(min=0), default=rotation.SETTLE_SECONDS,
+              show_default=True, help="How long each step is given to be known to all.")  # fmt: skip
+@click.option("--no-wait", is_flag=True, help="Begin it, and leave the rest to the replicas.")
+@from_cluster
+def rotate(name: str, configuration: str, settle: float, *, no_wait: bool, cluster: Cluster) -> None:
+    """Replace the pair now, in steps that every caller can follow.
+
+    It begins where a rotation that is under way has come to. To interrupt it is safe: the replicas go on.
+    """
+
+    async def work(api: Api, namespace: str) -> None:
+        place = Place(namespace, name)
+        plan = await rotating.begin(api, place, settle=settle, now=utc_now)
+        if no_wait:
+            click.echo("staged: the replicas do the rest")
+            return
+        shared = SharedPair(api, place=place, configuration=configuration, plan=plan)
+        with _waiting(f"each step is given {settle:g} seconds to be known to all"):
+            every = min(2.0, settle / 10)
+            await rotating.follow(shared, every=every, say=click.echo, sleep=asyncio.sleep)
+
+    cluster.asked(work)
+
+
+@program.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path, exists=True))
+@click.option("--secret", "name", metavar="NAME", help="The Secret that replicas share, in place of PATH.")
+@click.option("--configuration", metavar="NAME", help="Whether those that this one lets call trust the pair.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="Text for people, JSON for programs.")  # fmt: skip
+@from_cluster
+def inspect(
+    path: Path | None, name: str | None, configuration: str | None, output: str, *, cluster: Cluster
+) -> None:
+    """Show what a folder, a PEM file or a Secret holds: names, authority, how long it is valid.
+
+    Exit code 1 if it must not be served: expired, a key of another certificate, not trusted.
+    """
+    if (path is None) == (name is None):
+        raise click.UsageError("give either PATH or --secret NAME")
+    report = _of_path(path) if path else _of_secret(name or "", cluster)
+    if configuration:
+        report = report.judged(_configurations(configuration, cluster))
+    now = utc_now()
+    _PRINT[output](report, now)
+    sys.exit(1 if report.wrong(now=now) else 0)
+
+
+def _of_path(path: Path) -> Report:
+    return _of_folder(path) if path.is_dir() else _of_file(path)
+
+
+def _of_folder(path: Path) -> Report:
+    names = (*FILES, state.NEXT_CERT, state.NEXT_KEY)
+    files = {name: (path / name).read_bytes() for name in names if (path / name).exists()}
+    if not files:
+        raise Trouble(f"{path} holds none of {', '.join(FILES)}")
+    try:
+        held = state.of_files(files)
+    except BadSecret as error:
+        chain = tls.chain(files.get(state.CERT, b""))
+        return Report(() if isinstance(chain, str) else inspection.of_chain(chain), mistakes=error.mistakes)
+    return Report(inspection.of_state(held, ours=False))
+
+
+def _of_file(path: Path) -> Report:
+    chain = tls.chain(path.read_bytes())
+    if isinstance(chain, str):
+        raise Trouble(f"{path} {chain}")
+    return Report(inspection.of_chain(chain))
+
+
+def _of_secret(name: str, cluster: Cluster) -> Report:
+    async def find(api: Api, namespace: str) -> Found:
+        return await secret.find(api, Place(namespace, name))
+
+    found = cluster.asked(find)
+    if found.raw is None:
+        raise Trouble(f"{found.place} is not there")
+    if found.state is None:
+        return Report(mistakes=found.mistakes or (Mistake(str(found.place), "is empty"),))
+    return Report(inspection.of_state(found.state, ours=found.ours))
+
+
+def _configurations(name: str, cluster: Cluster) -> tuple[Configuration, ...]:
+    async def look(api: Api, _namespace: str) -> tuple[Configuration, ...]:
+        return await bundle.look(api, name)
+
+    return cluster.asked(look)
+
+
+@contextmanager
+def _waiting(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes its time."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(what):
+            yield
+    else:
+        yield
+
+
+def _print_text(report: Report, now: datetime) -> None:
+    for number, each in enumerate(report.shown):
+        click.echo("\n" if number else "", nl=False)
+        for name, value in each.lines(now=now):
+            click.echo(f"{click.style(f'{name:<12}', dim=True)} {value}")
+    for kind, problem in (report.trust or {}).items():
+        click.echo(f"{kind}: {problem or 'trusts it'}")
+    for mistake in report.wrong(now=now):
+        click.echo(f"{click.style('wrong', fg='red', bold=True)}: {mistake}", err=True)
+
+
+def _print_json(report: Report, now: datetime) -> None:
+    click.echo(orjson.dumps(report.to_json(now=now), option=orjson.OPT_INDENT_2))
+
+
+_PRINT: Mapping[str, Callable[[Report, datetime], None]] = MappingProxyType(
+    {"text": _print_text, "json": _print_json}
+)

@@ -1,0 +1,128 @@
+"""
+What there is to know about a pair before something goes wrong: for people, and for programs.
+
+All of it is read off certificates; no key is ever shown.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+
+from certs import certificate
+from certs.bundle import Configuration
+from certs.state import State
+from numalign.rules.errors import Mistake
+from numalign.runtime import tls
+
+SERVED = "served"
+NEXT = "next"
+RETIRED = "retired authority"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One certificate, what part it has, and when it rotates if it does."""
+
+    role: str
+    certificate: x509.Certificate
+    chain: Sequence[x509.Certificate] = ()
+    """The certificate with those that follow it in its file."""
+    rotates: datetime | None = None
+
+    def mistakes(self, *, now: datetime) -> Iterator[Mistake]:
+        """Why it is not valid now."""
+        return (Mistake(self.role, text) for text in tls.out_of_date(self.certificate, now=now))
+
+    def to_json(self, *, now: datetime) -> dict[str, Any]:
+        """For programs."""
+        shown = self.certificate
+        return {
+            "role": self.role,
+            "subject": shown.subject.rfc4514_string(),
+            "names": list(certificate.names(shown)),
+            "serial": f"{shown.serial_number:x}",
+            "authority": shown.issuer.rfc4514_string(),
+            "validFrom": shown.not_valid_before_utc.isoformat(),
+            "validTo": shown.not_valid_after_utc.isoformat(),
+            "secondsLeft": int((shown.not_valid_after_utc - now).total_seconds()),
+            "rotates": self.rotates.isoformat() if self.rotates else None,
+        }
+
+    def lines(self, *, now: datetime) -> Iterator[tuple[str, str]]:
+        """For people: what, and its value."""
+        shown = self.certificate
+        yield "certificate", self.role
+        yield "subject", shown.subject.rfc4514_string()
+        yield "names", ", ".join(certificate.names(shown)) or "none"
+        yield "serial", f"{shown.serial_number:x}"
+        yield "authority", shown.issuer.rfc4514_string()
+        yield "valid from", day(shown.not_valid_before_utc)
+        yield "valid to", f"{day(shown.not_valid_after_utc)} ({left(shown.not_valid_after_utc - now)})"
+        if self.rotates:
+            yield "rotates", f"{day(self.rotates)} ({left(self.rotates - now)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Certificates, what was wrong while they were read, and why callers do not trust the first, by kind."""
+
+    shown: Sequence[Shown] = ()
+    mistakes: tuple[Mistake, ...] = ()
+    trust: Mapping[str, str | None] | None = None
+
+    def judged(self, seen: Sequence[Configuration]) -> "Report":
+        """The same, with what those whom these configurations let call would say to the pair."""
+        if not self.shown:
+            return self
+        return replace(self, trust={each.kind: each.distrust(self.shown[0].chain) for each in seen})
+
+    def wrong(self, *, now: datetime) -> list[Mistake]:
+        """Why the first certificate must not be served; empty if it may."""
+        told = [mistake for each in self.shown[:1] for mistake in each.mistakes(now=now)]
+        distrust = [Mistake(kind, text) for kind, text in (self.trust or {}).items() if text]
+        return [*self.mistakes, *told, *distrust]
+
+    def to_json(self, *, now: datetime) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "certificates": [each.to_json(now=now) for each in self.shown],
+            "trust": dict(self.trust or {}),
+            "mistakes": [str(mistake) for mistake in self.wrong(now=now)],
+        }
+
+
+def of_state(held: State, *, ours: bool) -> list[Shown]:
+    """The certificates of a state, the one that is served first; only ours rotate."""
+    served = _of_pem(SERVED, held.current.cert_pem)
+    shown = [replace(served, rotates=certificate.rotates(served.certificate)) if ours else served]
+    if held.next:
+        shown.append(_of_pem(NEXT, held.next.cert_pem))
+    return shown + [_of_pem(RETIRED, pem) for pem in held.retired]
+
+
+def of_chain(chain: Sequence[x509.Certificate]) -> list[Shown]:
+    """The certificates of one file, by their numbers in it."""
+    return [Shown(f"number {number}", each, chain[number - 1 :]) for number, each in enumerate(chain, 1)]
+
+
+def _of_pem(role: str, pem: bytes) -> Shown:
+    chain = x509.load_pem_x509_certificates(pem)
+    return Shown(role, chain[0], chain)
+
+
+def day(time: datetime) -> str:
+    """A time to the minute, with its zone."""
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def left(span: timedelta) -> str:
+    """How far away a time is, in words."""
+    if span <= timedelta(0):
+        return "over"
+    for unit, length in (("days", timedelta(days=1)), ("hours", timedelta(hours=1))):
+        if span >= 2 * length:
+            return f"in {span // length} {unit}"
+    return f"in {span // timedelta(minutes=1)} minutes"

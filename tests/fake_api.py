@@ -1,0 +1,749 @@
+"""
+An API server in this process, for tests.
+
+It keeps objects as a real one does, each change with a resource version of its own, and answers lists in
+pages, watches with events, and failures with a Status. What goes wrong in clusters can be made to go wrong
+here, at the moment that a test wants it: history that was compacted, watches that break off or fall silent,
+a server that restarts, a store that was restored from yesterday.
+
+    async with FakeApi() as api:
+        api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+        async with api.client() as client:
+            await client.get("/api/v1/nodes/a", what="node a")
+
+Facts about a real one: k8s.io/apiserver (pkg/endpoints/handlers, pkg/storage/cacher), k8s.io/apimachinery
+(pkg/api/errors).
+"""
+
+import asyncio
+import contextlib
+import copy
+import re
+import socket
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+import orjson
+from aiohttp import web
+from kubernetes_asyncio.client import ApiClient, Configuration
+
+from numalign.cluster.api import Api
+
+Json = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace and name."""
+
+FIRST_VERSION = 1000
+TOPOLOGY = "topology.node.k8s.io"
+ADMISSION = "admissionregistration.k8s.io/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of objects, and where it is served."""
+
+    kind: str
+    api_version: str
+    plural: str
+    namespaced: bool = False
+
+    @property
+    def prefix(self) -> str:
+        """Where its version is served."""
+        return f"/api{'s' if '/' in self.api_version else ''}/{self.api_version}"
+
+    @property
+    def path(self) -> str:
+        """Where all of its objects are served."""
+        return f"{self.prefix}/{self.plural}"
+
+    @property
+    def custom(self) -> bool:
+        """Whether a CustomResourceDefinition makes it."""
+        return self.api_version.startswith(TOPOLOGY)
+
+
+RESOURCES = (
+    Resource("Node", "v1", "nodes"),
+    Resource("Namespace", "v1", "namespaces"),
+    Resource("Pod", "v1", "pods", namespaced=True),
+    Resource("Secret", "v1", "secrets", namespaced=True),
+    Resource("ConfigMap", "v1", "configmaps", namespaced=True),
+    Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced=True),
+    Resource("MutatingWebhookConfiguration", ADMISSION, "mutatingwebhookconfigurations"),
+    Resource("ValidatingWebhookConfiguration", ADMISSION, "validatingwebhookconfigurations"),
+    Resource("NodeResourceTopology", f"{TOPOLOGY}/v1alpha2", "noderesourcetopologies"),
+    Resource("NodeResourceTopology", f"{TOPOLOGY}/v1alpha1", "noderesourcetopologies"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, as it came in; `body` is None if there was none."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: Any = None
+
+
+class Failure(Exception):
+    """Raised to answer with a Status."""
+
+    def __init__(self, code: HTTPStatus, message: str, *, cause: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.status = status(code, message, cause=cause, reason=reason)
+
+    def answer(self) -> web.Response:
+        """The Status, as it is sent."""
+        return web.json_response(self.status, status=self.status["code"])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a path means: all objects of a kind, those of a namespace, or one (`name`)."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        """The key of the one object."""
+        return self.namespace, self.name
+
+    def holds(self, key: Key) -> bool:
+        """Whether an object of this key is listed here."""
+        return not self.namespace or key[0] == self.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of history."""
+
+    version: int
+    type: str
+    resource: Resource
+    found: Json
+
+    def line(self) -> bytes:
+        """The change as a watch tells it."""
+        return line(self.type, self.found)
+
+
+@dataclass(slots=True)
+class Watch:
+    """A watch that is open. A deaf one never hears anything again, as if its network were gone."""
+
+    place: Place
+    request: web.Request
+    bookmarks: bool
+    lines: "asyncio.Queue[bytes | None]" = field(default_factory=asyncio.Queue)
+    deaf: bool = False
+
+    def hear(self, said: bytes | None) -> None:
+        """Send some bytes; None ends it in order."""
+        if not self.deaf:
+            self.lines.put_nowait(said)
+
+    def wants(self, change: Change) -> bool:
+        """Whether a change is told here."""
+        return self.place.resource == change.resource and self.place.holds(key_of(change.found))
+
+    def pending(self) -> list[bytes]:
+        """Take away what was not sent yet."""
+        left = []
+        while not self.lines.empty():
+            left.append(self.lines.get_nowait() or b"")
+        return left
+
+
+@dataclass
+class FakeApi:
+    """Holds objects and serves them while it is entered. What is set here counts from the next request on."""
+
+    token: str | None = None
+    """Who asks has to show it; None lets everybody in."""
+
+    page: int = 500
+    """The most objects on one page."""
+
+    failures: dict[str | tuple[str, str], HTTPStatus] = field(default_factory=dict)
+    """By path, or by method and path (`WATCH` for a watch), the status that is answered."""
+
+    oddities: dict[str, bytes] = field(default_factory=dict)
+    """By path, bytes that are answered with 200, whatever is asked; no watch is open there."""
+
+    documents: dict[str, Json] = field(default_factory=dict)
+    """By path, what a GET finds there beside the objects (`/api/v1/nodes/a/proxy/configz`)."""
+
+    not_served: set[str] = field(default_factory=set)
+    """Paths of kinds (`/api/v1/nodes`) that this server does not know."""
+
+    expire_pages_after: int | None = None
+    """After so many pages of a list, the next one is too old to be had."""
+
+    gone_as_event: bool = False
+    """Whether a watch that is too old is accepted and told so in an event, or refused with 410."""
+
+    silent: bool = False
+    """While it is set, nothing is said to watches; those that would have heard something stay deaf."""
+
+    requests: list[Asked] = field(default_factory=list)
+    """Everything that was asked."""
+
+    version: int = FIRST_VERSION
+    """The resource version of the last change."""
+
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        self._objects: dict[Resource, dict[Key, Json]] = {resource: {} for resource in RESOURCES}
+        self._history: list[Change] = []
+        self._compacted = self.version
+        self._pages: dict[str, tuple[int, int, list[Json]]] = {}
+        self._watches: list[Watch] = []
+        self._runner: web.AppRunner | None = None
+        self._port = 0
+
+    # Objects, as a test sees them.
+
+    def put(self, made: Json) -> Json:
+        """Store an object, whatever was there before, and give it as it is stored."""
+        resource = _BY_KIND[made["apiVersion"], made["kind"]]
+        metadata = made["metadata"]
+        namespace = metadata.get("namespace", "default") if resource.namespaced else ""
+        return copy.deepcopy(self._store(Place(resource, namespace, metadata["name"]), made))
+
+    def get(self, path: str) -> Json | None:
+        """The object at a path, None if there is none."""
+        place = place_of(path)
+        return copy.deepcopy(self._objects[place.resource].get(place.key)) if place else None
+
+    def delete(self, path: str) -> None:
+        """Take away the object at a path, if there is one."""
+        place = place_of(path)
+        if place and place.key in self._objects[place.resource]:
+            self._remove(place)
+
+    def all(self, path: str) -> list[Json]:
+        """The objects that a list at a path has."""
+        place = place_of(path)
+        return copy.deepcopy(self._listed(place)) if place else []
+
+    def asked(self, method: str, path: str) -> list[Asked]:
+        """The requests to a path with a method: `GET`, `LIST`, `WATCH`, `POST`, ..."""
+        return [each for each in self.requests if each.path == path and method in (each.method, verb(each))]
+
+    # What goes wrong.
+
+    def compact(self) -> None:
+        """Forget history: watches from before now, and lists that were begun, are too old."""
+        self._compacted = self.version
+        self._history.clear()
+        self._pages.clear()
+
+    def rewind(self) -> None:
+        """Restore the store from a backup: the objects are there, with versions as of long ago."""
+        self.cut()
+        self.version = FIRST_VERSION
+        for resource in RESOURCES:
+            for found in self._objects[resource].values():
+                self._stamp(found)
+        self.compact()
+
+    def cut(self, *, half_line: bool = False) -> None:
+        """Break all watches off; what was not sent yet is lost, a half of the next line aside."""
+        for watch in self._watches:
+            pending = watch.pending() or [self._bookmark(watch.place.resource)]
+            watch.deaf = True
+            _break(watch.request, pending[0][: len(pending[0]) // 2] if half_line else b"")
+
+    def end(self) -> None:
+        """End all watches in order, as a server does when their time is over."""
+        for watch in self._watches:
+            watch.hear(None)
+
+    def bookmark(self) -> None:
+        """Send a bookmark to every watch that wants them."""
+        for watch in self._watches:
+            if watch.bookmarks:
+                self._tell(watch, self._bookmark(watch.place.resource))
+
+    def say(self, kind: str, said: bytes) -> None:
+        """Send bytes to all watches of a kind (`Node`), whatever they are; a line needs its end."""
+        for watch in self._watches:
+            if watch.place.resource.kind == kind:
+                self._tell(watch, said)
+
+    def watching(self, kind: str) -> int:
+        """How many watches of a kind are open and not deaf."""
+        return sum(watch.place.resource.kind == kind and not watch.deaf for watch in self._watches)
+
+    # The server.
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Listen, where it did before if it did."""
+        app = web.Application(client_max_size=2**24)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
+        await self._runner.setup()
+        self._socket = socket.create_server(("127.0.0.1", self._port))
+        await web.SockSite(self._runner, self._socket).start()
+        self._port = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    async def stop(self) -> None:
+        """Break everything off and refuse connections; the objects stay."""
+        self.cut()
+        if self._runner is None:
+            return
+        # Whoever was just let in is known to the runner only some turns of the loop later, and forgotten for
+        # ever, with the connection open, if the runner ends before (github.com/python/cpython/issues/109564).
+        asyncio.get_running_loop().remove_reader(self._socket)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        await self._runner.cleanup()
+        self._runner = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it listens."""
+        return self._runner is not None
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[Api]:
+        """Ask this server; the usual namespace is `default`."""
+        configuration = Configuration(host=self.url, api_key={"BearerToken": f"Bearer {self.token}"})
+        with tempfile.NamedTemporaryFile("w", suffix=".crt") as authority:
+            authority.write(_NOBODY)
+            authority.flush()
+            configuration.ssl_ca_cert = authority.name
+            client = ApiClient(configuration)
+        async with client:
+            yield Api(client, namespace="default")
+
+    def kubeconfig(self, path: Path, *, namespace: str = "default") -> Path:
+        """Write a kubeconfig that leads here."""
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "users": [{"name": "u", "user": {"token": self.token or "none"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
+            "current-context": "x",
+        }
+        path.write_bytes(orjson.dumps(content))
+        return path
+
+    # Requests.
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        asked = Asked(request.method, request.path, dict(request.query), _loaded(await request.read()))
+        self.requests.append(asked)
+        try:
+            self._let_in(request, asked)
+            return await self._answered(request, asked)
+        except Failure as failure:
+            return failure.answer()
+
+    def _let_in(self, request: web.Request, asked: Asked) -> None:
+        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
+            raise Failure(HTTPStatus.UNAUTHORIZED, "Unauthorized")
+        for key in ((verb(asked), asked.path), (asked.method, asked.path), asked.path):
+            if key in self.failures:
+                raise Failure(self.failures[key], f"as told for {asked.path}")
+
+    async def _answered(self, request: web.Request, asked: Asked) -> web.StreamResponse:
+        if asked.path in self.oddities:
+            return web.Response(body=self.oddities[asked.path], content_type="application/json")
+        if asked.path in self.documents and asked.method == "GET":
+            return web.json_response(self.documents[asked.path])
+        place = place_of(asked.path)
+        if place is None or place.resource.path in self.not_served:
+            return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
+        if verb(asked) == "WATCH":
+            return await self._watch(request, place, asked)
+        answer = _VERBS.get((asked.method, bool(place.name)))
+        if answer is None:
+            raise Failure(HTTPStatus.METHOD_NOT_ALLOWED, "the server does not allow this method here")
+        code, found = answer(self, place, asked, request.content_type)
+        return web.json_response(found, status=code)
+
+    def _list(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+        number, version, items = 0, self.version, self._listed(place)
+        if token := asked.query.get("continue"):
+            number, version, items = self._continued(token)
+        limit = int(asked.query.get("limit", 0))
+        size = min(limit, self.page) if limit else len(items)
+        metadata: Json = {"resourceVersion": str(version)}
+        if items[size:]:
+            following = str(uuid.uuid4())
+            self._pages[following] = (number + 1, version, items[size:])
+            metadata |= {"continue": following, "remainingItemCount": len(items) - size}
+        resource = place.resource
+        head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
+        return HTTPStatus.OK, {**head, "items": [in_list(resource, found) for found in items[:size]]}
+
+    def _continued(self, token: str) -> tuple[int, int, list[Json]]:
+        number, version, items = self._pages.get(token, (0, 0, []))
+        expired = self.expire_pages_after is not None and number >= self.expire_pages_after
+        if not number or expired:
+            message = "The provided continue parameter is too old to display a consistent list result."
+            raise Failure(HTTPStatus.GONE, message, reason="Expired")
+        return number, version, items
+
+    def _read(self, place: Place, _asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+        return HTTPStatus.OK, self._existing(place)
+
+    def _create(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+        made = _sensible(place, asked.body)
+        name = made["metadata"].get("name", "")
+        if not name:
+            message = f"{place.resource.kind} is invalid: metadata.name: Required value"
+            raise Failure(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+        new = Place(place.resource, place.namespace, name)
+        if new.key in self._objects[place.resource]:
+            message = f'{_qualified(place.resource)} "{name}" already exists'
+            raise Failure(HTTPStatus.CONFLICT, message, reason="AlreadyExists")
+        if made["metadata"].get("resourceVersion"):
+            message = "resourceVersion should not be set on objects to be created"
+            raise Failure(HTTPStatus.BAD_REQUEST, message)
+        return HTTPStatus.CREATED, self._store(new, made)
+
+    def _replace(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+        made = _sensible(place, asked.body)
+        before = self._existing(place)
+        if place.resource.kind == "Lease" and not made["metadata"].get("resourceVersion"):
+            message = "metadata.resourceVersion: Invalid value: must be specified for an update"
+            raise Failure(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+        _same_version(place, made, before)
+        return HTTPStatus.OK, self._store(place, made)
+
+    def _patch(self, place: Place, asked: Asked, content_type: str) -> tuple[HTTPStatus, Json]:
+        before = self._existing(place)
+        merge = _PATCHES.get(content_type)
+        if merge is None or (merge is strategic and place.resource.custom):
+            message = f"the body of the request was in an unknown format: {content_type}"
+            raise Failure(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
+        if not isinstance(asked.body, dict):
+            raise Failure(HTTPStatus.BAD_REQUEST, "the patch is no object")
+        made = merge(before, asked.body)
+        _same_version(place, made, before)
+        return HTTPStatus.OK, self._store(place, _sensible(place, made))
+
+    def _delete(self, place: Place, _asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+        self._existing(place)
+        self._remove(place)
+        return HTTPStatus.OK, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+    # Watches.
+
+    async def _watch(self, request: web.Request, place: Place, asked: Asked) -> web.StreamResponse:
+        gone = self._too_old(asked)
+        first = [line("ERROR", gone)] if gone else self._since(place, asked)
+        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+        answer.enable_chunked_encoding()
+        watch = Watch(place, request, bookmarks=asked.query.get("allowWatchBookmarks") == "true")
+        self._watches.append(watch)
+        for each in first:
+            self._tell(watch, each)
+        if gone:
+            watch.hear(None)
+        try:
+            await answer.prepare(request)
+            async with asyncio.timeout(float(asked.query.get("timeoutSeconds", 1800))):
+                while (said := await watch.lines.get()) is not None:
+                    await answer.write(said)
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            self._watches.remove(watch)
+        return answer
+
+    def _too_old(self, asked: Asked) -> Json | None:
+        """The Status to send in an event; raises `Failure` if the watch is refused."""
+        since = _version(asked)
+        if since > self.version:
+            message = f"Too large resource version: {since}, current: {self.version}"
+            raise Failure(HTTPStatus.GATEWAY_TIMEOUT, message, cause="ResourceVersionTooLarge")
+        if not since or since >= self._compacted:
+            return None
+        message = f"too old resource version: {since} ({self._compacted})"
+        failure = Failure(HTTPStatus.GONE, message, reason="Expired")
+        if not self.gone_as_event:
+            raise failure
+        return failure.status
+
+    def _since(self, place: Place, asked: Asked) -> Iterable[bytes]:
+        """What happened after a version; without one, all objects as if they had just been added."""
+        since = _version(asked)
+        if not since:
+            return [line("ADDED", found) for found in self._listed(place)]
+        changes = [change for change in self._history if change.version > since]
+        return [
+            change.line()
+            for change in changes
+            if change.resource == place.resource and place.holds(key_of(change.found))
+        ]
+
+    def _tell(self, watch: Watch, said: bytes) -> None:
+        if self.silent:
+            watch.deaf = True
+        watch.hear(said)
+
+    def _bookmark(self, resource: Resource) -> bytes:
+        metadata = {"resourceVersion": str(self.version), "creationTimestamp": None}
+        return line(
+            "BOOKMARK", {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+        )
+
+    # The store.
+
+    def _listed(self, place: Place) -> list[Json]:
+        found = self._objects[place.resource]
+        return [found[key] for key in sorted(found) if place.holds(key)]
+
+    def _existing(self, place: Place) -> Json:
+        found = self._objects[place.resource].get(place.key)
+        if found is None:
+            message = f'{_qualified(place.resource)} "{place.name}" not found'
+            raise Failure(HTTPStatus.NOT_FOUND, message)
+        return found
+
+    def _store(self, place: Place, made: Json) -> Json:
+        """Nothing happens if nothing changes."""
+        objects = self._objects[place.resource]
+        before = objects.get(place.key)
+        stored = copy.deepcopy(made)
+        born = before["metadata"] if before else {"uid": str(uuid.uuid4()), "creationTimestamp": _BORN}
+        stored["metadata"] |= {"name": place.name} | {key: born[key] for key in ("uid", "creationTimestamp")}
+        stored["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"] if before else ""
+        if place.namespace:
+            stored["metadata"]["namespace"] = place.namespace
+        if stored == before:
+            return before
+        objects[place.key] = self._stamp(stored)
+        self._happened("MODIFIED" if before else "ADDED", place.resource, stored)
+        return stored
+
+    def _remove(self, place: Place) -> None:
+        gone = copy.deepcopy(self._objects[place.resource].pop(place.key))
+        self._happened("DELETED", place.resource, self._stamp(gone))
+
+    def _stamp(self, found: Json) -> Json:
+        self.version += 1
+        found["metadata"]["resourceVersion"] = str(self.version)
+        return found
+
+    def _happened(self, what: str, resource: Resource, found: Json) -> None:
+        change = Change(self.version, what, resource, copy.deepcopy(found))
+        self._history.append(change)
+        for watch in self._watches:
+            if watch.wants(change):
+                self._tell(watch, change.line())
+
+
+def status(code: HTTPStatus, message: str, *, cause: str = "", reason: str = "") -> Json:
+    """A Status as a real API server writes it."""
+    details = {"causes": [{"reason": cause, "message": message}], "retryAfterSeconds": 1}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason or _REASONS.get(code, "InternalError"),
+        **({"details": details} if cause else {}),
+        "code": int(code),
+    }
+
+
+def line(what: str, found: Json) -> bytes:
+    """An event as a line of a watch."""
+    return orjson.dumps({"type": what, "object": found}) + b"\n"
+
+
+def key_of(found: Json) -> Key:
+    """Namespace and name of an object that is stored."""
+    return found["metadata"].get("namespace", ""), found["metadata"]["name"]
+
+
+def place_of(path: str) -> Place | None:
+    """What a path means, None if it is of no kind that is known here."""
+    found = _PATH.fullmatch(path)
+    resource = found and _BY_PATH.get(f"{found['prefix']}/{found['plural']}")
+    if not found or not resource:
+        return None
+    return Place(resource, found["namespace"] or "", found["name"] or "")
+
+
+def in_list(resource: Resource, found: Json) -> Json:
+    """An object as it stands in a list: only custom ones repeat their kind there."""
+    if resource.custom:
+        return found
+    return {key: value for key, value in found.items() if key not in ("kind", "apiVersion")}
+
+
+def verb(asked: Asked) -> str:
+    """The method, but `WATCH` for a watch and `LIST` for a list."""
+    place = place_of(asked.path)
+    if asked.method != "GET" or place is None or place.name:
+        return asked.method
+    return "WATCH" if asked.query.get("watch") in ("1", "true") else "LIST"
+
+
+def merged(before: Any, change: Any) -> Any:  # noqa: ANN401  JSON
+    """The document after a merge patch (RFC 7396)."""
+    return _merged(before, change, {})
+
+
+def strategic(before: Any, change: Any) -> Any:  # noqa: ANN401  JSON
+    """The document after a strategic merge patch, as far as the lists of `_LISTS_BY` go."""
+    return _merged(before, change, _LISTS_BY)
+
+
+def _merged(before: Any, change: Any, lists: Mapping[str, str]) -> Any:  # noqa: ANN401  JSON
+    if not isinstance(change, dict):
+        return change
+    after = dict(before) if isinstance(before, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            after.pop(key, None)
+        elif key in lists and isinstance(value, list):
+            after[key] = _merged_list(after.get(key) or [], value, lists[key], lists)
+        else:
+            after[key] = _merged(after.get(key), value, lists)
+    return after
+
+
+def _merged_list(before: list[Json], change: list[Json], by: str, lists: Mapping[str, str]) -> list[Json]:
+    named = {each[by]: each for each in before}
+    for each in change:
+        named[each[by]] = _merged(named.get(each[by]), each, lists)
+    return list(named.values())
+
+
+def _sensible(place: Place, body: object) -> Json:
+    """An object as it may be stored at a place."""
+    resource = place.resource
+    if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
+        raise Failure(HTTPStatus.BAD_REQUEST, "the body of the request is no object with metadata")
+    if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind):
+        message = f"the body is no {resource.kind} of {resource.api_version}"
+        raise Failure(HTTPStatus.BAD_REQUEST, message)
+    if body["metadata"].get("namespace", place.namespace) != place.namespace:
+        raise Failure(HTTPStatus.BAD_REQUEST, "the namespace of the object does not match the request")
+    if place.name and body["metadata"].get("name") != place.name:
+        raise Failure(HTTPStatus.BAD_REQUEST, "the name of the object does not match the URL")
+    return body
+
+
+def _same_version(place: Place, made: Json, before: Json) -> None:
+    """No version at all is as good as the right one."""
+    if made["metadata"].get("resourceVersion", "") not in ("", before["metadata"]["resourceVersion"]):
+        message = (
+            f'Operation cannot be fulfilled on {_qualified(place.resource)} "{place.name}": the object has '
+            "been modified; please apply your changes to the latest version and try again"
+        )
+        raise Failure(HTTPStatus.CONFLICT, message)
+
+
+def _qualified(resource: Resource) -> str:
+    group = resource.api_version.rpartition("/")[0]
+    return f"{resource.plural}.{group}" if group else resource.plural
+
+
+def _loaded(body: bytes) -> Any:  # noqa: ANN401  JSON
+    try:
+        return orjson.loads(body) if body else None
+    except orjson.JSONDecodeError:
+        return body
+
+
+def _version(asked: Asked) -> int:
+    written = asked.query.get("resourceVersion") or "0"
+    if not written.isdigit():
+        raise Failure(HTTPStatus.BAD_REQUEST, f'Invalid value: "{written}": invalid resource version')
+    return int(written)
+
+
+def _break(request: web.Request, said: bytes) -> None:
+    """Close a connection in the middle of an answer, after some more bytes of it."""
+    if request.transport is None:
+        return
+    if said:
+        request.transport.write(b"%x\r\n%s\r\n" % (len(said), said))
+    request.transport.close()
+
+
+_TURNS = 10
+_BORN = "2026-01-02T03:04:05Z"
+
+# An authority that has signed nothing. A client that is to trust it is made in a moment; one that is told
+# nothing reads all authorities of the system, which takes most of the time of a short test.
+_NOBODY = """\
+-----BEGIN CERTIFICATE-----
+MIIBETCBt6ADAgECAgEBMAoGCCqGSM49BAMCMBExDzANBgNVBAMMBm5vYm9keTAgFw0yNjAxMDEwMDAwMDBaGA8yMTI2MDEwMTAw
+MDAwMFowETEPMA0GA1UEAwwGbm9ib2R5MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEG7ZEZecZFGBcel2VaVOOQFtnggKFdwWy
+mbWeelNCOXD1GoUFZH9neICV5zVXqK/5Cmi9N1PL25c8XSPYtsDZTjAKBggqhkjOPQQDAgNJADBGAiEA4AGHDvgb1CXWajG7JiS4
+De+bW3oZQX6bx/skkg3OPbICIQDobZ/RiwzlowuJUABsnjZjOtJmIkL7jMNWaHqO/PQ15w==
+-----END CERTIFICATE-----
+"""
+_PATH = re.compile(
+    r"(?P<prefix>/api/v1|/apis/[^/]+/[^/]+)(/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)(/(?P<name>[^/]+))?"
+)
+_BY_PATH = MappingProxyType({resource.path: resource for resource in RESOURCES})
+_BY_KIND = MappingProxyType({(resource.api_version, resource.kind): resource for resource in RESOURCES})
+
+_LISTS_BY: Mapping[str, str] = MappingProxyType(
+    {"webhooks": "name", "containers": "name", "conditions": "type"}
+)
+_PATCHES: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {"application/merge-patch+json": merged, "application/strategic-merge-patch+json": strategic}
+)
+
+_Verb = Callable[[FakeApi, Place, Asked, str], tuple[HTTPStatus, Json]]
+_VERBS: Mapping[tuple[str, bool], _Verb] = MappingProxyType(
+    {
+        ("GET", True): FakeApi._read,  # noqa: SLF001  a table of this module
+        ("GET", False): FakeApi._list,  # noqa: SLF001  as above
+        ("POST", False): FakeApi._create,  # noqa: SLF001  as above
+        ("PUT", True): FakeApi._replace,
+        ("PATCH", True): FakeApi._patch,  # noqa: SLF001  as above
+        ("DELETE", True): FakeApi._delete,  # noqa: SLF001  as above
+    }
+)
+"""By method, and whether a path names one object."""
+
+_REASONS: Mapping[int, str] = MappingProxyType(
+    {
+        HTTPStatus.BAD_REQUEST: "BadRequest",
+        HTTPStatus.UNAUTHORIZED: "Unauthorized",
+        HTTPStatus.FORBIDDEN: "Forbidden",
+        HTTPStatus.NOT_FOUND: "NotFound",
+        HTTPStatus.METHOD_NOT_ALLOWED: "MethodNotAllowed",
+        HTTPStatus.CONFLICT: "Conflict",
+        HTTPStatus.GONE: "Gone",
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "UnsupportedMediaType",
+        HTTPStatus.UNPROCESSABLE_ENTITY: "Invalid",
+        HTTPStatus.TOO_MANY_REQUESTS: "TooManyRequests",
+        HTTPStatus.SERVICE_UNAVAILABLE: "ServiceUnavailable",
+        HTTPStatus.GATEWAY_TIMEOUT: "Timeout",
+    }
+)
