@@ -30,6 +30,8 @@ from numalign.runtime.metrics import PREFIX
 from numalign.runtime.tls import Clock, utc_now
 
 LOOK_SECONDS = 10.0
+# As long as there is nothing to serve, nobody can be answered.
+WAITING_SECONDS = 1.0
 START_DAYS = 1
 
 
@@ -114,7 +116,7 @@ class Certificates:
         """Look again and again; never returns, and no failure of the cluster or the disk ends it."""
         while True:
             await self.look()
-            await self.sleep(self.every)
+            await self.sleep(self.every if self._served else min(self.every, WAITING_SECONDS))
 
     async def look(self) -> None:
         """Look once: do what is due, and serve what is shared."""

@@ -44,6 +44,7 @@ class Checked:
             "file": self.manifest.file,
             "document": self.manifest.document,
             "kind": self.manifest.kind or None,
+            "template": self.manifest.template or None,
             "pod": pod.name if pod else None,
             "namespace": pod.namespace if pod else None,
             "result": self.result,
@@ -60,7 +61,7 @@ def check(manifest: Manifest, cluster: Cluster, *, match: Match) -> Checked:
     try:
         asked = questions.ask(manifest.pod, cluster.namespaces, match=match)
     except BadInput as error:
-        return Checked(manifest.wrong(error), Result.BAD)
+        return Checked(manifest.wrong_pod(error), Result.BAD)
     able = cluster.fleet.ever(asked.question).able
     if asked.below:
         return Checked(manifest, Result.DENIED, asked, able, enforced(asked))

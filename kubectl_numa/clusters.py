@@ -7,7 +7,7 @@ an answer never rests on half a cluster in silence.
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,8 @@ from rich.console import Console
 from kubectl_numa import questions
 from kubectl_numa.questions import Cluster
 from numalign.cluster import documents, live, snapshot
+from numalign.cluster.configz import Listener
+from numalign.cluster.kubelet_config import KIND
 from numalign.rules.errors import BadInput, Mistake
 
 PROBLEMS_TOLD = 10
@@ -37,11 +39,26 @@ class Source:
                 return documents.load(self.snapshot)
         return [self.collect()]
 
-    def collect(self, *, with_pods: bool = False) -> dict[str, Any]:
-        """The running cluster as a List; raises `ClusterError`."""
-        with waiting("asking the cluster"):
-            work = live.collect(kubeconfig=self.kubeconfig, context=self.context, with_pods=with_pods)
-            return asyncio.run(work)
+    def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
+        """The running cluster as a List; raises `ClusterError`.
+
+        Kubelets that do not tell their configuration are told of on standard error.
+        """
+        silent: list[str] = []
+        with waiting("asking the cluster") as now:
+            listener = Listener(
+                asked=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
+                left_out=lambda node, error: silent.append(f"{KIND} {node}: {error}"),
+            )
+            taken = live.collect(
+                kubeconfig=self.kubeconfig,
+                context=self.context,
+                with_pods=with_pods,
+                kubelets=listener if with_kubelet_configs else None,
+            )
+            found = asyncio.run(taken)
+        _tell_left_out(silent)
+        return found
 
     def pod(self, name: str, *, namespace: str | None, found: list[object]) -> dict[str, Any]:
         """A pod by its name: out of `found` if that is a snapshot, else from the running cluster."""
@@ -54,24 +71,29 @@ class Source:
 def cluster(found: list[object]) -> Cluster:
     """The cluster in these documents; what could not be used is told on standard error."""
     read = snapshot.of(found)
-    console = Console(stderr=True)
-    for problem in read.problems[:PROBLEMS_TOLD]:
-        console.print(f"left out: {problem}", markup=False, highlight=False, soft_wrap=True)
-    if len(read.problems) > PROBLEMS_TOLD:
-        more = len(read.problems) - PROBLEMS_TOLD
-        console.print(f"left out: {more} more objects", markup=False, highlight=False, soft_wrap=True)
+    _tell_left_out(read.problems)
     return questions.cluster(read)
 
 
+def _tell_left_out(problems: Sequence[object]) -> None:
+    """The first few, and how many more there are."""
+    console = Console(stderr=True)
+    for problem in problems[:PROBLEMS_TOLD]:
+        console.print(f"left out: {problem}", markup=False, highlight=False, soft_wrap=True)
+    if len(problems) > PROBLEMS_TOLD:
+        more = len(problems) - PROBLEMS_TOLD
+        console.print(f"left out: {more} more objects", markup=False, highlight=False, soft_wrap=True)
+
+
 @contextmanager
-def waiting(doing: str) -> Iterator[None]:
-    """Show on a terminal that something takes its time."""
+def waiting(doing: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal that something takes its time; what is given says what is done by now."""
     console = Console(file=sys.stderr)
     if console.is_terminal:
-        with console.status(f"{doing} ..."):
-            yield
+        with console.status(f"{doing} ...") as status:
+            yield lambda now: status.update(f"{now} ...")
     else:
-        yield
+        yield lambda _now: None
 
 
 def _pod(name: str, namespace: str, found: list[object]) -> dict[str, Any]:

@@ -22,32 +22,40 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object of a file: the pod that it is or would make, or all that is wrong with it.
+    """One object of a file: a pod that it is or would make, or all that is wrong with it.
 
-    A file that cannot be read at all is one without document and kind.
+    An object with several pod templates gives one for each; `template` is its place in the object, empty for
+    a pod itself. A file that cannot be read at all is one without document and kind.
     """
 
     file: str
     document: int | None = None
     kind: str = ""
+    template: str = ""
     pod: Pod | None = None
     mistakes: tuple[Mistake, ...] = ()
 
     @property
     def where(self) -> str:
         """The place as people say it."""
-        return self.file if self.document is None else f"{self.file}, document {self.document}"
+        numbered = f"document {self.document}" if self.document is not None else ""
+        return ", ".join(filter(None, (self.file, numbered, self.template)))
 
     def wrong(self, error: BadInput) -> "Manifest":
         """The same object, found broken."""
         return replace(self, mistakes=error.mistakes)
+
+    def wrong_pod(self, error: BadInput) -> "Manifest":
+        """The same object, its pod found broken; the mistakes are told with their place in the pod."""
+        within = (each.under(self.template) if self.template else each for each in error.mistakes)
+        return replace(self, mistakes=tuple(within))
 
     def told(self) -> tuple[Mistake, ...]:
         """Its mistakes, each with the whole way to its place."""
         if self.document is None:
             return self.mistakes
         name = f" ({self.kind} {self.pod.name})" if self.pod else f" ({self.kind})" if self.kind else ""
-        start = f"{self.where}{name}"
+        start = f"{self.file}, document {self.document}{name}"
         return tuple(
             replace(each, where=f"{start}: {each.where}" if each.where else start) for each in self.mistakes
         )
@@ -102,17 +110,17 @@ def _no_file(path: Path) -> str:
 
 
 def _manifest(found: Found, manifest: Manifest, namespace: str | None) -> Iterator[Manifest]:
-    """The object's pod or mistakes; nothing for a kind that makes no pods."""
+    """The object's pods or mistakes; nothing for a kind that makes no pods."""
     if found.trouble:
         yield replace(manifest, mistakes=(found.trouble,))
         return
     try:
-        pod = pods.pod_of(found.raw)
+        made = pods.pods_of(found.raw)
     except BadInput as error:
         yield manifest.wrong(error)
         return
-    if pod:
-        yield _placed(replace(manifest, pod=pod), found.raw, namespace)
+    for each in made:
+        yield _placed(replace(manifest, template=each.where, pod=each.pod), found.raw, namespace)
 
 
 def _placed(manifest: Manifest, raw: Mapping[str, object], namespace: str | None) -> Manifest:

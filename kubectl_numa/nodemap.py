@@ -34,9 +34,11 @@ def to_json(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def draw(node: Node, node_class: str, paper: Paper) -> None:
-    """One node: what its kubelet does, then its zones."""
+    """One node: what its kubelet does, what it is labelled with if that is not its class, then its zones."""
     facts = f"{node.policy}, scope {node.scope} (known: {node.known})"
     paper.write(Text.assemble((node.name, "bold"), f"  {facts}"), Text(f"  {node_class}", "dim"))
+    if node.label != node_class:
+        paper.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
     paper.write(*_map(node.zones, paper))
 
 
@@ -117,6 +119,7 @@ def _node(node: Node, fleet: Fleet) -> dict[str, Any]:
     return {
         "name": node.name,
         "class": fleet.class_of(node),
+        "label": node.label,
         "policy": node.policy,
         "scope": node.scope,
         "known": node.known,
@@ -137,6 +140,7 @@ def _zone(zone: Zone) -> dict[str, Any]:
 _EMPTY: dict[str, Any] = {
     "name": "",
     "class": None,
+    "label": None,
     "policy": None,
     "scope": None,
     "known": NOTHING,

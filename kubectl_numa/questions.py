@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from numalign.cluster.snapshot import Snapshot
+from numalign.cluster.world import Snapshot
 from numalign.fleet import Fleet, Question
 from numalign.rules import demand, intent
 from numalign.rules.demand import Demand

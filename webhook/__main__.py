@@ -1,16 +1,14 @@
 """`numalign-webhook`: reads settings, joins the parts, serves until told to stop."""
 
+import asyncio
 import os
 import sys
-import time
-from functools import partial
-from pathlib import Path
-from typing import cast
 
+from numalign.cluster.api import ClusterError
+from numalign.rules.errors import BadInput
 from numalign.runtime import logs, metrics, server
 from numalign.runtime.settings import from_command_line
-from webhook.app import application
-from webhook.catalogue import Catalogue
+from webhook.program import Program, rehearse
 from webhook.settings import WebhookSettings
 
 PROGRAM = "numalign-webhook"
@@ -19,15 +17,25 @@ PROGRAM = "numalign-webhook"
 def main() -> int:
     """Serve; the exit code of the program."""
     settings = from_command_line(WebhookSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
+    if settings.dry_run:
+        return _rehearse(settings)
     log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
-    registry = metrics.registry(program=PROGRAM)
-    # The settings are not loaded without it.
-    snapshot = cast("Path", settings.snapshot)
-    catalogue = Catalogue(snapshot, log=log, registry=registry, clock=time.monotonic)
-    catalogue.load()
-    app = application(settings, catalogue=catalogue, log=log, registry=registry)
-    follow = partial(catalogue.follow, every=settings.snapshot_reload_seconds)
-    return server.run(app, settings, tasks={"snapshot": follow} if settings.snapshot_reload_seconds else {})
+    program = Program(settings, log, metrics.registry(program=PROGRAM))
+    try:
+        return server.run(program.serve, log=log)
+    except BadInput as error:
+        return server.refused(log, error.mistakes)
+    except ClusterError as error:
+        return server.refused(log, [error])
+
+
+def _rehearse(settings: WebhookSettings) -> int:
+    try:
+        sys.stdout.write(f"{asyncio.run(rehearse(settings))}\n")
+    except (BadInput, ClusterError) as error:
+        sys.stderr.write(f"{PROGRAM}: {error}\n")
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ policy of the webhook configuration decides.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.cluster.parts import Part
+from numalign.fleet import Fleet
 from numalign.rules.errors import Mistake
 from numalign.runtime import server
 from numalign.runtime.logs import Log
@@ -25,10 +26,13 @@ from numalign.runtime.metrics import PREFIX
 from webhook import review
 from webhook.catalogue import Catalogue, Moment
 from webhook.mutate import concerns, mutate
+from webhook.policy import PolicyKeeper
 from webhook.review import Allowed, BadReview, Denied, Patched, Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Broken, Skip, Subject, subject
-from webhook.validate import refuse_broken, validate
+from webhook.tenancy import PodsBelow
+from webhook.validate import refuse_broken, shortfalls, validate
+from webhook.workloads import Workloads, judge, workload
 
 JSON = "application/json"
 
@@ -43,9 +47,11 @@ class Door:
     """What the endpoints share."""
 
     catalogue: Catalogue
+    policy: PolicyKeeper
     settings: WebhookSettings
     log: Log
     reviews: Counter
+    below: Counter
     bad_calls: Counter
     seconds: Histogram
 
@@ -63,26 +69,47 @@ Endpoint = Callable[[Door, Review, Moment], Awaitable[Outcome]]
 
 
 def application(
-    settings: WebhookSettings, *, catalogue: Catalogue, log: Log, registry: CollectorRegistry
+    settings: WebhookSettings,
+    *,
+    catalogue: Catalogue,
+    policy: PolicyKeeper,
+    log: Log,
+    registry: CollectorRegistry,
 ) -> web.Application:
     """The webhook's routes on the common server."""
-    door = _door(settings, catalogue=catalogue, log=log, registry=registry)
+    door = _door(settings, catalogue, policy, log=log, registry=registry)
+    registry.register(PodsBelow(catalogue, policy))
     return server.application(
         [web.post(f"/{name}", partial(_handle, door=door, name=name)) for name in _ENDPOINTS],
         log=log,
         registry=registry,
         checks={"snapshot": catalogue.waiting_for},
         max_in_flight=settings.max_in_flight,
+        max_bytes_in_flight=settings.max_bytes_in_flight,
+        state=partial(_state, door) if settings.debug_state else None,
     )
 
 
-def _door(settings: WebhookSettings, *, catalogue: Catalogue, log: Log, registry: CollectorRegistry) -> Door:
+def _door(
+    settings: WebhookSettings,
+    catalogue: Catalogue,
+    policy: PolicyKeeper,
+    *,
+    log: Log,
+    registry: CollectorRegistry,
+) -> Door:
     counter = partial(Counter, registry=registry)
     return Door(
         catalogue,
+        policy,
         settings,
         log,
         reviews=counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"]),
+        below=counter(
+            f"{PREFIX}reviews_below",
+            "Reviewed pods that fall short of a level that their namespace asks for.",
+            ["namespace", "level"],
+        ),
         bad_calls=counter(f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]),
         seconds=Histogram(
             f"{PREFIX}review_seconds",
@@ -154,15 +181,54 @@ async def _validation(door: Door, asked: Review, moment: Moment) -> Outcome:
     else:
         free = found.asks and not found.pin
         await _patiently(moment.fleet.look(found.question) if free else iter(()))
-        may_fit = door.settings.unknown_nodes == "may-fit"
-        answer = validate(found, moment.fleet, unknown_may_fit=may_fit)
+        answer = validate(found, moment.fleet, unknown_may_fit=_may_fit(door))
+        _count_below(door, found)
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
 
 
+async def _workloads(door: Door, asked: Review, moment: Moment) -> Outcome:
+    mode = door.settings.workloads
+    found = workload(asked, moment, match=door.settings.policy_match, policy=door.policy.now)
+    if isinstance(found, Skip) or mode is Workloads.OFF:
+        answer: Allowed | Denied = Allowed()
+        decision = "skipped"
+    else:
+        for question in found.questions:
+            await _patiently(moment.fleet.look(question))
+        answer = judge(found, moment.fleet, mode=mode, unknown_may_fit=_may_fit(door))
+        decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
+    return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
+
+
+def _state(door: Door) -> dict[str, object]:
+    """What the webhook knows, for whoever hunts a fault."""
+    moment, feed = door.catalogue.now, door.catalogue.feed
+    fleet = moment.fleet if moment else Fleet(())
+    return {
+        "age_seconds": feed.age(),
+        "nodes": {
+            node.name: {"class": fleet.class_of(node), "label": node.label, "known": node.known}
+            for node in fleet.nodes
+        },
+        "nodes_without_topology": fleet.unknown,
+        "namespaces": {name: asdict(rules) for name, rules in moment.namespaces.items()} if moment else {},
+        "policy": door.policy.now.to_json(),
+    }
+
+
+def _may_fit(door: Door) -> bool:
+    return door.settings.unknown_nodes == "may-fit"
+
+
+def _count_below(door: Door, found: Subject) -> None:
+    for level in shortfalls(found.rules, found.question):
+        door.below.labels(found.namespace, level).inc()
+
+
 def _subject(door: Door, asked: Review, moment: Moment) -> Subject | Skip | Broken:
     try:
-        return subject(asked, moment, match=door.settings.policy_match)
+        return subject(asked, moment, match=door.settings.policy_match, policy=door.policy.now)
     except Broken as error:
         return error
 
@@ -185,7 +251,8 @@ def _tell(log: Log, name: str, asked: Review, outcome: Outcome) -> None:
         webhook=name,
         uid=asked.uid,
         namespace=asked.namespace,
-        pod=asked.name or _name(asked.object),
+        kind=asked.kind.kind,
+        name=asked.name or _name(asked.object),
         user=asked.user.username,
         dry_run=asked.dry_run,
         decision=outcome.decision,
@@ -201,4 +268,6 @@ def _name(pod: Mapping[str, object]) -> str:
 
 
 _QUIET = frozenset({"admitted", "skipped"})
-_ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType({"mutate": _mutation, "validate": _validation})
+_ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType(
+    {"mutate": _mutation, "validate": _validation, "validate-workloads": _workloads}
+)

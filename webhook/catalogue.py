@@ -1,119 +1,116 @@
 """
-What the webhook knows of the cluster at the moment, and how it follows the snapshot file.
+What the webhook knows of the cluster at the moment.
 
-A review never waits for a file or an API server: it is answered from the last snapshot that could be read.
-A snapshot that cannot be read changes nothing but a metric and a log line.
+A review never waits for a file or an API server: it is answered from the last snapshot there was. The next
+moment is made beside the present one and then takes its place whole, with every answer that still holds.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from types import MappingProxyType
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.cluster import snapshot
-from numalign.cluster.snapshot import Snapshot
+from numalign.cluster.feed import Feed
+from numalign.cluster.world import Problem, Snapshot
 from numalign.fleet import Fleet
-from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import UNRULED, NamespaceRules
-from numalign.runtime import files
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
 _PROBLEMS_LOGGED = 20
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The cluster as one snapshot shows it."""
+    """The cluster as one snapshot shows it.
+
+    `labels` is the class that each Node is labelled with, None where it is with none.
+    """
 
     fleet: Fleet
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Snapshot, *, before: "Moment | None" = None) -> "Moment":
+        """The moment of a snapshot, with the answers of the one before that still hold."""
+        unknown = len(found.unknown)
+        fleet = before.fleet.following(found.nodes, unknown=unknown) if before else None
+        return cls(
+            fleet or Fleet(found.nodes, unknown=unknown),
+            found.namespaces,
+            found.labels,
+            found.namespace_labels,
+        )
 
     def rules_of(self, namespace: str) -> NamespaceRules:
         """What a namespace's labels ask of its pods."""
         return self.namespaces.get(namespace, UNRULED)
 
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """All labels of a namespace."""
+        return self.namespace_labels.get(namespace, _NO_LABELS)
+
 
 class Catalogue:
-    """The last moment that could be read; `now` is replaced whole, never changed."""
+    """The moment of the last snapshot that a feed gave; `now` is replaced whole, never changed."""
 
-    def __init__(
-        self, path: Path, *, log: Log, registry: CollectorRegistry, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, feed: Feed, *, log: Log, registry: CollectorRegistry) -> None:
         self.now: Moment | None = None
-        self._path = path
+        self.feed = feed
         self._log = log
-        self._clock = clock
-        self._read_at = clock()
-        self._stamps = files.stamps([path])
-        self._gauges(registry)
-
-    def _gauges(self, registry: CollectorRegistry) -> None:
+        self._told: dict[str, int] = {}
+        self._problems: frozenset[Problem] = frozenset()
         gauge = partial(Gauge, registry=registry)
         self._nodes = gauge(f"{PREFIX}nodes", "Nodes by whether their topology is known.", ["topology"])
         self._classes = gauge(f"{PREFIX}classes", "Node classes known.")
-        self._problems = gauge(
-            f"{PREFIX}snapshot_problems", "Objects in the snapshot that could not be used."
+        self._broken = gauge(f"{PREFIX}snapshot_problems", "Objects that could not be used.")
+        age = gauge(
+            f"{PREFIX}snapshot_age_seconds",
+            "Time since the snapshot file, or the API server, last confirmed what is known.",
         )
-        self._failures = Counter(
-            f"{PREFIX}snapshot_failures", "Times the snapshot could not be read.", registry=registry
-        )
-        age = gauge(f"{PREFIX}snapshot_age_seconds", "Time since the snapshot was last read with success.")
-        age.set_function(lambda: self._clock() - self._read_at)
+        age.set_function(feed.age)
 
     def waiting_for(self) -> str | None:
         """What readiness lacks: a first snapshot."""
-        return None if self.now else f"a readable snapshot at {self._path}"
+        return None if self.now else self.feed.waiting_for() or "the first snapshot to be put together"
 
-    def load(self) -> None:
-        """Read the snapshot; on failure log it and keep what there was."""
-        self._stamps = files.stamps([self._path])
-        try:
-            self._take(self._read())
-        except (BadInput, OSError) as error:
-            self._failures.inc()
-            self._log.error("snapshot.failed", path=self._path, error=error)
-        except Exception as error:  # noqa: BLE001  whatever a file holds, the last good snapshot serves on
-            self._failures.inc()
-            self._log.failed("snapshot.failed", error, path=self._path)
+    async def follow(self) -> None:
+        """Keep up with the feed; never returns."""
+        await self.feed.follow(self.take)
 
-    def _read(self) -> Snapshot:
-        """The snapshot in the file; raises `BadInput` for one that would make us forget all nodes."""
-        if self._path.exists() and not self._path.is_file():
-            raise BadInput([Mistake(str(self._path), "is not a regular file")])
-        found = snapshot.load(self._path)
-        if self.now and self.now.fleet.nodes and not found.nodes:
-            raise BadInput(
-                [Mistake(str(self._path), "holds no topology that can be read, and held some before")]
-            )
-        return found
+    async def take(self, found: Snapshot) -> None:
+        """Make a snapshot the present, without holding up reviews meanwhile."""
+        self.now = await asyncio.to_thread(Moment.of, found, before=self.now)
+        self._count(found)
+        self._tell(found)
 
-    async def follow(self, *, every: float) -> None:
-        """Load again whenever the file changes, without holding up reviews while it is read."""
-        await files.watch([self._path], since=self._stamps, every=every, changed=self._reload)
-
-    async def _reload(self) -> None:
-        await asyncio.to_thread(self.load)
-
-    def _take(self, found: Snapshot) -> None:
-        unknown = len(found.unknown)
-        fleet = self.now.fleet.following(found.nodes, unknown=unknown) if self.now else None
-        self.now = Moment(fleet or Fleet(found.nodes, unknown=unknown), found.namespaces)
-        self._read_at = self._clock()
+    def _count(self, found: Snapshot) -> None:
         self._nodes.labels("known").set(len(found.nodes))
-        self._nodes.labels("unknown").set(unknown)
-        self._classes.set(len(self.now.fleet.classes))
-        self._problems.set(len(found.problems))
-        for problem in found.problems[:_PROBLEMS_LOGGED]:
+        self._nodes.labels("unknown").set(len(found.unknown))
+        self._classes.set(len(self.now.fleet.classes) if self.now else 0)
+        self._broken.set(len(found.problems))
+
+    def _tell(self, found: Snapshot) -> None:
+        """A line for what is new: a cluster that is followed changes all the time."""
+        for problem in self._new_problems(found):
             self._log.warning("snapshot.problem", problem=problem)
-        self._log.info(
-            "snapshot.loaded",
-            nodes=len(found.nodes),
-            unknown=unknown,
-            namespaces=len(found.namespaces),
-            problems=len(found.problems),
-            ignored=dict(found.ignored),
-        )
+        told = {
+            "nodes": len(found.nodes),
+            "unknown": len(found.unknown),
+            "namespaces": len(found.namespaces),
+            "problems": len(found.problems),
+        }
+        say = self._log.debug if told == self._told else self._log.info
+        say("snapshot.loaded", **told, ignored=dict(found.ignored))
+        self._told = told
+
+    def _new_problems(self, found: Snapshot) -> Iterator[Problem]:
+        new = [problem for problem in found.problems if problem not in self._problems]
+        self._problems = frozenset(found.problems)
+        yield from new[:_PROBLEMS_LOGGED]

@@ -103,7 +103,8 @@ class Review:
     What the API server asks.
 
     `uid` is of this call alone. `name` is empty for a name still to be generated, `namespace` for objects
-    that have none. `object` is as received, and empty where the operation carries none.
+    that have none. `object` is as received, `old` as it was before; either is empty where the operation
+    carries none.
     """
 
     uid: str
@@ -116,6 +117,7 @@ class Review:
     dry_run: bool
     user: User
     object: dict[str, Any]
+    old: dict[str, Any]
 
 
 class Reason(StrEnum):
@@ -231,6 +233,7 @@ class _WireRequest(_Model):
     user_info: Annotated[_WireUser, _absent_as({})] = _WireUser()
     dry_run: Annotated[StrictBool, _absent_as(empty=False)] = False
     object: Annotated[dict[str, Any] | None, Field(validate_default=True)] = None
+    old_object: dict[str, Any] | None = None
 
     @field_validator("object")
     @classmethod
@@ -252,6 +255,7 @@ class _WireRequest(_Model):
             dry_run=self.dry_run,
             user=User(self.user_info.username, tuple(self.user_info.groups)),
             object=self.object or {},
+            old=self.old_object or {},
         )
 
 

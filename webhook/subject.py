@@ -19,6 +19,7 @@ from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import Match, NamespaceRules, Policy
 from webhook.catalogue import Moment
 from webhook.patch import Pin, pinned
+from webhook.policy import NO_POLICY, ClusterPolicy
 from webhook.review import Kind, Review, Verb
 
 POD = Kind("", "v1", "Pod")
@@ -30,7 +31,10 @@ class Skip(StrEnum):
     KIND = "kind"
     OPERATION = "operation"
     DISABLED = "disabled"
+    EXEMPT = "exempt"
     SILENT = "silent"
+    OWNED = "owned"
+    UNCHANGED = "unchanged"
 
 
 class Broken(BadInput):
@@ -59,26 +63,47 @@ class Subject:
         return self.policy is not Policy.NONE
 
 
-def subject(review: Review, moment: Moment, *, match: Match) -> Subject | Skip:
+def subject(
+    review: Review, moment: Moment, *, match: Match, policy: ClusterPolicy = NO_POLICY
+) -> Subject | Skip:
     """Read the pod under review; raises `Broken` with every mistake of its annotations and amounts."""
     if review.kind != POD:
         return Skip.KIND
     if review.operation is not Verb.CREATE or review.sub_resource:
         return Skip.OPERATION
-    rules = moment.rules_of(review.namespace)
+    rules = rules_of(review.namespace, moment, policy=policy)
     if rules.disabled:
         return Skip.DISABLED
-    annotations = Part(review.object)["metadata"]["annotations"].texts()
+    if exempt(review, review.object, policy=policy):
+        return Skip.EXEMPT
+    return read(review.object, namespace=review.namespace, rules=rules, match=match) or Skip.SILENT
+
+
+def rules_of(namespace: str, moment: Moment, *, policy: ClusterPolicy) -> NamespaceRules:
+    """What is asked of the pods in a namespace, by its own labels and by the cluster's policy."""
+    return policy.rules_for(moment.rules_of(namespace), moment.labels_of(namespace), namespace)
+
+
+def exempt(review: Review, pod: object, *, policy: ClusterPolicy) -> str | None:
+    """The exemption that holds for this pod, or template of one, in this review."""
+    runtime_class = Part(pod)["spec"]["runtimeClassName"].text()
+    return policy.exempts(user=review.user.username, namespace=review.namespace, runtime_class=runtime_class)
+
+
+def read(pod: object, *, namespace: str, rules: NamespaceRules, match: Match) -> Subject | None:
+    """A pod, or a template of one, of which anybody asks anything; raises `Broken` as `subject` does."""
+    annotations = Part(pod)["metadata"]["annotations"].texts()
     stated, unclear = _attempt(partial(intent.parse, annotations, default=rules.default, match=match))
     if stated is None and not unclear and not (rules.enforce or rules.warn or rules.audit):
-        return Skip.SILENT
-    pod, unreadable = _attempt(partial(pods.pod, review.object))
-    pin, misplaced = _attempt(partial(pinned, review.object))
-    if pod is None or unclear or unreadable or misplaced:
+        return None
+    raw: Any = pod
+    whole, unreadable = _attempt(partial(pods.pod, raw))
+    pin, misplaced = _attempt(partial(pinned, raw))
+    if whole is None or unclear or unreadable or misplaced:
         mistakes = _each_place_once(unreadable, misplaced, unclear)
         raise Broken(sorted(mistakes, key=_as_in_a_manifest))
-    question = Question(demand.of(pod), stated or intent.Intent(Policy.NONE))
-    return Subject(review.namespace, rules, question, stated is not None, pin, review.object)
+    question = Question(demand.of(whole), stated or intent.Intent(Policy.NONE))
+    return Subject(namespace, rules, question, stated is not None, pin, raw)
 
 
 Read = TypeVar("Read")

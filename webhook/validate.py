@@ -6,17 +6,33 @@ merely does not fit now is admitted with a warning. A pod that somebody has alre
 its node: its controller would only make it again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from numalign.fleet import Fleet, Question
 from numalign.fleet.survey import enforcement_text
-from numalign.rules.intent import RESOURCES, Policy
+from numalign.rules.intent import RESOURCES, NamespaceRules, Policy
 from webhook.patch import Pin
 from webhook.review import Allowed, Denied, Reason
 from webhook.subject import Broken, Subject
 
 SPEAKER = "numalign"
 LONGEST_WARNING = 120
+
+LEVELS: Mapping[str, Callable[[NamespaceRules], Policy | None]] = MappingProxyType(
+    {
+        "enforce": lambda rules: rules.enforce,
+        "warn": lambda rules: rules.warn,
+        "audit": lambda rules: rules.audit,
+    }
+)
+"""What a namespace can ask of every pod in it, by name."""
+
+
+def shortfalls(rules: NamespaceRules, question: Question) -> tuple[str, ...]:
+    """The names of the levels that a pod falls short of."""
+    levels = {name: level for name, of in LEVELS.items() if (level := of(rules))}
+    return tuple(name for name, level in levels.items() if question.asks_less_than(level))
 
 
 def refuse_broken(error: Broken) -> Denied:
@@ -37,7 +53,7 @@ def validate(subject: Subject, fleet: Fleet, *, unknown_may_fit: bool) -> Allowe
     if refusal:
         return Denied(reason=Reason.FORBIDDEN, message=f"{SPEAKER}: {refusal}", audit={"verdict": "denied"})
     warnings = [*_of_namespace(subject), *(_of_nodes(subject, fleet) if subject.asks else ())]
-    return Allowed(warnings=tuple(map(_warning, warnings)), audit=_audit(subject))
+    return Allowed(warnings=tuple(map(warning, warnings)), audit={"verdict": admitted(subject)})
 
 
 def _by_namespace(subject: Subject) -> str | None:
@@ -60,17 +76,15 @@ def _by_nodes(subject: Subject, fleet: Fleet, *, unknown_may_fit: bool) -> str |
 def _of_namespace(subject: Subject) -> Iterator[str]:
     level = subject.rules.warn
     if level and subject.question.asks_less_than(level):
-        yield f"this namespace wants {level}, the pod asks for {_asked(subject)}"
+        yield f"this namespace wants {level}, the pod asks for {asked(subject)}"
 
 
 def _of_nodes(subject: Subject, fleet: Fleet) -> Iterator[str]:
     question = subject.question
     if not fleet.nodes:
         yield "no node topology is known, so the pod was not checked"
-    elif not question.demand.alignable:
-        yield f"{subject.policy} has nothing to align: the pod is {question.demand.qos}, without devices"
-    elif not question.concerned:
-        yield f"{RESOURCES} names nothing that a kubelet could align for this pod"
+    elif vain := in_vain(subject):
+        yield vain
     elif subject.pin:
         yield from _of_its_node(subject.pin, question, fleet)
     elif not fleet.ever(question).able:
@@ -90,16 +104,29 @@ def _of_its_node(pin: Pin, question: Question, fleet: Fleet) -> Iterator[str]:
         yield f"its node {pin.node} {when} take it: {verdict.refusal}"
 
 
-def _audit(subject: Subject) -> dict[str, str]:
+def in_vain(subject: Subject) -> str | None:
+    """Why what a pod asks for means nothing; None, if it means something."""
+    question = subject.question
+    if not question.demand.alignable:
+        return f"{subject.policy} has nothing to align: the pod is {question.demand.qos}, without devices"
+    return (
+        None if question.concerned else f"{RESOURCES} names nothing that a kubelet could align for this pod"
+    )
+
+
+def admitted(subject: Subject) -> str:
+    """What the audit log keeps of a pod that passes."""
     level = subject.rules.audit
     below = f", below {level}" if level and subject.question.asks_less_than(level) else ""
-    return {"verdict": f"admitted with {_asked(subject)}{below}"}
+    return f"admitted with {asked(subject)}{below}"
 
 
-def _asked(subject: Subject) -> str:
+def asked(subject: Subject) -> str:
+    """What the pod asks for, in a word."""
     return subject.policy if subject.stated else "nothing"
 
 
-def _warning(text: str) -> str:
+def warning(text: str) -> str:
+    """A warning as clients show it, none longer than `LONGEST_WARNING`."""
     whole = f"{SPEAKER}: {text}"
     return whole if len(whole) <= LONGEST_WARNING else f"{whole[: LONGEST_WARNING - 3]}..."

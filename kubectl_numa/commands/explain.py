@@ -115,7 +115,7 @@ def _explain(
             asked = questions.ask(manifest.pod, cluster.namespaces, match=wanted.match)
             explained.append(explanation.explain(asked, cluster, strategy=wanted.strategy))
         except BadInput as error:
-            mistakes += manifest.wrong(error).told()
+            mistakes += manifest.wrong_pod(error).told()
     return explained, mistakes
 
 

@@ -28,13 +28,21 @@ Examples:
     help="Where it goes, packed if the name ends in .gz; by default standard output.",
 )
 @click.option("--with-pods", is_flag=True, help="Pods too: their names, annotations and amounts.")
+@click.option(
+    "--with-kubelet-configs",
+    is_flag=True,
+    help="The configuration of each node's kubelet too, which takes the right to get nodes/proxy.",
+)
 @options.from_kubeconfig
-def snapshot(output: str, *, with_pods: bool, kubeconfig: str | None, context: str | None) -> None:
+def snapshot(
+    output: str, *, with_pods: bool, with_kubelet_configs: bool, kubeconfig: str | None, context: str | None
+) -> None:
     """Write what the rules need of the cluster into one file, so that all else works offline.
 
     Nodes, their topologies and namespaces, without what no rule reads: it may be sent around.
     """
-    taken = Source(kubeconfig=kubeconfig, context=context).collect(with_pods=with_pods)
+    source = Source(kubeconfig=kubeconfig, context=context)
+    taken = source.collect(with_pods=with_pods, with_kubelet_configs=with_kubelet_configs)
     data = orjson.dumps(taken, option=orjson.OPT_APPEND_NEWLINE)
     if output == "-":
         sys.stdout.buffer.write(data)

@@ -4,11 +4,14 @@ The API server: the only folder that knows how Kubernetes writes things down, an
 Outside there are dictionaries of any shape, inside there are only the values of the rules. In order:
 
     parts -> documents -> pods, topologies, kubelet_config, machines, namespaces -> nodes -> machine_nodes
-    -> snapshot; kinds -> api -> live; placements
+    -> census -> world -> snapshot, feed -> file_feed
+    kinds -> api -> live, reflector -> live_feed; configz, lease; placements
 
 `parts` reads what anybody may have written, `documents` the files it stands in. Each decoder makes one value
-of one object, or raises with all that is wrong with it; `nodes` and `machine_nodes` make one node of several;
-`snapshot` makes a cluster of many objects and lets no broken one stop the others. `kinds` says where objects
-are served and what of them is kept, `api` asks one API server, and `live` takes a snapshot through it.
-`placements` writes: what a pod keeps, for its annotation.
+of one object, or raises with all that is wrong with it; `nodes` and `machine_nodes` make one node of several.
+A `world` is filled with objects one by one and is a cluster at every moment, a `census` counts its pods, and
+`snapshot` reads one out of a file. `kinds` says where objects are served and what of them is kept, and `api`
+asks one API server: `live` once, `reflector` from then on, `configz` each kubelet, `lease` for the lead.
+Doors see a cluster through a `feed`, from a file or live. `placements` writes: what a pod keeps, for its
+annotation.
 """

@@ -78,15 +78,21 @@ def read(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
 
     Raises `BadDocument` for what cannot be read, and if not one document is an object of Kubernetes.
     """
+    documents = values(data, most=most)
+    troubles = [found.trouble for found in map(_document, documents)]
+    if all(troubles):
+        raise BadDocument(_numbered(list(filter(None, troubles))))
+    return documents
+
+
+def values(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
+    """As `read`, whatever the documents are; there is at least one."""
     plain = _decoded(_unpacked(data, most))
     if len(plain) > most:
         raise _bad(f"has more than {most} bytes")
     documents = [_json(plain)] if _is_one_json(plain) else _yaml(plain)
     if not documents:
         raise _bad("is empty")
-    troubles = [found.trouble for found in map(_document, documents)]
-    if all(troubles):
-        raise BadDocument(_numbered(list(filter(None, troubles))))
     return documents
 
 

@@ -8,8 +8,9 @@ environment of a container nor the images on a node belong in it.
 from contextlib import suppress
 from urllib.parse import quote
 
-from numalign.cluster import kinds
+from numalign.cluster import configz, kinds
 from numalign.cluster.api import Api, Gone, Missing, Unreachable, connected
+from numalign.cluster.configz import Listener
 from numalign.cluster.kinds import Collection, Object
 from numalign.cluster.parts import Part
 from numalign.cluster.topologies import GROUP
@@ -19,17 +20,25 @@ PAGE = 500
 
 
 async def collect(
-    *, kubeconfig: str | None = None, context: str | None = None, with_pods: bool = False
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    with_pods: bool = False,
+    kubelets: Listener | None = None,
 ) -> Object:
     """The cluster as a v1 `List`, as `snapshot.of` and a snapshot file take it; raises `ClusterError`.
 
-    Which cluster is asked is said at `api.connected`.
+    Which cluster is asked is said at `api.connected`. With a listener for them, `kubelets` are asked too.
     """
     async with connected(kubeconfig=kubeconfig, context=context) as api:
-        items = await _list(api, kinds.NODES)
+        nodes = await _list(api, kinds.NODES)
+        items = [*nodes]
         items += await _list_topologies(api)
         items += await _list(api, kinds.NAMESPACES)
         items += await _list(api, kinds.PODS) if with_pods else []
+        if kubelets:
+            names = [node["metadata"]["name"] for node in nodes]
+            items += await configz.configurations(api, names, kubelets)
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 

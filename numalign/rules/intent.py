@@ -164,6 +164,14 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
     return rules, tuple(mistakes)
 
 
+def policy(text: str, *, where: str) -> Policy:
+    """The policy of that name; raises `BadIntent` for a text that is none, with the one that may be meant."""
+    try:
+        return Policy(text.strip())
+    except ValueError:
+        raise BadIntent([_no_word(Policy, text, where=where)]) from None
+
+
 # What other interfaces call the same thing.
 _HABITS = MappingProxyType(
     {

@@ -3,9 +3,10 @@ A server that answers reviews in a cluster: how it starts, holds out and ends.
 
 The API server calls with a deadline, keeps idle connections for 90 seconds and does not repeat a POST whose
 connection broke (k8s.io/client-go transport, net/http). So connections are kept longer than that; too much
-work at once is turned away with a 503 that the caller repeats (client-go obeys Retry-After); and the end is
-slow on purpose: first not ready, then `Connection: close` on every answer while calls still come, then the
-sockets. What a handler raises stays in the log: the peer learns only that it was our fault.
+work at once is turned away with a 503 that the caller repeats (client-go obeys Retry-After); a body that is
+not there in time is given up; and the end is slow on purpose: first not ready, then `Connection: close` on
+every answer while calls still come, then the sockets. What a handler raises stays in the log: the peer learns
+only that it was our fault.
 
     BadInput
     └── CannotListen    an address or port that this machine does not give
@@ -15,11 +16,13 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from types import MappingProxyType
 
+import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -28,21 +31,31 @@ from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import logs, metrics
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.serving import EVERYWHERE, ServerSettings
+from numalign.runtime.overload import Excess, Load
+from numalign.runtime.serving import EVERYWHERE, MAX_BYTES_IN_FLIGHT, ServerSettings
 from numalign.runtime.tls import BadPair, Clock, Keeper, PairFiles, utc_now
 
 # Two objects of 3 MiB each are the most an API server sends (an update), and their envelope.
 LARGEST_BODY = 8 * 1024**2
+# No API server packs what it sends, and what is packed becomes a thousand times as long.
+PLAIN = "identity"
+# Also the most that a connection may take until its first or next call is there, headers and all.
 KEEPALIVE_SECONDS = 240
+# The most that an API server waits for an answer (timeoutSeconds of a webhook configuration).
+BODY_SECONDS = 30
 # After draining, for the calls still being handled; they have deadlines of their own.
 GRACE_SECONDS = 10
+# For those that are not answered by then: once to come to an end, once more to give up.
+LAST_SECONDS = 1
 BACKLOG = 1024
 
+STATE = "/debug/state"
 # Never turned away: a probe that fails under load would take the whole pod out and load the others.
-ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics")
+ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics", STATE)
 
 Check = Callable[[], str | None]
 Task = Callable[[], Awaitable[None]]
+State = Callable[[], Mapping[str, object]]
 
 NONE: Mapping[str, Task] = MappingProxyType({})
 
@@ -70,12 +83,13 @@ class Life:
     log: Log
     registry: CollectorRegistry
     checks: dict[str, Check]
-    max_in_flight: int
+    load: Load
+    body_seconds: float
     requests: Counter
     failures: Counter
     shed: Counter
-    in_flight: int = 0
     draining: bool = False
+    keeper: Keeper | None = None
 
     def waiting_for(self) -> dict[str, str]:
         """Why calls should not come here now, by check; empty when ready."""
@@ -98,46 +112,60 @@ class Listening:
     keeper: Keeper | None = field(default=None, repr=False)
 
 
-def application(
+def application(  # noqa: PLR0913  what a server is made of
     routes: Iterable[web.AbstractRouteDef],
     *,
     log: Log,
     registry: CollectorRegistry,
     checks: Mapping[str, Check],
     max_in_flight: int,
+    max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT,
+    body_seconds: float = BODY_SECONDS,
+    state: State | None = None,
 ) -> web.Application:
     """A program's routes, with health, readiness and metrics beside them and our manners around them.
 
-    A check answers None when all is well, else what is being waited for. `max_in_flight` counts calls of
-    the program's own routes; 0 sets no bound.
+    A check answers None when all is well, else what is being waited for. `max_in_flight` counts calls of the
+    program's own routes and `max_bytes_in_flight` their bodies, which are read before a handler is called and
+    must be there in `body_seconds`; 0 sets no bound. What `state` gives is served at `/debug/state`, with
+    what the server knows of itself; None leaves that route out.
     """
     app = web.Application(client_max_size=LARGEST_BODY, middlewares=[_mannered])
-    app[LIFE] = _life(log=log, registry=registry, checks=checks, max_in_flight=max_in_flight)
+    load = Load(max_in_flight, max_bytes_in_flight)
+    app[LIFE] = _life(log=log, registry=registry, checks=checks, load=load, body_seconds=body_seconds)
     app.add_routes(routes)
     app.add_routes(
         [
             web.get("/healthz", _healthz),
             web.get("/readyz", _readyz),
             web.get("/metrics", _metrics),
+            *([web.get(STATE, partial(_state, state=state))] if state else []),
         ]
     )
     return app
 
 
-def _life(*, log: Log, registry: CollectorRegistry, checks: Mapping[str, Check], max_in_flight: int) -> Life:
-    counter = partial(Counter, registry=registry)
-    life = Life(
+def _life(
+    *, log: Log, registry: CollectorRegistry, checks: Mapping[str, Check], load: Load, body_seconds: float
+) -> Life:
+    counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+    gauge(f"{PREFIX}http_in_flight", "Calls being handled now.").set_function(lambda: load.calls)
+    gauge(f"{PREFIX}http_bytes_in_flight", "Bytes of their bodies, as announced.").set_function(
+        lambda: load.bytes
+    )
+    shed = counter(f"{PREFIX}http_shed", "Calls turned away because too much was in flight.", ["reason"])
+    for excess in Excess:
+        shed.labels(excess)
+    return Life(
         log=log,
         registry=registry,
         checks=dict(checks),
-        max_in_flight=max_in_flight,
+        load=load,
+        body_seconds=body_seconds,
         requests=counter(f"{PREFIX}http_requests", "Answers, by status.", ["route", "code"]),
         failures=counter(f"{PREFIX}http_failures", "Calls we broke; the log says why.", ["route"]),
-        shed=counter(f"{PREFIX}http_shed", "Calls turned away because too many were in flight."),
+        shed=shed,
     )
-    gauge = Gauge(f"{PREFIX}http_in_flight", "Calls being handled now.", registry=registry)
-    gauge.set_function(lambda: life.in_flight)
-    return life
 
 
 async def _healthz(_request: web.Request) -> web.Response:
@@ -152,6 +180,28 @@ async def _readyz(request: web.Request) -> web.Response:
 
 async def _metrics(request: web.Request) -> web.Response:
     return metrics.exposition(request, registry=request.app[LIFE].registry)
+
+
+async def _state(request: web.Request, *, state: State) -> web.Response:
+    life = request.app[LIFE]
+    server = {
+        "draining": life.draining,
+        "waiting_for": life.waiting_for(),
+        "in_flight": life.load.calls,
+        "bytes_in_flight": life.load.bytes,
+    }
+    said = orjson.dumps({**state(), "server": server}, default=_told, option=orjson.OPT_NON_STR_KEYS)
+    return web.Response(body=said, content_type="application/json")
+
+
+def _told(value: object) -> object:
+    """What JSON has no word for, in words that it has."""
+    match value:
+        case Mapping():
+            return dict(value)
+        case set() | frozenset():
+            return list(value)
+    return str(value)
 
 
 @web.middleware
@@ -181,23 +231,49 @@ async def _answered(request: web.Request, handler: Handler, life: Life) -> web.S
 
 
 async def _admitted(request: web.Request, handler: Handler, life: Life) -> web.StreamResponse:
-    """The handler's answer, unless too many calls are being handled already."""
-    if request.path in ALWAYS_OPEN:
+    """The handler's answer, unless too much is being handled already, or the body does not come."""
+    if request.path in ALWAYS_OPEN or request.match_info.http_exception:
         return await handler(request)
-    if life.max_in_flight and life.in_flight >= life.max_in_flight:
-        life.shed.inc()
-        return _overloaded()
-    life.in_flight += 1
-    try:
+    size = _size(request)
+    excess = life.load.excess(size)
+    if excess:
+        life.shed.labels(excess).inc()
+        return _overloaded(excess)
+    with life.load.carrying(size):
+        try:
+            async with asyncio.timeout(life.body_seconds):
+                await request.read()
+        except TimeoutError:
+            life.log.info("request.slow", route=_route(request), seconds=life.body_seconds)
+            return _slow(life.body_seconds)
+        # Handlers that ask for the body are given the one that was read.
         return await handler(request)
-    finally:
-        life.in_flight -= 1
 
 
-def _overloaded() -> web.Response:
+def _size(request: web.Request) -> int:
+    """How many bytes the body may come to; raises `HTTPException` for one that is not taken."""
+    if not request.body_exists:
+        return 0
+    coding = request.headers.get("Content-Encoding", PLAIN)
+    if coding != PLAIN:
+        raise web.HTTPUnsupportedMediaType(text=f"the content encoding is {coding}: send the body as it is")
+    announced = request.content_length
+    if announced is not None and announced > LARGEST_BODY:
+        raise web.HTTPRequestEntityTooLarge(LARGEST_BODY, announced)
+    # A body that comes in chunks does not say how long it is.
+    return LARGEST_BODY if announced is None else announced
+
+
+def _overloaded(excess: Excess) -> web.Response:
     """The caller comes again in a second, on a new connection, perhaps to another replica."""
-    answer = _short(503, "too many calls in flight: try again")
+    answer = _short(HTTPStatus.SERVICE_UNAVAILABLE, f"too many {excess} in flight: try again")
     answer.headers["Retry-After"] = "1"
+    answer.force_close()
+    return answer
+
+
+def _slow(seconds: float) -> web.Response:
+    answer = _short(HTTPStatus.REQUEST_TIMEOUT, f"the body of the request did not come within {seconds:g} s")
     answer.force_close()
     return answer
 
@@ -221,10 +297,17 @@ def _route(request: web.Request) -> str:
 
 @contextlib.asynccontextmanager
 async def listening(
-    app: web.Application, settings: ServerSettings, *, clock: Clock = utc_now
+    app: web.Application,
+    settings: ServerSettings,
+    *,
+    clock: Clock = utc_now,
+    keepalive: float = KEEPALIVE_SECONDS,
+    grace: float = GRACE_SECONDS,
 ) -> AsyncIterator[Listening]:
     """Serve inside the `async with`; leaving it closes the sockets and waits for open calls.
 
+    A connection is closed when no call came over it for `keepalive` seconds. At the end open calls are waited
+    for up to `grace` seconds, and those left over are cut off.
     Raises `BadPair` or `CannotListen` before anything is served. The event `server.listening` tells the
     port that was really taken.
     """
@@ -234,19 +317,32 @@ async def listening(
         runner = web.AppRunner(
             app,
             access_log=None,
-            keepalive_timeout=KEEPALIVE_SECONDS,
-            shutdown_timeout=GRACE_SECONDS,
+            auto_decompress=False,
+            keepalive_timeout=keepalive,
+            shutdown_timeout=min(grace, LAST_SECONDS),
         )
         await runner.setup()
         try:
             context = keeper.context if keeper else None
-            await web.SockSite(runner, opened, ssl_context=context, backlog=BACKLOG).start()
+            site = web.SockSite(runner, opened, ssl_context=context, backlog=BACKLOG)
+            await site.start()
             port = opened.getsockname()[1]
             place = Listening(settings.bind, port, "https" if keeper else "http", keeper)
             life.log.info("server.listening", bind=place.bind, port=port, scheme=place.scheme)
-            yield place
+            try:
+                yield place
+            finally:
+                await site.stop()
+                await _finished(life, grace)
         finally:
             await runner.cleanup()
+
+
+async def _finished(life: Life, grace: float) -> None:
+    """Wait for the calls being handled; a connection that is being shut down would read no more of a body."""
+    life.draining = True
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(life.load.none(), grace)
 
 
 def _keeper(settings: ServerSettings, life: Life, *, clock: Clock) -> Keeper | None:
@@ -255,7 +351,14 @@ def _keeper(settings: ServerSettings, life: Life, *, clock: Clock) -> Keeper | N
     pair = PairFiles(settings.tls_cert, settings.tls_key)
     keeper = Keeper(pair, log=life.log, registry=life.registry, clock=clock)
     life.checks["certificate"] = keeper.trouble
+    life.keeper = keeper
     return keeper
+
+
+def renew(app: web.Application) -> None:
+    """Show what the pair's files hold now, for whoever has just written them; nothing before it listens."""
+    if keeper := app[LIFE].keeper:
+        keeper.reload()
 
 
 @contextlib.contextmanager
@@ -276,13 +379,14 @@ def _socket(settings: ServerSettings) -> Iterator[socket.socket]:
         yield opened
 
 
-async def serve(
+async def serve(  # noqa: PLR0913  what the life of a server depends on
     app: web.Application,
     settings: ServerSettings,
     *,
     stop: Stop,
     tasks: Mapping[str, Task] = NONE,
     clock: Clock = utc_now,
+    grace: float = GRACE_SECONDS,
 ) -> int:
     """Serve until asked to stop, drain, end; the exit code of the program.
 
@@ -291,19 +395,20 @@ async def serve(
     """
     log = app[LIFE].log
     try:
-        async with listening(app, settings, clock=clock) as place:
+        async with listening(app, settings, clock=clock, grace=grace) as place:
             beside = {**tasks, **_renewal(place, settings)}
             async with _running(beside, log=log, stop=stop) as failed:
                 await stop.asked.wait()
                 await _drained(app[LIFE], settings.drain_seconds, stop=stop)
     except (BadPair, CannotListen) as error:
-        return _not_started(log, error)
+        return refused(log, error.mistakes)
     log.info("server.stopped", failed=failed)
     return 1 if failed else 0
 
 
-def _not_started(log: Log, error: BadInput) -> int:
-    log.error("server.refused", mistakes=error.mistakes)
+def refused(log: Log, mistakes: Sequence[object]) -> int:
+    """Say why a program does not start; its exit code."""
+    log.error("server.refused", mistakes=mistakes)
     return 2
 
 
@@ -338,19 +443,19 @@ async def _running(tasks: Mapping[str, Task], *, log: Log, stop: Stop) -> AsyncI
 async def _drained(life: Life, seconds: float, *, stop: Stop) -> None:
     """Go on serving as not ready, so that nobody calls a closed door."""
     life.draining = True
-    life.log.info("server.draining", seconds=seconds, in_flight=life.in_flight)
+    life.log.info("server.draining", seconds=seconds, in_flight=life.load.calls)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(stop.at_once.wait(), seconds)
 
 
-def run(app: web.Application, settings: ServerSettings, *, tasks: Mapping[str, Task] = NONE) -> int:
-    """Serve until SIGTERM or SIGINT and give the exit code: the last call of a program's main."""
-    logs.adopt_libraries(app[LIFE].log)
-    return asyncio.run(_until_signalled(app, settings, tasks))
+def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
+    """Let a program serve until SIGTERM or SIGINT and give its exit code: the last call of a main."""
+    logs.adopt_libraries(log)
+    return asyncio.run(_until_signalled(program))
 
 
-async def _until_signalled(app: web.Application, settings: ServerSettings, tasks: Mapping[str, Task]) -> int:
+async def _until_signalled(program: Callable[[Stop], Awaitable[int]]) -> int:
     stop = Stop()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.ask)
-    return await serve(app, settings, stop=stop, tasks=tasks)
+    return await program(stop)

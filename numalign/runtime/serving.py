@@ -15,6 +15,8 @@ from numalign.runtime.settings import Contradiction, Settings
 
 EVERYWHERE = "*"
 
+MAX_BYTES_IN_FLIGHT = 64 * 1024**2
+
 
 class ServerSettings(Settings):
     """The server."""
@@ -69,6 +71,18 @@ class ServerSettings(Settings):
         ge=0,
         description="Calls handled at once; one more is answered 503 with Retry-After: 1, which API"
         " servers obey. 0 sets no bound. Calls take about a millisecond, so 256 waiting means overload.",
+    )
+    max_bytes_in_flight: int = Field(
+        default=MAX_BYTES_IN_FLIGHT,
+        ge=0,
+        description="Bytes that the bodies of all calls being handled may have together, as announced; what"
+        " is more is answered as above. One body alone may be longer; none may be longer than 8 MiB. 0 sets"
+        " no bound. Memory grows by up to one and a half times as much; the default is 64 MiB.",
+    )
+    debug_state: bool = Field(
+        default=False,
+        description="Serve GET /debug/state: what this process knows, as JSON. For whoever hunts a fault;"
+        " it shows node and namespace names.",
     )
 
     def contradictions(self) -> Iterator[Contradiction]:

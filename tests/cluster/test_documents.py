@@ -46,6 +46,10 @@ def test_a_file_is_read(data: bytes, expected: list[Any]) -> None:
     assert documents.read(data) == expected
 
 
+def test_a_file_may_hold_what_is_no_object_where_none_is_meant() -> None:
+    assert documents.values(b"a: 1\n---\n[b]\n") == [{"a": 1}, ["b"]]
+
+
 ZIPPED = gzip.compress(b"kind: Pod\n" * 50)
 BOMB = b"kind: A\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
     b"a%d: &a%d [%s]\n" % (level, level, b",".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 9)

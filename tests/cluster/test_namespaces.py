@@ -4,20 +4,26 @@ import re
 
 import pytest
 
-from numalign.cluster.namespaces import namespace
-from numalign.rules.intent import NamespaceRules, Policy
+from numalign.cluster.namespaces import NamespaceFacts, facts
+from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 
 
 def test_labels_are_rules() -> None:
     labels = {"numalign.io/enforce": "restricted", "kubernetes.io/metadata.name": "prod"}
 
-    read = namespace({"metadata": {"name": "prod", "labels": labels}})
+    read = facts({"metadata": {"name": "prod", "labels": labels}})
 
-    assert read == (NamespaceRules(enforce=Policy.RESTRICTED), ())
+    assert read == (NamespaceFacts(NamespaceRules(enforce=Policy.RESTRICTED), labels), ())
 
 
 def test_a_namespace_without_labels_asks_nothing() -> None:
-    assert namespace({"metadata": {"name": "plain", "labels": None}}) == (NamespaceRules(), ())
+    assert facts({"metadata": {"name": "plain", "labels": None}}) == (NamespaceFacts(UNRULED, {}), ())
+
+
+def test_labels_that_say_nothing_to_us_are_kept() -> None:
+    read, mistakes = facts({"metadata": {"name": "prod", "labels": {"tier": "gold"}}})
+
+    assert (read, mistakes) == (NamespaceFacts(UNRULED, {"tier": "gold"}), ())
 
 
 @pytest.mark.parametrize(
@@ -35,16 +41,16 @@ def test_a_namespace_without_labels_asks_nothing() -> None:
     ids=["no metadata", "labels a list", "a number", "an unknown key", "an unknown word"],
 )
 def test_what_is_wrong_is_told(metadata: object, message: str) -> None:
-    rules, [mistake] = namespace({"metadata": metadata})
+    read, [mistake] = facts({"metadata": metadata})
 
     assert re.search(message, str(mistake))
-    assert rules == NamespaceRules()
+    assert read.rules == UNRULED
 
 
 def test_what_can_be_read_holds_whatever_stands_beside_it() -> None:
     labels = {"numalign.io/enforce": "restricted", "numalign.io/warn": "strictt"}
 
-    rules, mistakes = namespace({"metadata": {"name": "prod", "labels": labels}})
+    read, mistakes = facts({"metadata": {"name": "prod", "labels": labels}})
 
-    assert rules == NamespaceRules(enforce=Policy.RESTRICTED)
+    assert read.rules == NamespaceRules(enforce=Policy.RESTRICTED)
     assert [mistake.where for mistake in mistakes] == ["metadata.labels[numalign.io/warn]"]

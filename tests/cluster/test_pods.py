@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from numalign.cluster import pods
+from numalign.cluster.pods import TemplatePath
 from numalign.rules.errors import BadPod
 from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.resources import Resources
@@ -211,40 +213,251 @@ def test_mistakes_in_different_places_are_told_together() -> None:
     ]
 
 
-def workload(group: str, kind: str, template: object) -> dict[str, Any]:
-    """The smallest object of a kind, with something where its pod belongs."""
-    inner = template
-    for step in reversed(pods.TEMPLATES[group, kind]):
-        inner = {step: inner}
-    version = f"{group}/v1" if group else "v1"
-    around: dict[str, Any] = inner if isinstance(inner, dict) else {}
-    return {"metadata": {"name": "web", "namespace": "team"}, **around, "apiVersion": version, "kind": kind}
+# Workloads.
+
+POD_SPEC = {"spec": {"containers": [container()]}}
+
+PLAIN = ["spec.template"]
+
+MANIFESTS = [
+    # each kind, as its project shows it, its spec, where its pods are
+    ("v1", "ReplicationController",               "template: T", PLAIN),
+    ("apps/v1", "DaemonSet",                      "template: T", PLAIN),
+    ("apps/v1", "Deployment",                     "{replicas: 2, template: T}", PLAIN),
+    ("apps/v1", "ReplicaSet",                     "template: T", PLAIN),
+    ("apps/v1", "StatefulSet",                    "{serviceName: s, template: T}", PLAIN),
+    ("apps.kruise.io/v1alpha1", "CloneSet",       "template: T", PLAIN),
+    ("argoproj.io/v1alpha1", "Rollout",           "{strategy: {canary: {}}, template: T}", PLAIN),
+    ("argoproj.io/v1alpha1", "Rollout",           "workloadRef: {kind: Deployment}",         []),
+    ("batch/v1", "Job",                           "{parallelism: 2, template: T}", PLAIN),
+    ("batch/v1", "CronJob",
+        "{schedule: '@daily', jobTemplate: {spec: {template: T}}}", ["spec.jobTemplate.spec.template"]),
+    ("batch.volcano.sh/v1alpha1", "Job",
+        "tasks: [{name: ps, replicas: 1, template: T}, {name: worker, template: T}]",
+        ["spec.tasks[0].template", "spec.tasks[1].template"]),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet",
+        "replicatedJobs: [{name: w, template: {spec: {template: T}}}]",
+        ["spec.replicatedJobs[0].template.spec.template"]),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet",
+        "leaderWorkerTemplate: {size: 4, workerTemplate: T}",
+        ["spec.leaderWorkerTemplate.workerTemplate"]),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet",
+        "leaderWorkerTemplate: {leaderTemplate: T, workerTemplate: T}",
+        ["spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"]),
+    ("ray.io/v1", "RayCluster",
+        "{headGroupSpec: {template: T}, workerGroupSpecs: [{groupName: g, template: T}]}",
+        ["spec.headGroupSpec.template", "spec.workerGroupSpecs[0].template"]),
+    ("ray.io/v1", "RayJob",
+        "{rayClusterSpec: {headGroupSpec: {template: T}}, submitterPodTemplate: T}",
+        ["spec.rayClusterSpec.headGroupSpec.template", "spec.submitterPodTemplate"]),
+    ("ray.io/v1", "RayService",
+        "rayClusterConfig: {headGroupSpec: {template: T}, workerGroupSpecs: [{template: T}]}",
+        ["spec.rayClusterConfig.headGroupSpec.template",
+         "spec.rayClusterConfig.workerGroupSpecs[0].template"]),
+    ("kubeflow.org/v1", "JAXJob",     "jaxReplicaSpecs: {Worker: {template: T}}",
+        ["spec.jaxReplicaSpecs.Worker.template"]),
+    ("kubeflow.org/v2beta1", "MPIJob", "mpiReplicaSpecs: {Launcher: {template: T}, Worker: {template: T}}",
+        ["spec.mpiReplicaSpecs.Launcher.template", "spec.mpiReplicaSpecs.Worker.template"]),
+    ("kubeflow.org/v1", "PaddleJob",  "paddleReplicaSpecs: {Worker: {template: T}}",
+        ["spec.paddleReplicaSpecs.Worker.template"]),
+    ("kubeflow.org/v1", "PyTorchJob", "pytorchReplicaSpecs: {Master: {template: T}, Worker: {template: T}}",
+        ["spec.pytorchReplicaSpecs.Master.template", "spec.pytorchReplicaSpecs.Worker.template"]),
+    ("kubeflow.org/v1", "TFJob",      "tfReplicaSpecs: {PS: {template: T}}",
+        ["spec.tfReplicaSpecs.PS.template"]),
+    ("kubeflow.org/v1", "XGBoostJob", "xgbReplicaSpecs: {Master: {template: T}}",
+        ["spec.xgbReplicaSpecs.Master.template"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("group", "kind"), pods.TEMPLATES, ids=lambda value: value or "core")
-def test_each_workload_has_a_pod_named_after_it(group: str, kind: str) -> None:
-    written = workload(group, kind, {"spec": {"containers": [container()]}})
+def filled(value: Any) -> Any:  # noqa: ANN401 - any YAML
+    """The same, with a pod template in place of each T."""
+    if isinstance(value, dict):
+        return {key: filled(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [filled(inner) for inner in value]
+    return POD_SPEC if value == "T" else value
 
-    assert pods.pod_of(written) == Pod("web", "team", containers=(Container("main"),))
+
+def workload(version: str, kind: str, spec: object) -> dict[str, Any]:
+    metadata = {"name": "web", "namespace": "team"}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def test_mistakes_in_a_template_have_the_path_from_the_top() -> None:
-    with pytest.raises(BadPod, match=r"^spec\.jobTemplate\.spec\.template\.spec\.containers\[0\]\.name: is"):
-        pods.pod_of(workload("batch", "CronJob", {"spec": {"containers": [{}]}}))
+@pytest.mark.parametrize(("version", "kind", "spec", "where"), MANIFESTS, ids=lambda value: str(value)[:40])
+def test_each_workload_has_pods_named_after_it(version: str, kind: str, spec: str, where: list[str]) -> None:
+    made = pods.pods_of(workload(version, kind, filled(yaml.safe_load(spec))))
+
+    assert [each.where for each in made] == where
+    assert {each.pod.name for each in made} <= {"web"}
+    assert all(each.pod == Pod("web", "team", containers=(Container("main"),)) for each in made)
+
+
+def test_a_pod_template_has_its_pod_beside_its_metadata() -> None:
+    written = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "web"}, "template": POD_SPEC}
+
+    assert [(each.where, each.pod.name) for each in pods.pods_of(written)] == [("template", "web")]
+
+
+def test_every_kind_of_the_table_has_a_manifest_here() -> None:
+    shown = {(version.rpartition("/")[0], kind) for version, kind, *_ in MANIFESTS}
+
+    assert shown | {("", "Pod"), ("", "PodTemplate")} == {*pods.TEMPLATES}
+
+
+def test_a_pod_is_its_own() -> None:
+    (made,) = pods.pods_of(raw(container(), metadata={"name": "a"}))
+
+    assert (made.where, made.pod.name) == ("", "a")
+
+
+def test_a_mistake_in_the_name_of_a_pod_is_told_once() -> None:
+    with pytest.raises(BadPod) as raised:
+        pods.pods_of(raw(container(), metadata={"name": 1}))
+
+    assert [str(mistake) for mistake in raised.value.mistakes] == [
+        "metadata.name: must be a text, not a number"
+    ]
+
+
+def test_a_mistake_in_the_name_of_a_workload_is_told_once_for_all_its_templates() -> None:
+    written = workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD_SPEC}] * 2})
+
+    with pytest.raises(BadPod) as raised:
+        pods.pods_of({**written, "metadata": {"name": 1}})
+
+    assert [str(mistake) for mistake in raised.value.mistakes] == [
+        "metadata.name: must be a text, not a number"
+    ]
+
+
+TASKS = [{"template": {"spec": {"containers": [{}]}}}, {"template": [1]}]
+
+ASTRAY = {
+    # situation: (the sort, its spec, every mistake in order)
+    "in the template": (
+        ("batch/v1", "CronJob", {"jobTemplate": {"spec": {"template": {"spec": {"containers": [{}]}}}}}),
+        ["spec.jobTemplate.spec.template.spec.containers[0].name: is missing"],
+    ),
+    "in every template": (
+        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": TASKS}),
+        [
+            "spec.tasks[0].template.spec.containers[0].name: is missing",
+            "spec.tasks[1].template: must be an object, not a list",
+            "spec.tasks[1].template.spec: is missing",
+        ],
+    ),
+    "a spec that is a list": (("apps/v1", "Deployment", []), ["spec: must be an object, not a list"]),
+    "tasks that are an object": (
+        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": {}}),
+        ["spec.tasks: must be a list, not an object"],
+    ),
+    "tasks that are none": (
+        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None, "a"]}),
+        ["spec.tasks[0]: must be an object, not null", 'spec.tasks[1]: must be an object, not "a"'],
+    ),
+    "replicas that are a list": (
+        ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": [1]}),
+        ["spec.tfReplicaSpecs: must be an object, not a list"],
+    ),
+    "a replica that is a number": (
+        ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"PS": 1}}),
+        ["spec.tfReplicaSpecs.PS: must be an object, not a number"],
+    ),
+    "more tasks than anybody has": (
+        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None] * 1_000_000}),
+        ["spec.tasks: has 1000000 entries: numalign reads at most 100"],
+    ),
+    "more templates than anybody has": (
+        (
+            "ray.io/v1",
+            "RayCluster",
+            {"headGroupSpec": {"template": {}}, "workerGroupSpecs": [{"template": {}}] * 100},
+        ),
+        ["has 101 pod templates: numalign reads at most 100"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("written", "mistakes"), ASTRAY.values(), ids=ASTRAY)
+def test_mistakes_in_workloads_have_the_path_from_the_top(
+    written: tuple[str, str, object], mistakes: list[str]
+) -> None:
+    with pytest.raises(BadPod) as raised:
+        pods.pods_of(workload(*written))
+
+    assert [str(mistake) for mistake in raised.value.mistakes] == mistakes
+
+
+ABSENT: dict[str, tuple[str, str, object]] = {
+    "no spec": ("apps/v1", "Deployment", None),
+    "no template": ("apps/v1", "Deployment", {}),
+    "a template that is null": ("apps/v1", "Deployment", {"template": None}),
+    "no tasks": ("batch.volcano.sh/v1alpha1", "Job", {"tasks": []}),
+    "a task without template": ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{}]}),
+    "no replicas": ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"PS": None}}),
+}
+
+
+@pytest.mark.parametrize("written", ABSENT.values(), ids=ABSENT)
+def test_what_is_absent_is_no_mistake(written: tuple[str, str, object]) -> None:
+    assert pods.pods_of(workload(*written)) == ()
 
 
 @pytest.mark.parametrize(
     ("version", "kind"),
-    [("v1", "Service"), ("batch.volcano.sh/v1alpha1", "Job"), ("v1", "Deployment")],
+    [("v1", "Service"), ("example.com/v1", "Job"), ("v1", "Deployment")],
     ids=["a service", "a job of somebody else", "a deployment of no group"],
 )
 def test_other_kinds_make_no_pod(version: str, kind: str) -> None:
-    assert pods.pod_of({"apiVersion": version, "kind": kind}) is None
+    assert pods.pods_of(workload(version, kind, {"template": POD_SPEC})) == ()
+
+
+def test_kinds_can_be_added_and_built_in_ones_extended() -> None:
+    extra = {
+        ("example.com", "Train"): (TemplatePath.read("spec.roles.*.template"),),
+        ("apps", "Deployment"): (TemplatePath.read("spec.template"), TemplatePath.read("spec.canary")),
+    }
+    train = workload("example.com/v2", "Train", {"roles": {"a": {"template": POD_SPEC}}})
+    web = workload("apps/v1", "Deployment", {"template": POD_SPEC, "canary": POD_SPEC})
+
+    found = [[each.where for each in pods.pods_of(written, extra=extra)] for written in (train, web)]
+
+    assert found == [["spec.roles.a.template"], ["spec.template", "spec.canary"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["template", "spec.template", "spec.tasks[*].template", "a.*.b", "*", "a[*]"]
+)
+def test_a_path_is_written_as_it_was_read(text: str) -> None:
+    assert str(TemplatePath.read(text)) == text
+
+
+NO_PATHS = {
+    "nothing": ("", "a name is missing"),
+    "no name": ("spec..template", "a name is missing"),
+    "a list without a name": ("[*]", "a name is missing"),
+    "a dot at the end": ("spec.", "a name is missing"),
+    "a number": ("spec.tasks[0].template", r'"tasks\[0\]" is no step'),
+    "a list in a list": ("spec.tasks[*][*]", r'"tasks\[\*\]" is no step'),
+    "a prefix": ("spec.rep*.template", r'"rep\*" is no step'),
+    "a dollar": ("$.spec.template", r'"\$" is no step'),
+    "spaces": ("spec. template", '" template" is no step'),
+    "a slash": ("spec/template", '"spec/template" is no step'),
+    "too many steps": (".".join("a" * 17), "has 17 steps: at most 16 are read"),
+    "too many stars": ("a[*].b[*].*", r"has \[\*\] and \* 3 times: at most 2 are read"),
+    "a name without end": ("a" * 10_000, '^"a{64}" is no step'),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), NO_PATHS.values(), ids=NO_PATHS)
+def test_what_is_no_path_is_told(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TemplatePath.read(text)
 
 
 def test_what_says_no_kind_is_a_mistake() -> None:
     with pytest.raises(BadPod) as raised:
-        pods.pod_of({"spec": {}})
+        pods.pods_of({"spec": {}})
     assert str(raised.value) == "kind: is missing\napiVersion: is missing"
 
 

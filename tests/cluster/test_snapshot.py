@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import kubectl_numa
 from kubectl_numa import openb
 from numalign.cluster import snapshot
-from numalign.cluster.snapshot import BadSnapshot, Snapshot
+from numalign.cluster.snapshot import BadSnapshot
+from numalign.cluster.world import Snapshot
 from numalign.rules.intent import NamespaceRules, Policy
 from numalign.rules.resources import Resources
 from numalign.rules.topology import Known

@@ -92,6 +92,7 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, manifest: Make, wr
         "file": str(path),
         "document": 1,
         "kind": "Pod",
+        "template": None,
         "pod": "a",
         "namespace": "default",
         "result": "ok",
@@ -101,3 +102,36 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, manifest: Make, wr
     }
     assert (bad["pod"], bad["result"], bad["able"]) == (None, "bad", 0)
     assert bad["mistakes"][0].startswith("spec.containers[0].resources.limits.cpu: ")
+
+
+def test_every_template_of_a_workload_is_checked(cluster: Cluster, manifest: Make, write: Write) -> None:
+    templates = [
+        manifest("t", "8"),
+        manifest("t", "33", policy="single-numa-node"),
+        manifest("t", "8", policy="x"),
+    ]
+    job = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {"tasks": [{"template": {**each, "metadata": _unnamed(each)}} for each in templates]},
+    }
+    results = checked(cluster, write("job.yaml", job))
+    assert [(each.result, each.to_json()["template"]) for each in results] == [
+        ("ok", "spec.tasks[0].template"),
+        ("never", "spec.tasks[1].template"),
+        ("bad", "spec.tasks[2].template"),
+    ]
+    assert [line.partition(": ")[0].rpartition(", ")[2] for _, line in checking.lines(results, cluster)] == [
+        "spec.tasks[0].template)",
+        "spec.tasks[1].template)",
+        "spec.tasks[2].template)",
+    ]
+    (mistake,) = results[2].manifest.told()
+    assert mistake.where.endswith(
+        "(Job train): spec.tasks[2].template.metadata.annotations[numalign.io/policy]"
+    )
+
+
+def _unnamed(pod: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in pod["metadata"].items() if key != "name"}

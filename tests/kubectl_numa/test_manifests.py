@@ -50,6 +50,36 @@ def test_every_document_is_read_and_workloads_stand_for_their_pods(manifest: Mak
     assert shown == [(1, "Pod", "a", "default"), (2, "Job", "sort", "night"), (3, "Pod", "b", "default")]
 
 
+def volcano(*specs: object) -> dict[str, Any]:
+    """A Volcano job with a task for each of these specs of pods."""
+    tasks = [{"name": f"t{at}", "template": {"spec": spec}} for at, spec in enumerate(specs)]
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "night"},
+        "spec": {"tasks": tasks},
+    }
+
+
+def test_a_workload_with_several_templates_stands_for_as_many_pods(manifest: Make, write: Write) -> None:
+    path = write("job.yaml", volcano(manifest("a", "1")["spec"], manifest("b", "2")["spec"]))
+    found = manifests.read(str(path))
+    assert [each.where for each in found] == [
+        f"{path}, document 1, spec.tasks[0].template",
+        f"{path}, document 1, spec.tasks[1].template",
+    ]
+    assert [each.pod and (each.pod.name, each.pod.namespace) for each in found] == [("train", "night")] * 2
+
+
+def test_mistakes_in_several_templates_are_told_together(write: Write) -> None:
+    path = write("job.yaml", volcano({}, 7))
+    found = [str(mistake) for each in manifests.read(str(path)) for mistake in each.told()]
+    assert found == [
+        f"{path}, document 1 (Job): spec.tasks[0].template.spec.containers: is missing",
+        f"{path}, document 1 (Job): spec.tasks[1].template.spec: must be an object, not a number",
+    ]
+
+
 def test_standard_input_is_a_file_too(manifest: Make) -> None:
     found = manifests.read("-", stdin=io.BytesIO(json.dumps(manifest("a", "1")).encode()))
     assert found[0].where == "standard input, document 1"

@@ -114,6 +114,7 @@ def test_a_node_in_depth_shows_what_the_kubelet_would_do_and_what_is_short_where
         "\n"
         "node  best-effort, scope container (known: counts)\n"
         f"  {best_effort.fleet.classes[0]}\n"
+        "  not labelled\n"
         "          cpu                   memory\n"
         "  node-0  ░░░░░░░░░░░░░░░░ 0/4  ░░░░░░░░░░░░░░░░ 0/8Gi\n"
         "  node-1  ░░░░░░░░░░░░░░░░ 0/4  ░░░░░░░░░░░░░░░░ 0/8Gi\n"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from numalign.rules import intent
 from numalign.rules.errors import BadIntent
 from numalign.rules.intent import (
     Admission,
@@ -245,3 +246,25 @@ def test_of_a_thousand_unknown_keys_the_first_ones_are_told() -> None:
         parse({f"numalign.io/polic{number}": "none" for number in range(1000)})
 
     assert len(caught.value.mistakes) == 16
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_a_policy_goes_by_its_name(policy: Policy) -> None:
+    assert intent.policy(f" {policy} ", where="here") is policy
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("restrictd", '"restricted" is meant?'),
+        ("strict", '"single-numa-node" is meant?'),
+        ("", "one of none, "),
+    ],
+)
+def test_what_is_no_policy_is_told_with_the_one_that_is_meant(text: str, meant: str) -> None:
+    with pytest.raises(BadIntent) as raised:
+        intent.policy(text, where="defaults[0].warn")
+
+    (mistake,) = raised.value.mistakes
+    assert mistake.where == "defaults[0].warn"
+    assert meant in mistake.message

@@ -15,7 +15,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import aiohttp
@@ -105,7 +107,7 @@ class House:
     door: Door
     checks: dict[str, server.Check] = field(default_factory=dict)
 
-    def app(self, *, max_in_flight: int = 0) -> web.Application:
+    def app(self, *, max_in_flight: int = 0, **limits: Any) -> web.Application:  # noqa: ANN401 any limit
         """An application of this door."""
         return server.application(
             self.door.routes(),
@@ -113,14 +115,21 @@ class House:
             registry=self.registry,
             checks=self.checks,
             max_in_flight=max_in_flight,
+            **limits,
         )
 
     @contextlib.asynccontextmanager
-    async def open(self, *, max_in_flight: int = 0) -> AsyncIterator[aiohttp.ClientSession]:
+    async def open(self, **limits: Any) -> AsyncIterator[aiohttp.ClientSession]:  # noqa: ANN401 any limit
         """A client of a listening server."""
-        app = self.app(max_in_flight=max_in_flight)
+        app = self.app(**limits)
         async with server.listening(app, plain()) as place, client(place.port) as session:
             yield session
+
+    @contextlib.asynccontextmanager
+    async def port(self, **limits: Any) -> AsyncIterator[int]:  # noqa: ANN401 any limit
+        """The port of a listening server."""
+        async with server.listening(self.app(**limits), plain()) as place:
+            yield place.port
 
     @contextlib.asynccontextmanager
     async def serving(
@@ -129,9 +138,11 @@ class House:
         *,
         stop: server.Stop,
         tasks: Mapping[str, server.Task] = server.NONE,
+        grace: float = 5,
     ) -> AsyncIterator[tuple[int, asyncio.Task[int]]]:
         """The port of a serving program, and the task that ends with its exit code."""
-        running = asyncio.create_task(server.serve(self.app(), settings, stop=stop, tasks=tasks))
+        serving = server.serve(self.app(), settings, stop=stop, tasks=tasks, grace=grace)
+        running = asyncio.create_task(serving)
         await until(lambda: self.told.of("server.listening"))
         try:
             yield self.told.of("server.listening")[0]["port"], running
@@ -168,6 +179,41 @@ def client(port: int, *, tls: ssl.SSLContext | None = None) -> aiohttp.ClientSes
     return aiohttp.ClientSession(
         base, connector=aiohttp.TCPConnector(ssl=tls or True), timeout=aiohttp.ClientTimeout(10)
     )
+
+
+@dataclass
+class Caller:
+    """Speaks HTTP by hand, as slowly as a test wants."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def say(self, *pieces: bytes) -> None:
+        """Send it now."""
+        self.writer.write(b"".join(pieces))
+        await self.writer.drain()
+
+    async def begin(self, length: int) -> None:
+        """Announce a body, and send none of it."""
+        await self.say(f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode())
+
+    async def heard(self) -> tuple[int, dict[str, str], bytes]:
+        """The next answer."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+        headers = dict(line.split(": ", 1) for line in head[1:] if line)
+        body = await self.reader.readexactly(int(headers.get("Content-Length", 0)))
+        return int(head[0].split()[1]), headers, body
+
+
+@contextlib.asynccontextmanager
+async def calling(port: int) -> AsyncIterator[Caller]:
+    caller = Caller(*await asyncio.open_connection("127.0.0.1", port))
+    try:
+        yield caller
+    finally:
+        caller.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await caller.writer.wait_closed()
 
 
 # Health, readiness, metrics.
@@ -258,22 +304,19 @@ async def test_bodies_up_to_8_mib(house: House, size: int, status: int) -> None:
             assert answer.status == 200
 
 
-async def test_a_small_body_that_unpacks_to_9_mib_is_too_large(house: House) -> None:
-    headers = {"Content-Encoding": "gzip"}
-    body = gzip.compress(bytes(9 * MIB))
-    async with house.open() as session:
-        async with session.post("/echo", data=body, headers=headers) as answer:
-            assert answer.status == 413
-        assert len(body) < MIB
-
-
-async def test_a_body_that_cannot_be_unpacked_is_the_callers_fault(house: House) -> None:
-    headers = {"Content-Encoding": "gzip"}
-    async with house.open() as session, session.post("/echo", data=b"no gzip", headers=headers) as answer:
-        assert answer.status == 400
-
-    assert house.count("numalign_http_failures_total", route="/echo") is None
-    assert house.told.of("request.failed") == []
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "identity, gzip", ""])
+async def test_a_packed_body_is_not_taken(house: House, coding: str) -> None:
+    """A few kilobytes would become megabytes, and nobody who has to call packs anything."""
+    body = gzip.compress(bytes(64 * MIB))
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(
+            f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Encoding: {coding}\r\n".encode(),
+            f"Content-Length: {len(body)}\r\n\r\n".encode(),
+            body,
+        )
+        status, _, said = await caller.heard()
+        assert status == 415
+        assert json.loads(said) == {"error": f"the content encoding is {coding}: send the body as it is"}
 
 
 async def test_a_caller_who_hangs_up_is_not_our_failure(house: House) -> None:
@@ -320,13 +363,14 @@ async def test_one_call_too_many_is_asked_to_come_again(house: House) -> None:
         async with session.get("/things/a") as answer:
             assert answer.status == 200
 
-    assert house.count("numalign_http_shed_total") == 1
+    assert house.count("numalign_http_shed_total", reason="calls") == 1
+    assert house.count("numalign_http_shed_total", reason="bytes") == 0
     assert house.count("numalign_http_in_flight") == 0
 
 
 @pytest.mark.parametrize("path", server.ALWAYS_OPEN)
 async def test_probes_are_answered_under_overload(house: House, path: str) -> None:
-    async with house.open(max_in_flight=1) as session:
+    async with house.open(max_in_flight=1, state=dict) as session:
         first = asyncio.create_task(session.get("/wait"))
         await house.door.entered.wait()
         async with session.get(path) as answer:
@@ -350,6 +394,199 @@ async def test_zero_sets_no_bound(house: House) -> None:
         answers = await asyncio.gather(*calls)
 
     assert [answer.status for answer in answers] == [200] * 20
+
+
+# Too many bytes at once.
+
+
+async def test_one_body_too_many_is_asked_to_come_again_before_it_is_read(house: House) -> None:
+    async with house.port(max_bytes_in_flight=100) as port, calling(port) as one, calling(port) as two:
+        await one.begin(60)
+        await until(lambda: house.count("numalign_http_bytes_in_flight") == 60)
+        await two.begin(41)
+        status, headers, body = await two.heard()
+        assert (status, headers["Retry-After"], headers["Connection"]) == (503, "1", "close")
+        assert json.loads(body) == {"error": "too many bytes in flight: try again"}
+        await one.say(b"x" * 60)
+        assert (await one.heard())[::2] == (200, b'{"length": 60}')
+        assert house.count("numalign_http_bytes_in_flight") == 0
+
+    assert house.count("numalign_http_shed_total", reason="bytes") == 1
+    assert house.count("numalign_http_shed_total", reason="calls") == 0
+
+
+async def test_bodies_that_fit_together_are_taken_together(house: House) -> None:
+    async with house.port(max_bytes_in_flight=100) as port, calling(port) as one, calling(port) as two:
+        await one.begin(60)
+        await two.begin(40)
+        await two.say(b"x" * 40)
+        assert (await two.heard())[0] == 200
+        await one.say(b"x" * 60)
+        assert (await one.heard())[0] == 200
+
+
+async def test_a_call_without_a_body_needs_no_room(house: House) -> None:
+    async with house.port(max_bytes_in_flight=100) as port, calling(port) as one, client(port) as session:
+        await one.begin(100)
+        await until(lambda: house.count("numalign_http_bytes_in_flight") == 100)
+        async with session.get("/things/a") as answer:
+            assert answer.status == 200
+
+
+async def test_a_body_longer_than_all_together_is_taken_while_it_is_alone(house: House) -> None:
+    async with house.open(max_bytes_in_flight=100) as session:
+        for _ in range(2):
+            async with session.post("/echo", data=b"x" * MIB) as answer:
+                assert await answer.json() == {"length": MIB}
+
+
+async def test_a_body_in_chunks_counts_as_the_longest(house: House) -> None:
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await until(lambda: house.count("numalign_http_bytes_in_flight") == 8 * MIB)
+        await caller.say(b"5\r\nhello\r\n0\r\n\r\n")
+        assert json.loads((await caller.heard())[2]) == {"length": 5}
+        assert house.count("numalign_http_bytes_in_flight") == 0
+
+
+async def test_a_body_announced_too_large_is_refused_before_it_comes(house: House) -> None:
+    async with house.port() as port, calling(port) as caller:
+        await caller.begin(8 * MIB + 1)
+        status, _, body = await caller.heard()
+        assert status == 413
+        assert "8388608" in json.loads(body)["error"]
+
+
+async def test_what_no_route_takes_is_refused_unread(house: House) -> None:
+    async with house.port(max_bytes_in_flight=1) as port, calling(port) as caller:
+        await caller.say(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n")
+        assert (await caller.heard())[0] == 404
+
+
+async def test_many_at_once_hold_no_more_than_was_set(house: House) -> None:
+    """Forty senders of a mebibyte each, and room for four."""
+    async with house.port(max_bytes_in_flight=4 * MIB) as port, contextlib.AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(calling(port)) for _ in range(40)]
+        for caller in callers:
+            await caller.begin(MIB)
+        await until(lambda: house.count("numalign_http_shed_total", reason="bytes") == 36)
+        assert house.count("numalign_http_bytes_in_flight") == 4 * MIB
+
+
+async def test_a_caller_who_hangs_up_gives_its_bytes_back(house: House) -> None:
+    async with house.port(max_bytes_in_flight=100) as port:
+        async with calling(port) as caller:
+            await caller.begin(100)
+            await until(lambda: house.count("numalign_http_bytes_in_flight") == 100)
+        await until(lambda: house.count("numalign_http_bytes_in_flight") == 0)
+
+
+async def test_a_handler_that_breaks_gives_its_bytes_back(house: House) -> None:
+    async with house.open(max_bytes_in_flight=100) as session:
+        async with session.get("/fail", data=b"x" * 100) as answer:
+            assert answer.status == 500
+        assert house.count("numalign_http_bytes_in_flight") == 0
+
+
+# Too slow.
+
+
+async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
+    limits = {"body_seconds": 0.03, "max_bytes_in_flight": 100}
+    async with house.port(**limits) as port, calling(port) as slow, client(port) as session:
+        await slow.begin(100)
+        await slow.say(b"some of it")
+        status, headers, body = await slow.heard()
+        assert (status, headers["Connection"]) == (408, "close")
+        assert json.loads(body) == {"error": "the body of the request did not come within 0.03 s"}
+        async with session.post("/echo", data=b"x" * 100) as answer:
+            assert answer.status == 200
+
+    (line,) = house.told.of("request.slow")
+    assert (line["route"], line["seconds"]) == ("/echo", 0.03)
+    assert house.count("numalign_http_requests_total", route="/echo", code="408") == 1
+
+
+async def test_a_body_that_comes_drop_by_drop_is_given_up_too(house: House) -> None:
+    async with house.port(body_seconds=0.05) as port, calling(port) as slow:
+        await slow.begin(1000)
+
+        async def drip() -> None:
+            while True:
+                await slow.say(b"x")
+                await asyncio.sleep(0.005)
+
+        dripping = asyncio.create_task(drip())
+        assert (await slow.heard())[0] == 408
+        dripping.cancel()
+
+
+async def test_a_handler_may_take_longer_than_a_body(house: House) -> None:
+    async with house.open(body_seconds=0.01) as session:
+        call = asyncio.create_task(session.get("/wait", data=b"x"))
+        await house.door.entered.wait()
+        await asyncio.sleep(0.03)
+        house.door.opened.set()
+        async with await call as answer:
+            assert answer.status == 200
+
+
+async def test_headers_that_do_not_come_close_the_connection(house: House) -> None:
+    async with server.listening(house.app(), plain(), keepalive=0.05) as place:
+        async with calling(place.port) as slow:
+            await slow.say(b"POST /echo HTTP/1.1\r\nHost")
+            assert await slow.reader.read() == b""
+        async with calling(place.port) as slow:
+            await slow.say(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await slow.heard())[0] == 200
+            await slow.say(b"GET /healthz HTTP/1.1\r\nHost")
+            assert await slow.reader.read() == b""
+
+
+@pytest.mark.parametrize(
+    "head", [b"X: " + b"x" * 20_000, b"X: y\r\n" * 2_000], ids=["one that is long", "many"]
+)
+async def test_headers_beyond_all_measure_are_refused(house: House, head: bytes) -> None:
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(b"GET /healthz HTTP/1.1\r\n", head, b"\r\n\r\n")
+        assert (await caller.heard())[0] == 400
+
+
+# What the process knows.
+
+
+async def test_the_state_is_not_shown_unless_it_is_asked_for(house: House) -> None:
+    async with house.open() as session, session.get("/debug/state") as answer:
+        assert answer.status == 404
+
+
+async def test_the_state_is_what_the_program_says_and_what_the_server_knows(house: House) -> None:
+    house.checks = {"snapshot": lambda: "not read yet"}
+    state = {"nodes": {"a": Path("/x")}, "classes": frozenset({"c"}), 7: MappingProxyType({"since": None})}
+    async with house.open(state=lambda: state) as session:
+        call = asyncio.create_task(session.get("/wait", data=b"12345"))
+        await house.door.entered.wait()
+        async with session.get("/debug/state") as answer:
+            assert (answer.status, answer.content_type) == (200, "application/json")
+            assert await answer.json() == {
+                "nodes": {"a": "/x"},
+                "classes": ["c"],
+                "7": {"since": None},
+                "server": {
+                    "draining": False,
+                    "waiting_for": {"snapshot": "not read yet"},
+                    "in_flight": 1,
+                    "bytes_in_flight": 5,
+                },
+            }
+        house.door.opened.set()
+        await call
+
+
+async def test_a_state_that_cannot_be_told_is_our_fault(house: House) -> None:
+    async with house.open(state=lambda: {"n": 2**70}) as session, session.get("/debug/state") as answer:
+        assert answer.status == 500
+    assert len(house.told.of("request.failed")) == 1
 
 
 # The end.
@@ -400,6 +637,52 @@ async def test_a_call_in_flight_is_answered_before_the_end(house: House) -> None
         async with await call as answer:
             assert (answer.status, await answer.text()) == (200, "done")
         assert await running == 0
+
+
+async def test_a_body_on_its_way_is_taken_before_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop) as (port, running), calling(port) as caller:
+        await caller.begin(4)
+        await until(lambda: house.count("numalign_http_in_flight") == 1)
+        stop.ask()
+        await until(lambda: house.told.of("server.draining"))
+        await caller.say(b"body")
+        status, headers, body = await caller.heard()
+        assert (status, headers["Connection"], body) == (200, "close", b'{"length": 4}')
+        assert await running == 0
+
+
+async def test_idle_connections_are_closed_at_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop) as (port, running):
+        async with calling(port) as used, calling(port) as fresh:
+            await used.say(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await used.heard())[0] == 200
+            stop.ask()
+            assert (await used.reader.read(), await fresh.reader.read()) == (b"", b"")
+        assert await running == 0
+
+
+async def test_a_call_that_is_never_answered_does_not_hold_up_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop, grace=0.05) as (port, running), calling(port) as caller:
+        await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await house.door.entered.wait()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        stop.ask()
+        assert await running == 0
+        assert 0.05 <= loop.time() - began < 1
+
+
+async def test_a_body_that_never_comes_does_not_hold_up_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop, grace=0.05) as (port, running), calling(port) as caller:
+        await caller.begin(100)
+        await until(lambda: house.count("numalign_http_in_flight") == 1)
+        stop.ask()
+        async with asyncio.timeout(2):
+            assert await running == 0
 
 
 async def test_tasks_run_beside_the_server_and_end_with_it(house: House) -> None:
@@ -592,15 +875,22 @@ async def test_zero_never_looks_for_a_new_pair(house: House, mint: Mint) -> None
 # A whole process.
 
 PROGRAM = """
-import os, sys
+import asyncio, os, sys
+from aiohttp import web
 from numalign.runtime import logs, metrics, server, settings
 from numalign.runtime.serving import ServerSettings
 
 chosen = settings.from_command_line(ServerSettings, prog="toy", argv=sys.argv[1:], environ=os.environ)
 log = logs.to(sys.stderr, level=chosen.log_level, form=chosen.log_format)
 registry = metrics.registry(program="toy")
-app = server.application([], log=log, registry=registry, checks={}, max_in_flight=1)
-sys.exit(server.run(app, chosen))
+
+async def slow(request):
+    log.info("toy.asked")
+    await asyncio.sleep(0.4)
+    return web.Response(text="late")
+
+app = server.application([web.get("/slow", slow)], log=log, registry=registry, checks={}, max_in_flight=1)
+sys.exit(server.run(lambda stop: server.serve(app, chosen, stop=stop), log=log))
 """
 
 
@@ -633,6 +923,28 @@ def test_a_process_ends_gracefully_on_sigterm_and_at_once_on_the_second(mint: Mi
         process.send_signal(signal.SIGTERM)
         assert events(process) == ["server.stopped"]
         assert process.returncode == 0
+
+
+def test_a_process_answers_what_it_has_begun_however_often_it_is_told_to_end() -> None:
+    with program("--insecure-http", "--drain-seconds=60") as process:
+        assert process.stderr is not None
+        port = json.loads(process.stderr.readline())["port"]
+        with socket.create_connection(("127.0.0.1", port)) as idle, http(port) as call:
+            call.request("GET", "/slow")
+            assert json.loads(process.stderr.readline())["event"] == "toy.asked"
+            process.send_signal(signal.SIGTERM)
+            assert json.loads(process.stderr.readline())["event"] == "server.draining"
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
+            answer = call.getresponse()
+            assert (answer.status, answer.headers["Connection"], answer.read()) == (200, "close", b"late")
+            assert idle.recv(1) == b""
+        assert events(process) == ["server.stopped"]
+        assert process.returncode == 0
+
+
+def http(port: int) -> contextlib.closing[HTTPConnection]:
+    return contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=10))
 
 
 def test_a_process_that_cannot_start_says_why_and_ends_with_2() -> None:

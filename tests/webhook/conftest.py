@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
+from numalign.cluster.file_feed import FileFeed
 from numalign.fleet import Fleet
 from numalign.rules import intent
 from numalign.rules.intent import Match
@@ -27,6 +28,7 @@ from webhook import review
 from webhook.app import application
 from webhook.catalogue import Catalogue, Moment
 from webhook.patch import Operation
+from webhook.policy import PolicyKeeper
 from webhook.review import Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Skip, Subject, subject
@@ -36,6 +38,8 @@ Raw = dict[str, Any]
 TEAM = "team"
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 POLICY = "numalign.io/policy"
+
+SOON = 0.01
 
 
 def raw(*containers: str, policy: str | None = None, annotations: Mapping[str, str] | None = None) -> Raw:
@@ -79,11 +83,16 @@ def asked(made: object, **changes: object) -> Review:
 
 
 def moment(
-    members: Iterable[Node] = (), *, unknown: int = 0, labels: Mapping[str, str] | None = None
+    members: Iterable[Node] = (),
+    *,
+    unknown: int = 0,
+    labels: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> Moment:
-    """A cluster of these nodes, whose namespace `team` has these labels (their prefix left out)."""
-    full = {f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}
-    return Moment(Fleet(members, unknown=unknown), {TEAM: intent.parse_namespace(full)[0]})
+    """A cluster of these nodes, whose namespace `team` has these labels (unprefixed) and others."""
+    full = {**(others or {}), **{f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}}
+    rules, _ = intent.parse_namespace(full)
+    return Moment(Fleet(members, unknown=unknown), {TEAM: rules}, namespace_labels={TEAM: full})
 
 
 def read(made: Raw, now: Moment, *, match: Match = Match.SATISFIES) -> Subject:
@@ -198,11 +207,22 @@ class Door:
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self.catalogue = Catalogue(self.path, log=self.told.log, registry=self.registry, clock=self.clock)
+        self.feed = FileFeed(
+            self.path, every=SOON, log=self.told.log, registry=self.registry, clock=self.clock
+        )
+        self.catalogue = Catalogue(self.feed, log=self.told.log, registry=self.registry)
+        self.policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
 
-    def put(self, members: Mapping[str, Node], **namespaces: Mapping[str, str]) -> None:
+    async def load(self) -> None:
+        """Read the snapshot file once."""
+        await self.feed.load(self.catalogue.take)
+
+    def put(
+        self, members: Mapping[str, Node], *, pods: Iterable[Raw] = (), **namespaces: Mapping[str, str]
+    ) -> None:
         """Replace the snapshot file in one step."""
-        self.put_bytes(orjson.dumps(snapshot(members, namespaces=namespaces)))
+        made = snapshot(members, namespaces=namespaces)
+        self.put_bytes(orjson.dumps({**made, "items": [*made["items"], *pods]}))
 
     def put_bytes(self, content: bytes) -> None:
         """Replace the snapshot file by anything."""
@@ -213,7 +233,13 @@ class Door:
     def app(self, **chosen: object) -> web.Application:
         """The application with these settings."""
         settings = WebhookSettings.model_validate({"snapshot": self.path, "insecure_http": True, **chosen})
-        return application(settings, catalogue=self.catalogue, log=self.told.log, registry=self.registry)
+        return application(
+            settings,
+            catalogue=self.catalogue,
+            policy=self.policy,
+            log=self.told.log,
+            registry=self.registry,
+        )
 
     @contextlib.asynccontextmanager
     async def open(self, **chosen: object) -> AsyncIterator["Caller"]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import time
 from base64 import b64decode
 from dataclasses import replace
@@ -31,10 +32,10 @@ BROKEN = raw("cpu=2 mem=1Gi gpu=2", policy="strictly")
 
 
 @pytest.fixture
-def served(door: Door) -> Door:
+async def served(door: Door) -> Door:
     """A webhook with a cluster of two small nodes and a large one."""
     door.put(CLUSTER, team={})
-    door.catalogue.load()
+    await door.load()
     return door
 
 
@@ -87,7 +88,7 @@ async def test_a_pod_that_cannot_be_read_is_invalid_at_validation_only(served: D
 
 async def test_a_pod_that_must_wait_is_admitted_with_a_warning(door: Door) -> None:
     door.put({"full": FULL})
-    door.catalogue.load()
+    await door.load()
     async with door.open() as caller:
         response = await caller.ask("/validate", FITS)
 
@@ -118,7 +119,7 @@ async def test_each_decision_is_counted_and_timed(
     door: Door, path: str, made: Raw, labels: dict[str, str], decision: str
 ) -> None:
     door.put(CLUSTER, team=labels)
-    door.catalogue.load()
+    await door.load()
     name = path.removeprefix("/")
     async with door.open() as caller:
         await caller.ask(path, made)
@@ -128,6 +129,78 @@ async def test_each_decision_is_counted_and_timed(
     assert (counted, timed) == (1, 1)
 
 
+def deployment(template: Raw) -> Raw:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"template": {"metadata": template["metadata"], "spec": template["spec"]}},
+    }
+
+
+DEPLOYMENTS = {"group": "apps", "version": "v1", "kind": "Deployment"}
+
+
+@pytest.mark.parametrize(
+    ("template", "mode", "decision"),
+    [
+        (FITS, "warn", "admitted"),
+        (NEVER, "warn", "warned"),
+        (NEVER, "deny", "denied"),
+        (NEVER, "off", "skipped"),
+        (BROKEN, "warn", "warned"),
+        (BROKEN, "deny", "denied"),
+        (SILENT, "deny", "skipped"),
+    ],
+    ids=["fits", "never", "never, denied", "never, off", "broken", "broken, denied", "silent"],
+)
+async def test_a_workload_is_judged_by_its_template(
+    served: Door, template: Raw, mode: str, decision: str
+) -> None:
+    async with served.open(workloads=mode) as caller:
+        answer = await caller.ask("/validate-workloads", deployment(template), kind=DEPLOYMENTS)
+        counted = await caller.metric(
+            "numalign_reviews_total", webhook="validate-workloads", decision=decision
+        )
+
+    assert answer["allowed"] is (decision != "denied")
+    assert bool(answer.get("warnings")) is (decision == "warned")
+    assert "patch" not in answer
+    assert counted == 1
+
+
+async def test_pods_below_the_levels_of_their_namespace_are_counted(door: Door) -> None:
+    door.put(CLUSTER, team={"audit": SINGLE, "warn": "best-effort"})
+    await door.load()
+    async with door.open() as caller:
+        await caller.ask("/validate", SILENT)
+        await caller.ask("/validate", raw("cpu=2 mem=1Gi gpu=2", policy="best-effort"))
+        counts = [
+            await caller.metric("numalign_reviews_below_total", namespace="team", level=level)
+            for level in ("audit", "warn", "enforce")
+        ]
+
+    assert counts == [2, 1, 0]
+
+
+async def test_what_it_knows_can_be_read_where_that_is_wanted(served: Door) -> None:
+    async with served.open() as caller:
+        closed, _ = await caller.get("/debug/state")
+    async with Door(served.path).open(debug_state=True) as caller:
+        empty, _ = await caller.get("/debug/state")
+    other = Door(served.path)
+    await other.load()
+    async with other.open(debug_state=True) as caller:
+        opened, said = await caller.get("/debug/state")
+
+    assert [closed, empty, opened] == [404, 200, 200]
+    state = json.loads(said)
+    assert {name: facts["label"] for name, facts in state["nodes"].items()} == dict.fromkeys(CLUSTER)
+    assert state["nodes"]["large-1"]["known"] == "counts"
+    assert (state["nodes_without_topology"], [*state["namespaces"]]) == (0, ["team"])
+    assert state["policy"]["exemptions"] == {"users": [], "namespaces": [], "runtimeClasses": []}
+
+
 async def test_a_log_line_carries_the_uid_of_the_review(served: Door) -> None:
     async with served.open() as caller:
         await caller.ask("/validate", NEVER)
@@ -135,17 +208,20 @@ async def test_a_log_line_carries_the_uid_of_the_review(served: Door) -> None:
 
     denied, admitted = served.told.of("review.decided")
     assert denied.pop("message").startswith("numalign: no node can align")
-    assert {key: denied[key] for key in ("level", "uid", "webhook", "namespace", "pod", "decision")} == {
+    assert {
+        key: denied[key] for key in ("level", "uid", "webhook", "namespace", "kind", "name", "decision")
+    } == {
         "level": "info",
         "uid": UID,
         "webhook": "validate",
         "namespace": "team",
-        "pod": "web-",
+        "kind": "Pod",
+        "name": "web-",
         "decision": "denied",
     }
-    assert {key: admitted[key] for key in ("level", "pod", "dry_run")} == {
+    assert {key: admitted[key] for key in ("level", "name", "dry_run")} == {
         "level": "debug",
-        "pod": "web-1",
+        "name": "web-1",
         "dry_run": True,
     }
 
@@ -172,7 +248,7 @@ async def test_settings_reach_the_decision(  # noqa: PLR0913, PLR0917 - the colu
     door: Door, setting: str, value: str, path: str, made: Raw, part: str, *, there: bool
 ) -> None:
     door.put({**CLUSTER, "bare": Node("bare", zones=())})
-    door.catalogue.load()
+    await door.load()
     async with door.open(**{setting: value}) as caller:
         response = await caller.ask(path, made)
 
@@ -346,7 +422,7 @@ async def test_an_object_of_another_shape_does_not_break_the_door(served: Door) 
 async def test_a_label_that_no_label_can_be_does_not_break_the_door(door: Door) -> None:
     odd = replace(node("cpu=8 mem=8Gi gpu=1", policy=SINGLE), label="not a label!")
     door.put({**CLUSTER, "odd": odd})
-    door.catalogue.load()
+    await door.load()
     async with door.open() as caller:
         response = await caller.ask("/mutate", FITS)
 
@@ -357,7 +433,7 @@ async def test_a_label_that_no_label_can_be_does_not_break_the_door(door: Door) 
 
 
 async def test_before_the_snapshot_it_lives_but_is_not_ready(door: Door) -> None:
-    door.catalogue.load()
+    await door.load()
     async with door.open() as caller:
         health = await caller.get("/healthz")
         ready, waiting = await caller.get("/readyz")
@@ -400,7 +476,7 @@ async def test_a_first_review_of_many_nodes_lets_others_pass(door: Door) -> None
     door.put(
         {f"n{number}": node(f"cpu=8 mem={8000 + number}Mi gpu=1", policy=SINGLE) for number in range(400)}
     )
-    door.catalogue.load()
+    await door.load()
     finished: list[str] = []
 
     async with door.open() as caller:
@@ -419,7 +495,7 @@ async def test_a_first_refusal_on_many_nodes_does_not_hold_up_the_others(door: D
     door.put(
         {f"n{number}": node(f"cpu=8 mem={8000 + number}Mi gpu=1", policy=SINGLE) for number in range(400)}
     )
-    door.catalogue.load()
+    await door.load()
     beats: list[float] = []
 
     async def heart() -> None:

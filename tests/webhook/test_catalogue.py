@@ -1,231 +1,197 @@
-"""How the webhook follows its snapshot: the last good one counts."""
+"""What the webhook makes of the snapshots that it is given, one after another."""
 
-import asyncio
-import gzip
-import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from numalign.cluster import snapshot
+from numalign.cluster.census import Tenants
+from numalign.cluster.feed import Take
+from numalign.cluster.world import Snapshot
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from numalign.rules.topology import Node, node_class
-from tests.notation import node, table
-from tests.webhook.conftest import Door, raw
-from webhook.catalogue import Moment
+from tests.notation import node
+from tests.webhook import conftest
+from tests.webhook.conftest import Door, Told, raw
+from webhook.catalogue import Catalogue, Moment
 
 SINGLE = "single-numa-node"
 SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
 LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 FOUR_GPUS = raw("cpu=2 mem=1Gi gpu=4", policy=SINGLE)
 
-SOON = 0.01
+
+def shown(members: dict[str, Node], **namespaces: dict[str, str]) -> Snapshot:
+    """The snapshot of these nodes and namespaces."""
+    return snapshot.of([conftest.snapshot(members, namespaces=namespaces)])
 
 
-async def until(happened: Callable[[], object]) -> None:
-    """Wait for something that can only be looked at; fails after ten seconds."""
-    for _ in range(2000):
-        if happened():
-            return
-        await asyncio.sleep(0.005)
-    pytest.fail("it never happened")
+@dataclass
+class Fed:
+    """A feed that says what it is told to."""
+
+    snapshots: list[Snapshot] = field(default_factory=list)
+    waiting: str | None = "something"
+    seconds: float = float("inf")
+
+    def waiting_for(self) -> str | None:
+        """As told."""
+        return self.waiting
+
+    def age(self) -> float:
+        """As told."""
+        return self.seconds
+
+    def tenants(self) -> Iterator[Tenants]:
+        """Nobody."""
+        return iter(())
+
+    async def follow(self, take: Take) -> None:
+        """Give all that there is."""
+        for each in self.snapshots:
+            await take(each)
 
 
-@asynccontextmanager
-async def following(door: Door) -> AsyncIterator[None]:
-    """The catalogue follows its file inside the `async with`."""
-    task = asyncio.create_task(door.catalogue.follow(every=SOON))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+@dataclass
+class Followed:
+    """A catalogue, its feed, and what it said and counted."""
+
+    feed: Fed = field(default_factory=Fed)
+    told: Told = field(default_factory=Told)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        self.catalogue = Catalogue(self.feed, log=self.told.log, registry=self.registry)
+
+    async def take(self, *snapshots: Snapshot) -> Moment:
+        """Follow the feed through these; the moment at the end."""
+        self.feed.snapshots = list(snapshots)
+        await self.catalogue.follow()
+        assert self.catalogue.now
+        return self.catalogue.now
+
+    def count(self, name: str, **labels: str) -> float:
+        """What a metric says; 0 if it was never touched."""
+        return self.registry.get_sample_value(name, labels) or 0
 
 
-def moment_of(door: Door) -> Moment:
-    assert door.catalogue.now
-    return door.catalogue.now
+@pytest.fixture
+def followed() -> Followed:
+    return Followed()
 
 
-def test_a_snapshot_is_a_fleet_and_the_rules_of_namespaces(door: Door) -> None:
-    door.put({"a": SMALL, "b": LARGE, "c": Node("c", zones=())}, team={"enforce": SINGLE}, quiet={})
+async def test_a_snapshot_is_a_fleet_and_the_rules_of_namespaces(followed: Followed) -> None:
+    members = {"a": SMALL, "b": LARGE, "c": Node("c", zones=())}
+    now = await followed.take(shown(members, team={"enforce": SINGLE}, quiet={}))
 
-    door.catalogue.load()
-
-    now = moment_of(door)
     assert [member.name for member in now.fleet.nodes] == ["a", "b"]
     assert now.fleet.unknown == 1
     assert now.rules_of("team") == NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
     assert now.rules_of("quiet") == now.rules_of("never heard of") == UNRULED
-    assert door.told.of("snapshot.loaded")[0]["nodes"] == 2
+    assert now.labels_of("team") == {"numalign.io/enforce": SINGLE}
+    assert now.labels_of("never heard of") == {}
+    assert followed.told.of("snapshot.loaded")[0]["nodes"] == 2
 
 
-def test_what_is_counted_is_what_was_read(door: Door) -> None:
+async def test_labels_are_those_of_all_nodes(followed: Followed) -> None:
+    now = await followed.take(shown({"a": replace(SMALL, label="blue"), "b": Node("b", zones=())}))
+
+    assert now.labels == {"a": "blue", "b": None}
+
+
+async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
     labelled = replace(SMALL, label="blue")
-    door.put({"a": labelled, "b": SMALL, "c": Node("c", zones=())}, team={"enforce": "strictly"})
+    members = {"a": labelled, "b": SMALL, "c": Node("c", zones=())}
+    now = await followed.take(shown(members, team={"enforce": "strictly"}))
 
-    door.catalogue.load()
-
-    assert door.count("numalign_nodes", topology="known") == 2
-    assert door.count("numalign_nodes", topology="unknown") == 1
-    assert door.count("numalign_classes") == 2
-    assert moment_of(door).fleet.classes == tuple(sorted({"blue", node_class(SMALL)}))
-    assert door.count("numalign_snapshot_problems") == 1
-    assert 'numalign.io/enforce]: "strictly"' in door.told.of("snapshot.problem")[0]["problem"]
-
-
-UNREADABLE: list[tuple[str, Callable[[Door], object]]] = [
-    ("is not there", lambda _: None),
-    ("is empty", lambda door: door.put_bytes(b"")),
-    ("is cut off", lambda door: door.put_bytes(b'{"kind": "List", "items": [')),
-    ("is no text", lambda door: door.put_bytes(b"\xff\x00\xff")),
-    ("is half of a gzip file", lambda door: door.put_bytes(gzip.compress(b"{}" * 999)[:-9])),
-    ("is a folder", lambda door: door.path.mkdir()),
-]
+    assert followed.count("numalign_nodes", topology="known") == 2
+    assert followed.count("numalign_nodes", topology="unknown") == 1
+    assert followed.count("numalign_classes") == 2
+    assert now.fleet.classes == tuple(sorted({"blue", node_class(SMALL)}))
+    assert followed.count("numalign_snapshot_problems") == 1
+    assert 'numalign.io/enforce]: "strictly"' in followed.told.of("snapshot.problem")[0]["problem"]
 
 
-@pytest.mark.parametrize("write", table(UNREADABLE))
-def test_a_first_snapshot_leaves_nothing_that_could_answer_when_it(
-    door: Door, write: Callable[[Door], object]
+async def test_the_age_is_what_the_feed_says(followed: Followed) -> None:
+    before = followed.count("numalign_snapshot_age_seconds")
+    followed.feed.seconds = 7
+
+    assert [before, followed.count("numalign_snapshot_age_seconds")] == [float("inf"), 7]
+
+
+async def test_readiness_waits_for_what_the_feed_waits_for_and_for_the_first_moment(
+    followed: Followed,
 ) -> None:
-    write(door)
+    waiting = [followed.catalogue.waiting_for()]
+    followed.feed.waiting = None
+    waiting.append(followed.catalogue.waiting_for())
+    await followed.take(shown({"a": SMALL}))
+    waiting.append(followed.catalogue.waiting_for())
 
-    door.catalogue.load()
-
-    assert door.catalogue.now is None
-    assert door.catalogue.waiting_for() == f"a readable snapshot at {door.path}"
-    assert door.count("numalign_snapshot_failures_total") == 1
-    [line] = door.told.of("snapshot.failed")
-    assert line["level"] == "error"
-    assert str(door.path) in line["path"]
+    assert waiting == ["something", "the first snapshot to be put together", None]
 
 
-FORGETFUL = [
-    b"",
-    b"{",
-    b"\xff\x00",
-    b"kind: Node\nx: !!bool foo\n",
-    b'{"kind": "List", "items": null}',
-    b'{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403}',
-]
+async def test_a_feed_that_lost_its_way_later_leaves_the_last_moment_ready(followed: Followed) -> None:
+    await followed.take(shown({"a": SMALL}))
+    followed.feed.waiting = "the API server"
+
+    assert followed.catalogue.waiting_for() is None
 
 
-@pytest.mark.parametrize("content", FORGETFUL)
-def test_a_broken_snapshot_keeps_the_old_one_and_counts(door: Door, content: bytes) -> None:
-    door.put({"a": SMALL})
-    door.catalogue.load()
-    before = door.catalogue.now
-    door.clock.seconds = 5
-    door.put_bytes(content)
-
-    door.catalogue.load()
-
-    assert door.catalogue.now is before
-    assert door.catalogue.waiting_for() is None
-    assert door.count("numalign_snapshot_failures_total") == 1
-    assert door.count("numalign_snapshot_age_seconds") == 5
-
-
-def test_a_pipe_in_place_of_the_snapshot_is_not_waited_for(door: Door) -> None:
-    os.mkfifo(door.path)
-
-    door.catalogue.load()
-
-    assert door.count("numalign_snapshot_failures_total") == 1
-
-
-def test_the_age_counts_from_the_last_good_snapshot(door: Door) -> None:
-    door.put({"a": SMALL})
-    door.clock.seconds = 100
-    door.catalogue.load()
-    door.clock.seconds = 103
-
-    assert door.count("numalign_snapshot_age_seconds") == 3
-
-
-def test_one_broken_object_does_not_hide_the_others(door: Door) -> None:
+async def test_one_broken_object_does_not_hide_the_others(followed: Followed) -> None:
     short = replace(SMALL, zones=(replace(SMALL.zones[0], name="zone"), SMALL.zones[1]))
-    door.put({"a": short, "b": LARGE})
+    now = await followed.take(shown({"a": short, "b": LARGE}))
 
-    door.catalogue.load()
-
-    assert [member.name for member in moment_of(door).fleet.nodes] == ["b"]
-    assert moment_of(door).fleet.unknown == 1
-    assert door.count("numalign_snapshot_problems") == 1
+    assert [member.name for member in now.fleet.nodes] == ["b"]
+    assert now.fleet.unknown == 1
+    assert followed.count("numalign_snapshot_problems") == 1
 
 
-async def test_a_new_snapshot_is_read_and_answers(door: Door) -> None:
+async def test_what_is_new_is_told_once(followed: Followed) -> None:
+    short = replace(SMALL, zones=(replace(SMALL.zones[0], name="zone"), SMALL.zones[1]))
+    broken, more = shown({"a": short, "b": LARGE}), shown({"a": short, "b": LARGE, "c": LARGE})
+    await followed.take(broken, broken, more, broken)
+
+    assert len(followed.told.of("snapshot.problem")) == 1
+    levels = [line["level"] for line in followed.told.of("snapshot.loaded")]
+    assert levels == ["info", "debug", "info", "info"]
+
+
+async def test_a_problem_that_comes_again_is_told_again(followed: Followed) -> None:
+    short = replace(SMALL, zones=(replace(SMALL.zones[0], name="zone"), SMALL.zones[1]))
+    broken, good = shown({"a": short}), shown({"a": SMALL})
+    await followed.take(broken, good, broken)
+
+    assert len(followed.told.of("snapshot.problem")) == 2
+
+
+async def test_a_review_in_between_does_not_see_half_of_two_snapshots(followed: Followed) -> None:
+    """A review keeps the moment it began in."""
+    before = await followed.take(shown({"a": SMALL}))
+    after = await followed.take(shown({"a": SMALL, "b": LARGE}))
+
+    assert [len(before.fleet.nodes), len(after.fleet.nodes)] == [1, 2]
+
+
+async def test_a_review_is_answered_from_the_last_snapshot(door: Door) -> None:
     door.put({"a": SMALL})
-    door.catalogue.load()
-    async with following(door), door.open() as caller:
+    await door.load()
+    async with door.open() as caller:
         before = await caller.ask("/validate", FOUR_GPUS)
         door.put({"a": SMALL, "b": LARGE})
-        await until(lambda: door.count("numalign_nodes", topology="known") == 2)
+        await door.load()
         after = await caller.ask("/validate", FOUR_GPUS)
 
     assert [before["allowed"], after["allowed"]] == [False, True]
 
 
-async def test_a_first_snapshot_may_come_late(door: Door) -> None:
-    door.catalogue.load()
-    async with following(door), door.open() as caller:
+async def test_before_there_is_a_snapshot_nothing_is_ready(door: Door) -> None:
+    async with door.open() as caller:
         early, _ = await caller.get("/readyz")
         door.put({"a": LARGE})
-        await until(lambda: door.catalogue.now)
+        await door.load()
         late, _ = await caller.get("/readyz")
 
     assert [early, late] == [503, 200]
-
-
-async def test_a_broken_snapshot_is_followed_by_a_good_one(door: Door) -> None:
-    door.put({"a": SMALL})
-    door.catalogue.load()
-    async with following(door):
-        door.put_bytes(b"{")
-        await until(lambda: door.count("numalign_snapshot_failures_total"))
-        kept = [member.name for member in moment_of(door).fleet.nodes]
-        door.put({"b": LARGE})
-        await until(lambda: moment_of(door).fleet.nodes[0].name == "b")
-
-    assert kept == ["a"]
-
-
-async def test_a_change_between_reading_and_following_is_not_missed(door: Door) -> None:
-    door.put({"a": SMALL})
-    door.catalogue.load()
-    door.put({"a": SMALL, "b": LARGE})
-    async with following(door):
-        await until(lambda: len(moment_of(door).fleet.nodes) == 2)
-
-
-async def test_a_snapshot_that_does_not_change_is_not_read_again(door: Door) -> None:
-    door.put({"a": SMALL})
-    door.catalogue.load()
-    async with following(door):
-        await asyncio.sleep(10 * SOON)
-
-    assert len(door.told.of("snapshot.loaded")) == 1
-
-
-async def test_a_review_in_between_does_not_see_half_of_two_snapshots(door: Door) -> None:
-    """A review keeps the moment it began in, and the next one has the answers that still hold."""
-    door.put({"a": SMALL})
-    door.catalogue.load()
-    before = moment_of(door)
-    door.put({"a": SMALL, "b": LARGE})
-    door.catalogue.load()
-
-    assert len(before.fleet.nodes) == 1
-    assert len(moment_of(door).fleet.nodes) == 2
-
-
-def test_the_file_may_be_compressed(door: Door, tmp_path: Path) -> None:
-    door.put({"a": SMALL})
-    door.put_bytes(gzip.compress((tmp_path / "cluster.json").read_bytes()))
-
-    door.catalogue.load()
-
-    assert len(moment_of(door).fleet.nodes) == 1

@@ -89,7 +89,14 @@ def test_a_call_is_read_whole() -> None:
             ("system:serviceaccounts", "system:authenticated"),
         ),
         object=POD,
+        old={},
     )
+
+
+def test_an_update_carries_what_was_there_before() -> None:
+    before = {"kind": "Deployment", "spec": {"replicas": 1}}
+
+    assert read(body(operation="UPDATE", oldObject=before)).old == before
 
 
 OPTIONAL = [
@@ -98,6 +105,7 @@ OPTIONAL = [
     ("namespace", "namespace", ""),
     ("dryRun", "dry_run", False),
     ("userInfo", "user", User("", ())),
+    ("oldObject", "old", {}),
 ]
 
 

@@ -8,6 +8,7 @@ from numalign.rules.intent import Match
 from numalign.runtime.settings import SettingsError, load
 from webhook.patch import Mode
 from webhook.settings import WebhookSettings
+from webhook.workloads import Workloads
 
 ENOUGH = ["--snapshot", "cluster.json", "--insecure-http"]
 
@@ -34,6 +35,7 @@ WORDS = [
     ("--injection", list(Mode)),
     ("--policy-match", list(Match)),
     ("--unknown-nodes", ["cannot-fit", "may-fit"]),
+    ("--workloads", list(Workloads)),
 ]
 
 
@@ -49,8 +51,43 @@ def test_the_environment_says_the_same() -> None:
     assert settings(NUMALIGN_INJECTION="prefer").injection is Mode.PREFER
 
 
-def test_without_a_snapshot_it_does_not_start() -> None:
-    assert mistakes("--insecure-http") == ["--snapshot"]
+def test_without_a_snapshot_it_follows_a_cluster() -> None:
+    chosen = load(WebhookSettings, argv=["--insecure-http"], environ={}).settings
+
+    assert (chosen.snapshot, chosen.kubeconfig, chosen.namespace) == (None, None, None)
+    assert (chosen.label_nodes, chosen.count_pods, chosen.kubelet_configs) == (True, True, False)
+
+
+def test_a_certificate_in_a_secret_takes_the_place_of_files() -> None:
+    chosen = load(
+        WebhookSettings, argv=["--tls-secret", "own", "--tls-names", "127.0.0.1, example.com"], environ={}
+    ).settings
+
+    assert (chosen.tls_secret, chosen.names, chosen.service) == (
+        "own",
+        ("127.0.0.1", "example.com"),
+        "numalign-webhook",
+    )
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--tls-cert", "c"),
+        ("--tls-secret", "s", "--insecure-http"),
+        ("--tls-secret", "s", "--tls-cert", "c", "--tls-key", "k"),
+        ("--tls-secret", "s", "--snapshot", "cluster.json"),
+        ("--tls-secret", "s", "--tls-days", "0"),
+    ],
+    ids=["none", "half a pair", "and plain HTTP", "and files", "without an API server", "no days"],
+)
+def test_exactly_one_certificate_is_served(flags: tuple[str, ...]) -> None:
+    assert len(mistakes(*flags)) == 1
+
+
+def test_a_rehearsal_serves_nothing_and_needs_no_certificate() -> None:
+    assert load(WebhookSettings, argv=["--dry-run"], environ={}).settings.dry_run
 
 
 def test_a_negative_interval_is_a_mistake() -> None:
@@ -63,5 +100,5 @@ def test_all_mistakes_are_told_at_once() -> None:
     )
 
     assert {
-        "flag --injection", "flag --snapshot-reload-seconds", "flag --snapshoot", "flag --port", "--snapshot",
+        "flag --injection", "flag --snapshot-reload-seconds", "flag --snapshoot", "flag --port",
     } <= set(found)  # fmt: skip

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from numalign.rules.intent import Match, Policy
+from numalign.rules.intent import Match, NamespaceRules, Policy
 from numalign.rules.pod import Qos
 from tests.notation import asks, means, table
 from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, read, with_spec
 from webhook.patch import Pin, Why
-from webhook.subject import Broken, Skip, subject
+from webhook.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions, Operator, Requirement
+from webhook.subject import Broken, Skip, Subject, subject
 
 SINGLE = "single-numa-node"
 GUARANTEED = "cpu=4 mem=1Gi gpu=1"
@@ -54,6 +55,69 @@ def test_a_namespace_that_the_snapshot_does_not_show_asks_nothing() -> None:
     now = moment(labels={"enforce": SINGLE})
 
     assert subject(asked(SILENT, namespace="other"), now, match=Match.SATISFIES) is Skip.SILENT
+
+
+# What the cluster's own policy adds.
+
+BY_CI = {"userInfo": {"username": "system:serviceaccount:ci:builder"}}
+BY_KATA = with_spec(SPEAKING, runtimeClassName="kata")
+BROKEN_BY_KATA = with_spec(BROKEN, runtimeClassName="kata")
+EXEMPT = ClusterPolicy(
+    exemptions=Exemptions(("system:serviceaccount:ci:*",), frozenset({"batch"}), frozenset({"kata"}))
+)
+GOLD = Default(
+    (Requirement("tier", Operator.IN, frozenset({"gold"})),), NamespaceRules(default=Policy(SINGLE))
+)
+
+EXEMPTED = [
+    # why                                     the pod          the review            what it is
+    ("its user is exempt",                    SPEAKING,        BY_CI,                Skip.EXEMPT),
+    ("its namespace is exempt",               SPEAKING,        {"namespace": "batch"}, Skip.EXEMPT),
+    ("its runtime class is exempt",           BY_KATA,         {},                   Skip.EXEMPT),
+    ("it is broken, and exempt",              BROKEN_BY_KATA,  {},                   Skip.EXEMPT),
+    ("it is no creation before it is exempt", SPEAKING,        {**BY_CI, **op("UPDATE")}, Skip.OPERATION),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "changes", "skip"), table(EXEMPTED))
+def test_a_review_is_left_by_the_policy_when(pod: Raw, changes: Raw, skip: Skip) -> None:
+    assert subject(asked(pod, **changes), moment(), match=Match.SATISFIES, policy=EXEMPT) is skip
+
+
+@pytest.mark.parametrize("runtime_class", [7, None, "gvisor"])
+def test_another_runtime_class_exempts_nobody(runtime_class: object) -> None:
+    made = with_spec(SPEAKING, runtimeClassName=runtime_class)
+
+    found = subject(asked(made), moment(), match=Match.SATISFIES, policy=EXEMPT)
+
+    assert isinstance(found, Subject)
+
+
+def test_a_namespace_that_is_disabled_is_told_so_even_if_it_is_exempt() -> None:
+    now = moment(labels=OFF)
+
+    assert subject(asked(SPEAKING, **BY_CI), now, match=Match.SATISFIES, policy=EXEMPT) is Skip.DISABLED
+
+
+def test_a_default_of_the_cluster_holds_where_the_namespace_is_meant() -> None:
+    policy = ClusterPolicy((GOLD,))
+
+    found = [
+        subject(asked(SILENT), moment(others={"tier": tier}), match=Match.SATISFIES, policy=policy)
+        for tier in ("gold", "lead")
+    ]
+
+    assert isinstance(found[0], Subject)
+    assert (found[0].policy, found[1]) == (Policy(SINGLE), Skip.SILENT)
+
+
+def test_a_namespace_whose_labels_are_not_known_goes_by_its_name() -> None:
+    named = Requirement(NAME_LABEL, Operator.IN, frozenset({"new"}))
+    policy = ClusterPolicy((Default((named,), NamespaceRules(enforce=Policy(SINGLE))),))
+
+    found = subject(asked(SILENT, namespace="new"), moment(), match=Match.SATISFIES, policy=policy)
+
+    assert isinstance(found, Subject)
 
 
 BOTH = {POLICY: "restricted", VOLCANO: "restricted"}

@@ -8,11 +8,11 @@ from numalign.rules.errors import Mistake
 from numalign.rules.intent import Match
 from numalign.rules.topology import node_class
 from tests.notation import node, table
-from tests.webhook.conftest import POLICY, Raw, moment, raw, read, with_spec
+from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, read, with_spec
 from webhook.catalogue import Moment
 from webhook.review import Allowed, Denied, Reason
-from webhook.subject import Broken
-from webhook.validate import LONGEST_WARNING, refuse_broken, validate
+from webhook.subject import Broken, Subject, subject
+from webhook.validate import LONGEST_WARNING, refuse_broken, shortfalls, validate
 
 SINGLE = "single-numa-node"
 VOLCANO = "volcano.sh/numa-topology-policy"
@@ -281,6 +281,28 @@ def test_the_audit_log_keeps(made: Raw, labels: dict[str, str], kept: str) -> No
 
 def test_the_audit_log_is_the_same_whether_there_is_room_or_not() -> None:
     assert verdict(FITS, ROOM).audit == verdict(FITS, NO_ROOM).audit
+
+
+# The levels of a namespace.
+
+BELOW = [
+    # what it shows                    the pod      the labels                                  below
+    ("nothing is asked",               SILENT,      {"default": SINGLE},                        ()),
+    ("all are met",                    FITS,        {"enforce": SINGLE, "audit": "restricted"}, ()),
+    ("only the tightest is missed",    BEST_EFFORT, {"enforce": "best-effort", "warn": SINGLE}, ("warn",)),
+    ("all are missed",                 OPTED_OUT,
+        {"audit": SINGLE, "warn": SINGLE, "enforce": SINGLE}, ("enforce", "warn", "audit")),
+    ("nothing could be aligned",       SHARED,      {"enforce": SINGLE, "warn": SINGLE},        ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "labels", "below"), table(BELOW))
+def test_a_pod_falls_short_when(made: Raw, labels: dict[str, str], below: tuple[str, ...]) -> None:
+    # A policy that the pod itself is silent about must not skip it.
+    found = subject(asked(made), moment(labels={"warn": "none", **labels}), match=Match.SATISFIES)
+
+    assert isinstance(found, Subject)
+    assert shortfalls(found.rules, found.question) == below
 
 
 # Pods that cannot be read.

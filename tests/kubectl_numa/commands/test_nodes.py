@@ -20,12 +20,14 @@ def test_the_map_of_the_cluster(run: Run, cluster_file: Path, cluster: Cluster) 
     assert result.stdout == (
         "big  single-numa-node, scope container (known: counts)\n"
         f"  {big}\n"
+        "  not labelled\n"
         "          cpu                     memory\n"
         "  node-0  ████████████░░░░ 24/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "  node-1  ░░░░░░░░░░░░░░░░ 0/32   ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "\n"
         "small  single-numa-node, scope container (known: counts)\n"
         f"  {small}\n"
+        "  not labelled\n"
         "          cpu                   memory\n"
         "  node-0  ░░░░░░░░░░░░░░░░ 0/8  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "  node-1  ░░░░░░░░░░░░░░░░ 0/8  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
@@ -56,7 +58,9 @@ def test_the_json_has_every_node(run: Run, cluster_file: Path) -> None:
         ("small", "counts", 2),
         ("hidden", "nothing", 0),
     ]
-    assert all(node.keys() == {"name", "class", "policy", "scope", "known", "zones"} for node in listed)
+    assert all(
+        node.keys() == {"name", "class", "label", "policy", "scope", "known", "zones"} for node in listed
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,29 @@ class Quiet(WSGIRequestHandler):
         """Keep quiet."""
 
 
+def configz(node: str) -> str:
+    return f"/api/v1/nodes/{node}/proxy/configz"
+
+
 @pytest.fixture
-def kubeconfig(cluster_file: Path, tmp_path: Path) -> Any:  # noqa: ANN401 a generator fixture
+def kubelets() -> dict[str, Any]:
+    """What kubelets answer, by path."""
+    return {configz("big"): {"kubeletconfig": {"cpuManagerPolicy": "static", "staticPodPath": "/secret"}}}
+
+
+@pytest.fixture
+def refusals() -> dict[str, str]:
+    """What else is answered than 404, by path."""
+    return {}
+
+
+@pytest.fixture
+def kubeconfig(
+    cluster_file: Path,
+    tmp_path: Path,
+    kubelets: dict[str, Any],
+    refusals: dict[str, str],
+) -> Any:  # noqa: ANN401 a generator fixture
     """A kubeconfig of a small API server that serves the cluster."""
     items = json.loads(cluster_file.read_text())["items"]
     kinds = {
@@ -39,9 +60,11 @@ def kubeconfig(cluster_file: Path, tmp_path: Path) -> Any:  # noqa: ANN401 a gen
     def serve(environ: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
         path = environ["PATH_INFO"]
         found = {"items": [item for item in items if item["kind"] == kinds.get(path)]}
-        one = pod if path == "/api/v1/namespaces/default/pods/stored" else found
-        known = path in kinds or one is pod
-        start("200 OK" if known else "404 Not Found", [("Content-Type", "application/json")])
+        alone = {"/api/v1/namespaces/default/pods/stored": pod, **kubelets}
+        one = alone.get(path, found)
+        known = path in kinds or path in alone
+        status = "200 OK" if known else refusals.get(path, "404 Not Found")
+        start(status, [("Content-Type", "application/json")])
         return [json.dumps(one).encode()]
 
     with make_server("127.0.0.1", 0, serve, handler_class=Quiet) as server:
@@ -77,6 +100,53 @@ def test_standard_output_is_the_default(run: Run, kubeconfig: Path) -> None:
     result = run("snapshot", "--with-pods", "--kubeconfig", kubeconfig)
     kinds = {item["kind"] for item in json.loads(result.stdout)["items"]}
     assert kinds == {"Node", "NodeResourceTopology", "Namespace", "Pod"}
+
+
+def test_kubelets_tell_their_configurations(
+    run: Run, kubeconfig: Path, kubelets: dict[str, Any], tmp_path: Path
+) -> None:
+    kubelets.update({configz(node): {"kubeletconfig": {}} for node in ("small", "hidden")})
+    path = tmp_path / "cluster.json"
+    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", kubeconfig, "-o", path)
+    assert result.exit_code == 0
+    assert result.stderr.endswith(", 4 Namespace, 3 KubeletConfiguration\n")
+    items = json.loads(path.read_bytes())["items"]
+    assert next(item for item in items if item["kind"] == "KubeletConfiguration") == {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "metadata": {"name": "big"},
+        "cpuManagerPolicy": "static",
+    }
+    assert run("nodes", "--snapshot", path).stderr == ""
+
+
+def test_kubelets_that_tell_nothing_are_told_of(
+    run: Run, kubeconfig: Path, kubelets: dict[str, Any], refusals: dict[str, str]
+) -> None:
+    kubelets[configz("small")] = {"kubeletconfig": {"cpuManagerPolicy": "ecstatic"}}
+    refusals[configz("hidden")] = "503 Service Unavailable"
+    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", kubeconfig)
+    found = [item["kind"] for item in json.loads(result.stdout)["items"]]
+    assert (result.exit_code, found.count("KubeletConfiguration")) == (0, 1)
+    small, hidden = sorted(result.stderr.splitlines(), reverse=True)
+    assert small.startswith('left out: KubeletConfiguration small: cpuManagerPolicy: "ecstatic" is none of')
+    assert hidden.startswith("left out: KubeletConfiguration hidden: the API server answered 503")
+
+
+def test_who_may_not_ask_kubelets_hears_which_right_is_missing(
+    run: Run, kubeconfig: Path, kubelets: dict[str, Any], refusals: dict[str, str]
+) -> None:
+    kubelets.clear()
+    refusals.update({configz(node): "403 Forbidden" for node in ("big", "small", "hidden")})
+    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", kubeconfig)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: you may not read the configuration of node ")
+    assert result.stderr.endswith("a ClusterRole has to allow the verb get on nodes/proxy\n")
+
+
+def test_nobody_is_asked_who_was_not_to_be_asked(run: Run, kubeconfig: Path) -> None:
+    result = run("snapshot", "--kubeconfig", kubeconfig)
+    assert "KubeletConfiguration" not in result.stdout
 
 
 def test_other_commands_ask_the_cluster_too(run: Run, kubeconfig: Path) -> None:

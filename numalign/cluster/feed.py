@@ -1,0 +1,31 @@
+"""
+Where a door learns what the cluster is, and how far it can trust it.
+
+There are two ways to know a cluster, and no door should care which: a snapshot file that somebody replaces
+now and then, and the API server. Both give whole snapshots, one after another, and know how old they are.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol
+
+from numalign.cluster.census import Tenants
+from numalign.cluster.world import Snapshot
+
+Take = Callable[[Snapshot], Awaitable[None]]
+"""Whoever uses the snapshots; the next one comes only when this returns."""
+
+
+class Feed(Protocol):
+    """A source of snapshots."""
+
+    def waiting_for(self) -> str | None:
+        """What has to happen before there is a first snapshot; None once there is one."""
+
+    def age(self) -> float:
+        """Seconds since the source last confirmed what is known; infinite before there is anything."""
+
+    def tenants(self) -> Iterator[Tenants]:
+        """The pods of the cluster, as far as the source tells."""
+
+    async def follow(self, take: Take) -> None:
+        """Give a snapshot to `take` whenever there is a new one; never returns."""

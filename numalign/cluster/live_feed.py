@@ -1,0 +1,158 @@
+"""
+Following the API server.
+
+Each kind of objects is watched by a reflector of its own, and all of them fill one world. Changes come in
+crowds (an exporter writes every node each minute), so they are gathered for a moment before the cluster is
+put together again: an answer is never later than that moment, and a crowd costs no more than one change.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from numalign.cluster import kinds
+from numalign.cluster.api import Api
+from numalign.cluster.census import Census, Tenants
+from numalign.cluster.feed import Take
+from numalign.cluster.kinds import Collection, Object
+from numalign.cluster.reflector import Key, Meters, Reflector
+from numalign.cluster.topologies import KIND
+from numalign.cluster.world import Shelf, World
+from numalign.runtime.files import Sleep
+from numalign.runtime.logs import Log
+
+GATHERING_SECONDS, LONGEST_GATHERING_SECONDS = 0.1, 1.0
+"""How long changes are gathered before they count: the longer, the more it takes to make them count."""
+
+SHARE = 4
+"""So many times as long as it took: a fifth of the time at most goes into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OnShelf:
+    """Puts the objects of one kind where the world keeps them."""
+
+    shelf: Shelf[Any]
+
+    def put(self, found: Object) -> None:
+        self.shelf.put(found["metadata"]["name"], found)
+
+    def drop(self, key: Key) -> None:
+        self.shelf.drop(key[1])
+
+    def keep(self, keys: AbstractSet[Key]) -> None:
+        self.shelf.keep({name for _, name in keys})
+
+
+@dataclass(frozen=True, slots=True)
+class _InCensus:
+    """Counts pods."""
+
+    census: Census
+
+    def put(self, found: Object) -> None:
+        metadata = found["metadata"]
+        self.census.put((metadata.get("namespace", ""), metadata["name"]), found)
+
+    def drop(self, key: Key) -> None:
+        self.census.drop(key)
+
+    def keep(self, keys: AbstractSet[Key]) -> None:
+        self.census.keep(keys)
+
+
+class LiveFeed:
+    """The cluster behind an API server; pods are counted if they are watched.
+
+    What is known of a cluster is `world`: whoever learns more of it (the kubelets' configurations) may put it
+    there.
+    """
+
+    def __init__(  # noqa: PLR0913  a server, what to watch, and what every part of a process is given
+        self,
+        api: Api,
+        *,
+        watched: Sequence[Sequence[Collection]],
+        log: Log,
+        registry: CollectorRegistry,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.world = World()
+        self._clock = clock
+        self._sleep = sleep
+        meters = Meters.of(registry)
+        self._reflectors = {
+            versions[0].kind: Reflector(
+                api, versions, self._sink(versions[0]), log=log, meters=meters, clock=clock, sleep=sleep
+            )
+            for versions in watched
+        }
+
+    def waiting_for(self) -> str | None:
+        """A whole list of all that answers depend on, which pods are not."""
+        lacking = [
+            reflector.trouble or f"a first list of {kind} objects"
+            for kind, reflector in self._needed().items()
+            if not reflector.synced
+        ]
+        return "; ".join(lacking) or None
+
+    def age(self) -> float:
+        """Since the API server last said anything about the kind it has been silent about for longest.
+
+        As for readiness, pods do not count.
+        """
+        return max(reflector.age() for reflector in self._needed().values())
+
+    def tenants(self) -> Iterator[Tenants]:
+        """The pods that are watched."""
+        return self.world.census.tenants()
+
+    async def follow(self, take: Take) -> None:
+        """Watch, and give a snapshot whenever something has changed; never returns."""
+        async with asyncio.TaskGroup() as group:
+            for kind, reflector in self._reflectors.items():
+                group.create_task(self._count(reflector) if kind == kinds.PODS.kind else reflector.run())
+            await self._publish(take)
+
+    def _needed(self) -> dict[str, Reflector]:
+        """Those of the kinds that answers depend on."""
+        return {kind: each for kind, each in self._reflectors.items() if kind != kinds.PODS.kind}
+
+    async def _count(self, pods: Reflector) -> None:
+        """Read the many pods once there is something to answer with."""
+        while self.waiting_for() is not None:
+            await self._sleep(GATHERING_SECONDS)
+        await pods.run()
+
+    async def _publish(self, take: Take) -> None:
+        published: int | None = None
+        while True:
+            began, version = self._clock(), self.world.version
+            if version != published and self.waiting_for() is None:
+                published = version
+                await take(self.world.snapshot())
+            taken = self._clock() - began
+            await self._sleep(min(max(GATHERING_SECONDS, SHARE * taken), LONGEST_GATHERING_SECONDS))
+
+    def _sink(self, collection: Collection) -> _OnShelf | _InCensus:
+        world = self.world
+        shelves: Mapping[str, Shelf[Any]] = {
+            kinds.NODES.kind: world.nodes,
+            kinds.NAMESPACES.kind: world.namespaces,
+            KIND: world.topologies,
+        }
+        shelf = shelves.get(collection.kind)
+        return _OnShelf(shelf) if shelf else _InCensus(world.census)
+
+
+STATIC: Sequence[Sequence[Collection]] = ((kinds.NODES,), kinds.TOPOLOGIES, (kinds.NAMESPACES,))
+"""What answers depend on."""
+
+WITH_PODS: Sequence[Sequence[Collection]] = (*STATIC, (kinds.PODS,))

@@ -1,0 +1,226 @@
+"""
+All that was seen of a cluster, object by object, and the cluster that it makes together.
+
+Objects come one by one and in any order, from a file or from watches; each is decoded once and its text
+forgotten. A snapshot joins what there is at the moment, and joins again only what has changed. One broken
+object never stops the rest: it is left out and told of, with its kind, its name and all its mistakes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from numalign.cluster import kubelet_config, namespaces, nodes, topologies
+from numalign.cluster.census import Census
+from numalign.cluster.kubelet_config import KubeletConfiguration
+from numalign.cluster.namespaces import NamespaceFacts
+from numalign.cluster.nodes import BadNode, Facts
+from numalign.cluster.topologies import Topology
+from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.intent import NamespaceRules
+from numalign.rules.topology import Node
+
+Read = TypeVar("Read")
+Raw = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An object that was left out, and all that is wrong with it."""
+
+    kind: str
+    name: str
+    mistakes: tuple[Mistake, ...]
+
+    def __str__(self) -> str:
+        """Every mistake on its own line, each with the object it is in."""
+        return "\n".join(f"{self.kind} {self.name}: {mistake}" for mistake in self.mistakes)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster as it was found.
+
+    `nodes` are those whose topology is known, by name; `unknown` the names of the others. `labels` is the
+    class that each Node is labelled with, None where it is with none. `namespaces` are the rules of each, and
+    `namespace_labels` all of its labels. `pods` counts what was listed, and `ignored` the objects of kinds
+    that nobody reads, by kind and group (`Deployment.apps`).
+    """
+
+    nodes: tuple[Node, ...] = ()
+    unknown: tuple[str, ...] = ()
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    pods: int = 0
+
+
+class Shelf(Generic[Read]):
+    """The objects of one kind that have a name of their own in the cluster.
+
+    `decode` gives what an object says, None if that makes no sense, and all its mistakes. `version` grows
+    with every change of what is said, and `changed` holds the names that are concerned, until somebody takes
+    them out.
+    """
+
+    def __init__(self, kind: str, decode: Callable[[Raw], tuple[Read | None, tuple[Mistake, ...]]]) -> None:
+        self.kind = kind
+        self.version = 0
+        self.changed: set[str] = set()
+        self._decode = decode
+        self._said: dict[str, Read | None] = {}
+        self._mistakes: dict[str, tuple[Mistake, ...]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._said
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all objects, those that make no sense included."""
+        return iter(self._said)
+
+    def get(self, name: str) -> Read | None:
+        """What the object says; None if it is not there, or makes no sense."""
+        return self._said.get(name)
+
+    def sensible(self) -> Iterator[tuple[str, Read]]:
+        """The objects that make sense, by name."""
+        return ((name, said) for name, said in self._said.items() if said is not None)
+
+    def put(self, name: str, raw: Raw) -> None:
+        """An object is there, as this says."""
+        said, mistakes = self._decode(raw)
+        before = (self._said.get(name), self._mistakes.get(name, ()))
+        # What says the same stays the same, so that nothing is joined anew for a heartbeat.
+        if name in self._said and before == (said, mistakes):
+            return
+        self._change(name)
+        self._said[name] = said
+        self._mistakes.pop(name, None)
+        if mistakes:
+            self._mistakes[name] = mistakes
+
+    def drop(self, name: str) -> None:
+        """An object is gone."""
+        if name in self._said:
+            self._change(name)
+            del self._said[name]
+            self._mistakes.pop(name, None)
+
+    def keep(self, names: AbstractSet[str]) -> None:
+        """No other objects are there any more."""
+        for name in self._said.keys() - names:
+            self.drop(name)
+
+    def _change(self, name: str) -> None:
+        self.version += 1
+        self.changed.add(name)
+
+    def problems(self) -> Iterator[Problem]:
+        """The objects with mistakes."""
+        return (Problem(self.kind, name, mistakes) for name, mistakes in self._mistakes.items())
+
+
+class World:
+    """What was seen so far; `snapshot` is the cluster that it makes."""
+
+    def __init__(self) -> None:
+        self.nodes = Shelf("Node", _sensible(nodes.facts))
+        self.topologies = Shelf(topologies.KIND, _sensible(topologies.topology))
+        self.configurations = Shelf(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
+        self.namespaces: Shelf[NamespaceFacts] = Shelf("Namespace", namespaces.facts)
+        self.census = Census()
+        self._known: dict[str, Node] = {}
+        self._unjoined: dict[str, tuple[Problem, ...]] = {}
+
+    @property
+    def version(self) -> int:
+        """Grows whenever `snapshot` would give something else, pods aside."""
+        return sum(shelf.version for shelf in self._shelves())
+
+    def snapshot(self) -> Snapshot:
+        """The cluster of everything that is there now."""
+        self._join_changed()
+        ruled = dict(self.namespaces.sensible())
+        return Snapshot(
+            nodes=tuple(self._known[name] for name in sorted(self._known)),
+            unknown=tuple(sorted(name for name in self.nodes if name not in self._known)),
+            labels=MappingProxyType({name: _label(self.nodes.get(name)) for name in self.nodes}),
+            namespaces=MappingProxyType({name: each.rules for name, each in ruled.items()}),
+            namespace_labels=MappingProxyType({name: each.labels for name, each in ruled.items()}),
+            problems=tuple(self._problems()),
+            pods=len(self.census),
+        )
+
+    def _join_changed(self) -> None:
+        """Join anew the nodes of which anything has changed since this was done last."""
+        shelves = (self.nodes, self.topologies, self.configurations)
+        for name in set[str]().union(*(shelf.changed for shelf in shelves)):
+            self._join(name)
+        for shelf in shelves:
+            shelf.changed.clear()
+
+    def _shelves(
+        self,
+    ) -> tuple[Shelf[Facts], Shelf[Topology], Shelf[KubeletConfiguration], Shelf[NamespaceFacts]]:
+        return self.nodes, self.topologies, self.configurations, self.namespaces
+
+    def _join(self, name: str) -> None:
+        self._known.pop(name, None)
+        self._unjoined.pop(name, None)
+        topology = self.topologies.get(name)
+        if topology is None:
+            return
+        node, problems = _joined(
+            topology, told=self.nodes.get(name), configured=self.configurations.get(name)
+        )
+        if node:
+            self._known[name] = node
+        if problems:
+            self._unjoined[name] = problems
+
+    def _problems(self) -> Iterator[Problem]:
+        for shelf in self._shelves():
+            yield from shelf.problems()
+        for name in sorted(self._unjoined):
+            yield from self._unjoined[name]
+        # A configuration under a name that no node has is nearly always a misspelt one.
+        for name in sorted(self.configurations):
+            if name not in self.nodes and name not in self.topologies:
+                yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
+
+
+_NO_SUCH_NODE = Mistake("metadata.name", "no node in this snapshot has this name")
+
+
+def _joined(
+    topology: Topology, *, told: Facts | None, configured: KubeletConfiguration | None
+) -> tuple[Node | None, tuple[Problem, ...]]:
+    """A node whose kubelet would not start as it was configured is known by its topology."""
+    try:
+        return nodes.join(topology, told=told, configured=configured), ()
+    except BadNode as error:
+        if not error.configuration:
+            return None, (Problem(topologies.KIND, topology.name, error.zones),)
+        problem = Problem(kubelet_config.KIND, topology.name, error.configuration)
+    node, problems = _joined(topology, told=told, configured=None)
+    return node, (problem, *problems)
+
+
+def _label(told: Facts | None) -> str | None:
+    return told.label if told else None
+
+
+def _sensible(decode: Callable[[Raw], Read]) -> Callable[[Raw], tuple[Read | None, tuple[Mistake, ...]]]:
+    """A decoder that gives the mistakes which it would raise."""
+
+    def attempt(raw: Raw) -> tuple[Read | None, tuple[Mistake, ...]]:
+        try:
+            return decode(raw), ()
+        except BadInput as error:
+            return None, error.mistakes
+
+    return attempt

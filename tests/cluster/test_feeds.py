@@ -1,0 +1,308 @@
+"""One seam, two sources: whatever a cluster is followed through, the same things are seen."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numalign.cluster import live_feed
+from numalign.cluster.feed import Feed
+from numalign.cluster.file_feed import FileFeed
+from numalign.cluster.live_feed import LiveFeed
+from numalign.cluster.world import Snapshot
+from numalign.rules.intent import NamespaceRules, Policy
+from numalign.runtime import logs
+from tests.fake_api import FakeApi
+
+Json = dict[str, Any]
+
+SOON = 0.01
+NRT = "topology.node.k8s.io/v1alpha2"
+
+
+def node(name: str, **labels: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": "8"}, "images": [{"names": ["x" * 100]}]},
+    }
+
+
+def nrt(name: str, *, available: object = 8, zone: str = "node-0", version: str = NRT) -> Json:
+    amount = {"name": "cpu", "capacity": 8, "allocatable": 8, "available": available}
+    return {
+        "apiVersion": version,
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": name},
+        "topologyPolicies": ["SingleNUMANodePodLevel"],
+        "zones": [{"name": zone, "type": "Node", "resources": [amount]}],
+    }
+
+
+def namespace(name: str, **labels: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def pod(name: str, *, phase: str = "Running") -> Json:
+    resources = {"limits": {"cpu": "2", "memory": "1Gi"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": resources}]},
+        "status": {"phase": phase},
+    }
+
+
+class Source(Protocol):
+    """A cluster that tests can change, and a feed that follows it."""
+
+    @property
+    def feed(self) -> Feed:
+        """What follows it."""
+
+    def put(self, made: Json) -> None:
+        """An object is there, or has changed."""
+
+    def delete(self, made: Json) -> None:
+        """It is gone."""
+
+
+@dataclass
+class File:
+    """A snapshot file that is written anew for each change."""
+
+    path: Path
+    feed: FileFeed
+    objects: dict[tuple[str, str], Json] = field(default_factory=dict)
+
+    def put(self, made: Json) -> None:
+        """As said at `Source`."""
+        self.objects[made["kind"], made["metadata"]["name"]] = made
+        self._write()
+
+    def delete(self, made: Json) -> None:
+        """As said at `Source`."""
+        del self.objects[made["kind"], made["metadata"]["name"]]
+        self._write()
+
+    def _write(self) -> None:
+        new = self.path.with_suffix(".new")
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(self.objects.values())}
+        new.write_bytes(orjson.dumps(listed))
+        new.replace(self.path)
+
+
+@dataclass
+class Live:
+    """An API server."""
+
+    api: FakeApi
+    feed: LiveFeed
+
+    def put(self, made: Json) -> None:
+        """As said at `Source`."""
+        self.api.put(made)
+
+    def delete(self, made: Json) -> None:
+        """As said at `Source`."""
+        group = "api/v1" if made["apiVersion"] == "v1" else f"apis/{made['apiVersion']}"
+        where = made["metadata"].get("namespace")
+        plural = {"NodeResourceTopology": "noderesourcetopologies"}.get(
+            made["kind"], f"{made['kind'].lower()}s"
+        )
+        middle = f"namespaces/{where}/{plural}" if where else plural
+        self.api.delete(f"/{group}/{middle}/{made['metadata']['name']}")
+
+
+@asynccontextmanager
+async def a_file(tmp_path: Path, log: logs.Log) -> AsyncIterator[File]:
+    path = tmp_path / "cluster.json"
+    yield File(path, FileFeed(path, every=SOON, log=log, registry=CollectorRegistry()))
+
+
+@asynccontextmanager
+async def an_api_server(_: Path, log: logs.Log) -> AsyncIterator[Live]:
+    async with FakeApi() as api, api.client() as client:
+        watched = live_feed.WITH_PODS
+        yield Live(api, LiveFeed(client, watched=watched, log=log, registry=CollectorRegistry()))
+
+
+SOURCES: dict[str, Callable[[Path, logs.Log], AbstractAsyncContextManager[Source]]] = {
+    "file": a_file,
+    "API server": an_api_server,
+}
+
+
+@pytest.fixture
+def told() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture(params=SOURCES)
+async def source(request: pytest.FixtureRequest, tmp_path: Path, told: io.StringIO) -> AsyncIterator[Source]:
+    async with SOURCES[request.param](tmp_path, logs.to(told, level="debug", form="json")) as made:
+        yield made
+
+
+@dataclass
+class Seen:
+    """What a feed gave."""
+
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+    async def take(self, found: Snapshot) -> None:
+        """What a feed gives to."""
+        self.snapshots.append(found)
+
+    @property
+    def last(self) -> Snapshot:
+        """The latest, empty before there is one."""
+        return self.snapshots[-1] if self.snapshots else Snapshot()
+
+    def nodes(self) -> list[str]:
+        """Those of known topology."""
+        return [each.name for each in self.last.nodes]
+
+    async def until(self, happened: Callable[[], object]) -> None:
+        """Wait for something that can only be looked at; fails after ten seconds."""
+        for _ in range(1000):
+            if happened():
+                return
+            await asyncio.sleep(SOON)
+        pytest.fail(f"it never happened; the last was {self.last}")
+
+
+@asynccontextmanager
+async def following(feed: Feed) -> AsyncIterator[Seen]:
+    seen = Seen()
+    task = asyncio.create_task(feed.follow(seen.take))
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+CLUSTER = [node("a"), node("b"), nrt("a"), namespace("team", **{"numalign.io/warn": "restricted"})]
+
+
+@pytest.fixture
+def filled(source: Source) -> Source:
+    for made in CLUSTER:
+        source.put(made)
+    return source
+
+
+async def test_what_is_there_is_seen_at_first(filled: Source) -> None:
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+
+    [only] = seen.last.nodes
+    assert (only.name, only.policy) == ("a", Policy.SINGLE_NUMA_NODE)
+    assert seen.last.unknown == ("b",)
+    assert seen.last.labels == {"a": None, "b": None}
+    assert seen.last.namespaces["team"] == NamespaceRules(warn=Policy.RESTRICTED)
+    assert seen.last.problems == ()
+
+
+async def test_it_is_waited_for_what_is_not_there_yet(filled: Source) -> None:
+    before, age = filled.feed.waiting_for(), filled.feed.age()
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        await seen.until(lambda: filled.feed.waiting_for() is None)
+
+        assert before
+        assert age == float("inf")
+        assert filled.feed.age() < 5
+
+
+async def test_a_node_that_comes_is_seen(filled: Source) -> None:
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        filled.put(node("c"))
+        filled.put(nrt("c"))
+        await seen.until(lambda: seen.nodes() == ["a", "c"])
+
+
+async def test_a_topology_that_changes_is_seen(filled: Source) -> None:
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        filled.put(nrt("a", available=3))
+        await seen.until(lambda: seen.last.nodes[0].zones[0].free["cpu"] == 3000)
+
+
+async def test_a_topology_that_goes_is_seen_and_one_that_comes_again(filled: Source) -> None:
+    filled.put(nrt("b"))
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        filled.delete(nrt("a"))
+        await seen.until(lambda: seen.nodes() == ["b"])
+        filled.put(nrt("a"))
+        await seen.until(lambda: seen.nodes() == ["a", "b"])
+
+
+async def test_a_node_that_goes_leaves_no_ghost(filled: Source) -> None:
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        filled.delete(node("b"))
+        await seen.until(lambda: seen.last.unknown == ())
+        assert [*seen.last.labels] == ["a"]
+
+
+async def test_a_label_of_a_namespace_is_seen(filled: Source) -> None:
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        filled.put(namespace("team", **{"numalign.io/enforce": "restricted", "tier": "gold"}))
+        await seen.until(lambda: seen.last.namespaces["team"].enforce is Policy.RESTRICTED)
+        assert seen.last.namespace_labels["team"]["tier"] == "gold"
+
+
+async def test_a_broken_object_is_told_of_and_stops_nobody(filled: Source) -> None:
+    filled.put(nrt("b", zone="left"))
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        [problem] = seen.last.problems
+        assert (problem.kind, problem.name, seen.nodes()) == ("NodeResourceTopology", "b", ["a"])
+        filled.put(nrt("b"))
+        await seen.until(lambda: seen.nodes() == ["a", "b"] and not seen.last.problems)
+
+
+async def test_pods_are_counted(filled: Source) -> None:
+    def count() -> int:
+        return sum(each.count for each in filled.feed.tenants())
+
+    filled.put(pod("one"))
+    filled.put(pod("two"))
+    filled.put(pod("ended", phase="Succeeded"))
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        await seen.until(lambda: count() == 2)
+        filled.delete(pod("two"))
+        await seen.until(lambda: count() == 1)
+
+
+async def test_snapshots_come_one_after_another(filled: Source) -> None:
+    running: list[int] = []
+
+    async def slowly(_: Snapshot) -> None:
+        running.append(1)
+        assert sum(running) == 1
+        filled.put(node(f"n{len(running)}"))
+        await asyncio.sleep(3 * SOON)
+        running.append(-1)
+
+    task = asyncio.create_task(filled.feed.follow(slowly))
+    await Seen().until(lambda: len(running) >= 6)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

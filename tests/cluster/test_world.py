@@ -1,0 +1,206 @@
+"""A cluster put together from objects that come, change and go in any order."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.cluster import snapshot
+from numalign.cluster.world import Shelf, Snapshot, World
+from numalign.rules.intent import NamespaceRules, Policy
+from numalign.rules.topology import Known
+
+Json = dict[str, Any]
+
+
+def node(name: str, *, cpu: object = "8", **labels: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": cpu}},
+    }
+
+
+def nrt(name: str, *, cpu: object = 8, available: object = None, zone: str = "node-0") -> Json:
+    amount = {"name": "cpu", "capacity": cpu, "allocatable": cpu, "available": available or cpu}
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": name},
+        "zones": [{"name": zone, "type": "Node", "resources": [amount]}],
+    }
+
+
+def namespace(name: str, **labels: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def configuration(name: str, **fields: object) -> Json:
+    version = "kubelet.config.k8s.io/v1beta1"
+    return {"apiVersion": version, "kind": "KubeletConfiguration", "metadata": {"name": name}, **fields}
+
+
+def test_a_node_is_known_once_its_topology_is() -> None:
+    world = World()
+    world.nodes.put("a", node("a"))
+    before = world.snapshot()
+    world.topologies.put("a", nrt("a"))
+    after = world.snapshot()
+
+    assert (before.nodes, before.unknown) == ((), ("a",))
+    assert ([each.name for each in after.nodes], after.unknown) == (["a"], ())
+
+
+def test_a_node_that_lost_its_topology_is_unknown_and_one_that_lost_its_node_is_known() -> None:
+    world = World()
+    for name in "ab":
+        world.nodes.put(name, node(name))
+        world.topologies.put(name, nrt(name))
+    world.topologies.drop("a")
+    world.nodes.drop("b")
+
+    seen = world.snapshot()
+    assert ([each.name for each in seen.nodes], seen.unknown, [*seen.labels]) == (["b"], ("a",), ["a"])
+
+
+def test_labels_are_those_that_nodes_carry_now() -> None:
+    world = World()
+    world.nodes.put("a", node("a", **{"numalign.io/class": "blue"}))
+    world.nodes.put("b", node("b"))
+    world.nodes.put("c", node("c", cpu="many", **{"numalign.io/class": "blue"}))
+
+    assert world.snapshot().labels == {"a": "blue", "b": None, "c": None}
+
+
+def test_a_configuration_that_comes_later_is_heard_and_one_that_goes_is_forgotten() -> None:
+    world = World()
+    world.topologies.put("a", nrt("a"))
+    levels = [world.snapshot().nodes[0].known]
+    world.configurations.put("a", configuration("a", topologyManagerPolicy="restricted"))
+    levels.append(world.snapshot().nodes[0].known)
+    policy = world.snapshot().nodes[0].policy
+    world.configurations.drop("a")
+    levels.append(world.snapshot().nodes[0].known)
+
+    assert levels == [Known.COUNTS, Known.CONFIGURED, Known.COUNTS]
+    assert policy is Policy.RESTRICTED
+
+
+def test_a_namespace_has_rules_and_all_of_its_labels() -> None:
+    world = World()
+    world.namespaces.put("team", namespace("team", **{"numalign.io/enforce": "restricted", "tier": "gold"}))
+
+    seen = world.snapshot()
+    assert seen.namespaces == {"team": NamespaceRules(enforce=Policy.RESTRICTED)}
+    assert seen.namespace_labels == {"team": {"numalign.io/enforce": "restricted", "tier": "gold"}}
+
+
+def test_a_node_of_which_nothing_has_changed_is_the_very_same() -> None:
+    world = World()
+    for name in "ab":
+        world.nodes.put(name, node(name))
+        world.topologies.put(name, nrt(name))
+    before = world.snapshot()
+    world.nodes.put("a", node("a"))
+    world.topologies.put("b", nrt("b", available=4))
+    after = world.snapshot()
+
+    assert after.nodes[0] is before.nodes[0]
+    assert after.nodes[1] is not before.nodes[1]
+
+
+def test_what_says_the_same_again_is_no_change() -> None:
+    world = World()
+    world.nodes.put("a", node("a"))
+    world.topologies.put("a", nrt("a", zone="left"))
+    version = world.version
+    world.nodes.put("a", node("a"))
+    world.topologies.put("a", nrt("a", zone="left"))
+    world.nodes.drop("never heard of")
+
+    assert world.version == version
+    world.topologies.put("a", nrt("a"))
+    assert world.version > version
+
+
+def test_a_broken_object_is_told_of_until_it_is_mended_or_gone() -> None:
+    world = World()
+    world.topologies.put("a", nrt("a"))
+    world.topologies.put("b", nrt("b", cpu="x"))
+    world.topologies.put("c", nrt("c", cpu="x"))
+    told = [[problem.name for problem in world.snapshot().problems]]
+    world.topologies.put("b", nrt("b"))
+    world.topologies.drop("c")
+    told.append([problem.name for problem in world.snapshot().problems])
+
+    assert told == [["b", "c"], []]
+
+
+def test_an_object_that_breaks_is_no_longer_what_it_was() -> None:
+    world = World()
+    world.nodes.put("a", node("a"))
+    world.topologies.put("a", nrt("a"))
+    world.topologies.put("a", nrt("a", cpu="x"))
+
+    assert (world.snapshot().nodes, world.snapshot().unknown) == ((), ("a",))
+
+
+def test_after_a_whole_list_no_ghost_is_left() -> None:
+    world = World()
+    for name in "abc":
+        world.nodes.put(name, node(name))
+        world.topologies.put(name, nrt(name))
+        world.namespaces.put(name, namespace(name))
+    world.topologies.keep({"a"})
+    world.nodes.keep({"a", "b"})
+    world.namespaces.keep(set())
+
+    seen = world.snapshot()
+    assert ([each.name for each in seen.nodes], seen.unknown, seen.namespaces) == (["a"], ("b",), {})
+
+
+OBJECTS = [
+    node("a"),
+    nrt("a"),
+    node("b", **{"numalign.io/class": "x"}),
+    nrt("b", cpu="x"),
+    namespace("team", **{"numalign.io/warn": "none"}),
+    configuration("a", topologyManagerPolicy="restricted"),
+    configuration("c"),
+]
+
+
+def put(world: World, made: Json) -> None:
+    shelves: dict[str, Shelf[Any]] = {
+        "Node": world.nodes,
+        "NodeResourceTopology": world.topologies,
+        "Namespace": world.namespaces,
+        "KubeletConfiguration": world.configurations,
+    }
+    shelves[made["kind"]].put(made["metadata"]["name"], made)
+
+
+@given(st.permutations(OBJECTS), st.lists(st.sampled_from(OBJECTS)))
+def test_the_order_in_which_objects_come_changes_nothing(order: list[Json], before: list[Json]) -> None:
+    world = World()
+    for made in before:
+        put(world, made)
+    world.snapshot()
+    for made in order:
+        put(world, made)
+
+    seen, read = world.snapshot(), snapshot.of(OBJECTS)
+    assert sorted(map(str, seen.problems)) == sorted(map(str, read.problems))
+    for name in ("nodes", "unknown", "labels", "namespaces", "namespace_labels"):
+        assert getattr(seen, name) == getattr(read, name)
+
+
+@pytest.mark.parametrize("shelf", ["nodes", "topologies", "namespaces", "configurations"])
+def test_an_object_that_makes_no_sense_at_all_is_a_problem(shelf: str) -> None:
+    world = World()
+    getattr(world, shelf).put("x", {"metadata": [1]})
+
+    assert world.snapshot().problems
+    assert isinstance(world.snapshot(), Snapshot)

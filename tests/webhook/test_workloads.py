@@ -1,0 +1,674 @@
+"""What is said of a workload when it is applied."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.cluster.pods import TemplatePath
+from numalign.rules.intent import Match, NamespaceRules, Policy
+from numalign.rules.topology import node_class
+from tests.notation import node, table
+from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, with_spec
+from webhook.catalogue import Moment
+from webhook.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
+from webhook.review import Allowed, Denied, Reason, Review
+from webhook.subject import Skip
+from webhook.validate import LONGEST_WARNING
+from webhook.workloads import Workload, Workloads, judge, workload
+
+SINGLE = "single-numa-node"
+WARN, DENY, OFF = Workloads
+
+TWO = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
+ROOM, BARE = moment([TWO]), moment([])
+
+FITS = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
+NEVER = raw("cpu=2 mem=1Gi gpu=4", policy=SINGLE)
+SILENT = raw("cpu=2 mem=1Gi gpu=1")
+MISSPELT = raw("cpu=2 mem=1Gi gpu=1", policy="strictly")
+VAIN = raw("cpu=1..2 mem=1Gi", policy=SINGLE)
+NO_POD = raw(policy=SINGLE)
+
+
+def template(pod: Raw) -> Raw:
+    """The pod as it stands in a workload."""
+    return {"metadata": {"annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
+
+
+def applied(version: str, kind: str, spec: object, **changes: object) -> Review:
+    """A workload that somebody applies, as the API server asks about it."""
+    group, _, number = version.rpartition("/")
+    made = {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+    return asked(made, kind={"group": group, "version": number, "kind": kind}, **changes)
+
+
+def deployment(pod: Raw, **changes: object) -> Review:
+    return applied("apps/v1", "Deployment", {"replicas": 3, "template": template(pod)}, **changes)
+
+
+def volcano(*pods: Raw, **changes: object) -> Review:
+    tasks = [{"name": f"t{at}", "template": template(pod)} for at, pod in enumerate(pods)]
+    return applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}, **changes)
+
+
+def read(review: Review, now: Moment = ROOM, *, policy: ClusterPolicy = NO_POLICY) -> Workload | Skip:
+    return workload(review, now, match=Match.SATISFIES, policy=policy)
+
+
+def answer(
+    review: Review, now: Moment = ROOM, *, mode: Workloads = WARN, may_fit: bool = False
+) -> Allowed | Denied:
+    found = read(review, now)
+    assert isinstance(found, Workload)
+    return judge(found, now.fleet, mode=mode, unknown_may_fit=may_fit)
+
+
+def said(review: Review, now: Moment = ROOM, *, mode: Workloads = WARN) -> list[str]:
+    """The warnings to a workload that is let pass."""
+    given_ = answer(review, now, mode=mode)
+    assert isinstance(given_, Allowed)
+    return list(given_.warnings)
+
+
+# Whose business it is.
+
+DISABLED = {"admission": "disabled"}
+FOREIGN = applied("example.com/v1", "Deployment", {"template": template(NEVER)})
+UPDATE, DELETE = {"operation": "UPDATE"}, {"operation": "DELETE"}
+SCALE = {**UPDATE, "subResource": "scale"}
+OWNED, PARTLY = (
+    [{"apiVersion": "apps/v1", "kind": "Deployment", "controller": True}],
+    [
+        {"apiVersion": "apps/v1", "kind": "Deployment"},
+        {"apiVersion": "example.com/v1", "kind": "Deployment", "controller": True},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "controller": "true"},
+        7,
+    ],
+)
+
+
+def spec_alone(spec: object, **changes: object) -> Review:
+    return applied("apps/v1", "Deployment", spec, **changes)
+
+
+def with_owners(owners: object, kind: str = "ReplicaSet") -> Review:
+    return asked(
+        {"metadata": {"ownerReferences": owners}, "spec": {"template": template(NEVER)}},
+        kind={"group": "apps", "version": "v1", "kind": kind},
+    )
+
+
+SKIPPED = [
+    # why                                   the review                          labels           what it is
+    ("its kind makes no pods",              FOREIGN,                            {},              "kind"),
+    ("it is a pod",                         asked(NEVER),                       {},              "kind"),
+    ("it is a deletion",                    deployment(NEVER, **DELETE),        {},              "operation"),
+    ("it is scaled",                        deployment(NEVER, **SCALE),         {},              "operation"),
+    ("its namespace is disabled",           deployment(NEVER),                  DISABLED,        "disabled"),
+    ("another workload controls it",        with_owners(OWNED),                 {},              "owned"),
+    ("nobody asks anything",                deployment(SILENT),                 {},              "silent"),
+    ("nobody asks anything of a list",      spec_alone([]),                     {},              "silent"),
+    ("nobody asks anything of no template", spec_alone({"template": 7}),        {},              "silent"),
+    ("it has no template",                  spec_alone({}),                     {"warn": SINGLE}, "silent"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("review", "labels", "skip"), table(SKIPPED))
+def test_a_workload_is_left_when(review: Review, labels: dict[str, str], skip: str) -> None:
+    assert read(review, moment([TWO], labels=labels)) is Skip(skip)
+
+
+@pytest.mark.parametrize("owner", PARTLY, ids=["no controller", "another group", "a text", "a number"])
+def test_an_owner_counts_only_if_it_is_a_controller_that_is_looked_at(owner: object) -> None:
+    assert isinstance(read(with_owners([owner])), Workload)
+
+
+@pytest.mark.parametrize("owners", [None, {}, "x"], ids=repr)
+def test_owners_of_another_shape_are_none(owners: object) -> None:
+    assert isinstance(read(with_owners(owners)), Workload)
+
+
+BY_CI = {"userInfo": {"username": "ci"}}
+BY_KATA = with_spec(NEVER, runtimeClassName="kata")
+SOME = ClusterPolicy(exemptions=Exemptions(("ci",), frozenset({"batch"}), frozenset({"kata"})))
+
+EXEMPTED = [
+    ("its user is",                        deployment(NEVER, **BY_CI)),
+    ("its namespace is",                   deployment(NEVER, namespace="batch")),
+    ("the runtime class of its pods is",   deployment(BY_KATA)),
+    ("those of all its templates are",     volcano(BY_KATA, BY_KATA)),
+    ("its user is, and its shape is odd",  spec_alone([], **BY_CI)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("review", table(EXEMPTED))
+def test_a_workload_is_exempt_if(review: Review) -> None:
+    assert read(review, moment([TWO], labels={"warn": SINGLE}), policy=SOME) is Skip.EXEMPT
+
+
+def test_only_the_exempt_templates_of_a_workload_are_left() -> None:
+    found = read(volcano(BY_KATA, NEVER), policy=SOME)
+
+    assert isinstance(found, Workload)
+    assert [each.where for each in found.templates] == ["spec.tasks[1].template"]
+
+
+def test_a_policy_adds_kinds_and_rules() -> None:
+    policy = ClusterPolicy(
+        (Default((), NamespaceRules(default=Policy(SINGLE))),),
+        templates={("x.io", "Train"): (TemplatePath.read("spec.roles.*.template"),)},
+    )
+    review = applied("x.io/v3", "Train", {"roles": {"a": {"template": template(SILENT)}}})
+
+    found = read(review, policy=policy)
+
+    assert isinstance(found, Workload)
+    assert [(each.where, each.subject.policy) for each in found.templates] == [
+        ("spec.roles.a.template", SINGLE)
+    ]
+    assert read(review) is Skip.KIND
+
+
+# Updates.
+
+
+def update(old: object, review: Review) -> Review:
+    """The same review, as an update of something."""
+    return asked(
+        review.object,
+        kind={"group": review.kind.group, "version": "v1", "kind": review.kind.kind},
+        operation="UPDATE",
+        oldObject=old,
+    )
+
+
+def test_an_update_that_leaves_the_template_is_left() -> None:
+    before = deployment(NEVER).object
+    after = spec_alone({"replicas": 9, "template": template(NEVER)})
+
+    assert read(update(before, after)) is Skip.UNCHANGED
+
+
+def test_only_the_templates_that_an_update_changes_are_looked_at() -> None:
+    found = read(update(volcano(NEVER, FITS).object, volcano(NEVER, NEVER, FITS)))
+
+    assert isinstance(found, Workload)
+    assert [each.where for each in found.templates] == ["spec.tasks[1].template", "spec.tasks[2].template"]
+
+
+@pytest.mark.parametrize(
+    "old", [None, {}, {"spec": []}, {"spec": {"template": 7}}, deployment(SILENT).object], ids=repr
+)
+def test_an_update_of_anything_else_is_a_new_template(old: object) -> None:
+    assert isinstance(read(update(old, deployment(NEVER))), Workload)
+
+
+def deep() -> Raw:
+    """A pod with as many levels as a call may have."""
+    inner: Any = {}
+    for _ in range(1000):
+        inner = {"a": inner}
+    return with_spec(NEVER, x=inner)
+
+
+def test_a_template_too_deep_to_be_compared_is_a_new_one() -> None:
+    before, after = ({"spec": {"template": template(deep())}} for _ in range(2))
+
+    assert isinstance(read(replace(update({}, deployment(NEVER)), object=after, old=before)), Workload)
+
+
+# What is said: one realistic manifest of each kind, with a pod that no node could ever align.
+
+KINDS = {
+    "Deployment": """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: T}
+""",
+    "StatefulSet": """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec: {serviceName: db, replicas: 3, selector: {matchLabels: {app: db}}, template: T}
+""",
+    "DaemonSet": """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec: {selector: {matchLabels: {app: agent}}, updateStrategy: {type: OnDelete}, template: T}
+""",
+    "ReplicaSet": """
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: rs}
+spec: {replicas: 1, selector: {matchLabels: {app: rs}}, template: T}
+""",
+    "ReplicationController": """
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: rc}
+spec: {replicas: 1, template: T}
+""",
+    "Job": """
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: sort-}
+spec: {parallelism: 4, completions: 4, backoffLimit: 0, template: T}
+""",
+    "CronJob": """
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec: {schedule: 0 3 * * *, jobTemplate: {spec: {template: T}}}
+""",
+    "PodTemplate": """
+apiVersion: v1
+kind: PodTemplate
+metadata: {name: shape}
+template: T
+""",
+    "CloneSet": """
+apiVersion: apps.kruise.io/v1alpha1
+kind: CloneSet
+metadata: {name: clones}
+spec: {replicas: 5, updateStrategy: {type: InPlaceIfPossible}, template: T}
+""",
+    "Rollout": """
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: canary}
+spec: {strategy: {canary: {steps: [{setWeight: 20}]}}, template: T}
+""",
+    "Volcano Job": """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: train}
+spec:
+  minAvailable: 3
+  schedulerName: volcano
+  tasks:
+  - {name: ps, replicas: 1, template: OK}
+  - {name: worker, replicas: 2, template: T}
+""",
+    "JobSet": """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  replicatedJobs:
+  - {name: driver, template: {spec: {template: OK}}}
+  - {name: workers, replicas: 2, template: {spec: {parallelism: 4, template: T}}}
+""",
+    "LeaderWorkerSet": """
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: llm}
+spec: {replicas: 2, leaderWorkerTemplate: {size: 4, leaderTemplate: OK, workerTemplate: T}}
+""",
+    "RayCluster": """
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: ray}
+spec:
+  headGroupSpec: {rayStartParams: {}, template: OK}
+  workerGroupSpecs: [{groupName: gpu, replicas: 2, template: T}]
+""",
+    "RayJob": """
+apiVersion: ray.io/v1
+kind: RayJob
+metadata: {name: ray}
+spec:
+  entrypoint: python train.py
+  rayClusterSpec: {headGroupSpec: {template: T}, workerGroupSpecs: []}
+  submitterPodTemplate: OK
+""",
+    "RayService": """
+apiVersion: ray.io/v1
+kind: RayService
+metadata: {name: ray}
+spec: {serveConfigV2: "", rayClusterConfig: {headGroupSpec: {template: T}}}
+""",
+    "PyTorchJob": """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: train}
+spec: {pytorchReplicaSpecs: {Master: {replicas: 1, template: OK}, Worker: {replicas: 3, template: T}}}
+""",
+    "MPIJob": """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: train}
+spec: {slotsPerWorker: 1, mpiReplicaSpecs: {Launcher: {template: OK}, Worker: {template: T}}}
+""",
+    "TFJob": """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: train}
+spec: {tfReplicaSpecs: {PS: {template: OK}, Worker: {template: T}}}
+""",
+    "XGBoostJob": """
+apiVersion: kubeflow.org/v1
+kind: XGBoostJob
+metadata: {name: train}
+spec: {xgbReplicaSpecs: {Master: {template: OK}, Worker: {template: T}}}
+""",
+    "PaddleJob": """
+apiVersion: kubeflow.org/v1
+kind: PaddleJob
+metadata: {name: train}
+spec: {paddleReplicaSpecs: {Worker: {template: T}}}
+""",
+    "JAXJob": """
+apiVersion: kubeflow.org/v1
+kind: JAXJob
+metadata: {name: train}
+spec: {jaxReplicaSpecs: {Worker: {template: T}}}
+""",
+}
+
+BEGINNINGS = {
+    "CronJob": "spec.jobTemplate.spec.template",
+    "PodTemplate": "template",
+    "Volcano Job": "spec.tasks[1].template",
+    "JobSet": "spec.replicatedJobs[1].template.spec.template",
+    "LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate",
+    "RayCluster": "spec.workerGroupSpecs[0].template",
+    "RayJob": "spec.rayClusterSpec.headGroupSpec.template",
+    "RayService": "spec.rayClusterConfig.headGroupSpec.template",
+    "PyTorchJob": "spec.pytorchReplicaSpecs.Worker.template",
+    "MPIJob": "spec.mpiReplicaSpecs.Worker.template",
+    "TFJob": "spec.tfReplicaSpecs.Worker.template",
+    "XGBoostJob": "spec.xgbReplicaSpecs.Worker.template",
+    "PaddleJob": "spec.paddleReplicaSpecs.Worker.template",
+    "JAXJob": "spec.jaxReplicaSpecs.Worker.template",
+}
+
+
+def filled(value: Any, pods: Mapping[str, Raw]) -> Any:  # noqa: ANN401  any YAML
+    """The same, with pod templates in place of their letters."""
+    if isinstance(value, dict):
+        return {key: filled(inner, pods) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [filled(inner, pods) for inner in value]
+    return template(pods[value]) if isinstance(value, str) and value in pods else value
+
+
+def manifest(name: str, *, pod: Raw = NEVER) -> Review:
+    """The review of one of the manifests above, its pods in their places."""
+    made = filled(yaml.safe_load(KINDS[name]), {"T": pod, "OK": FITS})
+    group, _, version = made["apiVersion"].rpartition("/")
+    return asked(made, kind={"group": group, "version": version, "kind": made["kind"]})
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_of_a_workload_of_any_kind_it_is_said_that_no_node_can_align_it(name: str) -> None:
+    (warning,) = said(manifest(name))
+
+    where = BEGINNINGS.get(name, "spec.template")
+    assert warning.startswith(f"numalign: {where}: no node can align container")
+    assert said(manifest(name, pod=FITS)) == []
+
+
+# Warnings.
+
+ALIGNED = f'numalign: spec.template: no node can align container "c0": {SINGLE} needs 4 nvidia.com/gpu'
+REFUSED = (
+    f"numalign: spec.template: its pods will be refused: {SINGLE} is enforced here, they ask for nothing"
+)
+WANTED = "numalign: spec.template: this namespace wants restricted, its pods ask for nothing"
+NOTHING = f"numalign: spec.template: {SINGLE} has nothing to align: the pod is Burstable, without devices"
+WORDS = f'numalign: spec.template.metadata.annotations[{POLICY}]: "strictly" is none'
+
+WARNED = [
+    # what it shows                             the pod   the labels                           how it begins
+    ("nothing, if it fits",                     FITS,     {},                                  []),
+    ("that no node can align it",               NEVER,    {},                                  [ALIGNED]),
+    ("that its namespace will not let it pass", SILENT,   {"enforce": SINGLE},                 [REFUSED]),
+    ("the same once, if it also warns",         SILENT,   {"enforce": SINGLE, "warn": SINGLE}, [REFUSED]),
+    ("that its namespace wants more",           SILENT,   {"warn": "restricted"},              [WANTED]),
+    ("nothing of what is only audited",         SILENT,   {"audit": SINGLE},                   []),
+    ("that it asks in vain",                    VAIN,     {},                                  [NOTHING]),
+    ("what is wrong in its annotations",        MISSPELT, {},                                  [WORDS]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "labels", "beginnings"), table(WARNED))
+def test_whoever_applies_a_workload_hears(pod: Raw, labels: dict[str, str], beginnings: list[str]) -> None:
+    warnings = said(deployment(pod), moment([TWO], labels=labels))
+
+    assert len(warnings) == len(beginnings)
+    for warning, beginning in zip(warnings, beginnings, strict=True):
+        assert warning.startswith(beginning)
+
+
+def test_of_pods_that_ask_nothing_it_is_not_said_that_no_node_aligns_them() -> None:
+    silent = raw("cpu=2 mem=1Gi gpu=4")
+
+    assert said(deployment(silent), moment([TWO], labels={"warn": "restricted"})) == [WANTED]
+
+
+def test_the_decisive_comes_first() -> None:
+    now = moment([TWO], labels={"warn": SINGLE})
+
+    warnings = said(volcano(VAIN, SILENT, NEVER, MISSPELT), now)
+
+    assert [re.findall(r"\[(\d)\]\.template", warning) for warning in warnings] == [
+        ["3"],
+        ["2"],
+        ["0"],
+        ["1"],
+    ]
+
+
+def test_a_long_place_leaves_room_for_the_reason() -> None:
+    policy = ClusterPolicy(templates={("x.io", "Train"): (TemplatePath.read("spec.roles.*.template"),)})
+    found = read(
+        applied("x.io/v1", "Train", {"roles": {"r" * 60: {"template": template(NEVER)}}}), policy=policy
+    )
+    assert isinstance(found, Workload)
+
+    given_ = judge(found, ROOM.fleet, mode=WARN, unknown_may_fit=False)
+
+    assert len(given_.warnings[0]) == LONGEST_WARNING
+    assert "rrr.template: no node can align" in given_.warnings[0]
+
+
+@pytest.mark.parametrize("now", [BARE, moment([], unknown=3)], ids=["no node", "none that is known"])
+def test_where_no_topology_is_known_nothing_is_said(now: Moment) -> None:
+    assert said(deployment(NEVER), now, mode=DENY) == []
+
+
+def test_a_template_that_cannot_be_read_is_told_where_somebody_asks() -> None:
+    now = moment([TWO], labels={"enforce": "restricted"})
+    odd = {"list": [], "text": "x", "number": 7}
+
+    for value in odd.values():
+        (first, *_) = said(spec_alone({"template": value}), now)
+        assert first.startswith("numalign: spec.template: must be an object, not ")
+    (way,) = said(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": {}}), now)
+    assert way == "numalign: spec.tasks: must be a list, not an object"
+
+
+def test_a_huge_workload_is_not_reckoned() -> None:
+    now = moment([TWO], labels={"enforce": "restricted"})
+
+    (warning,) = said(volcano(*[NEVER] * 101), now, mode=DENY)
+
+    assert warning == "numalign: spec.tasks: has 101 entries: numalign reads at most 100"
+
+
+# Refusals.
+
+WHY = (
+    f'no node can align container "c0": {SINGLE} needs 4 nvidia.com/gpu in one zone;'
+    f" the most any zone has is 2 (class {node_class(TWO)}, 1 node). Ask for at most 2 nvidia.com/gpu."
+)
+
+
+def test_where_it_is_set_so_a_workload_that_can_never_run_is_refused_in_full() -> None:
+    assert answer(deployment(NEVER), mode=DENY) == Denied(
+        reason=Reason.FORBIDDEN, message=f"numalign: spec.template: {WHY}", audit={"verdict": "denied"}
+    )
+
+
+def test_of_several_templates_the_others_are_named() -> None:
+    given_ = answer(volcano(FITS, NEVER, NEVER, NEVER), mode=DENY)
+
+    assert isinstance(given_, Denied)
+    assert given_.message == (
+        f"numalign: spec.tasks[1].template: {WHY}"
+        " The same holds for spec.tasks[2].template, spec.tasks[3].template."
+    )
+
+
+def test_a_mistake_in_an_annotation_is_invalid_with_all_mistakes() -> None:
+    both = raw("cpu=2 mem=1Gi", annotations={POLICY: "strictly", "numalign.io/scop": "pod"})
+    both["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "-1"
+
+    given_ = answer(deployment(both), mode=DENY)
+
+    assert isinstance(given_, Denied)
+    assert (given_.reason, given_.audit) == (Reason.INVALID, {"verdict": "invalid"})
+    assert given_.message.endswith("(and 2 more)")
+    assert [cause.where for cause in given_.causes] == [
+        "spec.template.metadata.annotations[numalign.io/scop]",
+        f"spec.template.metadata.annotations[{POLICY}]",
+        "spec.template.spec.containers[0].resources.limits.cpu",
+    ]
+
+
+def limits(**written: object) -> Raw:
+    """A pod that asks for too many GPUs, its container's resources as they are written."""
+    made = raw("cpu=2 mem=1Gi gpu=4", policy=SINGLE)
+    made["spec"]["containers"][0]["resources"] = written
+    return made
+
+
+GPUS = {"nvidia.com/gpu": "4"}
+WHOLE = {"cpu": "2", "memory": "1Gi", **GPUS}
+
+NOT_REFUSED = [
+    # what it shows                                   the review
+    ("it fits",                                       deployment(FITS)),
+    ("it has no limit for CPU",                       deployment(limits(limits={"memory": "1Gi", **GPUS}))),
+    ("it has no limit for memory",                    deployment(limits(limits={"cpu": "2", **GPUS}))),
+    ("it has a request alone",
+        deployment(limits(limits=WHOLE, requests={"example.com/x": "1"}))),
+    ("one of its containers says nothing",
+        deployment(with_spec(NEVER, initContainers=[{"name": "init"}]))),
+    ("it names its node",                             deployment(with_spec(NEVER, nodeName="node"))),
+    ("it is a DaemonSet",                             manifest("DaemonSet")),
+    ("it is a wrong amount, which others refuse",
+        deployment(limits(limits={"cpu": "-2"}))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("review", table(NOT_REFUSED))
+def test_a_workload_is_not_refused_if(review: Review) -> None:
+    assert isinstance(answer(review, mode=DENY), Allowed)
+
+
+def test_limits_alone_are_requests_too() -> None:
+    assert isinstance(answer(deployment(limits(limits=WHOLE)), mode=DENY), Denied)
+
+
+def test_a_level_of_the_namespace_refuses_pods_and_not_their_workload() -> None:
+    now = moment([TWO], labels={"enforce": SINGLE})
+
+    assert said(deployment(SILENT), now, mode=DENY) == [REFUSED]
+
+
+def test_nodes_that_are_not_known_may_save_it() -> None:
+    now = moment([TWO], unknown=2)
+
+    hoping = answer(deployment(NEVER), now, mode=DENY, may_fit=True)
+
+    assert isinstance(hoping, Allowed)
+    assert hoping.warnings == ("numalign: spec.template: no node of known topology could ever take its pods",)
+    assert isinstance(answer(deployment(NEVER), now, mode=DENY), Denied)
+    assert isinstance(answer(deployment(NEVER), ROOM, mode=DENY, may_fit=True), Denied)
+
+
+def test_advice_is_of_policies_that_the_namespace_would_take() -> None:
+    loose = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
+    lax, strict = moment([TWO, loose]), moment([TWO, loose], labels={"enforce": "restricted"})
+
+    told = [answer(deployment(NEVER), now, mode=DENY) for now in (lax, strict)]
+
+    assert ['use policy "best-effort"' in repr(each) for each in told] == [True, False]
+
+
+# The audit log.
+
+BELOW = f"admitted with nothing, below {SINGLE}"
+AUDITED = [
+    # the review, the labels, what the audit log keeps
+    ("its policy",                 deployment(FITS),   {},                f"admitted with {SINGLE}"),
+    ("the same, if it never fits", deployment(NEVER),  {},                f"admitted with {SINGLE}"),
+    ("less than is audited",       deployment(SILENT), {"audit": SINGLE}, BELOW),
+    ("each of several, once",      volcano(FITS, VAIN, SILENT, MISSPELT), {"warn": "none"},
+        f"invalid; admitted with {SINGLE}; admitted with nothing"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("review", "labels", "kept"), table(AUDITED))
+def test_the_audit_log_keeps(review: Review, labels: dict[str, str], kept: str) -> None:
+    assert answer(review, moment([TWO], labels=labels)).audit == {"verdict": kept}
+
+
+# Questions, and laws.
+
+
+def test_what_the_nodes_will_be_asked_is_known_before_each_once() -> None:
+    found = read(volcano(FITS, NEVER, FITS, SILENT), moment([TWO], labels={"warn": "none"}))
+
+    assert isinstance(found, Workload)
+    assert [question.demand.total["nvidia.com/gpu"] for question in found.questions] == [1, 4]
+
+
+any_pod = st.sampled_from([FITS, NEVER, SILENT, MISSPELT, VAIN, NO_POD, BY_KATA])
+levels = st.dictionaries(
+    st.sampled_from(["enforce", "warn", "audit", "default"]), st.sampled_from(["none", "restricted", SINGLE])
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["metadata", "spec", "template", "tasks", "containers"]), inner)
+    ),
+)
+
+
+@given(st.lists(any_pod, max_size=4), levels, st.sampled_from([WARN, OFF]), st.booleans())
+def test_without_the_mode_for_it_nothing_is_refused_or_written(
+    pods: list[Raw], labels: dict[str, str], mode: Workloads, may_fit: object
+) -> None:
+    now = moment([TWO], unknown=1, labels=labels)
+    found = read(volcano(*pods), now)
+    if isinstance(found, Workload):
+        given_ = judge(found, now.fleet, mode=mode, unknown_may_fit=bool(may_fit))
+        assert type(given_) is Allowed
+        assert all(len(warning) <= LONGEST_WARNING for warning in given_.warnings)
+        assert mode is WARN or not given_.warnings
+
+
+@given(anything, anything, levels, st.sampled_from(["apps/v1 Deployment", "batch.volcano.sh/v1alpha1 Job"]))
+def test_any_object_is_left_or_answered(
+    spec: object, metadata: object, labels: dict[str, str], sort: str
+) -> None:
+    version, kind = sort.split()
+    group, _, number = version.rpartition("/")
+    review = asked(
+        {"metadata": metadata, "spec": spec}, kind={"group": group, "version": number, "kind": kind}
+    )
+    now = moment([TWO], labels=labels)
+    found = read(review, now)
+    if isinstance(found, Workload):
+        assert type(judge(found, now.fleet, mode=DENY, unknown_may_fit=False)) in {Allowed, Denied}

@@ -1,0 +1,185 @@
+"""
+How the parts of the webhook are joined, for a file and for a cluster.
+
+Answering needs a catalogue and a policy, and both sources give them. What follows an API server also has work
+to do there: the leader labels nodes, each replica keeps the shared certificate fresh, and one by one the
+kubelets are asked for their configuration, where that is allowed. Each piece of work is a task beside the
+server.
+"""
+
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from certs.keeper import Certificates, start_pair
+from numalign.cluster import live, live_feed, snapshot
+from numalign.cluster.api import Api, connected
+from numalign.cluster.configz import Configurations
+from numalign.cluster.feed import Feed
+from numalign.cluster.file_feed import FileFeed
+from numalign.cluster.lease import Election
+from numalign.cluster.live_feed import LiveFeed
+from numalign.runtime import server
+from numalign.runtime.logs import Log
+from numalign.runtime.server import LIFE, Check, Stop, Task
+from numalign.runtime.tls import utc_now
+from webhook import classes
+from webhook.app import application
+from webhook.catalogue import Catalogue, Moment
+from webhook.classes import Labeller
+from webhook.policy import PolicyKeeper
+from webhook.settings import WebhookSettings
+
+LEASE = "numalign-webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What runs beside the server, what readiness waits for because of it, and what the server is told."""
+
+    settings: WebhookSettings
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+    checks: Mapping[str, Check] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The webhook that these settings describe."""
+
+    settings: WebhookSettings
+    log: Log
+    registry: CollectorRegistry
+
+    async def serve(self, stop: Stop) -> int:
+        """Answer until told to stop; the exit code.
+
+        Raises `BadPolicy`, `BadOrder` and `ClusterError` for what is wrong before anything is served.
+        """
+        settings = self.settings
+        policy = PolicyKeeper(settings.policy, log=self.log, registry=self.registry)
+        policy.load()
+        if settings.snapshot:
+            every = settings.snapshot_reload_seconds
+            feed = FileFeed(settings.snapshot, every=every, log=self.log, registry=self.registry)
+            catalogue = self._catalogue(feed)
+            # A file is there at once: whoever starts the program may ask as soon as it listens.
+            await feed.load(catalogue.take)
+            return await self._run(catalogue, policy, lambda _: Work(settings), stop)
+        async with connected(kubeconfig=settings.kubeconfig, context=settings.context) as api:
+            watched = live_feed.WITH_PODS if settings.count_pods else live_feed.STATIC
+            live = LiveFeed(api, watched=watched, log=self.log, registry=self.registry)
+            catalogue = self._catalogue(live)
+            with tempfile.TemporaryDirectory(prefix="numalign-") as folder:
+                work = partial(self._work, api, live, catalogue, Path(folder))
+                return await self._run(catalogue, policy, work, stop)
+
+    def _catalogue(self, feed: Feed) -> Catalogue:
+        return Catalogue(feed, log=self.log, registry=self.registry)
+
+    async def _run(
+        self,
+        catalogue: Catalogue,
+        policy: PolicyKeeper,
+        prepare: Callable[[web.Application], Work],
+        stop: Stop,
+    ) -> int:
+        app = application(
+            self.settings, catalogue=catalogue, policy=policy, log=self.log, registry=self.registry
+        )
+        work = prepare(app)
+        app[LIFE].checks.update(work.checks)
+        tasks = {"catalogue": catalogue.follow, **work.tasks}
+        if self.settings.policy and self.settings.policy_reload_seconds:
+            tasks["policy"] = partial(policy.follow, every=self.settings.policy_reload_seconds)
+        return await server.serve(app, work.settings, stop=stop, tasks=tasks)
+
+    # What there is to do in a cluster.
+
+    def _work(
+        self, api: Api, feed: LiveFeed, catalogue: Catalogue, folder: Path, app: web.Application
+    ) -> Work:
+        namespace = self.settings.namespace or api.namespace
+        tasks: dict[str, Task] = {}
+        if self.settings.label_nodes:
+            tasks |= self._labelling(api, catalogue, namespace)
+        if self.settings.kubelet_configs:
+            tasks["kubelet-configs"] = self._configurations(api, feed).run
+        if self.settings.tls_secret is None:
+            return Work(self.settings, tasks)
+        certificates = self._certificates(api, namespace, folder, changed=partial(server.renew, app))
+        made = {"tls_cert": folder / "tls.crt", "tls_key": folder / "tls.key"}
+        return Work(
+            self.settings.model_copy(update=made),
+            {**tasks, "certificates": certificates.run},
+            {"certificates": certificates.trouble},
+        )
+
+    def _labelling(self, api: Api, catalogue: Catalogue, namespace: str) -> dict[str, Task]:
+        election = Election(
+            api,
+            namespace=namespace,
+            name=LEASE,
+            identity=socket.gethostname(),
+            log=self.log,
+            registry=self.registry,
+        )
+        labeller = Labeller(
+            api,
+            moment=lambda: catalogue.now,
+            age=catalogue.feed.age,
+            leading=lambda: election.leading,
+            log=self.log,
+            registry=self.registry,
+        )
+        return {"election": election.run, "classes": labeller.run}
+
+    def _configurations(self, api: Api, feed: LiveFeed) -> Configurations:
+        shelf = feed.world.configurations
+        return Configurations(
+            api,
+            names=lambda: iter(feed.world.nodes),
+            take=lambda found: shelf.put(found["metadata"]["name"], found),
+            drop=shelf.drop,
+            log=self.log,
+            registry=self.registry,
+        )
+
+    def _certificates(
+        self, api: Api, namespace: str, folder: Path, *, changed: Callable[[], object]
+    ) -> Certificates:
+        names = tuple(_names(self.settings.service, namespace, self.settings.names))
+        start_pair(folder, names=names, now=utc_now())
+        return Certificates(
+            api,
+            namespace=namespace,
+            secret=self.settings.tls_secret or "",
+            names=names,
+            folder=folder,
+            configuration=self.settings.webhook_configuration,
+            log=self.log,
+            registry=self.registry,
+            days=self.settings.tls_days,
+            changed=changed,
+        )
+
+
+def _names(service: str, namespace: str, more: Sequence[str]) -> Iterator[str]:
+    """What callers call the webhook: an API server the first of these."""
+    yield from (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local")
+    yield from more
+
+
+async def rehearse(settings: WebhookSettings) -> str:
+    """Which node labels would change, as text; raises `BadInput` and `ClusterError`."""
+    if settings.snapshot:
+        found = snapshot.load(settings.snapshot)
+    else:
+        taken = await live.collect(kubeconfig=settings.kubeconfig, context=settings.context)
+        found = snapshot.of([taken])
+    return classes.rehearsal(Moment.of(found))

@@ -1,0 +1,240 @@
+"""
+What is said of a workload when it is applied: what would happen to its pods.
+
+A refused pod is seen by its controller alone; its owner finds an event, if anything. Whoever applies a
+workload is still there to read. So this door warns, and refuses only where a platform team wants it to, for
+what no later step can mend. Nothing is ever written into a workload, and its pods meet the other doors all
+the same.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from numalign.cluster import pods
+from numalign.cluster.parts import Part, group
+from numalign.cluster.pods import Place, TemplatePath
+from numalign.fleet import Fleet, Question
+from numalign.rules.errors import Mistake
+from numalign.rules.intent import UNRULED, Match, NamespaceRules, Policy
+from numalign.rules.resources import CPU, MEMORY
+from webhook.catalogue import Moment
+from webhook.policy import NO_POLICY, ClusterPolicy
+from webhook.review import Allowed, Denied, Reason, Review, Verb
+from webhook.subject import Broken, Skip, Subject, exempt, read, rules_of
+from webhook.validate import (
+    SPEAKER,
+    admitted,
+    asked,
+    in_vain,
+    refuse_broken,
+    shortfalls,
+    warning,
+)
+
+# A warning must have room for its reason beside the place.
+_LONGEST_PLACE = 56
+_ANNOTATIONS = "metadata.annotations"
+
+
+class Workloads(StrEnum):
+    """What happens to a workload whose pods could never run as they are meant."""
+
+    WARN = "warn"
+    DENY = "deny"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A pod template of which somebody asks something, and where it stands in the object."""
+
+    where: str
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A workload under review: its templates, and the mistakes in those that cannot be read.
+
+    The mistakes in what the owner said to numalign are `unclear`; the others are the API server's to refuse.
+    """
+
+    kind: str
+    templates: tuple[Template, ...] = ()
+    unclear: tuple[Mistake, ...] = ()
+    unreadable: tuple[Mistake, ...] = ()
+
+    @property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """All of them, those that the owner can mend for us first."""
+        return (*self.unclear, *self.unreadable)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What its pods will ask of the nodes, each once."""
+        asking = (each.subject for each in self.templates if each.subject.asks)
+        return tuple(dict.fromkeys(subject.question for subject in asking))
+
+
+def workload(
+    review: Review, moment: Moment, *, match: Match, policy: ClusterPolicy = NO_POLICY
+) -> Workload | Skip:
+    """Read the workload under review, or say why it is none of our business.
+
+    Of an update only the templates count that it changes.
+    """
+    sort = (review.kind.group, review.kind.kind)
+    paths = () if sort == pods.POD else pods.paths_of(sort, extra=policy.templates)
+    rules = rules_of(review.namespace, moment, policy=policy)
+    if reason := _none_of_ours(review, paths, rules, policy=policy):
+        return reason
+    found, astray = pods.places(review.object, paths)
+    before, _ = pods.places(review.old, paths)
+    changed = [place for place in found if not _among(before, place)]
+    if before and not changed and not astray:
+        return Skip.UNCHANGED
+    heard = [place for place in changed if not exempt(review, place.raw, policy=policy)]
+    if changed and not heard:
+        return Skip.EXEMPT
+    made = _workload(review, heard, rules=rules, match=match, astray=astray)
+    return made if made.templates or made.mistakes else Skip.SILENT
+
+
+def _none_of_ours(
+    review: Review, paths: Sequence[TemplatePath], rules: NamespaceRules, *, policy: ClusterPolicy
+) -> Skip | None:
+    """Why the review is left, whatever its templates say."""
+    verb = review.operation in {Verb.CREATE, Verb.UPDATE} and not review.sub_resource
+    holds = {
+        Skip.KIND: not paths,
+        Skip.OPERATION: not verb,
+        Skip.DISABLED: rules.disabled,
+        Skip.EXEMPT: exempt(review, None, policy=policy) is not None,
+        Skip.OWNED: verb and _owned(review.object, policy=policy),
+    }
+    return next((reason for reason, held in holds.items() if held), None)
+
+
+def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
+    """Whether a controller made it from an object that was looked at itself."""
+    for owner in Part(raw)["metadata"]["ownerReferences"].entries():
+        sort = (group(owner["apiVersion"].text()), owner["kind"].text())
+        if owner["controller"].value is True and pods.paths_of(sort, extra=policy.templates):
+            return True
+    return False
+
+
+def _among(before: Iterable[Place], place: Place) -> bool:
+    """Whether the same stood there before; values nested too deep to be compared count as new."""
+    try:
+        return place in before
+    except RecursionError:
+        return False
+
+
+def _workload(
+    review: Review,
+    places: Iterable[Place],
+    *,
+    rules: NamespaceRules,
+    match: Match,
+    astray: tuple[Mistake, ...],
+) -> Workload:
+    templates: list[Template] = []
+    # As for a pod that is none: where nobody asks anything, nothing is told.
+    mistakes = list(astray) if rules != UNRULED else []
+    unclear: list[Mistake] = []
+    for place in places:
+        try:
+            found = read(place.raw, namespace=review.namespace, rules=rules, match=match)
+        except Broken as error:
+            ours = {each.where for each in error.mistakes if each.where.startswith(_ANNOTATIONS)}
+            for each in error.mistakes:
+                (unclear if each.where in ours else mistakes).append(each.under(place.where))
+        else:
+            templates += [Template(place.where, found)] if found else []
+    return Workload(review.kind.kind, tuple(templates), tuple(unclear), tuple(mistakes))
+
+
+def judge(workload: Workload, fleet: Fleet, *, mode: Workloads, unknown_may_fit: bool) -> Allowed | Denied:
+    """Warn of what would become of its pods; refuse only in the mode that may."""
+    if mode is Workloads.OFF:
+        return Allowed()
+    if mode is Workloads.DENY and (refusal := _refusal(workload, fleet, unknown_may_fit=unknown_may_fit)):
+        return refusal
+    warnings = (warning(text) for text in _warnings(workload, fleet, unknown_may_fit=unknown_may_fit))
+    return Allowed(warnings=tuple(warnings), audit=_audit(workload))
+
+
+def _refusal(workload: Workload, fleet: Fleet, *, unknown_may_fit: bool) -> Denied | None:
+    if workload.unclear:
+        return refuse_broken(Broken(workload.mistakes))
+    if unknown_may_fit and fleet.unknown:
+        return None
+    final = [each for each in workload.templates if _is_final(each, workload) and _hopeless(each, fleet)]
+    if not final:
+        return None
+    first, *others = final
+    more = f" The same holds for {', '.join(each.where for each in others)}." if others else ""
+    message = f"{SPEAKER}: {first.where}: {_why_not(first, fleet)}{more}"
+    return Denied(reason=Reason.FORBIDDEN, message=message, audit={"verdict": "denied"})
+
+
+def _is_final(template: Template, workload: Workload) -> bool:
+    """Whether nothing that comes later could make its pods fit, and they would be refused then.
+
+    Pods of a DaemonSet, and those that name their node, are never refused for a node. Where a container
+    leaves something out, a LimitRange may still say it.
+    """
+    if workload.kind == "DaemonSet" or template.subject.pin:
+        return False
+    containers = pods.pod(template.subject.pod).defaulted().containers
+    return all({CPU, MEMORY} <= each.requests.keys() == each.limits.keys() for each in containers)
+
+
+def _hopeless(template: Template, fleet: Fleet) -> bool:
+    subject = template.subject
+    return bool(subject.asks and fleet.nodes) and not fleet.ever(subject.question).able
+
+
+def _why_not(template: Template, fleet: Fleet) -> str:
+    subject = template.subject
+    return fleet.why_not(subject.question, floor=subject.rules.enforce or Policy.BEST_EFFORT)
+
+
+def _warnings(workload: Workload, fleet: Fleet, *, unknown_may_fit: bool) -> Iterator[str]:
+    """What its owner should know, the decisive first."""
+    for mistake in workload.mistakes:
+        yield f"{_short(mistake.where)}: {mistake.message}"
+    for template in workload.templates:
+        if _hopeless(template, fleet):
+            hope = unknown_may_fit and fleet.unknown
+            yield f"{_short(template.where)}: {_HOPE if hope else _why_not(template, fleet)}"
+    for template in workload.templates:
+        yield from (f"{_short(template.where)}: {text}" for text in _of_intent(template.subject))
+
+
+_HOPE = "no node of known topology could ever take its pods"
+
+
+def _of_intent(subject: Subject) -> Iterator[str]:
+    rules, below = subject.rules, shortfalls(subject.rules, subject.question)
+    if "enforce" in below:
+        yield f"its pods will be refused: {rules.enforce} is enforced here, they ask for {asked(subject)}"
+    elif "warn" in below:
+        yield f"this namespace wants {rules.warn}, its pods ask for {asked(subject)}"
+    vain = in_vain(subject) if subject.asks else None
+    if vain:
+        yield vain
+
+
+def _audit(workload: Workload) -> dict[str, str]:
+    kept = [admitted(each.subject) for each in workload.templates]
+    told = dict.fromkeys([*(["invalid"] if workload.mistakes else []), *kept])
+    return {"verdict": "; ".join(told)}
+
+
+def _short(where: str) -> str:
+    """A place with its end, which tells more than its beginning."""
+    return where if len(where) <= _LONGEST_PLACE else f"...{where[3 - _LONGEST_PLACE :]}"
