@@ -75,7 +75,7 @@ def issue(*, names: Sequence[str], days: int, now: datetime) -> Pair:
 
     Raises `BadOrder` with everything that is wrong with the names and days.
     """
-    mistakes = [*_mistaken_names(names), *_mistaken_days(days), *_mistaken_now(now)]
+    mistakes = [*wrong_names(names), *_mistaken_days(days), *_mistaken_now(now)]
     if mistakes:
         raise BadOrder(mistakes)
     return serving_pair(authority(days=days, now=now), names=names, days=days, now=now)
@@ -140,7 +140,8 @@ def _replace(path: Path, content: bytes, *, mode: int) -> None:
         raise
 
 
-def _mistaken_names(names: Sequence[str]) -> Iterator[Mistake]:
+def wrong_names(names: Sequence[str]) -> Iterator[Mistake]:
+    """Why no certificate can be issued for these names."""
     if isinstance(names, str):
         yield Mistake("names", f"{names!r} is one text: give a list of names")
         return

@@ -27,8 +27,9 @@ from certs.inspection import Report
 from certs.secret import Found, Place
 from certs.shared import SharedPair
 from certs.state import BadSecret
-from numalign.cluster.api import Api, ClusterError, connected
-from numalign.rules.errors import BadInput, Mistake
+from numalign.cluster.api import Api, connected
+from numalign.cluster.terminal import Program, Trouble, from_kubeconfig
+from numalign.rules.errors import Mistake
 from numalign.runtime import about, tls
 from numalign.runtime.tls import utc_now
 
@@ -37,28 +38,6 @@ CONFIGURATION = "zz-numalign"
 FILES = (state.CERT, state.KEY, state.CA)
 
 R = TypeVar("R")
-
-
-class Trouble(click.ClickException):
-    """What cannot be done, for a reason that the caller can mend; exit code 2."""
-
-    exit_code = 2
-
-
-class Program(click.Group):
-    """A group of commands that turns bad input and bad weather into sentences with exit code 2."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
-        except (BadInput, ClusterError) as error:
-            raise Trouble(str(error)) from error
-        except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            raise Trouble(f"{place}{error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +71,8 @@ def from_cluster(command: Callable[..., R]) -> Callable[..., R]:
     ) -> R:
         return command(*arguments, cluster=Cluster(kubeconfig, context, namespace), **options)
 
-    for flags, metavar, help_ in (
-        (("--context",), "NAME", "Context of the kubeconfig."),
-        (("--kubeconfig",), "FILE", "Kubeconfig of the cluster; by default what kubectl would use."),
-        (("-n", "--namespace"), "NAME", "Namespace of the Secret; by default the kubeconfig's."),
-    ):
-        with_cluster = click.option(*flags, metavar=metavar, help=help_)(with_cluster)
-    return with_cluster
+    help_ = "Namespace of the Secret; by default the kubeconfig's."
+    return click.option("-n", "--namespace", metavar="NAME", help=help_)(from_kubeconfig(with_cluster))
 
 
 @click.group(

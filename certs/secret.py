@@ -9,6 +9,7 @@ written. One with the label that holds nothing good is as good as none.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 from certs import state
 from certs.state import BadSecret, State
@@ -27,12 +28,12 @@ class Place:
     @property
     def collection(self) -> str:
         """The path of all Secrets beside it."""
-        return f"/api/v1/namespaces/{self.namespace}/secrets"
+        return f"/api/v1/namespaces/{quote(self.namespace, safe='')}/secrets"
 
     @property
     def path(self) -> str:
         """Its own path."""
-        return f"{self.collection}/{self.name}"
+        return f"{self.collection}/{quote(self.name, safe='')}"
 
     def __str__(self) -> str:
         """Its name, as errors say it."""

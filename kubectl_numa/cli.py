@@ -1,8 +1,4 @@
-"""
-The program: its commands, and what becomes of an error.
-
-Whoever types is told what is wrong and what to do, never where in the program it was noticed.
-"""
+"""The program and its commands."""
 
 import click
 
@@ -12,26 +8,8 @@ from kubectl_numa.commands.explain import explain
 from kubectl_numa.commands.nodes import nodes
 from kubectl_numa.commands.replay import replay
 from kubectl_numa.commands.snapshot import snapshot
-from kubectl_numa.options import Trouble
-from numalign.cluster.api import ClusterError
-from numalign.rules.errors import BadInput
+from numalign.cluster.terminal import Program
 from numalign.runtime import about
-
-
-class Program(click.Group):
-    """A group of commands that turns bad input and bad weather into sentences with exit code 2."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
-        except (BadInput, ClusterError) as error:
-            raise Trouble(str(error)) from error
-        except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            raise Trouble(f"{place}{error.strerror or error}") from error
 
 
 @click.group(

@@ -17,6 +17,7 @@ from rich.console import Console
 from kubectl_numa import questions
 from kubectl_numa.questions import Cluster
 from numalign.cluster import documents, live, snapshot
+from numalign.cluster.api import Unconfigured
 from numalign.cluster.configz import Listener
 from numalign.cluster.kubelet_config import KIND
 from numalign.rules.errors import BadInput, Mistake
@@ -37,7 +38,10 @@ class Source:
         if self.snapshot is not None:
             with waiting("reading the snapshot"):
                 return documents.load(self.snapshot)
-        return [self.collect()]
+        try:
+            return [self.collect()]
+        except Unconfigured as error:
+            raise Unconfigured(f"{error}, or read a file with --snapshot") from error
 
     def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
         """The running cluster as a List; raises `ClusterError`.

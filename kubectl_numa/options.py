@@ -7,7 +7,7 @@ The names are kubectl's own where kubectl has one.
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import click
 import orjson
@@ -15,10 +15,10 @@ from rich.console import Console
 
 from kubectl_numa.clusters import Source
 from kubectl_numa.lines import Paper
+from numalign.cluster.terminal import from_kubeconfig
 from numalign.rules.errors import Mistake
 from numalign.rules.intent import Match
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -27,19 +27,6 @@ class Output(StrEnum):
 
     TEXT = "text"
     JSON = "json"
-
-
-class Trouble(click.ClickException):
-    """What cannot be done, for a reason that the caller can mend; exit code 2."""
-
-    exit_code = 2
-
-
-def from_kubeconfig(command: Callable[P, R]) -> Callable[P, R]:
-    """Adds --kubeconfig and --context."""
-    command = click.option("--context", metavar="NAME", help="Context of the kubeconfig.")(command)
-    help_ = "Kubeconfig of the cluster; by default what kubectl would use."
-    return click.option("--kubeconfig", metavar="FILE", help=help_)(command)
 
 
 def from_cluster(command: Callable[..., R]) -> Callable[..., R]:

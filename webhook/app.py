@@ -179,12 +179,21 @@ async def _validation(door: Door, asked: Review, moment: Moment) -> Outcome:
     elif isinstance(found, Broken):
         answer, decision = refuse_broken(found), "invalid"
     else:
-        free = found.asks and not found.pin
-        await _patiently(moment.fleet.look(found.question) if free else iter(()))
+        await _patiently(_asked(found, moment.fleet))
         answer = validate(found, moment.fleet, unknown_may_fit=_may_fit(door))
         _count_below(door, found)
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
+
+
+def _asked(found: Subject, fleet: Fleet) -> Iterator[None]:
+    """What has to be found out before it can be said what nodes make of a pod, step by step."""
+    if not found.asks:
+        return iter(())
+    if found.pin is None:
+        return fleet.look(found.question)
+    # One that names its node is held against that node alone.
+    return iter(()) if found.pin.node else fleet.ask(found.question)
 
 
 async def _workloads(door: Door, asked: Review, moment: Moment) -> Outcome:

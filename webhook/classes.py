@@ -44,6 +44,9 @@ PATCH_SECONDS = 5
 STALE_SECONDS = 120
 """What was confirmed longer ago is no ground to write, nor to count a topology as missing."""
 
+TOLERATED = 3
+"""Failures in a row that may be the nodes' own matter."""
+
 FROZEN_SECONDS = 30
 """A process that did not look for so long was not following."""
 
@@ -312,7 +315,7 @@ class Labeller:
             self._wrote(change, "gone")
         except (ClusterError, TimeoutError) as error:
             self._failed(change, error)
-            return False
+            return self._failures < TOLERATED
         else:
             self._tell_written(change)
             self._wrote(change, "written")
@@ -337,13 +340,14 @@ class Labeller:
             self._log.warning("class.contested", node=change.node, found=change.before, undone=undone)
 
     def _failed(self, change: Change, error: Exception) -> None:
-        """Wait with this node, and for a moment with all of them: it may be the API server."""
+        """Wait with this node; after several in a row with all of them, for it may be the API server."""
         now, last = self._clock(), self._tries.get(change.node)
         vain = last.vain + 1 if last and last.after == change.after else 1
         self._tries[change.node] = _Try(change.after, now, vain, _patience(vain), done=False)
-        pause = min(2.0**self._failures, _LONGEST_PAUSE)
-        self._failures = min(self._failures + 1, 16)
-        self._paused_until = now + pause * (1 + self._chance() / 2)
+        self._failures += 1
+        if self._failures >= TOLERATED:
+            pause = min(2.0 ** min(self._failures - TOLERATED, 16), _LONGEST_PAUSE)
+            self._paused_until = now + pause * (1 + self._chance() / 2)
         self._tell_failed(change, error)
 
     def _tell_failed(self, change: Change, error: Exception) -> None:

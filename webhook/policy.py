@@ -212,13 +212,19 @@ def parse(data: bytes) -> ClusterPolicy:
     try:
         found = documents.values(data, most=MOST_BYTES)
     except BadInput as error:
-        raise BadPolicy(error.mistakes) from error
+        raise BadPolicy(map(_advised, error.mistakes)) from error
     if len(found) > 1:
         raise BadPolicy([Mistake("", f"holds {len(found)} documents: a policy is one")])
     whole = Part(found[0])
     read = _policy(whole)
     whole.settle(BadPolicy)
     return read
+
+
+def _advised(mistake: Mistake) -> Mistake:
+    """An empty file is most likely a slip, so it has to be said what stands for nothing."""
+    meant = ": write {} for no policy" if mistake.message == "is empty" else ""
+    return replace(mistake, message=f"{mistake.message}{meant}")
 
 
 def _policy(whole: Part) -> ClusterPolicy:

@@ -10,6 +10,7 @@ server.
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from numalign.cluster.feed import Feed
 from numalign.cluster.file_feed import FileFeed
 from numalign.cluster.lease import Election
 from numalign.cluster.live_feed import LiveFeed
+from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import server
 from numalign.runtime.logs import Log
 from numalign.runtime.server import LIFE, Check, Stop, Task
@@ -75,8 +77,8 @@ class Program:
             watched = live_feed.WITH_PODS if settings.count_pods else live_feed.STATIC
             live = LiveFeed(api, watched=watched, log=self.log, registry=self.registry)
             catalogue = self._catalogue(live)
-            with tempfile.TemporaryDirectory(prefix="numalign-") as folder:
-                work = partial(self._work, api, live, catalogue, Path(folder))
+            with _folder() as folder:
+                work = partial(self._work, api, live, catalogue, folder)
                 return await self._run(catalogue, policy, work, stop)
 
     def _catalogue(self, feed: Feed) -> Catalogue:
@@ -167,6 +169,18 @@ class Program:
             days=self.settings.tls_days,
             changed=changed,
         )
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for as long as the program runs; raises `BadInput` where none can be made."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="numalign-")
+    except OSError as error:
+        place = f"the folder for temporary files, {tempfile.gettempdir()}"
+        raise BadInput([Mistake(place, f"cannot be written: {error.strerror}")]) from error
+    with made as folder:
+        yield Path(folder)
 
 
 def _names(service: str, namespace: str, more: Sequence[str]) -> Iterator[str]:

@@ -1,16 +1,43 @@
 """What the webhook can be told, beyond what every server can."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from certs import authority
 from numalign.rules.intent import Match
 from numalign.runtime.serving import ServerSettings
 from numalign.runtime.settings import Contradiction
 from webhook.patch import Mode
 from webhook.workloads import Workloads
+
+# RFC 1123, as Kubernetes asks of the names of nearly everything.
+_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def _named(text: str) -> str:
+    """A name that an object can have; raises `ValueError`."""
+    if _NAME.fullmatch(text):
+        return text
+    raise ValueError("a name in Kubernetes has small letters, digits and -, with dots between its parts")
+
+
+def _certifiable(text: str) -> str:
+    """Names with commas between them; raises `ValueError` with all that no certificate can be for."""
+    wrong = [mistake.message for mistake in authority.wrong_names(_names(text))] if text else []
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
+
+
+Name = Annotated[str, AfterValidator(_named)]
 
 
 class ClusterSettings(ServerSettings):
@@ -36,7 +63,7 @@ class ClusterSettings(ServerSettings):
         default=None,
         description="Context of the kubeconfig; by default its current one.",
     )
-    namespace: str | None = Field(
+    namespace: Name | None = Field(
         default=None,
         description="Namespace of the webhook itself: there it keeps its lease and its certificate. By"
         " default the one of the pod, or of the kubeconfig's context.",
@@ -60,16 +87,25 @@ class ClusterSettings(ServerSettings):
         description="Print which node labels would change and end, without writing or serving anything.",
     )
 
+    def contradictions(self) -> Iterator[Contradiction]:
+        """One source."""
+        yield from super().contradictions()
+        for name in ("kubeconfig", "context", "kubelet_configs"):
+            if self.snapshot and getattr(self, name):
+                yield Contradiction(
+                    ("snapshot", name), "a file and an API server exclude each other: keep one of them"
+                )
+
 
 class CertificateSettings(ClusterSettings):
     """The certificate that the webhook makes for itself."""
 
-    tls_secret: str | None = Field(
+    tls_secret: Name | None = Field(
         default=None,
         description="Name of a Secret in the webhook's namespace, shared by all replicas, in place of"
         " --tls-cert and --tls-key: the first replica makes a certificate there, and it is renewed in time.",
     )
-    tls_names: str = Field(
+    tls_names: Annotated[str, AfterValidator(_certifiable)] = Field(
         default="",
         description="Names and addresses, with commas between them, that the certificate in --tls-secret is"
         " for, beyond those of the service.",
@@ -80,12 +116,12 @@ class CertificateSettings(ClusterSettings):
         le=3650,
         description="Days for which the certificate in --tls-secret is made; it is renewed after two thirds.",
     )
-    service: str = Field(
+    service: Name = Field(
         default="numalign-webhook",
         description="Name of the Service that leads to the webhook: what the certificate in --tls-secret is"
         " for.",
     )
-    webhook_configuration: str = Field(
+    webhook_configuration: Name = Field(
         default="zz-numalign",
         description="Name of the webhook configurations, mutating and validating, in which the authority of"
         " the certificate in --tls-secret is kept up to date.",
@@ -94,21 +130,21 @@ class CertificateSettings(ClusterSettings):
     @property
     def names(self) -> tuple[str, ...]:
         """The names that the certificate in `tls_secret` is asked for, beside those of the service."""
-        return tuple(filter(None, (name.strip() for name in self.tls_names.split(","))))
+        return _names(self.tls_names)
 
     def contradictions(self) -> Iterator[Contradiction]:
         """One certificate, and an API server to keep it if it is our own."""
-        if self.dry_run:
-            return
-        if self.tls_secret is None:
-            yield from super().contradictions()
-            return
-        if self.tls_cert or self.tls_key or self.insecure_http:
+        files = ("tls_cert", "tls_key", "insecure_http")
+        for clash in super().contradictions():
+            # Who serves nothing needs none, and a Secret takes the place of files.
+            if clash.names != files or not (self.dry_run or self.tls_secret):
+                yield clash
+        if self.tls_secret and (self.tls_cert or self.tls_key or self.insecure_http):
             yield Contradiction(
-                ("tls_secret", "tls_cert", "tls_key", "insecure_http"),
+                ("tls_secret", *files),
                 "a certificate in a Secret, one in files and plain HTTP exclude each other: keep one of them",
             )
-        if self.snapshot:
+        if self.tls_secret and self.snapshot:
             yield Contradiction(
                 ("tls_secret", "snapshot"),
                 "a Secret needs an API server, which --snapshot does without: give --tls-cert and --tls-key",

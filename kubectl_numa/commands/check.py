@@ -9,8 +9,9 @@ from kubectl_numa import checking, clusters, manifests, options
 from kubectl_numa.checking import Checked, Result
 from kubectl_numa.clusters import Source
 from kubectl_numa.manifests import STDIN
-from kubectl_numa.options import Output, Trouble
+from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
+from numalign.cluster.terminal import Trouble
 from numalign.rules.intent import Match
 
 _STYLES = {Result.OK: "green", Result.NEVER: "red", Result.DENIED: "red", Result.BAD: "magenta"}

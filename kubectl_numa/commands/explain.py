@@ -9,9 +9,10 @@ from kubectl_numa import clusters, explanation, manifests, options, pages, quest
 from kubectl_numa.clusters import Source
 from kubectl_numa.explanation import Answer, Explanation
 from kubectl_numa.manifests import Manifest
-from kubectl_numa.options import Output, Trouble
+from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
 from numalign.cluster import pods
+from numalign.cluster.terminal import Trouble
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import Match
 from numalign.rules.scoring import Strategy

@@ -5,8 +5,9 @@ import click
 from kubectl_numa import clusters, nodemap, options
 from kubectl_numa.clusters import Source
 from kubectl_numa.lines import some
-from kubectl_numa.options import Output, Trouble
+from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
+from numalign.cluster.terminal import Trouble
 from numalign.fleet import Fleet
 
 
@@ -27,6 +28,8 @@ def nodes(names: tuple[str, ...], source: Source, output: str) -> None:
     The figures are what is taken of what the kubelet may give out.
     """
     cluster = _narrowed(clusters.cluster(source.documents()), names)
+    if not cluster.fleet.nodes and not cluster.unknown:
+        raise Trouble("there is not a single node in it: neither Nodes nor topologies")
     if output == Output.JSON:
         options.print_json(nodemap.to_json(cluster))
         return

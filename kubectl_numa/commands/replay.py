@@ -9,8 +9,8 @@ import orjson
 
 from kubectl_numa import events, replaying
 from kubectl_numa.manifests import STDIN
-from kubectl_numa.options import Trouble
 from kubectl_numa.replaying import Answer, Session
+from numalign.cluster.terminal import Trouble
 from numalign.rules.errors import BadInput
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import click
 import orjson
 
-from kubectl_numa import options
 from kubectl_numa.clusters import Source
+from numalign.cluster.terminal import from_kubeconfig
 
 
 @click.command(
@@ -33,7 +33,7 @@ Examples:
     is_flag=True,
     help="The configuration of each node's kubelet too, which takes the right to get nodes/proxy.",
 )
-@options.from_kubeconfig
+@from_kubeconfig
 def snapshot(
     output: str, *, with_pods: bool, with_kubelet_configs: bool, kubeconfig: str | None, context: str | None
 ) -> None:

@@ -12,6 +12,6 @@ of one object, or raises with all that is wrong with it; `nodes` and `machine_no
 A `world` is filled with objects one by one and is a cluster at every moment, a `census` counts its pods, and
 `snapshot` reads one out of a file. `kinds` says where objects are served and what of them is kept, and `api`
 asks one API server: `live` once, `reflector` from then on, `configz` each kubelet, `lease` for the lead.
-Doors see a cluster through a `feed`, from a file or live. `placements` writes: what a pod keeps, for its
-annotation.
+Doors see a cluster through a `feed`, from a file or live, and programs for people find it by the options of
+`terminal`. `placements` writes: what a pod keeps, for its annotation.
 """

@@ -30,7 +30,6 @@ import orjson
 import yaml
 
 from numalign.cluster.parts import Part
-from numalign.cluster.topologies import GROUP
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient, Configuration
@@ -183,6 +182,9 @@ class Api:
         body: object = None,
         content_type: str = "application/json",
     ) -> aiohttp.ClientResponse:
+        # Whoever has a client has paid for this already.
+        import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
+
         try:
             answer: aiohttp.ClientResponse = await self._client.call_api(
                 path,
@@ -196,6 +198,8 @@ class Api:
             )
         except _BROKEN_CONNECTION as error:
             raise self._unreachable(error) from error
+        except kubernetes.config.ConfigException as error:
+            raise Refused(f"the credentials for {self.host} cannot be read again: {error}") from error
         return answer
 
     def _unreachable(self, error: Exception) -> Unreachable:
@@ -203,11 +207,13 @@ class Api:
 
 
 @asynccontextmanager
-async def connected(*, kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator[Api]:
+async def connected(
+    *, kubeconfig: str | None = None, context: str | None = None, account: Path = ACCOUNT
+) -> AsyncIterator[Api]:
     """The API server of a kubeconfig, or inside a pod the one that the pod runs under.
 
     `kubeconfig` None means what kubectl would use: `KUBECONFIG`, or else `~/.kube/config`, or else the pod's
-    own service account. Raises `Unconfigured`.
+    own service account, which is mounted at `account`. Raises `Unconfigured`.
     """
     # To import it takes a second, and a command that reads a file needs none of it.
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
@@ -217,7 +223,7 @@ async def connected(*, kubeconfig: str | None = None, context: str | None = None
     if named or context or not _in_a_pod():
         namespace = await _from_kubeconfig(configuration, named or "~/.kube/config", context)
     else:
-        namespace = _from_account(configuration)
+        namespace = _from_account(configuration, account)
     client = kubernetes.client.ApiClient(configuration)
     client.user_agent = "numalign"
     async with client:
@@ -247,7 +253,7 @@ async def _from_kubeconfig(configuration: "Configuration", path: str, context: s
     return Part(loader.current_context)["context"]["namespace"].text() or "default"
 
 
-def _from_account(configuration: "Configuration") -> str:
+def _from_account(configuration: "Configuration", account: Path) -> str:
     """As above, of the pod that this process runs in."""
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
 
@@ -255,10 +261,10 @@ def _from_account(configuration: "Configuration") -> str:
         load: Callable[..., None] = kubernetes.config.load_incluster_config
         load(
             configuration,
-            token_filename=str(ACCOUNT / "token"),
-            cert_filename=str(ACCOUNT / "ca.crt"),
+            token_filename=str(account / "token"),
+            cert_filename=str(account / "ca.crt"),
         )
-        return (ACCOUNT / "namespace").read_text().strip() or "default"
+        return (account / "namespace").read_text().strip() or "default"
     except (kubernetes.config.ConfigException, OSError) as error:
         raise Unconfigured(
             f"the service account of this pod cannot be used: {error}; mount its token"
@@ -288,8 +294,7 @@ async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) 
 def _error(status: int, message: str, *, doing: str, what: str) -> ClusterError:
     """Why there is no answer, for the status that came in its place."""
     error, sentence = _FAILURES.get(status, (Unreachable, _NO_ANSWER))
-    grant = _GRANT if doing == "read" else f"a role has to allow the verb {doing}"
-    return error(sentence.format(status=status, message=message, doing=doing, what=what, grant=grant))
+    return error(sentence.format(status=status, message=message, doing=doing, what=what))
 
 
 def _message(body: bytes) -> str:
@@ -320,12 +325,7 @@ _BROKEN_FILE = (
     yaml.YAMLError,
 )
 
-_ELSEWHERE = "name another file or context, or read a file with --snapshot"
-_GRANT = (
-    "ask for a ClusterRole with the verbs get and list on nodes, namespaces, pods and "
-    f"noderesourcetopologies.{GROUP}, or for a snapshot file from someone who has it"
-)
-
+_ELSEWHERE = "name another file or context"
 _NO_ANSWER = "the API server answered {status} for {what} ({message}): try again later"
 _FAILURES: Mapping[int, tuple[type[ClusterError], str]] = MappingProxyType(
     {
@@ -333,7 +333,7 @@ _FAILURES: Mapping[int, tuple[type[ClusterError], str]] = MappingProxyType(
             Refused,
             "the API server does not accept your credentials ({message}): log in again, as for kubectl",
         ),
-        HTTPStatus.FORBIDDEN: (Forbidden, "you may not {doing} {what} ({message}): {grant}"),
+        HTTPStatus.FORBIDDEN: (Forbidden, "you may not {doing} {what} ({message}): a role has to allow it"),
         HTTPStatus.NOT_FOUND: (Missing, "{what} is not there ({message})"),
         HTTPStatus.CONFLICT: (Conflict, "{what} was made or changed by somebody else ({message})"),
         HTTPStatus.GONE: (Gone, "{what} is too old to be had ({message})"),

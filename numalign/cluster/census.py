@@ -87,7 +87,12 @@ class Census:
 
     def _meaning(self, raw: Mapping[str, object]) -> Asking | None:
         told = _told(raw)
-        asking = self._meanings.get(orjson.dumps(told, option=orjson.OPT_SORT_KEYS), lambda: _read(told))
+        try:
+            written = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
+        except orjson.JSONEncodeError:
+            # A number or a nesting that YAML can write, and no API server would have let in.
+            return None
+        asking = self._meanings.get(written, lambda: _read(told))
         if len(self._equal) > 2 * len(self._asking) + REMEMBERED:
             self._equal = {living: living for living in set(self._asking.values())}
         return self._equal.setdefault(asking, asking) if asking else None

@@ -141,8 +141,8 @@ class Election:
     ) -> None:
         self.identity = f"{identity}_{int(chance() * 16**8):08x}"
         self._api = api
-        self._collection = f"/apis/{API_VERSION}/namespaces/{quote(namespace)}/leases"
-        self._path = f"{self._collection}/{quote(name)}"
+        self._collection = f"/apis/{API_VERSION}/namespaces/{quote(namespace, safe='')}/leases"
+        self._path = f"{self._collection}/{quote(name, safe='')}"
         self._name = {"name": name, "namespace": namespace}
         self._what = f"lease {namespace}/{name}"
         self._log = log.bound(lease=f"{namespace}/{name}", identity=self.identity)

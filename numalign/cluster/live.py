@@ -5,11 +5,12 @@ What is fetched is cut down at once to what the decoders read: a snapshot gets s
 environment of a container nor the images on a node belong in it.
 """
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 from numalign.cluster import configz, kinds
-from numalign.cluster.api import Api, Gone, Missing, Unreachable, connected
+from numalign.cluster.api import Api, Forbidden, Gone, Missing, Unreachable, connected
 from numalign.cluster.configz import Listener
 from numalign.cluster.kinds import Collection, Object
 from numalign.cluster.parts import Part
@@ -31,11 +32,12 @@ async def collect(
     Which cluster is asked is said at `api.connected`. With a listener for them, `kubelets` are asked too.
     """
     async with connected(kubeconfig=kubeconfig, context=context) as api:
-        nodes = await _list(api, kinds.NODES)
-        items = [*nodes]
-        items += await _list_topologies(api)
-        items += await _list(api, kinds.NAMESPACES)
-        items += await _list(api, kinds.PODS) if with_pods else []
+        with _advised():
+            nodes = await _list(api, kinds.NODES)
+            items = [*nodes]
+            items += await _list_topologies(api)
+            items += await _list(api, kinds.NAMESPACES)
+            items += await _list(api, kinds.PODS) if with_pods else []
         if kubelets:
             names = [node["metadata"]["name"] for node in nodes]
             items += await configz.configurations(api, names, kubelets)
@@ -56,8 +58,24 @@ async def pod(
     async with connected(kubeconfig=kubeconfig, context=context) as api:
         where = namespace or api.namespace
         path = f"/api/v1/namespaces/{quote(where, safe='')}/pods/{quote(name, safe='')}"
-        found = await api.get(path, what=f"pod {where}/{name}")
+        with _advised():
+            found = await api.get(path, what=f"pod {where}/{name}")
     return kinds.PODS.described(found)
+
+
+@contextmanager
+def _advised() -> Iterator[None]:
+    """Tell a person whom to ask for what the cluster denies."""
+    try:
+        yield
+    except Forbidden as error:
+        raise Forbidden(f"{error}: {_GRANT}") from error
+
+
+_GRANT = (
+    "ask for a ClusterRole with the verbs get and list on nodes, namespaces, pods and "
+    f"noderesourcetopologies.{GROUP}, or for a snapshot file from someone who has it"
+)
 
 
 async def _list_topologies(api: Api) -> list[Object]:

@@ -83,7 +83,7 @@ class LiveFeed:
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.world = World()
+        self.world = World(told=True)
         self._clock = clock
         self._sleep = sleep
         meters = Meters.of(registry)
@@ -97,7 +97,7 @@ class LiveFeed:
     def waiting_for(self) -> str | None:
         """A whole list of all that answers depend on, which pods are not."""
         lacking = [
-            reflector.trouble or f"a first list of {kind} objects"
+            f"{kind}: {reflector.trouble or 'no first list yet'}"
             for kind, reflector in self._needed().items()
             if not reflector.synced
         ]

@@ -73,7 +73,8 @@ def facts(raw: Mapping[str, object]) -> Facts:
         name,
         totals,
         label.text() or None,
-        minor=minor_version(status["nodeInfo"]["kubeletVersion"]),
+        # What does not run the kubelet says what it likes there, and is a node all the same.
+        minor=_minor(status["nodeInfo"]["kubeletVersion"].text()),
         threads=threads_per_core(labels),
     )
     whole.settle(BadTopology)
@@ -83,9 +84,14 @@ def facts(raw: Mapping[str, object]) -> Facts:
 def minor_version(part: Part) -> int | None:
     """The minor version of a kubelet, as in v1.34.4; None, if absent."""
     text = part.text()
-    found = _VERSION.fullmatch(text)
-    if text and not found:
+    minor = _minor(text)
+    if text and minor is None:
         part.wrong(f"{named(text)} is not a version of Kubernetes, as v1.34.4 is")
+    return minor
+
+
+def _minor(version: str) -> int | None:
+    found = _VERSION.fullmatch(version)
     return int(found[1]) if found else None
 
 

@@ -13,6 +13,7 @@ changes"; what breaks in practice: k8s.io/client-go, tools/cache/reflector.go.
 """
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -57,6 +58,10 @@ FRUITLESS = 2
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds, at most, before the first new try and before any other."""
+
+CHEAP_PAUSE = 5.0
+"""The same where a try costs nothing: nobody hears it, or it is turned away at the door. A server that starts
+answers 403 to everybody for a moment."""
 
 SAID_AGAIN_SECONDS = 60
 """How long the same cause is not logged again."""
@@ -185,6 +190,7 @@ class Reflector:
         self._said_at: dict[Reason, float] = {}
         self._complained = False
         self._failures = self._fruitless = self._absences = 0
+        self._listed_at = -math.inf
         meters.age.labels(self.kind).set_function(self.age)
 
     def age(self) -> float:
@@ -220,6 +226,11 @@ class Reflector:
                 self._absences = 0
                 self._well()
                 return
+        if not group(self._collections[0].api_version):
+            # Every API server has these: whoever denies that is none.
+            raise _Unusable(
+                Reason.VANISHED, f"{self._api.host} serves no {self._what}, so it is no API server"
+            )
         self._absent()
         raise _Unusable(Reason.NOT_SERVED, _NOT_SERVED.format(resource=_resource(self._collections[0])))
 
@@ -248,6 +259,7 @@ class Reflector:
                 raise _Unusable(Reason.UNREADABLE, f"the list of {self._what} goes round in circles")
         self._sink.keep(keys)
         self.synced = True
+        self._listed_at = self._clock()
         self._meters.lists.labels(self.kind).inc()
         self._log.info("watch.listed", objects=len(keys))
         return version
@@ -262,8 +274,11 @@ class Reflector:
         told = following.text(), version.needed_text()
         if page.mistakes:
             raise _Unusable(Reason.UNREADABLE, f"{what} makes no sense: {page.mistakes[0]}")
-        for item in items:
+        for number, item in enumerate(items, start=1):
             self._item(collection, item, keys)
+            # A list that cannot be had in pages has tens of thousands, and others are waiting.
+            if not number % PAGE:
+                await self._sleep(0)
         return told
 
     def _item(self, collection: Collection, item: Part, keys: set[Key]) -> None:
@@ -354,11 +369,16 @@ class Reflector:
             self._fruitless += 1
         if reason in _RELISTED or self._fruitless >= FRUITLESS:
             self._position, self._fruitless = None, 0
-        return LONGEST_PAUSE if reason in _HOPELESS else self._pause()
+        if reason is Reason.NOT_SERVED:
+            return LONGEST_PAUSE
+        if reason is Reason.EXPIRED and self._clock() - self._listed_at > LASTING_SECONDS:
+            # However long the API server was away, nothing keeps it from giving a list now.
+            return self._chance() * FIRST_PAUSE
+        return self._pause(_LONGEST.get(reason, LONGEST_PAUSE))
 
-    def _pause(self) -> float:
+    def _pause(self, longest: float) -> float:
         """Longer with each failure, and by chance, so that a crowd does not come back at once."""
-        most = min(FIRST_PAUSE * 2.0 ** min(self._failures, 10), LONGEST_PAUSE)
+        most = min(FIRST_PAUSE * 2.0 ** min(self._failures, 10), longest)
         self._failures += 1
         return self._chance() * most
 
@@ -467,6 +487,10 @@ _RELISTED = frozenset({Reason.EXPIRED, Reason.FAILED, Reason.UNREADABLE, Reason.
 _FRUITLESS = frozenset({Reason.REFUSED, Reason.SILENT})
 _HOPELESS = frozenset({Reason.FORBIDDEN, Reason.NOT_SERVED})
 """Until somebody does something: said once, and tried again slowly."""
+
+_LONGEST: Mapping[Reason, float] = MappingProxyType(
+    {Reason.UNREACHABLE: CHEAP_PAUSE, Reason.FORBIDDEN: CHEAP_PAUSE}
+)
 
 _LEVELS: Mapping[Reason, Callable[..., None]] = MappingProxyType(
     {

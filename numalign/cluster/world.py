@@ -44,9 +44,10 @@ class Snapshot:
     """A cluster as it was found.
 
     `nodes` are those whose topology is known, by name; `unknown` the names of the others. `labels` is the
-    class that each Node is labelled with, None where it is with none. `namespaces` are the rules of each, and
-    `namespace_labels` all of its labels. `pods` counts what was listed, and `ignored` the objects of kinds
-    that nobody reads, by kind and group (`Deployment.apps`).
+    class that each Node is labelled with, None where it is with none; a Node that makes no sense, or whose
+    topology makes none, is not in it. `namespaces` are the rules of each, and `namespace_labels` all of its
+    labels. `pods` counts what was listed, and `ignored` the objects of kinds that nobody reads, by kind and
+    group (`Deployment.apps`).
     """
 
     nodes: tuple[Node, ...] = ()
@@ -125,9 +126,14 @@ class Shelf(Generic[Read]):
 
 
 class World:
-    """What was seen so far; `snapshot` is the cluster that it makes."""
+    """What was seen so far; `snapshot` is the cluster that it makes.
 
-    def __init__(self) -> None:
+    Where every Node is `told`, as by an API server, a topology without one is a ghost that its exporter left
+    behind, and makes no node. A file may hold nothing but topologies.
+    """
+
+    def __init__(self, *, told: bool = False) -> None:
+        self._told = told
         self.nodes = Shelf("Node", _sensible(nodes.facts))
         self.topologies = Shelf(topologies.KIND, _sensible(topologies.topology))
         self.configurations = Shelf(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
@@ -148,7 +154,7 @@ class World:
         return Snapshot(
             nodes=tuple(self._known[name] for name in sorted(self._known)),
             unknown=tuple(sorted(name for name in self.nodes if name not in self._known)),
-            labels=MappingProxyType({name: _label(self.nodes.get(name)) for name in self.nodes}),
+            labels=MappingProxyType(dict(self._labels())),
             namespaces=MappingProxyType({name: each.rules for name, each in ruled.items()}),
             namespace_labels=MappingProxyType({name: each.labels for name, each in ruled.items()}),
             problems=tuple(self._problems()),
@@ -160,7 +166,7 @@ class World:
         shelves = (self.nodes, self.topologies, self.configurations)
         for name in set[str]().union(*(shelf.changed for shelf in shelves)):
             self._join(name)
-        for shelf in shelves:
+        for shelf in self._shelves():
             shelf.changed.clear()
 
     def _shelves(
@@ -172,7 +178,7 @@ class World:
         self._known.pop(name, None)
         self._unjoined.pop(name, None)
         topology = self.topologies.get(name)
-        if topology is None:
+        if topology is None or (self._told and name not in self.nodes):
             return
         node, problems = _joined(
             topology, told=self.nodes.get(name), configured=self.configurations.get(name)
@@ -181,6 +187,12 @@ class World:
             self._known[name] = node
         if problems:
             self._unjoined[name] = problems
+
+    def _labels(self) -> Iterator[tuple[str, str | None]]:
+        """A topology that is there and makes no sense says nothing against the label that its node has."""
+        for name, told in self.nodes.sensible():
+            if name in self._known or name not in self.topologies:
+                yield name, told.label
 
     def _problems(self) -> Iterator[Problem]:
         for shelf in self._shelves():
@@ -208,10 +220,6 @@ def _joined(
         problem = Problem(kubelet_config.KIND, topology.name, error.configuration)
     node, problems = _joined(topology, told=told, configured=None)
     return node, (problem, *problems)
-
-
-def _label(told: Facts | None) -> str | None:
-    return told.label if told else None
 
 
 def _sensible(decode: Callable[[Raw], Read]) -> Callable[[Raw], tuple[Read | None, tuple[Mistake, ...]]]:

@@ -284,13 +284,16 @@ class Fleet:
         return found is not None and found.witness is not None
 
     def _look_for_room(self, question: Question) -> Iterator[None]:
-        """Only nodes that have changed since somebody looked can tell anything new."""
+        """Only nodes that have changed since somebody looked can tell anything new.
+
+        Answers may have been forgotten since they were asked for: only a no keeps a node from being asked.
+        """
         found = self._found(question)
         if found and (found.witness or found.at == self._at):
             return
         answers, since = self._answers(question), found.at if found else -1
         for member in self._members:
-            if member.since > since and answers[member.shape] == _YES:
+            if member.since > since and answers[member.shape] != _NO:
                 yield
                 if evaluate(member.node, question.demand, question.intent).admitted:
                     self._lookout.found.put(question, _Room(self._at, member.node.name))

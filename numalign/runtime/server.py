@@ -14,6 +14,7 @@ only that it was our fault.
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,6 +49,7 @@ GRACE_SECONDS = 10
 # For those that are not answered by then: once to come to an end, once more to give up.
 LAST_SECONDS = 1
 BACKLOG = 1024
+COLLECTED_AFTER = (50_000, 20, 100)
 
 STATE = "/debug/state"
 # Never turned away: a probe that fails under load would take the whole pod out and load the others.
@@ -451,6 +453,9 @@ async def _drained(life: Life, seconds: float, *, stop: Stop) -> None:
 def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
     """Let a program serve until SIGTERM or SIGINT and give its exit code: the last call of a main."""
     logs.adopt_libraries(log)
+    # A large cluster is a million objects without a cycle. To look for cycles as often as Python does by
+    # itself takes longer than to read them (bench/coldstart).
+    gc.set_threshold(*COLLECTED_AFTER)
     return asyncio.run(_until_signalled(program))
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +28,8 @@ from tests.pairs import (
     START,
     VALIDATING,
     Time,
+    bundles,
+    configuration,
     configuration_path,
     files,
     pair,
@@ -166,6 +170,36 @@ async def test_a_folder_that_cannot_be_written_is_said(replica: Replica, told: T
     assert "File exists" in (certificates.trouble() or "")
 
 
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Files can be made here, but hold nothing, as on a disk without room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_full_disk_takes_nothing_away_and_is_tried_again(
+    cluster: FakeApi, replica: Replica, told: Told
+) -> None:
+    old, new = pair(), pair()
+    cluster.put(secret(files(old)))
+    certificates = replica()
+    await certificates.look()
+    cluster.put(secret(files(new)))
+    with full_disk():
+        await certificates.look()
+        await certificates.look()
+    meanwhile = served(certificates)
+    await certificates.look()
+
+    assert (meanwhile, certificates.trouble()) == (files(old), None)
+    assert len(told.of("certificates.failing")) == 1
+    assert served(certificates) == files(new)
+
+
 async def test_a_secret_of_somebody_else_that_breaks_is_refused_and_the_old_pair_goes_on(
     cluster: FakeApi, replica: Replica, told: Told
 ) -> None:
@@ -229,6 +263,30 @@ async def test_bundles_that_cannot_be_kept_are_said_once(
     assert line["name"] == CONFIGURATION
     assert set(line["problems"]) == {MUTATING, VALIDATING}
     assert certificates.trouble() is None
+
+
+async def test_a_bundle_that_somebody_overwrites_is_put_back(cluster: FakeApi, replica: Replica) -> None:
+    certificates = replica()
+    await certificates.look()
+    cluster.put(configuration(MUTATING, bundle=pair("x").ca_pem, webhooks=2))
+    cluster.put(configuration(VALIDATING))
+    await certificates.look()
+
+    authority = shared(cluster).current.ca_pem
+    assert {*bundles(cluster, MUTATING), *bundles(cluster, VALIDATING)} == {authority}
+
+
+async def test_a_configuration_that_comes_later_gets_the_bundle(
+    cluster: FakeApi, replica: Replica, told: Told
+) -> None:
+    cluster.delete(configuration_path(VALIDATING))
+    certificates = replica()
+    await certificates.look()
+    cluster.put(configuration(VALIDATING))
+    await certificates.look()
+
+    assert bundles(cluster, VALIDATING) == [shared(cluster).current.ca_pem]
+    assert len(told.of("certificates.unpublished")) == 1
 
 
 async def test_steps_and_the_next_rotation_are_counted(

@@ -86,6 +86,7 @@ BROKEN: dict[str, Json] = {
     "nothing": {},
     "no containers": {"spec": {}},
     "an amount that is none": pod(cpu="many"),
+    "an amount that only YAML can write": pod(cpu=10**20),
     "a policy that is none": pod(policy="tight"),
     "annotations that are no object": {**pod(), "metadata": {"annotations": [1]}},
     "a spec that is no object": {"spec": "x"},

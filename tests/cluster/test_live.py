@@ -259,7 +259,7 @@ async def test_a_broken_kubeconfig_is_told(tmp_path: Path, content: str, sentenc
 
 
 async def test_a_missing_kubeconfig_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Unconfigured, match=r"there is no kubeconfig at .*--snapshot"):
+    with pytest.raises(Unconfigured, match=r"there is no kubeconfig at .*: name another file or context"):
         await live.collect(kubeconfig=str(tmp_path / "none"))
 
 

@@ -57,13 +57,12 @@ def test_a_node_tells_the_version_of_its_kubelet(version: str | None, minor: int
     assert facts(written) == Facts("n", minor=minor)
 
 
-@pytest.mark.parametrize("version", ["latest", "v2.1.0", "v1.x", "v1.34.4 ", "1", "v1.9999.0"])
-def test_a_version_that_is_none_is_a_mistake(version: str) -> None:
-    with pytest.raises(BadTopology) as raised:
-        facts({"metadata": {"name": "n"}, "status": {"nodeInfo": {"kubeletVersion": version}}})
-    assert str(raised.value) == (
-        f'status.nodeInfo.kubeletVersion: "{version}" is not a version of Kubernetes, as v1.34.4 is'
-    )
+@pytest.mark.parametrize("version", ["latest", "v2.1.0", "v1.x", "v1.34.4 ", "1", "v1.9999.0", "kwok-v0.6.1"])
+def test_a_version_that_is_none_is_not_known_and_spoils_nothing_else(version: str) -> None:
+    labelled = {"name": "n", "labels": {"numalign.io/class": "blue"}}
+    status = {"nodeInfo": {"kubeletVersion": version}, "allocatable": {"cpu": "1"}}
+
+    assert facts({"metadata": labelled, "status": status}) == Facts("n", Resources({"cpu": 1000}), "blue")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import io
+import itertools
 import json
 import math
 import random
@@ -15,6 +16,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 from hypothesis import given
@@ -22,7 +24,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from numalign.cluster import kinds, reflector
-from numalign.cluster.api import Api, Query
+from numalign.cluster.api import Api, Query, Unreachable
 from numalign.cluster.kinds import Collection, Object
 from numalign.cluster.reflector import PAGE, Key, Meters, Reflector
 from numalign.runtime import logs
@@ -499,6 +501,26 @@ async def test_a_list_whose_pages_expire_is_begun_again_and_then_taken_whole(ser
     assert seen.shelf.told[-1] == ("keep", {"a", "b"})
 
 
+async def test_a_list_that_is_taken_whole_lets_others_pass(server: FakeApi) -> None:
+    server.page, server.expire_pages_after = 1, 1
+    for number in range(5 * PAGE):
+        server.put(node(f"n{number}"))
+    crowds: list[int] = [0]
+
+    async def beat(seen: Following) -> None:
+        while True:
+            crowds.append(len(seen.shelf.told))
+            await asyncio.sleep(0)
+
+    async with following(server) as seen:
+        beating = asyncio.create_task(beat(seen))
+        await seen.watching()
+        beating.cancel()
+
+    assert len(seen.shelf.objects) > 5 * PAGE
+    assert max(after - before for before, after in itertools.pairwise(crowds)) <= PAGE + 1
+
+
 ODD_LISTS = {
     "no JSON": b"<html>",
     "a text": b'"x"',
@@ -569,6 +591,30 @@ async def test_an_object_that_trips_a_decoder_is_told_and_the_others_are_taken(s
         assert len(server.asked("LIST", NODES)) == 1
 
 
+class MuteApi(Api):
+    """Takes every call, and is given up every time before it has answered."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def get(self, *_: object, **__: object) -> object:
+        """Nothing, for longer than anybody waits."""
+        self.asked += 1
+        raise Unreachable("it does not answer") from aiohttp.SocketTimeoutError()
+
+
+async def test_a_list_that_never_comes_is_asked_for_less_and_less() -> None:
+    api, seen = MuteApi(), Following(FakeApi())
+    task = asyncio.create_task(seen.made(api, (kinds.NODES,), silence=PATIENCE).run())
+    await seen.until(lambda: len(seen.pauses) > 7)
+    task.cancel()
+
+    assert seen.pauses[:7] == [0.5, 1, 2, 4, 8, 16, 30]
+    assert seen.reflector.trouble == "it does not answer"
+    assert not seen.reflector.synced
+    assert seen.said("watch.silent")
+
+
 # Kinds that are not there, and doors that are closed.
 
 
@@ -594,6 +640,20 @@ async def test_a_version_that_vanishes_is_followed_by_the_next() -> None:
             await seen.sees("b")
 
             assert seen.said("watch.vanished")
+
+
+async def test_nodes_are_never_believed_to_be_a_kind_that_is_not_served(server: FakeApi) -> None:
+    async with following(server) as seen:
+        await seen.watching()
+        server.failures[NODES] = HTTPStatus.NOT_FOUND
+        server.cut()
+        await seen.until(lambda: seen.count("failures_total", reason="vanished") > 4)
+
+        assert seen.shelf.names == "a b"
+        assert "is no API server" in (seen.reflector.trouble or "")
+        server.failures.clear()
+        server.put(node("c"))
+        await seen.sees("a b c")
 
 
 async def test_a_kind_that_is_not_served_is_empty_and_asked_for_again() -> None:
@@ -647,13 +707,14 @@ async def test_a_kind_that_comes_and_goes_is_doubted_each_time() -> None:
 async def test_a_closed_door_is_told_once_with_what_to_grant(server: FakeApi, verb: str) -> None:
     server.failures[verb, NODES] = HTTPStatus.FORBIDDEN
     async with following(server) as seen:
-        await seen.until(lambda: len(seen.pauses) > 3)
+        await seen.until(lambda: len(seen.pauses) > 5)
         assert seen.reflector.synced is (verb == "WATCH")
         assert seen.reflector.trouble == (
             "the API server forbids to list or to watch nodes: a ClusterRole of whoever asks has to allow "
             "the verbs list and watch on nodes"
         )
-        assert (set(seen.pauses), len(seen.said("watch.forbidden"))) == ({30.0}, 1)
+        assert len(seen.said("watch.forbidden")) == 1
+        assert [pause for pause in seen.pauses if pause][:6] == [0.5, 1, 2, 4, 5, 5]
         server.failures.clear()
         server.put(node("c"))
         await seen.sees("a b c")
@@ -690,12 +751,12 @@ async def test_credentials_that_are_refused_are_told(server: FakeApi) -> None:
 # Time.
 
 
-async def test_pauses_grow_by_chance_up_to_half_a_minute(server: FakeApi) -> None:
+async def test_pauses_grow_by_chance_and_stay_short_where_nobody_hears(server: FakeApi) -> None:
     await server.stop()
     async with following(server) as seen:
         await seen.until(lambda: len(seen.pauses) > 8)
 
-        assert seen.pauses[:9] == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+        assert seen.pauses[:9] == [0.5, 1, 2, 4, 5, 5, 5, 5, 5]
     async with following(server, chance=0.25) as seen:
         await seen.until(lambda: len(seen.pauses) > 2)
 
@@ -714,6 +775,27 @@ async def test_pauses_begin_anew_after_a_good_watch(server: FakeApi) -> None:
         await seen.until(lambda: len(seen.pauses) > 3)
 
         assert seen.pauses == [0.5, 1, 2, 0.5]
+
+
+async def test_after_a_long_absence_a_list_is_taken_without_a_long_pause(server: FakeApi) -> None:
+    async with following(server) as seen:
+        await seen.watching()
+        await server.stop()
+        await seen.until(lambda: sum(seen.pauses) > reflector.LASTING_SECONDS)
+        server.put(node("c"))
+        server.compact()
+        await server.start()
+        await seen.sees("a b c")
+
+        assert seen.pauses[-1] == 0.5
+
+
+async def test_history_that_is_always_too_old_is_not_listed_all_the_time(server: FakeApi) -> None:
+    server.failures["WATCH", NODES] = HTTPStatus.GONE
+    async with following(server) as seen:
+        await seen.until(lambda: len(seen.pauses) > 8)
+
+        assert sum(seen.pauses) / seen.count("lists_total") > 5
 
 
 async def test_a_watch_that_is_ended_at_once_is_not_taken_up_at_once(server: FakeApi) -> None:

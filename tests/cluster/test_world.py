@@ -65,13 +65,52 @@ def test_a_node_that_lost_its_topology_is_unknown_and_one_that_lost_its_node_is_
     assert ([each.name for each in seen.nodes], seen.unknown, [*seen.labels]) == (["b"], ("a",), ["a"])
 
 
+def test_where_every_node_is_told_a_topology_without_one_is_a_ghost() -> None:
+    world = World(told=True)
+    world.topologies.put("a", nrt("a"))
+    steps = [[each.name for each in world.snapshot().nodes]]
+    world.nodes.put("a", node("a"))
+    steps.append([each.name for each in world.snapshot().nodes])
+    world.nodes.drop("a")
+    steps.append([each.name for each in world.snapshot().nodes])
+
+    assert steps == [[], ["a"], []]
+
+
 def test_labels_are_those_that_nodes_carry_now() -> None:
     world = World()
     world.nodes.put("a", node("a", **{"numalign.io/class": "blue"}))
     world.nodes.put("b", node("b"))
     world.nodes.put("c", node("c", cpu="many", **{"numalign.io/class": "blue"}))
 
-    assert world.snapshot().labels == {"a": "blue", "b": None, "c": None}
+    # Of a Node that cannot be read nobody knows which label it has.
+    assert world.snapshot().labels == {"a": "blue", "b": None}
+
+
+def test_a_topology_that_breaks_says_nothing_of_a_label_and_one_that_is_gone_does() -> None:
+    world = World()
+    world.nodes.put("a", node("a", **{"numalign.io/class": "blue"}))
+    world.topologies.put("a", nrt("a"))
+    labels = [world.snapshot().labels]
+    world.topologies.put("a", nrt("a", cpu="many"))
+    labels.append(world.snapshot().labels)
+    world.topologies.drop("a")
+    labels.append(world.snapshot().labels)
+
+    assert labels == [{"a": "blue"}, {}, {"a": "blue"}]
+
+
+def test_what_was_put_together_is_not_remembered_as_changed() -> None:
+    world = World()
+    world.nodes.put("a", node("a"))
+    world.topologies.put("a", nrt("a"))
+    world.configurations.put("a", configuration("a"))
+    world.namespaces.put("team", namespace("team"))
+    world.snapshot()
+
+    assert not any(
+        shelf.changed for shelf in (world.nodes, world.topologies, world.configurations, world.namespaces)
+    )
 
 
 def test_a_configuration_that_comes_later_is_heard_and_one_that_goes_is_forgotten() -> None:

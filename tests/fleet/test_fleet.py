@@ -362,6 +362,16 @@ def test_the_least_recently_asked_is_forgotten_first() -> None:
     assert [steps(fleet, ONE_GPU), steps(fleet, other)] == [0, 1]
 
 
+def test_room_is_found_for_a_pod_whose_answers_were_forgotten() -> None:
+    fleet = Fleet([SMALL], remembered=FEW)
+    fleet.now(ONE_GPU)
+    for each in unlike(FEW):
+        fleet.ever(ONE_GPU)
+        fleet.now(each)
+
+    assert fleet.now(ONE_GPU)
+
+
 FORGETTING: list[tuple[str, Callable[[Fleet, Question], object]]] = [
     ("what could ever be", Fleet.ever),
     ("what fits now", Fleet.now),

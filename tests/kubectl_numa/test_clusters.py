@@ -23,7 +23,7 @@ def test_standard_input_is_one_too(cluster_file: Path, monkeypatch: pytest.Monke
 
 
 def test_without_a_file_the_kubeconfig_is_asked() -> None:
-    with pytest.raises(ClusterError, match="there is no kubeconfig at /nowhere"):
+    with pytest.raises(ClusterError, match=r"there is no kubeconfig at /nowhere.*or read a file"):
         Source(kubeconfig="/nowhere").documents()
 
 

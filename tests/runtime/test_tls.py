@@ -316,6 +316,20 @@ def test_an_expired_pair_is_trouble(mint: Mint, told: Told, registry: CollectorR
     assert keeper.trouble() == f"the certificate expired at {until.isoformat()}"
 
 
+def test_a_clock_that_jumps_is_trouble_only_until_it_jumps_back(
+    mint: Mint, told: Told, registry: CollectorRegistry
+) -> None:
+    times = [now()]
+    pair = mint.pair(until=times[0] + timedelta(hours=1))
+    keeper = tls.Keeper(pair, log=told.log, registry=registry, clock=lambda: times[-1])
+    troubles = []
+    for hours in (2, 0, -30 * 24, 0):
+        times.append(times[0] + timedelta(hours=hours))
+        troubles.append(keeper.trouble() is None)
+
+    assert troubles == [False, True, True, True]
+
+
 async def test_the_watch_follows_the_files(
     keeper: tls.Keeper, mint: Mint, registry: CollectorRegistry
 ) -> None:

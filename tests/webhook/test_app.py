@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from numalign.rules.topology import Node, node_class
 from tests.notation import node, table
-from tests.webhook.conftest import UID, Door, Raw, patched, raw, request
+from tests.webhook.conftest import UID, Door, Raw, patched, raw, request, with_spec
 from webhook.catalogue import Moment
 
 SINGLE = "single-numa-node"
@@ -472,7 +472,15 @@ async def test_the_page_of_metrics_tells_the_cluster(served: Door) -> None:
 # Patience.
 
 
-async def test_a_first_review_of_many_nodes_lets_others_pass(door: Door) -> None:
+def tied(*nodes: str) -> Raw:
+    """A pod that fits, and wants to run on one of these nodes."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*nodes]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return with_spec(FITS, affinity={"nodeAffinity": required})
+
+
+@pytest.mark.parametrize("made", table([("goes anywhere", FITS), ("names nodes", tied("n1", "n2"))]))
+async def test_a_first_review_of_many_nodes_lets_others_pass(door: Door, made: Raw) -> None:
     door.put(
         {f"n{number}": node(f"cpu=8 mem={8000 + number}Mi gpu=1", policy=SINGLE) for number in range(400)}
     )
@@ -486,7 +494,7 @@ async def test_a_first_review_of_many_nodes_lets_others_pass(door: Door) -> None
             finished.append(name)
 
         await ask("connected", SILENT)
-        await asyncio.gather(ask("first of its template", FITS), ask("quick", SILENT))
+        await asyncio.gather(ask("first of its template", made), ask("quick", SILENT))
 
     assert finished == ["connected", "quick", "first of its template"]
 

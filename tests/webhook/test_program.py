@@ -21,7 +21,7 @@ from numalign.rules.errors import BadInput
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from tests.fake_api import FakeApi
-from tests.notation import node
+from tests.notation import node, table
 from tests.webhook import conftest
 from tests.webhook.conftest import Raw, Told, raw, request
 from webhook.program import Program, rehearse
@@ -238,13 +238,6 @@ async def test_a_missing_kubeconfig_stops_it(bench: Bench, tmp_path: Path) -> No
         await Program(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
 
 
-async def test_names_that_no_certificate_can_have_stop_it(bench: Bench) -> None:
-    chosen = bench.settings("--tls-secret", "own", "--tls-names", "not a name")
-
-    with pytest.raises(BadInput, match="not a name"):
-        await Program(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
-
-
 async def test_a_rehearsal_tells_what_would_change_and_changes_nothing(bench: Bench) -> None:
     said = await rehearse(bench.settings("--dry-run"))
 
@@ -258,3 +251,160 @@ async def test_a_rehearsal_of_a_snapshot_needs_no_api_server(tmp_path: Path) -> 
     chosen = load(WebhookSettings, argv=["--dry-run", "--snapshot", str(path)], environ={}).settings
 
     assert (await rehearse(chosen)).startswith("small: no label -> 2x8cpu-1gpu-single-numa-node")
+
+
+# What goes wrong in a cluster, as it is seen from outside.
+
+NODES = "/api/v1/nodes"
+TOPOLOGIES = "/apis/topology.node.k8s.io/{version}/noderesourcetopologies"
+NEWER, OLDER = (TOPOLOGIES.format(version=version) for version in ("v1alpha2", "v1alpha1"))
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
+LEASE = f"{LEASES}/numalign-webhook"
+CALLERS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-numalign"
+
+PLAIN = ("--insecure-http",)
+OWN = ("--tls-secret", "own", "--tls-names", "127.0.0.1")
+KUBELETS = (*PLAIN, "--kubelet-configs=true")
+
+
+async def test_when_the_api_server_goes_answers_go_on_and_news_are_heard_when_it_is_back(
+    bench: Bench,
+) -> None:
+    async with bench.running(*PLAIN) as webhook:
+        await webhook.until(webhook.ready)
+        before = await webhook.ask(TWO_GPUS)
+        await bench.api.stop()
+
+        async def noticed() -> bool:
+            kinds = {line["kind"] for line in bench.told.of("watch.unreachable")}
+            return kinds >= {"Node", "NodeResourceTopology", "Namespace"}
+
+        await webhook.until(noticed)
+        meanwhile, ready = await webhook.ask(TWO_GPUS), await webhook.ready()
+        bench.api.delete(f"{NEWER}/small")
+        await bench.api.start()
+
+        async def forgotten() -> bool:
+            return "patch" not in await webhook.ask(TWO_GPUS)
+
+        await webhook.until(forgotten)
+
+    assert "patch" in before
+    assert (meanwhile, ready) == (before, True)
+
+
+@pytest.fixture
+async def mute(tmp_path: Path) -> AsyncIterator[Bench]:
+    """An API server that takes every call and answers none."""
+    ended = asyncio.Event()
+
+    async def keep(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ended.wait()
+        writer.close()
+
+    server = await asyncio.start_server(keep, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    yield Bench(tmp_path, FakeApi(url=f"http://{host}:{port}"))
+    ended.set()
+    server.close()
+
+
+async def test_an_api_server_that_never_answers_is_waited_for_and_does_not_hold_up_the_end(
+    mute: Bench,
+) -> None:
+    async with mute.running(*OWN) as webhook:
+        code, said = await webhook.get("/readyz")
+        began = asyncio.get_running_loop().time()
+
+    assert code == HTTPStatus.SERVICE_UNAVAILABLE
+    assert said["waiting_for"].keys() == {"certificates", "snapshot"}
+    assert asyncio.get_running_loop().time() - began < 5
+
+
+async def test_an_api_server_that_talks_nonsense_is_waited_for(bench: Bench) -> None:
+    bench.api.oddities[NODES] = b"<html>Bad gateway</html>"
+    async with bench.running(*PLAIN) as webhook:
+
+        async def told() -> bool:
+            return bool(bench.told.of("watch.unreadable"))
+
+        await webhook.until(told)
+        code, said = await webhook.get("/readyz")
+        bench.api.oddities.clear()
+        await webhook.until(webhook.ready)
+
+    assert code == HTTPStatus.SERVICE_UNAVAILABLE
+    assert "the list of nodes is not JSON" in said["waiting_for"]["snapshot"]
+
+
+async def test_a_cluster_that_serves_no_topologies_is_served_and_nothing_is_steered(bench: Bench) -> None:
+    bench.api.not_served |= {NEWER, OLDER}
+    async with bench.running(*PLAIN) as webhook:
+        await webhook.until(webhook.ready)
+        answer = await webhook.ask(TWO_GPUS)
+
+    [line] = bench.told.of("watch.not_served")
+    assert line["kind"] == "NodeResourceTopology"
+    assert (answer["allowed"], "patch" in answer) == (True, False)
+    assert [label(bench.api, name) for name in ("small", "large")] == [None, None]
+
+
+UNKNOWN, DENIED = HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN
+WATCH = {UNKNOWN: "watch.unauthorized", DENIED: "watch.forbidden"}
+LABEL = {UNKNOWN: "class.failed", DENIED: "class.forbidden"}
+PROXY = {UNKNOWN: "kubelet_config.unanswered", DENIED: "kubelet_config.forbidden"}
+FAILED, FAILING, UNPUBLISHED = (
+    dict.fromkeys((UNKNOWN, DENIED), event)
+    for event in ("lease.failed", "certificates.failing", "certificates.unpublished")
+)
+
+Where = str | tuple[str, str]
+
+CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = [
+    # what is closed the flags  where                          what is said  whether it gets ready
+    ("nodes",        PLAIN,     NODES,                         WATCH,        False),
+    ("namespaces",   PLAIN,     "/api/v1/namespaces",          WATCH,        False),
+    ("topologies",   PLAIN,     NEWER,                         WATCH,        False),
+    ("pods",         PLAIN,     "/api/v1/pods",                WATCH,        True),
+    ("the lease",    PLAIN,     LEASE,                         FAILED,       True),
+    ("a new lease",  PLAIN,     ("POST", LEASES),              FAILED,       True),
+    ("labels",       PLAIN,     ("PATCH", f"{NODES}/small"),   LABEL,        True),
+    ("the Secret",   OWN,       KEPT,                          FAILING,      False),
+    ("a new Secret", OWN,       ("POST", KEPT[:-4]),           FAILING,      False),
+    ("our webhooks", OWN,       CALLERS,                       UNPUBLISHED,  True),
+    ("their bundle", OWN,       ("PATCH", CALLERS),            UNPUBLISHED,  True),
+    ("kubelets",     KUBELETS,  f"{NODES}/small/proxy/configz", PROXY,       True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [UNKNOWN, DENIED], ids=["401", "403"])
+@pytest.mark.parametrize(("flags", "where", "events", "ready"), table(CLOSED))
+async def test_a_closed_door_is_said_and_keeps_from_readiness_only_what_answers_need(  # noqa: PLR0913  a table
+    bench: Bench,
+    flags: tuple[str, ...],
+    where: Where,
+    events: dict[HTTPStatus, str],
+    status: HTTPStatus,
+    *,
+    ready: bool,
+) -> None:
+    bench.api.failures[where] = status
+    async with bench.running(*flags) as webhook:
+
+        async def told() -> bool:
+            return bool(bench.told.of(events[status]))
+
+        await webhook.until(told)
+        if ready:
+            await webhook.until(webhook.ready)
+        assert await webhook.ready() is ready
+
+
+async def test_a_folder_that_cannot_be_made_stops_it(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    program = Program(bench.settings("--insecure-http"), bench.told.log, CollectorRegistry())
+
+    with pytest.raises(BadInput, match="cannot be written: No such file or directory"):
+        await program.serve(Stop())

@@ -86,6 +86,32 @@ def test_exactly_one_certificate_is_served(flags: tuple[str, ...]) -> None:
     assert len(mistakes(*flags)) == 1
 
 
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [
+        ("--namespace", "../x"),
+        ("--tls-secret", "T l/s"),
+        ("--service", "Web"),
+        ("--webhook-configuration", "../x"),
+        ("--tls-names", "a_b"),
+        ("--tls-names", "127.0.0.1, not a name"),
+        ("--tls-names", ","),
+    ],
+)
+def test_a_name_that_nothing_can_have_is_told_with_its_flag(flag: str, text: str) -> None:
+    enough = ("--insecure-http",) if flag != "--tls-secret" else ()
+    found = mistakes(*enough, flag, text)
+
+    assert f"flag {flag}" in found
+
+
+@pytest.mark.parametrize(
+    "flags", [("--kubeconfig", "k"), ("--context", "c"), ("--kubelet-configs",)], ids=lambda flags: flags[0]
+)
+def test_a_snapshot_and_an_api_server_exclude_each_other(flags: tuple[str, ...]) -> None:
+    assert mistakes(*ENOUGH, *flags) == [f"flag --snapshot, flag {flags[0]}"]
+
+
 def test_a_rehearsal_serves_nothing_and_needs_no_certificate() -> None:
     assert load(WebhookSettings, argv=["--dry-run"], environ={}).settings.dry_run
 

@@ -82,3 +82,12 @@ def test_bad_input_is_told_in_a_sentence(
     assert result.exit_code == 2
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_file_without_a_node_is_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text("apiVersion: v1\nkind: Config\nclusters: []\n")
+
+    result = run("nodes", "--snapshot", str(path))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "not a single node" in result.stderr
