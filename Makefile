@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all demo serve test check agreement agreement-check oracle oracle-test fuzz-kubelet e2e bench clean
+.PHONY: all demo serve test check agreement agreement-check oracle oracle-test fuzz-kubelet deploy-test manifests e2e \
+	bench clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -51,6 +52,14 @@ MINUTES ?= 5
 fuzz-kubelet: $(READY)
 	$(BIN)/python -m tests.oracle.search --minutes $(MINUTES) --version $(VERSION) $(if $(SEED),--seed $(SEED))
 
+# The chart and the image's steps; needs Go once, for helm, then its cache. HELM names another.
+deploy-test: $(READY)
+	$(BIN)/python -m pytest tests/deploy -m "packaging or not packaging"
+
+# deploy/manifests anew, from deploy/chart.
+manifests: $(READY)
+	$(BIN)/python -m tests.deploy.render
+
 # A real kube-apiserver and etcd; needs Go once, then its cache. KUBEBUILDER_ASSETS is honoured.
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e --override-ini addopts=--import-mode=importlib --timeout 300 -v
@@ -58,6 +67,7 @@ e2e: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench.rules
 	$(BIN)/python -m bench.webhook
+	$(BIN)/python -m bench.coldstart
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

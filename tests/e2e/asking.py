@@ -27,6 +27,11 @@ class Answer:
     body: Json
     warnings: list[str]
 
+    def __str__(self) -> str:
+        """What decides, in a line."""
+        said = self.body.get("message") or self.body.get("spec", {}).get("affinity")
+        return f"{self.code} {said} {self.warnings}"
+
 
 async def ask(api: ApiClient, method: str, path: str, body: Json | None = None, **query: str) -> Answer:
     """One request. PATCH is always a server-side apply."""
@@ -77,6 +82,23 @@ def pod(name: str, *, asks: Mapping[str, str], **metadata: object) -> Json:
 
 async def create(api: ApiClient, wish: Json, *, namespace: str = "team", **query: str) -> Answer:
     return await ask(api, "POST", f"/api/v1/namespaces/{namespace}/pods", wish, **query)
+
+
+async def rehearse(
+    api: ApiClient,
+    *,
+    asks: Mapping[str, str],
+    namespace: str = "team",
+    annotations: Mapping[str, str] = INTENT,
+) -> Answer:
+    """What would become of such a pod."""
+    wish = pod("rehearsal", asks=asks, annotations=annotations)
+    return await create(api, wish, namespace=namespace, dryRun="All")
+
+
+def gpus(count: int) -> Json:
+    """What a pod asks that wants so many GPUs."""
+    return {"nvidia.com/gpu": str(count)}
 
 
 async def apply(api: ApiClient, wish: Json, *, manager: str) -> Answer:

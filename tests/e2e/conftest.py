@@ -1,8 +1,9 @@
 """Runs the real thing: etcd, kube-apiserver and numalign-webhook, each a process of its own.
 
 What only a real API server can show is shown here: that it takes our configuration, our answers and our
-patches, and what its users then read. One control plane serves all tests of a run. Where none can be
-had, every test is skipped, and the last lines of the run say so.
+patches, and what its users then read. One control plane serves the tests of this folder; those in
+`installed` have one of their own, which they kill. Where none can be had, every test is skipped, and the
+last lines of the run say so.
 """
 
 import asyncio
@@ -14,7 +15,6 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
@@ -22,20 +22,19 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import yaml
 from kubernetes_asyncio.client.api_client import ApiClient
-from kubernetes_asyncio.client.configuration import Configuration
 
 from certs import authority
-from tests.e2e.asking import INTENT, Answer, Json, ask, create, pod
-from tests.e2e.processes import Child, Children, answers, free_port, run, until
+from tests.e2e import shipped
+from tests.e2e.asking import Json, ask, gpus, rehearse
+from tests.e2e.figures import FIGURES
+from tests.e2e.planes import BINARIES, Place, Plane
+from tests.e2e.processes import Child, Children, answers, free_port, program, run, until
 
 AsUser = Callable[[str], ApiClient]
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-DEPLOY = ROOT / "deploy"
-BINARIES = pytest.StashKey[Path]()
 REASON = pytest.StashKey[str]()
 CHILDREN = pytest.StashKey[Children]()
 
@@ -65,8 +64,16 @@ session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="s
 # ---- the programs of the control plane: found or built before the time of any test runs
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "last: looks back on what the other tests did, or takes away what they use"
+    )
+    config.stash[FIGURES] = []
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ours = [item for item in items if item.path.is_relative_to(HERE)]
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     if not ours or config.option.collectonly:
         return
     with live_output(config):
@@ -106,9 +113,19 @@ async def find_binaries() -> tuple[int, str, str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if figures := config.stash[FIGURES]:
+        terminalreporter.section("what was measured")
+        for figure in figures:
+            terminalreporter.line(figure)
     if reason := config.stash.get(REASON, None):
         terminalreporter.section("NOTHING WAS TESTED END TO END", yellow=True, bold=True)
         terminalreporter.line(reason, yellow=True)
+
+
+@pytest.fixture(scope="session")
+def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Has a figure said at the end of the run."""
+    return pytestconfig.stash[FIGURES].append
 
 
 # ---- their processes, and what these said while a test failed
@@ -137,20 +154,6 @@ def pytest_runtest_makereport(
 # ---- the control plane
 
 
-@dataclass(frozen=True, slots=True)
-class Plane:
-    """A running API server, and how to come to it."""
-
-    url: str
-    ca: Path
-    child: Child
-
-    def client(self, user: str) -> ApiClient:
-        """Speaks as one of USERS. The caller closes it."""
-        configuration = Configuration(host=self.url, ssl_ca_cert=str(self.ca))
-        return ApiClient(configuration, "Authorization", f"Bearer {user}")
-
-
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> authority.Files:
     """A certificate for every server of this run."""
@@ -166,43 +169,10 @@ async def plane(
     pair: authority.Files,
 ) -> Plane:
     """An API server that lets USERS in, and asks no webhook yet."""
-    binaries = pytestconfig.stash[BINARIES]
-    folder = tmp_path_factory.mktemp("plane")
-    store, port = f"http://127.0.0.1:{free_port()}", free_port()
-    await children.start(
-        str(binaries / "etcd"),
-        f"--data-dir={folder / 'etcd'}",
-        f"--listen-client-urls={store}",
-        f"--advertise-client-urls={store}",
-        "--listen-peer-urls=http://127.0.0.1:0",
-    )
-    child = await children.start(
-        str(binaries / "kube-apiserver"),
-        f"--etcd-servers={store}",
-        "--bind-address=127.0.0.1",
-        f"--secure-port={port}",
-        f"--tls-cert-file={pair.cert}",
-        f"--tls-private-key-file={pair.key}",
-        f"--token-auth-file={token_file(folder)}",
-        "--authorization-mode=RBAC",
-        "--service-cluster-ip-range=10.0.0.0/24",
-        "--service-account-issuer=https://127.0.0.1",
-        f"--service-account-key-file={pair.cert}",
-        f"--service-account-signing-key-file={pair.key}",
-        # Where no controller runs, nobody makes the service accounts that it would insist on.
-        "--disable-admission-plugins=ServiceAccount",
-    )
-    running = Plane(url=f"https://127.0.0.1:{port}", ca=pair.ca, child=child)
-    ready = partial(answers, f"{running.url}/readyz", ca=pair.ca)
-    await until(ready, what="the API server was ready", child=child)
+    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("plane"), pair)
+    running = Plane(children, place, users=USERS)
+    await running.start()
     return running
-
-
-def token_file(folder: Path) -> Path:
-    file = folder / "tokens.csv"
-    lines = (f'{user},{user},{user},"{groups}"\n' for user, groups in USERS.items())
-    file.write_text("".join(lines))
-    return file
 
 
 @session_fixture()
@@ -222,19 +192,15 @@ async def as_user(plane: Plane) -> AsyncIterator[AsUser]:
 async def snapshot(plane: Plane, as_user: AsUser, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fleet, as the API server gives it back when it was created there."""
     api = as_user("admin")
-    for document in documents(DEPLOY / "crd" / "noderesourcetopologies.yaml"):
+    for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
         await install(api, document)
     known = partial(served, api, "NodeResourceTopology")
     await until(known, what="the API server knew of topologies", child=plane.child)
-    for document in documents(HERE / "fleet.yaml"):
+    for document in shipped.documents(HERE / "fleet.yaml"):
         await install(api, document)
     file = tmp_path_factory.mktemp("fleet") / "snapshot.json"
     file.write_text(json.dumps(await everything(api)))
     return file
-
-
-def documents(file: Path) -> list[Json]:
-    return list(yaml.safe_load_all(file.read_text()))
 
 
 async def install(api: ApiClient, document: Json) -> None:
@@ -266,11 +232,6 @@ async def classes(snapshot: Path) -> Mapping[str, str]:
     return {node["name"]: node["class"] for node in json.loads(said)}
 
 
-def program(name: str) -> str:
-    """One of ours, as installed in the environment that runs the tests."""
-    return str(Path(sys.executable).parent / name)
-
-
 # ---- the webhook
 
 
@@ -278,14 +239,13 @@ class Webhook:
     """The program under test; it can be ended, and started again at the same address."""
 
     def __init__(self, children: Children, *, snapshot: Path, pair: authority.Files) -> None:
-        port = free_port()
-        self.url = f"https://127.0.0.1:{port}"
-        self._ready = partial(answers, f"{self.url}/readyz", ca=pair.ca)
+        self.port = free_port()
+        self._ready = partial(answers, f"https://127.0.0.1:{self.port}/readyz", ca=pair.ca)
         self._start = partial(
             children.start,
             program("numalign-webhook"),
             *("--snapshot", str(snapshot)),
-            *("--bind", "127.0.0.1", "--port", str(port)),
+            *("--bind", "127.0.0.1", "--port", str(self.port)),
             *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key)),
         )
 
@@ -307,11 +267,11 @@ async def webhook(children: Children, snapshot: Path, pair: authority.Files) -> 
 async def admin(plane: Plane, as_user: AsUser, webhook: Webhook) -> ApiClient:
     """The administrator, once the API server asks the webhook: by address, as no Service leads here."""
     client = as_user("admin")
-    for document in documents(DEPLOY / "webhooks.yaml"):
-        for entry in document["webhooks"]:
-            url = webhook.url + entry["clientConfig"]["service"]["path"]
-            entry["clientConfig"] = {"url": url, "caBundle": base64(plane.ca)}
-        await install(client, document)
+    for document in shipped.webhooks():
+        ours = shipped.by_address(document, webhook.port)
+        for entry in ours["webhooks"]:
+            entry["clientConfig"]["caBundle"] = base64(plane.ca)
+        await install(client, ours)
     await until_asked(client, webhook.child)
     return client
 
@@ -327,16 +287,11 @@ async def until_asked(api: ApiClient, child: Child) -> None:
 
 
 async def patches(api: ApiClient) -> bool:
-    return "affinity" in (await rehearse(api, gpus=4)).body.get("spec", {})
+    return "affinity" in (await rehearse(api, asks=gpus(4))).body.get("spec", {})
 
 
 async def refuses(api: ApiClient) -> bool:
-    return (await rehearse(api, gpus=8)).code == HTTPStatus.FORBIDDEN
-
-
-async def rehearse(api: ApiClient, *, gpus: int) -> Answer:
-    wish = pod("rehearsal", asks={"nvidia.com/gpu": str(gpus)}, annotations=INTENT)
-    return await create(api, wish, dryRun="All")
+    return (await rehearse(api, asks=gpus(8))).code == HTTPStatus.FORBIDDEN
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -377,35 +332,16 @@ async def absence(request: pytest.FixtureRequest, admin: ApiClient, webhook: Web
 
 
 @pytest.fixture
-def kubectl(api: ApiClient, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
+def kubectl(plane: Plane, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
     """Runs kubectl as the administrator: exit code, and all that was said."""
     found = shutil.which("kubectl")
     if not found:
         pytest.skip("no kubectl on PATH")
-    file = written(api, tmp_path)
+    file = plane.kubeconfig("admin", tmp_path)
     return partial(run, found, f"--cache-dir={tmp_path / 'cache'}", KUBECONFIG=str(file))
 
 
 @pytest.fixture
-def kubectl_numa(api: ApiClient, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
+def kubectl_numa(plane: Plane, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
     """Runs our own program as the administrator would: exit code, and all that was said."""
-    return partial(run, program("kubectl-numa"), KUBECONFIG=str(written(api, tmp_path)))
-
-
-def written(api: ApiClient, folder: Path) -> Path:
-    """A kubeconfig of the administrator."""
-    file = folder / "kubeconfig"
-    file.write_text(json.dumps(kubeconfig(api.configuration, user="admin")))
-    return file
-
-
-def kubeconfig(configuration: Configuration, *, user: str) -> Json:
-    cluster = {"server": configuration.host, "certificate-authority": configuration.ssl_ca_cert}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "e2e", "cluster": cluster}],
-        "users": [{"name": "e2e", "user": {"token": user}}],
-        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
-        "current-context": "e2e",
-    }
+    return partial(run, program("kubectl-numa"), KUBECONFIG=str(plane.kubeconfig("admin", tmp_path)))

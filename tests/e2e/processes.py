@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -48,6 +49,17 @@ class Child:
             os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
 
+    async def stop(self, *, seconds: float = 60) -> int:
+        """Asks it to end, as Kubernetes does, and gives its exit code."""
+        self.send(signal.SIGTERM)
+        try:
+            code = await asyncio.wait_for(self.process.wait(), seconds)
+        except TimeoutError:
+            pytest.fail(f"{self.name} did not end within {seconds:.0f} s of SIGTERM")
+        finally:
+            await self.end()
+        return code
+
 
 @dataclass(frozen=True, slots=True)
 class Children:
@@ -57,9 +69,9 @@ class Children:
     started: list[Child] = field(default_factory=list)
     heard: dict[str, int] = field(default_factory=dict)
 
-    async def start(self, *command: str) -> Child:
+    async def start(self, *command: str, name: str = "") -> Child:
         """Returns at once; `until` tells when it does what it is for."""
-        name = Path(command[0]).name
+        name = name or Path(command[0]).name
         with open_log(self.logs / name) as log:
             process = await asyncio.create_subprocess_exec(
                 *("sh", "-c", GUARDED, name, *command),
@@ -122,6 +134,11 @@ async def run(*command: str, **environment: str) -> tuple[int, str]:
     )
     said, _ = await process.communicate()
     return process.returncode or 0, said.decode()
+
+
+def program(name: str) -> str:
+    """One of ours, as installed in the environment that runs the tests."""
+    return str(Path(sys.executable).parent / name)
 
 
 def free_port() -> int:

@@ -11,11 +11,10 @@ import pytest
 import yaml
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from tests.e2e import shipped
 from tests.e2e.asking import INTENT, Json, apply, ask, create, pod, read
 
 Kubectl = Callable[..., Awaitable[tuple[int, str]]]
-
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -255,7 +254,7 @@ async def test_a_namespace_speaks_for_pods_that_say_nothing(
     assert fits.code == 201
     assert fits.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
     assert never.code == 403
-    assert never.body["message"].startswith(denied_by("pods.validate.numalign.io"))
+    assert never.body["message"].startswith(denied_by("pods-by-default.validate.numalign.io"))
 
 
 async def test_a_namespace_that_warns_stores_the_pod(api: ApiClient) -> None:
@@ -276,7 +275,12 @@ async def test_a_namespace_that_enforces_refuses_pods_that_ask_for_less(api: Api
 
 @pytest.mark.parametrize(
     ("namespace", "hook"),
-    [("team", "pods.validate.numalign.io"), ("enforced", "pods.enforce.numalign.io")],
+    [
+        ("team", "pods.validate.numalign.io"),
+        ("by-default", "pods-by-default.validate.numalign.io"),
+        ("warned", "pods-by-warn.validate.numalign.io"),
+        ("enforced", "pods.enforce.numalign.io"),
+    ],
 )
 async def test_a_pod_is_validated_once_wherever_it_is_created(
     api: ApiClient, namespace: str, hook: str
@@ -359,10 +363,7 @@ async def test_a_topology_without_zones_is_refused(api: ApiClient) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [
-        pytest.param(document, id=document["kind"])
-        for document in yaml.safe_load_all((DEPLOY / "webhooks.yaml").read_text())
-    ],
+    [pytest.param(document, id=document["kind"]) for document in shipped.webhooks()],
 )
 async def test_the_configuration_that_is_shipped_names_a_service_and_is_valid(
     api: ApiClient, document: Json
@@ -377,9 +378,15 @@ async def test_the_configuration_that_is_shipped_names_a_service_and_is_valid(
     assert set(services) == {"numalign-webhook"}
 
 
-async def test_kubectl_reads_every_manifest_that_is_shipped(kubectl: Kubectl) -> None:
-    code, said = await kubectl("apply", "--dry-run=client", "--recursive", f"--filename={DEPLOY}")
+@pytest.mark.parametrize(
+    ("how", "holds"),
+    [
+        pytest.param(f"--kustomize={shipped.MANIFESTS}", "zz-numalign", id="manifests"),
+        pytest.param(f"--filename={shipped.DEPLOY / 'crd'}", "noderesourcetopologies", id="crd"),
+    ],
+)
+async def test_kubectl_reads_what_is_shipped(kubectl: Kubectl, how: str, holds: str) -> None:
+    code, said = await kubectl("apply", "--dry-run=client", how)
 
     assert code == 0, said
-    assert said.count("zz-numalign") == 2
-    assert "noderesourcetopologies.topology.node.k8s.io" in said
+    assert holds in said

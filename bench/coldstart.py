@@ -1,0 +1,343 @@
+"""
+How long a webhook that starts is of no use, and what it holds in memory afterwards.
+
+An API server is played by a process of its own, which has a large cluster as real ones are: nodes with all
+their images, pods with environment and managed fields. The webhook is started on it and asked whether it is
+ready until it says so, and then until it has read the pods, which no answer waits for. Its memory is what the
+kernel counts, at the peak and when all is still again.
+"""
+
+import argparse
+import asyncio
+import http.client
+import itertools
+import json
+import multiprocessing
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import orjson
+from aiohttp import web
+
+from bench import cluster
+from bench.cluster import Raw
+from bench.figures import table
+from bench.webhook import Server
+from certs import authority
+
+READY_AIM = 20.0
+"""Seconds."""
+MEMORY_AIM = 256.0
+"""MiB, at the peak."""
+
+LONGEST_START = 300
+PODS_READ = 'numalign_watch_lists_total{kind="Pod"}'
+SETTLING = 5.0
+ZONES = 2
+TEMPLATES = 200
+NAMESPACES = 200
+BOOKMARK_SECONDS = 10
+
+_VERSION = "1000"
+_NAME, _NAMESPACE, _ON = "name-of-this-pod", "namespace-of-this-pod", "node-of-this-pod"
+
+Items = Callable[[int, int], list[bytes]]
+"""The objects from one number up to another, as they stand in a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of what the cluster has."""
+
+    nodes: int
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """All objects of a kind."""
+
+    name: str
+    api_version: str
+    number: int
+    items: Items
+
+    def page(self, start: int, limit: int) -> bytes:
+        """A page of the list of them."""
+        end = min(start + limit, self.number) if limit else self.number
+        metadata = {"resourceVersion": _VERSION} | ({"continue": str(end)} if end < self.number else {})
+        head = {"kind": f"{self.name}List", "apiVersion": self.api_version, "metadata": metadata}
+        return orjson.dumps(head)[:-1] + b',"items":[' + b",".join(self.items(start, end)) + b"]}"
+
+    def bookmark(self) -> bytes:
+        """An event that says that nothing happened."""
+        found = {"kind": self.name, "apiVersion": self.api_version, "metadata": {"resourceVersion": _VERSION}}
+        return orjson.dumps({"type": "BOOKMARK", "object": found}) + b"\n"
+
+
+def kinds(sizes: Sizes) -> Mapping[str, Kind]:
+    """What is served, by path."""
+    found = iter(cluster.snapshot(sizes.nodes)["items"])
+    pairs = [_pair(node, topology) for node, topology in zip(found, found, strict=True)]
+    nodes, topologies = ([orjson.dumps(pair[at]) for pair in pairs] for at in (0, 1))
+    namespaces = [orjson.dumps({"metadata": {"name": f"team-{at}"}}) for at in range(NAMESPACES)]
+    return {
+        "/api/v1/nodes": Kind("Node", "v1", sizes.nodes, _of(nodes)),
+        "/api/v1/namespaces": Kind("Namespace", "v1", NAMESPACES, _of(namespaces)),
+        "/api/v1/pods": Kind("Pod", "v1", sizes.pods, _pods(sizes.nodes)),
+        "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies": Kind(
+            "NodeResourceTopology", "topology.node.k8s.io/v1alpha2", sizes.nodes, _of(topologies)
+        ),
+    }
+
+
+def _of(items: Sequence[bytes]) -> Items:
+    return lambda start, end: list(items[start:end])
+
+
+def _pods(nodes: int) -> Items:
+    """Pods of a few hundred workloads, each with a name of its own, all over the nodes."""
+    templates = [orjson.dumps(_pod(each.pod)) for each in cluster.templates(TEMPLATES)]
+
+    def items(start: int, end: int) -> list[bytes]:
+        return [
+            templates[number % TEMPLATES]
+            .replace(_NAMESPACE.encode(), b"team-%d" % (number % NAMESPACES))
+            .replace(_NAME.encode(), b"workload-%d-%06d" % (number % TEMPLATES, number))
+            .replace(_ON.encode(), b"node-%05d" % (number % nodes))
+            for number in range(start, end)
+        ]
+
+    return items
+
+
+def _pod(made: Raw) -> Raw:
+    """A pod as it is stored once it runs."""
+    metadata = {**made["metadata"], "name": _NAME, "namespace": _NAMESPACE, "resourceVersion": "1"}
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    ]
+    return {
+        "metadata": metadata,
+        "spec": {**made["spec"], "nodeName": _ON},
+        "status": {"phase": "Running", "conditions": conditions},
+    }
+
+
+def _pair(node: Raw, topology: Raw) -> tuple[Raw, Raw]:
+    """A node as fat as real ones are, and its topology: two zones of four resources."""
+    zones = [_zone(zone) for zone in topology["zones"][:ZONES]]
+    allocatable = {
+        resource["name"]: str(int(resource["allocatable"]) * ZONES) for resource in zones[0]["resources"]
+    }
+    metadata = {**node["metadata"], "resourceVersion": "1", "labels": _labels(node["metadata"]["name"])}
+    status = {
+        "allocatable": {**allocatable, "pods": "110"},
+        "capacity": {**allocatable, "pods": "110"},
+        "nodeInfo": {"kubeletVersion": "v1.34.0", "osImage": "Linux", "architecture": "amd64"},
+        "images": [_image(at) for at in range(50)],
+    }
+    topology["metadata"]["resourceVersion"] = "1"
+    return {"metadata": metadata, "spec": {}, "status": status}, {**topology, "zones": zones}
+
+
+def _zone(zone: Raw) -> Raw:
+    known = {each["name"]: each for each in zone["resources"]}
+    more = (cluster.GPU, "example.com/nic", "hugepages-1Gi")
+    empty = [
+        {"name": name, "capacity": "4", "allocatable": "4", "available": "4"}
+        for name in more
+        if name not in known
+    ]
+    resources = [*known.values(), *empty][: len(("cpu", "memory", *more)) - 1]
+    return {**zone, "costs": zone["costs"][:ZONES], "resources": resources}
+
+
+def _labels(name: str) -> dict[str, str]:
+    features = {f"feature.node.kubernetes.io/cpu-cpuid.FEATURE{at}": "true" for at in range(120)}
+    return {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "a", **features}
+
+
+def _image(at: int) -> Raw:
+    name = f"registry.example.com/platform/component-{at}/with-a-long-name"
+    digest = f"{at:064x}"
+    return {
+        "names": [f"{name}@sha256:{digest}", f"{name}:v1.{at}.0-{'x' * 150}"],
+        "sizeBytes": 100_000_000 + at,
+    }
+
+
+def play(sizes: Sizes, told: Connection) -> None:
+    """Be the API server; says its port when it listens, and never ends by itself."""
+    asyncio.run(_play(kinds(sizes), told))
+
+
+async def _play(served: Mapping[str, Kind], told: Connection) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        kind = served.get(request.path)
+        if kind is None:
+            return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
+        if request.query.get("watch"):
+            return await _watched(request, kind)
+        start, limit = (int(request.query.get(key, 0)) for key in ("continue", "limit"))
+        return web.Response(body=kind.page(start, limit), content_type="application/json")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    told.send(runner.addresses[0][1])
+    await asyncio.Event().wait()
+
+
+async def _watched(request: web.Request, kind: Kind) -> web.StreamResponse:
+    """A watch in which nothing happens."""
+    answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await answer.prepare(request)
+    while True:
+        await answer.write(kind.bookmark())
+        await asyncio.sleep(BOOKMARK_SECONDS)
+
+
+@contextmanager
+def api_server(sizes: Sizes) -> Iterator[int]:
+    """A port where such a cluster is served."""
+    context = multiprocessing.get_context("spawn")
+    told, tell = context.Pipe(duplex=False)
+    process = context.Process(target=play, args=(sizes, tell), daemon=True)
+    process.start()
+    try:
+        yield told.recv()
+    finally:
+        process.terminate()
+        process.join(timeout=10)
+
+
+@contextmanager
+def started(port: int, flags: Sequence[str]) -> Iterator[Server]:
+    """A webhook that follows the cluster at a port, from the moment at which it is ready.
+
+    Raises `RuntimeError` with its log if it ends, or does not become ready.
+    """
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        files = authority.write(
+            authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC)), folder / "tls"
+        )
+        settings = {
+            "--kubeconfig": _kubeconfig(folder / "kubeconfig", port),
+            "--tls-cert": files.cert,
+            "--tls-key": files.key,
+            "--bind": "127.0.0.1",
+            "--port": 0,
+            "--drain-seconds": 0,
+            "--label-nodes": "false",
+        }
+        words = [sys.executable, "-m", "webhook", *map(str, itertools.chain(*settings.items())), *flags]
+        log = folder / "log"
+        with log.open("wb") as written:
+            began = time.perf_counter()
+            process = subprocess.Popen(words, stderr=written)  # noqa: S603 - our own program
+            try:
+                yield _ready(process, files.ca, log, began)
+            finally:
+                process.terminate()
+                process.wait(timeout=30)
+
+
+def _kubeconfig(path: Path, port: int) -> Path:
+    content = {
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {"token": "none"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_bytes(orjson.dumps(content))
+    return path
+
+
+def _ready(process: "subprocess.Popen[bytes]", ca: Path, log: Path, began: float) -> Server:
+    until = time.monotonic() + LONGEST_START
+    while time.monotonic() < until and process.poll() is None:
+        port = _port(log)
+        if port and _says_ready(port, ca):
+            return Server(process, port, ca, time.perf_counter() - began)
+        time.sleep(0.02)
+    raise RuntimeError(f"the webhook did not become ready:\n{log.read_text(encoding='utf-8')}")
+
+
+def _port(log: Path) -> int:
+    """The port that it says it listens on; 0 before."""
+    lines = log.read_bytes().splitlines(keepends=True)
+    events = (json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n"))
+    return next((int(each["port"]) for each in events if each["event"] == "server.listening"), 0)
+
+
+def _says_ready(port: int, ca: Path) -> bool:
+    trust = ssl.create_default_context(cafile=str(ca))
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=10)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == HTTPStatus.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _until_pods_are_read(server: Server) -> float:
+    """Seconds from now until a whole list of the pods was taken."""
+    began = time.perf_counter()
+    while PODS_READ not in server.page("/metrics")[1]:
+        if time.perf_counter() - began > LONGEST_START:
+            raise RuntimeError("the pods were not read")
+        time.sleep(0.1)
+    return time.perf_counter() - began
+
+
+def judged(what: str, unit: str, *, found: float, aim: float) -> str:
+    """One aim, and whether it was met."""
+    return f"aim {'met' if found <= aim else 'MISSED'}: {what} {aim:.0f} {unit}; it was {found:.1f}"
+
+
+def main() -> int:
+    """Measure as the flags say; 0 however slow it was."""
+    parser = argparse.ArgumentParser(prog="python -m bench.coldstart", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--nodes", type=int, default=5000, help="of the cluster (default 5000)")
+    parser.add_argument("--pods", type=int, default=50_000, help="of the cluster (default 50000)")
+    parser.add_argument("flags", nargs="*", help="more flags of the webhook, after --")
+    chosen = parser.parse_args()
+    if min(chosen.nodes, chosen.pods) <= 0:
+        parser.error("--nodes and --pods must be above zero")
+    sizes = Sizes(chosen.nodes, chosen.pods)
+    with api_server(sizes) as port, started(port, chosen.flags) as server:
+        counted = _until_pods_are_read(server)
+        time.sleep(SETTLING)
+        memory = server.memory()
+    rows = [
+        ("from start to ready, seconds", f"{server.starting:.1f}"),
+        ("until the pods were read too", f"{server.starting + counted:.1f}"),
+        ("memory at the peak, MiB", f"{memory['most']:.0f}"),
+        (f"memory {SETTLING:.0f} seconds later, MiB", f"{memory['now']:.0f}"),
+    ]
+    print(table([f"{sizes.nodes} nodes, {sizes.pods} pods", ""], rows))
+    print(judged("ready within", "seconds", found=server.starting, aim=READY_AIM))
+    print(judged("at most", "MiB", found=memory["most"], aim=MEMORY_AIM))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Writes the plain manifests, because two descriptions of one installation would drift apart.
+
+`python -m tests.deploy.render` writes deploy/manifests anew: what helm makes of deploy/chart with the values
+that stand there, without what only helm needs, and with the namespace that helm would make itself.
+"""
+
+import asyncio
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.deploy.tools import build
+from tests.gotools import UnavailableError
+
+Object = dict[str, Any]
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+CHART = DEPLOY / "chart"
+MANIFESTS = DEPLOY / "manifests"
+NAMESPACE = "numalign-system"
+COMMAND = "python -m tests.deploy.render"
+
+_KUSTOMIZATION = "kustomization.yaml"
+_MADE = f"# Made from deploy/chart by `{COMMAND}`.\n"
+_ONLY_HELM = re.compile(
+    r"^(# Source: .*| +(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*)\n", re.MULTILINE
+)
+
+_NAMESPACE_TEXT = f"""\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {NAMESPACE}
+  labels:
+    # What runs here needs no privilege, and nothing that does may be put here.
+    pod-security.kubernetes.io/enforce: restricted
+"""
+
+_KUSTOMIZATION_TEXT = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+{resources}
+images:
+  # newName is where you pushed what deploy/Dockerfile makes.
+  - name: {image}
+    newName: {image}
+    newTag: "{version}"
+"""
+
+
+class HelmError(Exception):
+    """Helm refused; the text is what it said."""
+
+
+async def run(program: Path, *arguments: str | Path) -> str:
+    """What helm prints."""
+    process = await asyncio.create_subprocess_exec(
+        program, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    said, complaint = await process.communicate()
+    if process.returncode:
+        raise HelmError(complaint.decode())
+    return said.decode()
+
+
+async def template(program: Path, *arguments: str | Path) -> str:
+    """What the chart comes to, with further arguments of `helm template`."""
+    return await run(program, "template", "numalign", CHART, f"--namespace={NAMESPACE}", *arguments)
+
+
+async def manifests(program: Path) -> dict[str, str]:
+    """The plain manifests: name of the file, and its text."""
+    with tempfile.TemporaryDirectory() as folder:
+        await template(program, f"--output-dir={folder}")
+        made = _rendered(Path(folder))
+    files = {"namespace.yaml": _NAMESPACE_TEXT, **made}
+    image, _, version = image_of(made["deployment.yaml"]).partition(":")
+    listed = "\n".join(f"  - {name}" for name in files)
+    files[_KUSTOMIZATION] = _KUSTOMIZATION_TEXT.format(resources=listed, image=image, version=version)
+    return {name: _MADE + text for name, text in files.items()}
+
+
+def _rendered(folder: Path) -> dict[str, str]:
+    return {file.name: _plain(file.read_text()) for file in sorted(folder.rglob("*.yaml"))}
+
+
+def _plain(text: str) -> str:
+    """A rendered template without what helm needs to know its own."""
+    return _ONLY_HELM.sub("", text).removeprefix("---\n")
+
+
+def image_of(deployment: str) -> str:
+    """The image that the text of a Deployment names."""
+    [container] = yaml.safe_load(deployment)["spec"]["template"]["spec"]["containers"]
+    return str(container["image"])
+
+
+class _Loader(yaml.SafeLoader):
+    """Takes for a number what Kubernetes does (sigs.k8s.io/yaml), 1e3 among it."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def parsed(text: str) -> list[Object]:
+    """The objects of a text in YAML, empty documents left out."""
+    return [each for each in yaml.load_all(text, Loader=_Loader) if each]
+
+
+def objects(folder: Path = MANIFESTS) -> list[Object]:
+    """All objects of a folder of plain manifests, namespaces first; what `kubectl apply -k` would send."""
+    files = sorted(file for file in folder.glob("*.yaml") if file.name != _KUSTOMIZATION)
+    found = [each for file in files for each in parsed(file.read_text())]
+    return sorted(found, key=lambda each: each["kind"] != "Namespace")
+
+
+def identities(found: list[Object]) -> Mapping[tuple[str, str], Object]:
+    """Objects by kind and name."""
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+def write(wanted: Mapping[str, str], folder: Path) -> None:
+    """Brings a folder up to date; what the chart no longer makes is deleted."""
+    folder.mkdir(exist_ok=True)
+    for file in folder.glob("*.yaml"):
+        if file.name not in wanted:
+            file.unlink()
+    for name, text in wanted.items():
+        (folder / name).write_text(text)
+
+
+async def made_now() -> dict[str, str]:
+    """The plain manifests, with helm from wherever it can be had."""
+    [program] = await build.find()
+    return await manifests(program)
+
+
+if __name__ == "__main__":
+    try:
+        write(asyncio.run(made_now()), MANIFESTS)
+    except UnavailableError as error:
+        sys.exit(str(error))

@@ -1,0 +1,365 @@
+"""What helm makes of the chart: the plain manifests, and whatever the values, what Kubernetes takes."""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from numalign.runtime import settings
+from tests.deploy.render import (
+    CHART,
+    COMMAND,
+    MANIFESTS,
+    HelmError,
+    Object,
+    identities,
+    manifests,
+    objects,
+    parsed,
+    run,
+    template,
+)
+from webhook import policy
+from webhook.settings import WebhookSettings
+
+# To build helm takes minutes, once.
+pytestmark = [pytest.mark.packaging, pytest.mark.timeout(1200)]
+
+NEWEST = "1.37"
+
+# Kinds of other projects, whose schemas are not Kubernetes' own.
+FOREIGN = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
+
+AN_AUTHORITY = "LS0tLS1CRUdJTg=="
+
+
+async def test_helm_finds_nothing_to_complain_of(helm: Path) -> None:
+    assert "0 chart(s) failed" in await run(helm, "lint", "--strict", CHART)
+
+
+async def test_the_plain_manifests_are_what_the_chart_makes(helm: Path) -> None:
+    wanted = await manifests(helm)
+    found = {file.name: file.read_text() for file in MANIFESTS.glob("*.yaml")}
+    assert found.keys() == wanted.keys(), f"run {COMMAND}"
+    for name in wanted:
+        assert parsed(found[name]) == parsed(wanted[name]), (
+            f"{name} is not what the chart makes: run {COMMAND}"
+        )
+    assert found == wanted, f"only comments differ: run {COMMAND}"
+
+
+SETS = {
+    "as it is": (),
+    "one replica": ("replicas=1",),
+    "cert-manager": ("tls.source=cert-manager",),
+    "an issuer that is there": ("tls.source=cert-manager", "tls.issuerRef.name=ca"),
+    "own files": ("tls.source=secret", f"tls.caBundle={AN_AUTHORITY}"),
+    "least rights": ("labelNodes=false", "countPods=false"),
+    "kubelet options": ("kubeletConfigs.enabled=true",),
+    "policy": ("policy.defaults[0].warn=best-effort", "policy.exemptions.users[0]=root"),
+    "exemptions alone": ("policy.exemptions.namespaces[0]=batch",),
+    "foreign workloads": ("workloadKinds.ray=true", "workloadKinds.kubeflow=true"),
+    "every workload": (
+        *("workloadRules[0].apiGroups={*}", "workloadRules[0].apiVersions={*}"),
+        "workloadRules[0].resources={*}",
+    ),
+    "workloads of the core group": (
+        *("workloadRules[0].apiGroups[0]=", "workloadRules[0].apiVersions={v1}"),
+        "workloadRules[0].resources={podtemplates}",
+    ),
+    "no workloads": ("workloads=off",),
+    "host network": ("hostNetwork=true", "port=10250"),
+    "everything on": (
+        *("serviceMonitor.enabled=true", "image.digest=sha256:" + "0" * 64, "image.pullSecrets[0].name=a"),
+        *("priorityClassName=system-node-critical", "settings.log-level=debug", "drainSeconds=60"),
+        *(
+            "settings.max-bytes-in-flight=268435456",
+            "nodeSelector.a=b",
+            "podLabels.a=b",
+            "podAnnotations.a=b",
+        ),
+        *("tolerations[0].operator=Exists", "service.annotations.a=b", "serviceAccount.annotations.a=b"),
+        *("webhooks.annotations.a=b", "webhooks.matchConditions[0].name=a"),
+        *("webhooks.matchConditions[0].expression=true", "webhooks.excludedNamespaces={a,b}"),
+    ),
+    "everything off": ("networkPolicy.enabled=false", "priorityClassName=", "labelNodes=false"),
+}
+
+
+async def made(program: Path, *values: str) -> list[Object]:
+    """The objects that the chart comes to with values of `--set`."""
+    given = [
+        word for value in values for word in ("--set-literal" if "expression" in value else "--set", value)
+    ]
+    return parsed(await template(program, *given))
+
+
+def check(found: list[Object]) -> None:
+    """Raises `ValidationError` for an object that Kubernetes does not know."""
+    for each in found:
+        if each["apiVersion"] not in FOREIGN:
+            kubernetes_validate.validate(each, NEWEST, strict=True)
+
+
+@pytest.mark.parametrize("values", SETS.values(), ids=SETS)
+async def test_every_set_of_values_makes_objects_that_kubernetes_knows(
+    helm: Path, values: tuple[str, ...]
+) -> None:
+    found = await made(helm, *values)
+    check(found)
+    [container] = identities(found)["Deployment", "numalign-webhook"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    settings.load(WebhookSettings, argv=container["args"], environ={})
+
+
+def pod_of(found: list[Object]) -> Any:  # noqa: ANN401 a pod's spec
+    return identities(found)["Deployment", "numalign-webhook"]["spec"]["template"]["spec"]
+
+
+def rights_of(found: list[Object]) -> set[tuple[str, str]]:
+    """Resource and verb of every right in every role."""
+    roles = [each for each in found if each["kind"] in {"Role", "ClusterRole"}]
+    rules = [rule for role in roles for rule in role["rules"]]
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+NODES_PROXY = ("nodes/proxy", "get")
+
+
+# Nobody is elected where nobody labels.
+LABELLING = {("nodes", "patch"), *(("leases", verb) for verb in ("create", "get", "update"))}
+CERTIFYING = {
+    *(("secrets", verb) for verb in ("create", "get", "update")),
+    *(("mutatingwebhookconfigurations", verb) for verb in ("get", "patch")),
+    *(("validatingwebhookconfigurations", verb) for verb in ("get", "patch")),
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "gone", "more"),
+    [
+        (["labelNodes=false"], LABELLING, set()),
+        (["countPods=false"], {("pods", "list"), ("pods", "watch")}, set()),
+        (["kubeletConfigs.enabled=true"], set(), {NODES_PROXY}),
+        (["tls.source=cert-manager"], CERTIFYING, set()),
+        (["labelNodes=false", "tls.source=cert-manager"], LABELLING | CERTIFYING, set()),
+    ],
+)
+async def test_rights_go_with_what_is_switched_off(
+    helm: Path, values: list[str], gone: set[tuple[str, str]], more: set[tuple[str, str]]
+) -> None:
+    assert rights_of(await made(helm, *values)) == (rights_of(objects()) - gone) | more
+
+
+async def test_there_is_no_role_without_a_right(helm: Path) -> None:
+    found = await made(helm, "labelNodes=false", "tls.source=cert-manager")
+    assert {each["kind"] for each in found}.isdisjoint({"Role", "RoleBinding"})
+    assert [each for each in found if each["kind"] == "ClusterRole" and not each["rules"]] == []
+
+
+async def test_a_policy_is_mounted_as_the_program_reads_it(helm: Path) -> None:
+    found = await made(helm, "policy.defaults[0].warn=restricted", "policy.exemptions.users[0]=root")
+    text = identities(found)["ConfigMap", "numalign-policy"]["data"]["policy.yaml"]
+    read = policy.parse(text.encode())
+    assert read.exemptions.users == ("root",)
+    assert [each.rules.warn for each in read.defaults] == ["restricted"]
+    [container] = pod_of(found)["containers"]
+    assert "--policy=/etc/numalign/policy.yaml" in container["args"]
+    assert {"name": "policy", "mountPath": "/etc/numalign", "readOnly": True} in container["volumeMounts"]
+    assert {"name": "policy", "configMap": {"name": "numalign-policy"}} in pod_of(found)["volumes"]
+
+
+def conditions(found: list[Object]) -> set[str]:
+    entries = [entry for each in found for entry in each.get("webhooks", ())]
+    return {condition["name"] for entry in entries for condition in entry["matchConditions"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "all_pods"),
+    [("policy.defaults[0].warn=restricted", True), ("policy.exemptions.users[0]=root", False)],
+)
+async def test_where_the_cluster_has_defaults_pods_that_say_nothing_are_sent_too(
+    helm: Path, value: str, *, all_pods: bool
+) -> None:
+    assert ("annotated" not in conditions(await made(helm, value))) == all_pods
+
+
+async def test_a_certificate_in_files_is_mounted_and_its_authority_told_to_api_servers(helm: Path) -> None:
+    found = await made(helm, "tls.source=secret", "tls.secretName=mine", f"tls.caBundle={AN_AUTHORITY}")
+    [container] = pod_of(found)["containers"]
+    loaded = settings.load(WebhookSettings, argv=container["args"], environ={}).settings
+    [mount] = [mount for mount in container["volumeMounts"] if mount["name"] == "tls"]
+    assert (loaded.tls_secret, str(loaded.tls_cert)) == (None, f"{mount['mountPath']}/tls.crt")
+    assert [volume["secret"]["secretName"] for volume in pod_of(found)["volumes"] if "secret" in volume] == [
+        "mine"
+    ]
+    entries = [entry for each in found for entry in each.get("webhooks", ())]
+    assert {entry["clientConfig"]["caBundle"] for entry in entries} == {AN_AUTHORITY}
+
+
+async def test_cert_manager_is_asked_for_the_name_that_api_servers_call(helm: Path) -> None:
+    found = identities(await made(helm, "tls.source=cert-manager"))
+    certificate = found["Certificate", "numalign-webhook"]["spec"]
+    assert certificate["dnsNames"] == ["numalign-webhook.numalign-system.svc"]
+    assert ("Issuer", certificate["issuerRef"]["name"]) in found
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        annotations = found[kind, "zz-numalign"]["metadata"]["annotations"]
+        assert annotations == {"cert-manager.io/inject-ca-from": "numalign-system/numalign-webhook"}
+
+
+async def test_another_namespace_is_meant_everywhere(helm: Path) -> None:
+    text = await template(helm, "--namespace=elsewhere")
+    assert "numalign-system" not in text
+    [selector, *_] = [
+        entry["namespaceSelector"]["matchExpressions"][0]
+        for each in parsed(text)
+        for entry in each.get("webhooks", ())
+    ]
+    assert selector["values"] == ["kube-system", "kube-node-lease", "elsewhere"]
+
+
+def at(key: str, value: object) -> Iterator[object]:
+    """Whatever stands at that key, anywhere."""
+    match value:
+        case dict():
+            yield from (inner for name, inner in value.items() if name == key and not isinstance(inner, dict))
+            yield from chain.from_iterable(at(key, inner) for inner in value.values())
+        case list():
+            yield from chain.from_iterable(at(key, inner) for inner in value)
+
+
+@pytest.mark.parametrize("name", ["123", "1e3", "no", "null"])
+@pytest.mark.parametrize("source", ["own", "cert-manager", "secret"])
+async def test_a_name_that_looks_like_something_else_stays_a_name(
+    helm: Path, tmp_path: Path, name: str, source: str
+) -> None:
+    given = {
+        "tls": {"source": source, "secretName": name, "caBundle": "1234" * (source == "secret")},
+        "priorityClassName": name,
+        "image": {"repository": name, "pullSecrets": [{"name": name}]},
+        "webhooks": {"excludedNamespaces": [name, "kube-system"]},
+        "workloadRules": [{"apiGroups": [name], "apiVersions": [name], "resources": [name]}],
+    }
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps(given))
+    found = parsed(await template(helm, f"--namespace={name}", f"--values={file}"))
+    check(found)
+    assert {*at("namespace", found)} == {name}
+    assert {*at("secretName", found)} <= {name, "numalign-authority"}
+    assert {*at("priorityClassName", found)} == {name}
+    entries = [entry for each in found for entry in each.get("webhooks", ())]
+    excluded = {tuple(entry["namespaceSelector"]["matchExpressions"][0]["values"]) for entry in entries}
+    assert excluded == {(name, "kube-system")}
+
+
+async def test_one_replica_alone_may_be_moved(helm: Path) -> None:
+    """A budget of one out of one would keep its node from ever being drained."""
+    assert "PodDisruptionBudget" not in {each["kind"] for each in await made(helm, "replicas=1")}
+
+
+REFUSED = {
+    "no such value": (("replica=2",), "additional properties 'replica' not allowed"),
+    "no such setting": (("settings.log-levl=debug",), "additional properties 'log-levl' not allowed"),
+    "a setting with a value of its own": (("settings.port=1",), "additional properties 'port' not allowed"),
+    "a bad choice": (("workloads=refuse",), "value must be one of 'warn', 'deny', 'off'"),
+    "a bad choice of a setting": (("settings.injection=force",), "at '/settings/injection'"),
+    "none at all": (("replicas=0",), "at '/replicas': minimum: got 0, want 1"),
+    "a version that moves": (("image.tag=latest",), "at '/image/tag'"),
+    "half a digest": (("image.digest=sha256:0",), "at '/image/digest'"),
+    "a number in words": (("port=https",), "at '/port': got string, want integer"),
+    "a privileged port": (("port=443",), "at '/port': minimum"),
+    "own files without an authority": (("tls.source=secret",), "at '/tls/caBundle': minLength"),
+    "an authority for our own": ((f"tls.caBundle={AN_AUTHORITY}",), "at '/tls/caBundle': maxLength"),
+    "an issuer for our own": (("tls.issuerRef.name=ca",), "at '/tls/issuerRef': maxProperties"),
+    "a policy that does not exist": (("policy.defaults[0].warn=strict",), "at '/policy/defaults/0/warn'"),
+    "a policy misspelled": (("policy.default[0].warn=none",), "additional properties 'default' not allowed"),
+    "a kind that is not known": (("workloadKinds.spark=true",), "additional properties 'spark' not allowed"),
+    "a rule without resources": (("workloadRules[0].apiGroups={a}",), "missing properties"),
+    "a rule of every group and of one": (
+        (
+            *("workloadRules[0].apiGroups={*,apps}", "workloadRules[0].apiVersions={v1}"),
+            "workloadRules[0].resources={a}",
+        ),
+        "at '/workloadRules/0/apiGroups': maxItems",
+    ),
+    "a rule of what stands below an object": (
+        (
+            *("workloadRules[0].apiGroups={apps}", "workloadRules[0].apiVersions={v1}"),
+            "workloadRules[0].resources={deployments/scale}",
+        ),
+        "at '/workloadRules/0/resources/0'",
+    ),
+    "a name that no object can have": (("tls.secretName=a..b",), "at '/tls/secretName'"),
+    "a namespace that there cannot be": (("webhooks.excludedNamespaces={a.b}",), "/excludedNamespaces/0'"),
+    "a priority of no name": (("priorityClassName=High",), "at '/priorityClassName'"),
+    "a label that selects our pods": (
+        (r"podLabels.app\.kubernetes\.io/name=a",),
+        "at '/podLabels/app.kubernetes.io~1name'",
+    ),
+    "another that does": (
+        (r"podLabels.app\.kubernetes\.io/component=a",),
+        "at '/podLabels/app.kubernetes.io~1component'",
+    ),
+    "an annotation that is there already": (
+        (r"podAnnotations.kubectl\.kubernetes\.io/default-container=a",),
+        "at '/podAnnotations/kubectl.kubernetes.io~1default-container'",
+    ),
+    "an authority from elsewhere": (
+        (r"webhooks.annotations.cert-manager\.io/inject-ca-from=a/b",),
+        "at '/webhooks/annotations/cert-manager.io~1inject-ca-from'",
+    ),
+    "a label that every object has": (
+        (r"serviceMonitor.labels.helm\.sh/chart=a",),
+        "at '/serviceMonitor/labels/helm.sh~1chart'",
+    ),
+    **{
+        f"a condition called {name}": (
+            (f"webhooks.matchConditions[0].name={name}", "webhooks.matchConditions[0].expression=true"),
+            "at '/webhooks/matchConditions/0/name'",
+        )
+        for name in ("not-from-a-kubelet", "annotated", "changed", "not-of-another")
+    },
+    "a path with a name missing": (
+        ("policy.workloads[0].kind=TrainJob", "policy.workloads[0].templates={spec..x}"),
+        "at '/policy/workloads/0/templates/0'",
+    ),
+    "a user with * in the middle": (("policy.exemptions.users={a*b}",), "at '/policy/exemptions/users/0'"),
+    "a selector of a label that there cannot be": (
+        ("policy.defaults[0].warn=none", "policy.defaults[0].namespaceSelector.matchLabels.a_=b"),
+        "at '/policy/defaults/0/namespaceSelector/matchLabels'",
+    ),
+    "a selector of no values": (
+        (
+            "policy.defaults[0].warn=none",
+            "policy.defaults[0].namespaceSelector.matchExpressions[0].key=a",
+            "policy.defaults[0].namespaceSelector.matchExpressions[0].operator=In",
+        ),
+        "at '/policy/defaults/0/namespaceSelector/matchExpressions/0'",
+    ),
+    "a default that asks for nothing": (
+        ("policy.defaults[0].namespaceSelector.matchLabels.a=b",),
+        "at '/policy/defaults/0'",
+    ),
+    "a port that is none": (("networkPolicy.apiServerPorts[0]=0",), "at '/networkPolicy/apiServerPorts/0'"),
+}
+
+
+@pytest.mark.parametrize(("values", "complaint"), REFUSED.values(), ids=REFUSED)
+async def test_values_that_cannot_be_meant_are_refused(
+    helm: Path, values: tuple[str, ...], complaint: str
+) -> None:
+    with pytest.raises(HelmError, match=re.escape(complaint)):
+        await made(helm, *values)
+
+
+async def test_all_that_is_wrong_is_told_at_once(helm: Path) -> None:
+    with pytest.raises(HelmError) as refused:
+        await made(helm, "replicas=0", "workloads=refuse")
+    assert "at '/replicas'" in str(refused.value)
+    assert "at '/workloads'" in str(refused.value)

@@ -1,0 +1,161 @@
+"""The image, as far as it can be looked at without an engine: what it is made of, and that its steps work."""
+
+import asyncio
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.render import DEPLOY, identities, objects
+
+ROOT = DEPLOY.parent
+FILE = DEPLOY / "Dockerfile"
+REQUIREMENTS = (DEPLOY / "requirements.txt", DEPLOY / "requirements-build.txt")
+PINNED = re.compile(r"python:3\.\d+\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An instruction of the Dockerfile."""
+
+    verb: str
+    rest: str
+
+    @property
+    def words(self) -> list[str]:
+        """What follows the verb, flags left out."""
+        return [word for word in self.rest.split() if not word.startswith("--")]
+
+
+def steps() -> Iterator[Step]:
+    text = re.sub(r"^#.*\n", "", FILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    for line in filter(None, map(str.strip, text.splitlines())):
+        verb, _, rest = line.partition(" ")
+        yield Step(verb, rest)
+
+
+def stages() -> list[list[Step]]:
+    found: list[list[Step]] = []
+    for step in steps():
+        if step.verb == "FROM":
+            found.append([])
+        found[-1].append(step)
+    return found
+
+
+BUILD, FINAL = stages()
+
+
+def test_both_stages_start_from_the_same_image_of_one_exact_version() -> None:
+    images = [stage[0].words[0] for stage in (BUILD, FINAL)]
+    assert images[0] == images[1]
+    assert PINNED.fullmatch(images[0])
+
+
+def test_the_image_is_of_the_python_that_runs_the_tests() -> None:
+    assert f"python:{sys.version_info.major}.{sys.version_info.minor}." in BUILD[0].rest
+
+
+def test_what_is_copied_is_there_and_is_let_into_the_build() -> None:
+    let_in = {
+        line.removeprefix("!") for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    }
+    copied = [source for step in BUILD if step.verb == "COPY" for source in step.words[:-1]]
+    assert copied
+    assert [source for source in copied if not (ROOT / source).exists() or source not in let_in] == []
+
+
+def test_the_program_runs_as_nobody_and_without_a_shell() -> None:
+    verbs = {step.verb: step.rest for step in FINAL}
+    assert verbs["USER"] == "65532:65532"
+    assert verbs["ENTRYPOINT"] == '["/opt/numalign/bin/numalign-webhook"]'
+    assert verbs.keys().isdisjoint({"RUN", "CMD", "SHELL", "ADD"})
+
+
+def test_the_image_and_the_pod_agree_on_who_runs_it_and_where_it_listens() -> None:
+    pod = identities(objects())["Deployment", "numalign-webhook"]["spec"]["template"]["spec"]
+    verbs = {step.verb: step.rest for step in FINAL}
+    context = pod["securityContext"]
+    assert verbs["USER"] == f"{context['runAsUser']}:{context['runAsGroup']}"
+    assert int(verbs["EXPOSE"]) == pod["containers"][0]["ports"][0]["containerPort"]
+
+
+@pytest.mark.parametrize("file", REQUIREMENTS, ids=lambda file: file.name)
+def test_every_requirement_is_pinned_by_version_and_by_its_bytes(file: Path) -> None:
+    joined = file.read_text().replace("\\\n", " ").splitlines()
+    requirements = [line for line in joined if line and not line.startswith("#")]
+    assert requirements
+    loose = [
+        line for line in requirements if not re.match(r"[a-z0-9-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line)
+    ]
+    assert loose == []
+
+
+@pytest.mark.parametrize("file", REQUIREMENTS, ids=lambda file: file.name)
+def test_the_requirements_say_how_they_were_made_and_name_no_host(file: Path) -> None:
+    text = file.read_text()
+    assert "uv pip compile" in text.splitlines()[1]
+    assert "://" not in text
+
+
+def test_every_dependency_of_the_project_is_among_the_requirements() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    [block] = re.findall(r"^dependencies = \[\n(.*?)^\]", project, re.DOTALL | re.MULTILINE)
+    wanted = set(re.findall(r'^    "([a-z0-9-]+)', block, re.MULTILINE))
+    pinned = set(re.findall(r"^([a-z0-9-]+)==", REQUIREMENTS[0].read_text(), re.MULTILINE))
+    assert wanted
+    assert wanted <= pinned
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(600)
+async def test_the_steps_make_a_program_that_starts(tmp_path: Path) -> None:
+    """Every COPY and RUN of the first stage, with folders of this test in place of the image's own."""
+    image = tmp_path / "usr"
+    await command(f"{sys.executable} -m venv {image}", cwd=tmp_path)
+    places = {name: tmp_path / name for name in ("src", "opt", "wheels")}
+    for folder in places.values():
+        folder.mkdir()
+    for step in BUILD:
+        if step.verb == "COPY":
+            copy(step.words, into=places["src"])
+        if step.verb == "RUN":
+            await command(moved(step.rest, places), cwd=places["src"], path=f"{image}/bin:/usr/bin:/bin")
+    made = places["opt"] / "numalign" / "bin"
+    said = await command(f"{made}/numalign-webhook --version", cwd=tmp_path)
+    assert said.startswith("numalign-webhook 0.")
+    assert not (made / "pip").exists()
+
+
+def moved(line: str, places: dict[str, Path]) -> str:
+    """A command with its absolute paths brought below others."""
+    return re.sub(r"(?<!\S)/(opt|wheels|src)\b", lambda found: str(places[found[1]]), line)
+
+
+def copy(words: list[str], *, into: Path) -> None:
+    *sources, target = words
+    for source in map(ROOT.joinpath, sources):
+        to = into / target
+        if source.is_dir():
+            shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            to.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, to)
+
+
+async def command(line: str, *, cwd: Path, path: str | None = None) -> str:
+    """What a command says; the test fails with it where the command does."""
+    process = await asyncio.create_subprocess_shell(
+        line,
+        cwd=cwd,
+        env={"PATH": path} if path else None,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, f"{line}\n{said.decode()}"
+    return said.decode()

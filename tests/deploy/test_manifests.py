@@ -1,0 +1,274 @@
+"""What is installed: objects that Kubernetes knows, with no more rights and privileges than it takes."""
+
+import asyncio
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from numalign.runtime import server, settings
+from tests.deploy.render import DEPLOY, MANIFESTS, NAMESPACE, Object, identities, objects, parsed
+from webhook.settings import WebhookSettings
+
+SHIPPED = identities(objects())
+DEPLOYMENT = SHIPPED["Deployment", "numalign-webhook"]
+POD = DEPLOYMENT["spec"]["template"]["spec"]
+[CONTAINER] = POD["containers"]
+PROJECT = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+
+# The oldest that the chart admits, and the newest whose schemas there are.
+KUBERNETES = ("1.28", "1.37")
+CLUSTER_WIDE = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "ValidatingWebhookConfiguration",
+}
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize(("kind", "name"), SHIPPED)
+def test_every_object_is_one_that_kubernetes_knows(kind: str, name: str, version: str) -> None:
+    kubernetes_validate.validate(SHIPPED[kind, name], version, strict=True)
+
+
+def test_a_misspelled_field_would_be_found() -> None:
+    broken = DEPLOYMENT | {"spec": DEPLOYMENT["spec"] | {"replicsa": 2}}
+    with pytest.raises(kubernetes_validate.ValidationError, match="replicsa"):
+        kubernetes_validate.validate(broken, KUBERNETES[-1], strict=True)
+
+
+def test_every_object_stands_once_and_where_it_belongs() -> None:
+    assert len(SHIPPED) == len(objects())
+    for (kind, _), each in SHIPPED.items():
+        wanted = None if kind in CLUSTER_WIDE else NAMESPACE
+        assert each["metadata"].get("namespace") == wanted
+
+
+async def test_kustomize_makes_the_same_of_the_folder(kubectl: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        kubectl, "kustomize", str(MANIFESTS), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    assert identities(parsed(said.decode())) == SHIPPED
+
+
+async def test_whoever_pushed_the_image_elsewhere_changes_one_line(kubectl: str, tmp_path: Path) -> None:
+    for file in MANIFESTS.glob("*.yaml"):
+        text = file.read_text()
+        (tmp_path / file.name).write_text(
+            text.replace("newName: numalign-webhook", "newName: example.com/numalign-webhook")
+        )
+    process = await asyncio.create_subprocess_exec(
+        kubectl, "kustomize", str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    [image] = [
+        each["spec"]["template"]["spec"]["containers"][0]["image"]
+        for each in parsed(said.decode())
+        if each["kind"] == "Deployment"
+    ]
+    assert image == f"example.com/numalign-webhook:{PROJECT['version']}"
+
+
+# ---- rights
+
+Right = tuple[str, str, str, str]
+"""Group, resource, verb, name (empty for any)."""
+
+
+def rights(role: Object) -> Iterator[Right]:
+    for rule in role["rules"]:
+        yield from product(
+            rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", [""])
+        )
+
+
+def test_the_cluster_role_is_what_the_program_uses_and_no_more() -> None:
+    registration = "admissionregistration.k8s.io"
+    configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    assert Counter(rights(SHIPPED["ClusterRole", "numalign-webhook"])) == Counter(
+        [
+            *(("", "nodes", verb, "") for verb in ("list", "watch", "patch")),
+            *(("", "namespaces", verb, "") for verb in ("list", "watch")),
+            *(("", "pods", verb, "") for verb in ("list", "watch")),
+            *(("topology.node.k8s.io", "noderesourcetopologies", verb, "") for verb in ("list", "watch")),
+            *(
+                (registration, kind, verb, "zz-numalign")
+                for kind in configurations
+                for verb in ("get", "patch")
+            ),
+        ]
+    )
+
+
+def test_the_role_is_what_the_program_uses_in_its_namespace_and_no_more() -> None:
+    assert Counter(rights(SHIPPED["Role", "numalign-webhook"])) == Counter(
+        [
+            ("", "secrets", "create", ""),
+            *(("", "secrets", verb, "numalign-webhook-tls") for verb in ("get", "update")),
+            ("coordination.k8s.io", "leases", "create", ""),
+            *(("coordination.k8s.io", "leases", verb, "numalign-webhook") for verb in ("get", "update")),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("kind", "role"), [("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")])
+def test_rights_are_bound_to_the_account_of_the_pods(kind: str, role: str) -> None:
+    binding = SHIPPED[kind, "numalign-webhook"]
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": role,
+        "name": "numalign-webhook",
+    }
+    account = {"kind": "ServiceAccount", "name": POD["serviceAccountName"], "namespace": NAMESPACE}
+    assert binding["subjects"] == [account]
+
+
+def test_no_other_pod_of_the_namespace_gets_a_token_by_default() -> None:
+    assert SHIPPED["ServiceAccount", "numalign-webhook"]["automountServiceAccountToken"] is False
+    assert POD["automountServiceAccountToken"] is True
+
+
+# ---- the pod
+
+
+def test_the_pod_is_as_restricted_as_pod_security_can_ask() -> None:
+    context = POD["securityContext"]
+    assert context["runAsNonRoot"] is True
+    assert context["runAsUser"] > 0
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert CONTAINER["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert POD.keys().isdisjoint({"hostNetwork", "hostPID", "hostIPC"})
+    assert {"emptyDir", "name"} >= {key for volume in POD["volumes"] for key in volume}
+    labels = SHIPPED["Namespace", NAMESPACE]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_what_is_written_in_passing_stays_in_memory_and_is_bounded() -> None:
+    [volume] = POD["volumes"]
+    [mount] = CONTAINER["volumeMounts"]
+    assert mount == {"name": volume["name"], "mountPath": "/tmp"}  # noqa: S108 the container's own
+    assert volume["emptyDir"]["medium"] == "Memory"
+    assert volume["emptyDir"]["sizeLimit"]
+
+
+def test_the_image_is_pinned_to_the_version_of_the_program() -> None:
+    assert CONTAINER["image"] == f"numalign-webhook:{PROJECT['version']}"
+
+
+def test_its_size_is_told_and_bounded() -> None:
+    assert CONTAINER["resources"] == {
+        "requests": {"cpu": "100m", "memory": "256Mi"},
+        "limits": {"memory": "512Mi"},
+    }
+
+
+def test_every_argument_is_a_setting_that_the_program_takes() -> None:
+    loaded = settings.load(WebhookSettings, argv=CONTAINER["args"], environ={})
+    assert loaded.settings.tls_secret == "numalign-webhook-tls"  # noqa: S105 its name
+    assert loaded.settings.service == SHIPPED["Service", "numalign-webhook"]["metadata"]["name"]
+    assert loaded.settings.webhook_configuration == "zz-numalign"
+    [port] = CONTAINER["ports"]
+    assert loaded.settings.port == port["containerPort"]
+
+
+def test_it_is_given_the_time_to_end_that_it_takes() -> None:
+    loaded = settings.load(WebhookSettings, argv=CONTAINER["args"], environ={}).settings
+    assert POD["terminationGracePeriodSeconds"] > loaded.drain_seconds + server.GRACE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("probe", "path"),
+    [("startupProbe", "/healthz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")],
+)
+def test_probes_ask_what_is_always_answered(probe: str, path: str) -> None:
+    asked = CONTAINER[probe]["httpGet"]
+    assert asked == {"path": path, "port": "https", "scheme": "HTTPS"}
+    assert path in server.ALWAYS_OPEN
+
+
+def test_the_service_leads_to_the_pods() -> None:
+    spec = SHIPPED["Service", "numalign-webhook"]["spec"]
+    labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
+    assert spec["selector"].items() <= labels.items()
+    [port], [open_port] = spec["ports"], CONTAINER["ports"]
+    assert (port["port"], port["targetPort"]) == (443, open_port["name"])
+
+
+# ---- two of them, always
+
+
+def selector_of(each: Object, *path: str) -> Any:  # noqa: ANN401 whatever stands there
+    for step in path:
+        each = each[step]
+    return each
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("Deployment", ("spec", "selector", "matchLabels")),
+        ("PodDisruptionBudget", ("spec", "selector", "matchLabels")),
+        ("NetworkPolicy", ("spec", "podSelector", "matchLabels")),
+    ],
+)
+def test_whatever_speaks_of_the_pods_means_ours(kind: str, path: tuple[str, ...]) -> None:
+    labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
+    assert selector_of(SHIPPED[kind, "numalign-webhook"], *path) == labels
+
+
+def test_one_replica_may_go_and_one_stays() -> None:
+    assert DEPLOYMENT["spec"]["replicas"] == 2
+    assert DEPLOYMENT["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert SHIPPED["PodDisruptionBudget", "numalign-webhook"]["spec"]["minAvailable"] == 1
+
+
+def test_replicas_are_spread_where_they_can_be() -> None:
+    spread = POD["topologySpreadConstraints"]
+    keys = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    assert [each["topologyKey"] for each in spread] == keys
+    assert {each["whenUnsatisfiable"] for each in spread} == {"ScheduleAnyway"}
+    labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
+    assert all(each["labelSelector"]["matchLabels"] == labels for each in spread)
+
+
+def test_clouds_that_count_critical_pods_are_told_of_ours() -> None:
+    [scope] = SHIPPED["ResourceQuota", "numalign-critical-pods"]["spec"]["scopeSelector"]["matchExpressions"]
+    assert scope["values"] == [POD["priorityClassName"]]
+
+
+def test_the_network_lets_in_calls_and_lets_out_only_questions_to_the_api_server() -> None:
+    spec = SHIPPED["NetworkPolicy", "numalign-webhook"]["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["ingress"] == [
+        {"ports": [{"protocol": "TCP", "port": CONTAINER["ports"][0]["containerPort"]}]}
+    ]
+    let_out = {(port["protocol"], port["port"]) for rule in spec["egress"] for port in rule["ports"]}
+    assert let_out == {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 6443)}
+
+
+# ---- the definition that exporters bring too
+
+
+def test_the_definition_of_topologies_is_not_installed_with_the_webhook() -> None:
+    """Whoever uninstalled the webhook would delete every topology that exporters wrote."""
+    assert "CustomResourceDefinition" not in {kind for kind, _ in SHIPPED}
+
+
+def test_the_definition_of_topologies_stands_by_itself() -> None:
+    [definition] = parsed((DEPLOY / "crd" / "noderesourcetopologies.yaml").read_text())
+    assert definition["metadata"]["name"] == "noderesourcetopologies.topology.node.k8s.io"
+    kubernetes_validate.validate(json.loads(json.dumps(definition)), KUBERNETES[-1], strict=True)

@@ -1,0 +1,225 @@
+"""When API servers ask: each pod at most once, and none of which nobody asks anything."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+from numalign.cluster import pods
+from numalign.rules import intent
+from tests.deploy.render import NAMESPACE, identities, objects
+from tests.deploy.selectors import CONDITIONS, NAME, Object, Request, called
+from webhook.app import _ENDPOINTS
+
+SHIPPED = identities(objects())
+MUTATING = SHIPPED["MutatingWebhookConfiguration", "zz-numalign"]
+VALIDATING = SHIPPED["ValidatingWebhookConfiguration", "zz-numalign"]
+WORKLOADS = "workloads.validate.numalign.io"
+OF_PODS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["name"] != WORKLOADS]}
+OF_WORKLOADS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["name"] == WORKLOADS]}
+EVERY_ENTRY = [*MUTATING["webhooks"], *VALIDATING["webhooks"]]
+
+EXCLUDED = ("kube-system", "kube-node-lease", NAMESPACE)
+LEVELS = (intent.ENFORCE, intent.DEFAULT, intent.WARN, intent.AUDIT)
+OURS = (intent.POLICY, intent.VOLCANO_POLICY, intent.RESOURCES, "numalign.io/polcy")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pod that is created in a namespace."""
+
+    namespace: Mapping[str, str]
+    request: Request
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether numalign may look at all."""
+        return (
+            self.namespace[NAME] not in EXCLUDED
+            and self.namespace.get(intent.ADMISSION) != "disabled"
+            and "system:nodes" not in self.request.groups
+        )
+
+    @property
+    def is_annotated(self) -> bool:
+        """Whether the pod says anything to numalign."""
+        return not self.request.object["metadata"].get("annotations", {}).keys().isdisjoint(OURS)
+
+    def called(self, configuration: Object) -> list[str]:
+        """The names of the configuration's webhooks that would be called."""
+        return called(configuration, namespace=self.namespace, request=self.request)
+
+
+def every_case() -> Iterator[Case]:
+    """Each way in which namespaces and pods can differ for a webhook, with each other way: all there is."""
+    labelled = [set(some) for count in range(len(LEVELS) + 1) for some in combinations(LEVELS, count)]
+    admissions = [{}, {intent.ADMISSION: "disabled"}, {intent.ADMISSION: "enabled"}]
+    silent = [
+        {},
+        {"annotations": {}},
+        {"annotations": {"volcano.sh/queue": "x", "example.com/numalign.io": "x"}},
+    ]
+    metadata = [*silent, *({"annotations": {key: "x"}} for key in OURS)]
+    users = [("system:authenticated",), ("system:nodes", "system:authenticated")]
+    for levels, admission, name in product(labelled, admissions, ("team", *EXCLUDED)):
+        namespace = dict.fromkeys(levels, "restricted") | admission | {NAME: name}
+        for meta, groups in product(metadata, users):
+            yield Case(namespace, Request({"metadata": meta, "spec": {}}, groups=groups))
+
+
+CASES = tuple(every_case())
+
+
+def test_a_pod_is_steered_by_exactly_one_entry_or_by_none_where_it_asks_for_nothing() -> None:
+    def wanted(case: Case) -> bool:
+        return case.is_ours and (case.is_annotated or intent.DEFAULT in case.namespace)
+
+    assert [case for case in CASES if len(case.called(MUTATING)) != wanted(case)] == []
+
+
+def test_a_pod_is_validated_by_exactly_one_entry_or_by_none_where_nobody_asks_anything() -> None:
+    def wanted(case: Case) -> bool:
+        return case.is_ours and (case.is_annotated or not case.namespace.keys().isdisjoint(LEVELS))
+
+    assert [case for case in CASES if len(case.called(OF_PODS)) != wanted(case)] == []
+
+
+def test_creation_fails_without_us_exactly_where_a_namespace_enforces() -> None:
+    closed = {entry["name"] for entry in EVERY_ENTRY if entry["failurePolicy"] != "Ignore"}
+
+    def asked(case: Case) -> set[str]:
+        return {*case.called(MUTATING), *case.called(VALIDATING)}
+
+    def wanted(case: Case) -> bool:
+        return case.is_ours and intent.ENFORCE in case.namespace
+
+    assert [case for case in CASES if bool(asked(case) & closed) != wanted(case)] == []
+
+
+TEAM = {NAME: "team"}
+DEPLOYMENT: dict[str, Any] = {"metadata": {"labels": {"a": "1"}}, "spec": {"template": {}, "replicas": 1}}
+POD_TEMPLATE: dict[str, Any] = {"metadata": {}, "template": {}}
+OF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "request_", "asked"),
+    [
+        pytest.param(TEAM, Request(DEPLOYMENT), True, id="created"),
+        pytest.param(
+            TEAM,
+            Request(DEPLOYMENT | {"spec": {"template": {"x": 1}}}, DEPLOYMENT, "UPDATE"),
+            True,
+            id="another template",
+        ),
+        pytest.param(
+            TEAM, Request(DEPLOYMENT | {"metadata": {}}, DEPLOYMENT, "UPDATE"), False, id="another label"
+        ),
+        pytest.param(
+            TEAM,
+            Request(POD_TEMPLATE | {"template": {"x": 1}}, POD_TEMPLATE, "UPDATE"),
+            True,
+            id="a template without a spec around it",
+        ),
+        pytest.param(
+            TEAM,
+            Request({"metadata": {"ownerReferences": [OF | {"controller": True}]}, "spec": {}}),
+            False,
+            id="made by a Deployment",
+        ),
+        pytest.param(
+            TEAM,
+            Request({"metadata": {"ownerReferences": [OF]}, "spec": {}}),
+            True,
+            id="owned but not controlled",
+        ),
+        pytest.param(
+            TEAM,
+            Request(
+                {
+                    "metadata": {
+                        "ownerReferences": [OF | {"apiVersion": "tekton.dev/v1", "controller": True}]
+                    },
+                    "spec": {},
+                }
+            ),
+            True,
+            id="made by what we do not know",
+        ),
+        pytest.param({NAME: NAMESPACE}, Request(DEPLOYMENT), False, id="in our own namespace"),
+        pytest.param(TEAM | {intent.ADMISSION: "disabled"}, Request(DEPLOYMENT), False, id="disabled"),
+    ],
+)
+def test_a_workload_is_sent_when_it_says_something_new_of_its_pods(
+    namespace: Mapping[str, str], request_: Request, *, asked: bool
+) -> None:
+    assert called(OF_WORKLOADS, namespace=namespace, request=request_) == [WORKLOADS] * asked
+
+
+def test_of_kubernetes_own_kinds_all_that_run_pods_are_sent() -> None:
+    [entry] = OF_WORKLOADS["webhooks"]
+    sent = {(rule["apiGroups"][0], each) for rule in entry["rules"] for each in rule["resources"]}
+    # A PodTemplate runs nothing: whoever wants it looked at adds it to workloadRules.
+    own = {sort for sort in pods.TEMPLATES if sort[0] in {"", "apps", "batch"}}
+    running = own - {pods.POD, ("", "PodTemplate")}
+    assert sent == {(group, f"{kind.lower()}s") for group, kind in running}
+
+
+def test_whoever_is_left_out_as_an_owner_is_of_a_group_whose_kinds_are_looked_at() -> None:
+    """The condition goes by group; every kind of these groups that controls pods must be known."""
+    known = {kind for group, kind in pods.TEMPLATES if group in {"apps", "batch"}}
+    assert known == {"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "CronJob", "Job"}
+
+
+def test_every_path_is_one_that_the_webhook_serves() -> None:
+    paths = {entry["clientConfig"]["service"]["path"] for entry in EVERY_ENTRY}
+    assert paths == {f"/{name}" for name in _ENDPOINTS}
+
+
+def test_every_entry_calls_the_service_that_is_installed() -> None:
+    service = SHIPPED["Service", "numalign-webhook"]
+    [port] = service["spec"]["ports"]
+    for entry in EVERY_ENTRY:
+        called_service = entry["clientConfig"]["service"]
+        assert called_service["name"] == service["metadata"]["name"]
+        assert called_service["namespace"] == service["metadata"]["namespace"]
+        assert called_service["port"] == port["port"]
+
+
+def test_no_manifest_speaks_of_the_authority_that_the_program_keeps_there() -> None:
+    """What stands in no manifest is taken away by no apply, no upgrade and no rollback."""
+    assert [entry["name"] for entry in EVERY_ENTRY if "caBundle" in entry["clientConfig"]] == []
+
+
+def test_nobody_waits_for_us_long() -> None:
+    assert {entry["timeoutSeconds"] for entry in MUTATING["webhooks"]} == {2}
+    assert {entry["timeoutSeconds"] for entry in VALIDATING["webhooks"]} == {3}
+
+
+def test_entries_have_no_side_effects_and_see_every_version_of_what_they_ask_for() -> None:
+    for entry in EVERY_ENTRY:
+        assert entry["sideEffects"] == "None"
+        assert entry["matchPolicy"] == "Equivalent"
+        assert entry["admissionReviewVersions"] == ["v1"]
+    assert {entry["reinvocationPolicy"] for entry in MUTATING["webhooks"]} == {"IfNeeded"}
+
+
+def test_pods_are_sent_when_they_are_created_and_workloads_when_they_change() -> None:
+    for entry in EVERY_ENTRY:
+        wanted = ["CREATE", "UPDATE"] if entry["name"] == WORKLOADS else ["CREATE"]
+        assert {tuple(rule["operations"]) for rule in entry["rules"]} == {tuple(wanted)}
+        assert {rule["scope"] for rule in entry["rules"]} == {"Namespaced"}
+
+
+def test_names_are_unique_and_have_a_domain() -> None:
+    for configuration in (MUTATING, VALIDATING):
+        listed = [entry["name"] for entry in configuration["webhooks"]]
+        assert len(set(listed)) == len(listed)
+        assert all(name.count(".") >= 2 for name in listed)
+
+
+def test_every_condition_that_is_evaluated_here_is_shipped() -> None:
+    shipped = {" ".join(c["expression"].split()) for entry in EVERY_ENTRY for c in entry["matchConditions"]}
+    assert shipped == CONDITIONS.keys()

@@ -1,0 +1,63 @@
+"""Gets helm, because only helm knows what a chart comes to.
+
+`python -m tests.deploy.tools.build` prints the path of `helm`. It is the one named by HELM if that is set,
+else one in a cache outside the tree, else one that is built now with Go from the module beside this file:
+minutes, once. Progress goes to standard error. Exit code 69 says that none can be had on this machine, 1 that
+getting it went wrong.
+"""
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.gotools import BrokenError, Workshop, run
+
+MODULE = "helm.sh/helm/v3"
+
+
+@dataclass(frozen=True, slots=True)
+class HelmWorkshop(Workshop):
+    """Tells helm its versions, as its own Makefile does: it judges charts by the Kubernetes it knows."""
+
+    def _linking(self) -> str:
+        minor = self.required("k8s.io/client-go").split(".")[1]
+        knows = [f"-X {MODULE}/pkg/{part}.k8sVersion" for part in ("chartutil", "lint/rules")]
+        versions = [text for part in knows for text in (f"{part}Major=1", f"{part}Minor={minor}")]
+        return " ".join(("-s -w", f"-X {MODULE}/internal/version.version={self.required(MODULE)}", *versions))
+
+
+WORKSHOP = HelmWorkshop(name="helm", folder=Path(__file__).resolve().parent)
+
+
+async def find() -> list[Path]:
+    """Where helm is, built first if it must be."""
+    if told := os.environ.get("HELM"):
+        return [_there(Path(told))]
+    cached = WORKSHOP.cache(WORKSHOP.required(MODULE), "helm")
+    return [cached if cached.exists() else await build(cached)]
+
+
+def _there(helm: Path) -> Path:
+    if not helm.is_file():
+        raise BrokenError(f"HELM names {helm}, which is no file")
+    return helm
+
+
+async def build(cached: Path) -> Path:
+    """Builds it into the cache; two builds at the same time do each other no harm."""
+    go = WORKSHOP.compiler(
+        otherwise=f"no helm here: install Go to build one, or set HELM to the path of one (not at {cached})"
+    )
+    WORKSHOP.say(f"building helm {WORKSHOP.required(MODULE)}: once, and it takes minutes")
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cached.parent) as unfinished:
+        made = Path(unfinished) / "helm"
+        await WORKSHOP.compile(go, f"{MODULE}/cmd/helm", into=made)
+        made.replace(cached)
+    return cached
+
+
+if __name__ == "__main__":
+    sys.exit(run(WORKSHOP, find()))

@@ -1,0 +1,57 @@
+"""What the guide says to uninstall leaves nothing behind."""
+
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.e2e import shipped
+from tests.e2e.asking import Json, ask
+from tests.e2e.clusters import Cluster
+from tests.e2e.controllers import controllers
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.last]
+
+GUIDE = shipped.DEPLOY.parent / "docs" / "install.md"
+
+
+async def test_nothing_of_ours_is_left_after_the_uninstall_that_is_documented(
+    cluster: Cluster, shell: Callable[[str], Awaitable[tuple[int, str]]]
+) -> None:
+    assert await traces(cluster)
+    async with controllers(cluster):
+        for command in commands("Uninstall"):
+            code, said = await shell(command)
+            assert code == 0, f"{command}\n{said}"
+
+    assert await traces(cluster) == []
+    assert cluster.replicas.running == []
+
+
+def commands(heading: str) -> list[str]:
+    """The shell blocks of a section of the guide."""
+    section = re.split(rf"^#+ .*{heading}.*$", GUIDE.read_text(), flags=re.MULTILINE)[1]
+    return re.findall(
+        r"^```sh\n(.*?)^```", re.split(r"^#", section, flags=re.MULTILINE)[0], re.MULTILINE | re.DOTALL
+    )
+
+
+async def traces(cluster: Cluster) -> list[str]:
+    """Everything in the cluster that has our name on it, or in it; the events of the API server aside."""
+    found = []
+    for kind in await cluster.store.kinds():
+        if "list" in kind.verbs:
+            items = (await ask(cluster.api, "GET", kind.path())).body.get("items", [])
+            found += [f"{kind.plural}/{item['metadata']['name']}" for item in items if ours(item)]
+    return found
+
+
+def ours(item: Json) -> bool:
+    metadata = item["metadata"]
+    written = (
+        metadata["name"],
+        metadata.get("namespace", ""),
+        *metadata.get("labels", {}),
+        *metadata.get("annotations", {}),
+    )
+    return any("numalign" in text for text in written)

@@ -1,0 +1,79 @@
+"""Whoever applies a workload learns at once that its pods could never run."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.asking import INTENT, Json, gpus, pod
+from tests.e2e.clusters import Cluster
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+Kubectl = Callable[..., Awaitable[tuple[int, str]]]
+
+
+def deployment(*, asks: Json) -> Json:
+    """A Deployment whose pods ask for `asks`."""
+    template = pod("", asks=asks)
+    labels = {"app": "trainer"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "trainer", "namespace": "team"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels, "annotations": INTENT},
+                "spec": template["spec"],
+            },
+        },
+    }
+
+
+def cron_job(*, asks: Json) -> Json:
+    """The same, deeper."""
+    inner = deployment(asks=asks)["spec"]["template"]
+    inner["spec"]["restartPolicy"] = "Never"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly", "namespace": "team"},
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": inner}}},
+    }
+
+
+MAKERS = {"deployment.apps/trainer": deployment, "cronjob.batch/nightly": cron_job}
+
+
+@pytest.mark.parametrize("named", MAKERS)
+@pytest.mark.usefixtures("cluster")
+async def test_a_workload_whose_pods_could_never_run_warns_at_apply(
+    kubectl: Kubectl, tmp_path: Path, named: str
+) -> None:
+    file = tmp_path / "workload.yaml"
+    file.write_text(yaml.safe_dump(MAKERS[named](asks=gpus(8))))
+
+    code, said = await kubectl("apply", f"--filename={file}")
+
+    assert code == 0, said
+    assert f"{named} created" in said
+    assert "Warning: numalign" in said
+    assert "nvidia.com/gpu" in said
+
+
+@pytest.mark.parametrize("named", MAKERS)
+async def test_a_workload_whose_pods_can_run_is_stored_as_it_came_without_a_word(
+    cluster: Cluster, kubectl: Kubectl, tmp_path: Path, named: str
+) -> None:
+    wish = MAKERS[named](asks=gpus(2))
+    wish["metadata"]["name"] += "-fits"
+    file = tmp_path / "workload.yaml"
+    file.write_text(yaml.safe_dump(wish))
+
+    code, said = await kubectl("apply", f"--filename={file}")
+
+    assert (code, said) == (0, f"{named}-fits created\n")
+    assert "affinity" not in str((await cluster.store.read(wish)).body["spec"])

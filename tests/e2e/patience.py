@@ -1,0 +1,30 @@
+"""Waits for what somebody else does, and tells how long that took."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+OFTEN = 0.005
+SELDOM = 0.2
+
+
+async def seconds_until(
+    look: Callable[[], Awaitable[T]],
+    right: Callable[[T], bool],
+    *,
+    what: str,
+    within: float,
+    every: float = OFTEN,
+) -> float:
+    """How long it took until what one sees is right. Fails after `within` seconds with what was seen."""
+    began = monotonic()
+    while not right(seen := await look()):
+        if monotonic() - began > within:
+            pytest.fail(f"{within:.0f} s were not enough until {what}; seen last: {seen}")
+        await asyncio.sleep(every)
+    return monotonic() - began

@@ -1,0 +1,132 @@
+"""numalign-webhook as a Deployment runs it, and the Service that leads to it.
+
+Each replica is a process with a port of its own. Like a Service, the wire in front of them leads each new
+connection to one that says it is ready, in turn, and leaves those that are made alone.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from http import HTTPStatus
+
+import aiohttp
+from cryptography import x509
+
+from tests.e2e.processes import Child, Children, free_port, until
+from tests.e2e.wires import Wire, wire
+
+PROBE_SECONDS = 0.1
+PATIENCE = aiohttp.ClientTimeout(total=5)
+
+
+class Replica:
+    """One process. It is probed as a kubelet probes: whatever certificate it shows.
+
+    `log` is what it writes, and `lost` counts how often it said that it is ready no more.
+    """
+
+    def __init__(self, children: Children, *, name: str, command: Sequence[str]) -> None:
+        self.name = name
+        self.log = children.logs / name
+        self.port = free_port()
+        self.ready = False
+        self.lost = 0
+        self._start = partial(children.start, *command, "--port", str(self.port), name=name)
+
+    async def start(self) -> None:
+        """Returns at once."""
+        self.child: Child = await self._start()
+
+    async def probe(self, session: aiohttp.ClientSession) -> None:
+        """Ask whether calls should come here."""
+        before, self.ready = self.ready, await self._says_ready(session)
+        self.lost += before and not self.ready
+
+    async def is_ready(self) -> bool:
+        """As of the last probe."""
+        return self.ready
+
+    async def _says_ready(self, session: aiohttp.ClientSession) -> bool:
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async with session.get(f"https://127.0.0.1:{self.port}/readyz", ssl=False) as answer:
+                return answer.status == HTTPStatus.OK
+        return False
+
+    async def serial(self) -> int:
+        """The serial number of the certificate that a new connection is shown."""
+        shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", self.port))
+        return x509.load_pem_x509_certificate(shown.encode()).serial_number
+
+    async def metric(self, name: str) -> float:
+        """A metric without labels; fails for one that is not there."""
+        address = f"https://127.0.0.1:{self.port}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(address, ssl=False) as answer:
+            said = await answer.text()
+        found = re.search(rf"^{name} (\S+)$", said, re.MULTILINE)
+        assert found, f"{self.name} has no metric {name}"
+        return float(found[1])
+
+
+class Replicas:
+    """All processes that run, and the one address under which they are called."""
+
+    def __init__(self, children: Children, *, command: Sequence[str], service: Wire) -> None:
+        self.running: list[Replica] = []
+        self.service = service
+        self._new = partial(Replica, children, command=command)
+        self._started = 0
+        self._turns = 0
+
+    def next(self) -> int | None:
+        """The port that the next call goes to."""
+        ready = [replica.port for replica in self.running if replica.ready]
+        self._turns += 1
+        return ready[self._turns % len(ready)] if ready else None
+
+    async def start(self) -> Replica:
+        """One more; returns when it is ready."""
+        self._started += 1
+        replica = self._new(name=f"replica-{self._started}")
+        await replica.start()
+        self.running.append(replica)
+        await until(replica.is_ready, what=f"{replica.name} was ready", child=replica.child)
+        return replica
+
+    async def stop(self, replica: Replica) -> int:
+        """As a Deployment takes one away: asked to end, called no more when it says so; its exit code."""
+        code = await replica.child.stop()
+        self.running.remove(replica)
+        return code
+
+    async def kill(self, replica: Replica) -> None:
+        """As a machine that loses its power; the Service finds out by itself."""
+        await replica.child.end()
+        self.running.remove(replica)
+
+    async def end(self) -> None:
+        """Everyone."""
+        for replica in tuple(self.running):
+            await self.stop(replica)
+
+    async def probe(self) -> None:
+        """Ask everyone, again and again."""
+        async with aiohttp.ClientSession(timeout=PATIENCE) as session:
+            while True:
+                await asyncio.gather(*(replica.probe(session) for replica in self.running))
+                await asyncio.sleep(PROBE_SECONDS)
+
+
+@asynccontextmanager
+async def replicas(children: Children, *, command: Sequence[str]) -> AsyncIterator[Replicas]:
+    """Nobody yet, behind an address that is probed for."""
+    async with wire() as service:
+        everyone = Replicas(children, command=command, service=service)
+        service.where = everyone.next
+        probing = asyncio.create_task(everyone.probe())
+        yield everyone
+        probing.cancel()
+        with suppress(asyncio.CancelledError):
+            await probing

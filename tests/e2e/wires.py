@@ -1,0 +1,81 @@
+"""A port that leads to another one, which may be nobody's, or change.
+
+What a Service is to the API server's calls, and what a network is to ours: each connection goes where the
+wire leads when it is made, stays there while both ends live, and breaks when the wire is cut.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+PIECE = 2**16
+
+
+class Wire:
+    """Leads from `port` to `where()`, a port of this machine, or None for nobody's."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.where: Callable[[], int | None] = _nowhere
+        self._whole = True
+        self._ends: set[asyncio.StreamWriter] = set()
+
+    def cut(self) -> None:
+        """Break every connection, and each that is tried from now on."""
+        self._whole = False
+        for end in tuple(self._ends):
+            end.transport.abort()
+
+    def mend(self) -> None:
+        """Lead again."""
+        self._whole = True
+
+    async def lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, until both ends have had enough or one is gone."""
+        with self._kept(writer):
+            far = await self._far()
+            if far is None:
+                writer.transport.abort()
+                return
+            with self._kept(far[1]):
+                await asyncio.gather(_pumped(reader, far[1]), _pumped(far[0], writer))
+
+    async def _far(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        port = self.where() if self._whole else None
+        with suppress(OSError):
+            return await asyncio.open_connection("127.0.0.1", port) if port else None
+        return None
+
+    @contextmanager
+    def _kept(self, end: asyncio.StreamWriter) -> Iterator[None]:
+        self._ends.add(end)
+        try:
+            yield
+        finally:
+            self._ends.discard(end)
+            end.close()
+
+
+async def _pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(PIECE):
+            writer.write(piece)
+            await writer.drain()
+        writer.write_eof()
+    except OSError:
+        writer.transport.abort()
+
+
+def _nowhere() -> None:
+    """Nobody has said yet."""
+
+
+@asynccontextmanager
+async def wire() -> AsyncIterator[Wire]:
+    """A wire with a port of its own, that leads nowhere yet."""
+    leading = Wire()
+    server = await asyncio.start_server(leading.lead, "127.0.0.1", 0)
+    leading.port = server.sockets[0].getsockname()[1]
+    yield leading
+    server.close()
+    leading.cut()
