@@ -1,0 +1,113 @@
+"""docs/failures.md names tests, events and metrics that there are, and leaves out no complaint.
+
+Tests are read out of the syntax trees of their modules, so that nothing has to be imported which needs an API
+server of its own.
+"""
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "failures.md").read_text()
+
+HEAD = ("fault", "what users see", "what numalign does", "proved by")
+METRIC = re.compile(r"(numalign_\w+)(?:\{([\w, ]+)\})?")
+EVENT = re.compile(r"library|[a-z_]+\.[a-z_]+")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A fault."""
+
+    fault: str
+    seen: str
+    done: str
+    proofs: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """What is named beside the tests: events, metrics and other words."""
+        return words(self.fault) + words(self.seen) + words(self.done)
+
+
+def words(cell: str) -> tuple[str, ...]:
+    """The names in a cell."""
+    return tuple(re.findall(r"`([^`]+)`", cell))
+
+
+def lines(page: str) -> list[list[str]]:
+    """The cells of all lines of tables, those between head and body left out."""
+    found = [line.strip().strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in cells] for cells in found if set("".join(cells)) - {"-"}]
+
+
+def documented(page: str) -> dict[str, list[str]]:
+    """The other cells of a table whose first holds a name."""
+    cells = lines((ROOT / "docs" / page).read_text())
+    return {name: rest for first, *rest in cells for name in words(first)}
+
+
+ROWS = [
+    Row(fault, seen, done, words(proofs))
+    for fault, seen, done, proofs in lines(PAGE)
+    if (fault, seen, done, proofs) != HEAD
+]
+EVENTS = documented("logs.md")
+METRICS = documented("metrics.md")
+
+
+@cache
+def names_in(path: Path) -> set[str]:
+    """The names of the tests in a module; one with parameters has one name."""
+    tree = ast.parse(path.read_text())
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return {function.name for function in functions if function.name.startswith("test_")}
+
+
+def test_there_are_tables_of_one_form() -> None:
+    assert len(ROWS) > 50
+    assert PAGE.count(f"| {' | '.join(HEAD)} |") == len(re.findall(r"^\|-", PAGE, re.MULTILINE))
+    assert [row.fault for row in ROWS if not (row.fault and row.seen and row.done)] == []
+
+
+def test_no_fault_stands_twice_in_a_table() -> None:
+    for section in PAGE.split("\n## "):
+        faults = [cells[0] for cells in lines(section)]
+        assert len(faults) == len(set(faults))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.fault)
+def test_every_fault_is_proved_by_tests_that_there_are(row: Row) -> None:
+    assert row.proofs
+    for proof in row.proofs:
+        module, _, name = proof.partition("::")
+        path = ROOT / "tests" / module
+        assert path.is_file(), f"there is no tests/{module}"
+        assert name in names_in(path), f"tests/{module} has no {name}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.fault)
+def test_every_event_that_is_named_is_logged(row: Row) -> None:
+    events = {word for word in row.named if EVENT.fullmatch(word)}
+    assert events - EVENTS.keys() == set()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.fault)
+def test_every_metric_that_is_named_is_counted_by_these_labels(row: Row) -> None:
+    for word in row.named:
+        if found := METRIC.fullmatch(word):
+            name, labels = found.groups()
+            assert name in METRICS
+            assert set(re.findall(r"\w+", labels or "")) <= {*words(METRICS[name][1])}
+        else:
+            assert "numalign_" not in word, f"{word} is not how a metric is written"
+
+
+def test_whatever_is_complained_of_has_a_fault() -> None:
+    loud = {event for event, (level, _) in EVENTS.items() if {"warning", "error"} & {*level.split(", ")}}
+    assert loud - {word for row in ROWS for word in row.named} == set()
