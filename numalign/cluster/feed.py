@@ -28,4 +28,7 @@ class Feed(Protocol):
         """The pods of the cluster, as far as the source tells."""
 
     async def follow(self, take: Take) -> None:
-        """Give a snapshot to `take` whenever there is a new one; never returns."""
+        """Give a snapshot to `take` whenever there is a new one; never returns.
+
+        What `take` raises is logged, and ends nothing: the next snapshot may be one that can be taken.
+        """

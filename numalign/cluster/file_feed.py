@@ -80,6 +80,7 @@ class FileFeed:
         self._stamps = files.stamps([self._path])
         try:
             found, census = await asyncio.to_thread(self._read)
+            await take(found)
         except (BadInput, OSError) as error:
             self._failures.inc()
             self._log.error("snapshot.failed", path=self._path, error=error)
@@ -90,7 +91,6 @@ class FileFeed:
             return
         self._census = census
         self._had_nodes = bool(found.nodes)
-        await take(found)
         self._read_at = self._clock()
 
     def _read(self) -> tuple[Snapshot, Census]:

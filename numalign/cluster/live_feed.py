@@ -84,6 +84,7 @@ class LiveFeed:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.world = World(told=True)
+        self._log = log
         self._clock = clock
         self._sleep = sleep
         meters = Meters.of(registry)
@@ -137,9 +138,16 @@ class LiveFeed:
             began, version = self._clock(), self.world.version
             if version != published and self.waiting_for() is None:
                 published = version
-                await take(self.world.snapshot())
+                await self._give(take)
             taken = self._clock() - began
             await self._sleep(min(max(GATHERING_SECONDS, SHARE * taken), LONGEST_GATHERING_SECONDS))
+
+    async def _give(self, take: Take) -> None:
+        """Give what there is now; what cannot be taken leaves the last snapshot in force, until the next."""
+        try:
+            await take(self.world.snapshot())
+        except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
+            self._log.failed("snapshot.failed", error)
 
     def _sink(self, collection: Collection) -> _OnShelf | _InCensus:
         world = self.world

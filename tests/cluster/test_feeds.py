@@ -306,3 +306,25 @@ async def test_snapshots_come_one_after_another(filled: Source) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+async def test_a_snapshot_that_cannot_be_taken_does_not_end_the_feed(
+    filled: Source, told: io.StringIO
+) -> None:
+    seen = Seen()
+
+    async def choosy(found: Snapshot) -> None:
+        if not any(node.name == "c" for node in found.nodes):
+            raise ZeroDivisionError("a rule with a fault")
+        await seen.take(found)
+
+    task = asyncio.create_task(filled.feed.follow(choosy))
+    await seen.until(lambda: "snapshot.failed" in told.getvalue())
+    filled.put(node("c"))
+    filled.put(nrt("c"))
+    await seen.until(lambda: seen.nodes() == ["a", "c"])
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert "a rule with a fault" in told.getvalue()
