@@ -19,6 +19,7 @@ from certs.state import State
 
 DAYS = 365
 SETTLE_SECONDS = 60.0
+MOST_NAMES = 32
 
 
 class Step(StrEnum):
@@ -124,7 +125,7 @@ def _staged_again(seen: _Seen) -> State | None:
     coming = seen.held.next
     if coming is None or _good(coming, seen):
         return None
-    return staged(seen.held, plan=seen.plan, now=seen.now)
+    return staged(seen.held, plan=_widened(coming, seen), now=seen.now)
 
 
 def _dropped(seen: _Seen) -> State | None:
@@ -145,7 +146,20 @@ def _staged(seen: _Seen) -> State | None:
     held = seen.held
     if held.next or seen.leaving or (_good(held.current, seen) and seen.now < rotates(held)):
         return None
-    return staged(held, plan=seen.plan, now=seen.now)
+    return staged(held, plan=_widened(held.current, seen), now=seen.now)
+
+
+def _widened(pair: Pair, seen: _Seen) -> Plan:
+    """The plan; with the names of a pair that lacks some of the plan's, which others may be called by.
+
+    Replicas of two releases would otherwise take turns for as long as both run. What nobody is called by any
+    more goes with the next rotation.
+    """
+    shown = certificate.first(pair.cert_pem)
+    if not certificate.unnamed(shown, seen.plan.names):
+        return seen.plan
+    names = dict.fromkeys((*seen.plan.names, *certificate.names(shown)))
+    return replace(seen.plan, names=tuple(names)[: max(MOST_NAMES, len(seen.plan.names))])
 
 
 def _good(pair: Pair, seen: _Seen) -> bool:

@@ -97,6 +97,24 @@ def test_staging_again_forgets_what_nobody_served() -> None:
     assert held.next not in (None, OVER)
 
 
+def test_replicas_that_are_called_by_other_names_agree_on_a_pair_for_all() -> None:
+    held, steps = State(pair()), 0
+    while moves := [move for plan in (PLAN, OTHER) if (move := due(held, plan=plan, published=60))]:
+        held, steps = moves[0].state, steps + 1
+        assert steps < 10
+
+    names = certificate.names(certificate.first(held.current.cert_pem))
+    assert set(names) == {*PLAN.names, *OTHER.names}
+
+
+def test_a_name_that_nobody_is_called_by_goes_with_the_next_rotation() -> None:
+    both = pair(*NAMES, "gone.numalign-system.svc", now=START - 25 * DAY)
+    held = led(State(both))
+    assert held.next
+
+    assert certificate.names(certificate.first(held.next.cert_pem)) == NAMES
+
+
 def test_promotion_and_the_end_of_a_rotation() -> None:
     promoted = led(State(OLD, NEXT))
 
