@@ -10,32 +10,30 @@ from pathlib import Path
 
 import pytest
 
+from tests.asked_for import AskedFor
 from tests.deploy.tools import build
 from tests.gotools import UnavailableError
 
-HERE = Path(__file__).resolve().parent
-LEFT_OUT = pytest.StashKey[int]()
 REASON = pytest.StashKey[str]()
+PACKAGING = AskedFor(
+    "packaging",
+    "helm or a package registry",
+    of="the chart and of the image's steps",
+    command="make deploy-test",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "packaging: needs helm or a package registry; run with -m packaging")
+    PACKAGING.declare(config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "packaging" in config.option.markexpr:
-        return
-    left_out = [item for item in items if item.get_closest_marker("packaging")]
-    items[:] = [item for item in items if not item.get_closest_marker("packaging")]
-    config.hook.pytest_deselected(items=left_out)
-    config.stash[LEFT_OUT] = len(left_out)
+    PACKAGING.leave_out(config, items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if count := config.stash.get(LEFT_OUT, 0):
-        what = f"{count} tests of the chart and of the image's steps were not asked for"
-        terminalreporter.line(f"{what}; to run them: make deploy-test")
+    PACKAGING.tell(terminalreporter, config)
     if reason := config.stash.get(REASON, None):
         terminalreporter.section("THE CHART WAS NOT TESTED", yellow=True, bold=True)
         terminalreporter.line(reason, yellow=True)
