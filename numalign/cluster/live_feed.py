@@ -157,7 +157,7 @@ class LiveFeed:
             KIND: world.topologies,
         }
         shelf = shelves.get(collection.kind)
-        return _OnShelf(shelf) if shelf else _InCensus(world.census)
+        return _InCensus(world.census) if shelf is None else _OnShelf(shelf)
 
 
 STATIC: Sequence[Sequence[Collection]] = ((kinds.NODES,), kinds.TOPOLOGIES, (kinds.NAMESPACES,))

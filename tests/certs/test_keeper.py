@@ -341,3 +341,22 @@ async def test_what_is_served_is_never_in_a_log(replica: Replica, told: Any) -> 
 
     assert "PRIVATE KEY" not in told.stream.getvalue()
     assert "PRIVATE KEY" not in repr(certificates)
+
+
+async def test_as_long_as_there_is_nothing_to_serve_it_looks_every_second(
+    cluster: FakeApi, replica: Replica
+) -> None:
+    cluster.failures[PLACE.path] = HTTPStatus.SERVICE_UNAVAILABLE
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            cluster.failures.clear()
+        if len(slept) == 4:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await replica(sleep=sleep, every=7).run()
+
+    assert slept == [1, 1, 7, 7]

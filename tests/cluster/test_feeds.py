@@ -5,6 +5,7 @@ import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -328,3 +329,32 @@ async def test_a_snapshot_that_cannot_be_taken_does_not_end_the_feed(
         await task
 
     assert "a rule with a fault" in told.getvalue()
+
+
+@pytest.fixture
+async def live(tmp_path: Path, told: io.StringIO) -> AsyncIterator[Live]:
+    async with an_api_server(tmp_path, logs.to(told, level="debug", form="json")) as made:
+        for each in CLUSTER:
+            made.put(each)
+        yield made
+
+
+async def test_of_a_live_cluster_a_topology_without_its_node_does_not_count(live: Live) -> None:
+    async with following(live.feed) as seen:
+        await seen.until(lambda: seen.nodes() == ["a"])
+        live.delete(node("a"))
+        await seen.until(lambda: not seen.nodes())
+
+    assert live.api.get(f"/apis/{NRT}/noderesourcetopologies/a")
+
+
+async def test_pods_are_read_once_there_is_something_to_answer_with(live: Live) -> None:
+    live.api.failures["/api/v1/namespaces"] = HTTPStatus.SERVICE_UNAVAILABLE
+    async with following(live.feed) as seen:
+        await seen.until(lambda: len(live.api.asked("LIST", "/api/v1/namespaces")) > 1)
+        before = live.api.asked("LIST", "/api/v1/pods")
+        live.api.failures.clear()
+        await seen.until(lambda: live.api.asked("LIST", "/api/v1/pods"))
+
+    assert before == []
+    assert seen.snapshots

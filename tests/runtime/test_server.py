@@ -947,6 +947,19 @@ def http(port: int) -> contextlib.closing[HTTPConnection]:
     return contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=10))
 
 
+def test_a_process_looks_for_cycles_seldom() -> None:
+    """In a process of its own, for it holds for the whole of it."""
+    said = (
+        "import gc, sys; from numalign.runtime import logs, server\n"
+        "async def look(stop): return gc.get_threshold()[0] // 1000\n"
+        "sys.exit(server.run(look, log=logs.to(sys.stderr, level='info', form='json')))"
+    )
+    root = Path(server.__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", said], cwd=root, check=False)  # noqa: S603 our own program
+
+    assert done.returncode == server.COLLECTED_AFTER[0] // 1000
+
+
 def test_a_process_that_cannot_start_says_why_and_ends_with_2() -> None:
     with program("--port=x") as process:
         _, err = process.communicate(timeout=20)

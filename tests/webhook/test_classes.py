@@ -441,6 +441,18 @@ async def test_a_node_that_refuses_does_not_hold_up_the_others() -> None:
     }
 
 
+async def test_two_nodes_that_refuse_do_not_even_end_the_turn() -> None:
+    work = Work()
+    for name in "abcd":
+        work.has(name, SMALL)
+    for name in "ab":
+        work.nodes.broken[name] = Unreachable("denied by a webhook")
+    with labelling(work):
+        await work.run(0.5)
+
+    assert {name for name, label in work.nodes.labels.items() if label} == {"c", "d"}
+
+
 async def test_an_api_server_that_does_not_answer_is_asked_less_and_less(work: Work) -> None:
     work.nodes.broken["a"] = Unreachable("nobody answers")
     tried = await work.run(600)
