@@ -18,6 +18,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.cluster.parts import Part
+from numalign.cluster.policy import PolicyKeeper
 from numalign.fleet import Fleet
 from numalign.rules.errors import Mistake
 from numalign.runtime import server
@@ -26,7 +27,6 @@ from numalign.runtime.metrics import PREFIX
 from webhook import review
 from webhook.catalogue import Catalogue, Moment
 from webhook.mutate import concerns, mutate
-from webhook.policy import PolicyKeeper
 from webhook.review import Allowed, BadReview, Denied, Patched, Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Broken, Skip, Subject, subject

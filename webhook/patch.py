@@ -11,14 +11,13 @@ Terms are ORed and a term without requirements matches no node (k8s.io/component
 to add to such a term would open it, so it stays as it is.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from numalign.cluster.nodes import LABEL_VALUE
+from numalign.cluster import labels
 from numalign.cluster.parts import Part, group
 from numalign.rules.errors import BadPod
 
@@ -32,10 +31,6 @@ _PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDurin
 
 _NODE_FIELD = "metadata.name"
 _DAEMON_GROUPS = frozenset({"apps", "apps.kruise.io"})
-
-_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_LABEL_KEY = re.compile(rf"((?=.{{1,253}}/){_DOMAIN}/)?{_NAME}")
 
 
 class Mode(StrEnum):
@@ -68,11 +63,8 @@ class Requirement:
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        impossible = [f"value {value!r}" for value in self.values if not LABEL_VALUE.fullmatch(value)]
-        if not _LABEL_KEY.fullmatch(self.key):
-            impossible.insert(0, f"key {self.key!r}")
-        if impossible:
-            raise ValueError(f"no label can have the {', '.join(impossible)}")
+        if impossible := labels.impossible(self.key, self.values):
+            raise ValueError(impossible)
         object.__setattr__(self, "values", tuple(sorted(set(self.values))))
 
 

@@ -26,6 +26,7 @@ from numalign.cluster.feed import Feed
 from numalign.cluster.file_feed import FileFeed
 from numalign.cluster.lease import Election
 from numalign.cluster.live_feed import LiveFeed
+from numalign.cluster.policy import PolicyKeeper
 from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import server
 from numalign.runtime.logs import Log
@@ -35,7 +36,6 @@ from webhook import classes
 from webhook.app import application
 from webhook.catalogue import Catalogue, Moment
 from webhook.classes import Labeller
-from webhook.policy import PolicyKeeper
 from webhook.settings import WebhookSettings
 
 LEASE = "numalign-webhook"

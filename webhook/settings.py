@@ -1,28 +1,15 @@
-"""What the webhook can be told, beyond what every server can."""
+"""What the webhook can be told, beyond what every door can."""
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from certs import authority
-from numalign.rules.intent import Match
-from numalign.runtime.serving import ServerSettings
+from numalign.cluster.settings import ClusterSettings, Name
 from numalign.runtime.settings import Contradiction
 from webhook.patch import Mode
 from webhook.workloads import Workloads
-
-# RFC 1123, as Kubernetes asks of the names of nearly everything.
-_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-
-
-def _named(text: str) -> str:
-    """A name that an object can have; raises `ValueError`."""
-    if _NAME.fullmatch(text):
-        return text
-    raise ValueError("a name in Kubernetes has small letters, digits and -, with dots between its parts")
 
 
 def _certifiable(text: str) -> str:
@@ -37,46 +24,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (name.strip() for name in text.split(","))))
 
 
-Name = Annotated[str, AfterValidator(_named)]
+class OwnSettings(ClusterSettings):
+    """What the webhook does in the cluster."""
 
-
-class ClusterSettings(ServerSettings):
-    """Where the webhook learns what the cluster is, and what it does there."""
-
-    snapshot: Path | None = Field(
-        default=None,
-        description="File of nodes, their topologies and namespaces, as `kubectl numa snapshot` writes"
-        " it (JSON or YAML, gzip understood). Reviews are answered from it, in place of the API server."
-        " Replace it by renaming another file over it: YAML that is cut off can look whole.",
-    )
-    snapshot_reload_seconds: float = Field(
-        default=2.0,
-        ge=0,
-        description="How often, in seconds, to look whether the snapshot has changed; 0 never does.",
-    )
-    kubeconfig: str | None = Field(
-        default=None,
-        description="Which API server to follow. By default that of $KUBECONFIG or ~/.kube/config, and inside"
-        " a pod the one that it runs under.",
-    )
-    context: str | None = Field(
-        default=None,
-        description="Context of the kubeconfig; by default its current one.",
-    )
-    namespace: Name | None = Field(
-        default=None,
-        description="Namespace of the webhook itself: there it keeps its lease and its certificate. By"
-        " default the one of the pod, or of the kubeconfig's context.",
-    )
     count_pods: bool = Field(
         default=True,
         description="Watch pods too, and count by namespace those that fall short of what it asks for."
         " Reviews do not need it; false saves the watch.",
-    )
-    kubelet_configs: bool = Field(
-        default=False,
-        description="Read the configuration of every kubelet through the API server's node proxy, slowly."
-        " Verdicts then know its options. Off by default, for the right to nodes/proxy is a strong one.",
     )
     label_nodes: bool = Field(
         default=True,
@@ -87,17 +41,8 @@ class ClusterSettings(ServerSettings):
         description="Print which node labels would change and end, without writing or serving anything.",
     )
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """One source."""
-        yield from super().contradictions()
-        for name in ("kubeconfig", "context", "kubelet_configs"):
-            if self.snapshot and getattr(self, name):
-                yield Contradiction(
-                    ("snapshot", name), "a file and an API server exclude each other: keep one of them"
-                )
 
-
-class CertificateSettings(ClusterSettings):
+class CertificateSettings(OwnSettings):
     """The certificate that the webhook makes for itself."""
 
     tls_secret: Name | None = Field(
@@ -158,26 +103,6 @@ class WebhookSettings(CertificateSettings):
         default=Mode.EXCLUDE,
         description="How pods are kept from nodes that cannot align them: exclude those classes (new"
         " nodes stay eligible, so autoscalers keep working), include only the others, prefer them, or off.",
-    )
-    policy_match: Match = Field(
-        default=Match.SATISFIES,
-        description="satisfies takes any node that can keep the pod's promise; equal wants the node's"
-        " own policy to be the pod's, as Volcano does.",
-    )
-    unknown_nodes: Literal["cannot-fit", "may-fit"] = Field(
-        default="cannot-fit",
-        description="Whether nodes without topology save a pod from refusal. may-fit suits clusters"
-        " whose autoscaler starts from zero; by default they do not, or nothing would ever be refused.",
-    )
-    policy: Path | None = Field(
-        default=None,
-        description="YAML file of what the cluster asks of pods by default, by namespace selector, and of who"
-        " is exempt. One that is wrong is refused as a whole, and the one before holds.",
-    )
-    policy_reload_seconds: float = Field(
-        default=10.0,
-        ge=0,
-        description="How often, in seconds, to look whether the policy file has changed; 0 never does.",
     )
     workloads: Workloads = Field(
         default=Workloads.WARN,

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from numalign.cluster import pods
 from numalign.cluster.parts import Part
+from numalign.cluster.policy import NO_POLICY, ClusterPolicy
 from numalign.fleet import Question
 from numalign.rules import demand, intent
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import Match, NamespaceRules, Policy
 from webhook.catalogue import Moment
 from webhook.patch import Pin, pinned
-from webhook.policy import NO_POLICY, ClusterPolicy
 from webhook.review import Kind, Review, Verb
 
 POD = Kind("", "v1", "Pod")

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from numalign.cluster.policy import PolicyKeeper
 from numalign.fleet import Question
 from numalign.rules.evaluate import NO_INTENT
 from numalign.rules.intent import Intent, NamespaceRules
 from numalign.runtime.metrics import PREFIX
 from webhook.catalogue import Catalogue
-from webhook.policy import PolicyKeeper
 from webhook.validate import LEVELS, shortfalls
 
 

@@ -14,12 +14,12 @@ from enum import StrEnum
 from numalign.cluster import pods
 from numalign.cluster.parts import Part, group
 from numalign.cluster.pods import Place, TemplatePath
+from numalign.cluster.policy import NO_POLICY, ClusterPolicy
 from numalign.fleet import Fleet, Question
 from numalign.rules.errors import Mistake
 from numalign.rules.intent import UNRULED, Match, NamespaceRules, Policy
 from numalign.rules.resources import CPU, MEMORY
 from webhook.catalogue import Moment
-from webhook.policy import NO_POLICY, ClusterPolicy
 from webhook.review import Allowed, Denied, Reason, Review, Verb
 from webhook.subject import Broken, Skip, Subject, exempt, read, rules_of
 from webhook.validate import (

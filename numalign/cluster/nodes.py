@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from numalign.cluster import labels as shapes
 from numalign.cluster.kubelet_config import KubeletConfiguration
 from numalign.cluster.parts import Part, named
 from numalign.cluster.topologies import Topology
@@ -26,8 +27,6 @@ THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
 _THREADS = {"true": 2, "false": 1}
 # What distributions add to a version is their own matter: v1.34.4-eks-1234567, v1.34.4+k3s1.
 _VERSION = re.compile(r"v?1\.([0-9]{1,3})(\.[0-9]+)?([-+].*)?", re.DOTALL)
-
-LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 MOST_ZONES = 16
 """A kubelet that aligns walks all sets of its zones, and so do the rules; with more it would take long."""
@@ -67,7 +66,7 @@ def facts(raw: Mapping[str, object]) -> Facts:
     totals = status["allocatable"].amounts() or None
     labels = metadata["labels"]
     label = labels[CLASS_LABEL]
-    if not LABEL_VALUE.fullmatch(label.text()):
+    if not shapes.VALUE.fullmatch(label.text()):
         label.wrong("no label can have this value: letters, digits and -_. between them, at most 63")
     read = Facts(
         name,

@@ -671,7 +671,7 @@ async def test_a_kind_that_is_not_served_is_empty_and_asked_for_again() -> None:
                 "there are none"
             )
             assert (set(seen.pauses), len(seen.said("watch.not_served"))) == ({30.0}, 1)
-            # The older one would have no objects here, were it served before the newer one is asked for again.
+            # In the older version it would have no objects here, were it served first.
             server.not_served.remove(NEWER)
             await seen.sees("a")
 

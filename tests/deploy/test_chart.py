@@ -11,10 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster import pods
+from numalign.cluster import pods, policy
 from numalign.runtime import settings, sources
 from tests.deploy.render import CHART, DEPLOY
-from webhook import policy
 from webhook.settings import WebhookSettings
 
 VALUES: Mapping[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from certs import authority, state
+from numalign.cluster import policy
 from numalign.rules import intent
 from numalign.rules.errors import BadInput
 from numalign.runtime.tls import utc_now
 from tests.deploy.render import CHART, DEPLOY, MANIFESTS, identities, objects
-from webhook import policy
 
 ROOT = DEPLOY.parent
 GUIDE = (ROOT / "docs" / "install.md").read_text()

@@ -10,6 +10,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
+from numalign.cluster import policy
 from numalign.runtime import settings
 from tests.deploy.render import (
     CHART,
@@ -24,7 +25,6 @@ from tests.deploy.render import (
     run,
     template,
 )
-from webhook import policy
 from webhook.settings import WebhookSettings
 
 # To build helm takes minutes, once.

@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
 from numalign.cluster.file_feed import FileFeed
+from numalign.cluster.policy import PolicyKeeper
 from numalign.fleet import Fleet
 from numalign.rules import intent
 from numalign.rules.intent import Match
@@ -28,7 +29,6 @@ from webhook import review
 from webhook.app import application
 from webhook.catalogue import Catalogue, Moment
 from webhook.patch import Operation
-from webhook.policy import PolicyKeeper
 from webhook.review import Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Skip, Subject, subject

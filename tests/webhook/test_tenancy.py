@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from numalign.cluster.policy import PolicyKeeper
 from tests.webhook.conftest import Door, Raw, raw
-from webhook.policy import PolicyKeeper
 from webhook.tenancy import PodsBelow
 
 SINGLE = "single-numa-node"

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cluster.pods import TemplatePath
+from numalign.cluster.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
 from numalign.rules.intent import Match, NamespaceRules, Policy
 from numalign.rules.topology import node_class
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, with_spec
 from webhook.catalogue import Moment
-from webhook.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
 from webhook.review import Allowed, Denied, Reason, Review
 from webhook.subject import Skip
 from webhook.validate import LONGEST_WARNING

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.cluster import documents, pods
+from numalign.cluster import documents, labels, pods
 from numalign.cluster.parts import Part
 from numalign.cluster.pods import Sort, TemplatePath, Templates
 from numalign.rules import intent
@@ -28,7 +28,6 @@ from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from numalign.runtime import files
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from webhook import patch
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """On every namespace: its name, set by the API server."""
@@ -311,10 +310,8 @@ def _operator(part: Part) -> Operator | None:
 
 def _possible(part: Part, made: Requirement) -> Requirement:
     """The same; a mistake, if no label can have such a key or value."""
-    try:
-        patch.Requirement(made.key, patch.Operator.IN, tuple(made.values))
-    except ValueError as error:
-        part.wrong(str(error))
+    if why := labels.impossible(made.key, sorted(made.values)):
+        part.wrong(why)
     return made
 
 

@@ -13,10 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.cluster import pods
 from numalign.cluster.pods import TemplatePath
-from numalign.rules.intent import UNRULED, NamespaceRules, Policy
-from tests.notation import table
-from tests.webhook.conftest import Told
-from webhook.policy import (
+from numalign.cluster.policy import (
     NAME_LABEL,
     NO_POLICY,
     BadPolicy,
@@ -29,6 +26,9 @@ from webhook.policy import (
     parse,
     read,
 )
+from numalign.rules.intent import UNRULED, NamespaceRules, Policy
+from tests.notation import table
+from tests.webhook.conftest import Told
 
 PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
 

@@ -1,0 +1,89 @@
+"""What every door can be told of the cluster that it answers for."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from numalign.rules.intent import Match
+from numalign.runtime.serving import ServerSettings
+from numalign.runtime.settings import Contradiction
+
+# RFC 1123, as Kubernetes asks of the names of nearly everything.
+_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def _named(text: str) -> str:
+    """A name that an object can have; raises `ValueError`."""
+    if _NAME.fullmatch(text):
+        return text
+    raise ValueError("a name in Kubernetes has small letters, digits and -, with dots between its parts")
+
+
+Name = Annotated[str, AfterValidator(_named)]
+
+
+class ClusterSettings(ServerSettings):
+    """Where a door learns what the cluster is, and what it makes of it."""
+
+    snapshot: Path | None = Field(
+        default=None,
+        description="File of nodes, their topologies and namespaces, as `kubectl numa snapshot` writes"
+        " it (JSON or YAML, gzip understood). Answers come from it, in place of the API server."
+        " Replace it by renaming another file over it: YAML that is cut off can look whole.",
+    )
+    snapshot_reload_seconds: float = Field(
+        default=2.0,
+        ge=0,
+        description="How often, in seconds, to look whether the snapshot has changed; 0 never does.",
+    )
+    kubeconfig: str | None = Field(
+        default=None,
+        description="Which API server to follow. By default that of $KUBECONFIG or ~/.kube/config, and inside"
+        " a pod the one that it runs under.",
+    )
+    context: str | None = Field(
+        default=None,
+        description="Context of the kubeconfig; by default its current one.",
+    )
+    namespace: Name | None = Field(
+        default=None,
+        description="Namespace of the program itself: there it keeps its lease and its certificate. By"
+        " default the one of the pod, or of the kubeconfig's context.",
+    )
+    kubelet_configs: bool = Field(
+        default=False,
+        description="Read the configuration of every kubelet through the API server's node proxy, slowly."
+        " Verdicts then know its options. Off by default, for the right to nodes/proxy is a strong one.",
+    )
+    policy_match: Match = Field(
+        default=Match.SATISFIES,
+        description="satisfies takes any node that can keep the pod's promise; equal wants the node's"
+        " own policy to be the pod's, as Volcano does.",
+    )
+    unknown_nodes: Literal["cannot-fit", "may-fit"] = Field(
+        default="cannot-fit",
+        description="Whether nodes without topology save a pod from refusal. may-fit suits clusters"
+        " whose autoscaler starts from zero; by default they do not, or nothing would ever be refused.",
+    )
+    policy: Path | None = Field(
+        default=None,
+        description="YAML file of what the cluster asks of pods by default, by namespace selector, and of who"
+        " is exempt. One that is wrong is refused as a whole, and the one before holds.",
+    )
+    policy_reload_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="How often, in seconds, to look whether the policy file has changed; 0 never does.",
+    )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """One source."""
+        yield from super().contradictions()
+        for name in ("kubeconfig", "context", "kubelet_configs"):
+            if self.snapshot and getattr(self, name):
+                yield Contradiction(
+                    ("snapshot", name), "a file and an API server exclude each other: keep one of them"
+                )
