@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: all demo serve test check agreement agreement-check oracle oracle-test fuzz-kubelet deploy-test manifests e2e \
-	bench clean
+	sim bench bench-e2e clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -64,9 +64,18 @@ manifests: $(READY)
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e --override-ini addopts=--import-mode=importlib --timeout 300 -v
 
+# Twenty nodes whose kubelets' managers are real, on a control plane of its own, until Ctrl-C; needs Go once.
+sim: $(READY)
+	$(BIN)/python -m tests.sim $(SIM)
+
+# What pods meet with the stock scheduler, the webhook, and the scorer: docs/bench-e2e.md. Needs Go once.
+bench-e2e: $(READY)
+	$(BIN)/python -m bench.e2e $(BENCH_E2E)
+
 bench: $(READY)
 	$(BIN)/python -m bench.rules
 	$(BIN)/python -m bench.webhook
+	$(BIN)/python -m bench.extender
 	$(BIN)/python -m bench.coldstart
 
 clean:

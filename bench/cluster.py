@@ -6,6 +6,7 @@ one class are then different shapes, which is the worst that a memory of answers
 """
 
 import itertools
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ ZONES = 4
 CLASSES = 20
 GPU = "nvidia.com/gpu"
 POLICY = "numalign.io/policy"
+PLACEMENT = "numalign.io/placement"
 
 EVERY = 8
 TOO_MANY = 8
@@ -40,6 +42,34 @@ def snapshot(nodes: int) -> Raw:
     dice = _dice()
     items = [each for number in range(nodes) for each in _node(number, dice)]
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def occupied(listed: Raw) -> Raw:
+    """The same cluster with the pods that use it: one on each zone of which anything is in use."""
+    topologies = [item for item in listed["items"] if item["kind"] == "NodeResourceTopology"]
+    pods = [pod for topology in topologies for zone in topology["zones"] for pod in _occupant(topology, zone)]
+    return {**listed, "items": [*listed["items"], *pods]}
+
+
+def _occupant(topology: Raw, zone: Raw) -> Iterator[Raw]:
+    used = {each["name"]: int(each["allocatable"]) - int(each["available"]) for each in zone["resources"]}
+    amounts = {name: str(amount) for name, amount in used.items() if amount}
+    if not amounts:
+        return
+    node, asked = topology["metadata"]["name"], {"requests": amounts, "limits": amounts}
+    name = f"{node}-{zone['name']}"
+    yield {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "team",
+            "uid": name,
+            "annotations": {PLACEMENT: json.dumps([{"zones": [zone["name"]], "amount": amounts}])},
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": asked}]},
+        "status": {"phase": "Running"},
+    }
 
 
 def templates(number: int) -> Iterator[Template]:

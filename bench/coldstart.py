@@ -32,7 +32,8 @@ from aiohttp import web
 from bench import cluster
 from bench.cluster import Raw
 from bench.figures import table
-from bench.webhook import Server
+from bench.servers import Server
+from bench.webhook import Webhook
 from certs import authority
 
 READY_AIM = 20.0
@@ -226,7 +227,7 @@ def api_server(sizes: Sizes) -> Iterator[int]:
 
 
 @contextmanager
-def started(port: int, flags: Sequence[str]) -> Iterator[Server]:
+def started(port: int, flags: Sequence[str]) -> Iterator[Webhook]:
     """A webhook that follows the cluster at a port, from the moment at which it is ready.
 
     Raises `RuntimeError` with its log if it ends, or does not become ready.
@@ -268,12 +269,12 @@ def _kubeconfig(path: Path, port: int) -> Path:
     return path
 
 
-def _ready(process: "subprocess.Popen[bytes]", ca: Path, log: Path, began: float) -> Server:
+def _ready(process: "subprocess.Popen[bytes]", ca: Path, log: Path, began: float) -> Webhook:
     until = time.monotonic() + LONGEST_START
     while time.monotonic() < until and process.poll() is None:
         port = _port(log)
         if port and _says_ready(port, ca):
-            return Server(process, port, ca, time.perf_counter() - began)
+            return Webhook(Server(process, port, time.perf_counter() - began), ca)
         time.sleep(0.02)
     raise RuntimeError(f"the webhook did not become ready:\n{log.read_text(encoding='utf-8')}")
 
@@ -297,10 +298,10 @@ def _says_ready(port: int, ca: Path) -> bool:
         connection.close()
 
 
-def _until_pods_are_read(server: Server) -> float:
+def _until_pods_are_read(webhook: Webhook) -> float:
     """Seconds from now until a whole list of the pods was taken."""
     began = time.perf_counter()
-    while PODS_READ not in server.page("/metrics")[1]:
+    while PODS_READ not in webhook.metrics():
         if time.perf_counter() - began > LONGEST_START:
             raise RuntimeError("the pods were not read")
         time.sleep(0.1)
@@ -323,8 +324,9 @@ def main() -> int:
     if min(chosen.nodes, chosen.pods) <= 0:
         parser.error("--nodes and --pods must be above zero")
     sizes = Sizes(chosen.nodes, chosen.pods)
-    with api_server(sizes) as port, started(port, chosen.flags) as server:
-        counted = _until_pods_are_read(server)
+    with api_server(sizes) as port, started(port, chosen.flags) as webhook:
+        server = webhook.server
+        counted = _until_pods_are_read(webhook)
         time.sleep(SETTLING)
         memory = server.memory()
     rows = [

@@ -11,10 +11,8 @@ import base64
 import contextlib
 import functools
 import http.client
-import json
 import re
 import ssl
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,9 +24,10 @@ from pathlib import Path
 
 import orjson
 
-from bench import cluster
+from bench import cluster, servers
 from bench.cluster import Raw
 from bench.figures import Histogram, Spread, ms, table
+from bench.servers import Server
 from certs import authority
 
 HANDLER_AIM = 0.010
@@ -38,51 +37,40 @@ MEMORY_AIM = 200
 
 PATHS = ("/mutate", "/validate")
 REPEATS = 5
-LONGEST_START = 60
 
 _UID = b"00000000-0000-0000-0000-%012d"
 _HOLE = "uid-of-this-review"
 _BUCKET = re.compile(r'numalign_review_seconds_bucket\{le="([^"]+)",webhook="(\w+)"\} (\S+)')
-_MIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """A webhook that is ready, in a process of its own."""
+class Webhook:
+    """A webhook that is ready, and the authority that it is trusted by."""
 
-    process: subprocess.Popen[bytes]
-    port: int
+    server: Server
     ca: Path
-    starting: float
 
     def connection(self) -> http.client.HTTPSConnection:
         """A connection that stays open."""
         trust = ssl.create_default_context(cafile=str(self.ca))
-        return http.client.HTTPSConnection("127.0.0.1", self.port, context=trust, timeout=60)
+        return http.client.HTTPSConnection("127.0.0.1", self.server.port, context=trust, timeout=60)
 
-    def page(self, path: str) -> tuple[int, str]:
-        """A page over a connection of its own."""
+    def metrics(self) -> str:
+        """What it has counted by now."""
         with contextlib.closing(self.connection()) as connection:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
 
     def seconds(self) -> dict[str, Histogram]:
         """What the histogram of each path holds by now."""
         totals: dict[str, dict[float, float]] = {path: {} for path in PATHS}
-        for bound, name, count in _BUCKET.findall(self.page("/metrics")[1]):
+        for bound, name, count in _BUCKET.findall(self.metrics()):
             totals[f"/{name}"][float(bound)] = float(count)
         return {path: Histogram.cumulative(found) for path, found in totals.items()}
 
-    def memory(self) -> dict[str, float]:
-        """MiB in use now and at most, as the kernel counts them."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
-        kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
-        return {"now": int(kib["VmRSS"]) / _MIB, "most": int(kib["VmHWM"]) / _MIB}
-
 
 @contextlib.contextmanager
-def serving(nodes: int) -> Iterator[Server]:
+def serving(nodes: int) -> Iterator[Webhook]:
     """The webhook on a made-up cluster; raises `RuntimeError` with its log if it does not become ready."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -93,32 +81,10 @@ def serving(nodes: int) -> Iterator[Server]:
             "--snapshot": folder / "cluster.json",
             "--tls-cert": files.cert,
             "--tls-key": files.key,
-            "--bind": "127.0.0.1",
-            "--port": 0,
             "--drain-seconds": 0,
         }
-        words = [sys.executable, "-m", "webhook", *(str(word) for pair in settings.items() for word in pair)]
-        with (folder / "log").open("wb") as log:
-            began = time.perf_counter()
-            process = subprocess.Popen(words, stderr=log)  # noqa: S603 - our own program
-            try:
-                port = _port(process, folder / "log")
-                yield Server(process, port, files.ca, time.perf_counter() - began)
-            finally:
-                process.terminate()
-                process.wait(timeout=30)
-
-
-def _port(process: subprocess.Popen[bytes], log: Path) -> int:
-    """The port that it says it listens on; by then its snapshot is read."""
-    until = time.monotonic() + LONGEST_START
-    while time.monotonic() < until and process.poll() is None:
-        for line in log.read_bytes().splitlines(keepends=True):
-            event = json.loads(line) if line.endswith(b"\n") else {}
-            if event.get("event") == "server.listening":
-                return int(event["port"])
-        time.sleep(0.01)
-    raise RuntimeError(f"the webhook did not start:\n{log.read_text(encoding='utf-8')}")
+        with servers.started("webhook", settings, folder=folder) as server:
+            yield Webhook(server, files.ca)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,28 +322,28 @@ def measure(*, nodes: int, templates: int, rate: int, seconds: float) -> Outcome
     """Start a webhook, meet every template for the first time, then send at the rate."""
     pods = [template.pod for template in cluster.templates(templates)]
     costs = {path: Cost() for path in PATHS}
-    with serving(nodes) as server, contextlib.closing(server.connection()) as connection:
+    with serving(nodes) as webhook, contextlib.closing(webhook.connection()) as connection:
         client = Client(connection)
         calls = introduce(client, pods, costs)
-        before = server.seconds()
+        before = webhook.seconds()
         run = paced(client, calls, rate=rate, seconds=seconds)
-        after = server.seconds()
+        after = webhook.seconds()
         handled = (after[path].since(before[path]) for path in PATHS)
         return Outcome(
             nodes=nodes,
-            classes=_classes(server),
+            classes=_classes(webhook),
             templates=templates,
             bytes_per_review=round(sum(call.size for call in calls) / len(calls)),
-            starting=server.starting,
+            starting=webhook.server.starting,
             costs=costs,
             run=run,
             handler=functools.reduce(Histogram.plus, handled),
-            memory=server.memory(),
+            memory=webhook.server.memory(),
         )
 
 
-def _classes(server: Server) -> int:
-    found = re.search(r"^numalign_classes (\S+)", server.page("/metrics")[1], re.MULTILINE)
+def _classes(webhook: Webhook) -> int:
+    found = re.search(r"^numalign_classes (\S+)", webhook.metrics(), re.MULTILINE)
     return round(float(found[1])) if found else 0
 
 

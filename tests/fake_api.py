@@ -73,6 +73,7 @@ RESOURCES = (
     Resource("Node", "v1", "nodes"),
     Resource("Namespace", "v1", "namespaces"),
     Resource("Pod", "v1", "pods", namespaced=True),
+    Resource("Event", "v1", "events", namespaced=True),
     Resource("Secret", "v1", "secrets", namespaced=True),
     Resource("ConfigMap", "v1", "configmaps", namespaced=True),
     Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced=True),
@@ -107,11 +108,12 @@ class Failure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a path means: all objects of a kind, those of a namespace, or one (`name`)."""
+    """What a path means: all objects of a kind, those of a namespace, one (`name`), or a `part` of one."""
 
     resource: Resource
     namespace: str
     name: str
+    part: str = ""
 
     @property
     def key(self) -> Key:
@@ -379,7 +381,10 @@ class FakeApi:
             return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
         if verb(asked) == "WATCH":
             return await self._watch(request, place, asked)
-        answer = _VERBS.get((asked.method, bool(place.name)))
+        answer = _PARTS.get((place.resource.kind, place.part, asked.method))
+        if answer is None and place.part:
+            return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
+        answer = answer or _VERBS.get((asked.method, bool(place.name)))
         if answer is None:
             raise Failure(HTTPStatus.METHOD_NOT_ALLOWED, "the server does not allow this method here")
         code, found = answer(self, place, asked, request.content_type)
@@ -451,6 +456,27 @@ class FakeApi:
         self._existing(place)
         self._remove(place)
         return HTTPStatus.OK, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+    def _bind(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+        """Give a pod its node, and the annotations of the Binding (pkg/registry/core/pod/storage)."""
+        binding = asked.body if isinstance(asked.body, dict) else {}
+        metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
+        if (binding.get("apiVersion"), binding.get("kind")) != ("v1", "Binding"):
+            raise Failure(HTTPStatus.BAD_REQUEST, "the body is no Binding of v1")
+        if metadata.get("name") != place.name:
+            raise Failure(HTTPStatus.BAD_REQUEST, "name in URL does not match name in Binding object")
+        if not target.get("name") or target.get("kind") not in ("", None, "Node"):
+            message = f'Binding "{place.name}" is invalid: target.name: Required value'
+            raise Failure(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+        pod = copy.deepcopy(self._existing(place))
+        if wrong := _unbindable(pod, metadata.get("uid")):
+            message = f'Operation cannot be fulfilled on pods/binding "{place.name}": {wrong}'
+            raise Failure(HTTPStatus.CONFLICT, message)
+        pod.setdefault("spec", {})["nodeName"] = target["name"]
+        if annotations := metadata.get("annotations"):
+            pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | annotations
+        self._store(Place(place.resource, place.namespace, place.name), pod)
+        return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
     # Watches.
 
@@ -590,7 +616,7 @@ def place_of(path: str) -> Place | None:
     resource = found and _BY_PATH.get(f"{found['prefix']}/{found['plural']}")
     if not found or not resource:
         return None
-    return Place(resource, found["namespace"] or "", found["name"] or "")
+    return Place(resource, found["namespace"] or "", found["name"] or "", found["part"] or "")
 
 
 def in_list(resource: Resource, found: Json) -> Json:
@@ -664,6 +690,20 @@ def _same_version(place: Place, made: Json, before: Json) -> None:
         raise Failure(HTTPStatus.CONFLICT, message)
 
 
+def _unbindable(pod: Json, uid: str | None) -> str | None:
+    """Why a pod cannot be bound; None if it can."""
+    metadata = pod["metadata"]
+    if uid and uid != metadata["uid"]:
+        return f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
+    if metadata.get("deletionTimestamp"):
+        return f"pod {metadata['name']} is being deleted, cannot be assigned to a host"
+    if node := pod.get("spec", {}).get("nodeName"):
+        return f'pod {metadata["name"]} is already assigned to node "{node}"'
+    if pod.get("spec", {}).get("schedulingGates"):
+        return f"pod {metadata['name']} has non-empty .spec.schedulingGates"
+    return None
+
+
 def _qualified(resource: Resource) -> str:
     group = resource.api_version.rpartition("/")[0]
     return f"{resource.plural}.{group}" if group else resource.plural
@@ -706,7 +746,8 @@ De+bW3oZQX6bx/skkg3OPbICIQDobZ/RiwzlowuJUABsnjZjOtJmIkL7jMNWaHqO/PQ15w==
 -----END CERTIFICATE-----
 """
 _PATH = re.compile(
-    r"(?P<prefix>/api/v1|/apis/[^/]+/[^/]+)(/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)(/(?P<name>[^/]+))?"
+    r"(?P<prefix>/api/v1|/apis/[^/]+/[^/]+)(/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
+    r"(/(?P<name>[^/]+)(/(?P<part>[^/]+))?)?"
 )
 _BY_PATH = MappingProxyType({resource.path: resource for resource in RESOURCES})
 _BY_KIND = MappingProxyType({(resource.api_version, resource.kind): resource for resource in RESOURCES})
@@ -730,6 +771,11 @@ _VERBS: Mapping[tuple[str, bool], _Verb] = MappingProxyType(
     }
 )
 """By method, and whether a path names one object."""
+
+_PARTS: Mapping[tuple[str, str, str], _Verb] = MappingProxyType(
+    {("Pod", "binding", "POST"): FakeApi._bind}  # noqa: SLF001  as above
+)
+"""By kind, part of an object, and method."""
 
 _REASONS: Mapping[int, str] = MappingProxyType(
     {

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.cluster.feed import Feed
+from numalign.cluster.feed import Feed, count_age
 from numalign.cluster.world import Problem, Snapshot
 from numalign.fleet import Fleet
 from numalign.rules.intent import UNRULED, NamespaceRules
@@ -70,11 +70,7 @@ class Catalogue:
         self._nodes = gauge(f"{PREFIX}nodes", "Nodes by whether their topology is known.", ["topology"])
         self._classes = gauge(f"{PREFIX}classes", "Node classes known.")
         self._broken = gauge(f"{PREFIX}snapshot_problems", "Objects that could not be used.")
-        age = gauge(
-            f"{PREFIX}snapshot_age_seconds",
-            "Time since the snapshot file, or the API server, last confirmed what is known.",
-        )
-        age.set_function(feed.age)
+        count_age(feed, registry)
 
     def waiting_for(self) -> str | None:
         """What readiness lacks: a first snapshot."""

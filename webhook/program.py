@@ -19,9 +19,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from certs.keeper import Certificates, start_pair
-from numalign.cluster import live, live_feed, snapshot
+from numalign.cluster import configz, live, live_feed, snapshot
 from numalign.cluster.api import Api, connected
-from numalign.cluster.configz import Configurations
 from numalign.cluster.feed import Feed
 from numalign.cluster.file_feed import FileFeed
 from numalign.cluster.lease import Election
@@ -111,7 +110,9 @@ class Program:
         if self.settings.label_nodes:
             tasks |= self._labelling(api, catalogue, namespace)
         if self.settings.kubelet_configs:
-            tasks["kubelet-configs"] = self._configurations(api, feed).run
+            tasks["kubelet-configs"] = configz.of_world(
+                feed.world, api, log=self.log, registry=self.registry
+            ).run
         if self.settings.tls_secret is None:
             return Work(self.settings, tasks)
         certificates = self._certificates(api, namespace, folder, changed=partial(server.renew, app))
@@ -140,17 +141,6 @@ class Program:
             registry=self.registry,
         )
         return {"election": election.run, "classes": labeller.run}
-
-    def _configurations(self, api: Api, feed: LiveFeed) -> Configurations:
-        shelf = feed.world.configurations
-        return Configurations(
-            api,
-            names=lambda: iter(feed.world.nodes),
-            take=lambda found: shelf.put(found["metadata"]["name"], found),
-            drop=shelf.drop,
-            log=self.log,
-            registry=self.registry,
-        )
 
     def _certificates(
         self, api: Api, namespace: str, folder: Path, *, changed: Callable[[], object]

@@ -28,6 +28,7 @@ from numalign.cluster.api import Api, ClusterError, Forbidden, Unreachable
 from numalign.cluster.kinds import Object
 from numalign.cluster.kubelet_config import GROUP, KIND
 from numalign.cluster.parts import Part
+from numalign.cluster.world import World
 from numalign.rules.errors import BadInput, BadTopology
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
@@ -274,3 +275,16 @@ class Configurations:
     def _later(self, visit: _Visit, seconds: float) -> None:
         jitter = 1 + _JITTER * (2 * self._chance() - 1)
         visit.due = self._clock() + min(seconds, self._again) * jitter
+
+
+def of_world(world: World, api: Api, *, log: Log, registry: CollectorRegistry) -> Configurations:
+    """Keeps a world's nodes configured as their kubelets say."""
+    shelf = world.configurations
+    return Configurations(
+        api,
+        names=lambda: iter(world.nodes),
+        take=lambda found: shelf.put(found["metadata"]["name"], found),
+        drop=shelf.drop,
+        log=log,
+        registry=registry,
+    )

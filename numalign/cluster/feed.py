@@ -8,8 +8,11 @@ now and then, and the API server. Both give whole snapshots, one after another, 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
+from prometheus_client import CollectorRegistry, Gauge
+
 from numalign.cluster.census import Tenants
 from numalign.cluster.world import Snapshot
+from numalign.runtime.metrics import PREFIX
 
 Take = Callable[[Snapshot], Awaitable[None]]
 """Whoever uses the snapshots; the next one comes only when this returns."""
@@ -32,3 +35,12 @@ class Feed(Protocol):
 
         What `take` raises is logged, and ends nothing: the next snapshot may be one that can be taken.
         """
+
+
+def count_age(feed: Feed, registry: CollectorRegistry) -> None:
+    """Show how old what a door answers from is."""
+    Gauge(
+        f"{PREFIX}snapshot_age_seconds",
+        "Time since the snapshot file, or the API server, last confirmed what is known.",
+        registry=registry,
+    ).set_function(feed.age)

@@ -7,7 +7,8 @@ changes nothing but a metric and a log line.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 
@@ -16,15 +17,24 @@ from prometheus_client import CollectorRegistry, Counter
 from numalign.cluster import documents, snapshot
 from numalign.cluster.census import Census, Tenants
 from numalign.cluster.feed import Take
+from numalign.cluster.kinds import Object
+from numalign.cluster.reflector import Key, Sink
 from numalign.cluster.world import Snapshot
 from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import files
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
+CROWD = 200
+"""Pods that are told of in one go; then whoever asks meanwhile gets a turn."""
+
 
 class FileFeed:
-    """The snapshots in a file, looked at every so many seconds; 0 looks once."""
+    """The snapshots in a file, looked at every so many seconds; 0 looks once.
+
+    `label_keys` are the labels of nodes that anybody reads. The pods in the file go to `pods`, once their
+    snapshot is taken; without one they are counted.
+    """
 
     def __init__(  # noqa: PLR0913  a file, how often, and what every part of a process is given
         self,
@@ -33,12 +43,16 @@ class FileFeed:
         every: float,
         log: Log,
         registry: CollectorRegistry,
+        pods: Sink | None = None,
+        label_keys: AbstractSet[str] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
         sleep: files.Sleep = asyncio.sleep,
     ) -> None:
         self._path = path
         self._every = every
         self._log = log
+        self._pods = pods
+        self._label_keys = label_keys
         self._clock = clock
         self._sleep = sleep
         self._read_at: float | None = None
@@ -58,7 +72,7 @@ class FileFeed:
         return float("inf") if self._read_at is None else self._clock() - self._read_at
 
     def tenants(self) -> Iterator[Tenants]:
-        """The pods in the file."""
+        """The pods in the file, unless somebody else is given them."""
         return self._census.tenants()
 
     async def follow(self, take: Take) -> None:
@@ -79,7 +93,7 @@ class FileFeed:
         """Read the file now; if that fails, say so and keep what there was. `follow` begins with it."""
         self._stamps = files.stamps([self._path])
         try:
-            found, census = await asyncio.to_thread(self._read)
+            found, census, pods = await asyncio.to_thread(self._read)
             await take(found)
         except (BadInput, OSError) as error:
             self._failures.inc()
@@ -89,18 +103,38 @@ class FileFeed:
             self._failures.inc()
             self._log.failed("snapshot.failed", error, path=self._path)
             return
+        if self._pods is not None:
+            await self._pass_on(self._pods, pods)
         self._census = census
         self._had_nodes = bool(found.nodes)
         self._read_at = self._clock()
 
-    def _read(self) -> tuple[Snapshot, Census]:
+    async def _pass_on(self, sink: Sink, pods: Sequence[Object]) -> None:
+        keys: set[Key] = set()
+        for number, pod in enumerate(pods, start=1):
+            key = pod["metadata"]["namespace"], pod["metadata"]["name"]
+            keys.add(key)
+            try:
+                sink.put(pod)
+            except Exception as error:  # noqa: BLE001  one pod must not stop all others
+                self._log.failed("snapshot.object_failed", error, object="/".join(key))
+            if not number % CROWD:
+                await self._sleep(0)
+        sink.keep(keys)
+
+    def _read(self) -> tuple[Snapshot, Census, Sequence[Object]]:
         """What the file holds; raises `BadInput` for one that would make us forget all nodes."""
         if self._path.exists() and not self._path.is_file():
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
-        pile = snapshot.pile(documents.load(self._path))
+        pods: list[Object] = []
+        pile = snapshot.pile(
+            documents.load(self._path),
+            label_keys=self._label_keys,
+            pods=None if self._pods is None else pods.append,
+        )
         found = pile.snapshot()
         if self._had_nodes and not found.nodes:
             raise BadInput(
                 [Mistake(str(self._path), "holds no topology that can be read, and held some before")]
             )
-        return found, pile.world.census
+        return found, pile.world.census, pods

@@ -10,26 +10,45 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from numalign.cluster.topologies import GROUP, KIND, VERSIONS
+from numalign.cluster.topologies import FINGERPRINT_ANNOTATION, GROUP, KIND, VERSIONS
+from numalign.rules import intent
 
 Object: TypeAlias = dict[str, Any]
 
 _ALL = True
 # kubectl keeps whole manifests in an annotation of its own, the environment of their containers included.
-_READ = ("numalign.io/", "volcano.sh/", "kai.scheduler/")
+_READ = (intent.PREFIX, "volcano.sh/", "kai.scheduler/")
 _NAMED: Mapping[str, object] = {"name": _ALL, "labels": _ALL}
 _RESOURCES: Mapping[str, object] = {"requests": _ALL, "limits": _ALL}
 _CONTAINERS: Mapping[str, object] = {"name": _ALL, "restartPolicy": _ALL, "resources": _RESOURCES}
+_SPEC: Mapping[str, object] = {
+    "initContainers": _CONTAINERS,
+    "containers": _CONTAINERS,
+    "resources": _RESOURCES,
+    "overhead": _ALL,
+}
+ASKED: Mapping[str, object] = MappingProxyType(
+    {"metadata": {"annotations": (intent.PREFIX, intent.VOLCANO_POLICY)}, "spec": _SPEC}
+)
+"""What of a pod says what it asks for."""
+
 _POD: Mapping[str, object] = {
-    "metadata": {"name": _ALL, "namespace": _ALL, "annotations": _READ},
-    "spec": {
-        "nodeName": _ALL,
-        "initContainers": _CONTAINERS,
-        "containers": _CONTAINERS,
-        "resources": _RESOURCES,
-        "overhead": _ALL,
+    "metadata": {
+        "name": _ALL,
+        "namespace": _ALL,
+        "uid": _ALL,
+        "annotations": _READ,
+        "creationTimestamp": _ALL,
+        "deletionTimestamp": _ALL,
     },
-    "status": {"phase": _ALL},
+    "spec": {"nodeName": _ALL, "schedulerName": _ALL, **_SPEC},
+    "status": {
+        "phase": _ALL,
+        "startTime": _ALL,
+        "reason": _ALL,
+        "message": _ALL,
+        "containerStatuses": {"name": _ALL},
+    },
 }
 
 
@@ -49,7 +68,7 @@ class Collection:
 
     def described(self, value: object) -> Object:
         """An object with its kind, which lists leave out, cut down to what is read."""
-        kept: Any = _cut(value, self.kept)
+        kept: Any = cut(value, self.kept)
         return {"apiVersion": self.api_version, "kind": self.kind, **kept}
 
 
@@ -72,7 +91,12 @@ TOPOLOGIES = tuple(
         f"{GROUP}/{version}",
         f"/apis/{GROUP}/{version}/noderesourcetopologies",
         MappingProxyType(
-            {"metadata": {"name": _ALL}, "topologyPolicies": _ALL, "attributes": _ALL, "zones": _ALL}
+            {
+                "metadata": {"name": _ALL, "annotations": (FINGERPRINT_ANNOTATION,)},
+                "topologyPolicies": _ALL,
+                "attributes": _ALL,
+                "zones": _ALL,
+            }
         ),
     )
     for version in VERSIONS
@@ -80,14 +104,15 @@ TOPOLOGIES = tuple(
 """The versions that can be read, the preferred one first."""
 
 
-def _cut(value: object, kept: object) -> object:
+def cut(value: object, kept: object) -> object:
+    """Of a value from JSON or YAML, what is kept; what has another shape is kept as it is."""
     # Most of what is kept is kept whole: asked first, for this is where the time of a long list goes.
     if kept is _ALL:
         return value
     if isinstance(kept, Mapping) and isinstance(value, list):
-        return [_cut(element, kept) for element in value]
+        return [cut(element, kept) if isinstance(element, dict) else element for element in value]
     if isinstance(kept, tuple) and isinstance(value, dict):
-        return {key: text for key, text in value.items() if key.startswith(kept)}
+        return {key: text for key, text in value.items() if str(key).startswith(kept)}
     if isinstance(kept, Mapping) and isinstance(value, dict):
-        return {key: _cut(value[key], inner) for key, inner in kept.items() if key in value}
+        return {key: cut(value[key], inner) for key, inner in kept.items() if key in value}
     return value

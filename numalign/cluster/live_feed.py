@@ -20,7 +20,7 @@ from numalign.cluster.api import Api
 from numalign.cluster.census import Census, Tenants
 from numalign.cluster.feed import Take
 from numalign.cluster.kinds import Collection, Object
-from numalign.cluster.reflector import Key, Meters, Reflector
+from numalign.cluster.reflector import Key, Meters, Reflector, Sink
 from numalign.cluster.topologies import KIND
 from numalign.cluster.world import Shelf, World
 from numalign.runtime.files import Sleep
@@ -67,8 +67,9 @@ class _InCensus:
 
 
 class LiveFeed:
-    """The cluster behind an API server; pods are counted if they are watched.
+    """The cluster behind an API server, with those labels of nodes that anybody reads.
 
+    Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted.
     What is known of a cluster is `world`: whoever learns more of it (the kubelets' configurations) may put it
     there.
     """
@@ -80,10 +81,13 @@ class LiveFeed:
         watched: Sequence[Sequence[Collection]],
         log: Log,
         registry: CollectorRegistry,
+        pods: Sink | None = None,
+        label_keys: AbstractSet[str] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.world = World(told=True)
+        self.world = World(told=True, label_keys=label_keys)
+        self._pods = pods
         self._log = log
         self._clock = clock
         self._sleep = sleep
@@ -96,7 +100,7 @@ class LiveFeed:
         }
 
     def waiting_for(self) -> str | None:
-        """A whole list of all that answers depend on, which pods are not."""
+        """A whole list of all that answers depend on, which pods that are counted are not."""
         lacking = [
             f"{kind}: {reflector.trouble or 'no first list yet'}"
             for kind, reflector in self._needed().items()
@@ -107,24 +111,26 @@ class LiveFeed:
     def age(self) -> float:
         """Since the API server last said anything about the kind it has been silent about for longest.
 
-        As for readiness, pods do not count.
+        As for readiness, pods that are counted are no matter.
         """
         return max(reflector.age() for reflector in self._needed().values())
 
     def tenants(self) -> Iterator[Tenants]:
-        """The pods that are watched."""
+        """The pods that are counted."""
         return self.world.census.tenants()
 
     async def follow(self, take: Take) -> None:
         """Watch, and give a snapshot whenever something has changed; never returns."""
         async with asyncio.TaskGroup() as group:
+            needed = self._needed()
             for kind, reflector in self._reflectors.items():
-                group.create_task(self._count(reflector) if kind == kinds.PODS.kind else reflector.run())
+                group.create_task(reflector.run() if kind in needed else self._count(reflector))
             await self._publish(take)
 
     def _needed(self) -> dict[str, Reflector]:
         """Those of the kinds that answers depend on."""
-        return {kind: each for kind, each in self._reflectors.items() if kind != kinds.PODS.kind}
+        counted = kinds.PODS.kind if self._pods is None else None
+        return {kind: each for kind, each in self._reflectors.items() if kind != counted}
 
     async def _count(self, pods: Reflector) -> None:
         """Read the many pods once there is something to answer with."""
@@ -149,7 +155,7 @@ class LiveFeed:
         except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
             self._log.failed("snapshot.failed", error)
 
-    def _sink(self, collection: Collection) -> _OnShelf | _InCensus:
+    def _sink(self, collection: Collection) -> Sink:
         world = self.world
         shelves: Mapping[str, Shelf[Any]] = {
             kinds.NODES.kind: world.nodes,
@@ -157,7 +163,9 @@ class LiveFeed:
             KIND: world.topologies,
         }
         shelf = shelves.get(collection.kind)
-        return _InCensus(world.census) if shelf is None else _OnShelf(shelf)
+        if shelf is not None:
+            return _OnShelf(shelf)
+        return _InCensus(world.census) if self._pods is None else self._pods
 
 
 STATIC: Sequence[Sequence[Collection]] = ((kinds.NODES,), kinds.TOPOLOGIES, (kinds.NAMESPACES,))

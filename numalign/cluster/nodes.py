@@ -8,7 +8,8 @@ told counts, and how much was told is part of the node.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from numalign.cluster import labels as shapes
 from numalign.cluster.kubelet_config import KubeletConfiguration
@@ -49,6 +50,7 @@ class Facts:
     """What a Node tells that its topology does not.
 
     `totals`, the kubelet's `minor` version and how many `threads` a core has are None if it does not say.
+    `labels` are those that somebody reads, of the many that a node carries.
     """
 
     name: str
@@ -56,10 +58,11 @@ class Facts:
     label: str | None = None
     minor: int | None = None
     threads: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def facts(raw: Mapping[str, object]) -> Facts:
-    """What a v1 Node tells; raises `BadTopology` with every mistake."""
+def facts(raw: Mapping[str, object], *, label_keys: AbstractSet[str] = frozenset()) -> Facts:
+    """What a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
     whole = Part(raw)
     metadata, status = whole["metadata"], whole["status"]
     name = metadata["name"].needed_text()
@@ -75,6 +78,7 @@ def facts(raw: Mapping[str, object]) -> Facts:
         # What does not run the kubelet says what it likes there, and is a node all the same.
         minor=_minor(status["nodeInfo"]["kubeletVersion"].text()),
         threads=threads_per_core(labels),
+        labels={key: part.text() for key in label_keys if (part := labels[key]).value is not None},
     )
     whole.settle(BadTopology)
     return read

@@ -9,6 +9,7 @@ nearly always none is.
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
@@ -21,6 +22,7 @@ from numalign.rules.resources import EMPTY, Resources
 Word = TypeVar("Word", bound=StrEnum)
 
 _LONGEST = 64
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 MOST_AMOUNTS = 256
 """Of resources in one list; a node has a few dozen."""
@@ -160,6 +162,17 @@ class Part:
             return value
         self.wrong(f"must be true or false, not {named(value)}")
         return None
+
+    def time(self) -> int:
+        """A moment, in whole seconds since 1970; 0, if absent or wrong."""
+        text = self.text()
+        try:
+            read = datetime.fromisoformat(text) if text else _EPOCH
+        except ValueError:
+            self.wrong(f"{named(text)} is no time, as 2026-01-02T03:04:05Z is")
+            return 0
+        # A time of no zone is nobody's: the API writes UTC.
+        return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
 
     def cpu_list(self) -> CpuSet | None:
         """A set of CPUs in the kernel's list format; None, if absent or empty."""

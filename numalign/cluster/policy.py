@@ -7,23 +7,22 @@ and what was in force stays in force.
 """
 
 import asyncio
-import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial, reduce
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.cluster import documents, labels, pods
+from numalign.cluster import edited, pods
+from numalign.cluster.edited import only
 from numalign.cluster.parts import Part
 from numalign.cluster.pods import Sort, TemplatePath, Templates
+from numalign.cluster.selectors import Requirement, requirements
 from numalign.rules import intent
-from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.errors import BadInput
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from numalign.runtime import files
 from numalign.runtime.logs import Log
@@ -32,64 +31,14 @@ from numalign.runtime.metrics import PREFIX
 NAME_LABEL = "kubernetes.io/metadata.name"
 """On every namespace: its name, set by the API server."""
 
-MOST_BYTES = 2**20
-"""What a ConfigMap may hold."""
-
 LEVELS = ("default", "enforce", "warn", "audit")
 """What a rule can set, by the fields of `NamespaceRules`."""
 
-_GUESSED = 16
 _TAKEN, _REFUSED = "taken", "refused"
 
 
 class BadPolicy(BadInput):
     """Raised when a policy file cannot be used, with every mistake in it."""
-
-
-class Operator(StrEnum):
-    """How a label must stand to the values."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """What one label of a namespace must be, as metav1.LabelSelectorRequirement has it."""
-
-    key: str
-    operator: Operator
-    values: frozenset[str] = frozenset()
-
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet it; `NotIn` is met where there is no such label."""
-        return _HOLDS[self.operator](labels.get(self.key), self.values)
-
-    def __str__(self) -> str:
-        """As kubectl writes it: `tier in (gold,silver)`."""
-        return _SHOWN[self.operator].format(key=self.key, values=",".join(sorted(self.values)))
-
-
-_HOLDS: Mapping[Operator, Callable[[str | None, frozenset[str]], bool]] = MappingProxyType(
-    {
-        Operator.IN: lambda value, values: value in values,
-        Operator.NOT_IN: lambda value, values: value not in values,
-        Operator.EXISTS: lambda value, _: value is not None,
-        Operator.DOES_NOT_EXIST: lambda value, _: value is None,
-    }
-)
-
-
-_SHOWN: Mapping[Operator, str] = MappingProxyType(
-    {
-        Operator.IN: "{key} in ({values})",
-        Operator.NOT_IN: "{key} notin ({values})",
-        Operator.EXISTS: "{key}",
-        Operator.DOES_NOT_EXIST: "!{key}",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,46 +137,16 @@ def _names(pattern: str, user: str) -> bool:
 
 def read(path: Path) -> ClusterPolicy:
     """The policy in a file; raises `BadPolicy` with every mistake and its place."""
-    try:
-        return parse(_content(path))
-    except BadPolicy as error:
-        raise BadPolicy(
-            replace(each, where=f"{path}: {each.where}" if each.where else f"{path}")
-            for each in error.mistakes
-        ) from error
-
-
-def _content(path: Path) -> bytes:
-    try:
-        if path.exists() and not path.is_file():
-            raise BadPolicy([Mistake("", "is not a regular file")])
-        return path.read_bytes()
-    except OSError as error:
-        raise BadPolicy([Mistake("", f"cannot be read: {error.strerror}")]) from error
+    return edited.read(path, parse, error=BadPolicy)
 
 
 def parse(data: bytes) -> ClusterPolicy:
     """The policy that YAML or JSON says; raises `BadPolicy` with every mistake and its path."""
-    try:
-        found = documents.values(data, most=MOST_BYTES)
-    except BadInput as error:
-        raise BadPolicy(map(_advised, error.mistakes)) from error
-    if len(found) > 1:
-        raise BadPolicy([Mistake("", f"holds {len(found)} documents: a policy is one")])
-    whole = Part(found[0])
-    read = _policy(whole)
-    whole.settle(BadPolicy)
-    return read
-
-
-def _advised(mistake: Mistake) -> Mistake:
-    """An empty file is most likely a slip, so it has to be said what stands for nothing."""
-    meant = ": write {} for no policy" if mistake.message == "is empty" else ""
-    return replace(mistake, message=f"{mistake.message}{meant}")
+    return edited.parse(data, _policy, what="policy", error=BadPolicy)
 
 
 def _policy(whole: Part) -> ClusterPolicy:
-    _only(whole, "defaults", "exemptions", "workloads")
+    only(whole, "defaults", "exemptions", "workloads")
     return ClusterPolicy(
         tuple(map(_default, whole["defaults"].objects())),
         _exemptions(whole["exemptions"]),
@@ -235,36 +154,19 @@ def _policy(whole: Part) -> ClusterPolicy:
     )
 
 
-def _only(part: Part, *names: str) -> None:
-    """Note every member that is none of these, and which one may be meant."""
-    unknown = ((name, member) for name, member in _members(part) if name not in names)
-    # To guess takes time, and nobody reads the guesses of a thousand mistakes.
-    for name, member in islice(unknown, _GUESSED):
-        close = difflib.get_close_matches(name[:64], names, n=1)
-        meant = f'"{close[0]}" is meant?' if close else f"known are {', '.join(names)}"
-        member.wrong(f"there is no such key; {meant}")
-
-
-def _members(part: Part) -> list[tuple[str, Part]]:
-    """Each member of an object, null or not: a key without a value is a slip, too."""
-    told = dict(part.members())
-    written = part.value if isinstance(part.value, dict) else {}
-    return [(name, told.get(name, part[name])) for name in written if isinstance(name, str)]
-
-
 def _default(part: Part) -> Default:
     before = len(part.mistakes)
-    _only(part, "namespaceSelector", *LEVELS)
+    only(part, "namespaceSelector", *LEVELS)
     rules = NamespaceRules(
         default=_word(part["default"]),
         enforce=_word(part["enforce"]),
         warn=_word(part["warn"]),
         audit=_word(part["audit"]),
     )
-    requirements = tuple(_requirements(part["namespaceSelector"]))
+    selected = tuple(requirements(part["namespaceSelector"]))
     if rules == UNRULED and len(part.mistakes) == before:
         part.wrong(f"asks for nothing: add {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
-    return Default(requirements, rules)
+    return Default(selected, rules)
 
 
 def _word(part: Part) -> Policy | None:
@@ -280,43 +182,8 @@ def _word(part: Part) -> Policy | None:
         return None
 
 
-def _requirements(selector: Part) -> Iterator[Requirement]:
-    _only(selector, "matchLabels", "matchExpressions")
-    for key, member in _members(selector["matchLabels"]):
-        value = member.needed().text()
-        if member.value is not None:
-            yield _possible(member, Requirement(key, Operator.IN, frozenset({value})))
-    for part in selector["matchExpressions"].objects():
-        yield from _expression(part)
-
-
-def _expression(part: Part) -> Iterator[Requirement]:
-    _only(part, "key", "operator", "values")
-    key, operator = part["key"].needed_text(), _operator(part["operator"])
-    values, wanted = part["values"], operator in {Operator.IN, Operator.NOT_IN}
-    if wanted and values.value in (None, []):
-        values.wrong(f"are missing: {operator} needs those that are meant")
-    texts = frozenset(_texts(values))
-    if operator and texts and not wanted:
-        values.wrong(f"have no meaning with {operator}: leave them out")
-    if key and operator:
-        yield _possible(part, Requirement(key, operator, texts))
-
-
-def _operator(part: Part) -> Operator | None:
-    part.needed_text()
-    return part.word(Operator)
-
-
-def _possible(part: Part, made: Requirement) -> Requirement:
-    """The same; a mistake, if no label can have such a key or value."""
-    if why := labels.impossible(made.key, sorted(made.values)):
-        part.wrong(why)
-    return made
-
-
 def _exemptions(part: Part) -> Exemptions:
-    _only(part, "users", "namespaces", "runtimeClasses")
+    only(part, "users", "namespaces", "runtimeClasses")
     return Exemptions(
         users=tuple(_list(part["users"], _USER, "a user, or the beginning of some with * at its end")),
         namespaces=frozenset(_list(part["namespaces"], _LABEL, "the name of a namespace")),
@@ -333,14 +200,6 @@ def _list(part: Part, shape: re.Pattern[str], what: str) -> Iterator[str]:
         yield text
 
 
-def _texts(part: Part) -> Iterator[str]:
-    # The values of a label may be empty.
-    for entry in part.entries():
-        if entry.value is None:
-            entry.needed()
-        yield entry.text()
-
-
 def _templates(part: Part) -> dict[Sort, tuple[TemplatePath, ...]]:
     found: dict[Sort, tuple[TemplatePath, ...]] = {}
     for each in part.objects():
@@ -352,7 +211,7 @@ def _templates(part: Part) -> dict[Sort, tuple[TemplatePath, ...]]:
 
 
 def _sort(part: Part) -> Sort:
-    _only(part, "group", "kind", "templates")
+    only(part, "group", "kind", "templates")
     name, kind = part["group"].text(), part["kind"].needed_text()
     if name and not _DOMAIN.fullmatch(name):
         part["group"].wrong(f'"{name[:64]}" is no API group: write it without the version, like batch')

@@ -7,6 +7,7 @@ no objects at all is refused; of the objects in it, what is broken is told of, a
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO
 
 from numalign.cluster import documents, kubelet_config, topologies
 from numalign.cluster.documents import BadDocument, Found
+from numalign.cluster.kinds import PODS, Object
 from numalign.cluster.parts import Part
 from numalign.cluster.world import Problem, Shelf, Snapshot, World
 from numalign.rules.errors import BadInput, Mistake
@@ -47,9 +49,18 @@ def of(found: Iterable[object]) -> Snapshot:
     return pile(found).snapshot()
 
 
-def pile(found: Iterable[object]) -> "Pile":
-    """As `of`, with the world that the snapshot is of."""
-    made = Pile()
+def pile(
+    found: Iterable[object],
+    *,
+    label_keys: AbstractSet[str] = frozenset(),
+    pods: Callable[[Object], None] | None = None,
+) -> "Pile":
+    """As `of`, with the world that the snapshot is of, and with these labels of nodes.
+
+    Each pod that has a name is given to `pods`, as an API server's would be to a sink; without one, pods are
+    counted.
+    """
+    made = Pile(label_keys=label_keys, pods=pods)
     for each in documents.objects(found):
         made.add(each)
     return made
@@ -58,8 +69,13 @@ def pile(found: Iterable[object]) -> "Pile":
 class Pile:
     """Objects as they come out of a file, and what a file alone can be wrong about."""
 
-    def __init__(self) -> None:
-        self.world = World()
+    def __init__(
+        self,
+        *,
+        label_keys: AbstractSet[str] = frozenset(),
+        pods: Callable[[Object], None] | None = None,
+    ) -> None:
+        self.world = World(label_keys=label_keys)
         self._problems: list[Problem] = []
         self._ignored = Counter[str]()
         self._pods = 0
@@ -67,7 +83,7 @@ class Pile:
         self._keepers: Mapping[tuple[str, str], Callable[[Found, str], None]] = {
             (CORE, "Node"): partial(self._keep, world.nodes),
             (CORE, "Namespace"): partial(self._keep, world.namespaces),
-            (CORE, "Pod"): self._pod,
+            (CORE, "Pod"): partial(self._give, pods) if pods else self._count,
             (topologies.GROUP, topologies.KIND): partial(self._keep, world.topologies),
             (kubelet_config.GROUP, kubelet_config.KIND): partial(self._keep, world.configurations),
         }
@@ -94,18 +110,33 @@ class Pile:
 
     def _keep(self, shelf: Shelf[Any], found: Found, name: str) -> None:
         if not name:
-            place = Part(found.raw)["metadata"]["name"]
-            place.needed_text()
-            self._problem(found, found.where, *place.mistakes)
+            self._nameless(found)
         elif name in shelf:
             self._problem(found, name, Mistake("metadata.name", "stands here twice; the first one counts"))
         else:
             shelf.put(name, found.raw)
 
-    def _pod(self, found: Found, name: str) -> None:
+    def _count(self, found: Found, name: str) -> None:
         self._pods += 1
-        namespace = Part(found.raw)["metadata"]["namespace"].text() or "default"
-        self.world.census.put((namespace, name), found.raw)
+        self.world.census.put((_namespace(found), name), found.raw)
+
+    def _give(self, take: Callable[[Object], None], found: Found, name: str) -> None:
+        self._pods += 1
+        if not name:
+            self._nameless(found)
+            return
+        pod = PODS.described(found.raw)
+        pod["metadata"]["namespace"] = _namespace(found)
+        take(pod)
+
+    def _nameless(self, found: Found) -> None:
+        place = Part(found.raw)["metadata"]["name"]
+        place.needed_text()
+        self._problem(found, found.where, *place.mistakes)
 
     def _problem(self, found: Found, name: str, *mistakes: Mistake) -> None:
         self._problems.append(Problem(found.kind or "object", name, mistakes))
+
+
+def _namespace(found: Found) -> str:
+    return Part(found.raw)["metadata"]["namespace"].text() or "default"

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from numalign.cluster import fingerprints
+from numalign.cluster.fingerprints import Fingerprint
 from numalign.cluster.parts import Part, named
 from numalign.rules import resources
 from numalign.rules.errors import BadTopology
@@ -28,9 +30,13 @@ VERSIONS = ("v1alpha2", "v1alpha1")
 _LARGEST_ID = 1023
 _NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
 
+FINGERPRINT_ANNOTATION = f"{GROUP}/fingerprint"
+"""Where exporters wrote a fingerprint before there were attributes."""
+
 _POLICY, _SCOPE, _MAX_ZONES = "topologyManagerPolicy", "topologyManagerScope", "topologyManagerMaxNUMANodes"
+_FINGERPRINT, _METHOD = "nodeTopologyPodsFingerprint", "nodeTopologyPodsFingerprintMethod"
 _READ = frozenset({_POLICY, _SCOPE, _MAX_ZONES})
-_ABSENT = Part(None)
+_ABSENT, _CONTRADICTED = Part(None), Part(())
 _AMOUNTS = ("capacity", "allocatable", "available")
 
 # The deprecated field, read as scheduler-plugins does (pkg/noderesourcetopology/nodeconfig): its first word
@@ -49,13 +55,17 @@ _DEPRECATED: Mapping[str, tuple[Policy, Scope]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What one NodeResourceTopology says, zones ascending by id; the rest is as a kubelet is by default."""
+    """What one NodeResourceTopology says, zones ascending by id; the rest is as a kubelet is by default.
+
+    `fingerprint` is that of the pods whose use the free amounts account for, None if none can be read.
+    """
 
     name: str
     zones: tuple[Zone, ...]
     policy: Policy = Policy.NONE
     scope: Scope = Scope.CONTAINER
     max_zones: int = DEFAULT_MAX_ZONES
+    fingerprint: Fingerprint | None = None
 
 
 def topology(raw: Mapping[str, object]) -> Topology:
@@ -73,6 +83,7 @@ def topology(raw: Mapping[str, object]) -> Topology:
         policy=said(_POLICY).word(Policy) or policy,
         scope=said(_SCOPE).word(Scope) or scope,
         max_zones=said(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
+        fingerprint=_fingerprint(said, whole["metadata"].value),
     )
     whole.settle(BadTopology)
     return read
@@ -85,19 +96,30 @@ def _known_version(part: Part) -> None:
 
 
 def _attributes(whole: Part) -> Callable[[str], Part]:
-    """Looks up an attribute by its name; one that is there twice must say the same twice."""
+    """Looks up an attribute by its name; one that is there twice must say the same twice to say anything."""
     known: dict[str, Part] = {}
     for entry in whole["attributes"].objects():
         name, value = entry["name"].needed_text(), entry["value"].needed()
         first = known.setdefault(name, value)
-        if first.value != value.value and name in _READ:
+        if first.value == value.value:
+            continue
+        if name in _READ:
             value.wrong(f"{named(value.value)} is not what {first.where} says: {named(first.value)}")
+        known[name] = first if name in _READ else _CONTRADICTED
     return lambda name: known.get(name, _ABSENT)
 
 
 def _deprecated(whole: Part) -> tuple[Policy, Scope]:
     words = [entry.text() for entry in whole["topologyPolicies"].entries()]
     return _DEPRECATED.get(words[0] if words else "", (Policy.NONE, Scope.CONTAINER))
+
+
+def _fingerprint(said: Callable[[str], Part], metadata: object) -> Fingerprint | None:
+    """Whoever cannot read it still knows the zones."""
+    value = said(_FINGERPRINT).value
+    if value is None and isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
+        value = metadata["annotations"].get(FINGERPRINT_ANNOTATION)
+    return fingerprints.told(value, said(_METHOD).value)
 
 
 def _zones(whole: Part) -> tuple[Zone, ...]:

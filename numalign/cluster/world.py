@@ -9,11 +9,13 @@ object never stops the rest: it is left out and told of, with its kind, its name
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from numalign.cluster import kubelet_config, namespaces, nodes, topologies
 from numalign.cluster.census import Census
+from numalign.cluster.fingerprints import Fingerprint
 from numalign.cluster.kubelet_config import KubeletConfiguration
 from numalign.cluster.namespaces import NamespaceFacts
 from numalign.cluster.nodes import BadNode, Facts
@@ -45,16 +47,20 @@ class Snapshot:
 
     `nodes` are those whose topology is known, by name; `unknown` the names of the others. `labels` is the
     class that each Node is labelled with, None where it is with none; a Node that makes no sense, or whose
-    topology makes none, is not in it. `namespaces` are the rules of each, and `namespace_labels` all of its
-    labels. `pods` counts what was listed, and `ignored` the objects of kinds that nobody reads, by kind and
+    topology makes none, is not in it. `node_labels` are the labels that somebody reads, of the nodes that
+    have any of them. `namespaces` are the rules of each, and `namespace_labels` all of its labels.
+    `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
+    one. `pods` counts what was listed, and `ignored` the objects of kinds that nobody reads, by kind and
     group (`Deployment.apps`).
     """
 
     nodes: tuple[Node, ...] = ()
     unknown: tuple[str, ...] = ()
     labels: Mapping[str, str | None] = field(default_factory=dict)
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
     pods: int = 0
@@ -129,12 +135,13 @@ class World:
     """What was seen so far; `snapshot` is the cluster that it makes.
 
     Where every Node is `told`, as by an API server, a topology without one is a ghost that its exporter left
-    behind, and makes no node. A file may hold nothing but topologies.
+    behind, and makes no node. A file may hold nothing but topologies. Of the labels of nodes those of
+    `label_keys` are kept.
     """
 
-    def __init__(self, *, told: bool = False) -> None:
+    def __init__(self, *, told: bool = False, label_keys: AbstractSet[str] = frozenset()) -> None:
         self._told = told
-        self.nodes = Shelf("Node", _sensible(nodes.facts))
+        self.nodes = Shelf("Node", _sensible(partial(nodes.facts, label_keys=label_keys)))
         self.topologies = Shelf(topologies.KIND, _sensible(topologies.topology))
         self.configurations = Shelf(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
         self.namespaces: Shelf[NamespaceFacts] = Shelf("Namespace", namespaces.facts)
@@ -155,8 +162,12 @@ class World:
             nodes=tuple(self._known[name] for name in sorted(self._known)),
             unknown=tuple(sorted(name for name in self.nodes if name not in self._known)),
             labels=MappingProxyType(dict(self._labels())),
+            node_labels=MappingProxyType(
+                {name: told.labels for name, told in self.nodes.sensible() if told.labels}
+            ),
             namespaces=MappingProxyType({name: each.rules for name, each in ruled.items()}),
             namespace_labels=MappingProxyType({name: each.labels for name, each in ruled.items()}),
+            fingerprints=MappingProxyType(dict(self._fingerprints())),
             problems=tuple(self._problems()),
             pods=len(self.census),
         )
@@ -193,6 +204,11 @@ class World:
         for name, told in self.nodes.sensible():
             if name in self._known or name not in self.topologies:
                 yield name, told.label
+
+    def _fingerprints(self) -> Iterator[tuple[str, Fingerprint]]:
+        for name, topology in self.topologies.sensible():
+            if topology.fingerprint and name in self._known:
+                yield name, topology.fingerprint
 
     def _problems(self) -> Iterator[Problem]:
         for shelf in self._shelves():

@@ -46,6 +46,15 @@ def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
     return now if ever.admitted else replace(ever, permanent=True)
 
 
+def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> bool:
+    """Whether the placement of a pod that the kubelet admits is what this intent asks of it.
+
+    The intent may be another than the pod's own; which policy the node has to have is not asked.
+    """
+    asked = kubelet.heeded(node, demand)
+    return not (_unaligned(node, asked, intent) or any(_too_wide(node, asked, intent, placement)))
+
+
 def refusal_of(node: Node, admission: Admission) -> Refusal | None:
     """What a kubelet's refusal comes down to on this node; None if it admitted the pod."""
     refused = admission.refusal
@@ -73,8 +82,8 @@ def _judge(node: Node, demand: Demand, intent: Intent) -> Verdict:
     placement = Placement()
     if not refusal:
         admission = kubelet.admit(node, demand)
-        refusal = refusal_of(node, admission) or _by_intent(node, demand, intent, admission)
         placement = admission.placement
+        refusal = refusal_of(node, admission) or _by_intent(node, demand, intent, placement)
     return Verdict(
         refusal, permanent=False, placement=placement, known=node.known, doubts=doubts(node, demand)
     )
@@ -206,25 +215,33 @@ _WHY: Mapping[Reason, Callable[[Node, Refused], _Why]] = MappingProxyType(
 )
 
 
-def _by_intent(node: Node, demand: Demand, intent: Intent, admission: Admission) -> Refusal | None:
+def _by_intent(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
     """The first container, or the pod, whose zones are more than its policy allows."""
+    for step, needs in _too_wide(node, demand, intent, placement):
+        refusal = _unsatisfied(intent, _cause(node, needs), step)
+        return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
+    return None
+
+
+def _too_wide(
+    node: Node, demand: Demand, intent: Intent, placement: Placement
+) -> Iterator[tuple[Step, tuple[Need, ...]]]:
+    """What is in more zones than its policy allows, and what it needs."""
     if not intent.binding:
-        return None
-    for step, grants in _units(intent.scope or node.scope, demand, admission):
+        return
+    for step, grants in _units(intent.scope or node.scope, demand, placement):
         names = [name for name in step.asks if intent.concerns(name) and node.aligns(name)]
         zones = frozenset[int]().union(*(grant.zones_of(names) for grant in grants))
         # A single zone keeps every promise.
         if len(zones) > 1:
             needs = tuple(need for need in _needs(node, step, intent.policy) if need.resource in names)
             if len(zones) > min(need.zones for need in needs):
-                refusal = _unsatisfied(intent, _cause(node, needs), step)
-                return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
-    return None
+                yield step, needs
 
 
-def _units(scope: Scope, demand: Demand, admission: Admission) -> Iterator[tuple[Step, tuple[Grant, ...]]]:
+def _units(scope: Scope, demand: Demand, placement: Placement) -> Iterator[tuple[Step, tuple[Grant, ...]]]:
     """What must sit together: each container by itself, or all of them."""
-    grants = admission.placement.grants
+    grants = placement.grants
     if scope is Scope.POD:
         yield demand.whole, grants
     else:

@@ -6,15 +6,19 @@ most_allocated.go, balanced_allocation.go), with the same whole units and the sa
 to the zones that the kubelet would really pick, where that plugin, not knowing them, assumes the worst zone.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
-from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
-from statistics import variance
+from math import comb, prod
 from types import MappingProxyType
+from typing import NamedTuple
 
 from numalign.rules.demand import Demand, Step
-from numalign.rules.intent import Scope
+from numalign.rules.evaluate import NO_INTENT, keeps
+from numalign.rules.intent import Intent, Policy, Scope
+from numalign.rules.kubelet.admit import heeded
 from numalign.rules.placement import Grant, Placement
 from numalign.rules.resources import CPU, MILLI, ZoneId
 from numalign.rules.topology import Node
@@ -23,8 +27,14 @@ HIGHEST = 100
 UNKNOWN_COST = 255
 """The distance between zones whose topology lists none."""
 
+MOST_SETS = 20_000
+"""So many sets of zones are compared to find the closest: all of sixteen zones."""
+
 Weights = Mapping[str, int]
 """By resource name; a resource without a weight, or with one below 1, counts once."""
+
+EVEN: Weights = MappingProxyType({})
+"""Every resource counts once."""
 
 
 class Strategy(StrEnum):
@@ -41,80 +51,132 @@ Amount = tuple[str, int, int]
 
 
 def score(
-    strategy: Strategy,
-    node: Node,
-    demand: Demand,
-    placement: Placement,
-    weights: Weights = MappingProxyType({}),
+    strategy: Strategy, node: Node, demand: Demand, placement: Placement, weights: Weights = EVEN
 ) -> int:
     """How good the placement of an admitted pod is on this node as it is before the pod, 0 to 100.
 
     A pod for which the node aligns nothing is as good here as anywhere: 100.
     """
-    units = [unit for unit in _units(node, demand, placement) if unit[1]]
+    (value,) = scores((strategy,), node, demand, placement, weights)
+    return value
+
+
+def scores(
+    strategies: Sequence[Strategy],
+    node: Node,
+    demand: Demand,
+    placement: Placement,
+    weights: Weights = EVEN,
+) -> tuple[int, ...]:
+    """As `score`, by each of these strategies."""
+    units = [unit for unit in _units(node, heeded(node, demand), placement) if unit.zones]
     if not units:
-        return HIGHEST
-    return _STRATEGIES[strategy](node, units, weights)
+        return (HIGHEST,) * len(strategies)
+    return tuple(_STRATEGIES[strategy](node, units, weights) for strategy in strategies)
 
 
-Unit = tuple[Step, frozenset[ZoneId]]
-"""What is placed as one, and all zones that it touches."""
+def aligned(node: Node, demand: Demand, placement: Placement, intent: Intent = NO_INTENT) -> bool:
+    """Whether the kubelet of this node really aligns a pod that it admits, best effort or more.
+
+    A pod whose intent is `best-effort` is aligned where the same intent would be kept as `restricted`; one
+    whose intent is to be kept is, and one without an intent is by the policy of the node.
+    """
+    if intent.policy is Policy.NONE:
+        return _ALIGNED_BY[node.policy](node, placement)
+    return intent.binding or keeps(node, demand, replace(intent, policy=Policy.RESTRICTED), placement)
 
 
-def _units(node: Node, demand: Demand, placement: Placement) -> list[Unit]:
-    placed = [
-        (step, _touched(node, step, grant))
-        for step, grant in zip(demand.steps, placement.grants, strict=True)
-    ]
+_ALIGNED_BY: Mapping[Policy, Callable[[Node, Placement], bool]] = MappingProxyType(
+    {
+        # Where a pod lands by chance is no alignment, unless there is nowhere else to land.
+        Policy.NONE: lambda node, placement: len(node.zones) == 1 or not placement.zones,
+        Policy.BEST_EFFORT: lambda _, placement: all(grant.preferred for grant in placement.grants),
+        Policy.RESTRICTED: lambda *_: True,
+        Policy.SINGLE_NUMA_NODE: lambda *_: True,
+    }
+)
+
+
+class _Unit(NamedTuple):
+    """What is placed as one: what it asks that zones have, and all zones that it touches."""
+
+    asks: Mapping[str, int]
+    zones: frozenset[ZoneId]
+
+
+def _units(node: Node, demand: Demand, placement: Placement) -> list[_Unit]:
+    listed = frozenset(name for zone in node.zones for name in zone.allocatable)
+    if placement.whole:
+        return [_unit(demand.whole, placement.whole, listed)]
+    units = [_unit(step, grant, listed) for step, grant in zip(demand.steps, placement.grants, strict=True)]
     if node.scope is Scope.CONTAINER:
-        return placed
-    return [(demand.whole, frozenset[ZoneId]().union(*(zones for _, zones in placed)))]
+        return units
+    return [_Unit(_pinned(demand.whole, listed), frozenset[ZoneId]().union(*(unit.zones for unit in units)))]
 
 
-def _touched(node: Node, step: Step, grant: Grant) -> frozenset[ZoneId]:
-    return grant.zones_of(name for name in step.asks if _pinned(node, name))
+def _unit(step: Step, grant: Grant, listed: frozenset[str]) -> _Unit:
+    asks = _pinned(step, listed)
+    return _Unit(asks, grant.zones_of(asks))
 
 
-def _pinned(node: Node, name: str) -> bool:
-    return any(name in zone.allocatable for zone in node.zones)
+def _pinned(step: Step, listed: frozenset[str]) -> Mapping[str, int]:
+    return {name: asked for name, asked in step.asks.items() if name in listed}
 
 
-def _least_numa_nodes(node: Node, units: list[Unit], _weights: Weights) -> int:
+def _least_numa_nodes(node: Node, units: list[_Unit], _weights: Weights) -> int:
     """Fewer zones first, and among as many the ones that are closest to each other."""
-    step = HIGHEST // node.max_zones
-    spans = [zones for _, zones in units]
-    widest = max(map(len, spans))
-    closest = all(_distance(node, zones) == _least_distance(node, len(zones)) for zones in spans)
-    return max(0, HIGHEST - widest * step + (step // 2 if closest else 0))
+    step, costs = HIGHEST // node.max_zones, tuple((zone.id, zone.costs) for zone in node.zones)
+    spans = {unit.zones for unit in units}
+    closest = all(_distance(_table(costs), zones) == _least_distance(costs, len(zones)) for zones in spans)
+    return max(0, HIGHEST - max(map(len, spans)) * step + (step // 2 if closest else 0))
 
 
-def _distance(node: Node, zones: Iterable[ZoneId]) -> Fraction:
-    """The mean cost between zones, each with itself included."""
-    chosen = set(zones)
-    costs = {zone.id: dict(zone.costs) for zone in node.zones}
-    pairs = [costs[one].get(other, UNKNOWN_COST) for one in chosen for other in chosen]
-    return Fraction(sum(pairs), len(pairs))
+_Costs = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
+"""What each zone of a node lists."""
+
+_Table = Mapping[ZoneId, Mapping[ZoneId, int]]
 
 
-def _least_distance(node: Node, count: int) -> Fraction:
-    return min(_distance(node, zones) for zones in combinations((zone.id for zone in node.zones), count))
+@lru_cache(maxsize=256)
+def _table(costs: _Costs) -> _Table:
+    """The cost from each zone to each, itself included."""
+    listed = {zone: dict(mine) for zone, mine in costs}
+    return {one: {other: listed[one].get(other, UNKNOWN_COST) for other in listed} for one in listed}
 
 
-def _mean_over_units(of_amounts: Callable[[list[Amount], Weights], int]) -> Callable[..., int]:
+def _distance(table: _Table, zones: Iterable[ZoneId]) -> int:
+    """All costs between zones together: compares as their mean does, among sets of as many zones."""
+    chosen = tuple(zones)
+    return sum(table[one][other] for one in chosen for other in chosen)
+
+
+# There are as many different tables as kinds of machines, and thousands of sets of eight zones of sixteen.
+@lru_cache(maxsize=1024)
+def _least_distance(costs: _Costs, count: int) -> int:
+    """What no set of so many zones is below; where there are too many sets, perhaps none comes down to it."""
+    table = _table(costs)
+    if comb(len(table), count) > MOST_SETS:
+        nearest = sorted(sum(sorted(row.values())[:count]) for row in table.values())
+        return sum(nearest[:count])
+    return min(_distance(table, zones) for zones in combinations(table, count))
+
+
+def _mean_over_units(
+    of_amounts: Callable[[list[Amount], Weights], int],
+) -> Callable[[Node, list[_Unit], Weights], int]:
     """A score of a node from a score of amounts: each unit on its zones, and the mean of them, truncated."""
 
-    def mean(node: Node, units: list[Unit], weights: Weights) -> int:
-        return sum(of_amounts(_amounts(node, *unit), weights) for unit in units) // len(units)
+    def mean(node: Node, units: list[_Unit], weights: Weights) -> int:
+        return sum(of_amounts(_amounts(node, unit), weights) for unit in units) // len(units)
 
     return mean
 
 
-def _amounts(node: Node, step: Step, zones: frozenset[ZoneId]) -> list[Amount]:
-    chosen = [zone for zone in node.zones if zone.id in zones]
+def _amounts(node: Node, unit: _Unit) -> list[Amount]:
+    chosen = [zone.free for zone in node.zones if zone.id in unit.zones]
     return [
-        (name, _whole(name, asked), sum(_whole(name, zone.free.get(name, 0)) for zone in chosen))
-        for name, asked in step.asks.items()
-        if _pinned(node, name)
+        (name, _whole(name, asked), sum(_whole(name, free.get(name, 0)) for free in chosen))
+        for name, asked in unit.asks.items()
     ]
 
 
@@ -137,14 +199,23 @@ def _weighted(amounts: list[Amount], weights: Weights, value: Callable[[int, int
 
 
 def _balanced(amounts: list[Amount], _weights: Weights) -> int:
-    """The more alike the used shares of all resources, the better; one resource alone is in balance."""
-    shares = [Fraction(asked, free) if free else Fraction(1) for _, asked, free in amounts]
-    if any(share > 1 for share in shares):
+    """The more alike the used shares of all resources, the better; one resource alone is in balance.
+
+    That is 100 less the sample variance of the shares, in hundredths, reckoned in whole numbers.
+    """
+    shares = [(asked, free) if free else (1, 1) for _, asked, free in amounts]
+    count, common = len(shares), prod(free for _, free in shares)
+    if any(asked > free for asked, free in shares):
         return 0
-    return int((1 - variance(shares)) * HIGHEST) if len(shares) > 1 else HIGHEST
+    if count == 1:
+        return HIGHEST
+    parts = [asked * (common // free) for asked, free in shares]
+    spread = count * sum(part * part for part in parts) - sum(parts) ** 2
+    most = count * (count - 1) * common * common
+    return (most - spread) * HIGHEST // most
 
 
-_STRATEGIES: Mapping[Strategy, Callable[[Node, list[Unit], Weights], int]] = MappingProxyType(
+_STRATEGIES: Mapping[Strategy, Callable[[Node, list[_Unit], Weights], int]] = MappingProxyType(
     {
         Strategy.LEAST_NUMA_NODES: _least_numa_nodes,
         Strategy.MOST_ALLOCATED: _mean_over_units(_most_allocated),

@@ -123,16 +123,18 @@ def application(  # noqa: PLR0913  what a server is made of
     max_in_flight: int,
     max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT,
     body_seconds: float = BODY_SECONDS,
+    largest_body: int = LARGEST_BODY,
     state: State | None = None,
 ) -> web.Application:
     """A program's routes, with health, readiness and metrics beside them and our manners around them.
 
     A check answers None when all is well, else what is being waited for. `max_in_flight` counts calls of the
     program's own routes and `max_bytes_in_flight` their bodies, which are read before a handler is called and
-    must be there in `body_seconds`; 0 sets no bound. What `state` gives is served at `/debug/state`, with
-    what the server knows of itself; None leaves that route out.
+    must be there in `body_seconds`; 0 sets no bound. No body may be longer than `largest_body` bytes. What
+    `state` gives is served at `/debug/state`, with what the server knows of itself; None leaves that route
+    out.
     """
-    app = web.Application(client_max_size=LARGEST_BODY, middlewares=[_mannered])
+    app = web.Application(client_max_size=largest_body, middlewares=[_mannered])
     load = Load(max_in_flight, max_bytes_in_flight)
     app[LIFE] = _life(log=log, registry=registry, checks=checks, load=load, body_seconds=body_seconds)
     app.add_routes(routes)
@@ -260,10 +262,10 @@ def _size(request: web.Request) -> int:
     if coding != PLAIN:
         raise web.HTTPUnsupportedMediaType(text=f"the content encoding is {coding}: send the body as it is")
     announced = request.content_length
-    if announced is not None and announced > LARGEST_BODY:
-        raise web.HTTPRequestEntityTooLarge(LARGEST_BODY, announced)
+    if announced is not None and announced > request.client_max_size:
+        raise web.HTTPRequestEntityTooLarge(request.client_max_size, announced)
     # A body that comes in chunks does not say how long it is.
-    return LARGEST_BODY if announced is None else announced
+    return request.client_max_size if announced is None else announced
 
 
 def _overloaded(excess: Excess) -> web.Response:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster.census import REMEMBERED, Census, Tenants
+from numalign.cluster.census import Census, Tenants
 from numalign.rules.intent import Policy
 
 Json = dict[str, Any]
@@ -129,11 +129,3 @@ def test_the_count_is_the_number_of_pods_that_are_there(story: list[tuple[str, A
 
     counts = sorted(each.count for each in census.tenants())
     assert counts == sorted(list(there.values()).count(cpu) for cpu in set(there.values()))
-
-
-def test_templates_that_are_gone_are_forgotten() -> None:
-    census = Census()
-    for number in range(2 * REMEMBERED):
-        census.put(("team", "a"), pod(cpu=f"{number + 1}m"))
-
-    assert len(census._equal) <= REMEMBERED + 2  # noqa: SLF001  what is kept is what this is about

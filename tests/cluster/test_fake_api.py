@@ -85,7 +85,7 @@ async def heard_until(
 ) -> list[str]:
     """The types of the events of a watch from now on, when something is done."""
     listening = asyncio.create_task(heard(client, since=str(server.version), silence=silence))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not server.watching("Node"):  # noqa: ASYNC110  a server tells nobody who watches
             await asyncio.sleep(0.001)
     act()
@@ -326,3 +326,43 @@ async def test_its_kubeconfig_leads_to_it(server: FakeApi, tmp_path: Path) -> No
     async with connected(kubeconfig=str(path)) as api:
         assert api.namespace == "numa"
         assert await api.get(f"{NODES}/a", what="node a") == server.get(f"{NODES}/a")
+
+
+# Parts of objects; how pods are bound is shown in test_bindings.py.
+
+BINDING: Json = {
+    "apiVersion": "v1",
+    "kind": "Binding",
+    "metadata": {"name": "p"},
+    "target": {"kind": "Node", "name": "a"},
+}
+
+BROKEN_BINDINGS: dict[str, object] = {
+    "nothing": None,
+    "another kind": {**BINDING, "kind": "Pod"},
+    "another name": {**BINDING, "metadata": {"name": "q"}},
+    "no node": {**BINDING, "target": {}},
+    "no Node": {**BINDING, "target": {"kind": "Machine", "name": "a"}},
+}
+
+
+@pytest.mark.parametrize("body", BROKEN_BINDINGS.values(), ids=BROKEN_BINDINGS)
+async def test_a_binding_that_makes_no_sense_changes_nothing(
+    server: FakeApi, client: Api, body: object
+) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    before = server.put({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}})
+
+    with pytest.raises(Unreachable, match=r"answered 4\d\d"):
+        await client.create(f"{pods}/p/binding", body, what="a binding")
+    assert server.get(f"{pods}/p") == before
+    await client.create(f"{pods}/p/binding", BINDING, what="a binding")
+    assert server.get(f"{pods}/p") != before
+
+
+@pytest.mark.parametrize("path", [f"{NODES}/a/binding", f"{NODES}/a/status", f"{NODES}/a/b/c"])
+async def test_a_part_that_nobody_serves_is_not_there(client: Api, path: str) -> None:
+    with pytest.raises(Missing):
+        await client.create(path, BINDING, what="a binding")
+    with pytest.raises(Missing):
+        await client.get(path, what="a part")

@@ -15,8 +15,11 @@ from prometheus_client import CollectorRegistry
 
 from numalign.cluster import live_feed
 from numalign.cluster.feed import Feed
-from numalign.cluster.file_feed import FileFeed
+from numalign.cluster.file_feed import CROWD, FileFeed
+from numalign.cluster.fingerprints import Fingerprint
 from numalign.cluster.live_feed import LiveFeed
+from numalign.cluster.occupants import Occupant, Occupants, Phase
+from numalign.cluster.reflector import Sink
 from numalign.cluster.world import Snapshot
 from numalign.rules.intent import NamespaceRules, Policy
 from numalign.runtime import logs
@@ -52,13 +55,14 @@ def namespace(name: str, **labels: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def pod(name: str, *, phase: str = "Running") -> Json:
+def pod(name: str, *, phase: str = "Running", uid: str = "") -> Json:
+    """An API server gives a uid of its own."""
     resources = {"limits": {"cpu": "2", "memory": "1Gi"}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "team"},
-        "spec": {"containers": [{"name": "main", "image": "x", "resources": resources}]},
+        "metadata": {"name": name, "namespace": "team", "uid": uid or name},
+        "spec": {"nodeName": "a", "containers": [{"name": "main", "image": "x", "resources": resources}]},
         "status": {"phase": phase},
     }
 
@@ -124,20 +128,25 @@ class Live:
         self.api.delete(f"/{group}/{middle}/{made['metadata']['name']}")
 
 
-@asynccontextmanager
-async def a_file(tmp_path: Path, log: logs.Log) -> AsyncIterator[File]:
-    path = tmp_path / "cluster.json"
-    yield File(path, FileFeed(path, every=SOON, log=log, registry=CollectorRegistry()))
+READ = frozenset({"pool"})
+"""The labels of nodes that are kept."""
 
 
 @asynccontextmanager
-async def an_api_server(_: Path, log: logs.Log) -> AsyncIterator[Live]:
+async def a_file(tmp_path: Path, log: logs.Log, pods: Sink | None = None) -> AsyncIterator[File]:
+    path, registry = tmp_path / "cluster.json", CollectorRegistry()
+    yield File(path, FileFeed(path, every=SOON, log=log, registry=registry, pods=pods, label_keys=READ))
+
+
+@asynccontextmanager
+async def an_api_server(_: Path, log: logs.Log, pods: Sink | None = None) -> AsyncIterator[Live]:
     async with FakeApi() as api, api.client() as client:
-        watched = live_feed.WITH_PODS
-        yield Live(api, LiveFeed(client, watched=watched, log=log, registry=CollectorRegistry()))
+        watched, registry = live_feed.WITH_PODS, CollectorRegistry()
+        feed = LiveFeed(client, watched=watched, log=log, registry=registry, pods=pods, label_keys=READ)
+        yield Live(api, feed)
 
 
-SOURCES: dict[str, Callable[[Path, logs.Log], AbstractAsyncContextManager[Source]]] = {
+SOURCES: dict[str, Callable[[Path, logs.Log, Sink | None], AbstractAsyncContextManager[Source]]] = {
     "file": a_file,
     "API server": an_api_server,
 }
@@ -150,7 +159,50 @@ def told() -> io.StringIO:
 
 @pytest.fixture(params=SOURCES)
 async def source(request: pytest.FixtureRequest, tmp_path: Path, told: io.StringIO) -> AsyncIterator[Source]:
-    async with SOURCES[request.param](tmp_path, logs.to(told, level="debug", form="json")) as made:
+    async with SOURCES[request.param](tmp_path, logs.to(told, level="debug", form="json"), None) as made:
+        yield made
+
+
+@dataclass
+class Told:
+    """Listens for pods."""
+
+    pods: dict[str, Occupant] = field(default_factory=dict)
+    went: list[str] = field(default_factory=list)
+
+    def seen(self, pod: Occupant) -> None:
+        """As said at `Listener`."""
+        self.pods[pod.uid] = pod
+
+    def gone(self, uid: str) -> None:
+        """As said at `Listener`."""
+        self.went.append(self.pods.pop(uid).name)
+
+    def names(self) -> list[str]:
+        """Of the pods that are there."""
+        return sorted(each.name for each in self.pods.values())
+
+
+@pytest.fixture
+def listener() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def occupants(listener: Told, told: io.StringIO) -> Occupants:
+    log = logs.to(told, level="debug", form="json")
+    return Occupants(listener, log=log, registry=CollectorRegistry())
+
+
+@pytest.fixture(params=SOURCES)
+async def listened(
+    request: pytest.FixtureRequest, tmp_path: Path, told: io.StringIO, occupants: Occupants
+) -> AsyncIterator[Source]:
+    """A source whose pods are listened for, with a small cluster in it."""
+    log = logs.to(told, level="debug", form="json")
+    async with SOURCES[request.param](tmp_path, log, occupants) as made:
+        for each in CLUSTER:
+            made.put(each)
         yield made
 
 
@@ -292,6 +344,69 @@ async def test_pods_are_counted(filled: Source) -> None:
         await seen.until(lambda: count() == 1)
 
 
+async def test_a_label_of_a_node_that_is_read_is_seen(filled: Source) -> None:
+    filled.put(node("b", pool="gpu", rack="7"))
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        assert seen.last.node_labels == {"b": {"pool": "gpu"}}
+        filled.put(node("b", pool="cpu", rack="7"))
+        await seen.until(lambda: seen.last.node_labels["b"] == {"pool": "cpu"})
+
+
+async def test_a_topology_that_accounts_for_other_pods_is_seen(filled: Source) -> None:
+    none, one = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
+    filled.put({**nrt("a"), "attributes": [{"name": "nodeTopologyPodsFingerprint", "value": none}]})
+    async with following(filled.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        assert seen.last.fingerprints == {"a": Fingerprint(none)}
+        filled.put({**nrt("a"), "attributes": [{"name": "nodeTopologyPodsFingerprint", "value": one}]})
+        await seen.until(lambda: seen.last.fingerprints == {"a": Fingerprint(one)})
+        filled.put(nrt("a"))
+        await seen.until(lambda: seen.last.fingerprints == {})
+
+
+async def test_who_listens_hears_of_every_pod(listened: Source, listener: Told) -> None:
+    listened.put(pod("one"))
+    listened.put(pod("ended", phase="Succeeded"))
+    async with following(listened.feed) as seen:
+        await seen.until(lambda: listener.names() == ["ended", "one"])
+        listened.put(pod("two", phase="Pending"))
+        await seen.until(lambda: listener.names() == ["ended", "one", "two"])
+        listened.put(pod("two", phase="Failed"))
+        await seen.until(lambda: [*map(phase_of, listener.pods.values())].count(Phase.FAILED) == 1)
+        listened.delete(pod("one"))
+        await seen.until(lambda: listener.names() == ["ended", "two"])
+
+    assert listener.went == ["one"]
+    assert [*listened.feed.tenants()] == []
+
+
+def phase_of(pod: Occupant) -> Phase:
+    return pod.phase
+
+
+async def test_a_pod_that_is_made_anew_is_another_one(listened: Source, listener: Told) -> None:
+    listened.put(pod("one", uid="first"))
+    async with following(listened.feed) as seen:
+        await seen.until(lambda: listener.names() == ["one"])
+        [first] = listener.pods
+        listened.delete(pod("one"))
+        listened.put(pod("one", uid="second"))
+        await seen.until(lambda: listener.went == ["one"] and listener.names() == ["one"])
+
+    assert first not in listener.pods
+
+
+async def test_whoever_listens_for_pods_is_ready_with_them(listened: Source, listener: Told) -> None:
+    for number in range(CROWD + 1):
+        listened.put(pod(f"p{number}"))
+    async with following(listened.feed) as seen:
+        assert listened.feed.waiting_for()
+        await seen.until(lambda: listened.feed.waiting_for() is None)
+        assert len(listener.pods) == CROWD + 1
+        await seen.until(lambda: seen.nodes() == ["a"])
+
+
 async def test_snapshots_come_one_after_another(filled: Source) -> None:
     running: list[int] = []
 
@@ -348,13 +463,32 @@ async def test_of_a_live_cluster_a_topology_without_its_node_does_not_count(live
     assert live.api.get(f"/apis/{NRT}/noderesourcetopologies/a")
 
 
+async def test_where_pods_are_listened_for_nothing_is_answered_without_them(
+    tmp_path: Path, occupants: Occupants, told: io.StringIO, listener: Told
+) -> None:
+    log = logs.to(told, level="debug", form="json")
+    async with an_api_server(tmp_path, log, occupants) as live:
+        live.api.failures["/api/v1/pods"] = HTTPStatus.FORBIDDEN
+        live.put(node("a"))
+        live.put(pod("one"))
+        async with following(live.feed) as seen:
+            await seen.until(
+                lambda: (live.feed.waiting_for() or "").startswith("Pod: the API server forbids")
+            )
+            before, age = [*seen.snapshots], live.feed.age()
+            live.api.failures.clear()
+            await seen.until(lambda: seen.snapshots and listener.names() == ["one"])
+            assert live.feed.age() < 60
+
+    assert (before, age) == ([], float("inf"))
+
+
 async def test_pods_are_read_once_there_is_something_to_answer_with(live: Live) -> None:
     live.api.failures["/api/v1/namespaces"] = HTTPStatus.SERVICE_UNAVAILABLE
     async with following(live.feed) as seen:
         await seen.until(lambda: len(live.api.asked("LIST", "/api/v1/namespaces")) > 1)
         before = live.api.asked("LIST", "/api/v1/pods")
         live.api.failures.clear()
-        await seen.until(lambda: live.api.asked("LIST", "/api/v1/pods"))
+        await seen.until(lambda: live.api.asked("LIST", "/api/v1/pods") and seen.snapshots)
 
     assert before == []
-    assert seen.snapshots

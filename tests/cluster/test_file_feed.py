@@ -6,6 +6,7 @@ import io
 import json
 import os
 from collections.abc import AsyncIterator, Callable
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numalign.cluster.file_feed import FileFeed
+from numalign.cluster.reflector import Sink
 from numalign.cluster.world import Snapshot
 from numalign.runtime import logs
 from tests.notation import table
@@ -42,6 +44,7 @@ class Followed:
     seen: list[Snapshot] = field(default_factory=list)
     said: io.StringIO = field(default_factory=io.StringIO)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    pods: Sink | None = None
 
     def __post_init__(self) -> None:
         self.feed = FileFeed(
@@ -49,6 +52,7 @@ class Followed:
             every=self.every,
             log=logs.to(self.said, level="debug", form="json"),
             registry=self.registry,
+            pods=self.pods,
             clock=lambda: self.seconds,
         )
 
@@ -213,3 +217,97 @@ async def test_the_file_may_be_compressed(followed: Followed) -> None:
     followed.write(gzip.compress(cluster("a")))
     async with running(followed):
         await until(followed.nodes)
+
+
+# The pods of a file, where somebody listens for them.
+
+
+def with_pods(*pods: object) -> bytes:
+    whole = json.loads(cluster("a"))
+    made = [{"apiVersion": "v1", "kind": "Pod", "metadata": each} for each in pods]
+    return json.dumps({**whole, "items": [*whole["items"], *made]}).encode()
+
+
+@dataclass
+class Pods:
+    """A sink that holds what it was given, and cannot bear one pod."""
+
+    there: dict[tuple[str, str], Any] = field(default_factory=dict)
+    kept: list[set[tuple[str, str]]] = field(default_factory=list)
+
+    def put(self, found: dict[str, Any]) -> None:
+        """As said at `Sink`."""
+        metadata = found["metadata"]
+        if metadata["name"] == "unbearable":
+            raise ZeroDivisionError("a listener with a fault")
+        self.there[metadata["namespace"], metadata["name"]] = found
+
+    def drop(self, key: tuple[str, str]) -> None:
+        """Never told of a file."""
+        raise NotImplementedError(key)
+
+    def keep(self, keys: AbstractSet[tuple[str, str]]) -> None:
+        """As said at `Sink`."""
+        self.kept.append({*keys})
+
+
+@pytest.fixture
+def pods() -> Pods:
+    return Pods()
+
+
+@pytest.fixture
+def listening(tmp_path: Path, pods: Pods) -> Followed:
+    return Followed(tmp_path / "cluster.json", pods=pods)
+
+
+async def test_a_pod_is_given_on_as_an_api_server_has_it(listening: Followed, pods: Pods) -> None:
+    listening.write(
+        with_pods({"name": "p", "uid": "1", "labels": {"a": "b"}}, {"name": "q", "namespace": "team"})
+    )
+    await listening.feed.load(listening.take)
+
+    assert [*pods.there] == [("default", "p"), ("team", "q")]
+    assert pods.there["default", "p"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default", "uid": "1"},
+    }
+    assert pods.kept == [{("default", "p"), ("team", "q")}]
+    assert listening.seen[-1].pods == 2
+
+
+@pytest.mark.parametrize("metadata", [{}, {"name": ""}, {"name": 7}, "x", None])
+async def test_a_pod_without_a_name_is_told_of_and_stops_nobody(
+    listening: Followed, pods: Pods, metadata: object
+) -> None:
+    listening.write(with_pods(metadata, {"name": "p"}))
+    await listening.feed.load(listening.take)
+
+    assert [*pods.there] == [("default", "p")]
+    [problem] = listening.seen[-1].problems
+    assert (problem.kind, listening.seen[-1].pods) == ("Pod", 2)
+
+
+async def test_a_pod_that_cannot_be_given_on_stops_nobody(listening: Followed, pods: Pods) -> None:
+    listening.write(with_pods({"name": "unbearable"}, {"name": "p"}))
+    await listening.feed.load(listening.take)
+
+    [line] = [json.loads(line) for line in listening.said.getvalue().splitlines()]
+    assert (line["event"], line["object"]) == ("snapshot.object_failed", "default/unbearable")
+    assert [*pods.there] == [("default", "p")]
+    assert pods.kept == [{("default", "p"), ("default", "unbearable")}]
+    assert listening.feed.waiting_for() is None
+
+
+async def test_a_snapshot_that_is_not_taken_leaves_the_pods_as_they_were(
+    listening: Followed, pods: Pods
+) -> None:
+    async def refuse(_: Snapshot) -> None:
+        raise ZeroDivisionError("a rule with a fault")
+
+    listening.write(with_pods({"name": "p"}))
+    await listening.feed.load(refuse)
+
+    assert (pods.there, pods.kept) == ({}, [])
+    assert listening.feed.waiting_for()

@@ -11,6 +11,7 @@ from numalign.rules.kubelet.start import Reserved
 from numalign.rules.options import CpuOption, Gate, Options, TopologyOption
 from numalign.rules.resources import Resources, ZoneId
 from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, Zone
+from tests.notation import table
 
 
 def zone(number: int = 0, **amounts: int) -> Zone:
@@ -31,6 +32,30 @@ def test_a_node_tells_its_totals_and_its_class() -> None:
     assert facts(written) == Facts(
         "n", Resources({"cpu": 62_000, "memory": 2**30, "pods": 110}), label="2x4gpu"
     )
+
+
+LABELS = [
+    # what it shows                     keys that are read       labels
+    ("of many the ones that are read",  {"pool", "zone"},        {"pool": "gpu"}),
+    ("one may be empty",                {"empty"},               {"empty": ""}),
+    ("the class is one like others",    {"numalign.io/class"},   {"numalign.io/class": "2x4gpu"}),
+    ("none, if nobody reads any",       set[str](),              {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "labels"), table(LABELS))
+def test_a_node_tells_the_labels_that_somebody_reads(keys: set[str], labels: dict[str, str]) -> None:
+    carried = {"pool": "gpu", "empty": "", "numalign.io/class": "2x4gpu", "other": "x"}
+
+    assert facts({"metadata": {"name": "n", "labels": carried}}, label_keys=keys).labels == labels
+
+
+def test_a_label_that_is_read_must_be_a_text() -> None:
+    written = {"metadata": {"name": "n", "labels": {"pool": 1, "other": 2}}}
+
+    with pytest.raises(BadTopology, match=r"^metadata\.labels\.pool: must be a text, not a number$"):
+        facts(written, label_keys={"pool"})
+    assert facts(written).labels == {}
 
 
 @pytest.mark.parametrize("status", [None, {}, {"allocatable": None}], ids=["null", "empty", "no amounts"])

@@ -20,12 +20,11 @@ from numalign.cluster.policy import (
     ClusterPolicy,
     Default,
     Exemptions,
-    Operator,
     PolicyKeeper,
-    Requirement,
     parse,
     read,
 )
+from numalign.cluster.selectors import Operator, Requirement
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from tests.notation import table
 from tests.webhook.conftest import Told
@@ -124,25 +123,8 @@ def test_json_is_understood_too() -> None:
 
 GOLD = Requirement("tier", Operator.IN, frozenset({"gold", "silver"}))
 NOT_GOLD = Requirement("tier", Operator.NOT_IN, frozenset({"gold"}))
-EMPTY = Requirement("tier", Operator.IN, frozenset({""}))
 TIERED = Requirement("tier", Operator.EXISTS)
 TIERLESS = Requirement("tier", Operator.DOES_NOT_EXIST)
-
-SELECTED = [
-    # what it shows           the requirement, whether it holds for gold, lead, an empty value, and no label
-    ("one of the values",     GOLD,            (True,  False, False, False)),
-    ("none of the values",    NOT_GOLD,        (False, True,  True,  True)),
-    ("an empty value",        EMPTY,           (False, False, True,  False)),
-    ("any value",             TIERED,          (True,  True,  True,  False)),
-    ("no such label",         TIERLESS,        (False, False, False, True)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("requirement", "holds"), table(SELECTED))
-def test_a_label_is_selected_by(requirement: Requirement, holds: tuple[bool, ...]) -> None:
-    labels = ({"tier": "gold"}, {"tier": "lead"}, {"tier": ""}, {"other": "gold"})
-
-    assert tuple(map(requirement.holds, labels)) == holds
 
 
 def of(*defaults: Default) -> ClusterPolicy:

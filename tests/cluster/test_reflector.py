@@ -35,7 +35,7 @@ Json = dict[str, Any]
 NODES = kinds.NODES.path
 NEWER, OLDER = (collection.path for collection in kinds.TOPOLOGIES)
 WHOLE = Collection("Node", "v1", NODES, MappingProxyType({"metadata": True}))
-PATIENCE = 5.0
+PATIENCE = 20.0
 """Seconds of the real clock, for what takes a few milliseconds."""
 
 

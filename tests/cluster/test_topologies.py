@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.cluster import kinds
+from numalign.cluster.fingerprints import Fingerprint, Method
 from numalign.cluster.topologies import Topology, topology
 from numalign.rules.errors import BadTopology
 from numalign.rules.intent import Policy, Scope
@@ -158,6 +160,82 @@ def test_nothing_is_free_that_may_not_be_given_out() -> None:
 
 def amounts(**columns: object) -> Json:
     return raw(zone("node-0", {"name": "cpu", "capacity": 8, "allocatable": 8, "available": 8, **columns}))
+
+
+NONE, ONE = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
+FINGERPRINT, METHOD = "nodeTopologyPodsFingerprint", "nodeTopologyPodsFingerprintMethod"
+LEGACY = {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": ONE}}
+
+FINGERPRINTS: dict[str, tuple[Json, Fingerprint | None]] = {
+    "nothing said": ({}, None),
+    "no method": ({"attributes": attributes(**{FINGERPRINT: NONE})}, Fingerprint(NONE, Method.ALL)),
+    "all": (
+        {"attributes": attributes(**{FINGERPRINT: NONE, METHOD: "all"})},
+        Fingerprint(NONE, Method.ALL),
+    ),
+    "with exclusive resources": (
+        {"attributes": attributes(**{METHOD: "with-exclusive-resources", FINGERPRINT: ONE})},
+        Fingerprint(ONE, Method.WITH_EXCLUSIVE_RESOURCES),
+    ),
+    "in an annotation": ({"metadata": LEGACY}, Fingerprint(ONE, Method.ALL)),
+    "an attribute wins": (
+        {"metadata": LEGACY, "attributes": attributes(**{FINGERPRINT: NONE})},
+        Fingerprint(NONE, Method.ALL),
+    ),
+    "an attribute that cannot be read wins": (
+        {"metadata": LEGACY, "attributes": attributes(**{FINGERPRINT: "new"})},
+        None,
+    ),
+    "said twice alike": (
+        {"attributes": attributes(**{FINGERPRINT: ONE}) * 2},
+        Fingerprint(ONE, Method.ALL),
+    ),
+    "said twice": (
+        {
+            "attributes": [
+                *attributes(**{FINGERPRINT: ONE}),
+                *attributes(**{FINGERPRINT: NONE}),
+                *attributes(**{FINGERPRINT: ONE}),
+            ]
+        },
+        None,
+    ),
+    "two methods": (
+        {
+            "attributes": [
+                *attributes(**{FINGERPRINT: ONE, METHOD: "all"}),
+                *attributes(**{METHOD: "with-exclusive-resources"}),
+            ]
+        },
+        None,
+    ),
+    "an unknown method": ({"attributes": attributes(**{FINGERPRINT: ONE, METHOD: "some"})}, None),
+    "another version": ({"attributes": attributes(**{FINGERPRINT: "pfp0v002" + ONE[8:]})}, None),
+    "a number": ({"attributes": attributes(**{FINGERPRINT: 7})}, None),
+    "annotations that are none": ({"metadata": {"name": "n", "annotations": [1]}}, None),
+    "an annotation that is none": (
+        {"metadata": {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": [1]}}},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), FINGERPRINTS.values(), ids=FINGERPRINTS)
+def test_a_fingerprint_is_read_and_one_that_cannot_be_read_harms_nothing(
+    fields: Json, expected: Fingerprint | None
+) -> None:
+    read = topology({**raw(zone()), **fields})
+
+    assert (read.fingerprint, read.zones) == (expected, topology(raw(zone())).zones)
+
+
+@pytest.mark.parametrize(("fields", "expected"), FINGERPRINTS.values(), ids=FINGERPRINTS)
+def test_of_what_an_api_server_has_all_is_kept_that_makes_a_fingerprint(
+    fields: Json, expected: Fingerprint | None
+) -> None:
+    kept = kinds.TOPOLOGIES[0].described({**raw(zone()), **fields})
+
+    assert topology(kept).fingerprint == expected
 
 
 AT = "zones[0].resources[0]"

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cluster import snapshot
+from numalign.cluster.fingerprints import Fingerprint
 from numalign.cluster.world import Shelf, Snapshot, World
 from numalign.rules.intent import NamespaceRules, Policy
 from numalign.rules.topology import Known
@@ -85,6 +86,48 @@ def test_labels_are_those_that_nodes_carry_now() -> None:
 
     # Of a Node that cannot be read nobody knows which label it has.
     assert world.snapshot().labels == {"a": "blue", "b": None}
+
+
+def test_labels_that_somebody_reads_are_kept_of_nodes_that_have_any() -> None:
+    world = World(label_keys={"pool", "rack"})
+    world.nodes.put("a", node("a", pool="gpu", other="x"))
+    world.nodes.put("b", node("b", other="x"))
+    world.nodes.put("c", node("c", pool="cpu", rack="7"))
+    world.topologies.put("c", nrt("c"))
+    before = world.snapshot()
+    world.nodes.put("a", node("a", pool="cpu"))
+    world.nodes.drop("c")
+
+    assert before.node_labels == {"a": {"pool": "gpu"}, "c": {"pool": "cpu", "rack": "7"}}
+    assert world.snapshot().node_labels == {"a": {"pool": "cpu"}}
+
+
+def test_a_label_that_nobody_reads_changes_nothing() -> None:
+    world = World(label_keys={"pool"})
+    world.nodes.put("a", node("a", pool="gpu"))
+    version = world.version
+    world.nodes.put("a", node("a", pool="gpu", other="x"))
+    same = world.version
+    world.nodes.put("a", node("a", pool="cpu", other="x"))
+
+    assert (same, world.version > version) == (version, True)
+
+
+def test_a_topology_that_accounts_for_other_pods_has_changed_and_a_ghost_accounts_for_none() -> None:
+    def seen_with(value: str) -> Json:
+        return {**nrt("a"), "attributes": [{"name": "nodeTopologyPodsFingerprint", "value": value}]}
+
+    none, one = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
+    world = World(told=True)
+    world.topologies.put("a", seen_with(none))
+    ghost = world.snapshot()
+    world.nodes.put("a", node("a"))
+    before, version = world.snapshot(), world.version
+    world.topologies.put("a", seen_with(one))
+
+    assert (ghost.fingerprints, before.fingerprints) == ({}, {"a": Fingerprint(none)})
+    assert world.version > version
+    assert world.snapshot().fingerprints == {"a": Fingerprint(one)}
 
 
 def test_a_topology_that_breaks_says_nothing_of_a_label_and_one_that_is_gone_does() -> None:

@@ -20,13 +20,13 @@ import pytest
 from numalign.cluster.topologies import topology
 from numalign.rules import demand as demands
 from numalign.rules import resources
-from numalign.rules.demand import Demand
+from numalign.rules.demand import Demand, Step
 from numalign.rules.errors import BadTopology
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.kubelet.admit import admit, charge
 from numalign.rules.placement import Grant, Placement, ZoneSet
-from numalign.rules.pod import Container, Pod, Role
+from numalign.rules.pod import Container, Pod, Qos, Role
 from numalign.rules.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from numalign.rules.scoring import Strategy, score
 from numalign.rules.topology import DEFAULT_MAX_ZONES, Node, Zone, managers
@@ -69,6 +69,10 @@ class Reason(StrEnum):
     SCALE = "a score stays between 0 and 100"
     FRESHNESS = "how old a topology may be is no matter of one pod on one node"
     ALL_ZONES = "only zones that give are charged, where the plugin's cache charges every zone"
+    GROUPS = (
+        "a zone of which a container has memory by itself shares no block with other zones "
+        "(memorymanager/policy_static.go)"
+    )
     MISPRINT = "the row contradicts the rows beside it in the plugin's own table"
 
 
@@ -340,6 +344,99 @@ def test_every_case_has_an_answer_or_is_said_to_need_none(ledger: Ledger) -> Non
 
 def test_only_cases_of_the_data_are_said_to_differ() -> None:
     assert DIFFERENT.keys() <= {param.id for param in ANSWERED}
+
+
+# The scores beside those that the plugin's own tests look at: of all nodes, as its code gives them.
+
+OTHER_SCORES: Mapping[str, Reason] = {"P-023": Reason.GROUPS, "P-024": Reason.INIT_CPUS}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case["id"])
+        for case in SECTIONS["placement"]
+        if case["strategy"] == Strategy.LEAST_NUMA_NODES
+    ],
+)
+def test_all_nodes_of_a_placement_have_the_plugins_score_or_another_for_a_reason(
+    case: Json, pod_of: Callable[[Json], Pod], zones_of: Callable[[Json], tuple[Zone, ...]]
+) -> None:
+    read = Read(pod_of, zones_of)
+    demand, strategy = _demand(read, case), Strategy(case["strategy"])
+    nodes = {nrt["name"]: _node(read, nrt, listed=case["node_allocatable"]) for nrt in case["nrts"]}
+    ours = {name: _score(strategy, node, demand) or 0 for name, node in nodes.items()}
+
+    assert (ours != case["derived"]["score"]) is (case["id"] in OTHER_SCORES)
+
+
+_BY_ZONE = (Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED, Strategy.BALANCED_ALLOCATION)
+
+
+def _by_zone(case: Json) -> bool:
+    """Whether the plugin looks at zones at all: at fresh ones, and for Guaranteed pods."""
+    fresh = case.get("nrt_fresh", True) and bool(case.get("nrts") or case.get("nrt"))
+    return fresh and case["qos_actual"] == "Guaranteed" and case["strategy"].split()[0] in _BY_ZONE
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case["id"])
+        for section in ("score", "score_derived", "placement")
+        for case in SECTIONS[section]
+        if _by_zone(case)
+    ],
+)
+def test_on_the_plugins_own_assumption_its_formulas_give_its_numbers(
+    case: Json, pod_of: Callable[[Json], Pod], zones_of: Callable[[Json], tuple[Zone, ...]]
+) -> None:
+    """Each request by itself, on the worst zone of those that score at all, under single-numa-node alone."""
+    read, strategy = Read(pod_of, zones_of), Strategy(case["strategy"].split()[0])
+    pod, weights = read.pod(case["pod"]), case.get("weights", {})
+    written = {nrt["name"]: nrt for nrt in case.get("nrts") or [case.get("nrt")] if nrt}
+    nodes = {name: _node(read, nrt) for name, nrt in written.items()}
+    ours = {
+        name: _of_worst_zones(strategy, node, _requests(pod, node.scope), weights)
+        if node.policy is Policy.SINGLE_NUMA_NODE
+        else 0
+        for name, node in nodes.items()
+    }
+
+    assert ours == {name: value for name, value in _scores_of_plugin(case).items() if name in nodes}
+
+
+def _scores_of_plugin(case: Json) -> Mapping[str, int]:
+    """Of every node, whether the plugin's tests look at it or not."""
+    derived = case.get("derived") or {}
+    scores: Mapping[str, int] = derived.get("scores") or derived.get("score") or {}
+    return scores or {case["nrt"]["name"]: case["expected"]["score"]}
+
+
+def _requests(pod: Pod, scope: Scope) -> Sequence[Resources]:
+    if scope is Scope.POD:
+        return [demands.of(pod).total]
+    return [container.requests for container in pod.containers]
+
+
+def _of_worst_zones(
+    strategy: Strategy, node: Node, requests: Sequence[Resources], weights: Mapping[str, int]
+) -> int:
+    scores = [[_of_zone(strategy, zone, asked, weights) for zone in node.zones] for asked in requests]
+    return sum(min(filter(None, zones), default=0) for zones in scores) // len(scores)
+
+
+def _of_zone(strategy: Strategy, zone: Zone, asked: Resources, weights: Mapping[str, int]) -> int:
+    """The score of a node of this zone alone, which has nothing of what it does not list."""
+    listed = zone.allocatable.plus(dict.fromkeys(asked, 0))
+    step = Step("c", Role.APP, asked.get(CPU, 0), _without_cpu(asked))
+    placement = Placement((Grant("c", Role.APP, None, preferred=True, amounts={(zone.id,): asked}),))
+    node = Node("node", (replace(zone, allocatable=listed),), Policy.SINGLE_NUMA_NODE)
+    return score(strategy, node, Demand(Qos.GUARANTEED, (step,), step, asked), placement, weights)
+
+
+def _without_cpu(asked: Resources) -> Resources:
+    return Resources({name: amount for name, amount in asked.items() if name != CPU})
 
 
 BURSTABLE_16 = {"containers": [{"requests": {"cpu": "16", "memory": "24Gi"}}]}

@@ -1,13 +1,15 @@
 """Writes the plain manifests, because two descriptions of one installation would drift apart.
 
 `python -m tests.deploy.render` writes deploy/manifests anew: what helm makes of deploy/chart with the values
-that stand there, without what only helm needs, and with the namespace that helm would make itself.
+that stand there, without what only helm needs, and with the namespace that helm would make itself. What the
+values leave out, the scorer and a scheduler that asks it, comes into a folder of its own each.
 """
 
 import asyncio
 import re
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,12 @@ CHART = DEPLOY / "chart"
 MANIFESTS = DEPLOY / "manifests"
 NAMESPACE = "numalign-system"
 COMMAND = "python -m tests.deploy.render"
+
+PARTS = ("scorer", "scheduler")
+"""What is installed only where it is wanted: a value that enables it, and a folder."""
+
+EVERY_PART = ",".join(f"{part}.enabled=true" for part in PARTS)
+"""For `--set`."""
 
 _KUSTOMIZATION = "kustomization.yaml"
 _MADE = f"# Made from deploy/chart by `{COMMAND}`.\n"
@@ -47,11 +55,15 @@ kind: Kustomization
 resources:
 {resources}
 images:
-  # newName is where you pushed what deploy/Dockerfile makes.
+  # newName is where {where}.
   - name: {image}
     newName: {image}
     newTag: "{version}"
 """
+
+# Of all programs but one, the image is the same.
+_OURS = "you pushed what deploy/Dockerfile makes"
+_WHERE = {"scheduler": "you keep a copy, and newTag a version that fits your cluster"}
 
 
 class HelmError(Exception):
@@ -75,19 +87,45 @@ async def template(program: Path, *arguments: str | Path) -> str:
 
 
 async def manifests(program: Path) -> dict[str, str]:
-    """The plain manifests: name of the file, and its text."""
+    """The plain manifests: name of the file below its folder, and its text."""
     with tempfile.TemporaryDirectory() as folder:
-        await template(program, f"--output-dir={folder}")
-        made = _rendered(Path(folder))
-    files = {"namespace.yaml": _NAMESPACE_TEXT, **made}
-    image, _, version = image_of(made["deployment.yaml"]).partition(":")
-    listed = "\n".join(f"  - {name}" for name in files)
-    files[_KUSTOMIZATION] = _KUSTOMIZATION_TEXT.format(resources=listed, image=image, version=version)
-    return {name: _MADE + text for name, text in files.items()}
+        await template(program, f"--output-dir={folder}", f"--set={EVERY_PART}")
+        files = {"namespace.yaml": _NAMESPACE_TEXT, **_rendered(Path(folder))}
+    return {name: _MADE + text for name, text in (files | _kustomizations(files)).items()}
 
 
 def _rendered(folder: Path) -> dict[str, str]:
-    return {file.name: _plain(file.read_text()) for file in sorted(folder.rglob("*.yaml"))}
+    [templates] = folder.glob("*/templates")
+    return {
+        str(file.relative_to(templates)): _plain(file.read_text())
+        for file in sorted(templates.rglob("*.yaml"))
+    }
+
+
+def _kustomizations(files: Mapping[str, str]) -> dict[str, str]:
+    """Of every folder one, with all that stands there."""
+    folders = defaultdict[str, list[str]](list)
+    for name in files:
+        folder, _, file = name.rpartition("/")
+        folders[folder].append(file)
+    return {
+        str(Path(folder, _KUSTOMIZATION)): _kustomization(
+            listed,
+            image=image_of(files[str(Path(folder, "deployment.yaml"))]),
+            where=_WHERE.get(folder, _OURS),
+        )
+        for folder, listed in folders.items()
+    }
+
+
+def _kustomization(files: list[str], *, image: str, where: str) -> str:
+    name, _, version = image.partition(":")
+    return _KUSTOMIZATION_TEXT.format(
+        resources="\n".join(f"  - {file}" for file in files),
+        where=where,
+        image=name,
+        version=version,
+    )
 
 
 def _plain(text: str) -> str:
@@ -122,18 +160,27 @@ def objects(folder: Path = MANIFESTS) -> list[Object]:
     return sorted(found, key=lambda each: each["kind"] != "Namespace")
 
 
+def everything() -> list[Object]:
+    """The objects of all folders."""
+    return [each for folder in (MANIFESTS, *map(MANIFESTS.joinpath, PARTS)) for each in objects(folder)]
+
+
 def identities(found: list[Object]) -> Mapping[tuple[str, str], Object]:
     """Objects by kind and name."""
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
 
+def written(folder: Path = MANIFESTS) -> dict[str, str]:
+    """The texts that are there now, as `manifests` names them."""
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*.yaml")}
+
+
 def write(wanted: Mapping[str, str], folder: Path) -> None:
     """Brings a folder up to date; what the chart no longer makes is deleted."""
-    folder.mkdir(exist_ok=True)
-    for file in folder.glob("*.yaml"):
-        if file.name not in wanted:
-            file.unlink()
+    for name in written(folder).keys() - wanted.keys():
+        (folder / name).unlink()
     for name, text in wanted.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
 
 

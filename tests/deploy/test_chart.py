@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cluster import pods, policy
+from numalign.cluster.settings import ClusterSettings
 from numalign.runtime import settings, sources
+from scorer import ranking
+from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import CHART, DEPLOY
 from webhook.settings import WebhookSettings
 
@@ -37,6 +41,13 @@ def test_every_value_is_explained() -> None:
     assert unexplained == [
         "image:",
         "kubeletConfigs:",
+        "  tls:",
+        "  service:",
+        "    requests: {cpu: 250m, memory: 512Mi}",
+        "    limits: {memory: 1Gi}",
+        "  image:",
+        "    requests: {cpu: 100m, memory: 256Mi}",
+        "    limits: {memory: 1Gi}",
         "webhooks:",
         "service:",
         "serviceAccount:",
@@ -62,36 +73,90 @@ def test_every_value_has_a_schema_and_nothing_else_has() -> None:
         assert schema["additionalProperties"] is False, where
 
 
-def test_a_setting_of_the_program_is_a_value_of_its_own_or_one_of_the_settings() -> None:
+# Without an API server, without a certificate, or somewhere else: not in a cluster.
+SENSELESS = {"snapshot", "snapshot_reload_seconds", "kubeconfig", "context", "namespace"}
+PAIR = {"tls_cert", "tls_key"}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How the chart tells a program what to do: `settings` is their schema, `own` are told otherwise."""
+
+    model: type[ClusterSettings]
+    settings: Mapping[str, Any]
+    own: frozenset[str]
+    heading: str
+    needed: str = "--insecure-http=true"
+
+    @property
+    def flags(self) -> set[str]:
+        """What can be set by the name of a flag."""
+        names = self.model.model_fields.keys() - self.own - SENSELESS
+        return {sources.flag(name).removeprefix("--") for name in names}
+
+
+PROGRAMS = {
+    "webhook": Told(
+        WebhookSettings,
+        SCHEMA["properties"]["settings"]["properties"],
+        frozenset(
+            {
+                *("port", "drain_seconds", "tls_secret", *PAIR, "service", "webhook_configuration"),
+                *("label_nodes", "count_pods", "kubelet_configs", "workloads", "policy"),
+                # Never, in a cluster.
+                *("dry_run", "insecure_http"),
+            }
+        ),
+        heading="settings:",
+        needed="--tls-secret=x",
+    ),
+    "scorer": Told(
+        ScorerSettings,
+        SCHEMA["properties"]["scorer"]["properties"]["settings"]["properties"],
+        frozenset(
+            {
+                *("port", "drain_seconds", *PAIR, "insecure_http"),
+                *("promise", "kubelet_configs", "policy", "ranking"),
+                # From `settings`, so that both programs judge alike.
+                *("policy_match", "unknown_nodes"),
+            }
+        ),
+        heading="  settings:",
+    ),
+}
+of_each_program = pytest.mark.parametrize("told", PROGRAMS.values(), ids=PROGRAMS)
+
+
+@of_each_program
+def test_a_setting_of_a_program_is_a_value_of_its_own_or_one_of_the_settings(told: Told) -> None:
     """What is missing belongs into values.schema.json: among `settings`, or with a value of its own here."""
-    own = {
-        *("port", "drain_seconds", "tls_secret", "tls_cert", "tls_key", "service", "webhook_configuration"),
-        *("label_nodes", "count_pods", "kubelet_configs", "workloads", "policy"),
-    }
-    # Without an API server, without a certificate, or somewhere else: not in a cluster.
-    senseless = {
-        *("snapshot", "snapshot_reload_seconds", "kubeconfig", "context"),
-        *("dry_run", "namespace", "insecure_http"),
-    }
-    flags = {
-        sources.flag(name).removeprefix("--")
-        for name in WebhookSettings.model_fields.keys() - own - senseless
-    }
-    assert SCHEMA["properties"]["settings"]["properties"].keys() == flags
+    assert told.own <= told.model.model_fields.keys()
+    assert told.settings.keys() == told.flags
 
 
-@pytest.mark.parametrize("name", SCHEMA["properties"]["settings"]["properties"])
-def test_the_choices_of_a_setting_are_those_of_the_program(name: str) -> None:
-    choices = SCHEMA["properties"]["settings"]["properties"][name].get("enum", [])
-    known = ["--tls-secret=x", f"--{name}"]
-    for choice in choices:
-        settings.load(WebhookSettings, argv=[*known[:1], f"--{name}={choice}"], environ={})
+@pytest.mark.parametrize(
+    ("told", "name"), [(told, name) for told in PROGRAMS.values() for name in told.settings]
+)
+def test_the_choices_of_a_setting_are_those_of_the_program(told: Told, name: str) -> None:
+    for choice in told.settings[name].get("enum", []):
+        settings.load(told.model, argv=[told.needed, f"--{name}={choice}"], environ={})
 
 
-def test_the_settings_that_can_be_given_are_named_where_they_stand() -> None:
-    [about] = re.findall(r"((?:^#.*\n)+)^settings:", (CHART / "values.yaml").read_text(), re.MULTILINE)
-    for name in SCHEMA["properties"]["settings"]["properties"]:
-        assert name in re.findall(r"[a-z-]+", about)
+def test_what_both_programs_follow_is_a_setting_of_both() -> None:
+    both = {"policy-match", "unknown-nodes"}
+    assert both <= PROGRAMS["webhook"].flags
+    assert {flag.replace("-", "_") for flag in both} <= ScorerSettings.model_fields.keys()
+
+
+@of_each_program
+def test_the_settings_that_can_be_given_are_named_where_they_stand(told: Told) -> None:
+    text = (CHART / "values.yaml").read_text()
+    [about] = re.findall(rf"((?:^ *#.*\n)+)^{told.heading}", text, re.MULTILINE)
+    assert told.settings.keys() <= set(re.findall(r"[a-z-]+", about))
+
+
+def test_the_promises_that_can_be_chosen_are_those_of_the_scorer() -> None:
+    assert SCHEMA["properties"]["scorer"]["properties"]["promise"]["enum"] == list(PromiseAt)
 
 
 # ---- what the schema lets through, the program reads
@@ -118,6 +183,24 @@ PATHS = st.lists(STEPS, min_size=1, max_size=20).map(".".join)
 def test_a_path_that_the_schema_lets_through_is_one_that_the_program_reads(text: str) -> None:
     if admits(PATH, text):
         assert str(pods.TemplatePath.read(text)) == text
+
+
+def test_the_strategies_that_are_let_through_are_those_of_the_scorer() -> None:
+    names = SCHEMA["definitions"]["strategy"]["enum"]
+    assert names == list(ranking.MEASURES)
+    strategies = PROGRAMS["scorer"].settings["strategies"]
+    assert admits(strategies, ",".join(names))
+    assert not admits(strategies, "Fastest")
+
+
+@given(st.lists(st.sampled_from(["cpu=1", "nvidia.com/gpu=3", "=", "a=b", "", "a = 1"]), max_size=3))
+def test_weights_that_the_scorer_reads_are_let_through(words: list[str]) -> None:
+    text = ",".join(words)
+    try:
+        ranking.parse_weights(text)
+    except ValueError:
+        return
+    assert admits(PROGRAMS["scorer"].settings["weights"], text)
 
 
 KNOWN = sorted({str(path) for paths in pods.TEMPLATES.values() for path in paths if path.steps})

@@ -14,24 +14,39 @@ from certs import authority, state
 from numalign.cluster import policy
 from numalign.rules import intent
 from numalign.rules.errors import BadInput
+from numalign.rules.scoring import Strategy
 from numalign.runtime.tls import utc_now
-from tests.deploy.render import CHART, DEPLOY, MANIFESTS, identities, objects
+from scorer import ranking, ranking_file
+from scorer.ranking import Ranking
+from tests.deploy import patched
+from tests.deploy.render import CHART, DEPLOY, MANIFESTS, identities, objects, template
 
 ROOT = DEPLOY.parent
 GUIDE = (ROOT / "docs" / "install.md").read_text()
 VALUES: Mapping[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
-[EXAMPLE] = [
-    yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
-]
+
+
+def blocks(heading: str, language: str) -> list[str]:
+    """The blocks in a language of a section, without those of the sections below it."""
+    section = re.split(rf"^#+ {heading}$", GUIDE, flags=re.MULTILINE)[1]
+    # What stands in a block may begin with # as well.
+    own = re.split(r"^#+ (?![^`]*^```$)", section, flags=re.MULTILINE)[0]
+    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```", own, re.MULTILINE | re.DOTALL)
+    return found
 
 
 def commands(heading: str) -> list[str]:
     """The lines of the shell blocks of a section."""
-    section = re.split(rf"^#+ {heading}$", GUIDE, flags=re.MULTILINE)[1]
-    blocks = re.findall(
-        r"^```sh\n(.*?)^```", re.split(r"^#", section, flags=re.MULTILINE)[0], re.MULTILINE | re.DOTALL
-    )
-    return [line for block in blocks for line in block.splitlines()]
+    return [line for block in blocks(heading, "sh") for line in block.splitlines()]
+
+
+def example(heading: str) -> Any:  # noqa: ANN401 whatever stands there
+    """What the only block in YAML of a section says."""
+    [block] = blocks(heading, "yaml")
+    return yaml.safe_load(block)
+
+
+EXAMPLE = example("A policy for the cluster")
 
 
 def test_either_way_of_installing_is_one_command() -> None:
@@ -53,11 +68,12 @@ def test_whoever_installed_it_sees_it_refuse_what_is_no_policy() -> None:
 
 def test_every_value_that_is_named_is_one_of_the_chart() -> None:
     named = re.findall(r"--set (\S+?)=", GUIDE)
-    named += re.findall(r"`((?:tls|webhooks|kubeletConfigs|image)\.\w+)", GUIDE)
+    named += re.findall(r"`((?:tls|webhooks|kubeletConfigs|image|scorer|scheduler)\.[\w.]+)", GUIDE)
     assert named
     for path in named:
         value: Any = VALUES
-        for step in path.split("."):
+        # Below a list, the values are those of Kubernetes.
+        for step in path.partition("[")[0].split("."):
             assert step in value, path
             value = value[step]
 
@@ -88,6 +104,79 @@ def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
     by_helm, _, *labels = commands("Uninstall what Helm installed")
     assert by_helm.startswith("helm uninstall numalign --namespace numalign-system")
     assert labels == [nodes, namespaces]
+
+
+# ---- the scorer
+
+SCORER = identities(objects(MANIFESTS / "scorer"))
+SCHEDULER = identities(objects(MANIFESTS / "scheduler"))
+BIND = yaml.safe_load(patched.configuration("bind"))
+[EXTENDER] = BIND["extenders"]
+ON_HOSTS = "The control plane's own scheduler"
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+async def test_every_value_that_is_set_for_the_scorer_is_taken(helm: Path) -> None:
+    lines = [*commands("A second scheduler"), *commands(ON_HOSTS)]
+    given = [value for line in lines for value in re.findall(r"--set (\S+)", line)]
+    volcano = re.findall(r"--set (scorer\.callers\S+volcano-system)`", GUIDE)
+    assert len(volcano) == 1
+    for values in (given, ["scorer.enabled=true", *volcano]):
+        assert await template(helm, *(f"--set={value}" for value in values))
+
+
+def test_whoever_waits_for_the_scorer_waits_for_one_that_leads() -> None:
+    _, scorer, scheduler = commands("A second scheduler")
+    assert "wait --for=jsonpath='{.status.readyReplicas}'=1" in scorer
+    assert scorer.endswith("deployment/numalign-scorer")
+    assert scheduler.endswith("rollout status deployment/numalign-scheduler")
+
+
+def test_every_folder_that_is_applied_is_there() -> None:
+    for folder in re.findall(r"kubectl (?:apply|delete) -k (\S+?)[`\s]", GUIDE):
+        assert (ROOT / folder / "kustomization.yaml").is_file()
+
+
+def test_pods_ask_for_the_scheduler_that_is_installed() -> None:
+    told = yaml.safe_load(SCHEDULER["ConfigMap", "numalign-scheduler"]["data"]["scheduler.yaml"])
+    names = [profile["schedulerName"] for profile in told["profiles"]]
+    assert [example("A second scheduler")["spec"]["schedulerName"]] == names
+
+
+def test_the_scorers_certificate_is_for_its_service() -> None:
+    issue, secret, installed = commands(ON_HOSTS)[:3]
+    assert f"--name {EXTENDER['tlsConfig']['serverName']} " in issue
+    service = SCORER["Service", "numalign-scorer"]["metadata"]
+    assert EXTENDER["tlsConfig"]["serverName"] == f"{service['name']}.{service['namespace']}.svc"
+    assert {"scorer-tls/tls.crt", "scorer-tls/tls.key", "scorer-tls/ca.crt"} <= set(
+        re.findall(r"--from-file=(\S+)", secret)
+    )
+    assert f"scorer.service.clusterIP={EXTENDER['urlPrefix'].removeprefix('https://')}" in installed
+    [name] = re.findall(r"generic (\S+)", secret)
+    assert f"scorer.tls.secretName={name}" in installed
+
+
+def test_what_is_copied_to_a_host_lies_where_it_is_looked_for() -> None:
+    told, ca, patch, _, written, written_anew = commands(ON_HOSTS)[3:]
+    [container] = patched.static_pod()["spec"]["containers"]
+    assert f"--config={told.split()[-1]}" in container["command"]
+    assert ca.split()[-1] == EXTENDER["tlsConfig"]["caFile"]
+    for line in (told, patch):
+        [source] = re.findall(r" (deploy/schedulers/\S+)", line)
+        assert (ROOT / source).is_file()
+    [folder] = re.findall(r"-t (\S+)", patch)
+    assert f"patches: {{directory: {folder}}}" in written
+    assert written.split()[-1] == written_anew.split()[-1] == "kubeadm.yaml"
+
+
+def test_the_strategies_that_are_shown_are_ones_that_the_scorer_reads() -> None:
+    shown = example("Strategies")["scorer"]
+    strategies = ranking.parse_strategies(shown["settings"]["strategies"])
+    text = yaml.safe_dump(shown["ranking"]).encode()
+    read = ranking_file.parse(text, default=Ranking(strategies, {}))
+    assert read.default == Ranking(strategies, {"nvidia.com/gpu": 3})
+    assert [choice.ranking.strategies for choice in read.choices] == [(Strategy.LEAST_ALLOCATED,)]
 
 
 async def test_a_certificate_by_hand_makes_a_secret_that_can_be_inspected(
@@ -121,10 +210,7 @@ def test_the_emergency_switch_deletes_what_is_installed() -> None:
 def test_whoever_reads_on_finds_it() -> None:
     said = (DEPLOY / "README.md").read_text()
     listed = re.findall(r"^\| `([^`]+)`", said, re.MULTILINE)
-    assert {path for path in listed if "numalign.io" not in path} == {
-        "chart/",
-        "manifests/",
-        "crd/",
-        "Dockerfile",
-    }
+    paths = {path for path in listed if "numalign.io" not in path}
+    assert paths == {"chart/", "manifests/", "schedulers/", "crd/", "Dockerfile"}
+    assert all((DEPLOY / path).exists() for path in paths)
     assert MANIFESTS.is_dir()

@@ -9,21 +9,30 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 
 from numalign.cluster import policy
 from numalign.runtime import settings
+from numalign.runtime.serving import ServerSettings
+from scorer import ranking, ranking_file
+from scorer.ranking import Ranking
+from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import (
     CHART,
     COMMAND,
+    EVERY_PART,
     MANIFESTS,
+    PARTS,
     HelmError,
     Object,
+    everything,
     identities,
     manifests,
     objects,
     parsed,
     run,
     template,
+    written,
 )
 from webhook.settings import WebhookSettings
 
@@ -43,8 +52,7 @@ async def test_helm_finds_nothing_to_complain_of(helm: Path) -> None:
 
 
 async def test_the_plain_manifests_are_what_the_chart_makes(helm: Path) -> None:
-    wanted = await manifests(helm)
-    found = {file.name: file.read_text() for file in MANIFESTS.glob("*.yaml")}
+    wanted, found = await manifests(helm), written()
     assert found.keys() == wanted.keys(), f"run {COMMAND}"
     for name in wanted:
         assert parsed(found[name]) == parsed(wanted[name]), (
@@ -87,6 +95,23 @@ SETS = {
         *("webhooks.annotations.a=b", "webhooks.matchConditions[0].name=a"),
         *("webhooks.matchConditions[0].expression=true", "webhooks.excludedNamespaces={a,b}"),
     ),
+    "the scorer": ("scorer.enabled=true",),
+    "the scorer and a scheduler": (EVERY_PART,),
+    "one of each": (EVERY_PART, "scorer.replicas=1", "scheduler.replicas=1"),
+    "a scorer that does not bind": (EVERY_PART, "scorer.promise=prioritize"),
+    "a scorer with everything": (
+        *(EVERY_PART, "scorer.tls.secretName=a", "scorer.service.clusterIP=10.96.0.53"),
+        *("scorer.service.annotations.a=b", "scorer.callers[0].ipBlock.cidr=10.0.0.11/32"),
+        *("scorer.callers[0].ipBlock.except={10.0.0.12/32}", "scorer.callers[1].podSelector.matchLabels.a=b"),
+        *("scorer.ranking.strategies={MostAllocated}", "scorer.ranking.rankings[0].weights.cpu=3"),
+        *("scorer.ranking.rankings[0].nodeSelector.matchLabels.a=b", "policy.exemptions.users[0]=root"),
+        *("scorer.settings.strategies=MostAllocated", "scorer.settings.weights=cpu=2"),
+        *("scorer.settings.topology-lag-seconds=1000000", "settings.unknown-nodes=may-fit"),
+        *("kubeletConfigs.enabled=true", "serviceMonitor.enabled=true", "image.pullSecrets[0].name=a"),
+        *("podLabels.a=b", "podAnnotations.a=b", "nodeSelector.a=b", "tolerations[0].operator=Exists"),
+        *("scheduler.image.digest=sha256:" + "0" * 64, "scheduler.percentageOfNodesToScore=0"),
+    ),
+    "a scorer that listens on IPv6": ("scorer.enabled=true", "scorer.service.clusterIP=fd00::53"),
     "everything off": ("networkPolicy.enabled=false", "priorityClassName=", "labelNodes=false"),
 }
 
@@ -112,19 +137,30 @@ async def test_every_set_of_values_makes_objects_that_kubernetes_knows(
 ) -> None:
     found = await made(helm, *values)
     check(found)
-    [container] = identities(found)["Deployment", "numalign-webhook"]["spec"]["template"]["spec"][
-        "containers"
-    ]
-    settings.load(WebhookSettings, argv=container["args"], environ={})
+    for (kind, name), model in PROGRAMS.items():
+        if (kind, name) in identities(found):
+            settings.load(model, argv=container_of(found, name)["args"], environ={})
 
 
-def pod_of(found: list[Object]) -> Any:  # noqa: ANN401 a pod's spec
-    return identities(found)["Deployment", "numalign-webhook"]["spec"]["template"]["spec"]
+PROGRAMS: dict[tuple[str, str], type[ServerSettings]] = {
+    ("Deployment", "numalign-webhook"): WebhookSettings,
+    ("Deployment", "numalign-scorer"): ScorerSettings,
+}
 
 
-def rights_of(found: list[Object]) -> set[tuple[str, str]]:
-    """Resource and verb of every right in every role."""
-    roles = [each for each in found if each["kind"] in {"Role", "ClusterRole"}]
+def pod_of(found: list[Object], name: str = "numalign-webhook") -> Any:  # noqa: ANN401 a pod's spec
+    return identities(found)["Deployment", name]["spec"]["template"]["spec"]
+
+
+def container_of(found: list[Object], name: str) -> Any:  # noqa: ANN401 a container
+    [container] = pod_of(found, name)["containers"]
+    return container
+
+
+def rights_of(found: list[Object], name: str = "numalign-webhook") -> set[tuple[str, str]]:
+    """Resource and verb of every right in the roles of that name."""
+    called = [each for each in found if each["metadata"]["name"] == name]
+    roles = [each for each in called if each["kind"] in {"Role", "ClusterRole"}]
     rules = [rule for role in roles for rule in role["rules"]]
     return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
 
@@ -160,6 +196,7 @@ async def test_rights_go_with_what_is_switched_off(
 async def test_there_is_no_role_without_a_right(helm: Path) -> None:
     found = await made(helm, "labelNodes=false", "tls.source=cert-manager")
     assert {each["kind"] for each in found}.isdisjoint({"Role", "RoleBinding"})
+    found += await made(helm, EVERY_PART, "scorer.promise=prioritize")
     assert [each for each in found if each["kind"] == "ClusterRole" and not each["rules"]] == []
 
 
@@ -214,7 +251,7 @@ async def test_cert_manager_is_asked_for_the_name_that_api_servers_call(helm: Pa
 
 
 async def test_another_namespace_is_meant_everywhere(helm: Path) -> None:
-    text = await template(helm, "--namespace=elsewhere")
+    text = await template(helm, "--namespace=elsewhere", f"--set={EVERY_PART}")
     assert "numalign-system" not in text
     [selector, *_] = [
         entry["namespaceSelector"]["matchExpressions"][0]
@@ -245,6 +282,8 @@ async def test_a_name_that_looks_like_something_else_stays_a_name(
         "image": {"repository": name, "pullSecrets": [{"name": name}]},
         "webhooks": {"excludedNamespaces": [name, "kube-system"]},
         "workloadRules": [{"apiGroups": [name], "apiVersions": [name], "resources": [name]}],
+        "scorer": {"enabled": True, "tls": {"secretName": name}},
+        "scheduler": {"enabled": True},
     }
     file = tmp_path / "values.json"
     file.write_text(json.dumps(given))
@@ -260,7 +299,181 @@ async def test_a_name_that_looks_like_something_else_stays_a_name(
 
 async def test_one_replica_alone_may_be_moved(helm: Path) -> None:
     """A budget of one out of one would keep its node from ever being drained."""
-    assert "PodDisruptionBudget" not in {each["kind"] for each in await made(helm, "replicas=1")}
+    found = await made(helm, EVERY_PART, "replicas=1", "scheduler.replicas=1")
+    assert "PodDisruptionBudget" not in {each["kind"] for each in found}
+
+
+# ---- the scorer, and a scheduler that asks it
+
+
+async def test_who_wants_the_scorer_gets_the_webhook_as_it_is(helm: Path) -> None:
+    with_parts, without = identities(await made(helm, EVERY_PART)), identities(await made(helm))
+    assert without.items() <= with_parts.items()
+    assert with_parts.keys() - without.keys() == {
+        (each["kind"], each["metadata"]["name"]) for part in PARTS for each in objects(MANIFESTS / part)
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "gone", "more"),
+    [
+        (["scorer.promise=prioritize"], {("pods/binding", "create")}, set()),
+        (["kubeletConfigs.enabled=true"], set(), {NODES_PROXY}),
+    ],
+)
+async def test_the_rights_of_the_scorer_go_with_what_it_does(
+    helm: Path, values: list[str], gone: set[tuple[str, str]], more: set[tuple[str, str]]
+) -> None:
+    usual = rights_of(everything(), "numalign-scorer")
+    assert gone <= usual
+    found = await made(helm, "scorer.enabled=true", *values)
+    assert rights_of(found, "numalign-scorer") == (usual - gone) | more
+
+
+def told(found: list[Object]) -> ScorerSettings:
+    """What the scorer is told."""
+    arguments = container_of(found, "numalign-scorer")["args"]
+    return settings.load(ScorerSettings, argv=arguments, environ={}).settings
+
+
+def scheduling(found: list[Object]) -> Any:  # noqa: ANN401 a KubeSchedulerConfiguration
+    return yaml.safe_load(identities(found)["ConfigMap", "numalign-scheduler"]["data"]["scheduler.yaml"])
+
+
+async def test_where_the_scheduler_binds_by_itself_the_scorer_promises_when_it_ranks(helm: Path) -> None:
+    found = await made(helm, EVERY_PART, "scorer.promise=prioritize")
+    assert told(found).promise is PromiseAt.PRIORITIZE
+    assert "bindVerb" not in scheduling(found)["extenders"][0]
+
+
+async def test_with_a_certificate_the_scheduler_trusts_its_authority_and_nobody_else(helm: Path) -> None:
+    found = await made(helm, EVERY_PART, "scorer.tls.secretName=pair")
+    [extender], settled = scheduling(found)["extenders"], told(found)
+    [mount] = [
+        m for m in container_of(found, "numalign-scheduler")["volumeMounts"] if m["name"] == "authority"
+    ]
+    assert extender["urlPrefix"] == "https://numalign-scorer.numalign-system.svc"
+    assert (extender["enableHTTPS"], extender["tlsConfig"]) == (
+        True,
+        {"caFile": f"{mount['mountPath']}/ca.crt"},
+    )
+    [pair] = [m for m in container_of(found, "numalign-scorer")["volumeMounts"] if m["name"] == "tls"]
+    assert (str(settled.tls_cert), str(settled.tls_key)) == (
+        f"{pair['mountPath']}/tls.crt",
+        f"{pair['mountPath']}/tls.key",
+    )
+    [port] = identities(found)["Service", "numalign-scorer"]["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (443, "https")
+    probe = container_of(found, "numalign-scorer")["readinessProbe"]["httpGet"]
+    assert (probe["port"], probe["scheme"]) == ("https", "HTTPS")
+
+
+async def test_the_scheduler_never_sees_the_key_of_the_scorer(helm: Path) -> None:
+    found = await made(helm, EVERY_PART, "scorer.tls.secretName=pair")
+    [secret] = [v["secret"] for v in pod_of(found, "numalign-scheduler")["volumes"] if "secret" in v]
+    assert secret == {
+        "secretName": "pair",
+        "defaultMode": 0o440,
+        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+    }
+
+
+async def test_the_service_of_the_scorer_can_have_an_address_that_stays(helm: Path) -> None:
+    found = await made(helm, "scorer.enabled=true", "scorer.service.clusterIP=10.96.0.53")
+    assert identities(found)["Service", "numalign-scorer"]["spec"]["clusterIP"] == "10.96.0.53"
+
+
+async def test_callers_are_let_in_besides_our_own_scheduler(helm: Path) -> None:
+    found = await made(
+        helm,
+        *("scorer.enabled=true", "scorer.callers[0].ipBlock.cidr=10.0.0.11/32"),
+        "scorer.callers[1].namespaceSelector.matchLabels.a=b",
+    )
+    [rule] = identities(found)["NetworkPolicy", "numalign-scorer"]["spec"]["ingress"]
+    assert rule["from"][1:] == [
+        {"ipBlock": {"cidr": "10.0.0.11/32"}},
+        {"namespaceSelector": {"matchLabels": {"a": "b"}}},
+    ]
+
+
+RANKING = (
+    "scorer.ranking.strategies={LeastNUMANodes}",
+    "scorer.ranking.rankings[0].nodeSelector.matchLabels.pool=gpu",
+    r"scorer.ranking.rankings[0].weights.nvidia\.com/gpu=5",
+)
+
+
+async def test_rankings_are_mounted_as_the_scorer_reads_them(helm: Path) -> None:
+    found = await made(helm, "scorer.enabled=true", *RANKING)
+    text = identities(found)["ConfigMap", "numalign-ranking"]["data"]["ranking.yaml"]
+    default = Ranking(ranking.parse_strategies("MostAllocated"), {})
+    [choice] = ranking_file.parse(text.encode(), default=default).choices
+    assert choice.ranking.weights == {"nvidia.com/gpu": 5}
+    [mount] = [m for m in container_of(found, "numalign-scorer")["volumeMounts"] if m["name"] == "told"]
+    assert str(told(found).ranking) == f"{mount['mountPath']}/ranking.yaml"
+
+
+async def test_the_policy_of_the_cluster_is_read_by_the_scorer_too(helm: Path) -> None:
+    found = await made(helm, "scorer.enabled=true", "policy.exemptions.users[0]=root", *RANKING)
+    [volume] = [v for v in pod_of(found, "numalign-scorer")["volumes"] if v["name"] == "told"]
+    assert volume["projected"]["sources"] == [
+        {"configMap": {"name": "numalign-policy"}},
+        {"configMap": {"name": "numalign-ranking"}},
+    ]
+    assert str(told(found).policy) == "/etc/numalign/policy.yaml"
+
+
+async def test_both_programs_judge_alike(helm: Path) -> None:
+    found = await made(
+        helm, "scorer.enabled=true", "settings.unknown-nodes=may-fit", "settings.policy-match=equal"
+    )
+    arguments = container_of(found, "numalign-webhook")["args"]
+    webhook = settings.load(WebhookSettings, argv=arguments, environ={}).settings
+    scorer = told(found)
+    assert (scorer.unknown_nodes, scorer.policy_match) == ("may-fit", webhook.policy_match)
+    assert webhook.unknown_nodes == "may-fit"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("numalign-scorer", RANKING[0]), ("numalign-scheduler", "scheduler.weight=7")],
+)
+async def test_what_is_read_once_is_read_anew_when_it_changes(helm: Path, name: str, value: str) -> None:
+    def annotations(found: list[Object]) -> Any:  # noqa: ANN401 of a pod
+        return identities(found)["Deployment", name]["spec"]["template"]["metadata"]["annotations"]
+
+    assert annotations(await made(helm, EVERY_PART)) != annotations(await made(helm, EVERY_PART, value))
+
+
+@pytest.mark.parametrize(
+    ("values", "scheme"), [((), "http"), (("scorer.tls.secretName=pair",), "https")], ids=["plain", "tls"]
+)
+async def test_metrics_of_the_scorer_are_read_where_it_serves_them(
+    helm: Path, values: tuple[str, ...], scheme: str
+) -> None:
+    found = identities(await made(helm, "scorer.enabled=true", "serviceMonitor.enabled=true", *values))
+    monitor, service = found["ServiceMonitor", "numalign-scorer"], found["Service", "numalign-scorer"]
+    [endpoint], [port] = monitor["spec"]["endpoints"], service["spec"]["ports"]
+    assert (endpoint["port"], endpoint["scheme"]) == (port["name"], scheme)
+    assert ("tlsConfig" in endpoint) == (scheme == "https")
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= service["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(
+    ("value", "image"),
+    [
+        ("scheduler.image.tag=v1.33.1", "registry.k8s.io/kube-scheduler:v1.33.1"),
+        (
+            f"scheduler.image.digest=sha256:{'0' * 64}",
+            f"registry.k8s.io/kube-scheduler@sha256:{'0' * 64}",
+        ),
+        ("scheduler.image.repository=example.com/a", "example.com/a:v1.34.4"),
+    ],
+)
+async def test_the_scheduler_is_of_the_version_that_is_asked_for(helm: Path, value: str, image: str) -> None:
+    found = await made(helm, EVERY_PART, value)
+    assert container_of(found, "numalign-scheduler")["image"] == image
 
 
 REFUSED = {
@@ -346,6 +559,55 @@ REFUSED = {
         ("policy.defaults[0].namespaceSelector.matchLabels.a=b",),
         "at '/policy/defaults/0'",
     ),
+    "a scheduler without a scorer": (("scheduler.enabled=true",), "at '/scorer/enabled': value must be true"),
+    "a promise at another time": (("scorer.promise=filter",), "at '/scorer/promise'"),
+    "a setting of the scorer that has a value of its own": (
+        ("scorer.settings.promise=bind",),
+        "at '/scorer/settings': additional properties 'promise' not allowed",
+    ),
+    "a setting of both programs for one of them": (
+        ("scorer.settings.unknown-nodes=may-fit",),
+        "at '/scorer/settings': additional properties 'unknown-nodes' not allowed",
+    ),
+    "a strategy that does not exist": (
+        ("scorer.settings.strategies=Fastest",),
+        "at '/scorer/settings/strategies'",
+    ),
+    "a strategy that does not exist, of some nodes": (
+        (
+            "scorer.ranking.rankings[0].nodeSelector.matchLabels.a=b",
+            "scorer.ranking.rankings[0].strategies={Fastest}",
+        ),
+        "at '/scorer/ranking/rankings/0/strategies/0'",
+    ),
+    "a ranking of no nodes": (
+        (
+            "scorer.ranking.rankings[0].nodeSelector.matchLabels=null",
+            "scorer.ranking.rankings[0].strategies={MostAllocated}",
+        ),
+        "at '/scorer/ranking/rankings/0/nodeSelector'",
+    ),
+    "a ranking that says nothing": (
+        ("scorer.ranking.rankings[0].nodeSelector.matchLabels.a=b",),
+        "at '/scorer/ranking/rankings/0': missing property 'strategies'",
+    ),
+    "a weight of nothing": (("scorer.ranking.weights.cpu=0",), "at '/scorer/ranking/weights/cpu'"),
+    "a caller that is everybody": (("scorer.callers[0].podSelectors.a=b",), "at '/scorer/callers/0'"),
+    "a caller that is an address and pods": (
+        ("scorer.callers[0].ipBlock.cidr=10.0.0.1/32", "scorer.callers[0].podSelector.matchLabels.a=b"),
+        "at '/scorer/callers/0'",
+    ),
+    "an address without its range": (
+        ("scorer.callers[0].ipBlock.cidr=10.0.0.1",),
+        "at '/scorer/callers/0/ipBlock/cidr'",
+    ),
+    "no address of the Service": (("scorer.service.clusterIP=None",), "at '/scorer/service/clusterIP'"),
+    "a weight without effect": (("scheduler.weight=0",), "at '/scheduler/weight': minimum"),
+    "more nodes than there are": (
+        ("scheduler.percentageOfNodesToScore=101",),
+        "at '/scheduler/percentageOfNodesToScore': maximum",
+    ),
+    "a scheduler of a version that moves": (("scheduler.image.tag=latest",), "at '/scheduler/image/tag'"),
     "a port that is none": (("networkPolicy.apiServerPorts[0]=0",), "at '/networkPolicy/apiServerPorts/0'"),
 }
 

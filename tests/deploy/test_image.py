@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.render import DEPLOY, identities, objects
+from tests.deploy.render import DEPLOY, MANIFESTS, identities, objects
 
 ROOT = DEPLOY.parent
 FILE = DEPLOY / "Dockerfile"
@@ -79,6 +79,22 @@ def test_the_program_runs_as_nobody_and_without_a_shell() -> None:
     assert verbs.keys().isdisjoint({"RUN", "CMD", "SHELL", "ADD"})
 
 
+def test_every_package_of_the_project_is_copied() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert {step.words[0] for step in BUILD if step.verb == "COPY"} >= set(packages)
+
+
+def test_the_scorer_starts_from_where_the_image_has_it() -> None:
+    [container] = identities(objects(MANIFESTS / "scorer"))["Deployment", "numalign-scorer"]["spec"][
+        "template"
+    ]["spec"]["containers"]
+    [program] = container["command"]
+    folder, _, name = program.rpartition("/")
+    assert f'["{folder}/numalign-webhook"]' in {step.rest for step in FINAL}
+    assert name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+
 def test_the_image_and_the_pod_agree_on_who_runs_it_and_where_it_listens() -> None:
     pod = identities(objects())["Deployment", "numalign-webhook"]["spec"]["template"]["spec"]
     verbs = {step.verb: step.rest for step in FINAL}
@@ -129,8 +145,9 @@ async def test_the_steps_make_a_program_that_starts(tmp_path: Path) -> None:
         if step.verb == "RUN":
             await command(moved(step.rest, places), cwd=places["src"], path=f"{image}/bin:/usr/bin:/bin")
     made = places["opt"] / "numalign" / "bin"
-    said = await command(f"{made}/numalign-webhook --version", cwd=tmp_path)
-    assert said.startswith("numalign-webhook 0.")
+    for program in ("numalign-webhook", "numalign-scorer"):
+        said = await command(f"{made}/{program} --version", cwd=tmp_path)
+        assert said.startswith(f"{program} 0.")
     assert not (made / "pip").exists()
 
 

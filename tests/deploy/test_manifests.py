@@ -13,8 +13,22 @@ import kubernetes_validate
 import pytest
 
 from numalign.runtime import server, settings
-from tests.deploy.render import DEPLOY, MANIFESTS, NAMESPACE, Object, identities, objects, parsed
+from tests.deploy.render import (
+    DEPLOY,
+    MANIFESTS,
+    NAMESPACE,
+    PARTS,
+    Object,
+    everything,
+    identities,
+    objects,
+    parsed,
+)
 from webhook.settings import WebhookSettings
+
+EVERYTHING = identities(everything())
+DEPLOYMENTS = {name: each for (kind, name), each in EVERYTHING.items() if kind == "Deployment"}
+FOLDERS = {".": MANIFESTS} | {part: MANIFESTS / part for part in PARTS}
 
 SHIPPED = identities(objects())
 DEPLOYMENT = SHIPPED["Deployment", "numalign-webhook"]
@@ -34,9 +48,9 @@ CLUSTER_WIDE = {
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-@pytest.mark.parametrize(("kind", "name"), SHIPPED)
+@pytest.mark.parametrize(("kind", "name"), EVERYTHING)
 def test_every_object_is_one_that_kubernetes_knows(kind: str, name: str, version: str) -> None:
-    kubernetes_validate.validate(SHIPPED[kind, name], version, strict=True)
+    kubernetes_validate.validate(EVERYTHING[kind, name], version, strict=True)
 
 
 def test_a_misspelled_field_would_be_found() -> None:
@@ -46,19 +60,20 @@ def test_a_misspelled_field_would_be_found() -> None:
 
 
 def test_every_object_stands_once_and_where_it_belongs() -> None:
-    assert len(SHIPPED) == len(objects())
-    for (kind, _), each in SHIPPED.items():
+    assert len(EVERYTHING) == len(everything())
+    for (kind, _), each in EVERYTHING.items():
         wanted = None if kind in CLUSTER_WIDE else NAMESPACE
         assert each["metadata"].get("namespace") == wanted
 
 
-async def test_kustomize_makes_the_same_of_the_folder(kubectl: str) -> None:
+@pytest.mark.parametrize("folder", FOLDERS.values(), ids=FOLDERS)
+async def test_kustomize_makes_the_same_of_the_folder(kubectl: str, folder: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        kubectl, "kustomize", str(MANIFESTS), stdout=asyncio.subprocess.PIPE
+        kubectl, "kustomize", str(folder), stdout=asyncio.subprocess.PIPE
     )
     said, _ = await process.communicate()
     assert process.returncode == 0
-    assert identities(parsed(said.decode())) == SHIPPED
+    assert identities(parsed(said.decode())) == identities(objects(folder))
 
 
 async def test_whoever_pushed_the_image_elsewhere_changes_one_line(kubectl: str, tmp_path: Path) -> None:
@@ -121,45 +136,56 @@ def test_the_role_is_what_the_program_uses_in_its_namespace_and_no_more() -> Non
     )
 
 
-@pytest.mark.parametrize(("kind", "role"), [("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")])
-def test_rights_are_bound_to_the_account_of_the_pods(kind: str, role: str) -> None:
-    binding = SHIPPED[kind, "numalign-webhook"]
-    assert binding["roleRef"] == {
-        "apiGroup": "rbac.authorization.k8s.io",
-        "kind": role,
-        "name": "numalign-webhook",
-    }
-    account = {"kind": "ServiceAccount", "name": POD["serviceAccountName"], "namespace": NAMESPACE}
-    assert binding["subjects"] == [account]
+OUR_ROLES = [(kind, name) for kind, name in EVERYTHING if kind in {"Role", "ClusterRole"}]
 
 
-def test_no_other_pod_of_the_namespace_gets_a_token_by_default() -> None:
-    assert SHIPPED["ServiceAccount", "numalign-webhook"]["automountServiceAccountToken"] is False
-    assert POD["automountServiceAccountToken"] is True
+@pytest.mark.parametrize(("role", "name"), OUR_ROLES)
+def test_rights_are_bound_to_the_account_of_the_pods(role: str, name: str) -> None:
+    binding = EVERYTHING[f"{role}Binding", name]
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}
+    account = DEPLOYMENTS[name]["spec"]["template"]["spec"]["serviceAccountName"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS.values(), ids=DEPLOYMENTS)
+def test_no_other_pod_of_the_namespace_gets_a_token_by_default(deployment: Object) -> None:
+    pod = deployment["spec"]["template"]["spec"]
+    assert EVERYTHING["ServiceAccount", pod["serviceAccountName"]]["automountServiceAccountToken"] is False
+    assert pod["automountServiceAccountToken"] is True
+
+
+def test_every_program_has_an_account_of_its_own() -> None:
+    accounts = [each["spec"]["template"]["spec"]["serviceAccountName"] for each in DEPLOYMENTS.values()]
+    assert len(set(accounts)) == len(accounts)
 
 
 # ---- the pod
 
 
-def test_the_pod_is_as_restricted_as_pod_security_can_ask() -> None:
-    context = POD["securityContext"]
+@pytest.mark.parametrize("deployment", DEPLOYMENTS.values(), ids=DEPLOYMENTS)
+def test_the_pod_is_as_restricted_as_pod_security_can_ask(deployment: Object) -> None:
+    pod = deployment["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    context = pod["securityContext"]
     assert context["runAsNonRoot"] is True
     assert context["runAsUser"] > 0
     assert context["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert CONTAINER["securityContext"] == {
+    assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert POD.keys().isdisjoint({"hostNetwork", "hostPID", "hostIPC"})
-    assert {"emptyDir", "name"} >= {key for volume in POD["volumes"] for key in volume}
+    assert pod.keys().isdisjoint({"hostNetwork", "hostPID", "hostIPC"})
+    assert {"emptyDir", "configMap", "name"} >= {key for volume in pod["volumes"] for key in volume}
     labels = SHIPPED["Namespace", NAMESPACE]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-def test_what_is_written_in_passing_stays_in_memory_and_is_bounded() -> None:
-    [volume] = POD["volumes"]
-    [mount] = CONTAINER["volumeMounts"]
+@pytest.mark.parametrize("name", ["numalign-webhook", "numalign-scorer"])
+def test_what_is_written_in_passing_stays_in_memory_and_is_bounded(name: str) -> None:
+    pod = DEPLOYMENTS[name]["spec"]["template"]["spec"]
+    [volume], [container] = pod["volumes"], pod["containers"]
+    [mount] = container["volumeMounts"]
     assert mount == {"name": volume["name"], "mountPath": "/tmp"}  # noqa: S108 the container's own
     assert volume["emptyDir"]["medium"] == "Memory"
     assert volume["emptyDir"]["sizeLimit"]
@@ -217,17 +243,24 @@ def selector_of(each: Object, *path: str) -> Any:  # noqa: ANN401 whatever stand
     return each
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"),
-    [
-        ("Deployment", ("spec", "selector", "matchLabels")),
-        ("PodDisruptionBudget", ("spec", "selector", "matchLabels")),
-        ("NetworkPolicy", ("spec", "podSelector", "matchLabels")),
-    ],
-)
-def test_whatever_speaks_of_the_pods_means_ours(kind: str, path: tuple[str, ...]) -> None:
-    labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
-    assert selector_of(SHIPPED[kind, "numalign-webhook"], *path) == labels
+SELECTING = {
+    "Deployment": ("spec", "selector", "matchLabels"),
+    "PodDisruptionBudget": ("spec", "selector", "matchLabels"),
+    "NetworkPolicy": ("spec", "podSelector", "matchLabels"),
+    "Service": ("spec", "selector"),
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in EVERYTHING if kind in SELECTING])
+def test_whatever_speaks_of_pods_means_those_of_its_name(kind: str, name: str) -> None:
+    labels = DEPLOYMENTS[name]["spec"]["template"]["metadata"]["labels"]
+    assert selector_of(EVERYTHING[kind, name], *SELECTING[kind]) == labels
+
+
+def test_no_two_deployments_mean_the_same_pods() -> None:
+    labels = [each["spec"]["selector"]["matchLabels"] for each in DEPLOYMENTS.values()]
+    assert all(mine == theirs or not mine.items() <= theirs.items() for mine in labels for theirs in labels)
+    assert len({tuple(each.items()) for each in labels}) == len(DEPLOYMENTS)
 
 
 def test_one_replica_may_go_and_one_stays() -> None:
@@ -236,18 +269,20 @@ def test_one_replica_may_go_and_one_stays() -> None:
     assert SHIPPED["PodDisruptionBudget", "numalign-webhook"]["spec"]["minAvailable"] == 1
 
 
-def test_replicas_are_spread_where_they_can_be() -> None:
-    spread = POD["topologySpreadConstraints"]
+@pytest.mark.parametrize("deployment", DEPLOYMENTS.values(), ids=DEPLOYMENTS)
+def test_replicas_are_spread_where_they_can_be(deployment: Object) -> None:
+    spread = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
     keys = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
     assert [each["topologyKey"] for each in spread] == keys
     assert {each["whenUnsatisfiable"] for each in spread} == {"ScheduleAnyway"}
-    labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert all(each["labelSelector"]["matchLabels"] == labels for each in spread)
 
 
-def test_clouds_that_count_critical_pods_are_told_of_ours() -> None:
+@pytest.mark.parametrize("deployment", DEPLOYMENTS.values(), ids=DEPLOYMENTS)
+def test_clouds_that_count_critical_pods_are_told_of_ours(deployment: Object) -> None:
     [scope] = SHIPPED["ResourceQuota", "numalign-critical-pods"]["spec"]["scopeSelector"]["matchExpressions"]
-    assert scope["values"] == [POD["priorityClassName"]]
+    assert scope["values"] == [deployment["spec"]["template"]["spec"]["priorityClassName"]]
 
 
 def test_the_network_lets_in_calls_and_lets_out_only_questions_to_the_api_server() -> None:

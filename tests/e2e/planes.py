@@ -20,7 +20,7 @@ from certs import authority
 from tests.e2e.processes import Child, Children, answers, free_port, until
 
 BINARIES = pytest.StashKey[Path]()
-"""The folder with etcd and kube-apiserver."""
+"""The folder with etcd, kube-apiserver and kube-scheduler."""
 
 Users = Mapping[str, str]
 """Who comes to an API server: a token, which is also the user's name, and the groups."""
@@ -39,6 +39,7 @@ class Plane:
     """An API server, and how to come to it. `starts` are the times from its start until it was ready."""
 
     def __init__(self, children: Children, place: Place, *, users: Users, flags: Sequence[str] = ()) -> None:
+        self.binaries = place.binaries
         self.folder = place.folder
         self.ca = place.pair.ca
         self.port = free_port()

@@ -1,4 +1,4 @@
-"""numalign-webhook as a Deployment runs it, and the Service that leads to it.
+"""One of our programs as a Deployment runs it, and the Service that leads to it.
 
 Each replica is a process with a port of its own. Like a Service, the wire in front of them leads each new
 connection to one that says it is ready, in turn, and leaves those that are made alone.
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 import aiohttp
 from cryptography import x509
@@ -28,10 +29,13 @@ class Replica:
     `log` is what it writes, and `lost` counts how often it said that it is ready no more.
     """
 
-    def __init__(self, children: Children, *, name: str, command: Sequence[str]) -> None:
+    def __init__(
+        self, children: Children, *, name: str, command: Sequence[str], scheme: str = "https"
+    ) -> None:
         self.name = name
         self.log = children.logs / name
         self.port = free_port()
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
         self.ready = False
         self.lost = 0
         self._start = partial(children.start, *command, "--port", str(self.port), name=name)
@@ -51,7 +55,7 @@ class Replica:
 
     async def _says_ready(self, session: aiohttp.ClientSession) -> bool:
         with suppress(aiohttp.ClientError, TimeoutError):
-            async with session.get(f"https://127.0.0.1:{self.port}/readyz", ssl=False) as answer:
+            async with session.get(f"{self.url}/readyz", ssl=False) as answer:
                 return answer.status == HTTPStatus.OK
         return False
 
@@ -60,11 +64,26 @@ class Replica:
         shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", self.port))
         return x509.load_pem_x509_certificate(shown.encode()).serial_number
 
+    async def metrics(self) -> str:
+        """All that it counts, as Prometheus would read it."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.url}/metrics", ssl=False) as answer,
+        ):
+            return await answer.text()
+
+    async def state(self) -> dict[str, Any]:
+        """What it knows of itself, if it was told to show that."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.url}/debug/state", ssl=False) as answer,
+        ):
+            found: dict[str, Any] = await answer.json()
+            return found
+
     async def metric(self, name: str) -> float:
         """A metric without labels; fails for one that is not there."""
-        address = f"https://127.0.0.1:{self.port}/metrics"
-        async with aiohttp.ClientSession() as session, session.get(address, ssl=False) as answer:
-            said = await answer.text()
+        said = await self.metrics()
         found = re.search(rf"^{name} (\S+)$", said, re.MULTILINE)
         assert found, f"{self.name} has no metric {name}"
         return float(found[1])
@@ -73,10 +92,20 @@ class Replica:
 class Replicas:
     """All processes that run, and the one address under which they are called."""
 
-    def __init__(self, children: Children, *, command: Sequence[str], service: Wire) -> None:
+    def __init__(
+        self,
+        children: Children,
+        *,
+        command: Sequence[str],
+        service: Wire,
+        name: str = "replica",
+        scheme: str = "https",
+    ) -> None:
         self.running: list[Replica] = []
         self.service = service
-        self._new = partial(Replica, children, command=command)
+        self.url = f"{scheme}://127.0.0.1:{service.port}"
+        self._new = partial(Replica, children, command=command, scheme=scheme)
+        self._name = name
         self._started = 0
         self._turns = 0
 
@@ -86,12 +115,17 @@ class Replicas:
         self._turns += 1
         return ready[self._turns % len(ready)] if ready else None
 
-    async def start(self) -> Replica:
-        """One more; returns when it is ready."""
+    async def add(self) -> Replica:
+        """One more; returns at once, for only one of those that take turns is ready at a time."""
         self._started += 1
-        replica = self._new(name=f"replica-{self._started}")
+        replica = self._new(name=f"{self._name}-{self._started}")
         await replica.start()
         self.running.append(replica)
+        return replica
+
+    async def start(self) -> Replica:
+        """One more; returns when it is ready."""
+        replica = await self.add()
         await until(replica.is_ready, what=f"{replica.name} was ready", child=replica.child)
         return replica
 
@@ -120,13 +154,17 @@ class Replicas:
 
 
 @asynccontextmanager
-async def replicas(children: Children, *, command: Sequence[str]) -> AsyncIterator[Replicas]:
-    """Nobody yet, behind an address that is probed for."""
+async def replicas(
+    children: Children, *, command: Sequence[str], name: str = "replica", scheme: str = "https"
+) -> AsyncIterator[Replicas]:
+    """Nobody yet, behind an address that is probed for. Their logs are called `name` and a number."""
     async with wire() as service:
-        everyone = Replicas(children, command=command, service=service)
+        everyone = Replicas(children, command=command, service=service, name=name, scheme=scheme)
         service.where = everyone.next
         probing = asyncio.create_task(everyone.probe())
-        yield everyone
-        probing.cancel()
-        with suppress(asyncio.CancelledError):
-            await probing
+        try:
+            yield everyone
+        finally:
+            probing.cancel()
+            with suppress(asyncio.CancelledError):
+                await probing

@@ -76,6 +76,8 @@ async def wire() -> AsyncIterator[Wire]:
     leading = Wire()
     server = await asyncio.start_server(leading.lead, "127.0.0.1", 0)
     leading.port = server.sockets[0].getsockname()[1]
-    yield leading
-    server.close()
-    leading.cut()
+    try:
+        yield leading
+    finally:
+        server.close()
+        leading.cut()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from numalign.rules import demand as demands
 from numalign.rules.demand import Demand
-from numalign.rules.evaluate import evaluate
+from numalign.rules.evaluate import evaluate, keeps
 from numalign.rules.intent import Intent, Match, Policy, Scope
 from numalign.rules.kubelet import assume as assumed
 from numalign.rules.kubelet.admit import admit, charge, found, release
@@ -26,7 +26,7 @@ from numalign.rules.placement import Grant, Placement, ZoneSet
 from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.quantity import LARGEST
 from numalign.rules.resources import CPU, MEMORY, Kind, Resources, ZoneId, kind, parse_amount, render
-from numalign.rules.scoring import HIGHEST, Strategy, score
+from numalign.rules.scoring import HIGHEST, Strategy, aligned, score
 from numalign.rules.topology import Node, Zone, managers
 from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
 from tests.notation import GPU, HUGE, NIC, machine, options, zone_ids
@@ -348,6 +348,40 @@ def test_more_of_what_a_zone_has_never_turns_single_numa_node_to_no(
     others = tuple(zone for zone in node.zones if zone.id != lucky.id)
 
     assert evaluate(replace(node, zones=(grown, *others)), wanted).admitted
+
+
+@given(any_node, asked, intents())
+def test_a_placement_keeps_what_would_be_admitted_with_it(node: Node, wanted: Demand, intent: Intent) -> None:
+    meant = replace(intent, match=Match.SATISFIES)
+    free, verdict = evaluate(node, wanted), evaluate(node, wanted, meant)
+
+    event(f"admitted {free.admitted}, kept {verdict.admitted}")
+    if free.admitted and meant.binding:
+        assert keeps(node, wanted, meant, free.placement) is verdict.admitted
+
+
+@given(any_node, asked, intents())
+def test_best_effort_is_aligned_where_restricted_is_kept(node: Node, wanted: Demand, intent: Intent) -> None:
+    loose, tight = (
+        replace(intent, policy=policy, match=Match.SATISFIES)
+        for policy in (Policy.BEST_EFFORT, Policy.RESTRICTED)
+    )
+    verdict, kept = evaluate(node, wanted, loose), evaluate(node, wanted, tight).admitted
+
+    event(f"admitted {verdict.admitted}, kept {kept}")
+    if verdict.admitted:
+        assert aligned(node, wanted, verdict.placement, loose) is kept
+
+
+@given(nodes(st.just(Policy.BEST_EFFORT)), asked)
+def test_best_effort_of_a_node_is_aligned_where_a_restricted_kubelet_says_yes(
+    node: Node, wanted: Demand
+) -> None:
+    verdict, tight = evaluate(node, wanted), evaluate(replace(node, policy=Policy.RESTRICTED), wanted)
+
+    event(f"admitted {verdict.admitted}, by restricted {tight.admitted}")
+    if verdict.admitted:
+        assert aligned(node, wanted, verdict.placement) is tight.admitted
 
 
 # What a pod gets.

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.rules.intent import Scope
+from numalign.rules import demand
+from numalign.rules.intent import Policy, Scope
 from numalign.rules.kubelet.admit import admit
 from numalign.rules.placement import Placement
-from numalign.rules.scoring import HIGHEST, Strategy, Weights, score
+from numalign.rules.scoring import HIGHEST, Strategy, Weights, aligned, score, scores
 from numalign.rules.topology import Node
-from tests.notation import GPU, Ids, asks, node, table
+from tests.notation import GPU, Ids, asks, means, node, options, pod, table
 
 FEW, MOST, LEAST, BALANCED = (
     Strategy.LEAST_NUMA_NODES,
@@ -70,6 +71,24 @@ def test_among_as_many_zones_the_closest_are_best(free: tuple[int, ...], value: 
     assert score_of(FEW, told, "cpu=16 mem=1Gi") == value
 
 
+MANY = 24
+NEIGHBOURS: dict[Ids, int] = {
+    (one, other): 10 if one // 12 == other // 12 else 20 for one in range(MANY) for other in range(MANY)
+}
+TOO_MANY = [
+    # what it shows                free of zones             score
+    ("of one half are closest",    [1] * 12 + [0] * 12,      100 - 12 * 4 + 2),
+    ("of both halves are not",     [1] * 6 + [0] * 12 + [1] * 6, 100 - 12 * 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("free", "value"), table(TOO_MANY))
+def test_of_more_sets_than_can_be_walked_those_are_closest_that_must_be(free: list[int], value: int) -> None:
+    told = replace(node(*(f"cpu=1//{cpus}" for cpus in free), costs=NEIGHBOURS), max_zones=MANY, name="many")
+
+    assert score_of(FEW, told, "cpu=12 mem=1Gi") == value
+
+
 STEPS = [("two zones at most", 2, 75), ("eight", 8, 94), ("sixteen", 16, 97)]
 
 
@@ -108,6 +127,72 @@ def test_a_pod_without_containers_is_as_good_as_anywhere() -> None:
     wanted = replace(asks(""), steps=())
 
     assert score(FEW, TWO, wanted, Placement()) == HIGHEST
+
+
+def test_several_strategies_are_asked_at_once() -> None:
+    wanted = asks("cpu=4 mem=8Gi")
+    placement = admit(TWO, wanted).placement
+
+    assert scores((BALANCED, FEW), TWO, wanted, placement) == (87, 94)
+    assert scores((), TWO, wanted, placement) == ()
+
+
+WHOLE = replace(TWO, scope=Scope.POD, options=options("PodLevelResourceManagers"))
+
+
+@pytest.mark.parametrize(
+    ("told", "most"),
+    [(WHOLE, 75), (replace(WHOLE, options=TWO.options), 100)],
+    ids=["it is heeded", "it is not"],
+)
+def test_what_a_pod_states_as_a_whole_scores_where(told: Node, most: int) -> None:
+    stated = "cpu=6 mem=6Gi"
+    wanted = demand.of(pod("cpu=4 mem=4Gi", "cpu=1.. mem=1Gi..", requests=stated, limits=stated))
+
+    assert score(MOST, told, wanted, admit(told, wanted).placement) == most
+
+
+# Whether the kubelet keeps together what it can, without an intent and with one.
+
+LOOSE, SINGLE = replace(TWO, policy=Policy.NONE), replace(TWO, policy=Policy.SINGLE_NUMA_NODE)
+ONE = node("cpu=8 mem=8Gi gpu=4")
+FREE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy="best-effort")
+TORN = node("cpu=8 mem=8Gi gpu=4//0", "cpu=8//0 mem=8Gi gpu=4", policy="best-effort")
+"""CPUs are free in one zone, and devices in the other."""
+
+POD, PAIR, WIDE = "cpu=4 mem=4Gi gpu=1", "cpu=4 mem=4Gi | cpu=4 mem=4Gi gpu=1", "cpu=9 mem=9Gi gpu=5"
+
+ALIGNED = [
+    # what it shows                          node    pod        intent               aligned
+    ("it tries, and succeeds",               TWO,    POD,       "none",              True),
+    ("it tries, and fails",                  TORN,   POD,       "none",              False),
+    ("it fails for one container",           TORN,   PAIR,      "none",              False),
+    ("as many zones as are needed",          FREE,   WIDE,      "none",              True),
+    ("it does not try",                      LOOSE,  POD,       "none",              False),
+    ("it has nothing to try",                LOOSE,  "cpu=4..", "none",              True),
+    ("it has one zone",                      ONE,    POD,       "none",              True),
+    ("it must",                              SINGLE, POD,       "none",              True),
+    ("the intent would be kept",             TWO,    POD,       "best-effort",       True),
+    ("the intent would not be kept",         TORN,   POD,       "best-effort",       False),
+    ("what is named would be kept together", TORN,   POD,       "best-effort gpu",   True),
+    ("nobody aligns what is named",          LOOSE,  POD,       "best-effort gpu",   False),
+    ("the intent is kept",                   TWO,    POD,       "restricted",        True),
+    ("so it is even by a kubelet that fails", TORN,  POD,       "single-numa-node gpu", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "pods", "meant", "expected"), table(ALIGNED))
+def test_a_pod_is_aligned_if(told: Node, pods: str, meant: str, *, expected: bool) -> None:
+    wanted = asks(pods)
+
+    assert aligned(told, wanted, admit(told, wanted).placement, means(meant)) is expected
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_every_policy_of_a_node_aligns_or_not(policy: Policy) -> None:
+    told, wanted = replace(ONE, policy=policy), asks(POD)
+
+    assert aligned(told, wanted, admit(told, wanted).placement)
 
 
 @pytest.mark.parametrize("strategy", [MOST, LEAST, BALANCED])

@@ -1,6 +1,7 @@
+{{- /* Of the webhook's pods, or with `component` of another program's. */}}
 {{- define "numalign.selector" -}}
 app.kubernetes.io/name: numalign
-app.kubernetes.io/component: webhook
+app.kubernetes.io/component: {{ .component | default "webhook" }}
 {{- end }}
 
 {{- define "numalign.labels" -}}
@@ -16,6 +17,133 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
+{{- end }}
+
+{{- /* Flags of settings: takes what they are by name. As JSON a number stays as it was written: in templates a large
+       one becomes 1e+06. */}}
+{{- define "numalign.settings" -}}
+{{- range $name, $value := . }}
+- {{ printf "--%s=%s" $name (kindIs "string" $value | ternary $value (toJson $value)) | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* Of every pod: what it is called, and what its owner wrote. */}}
+{{- define "numalign.podMetadata" -}}
+labels:
+  {{- include "numalign.selector" . | nindent 2 }}
+  {{- with .Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+annotations:
+  kubectl.kubernetes.io/default-container: {{ .component | default "webhook" }}
+  {{- with .Values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- /* Of every pod: who it is, before whom it goes, and that it is nobody. */}}
+{{- define "numalign.identity" -}}
+serviceAccountName: numalign-{{ .component | default "webhook" }}
+automountServiceAccountToken: true
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- /* Of our own programs. Takes the name of the port, which is the scheme too. */}}
+{{- define "numalign.probes" -}}
+# It listens at once, but Python and its libraries take seconds on a busy node.
+startupProbe:
+  httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ upper .port }}}
+  periodSeconds: 2
+  timeoutSeconds: 2
+  failureThreshold: 30
+# Ready once it can answer; not ready while it drains.
+readinessProbe:
+  httpGet: {path: /readyz, port: {{ .port }}, scheme: {{ upper .port }}}
+  periodSeconds: {{ .readySeconds | default 5 }}
+  timeoutSeconds: 3
+  failureThreshold: 2
+livenessProbe:
+  httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ upper .port }}}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- end }}
+
+{{- define "numalign.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- /* Of every pod: which nodes may run it. */}}
+{{- define "numalign.where" -}}
+# Wishes, for a cluster of one node must work too.
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - topologyKey: {{ . }}
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    # Of one version: while it is replaced, both are there.
+    matchLabelKeys: [pod-template-hash]
+    labelSelector:
+      matchLabels:
+        {{- include "numalign.selector" $ | nindent 8 }}
+  {{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* Of a NetworkPolicy: what every pod may ask. */}}
+{{- define "numalign.egress" -}}
+# Names, for where the API server has one in place of an address.
+- ports:
+    - {protocol: UDP, port: 53}
+    - {protocol: TCP, port: 53}
+# The API server, wherever it is.
+- ports:
+    {{- range .Values.networkPolicy.apiServerPorts }}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+{{- end }}
+
+{{- /* The account of a program. */}}
+{{- define "numalign.account" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: numalign-{{ .component | default "webhook" }}
+  namespace: {{ .Release.Namespace | quote }}
+  labels:
+    {{- include "numalign.labels" . | nindent 4 }}
+  {{- with .Values.serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+# Only the pods that need a token get one; they ask for it.
+automountServiceAccountToken: false
 {{- end }}
 
 {{- /* "yes" where the cluster's policy may speak for pods that say nothing themselves. */}}
@@ -123,4 +251,49 @@ kubeflow:
 leaderworkerset: {groups: [leaderworkerset.x-k8s.io], versions: [v1], resources: [leaderworkersets]}
 ray: {groups: [ray.io], versions: [v1], resources: [rayclusters, rayjobs, rayservices]}
 volcano: {groups: [batch.volcano.sh], versions: [v1alpha1], resources: [jobs]}
+{{- end }}
+
+{{- /* The name of the scorer's port, and its scheme. */}}
+{{- define "numalign.scorerPort" -}}
+{{ .Values.scorer.tls.secretName | empty | ternary "http" "https" }}
+{{- end }}
+
+{{- /* What our own kube-scheduler is told. */}}
+{{- define "numalign.schedulerConfiguration" -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceNamespace: {{ .Release.Namespace | quote }}
+  resourceName: numalign-scheduler
+profiles:
+  - schedulerName: numalign-scheduler
+{{- with .Values.scheduler.percentageOfNodesToScore }}
+# By default a scheduler of many nodes looks at a part of them, and if the scorer takes none of that part, the pod
+# waits although another node would do.
+percentageOfNodesToScore: {{ . }}
+{{- end }}
+extenders:
+  - urlPrefix: {{ include "numalign.scorerPort" . }}://numalign-scorer.{{ .Release.Namespace }}.svc
+    {{- if .Values.scorer.tls.secretName }}
+    enableHTTPS: true
+    tlsConfig:
+      # Without it, any certificate would be taken.
+      caFile: /run/numalign/scorer/ca.crt
+    {{- end }}
+    filterVerb: filter
+    prioritizeVerb: prioritize
+    preemptVerb: preempt
+    {{- if eq .Values.scorer.promise "bind" }}
+    # Has the scorer write the Binding: it looks again, promises and binds in one step.
+    bindVerb: bind
+    {{- end }}
+    weight: {{ .Values.scheduler.weight }}
+    # Names of nodes alone: the scorer knows the rest, and whole nodes are megabytes a pod.
+    nodeCacheCapable: true
+    # Of every call. To bind is a write to the API server.
+    httpTimeout: 5s
+    # A scheduler that ignored a refused bind would bind the pod itself, where nobody promised it anything. So
+    # this one's pods wait while no scorer answers; nobody else's do.
+    ignorable: false
 {{- end }}

@@ -1,0 +1,193 @@
+"""
+What a cluster's users would see: pods that bounce off kubelets, or wait, or run.
+
+A real kube-apiserver, etcd and kube-scheduler, the real kubelet's managers behind simulated nodes, and pods
+drawn from a trace that come and go. The same pods come four times: to the stock scheduler, with our webhook,
+and with our scorer beside it, which reserves when nodes are ranked or when a pod is bound. Each time again
+with topologies that are published late. Times are squeezed: what takes days in the trace takes seconds here,
+but for the delay of topologies, which is as long as in a cluster, and so weighs much more.
+"""
+
+import argparse
+import asyncio
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import orjson
+
+from bench import e2e_workload
+from bench.e2e_cells import COLUMNS, Case, measure
+from bench.e2e_tables import Measured, Outcome
+from bench.e2e_workload import Task
+from tests.sim.shapes import SimNode
+
+N = TypeVar("N", int, float)
+
+SMALL_PATIENCE = 8.0
+SMALL_CPUS = (3, 3, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What each column gets; `life` is how many seconds pods run on average, those that end."""
+
+    nodes: int
+    pods: int
+    seconds: float
+    life: float
+    patience: float
+
+    def case(self, *, delay: float, seed: int) -> Case:
+        """Of a delay and a seed."""
+        tasks = e2e_workload.tasks(seed, pods=self.pods, seconds=self.seconds, life=self.life)
+        return Case(machines(self.nodes), tasks, delay, self.patience, seed)
+
+
+def machines(nodes: int) -> list[SimNode]:
+    """Every other one of two zones with four GPUs each, and of eight zones with one each."""
+    return [_machine(number) for number in range(nodes)]
+
+
+def _machine(number: int) -> SimNode:
+    if number % 2:
+        return SimNode(f"two-{number:02}", "two-by-four")
+    # Both refuse; what a restricted kubelet takes over more than one zone is what no fewer could hold.
+    policy = ("single-numa-node", "restricted")[number // 2 % 2]
+    return SimNode(f"eight-{number:02}", "eight-zones", policy=policy)
+
+
+def small() -> Case:
+    """Two zones of four CPUs, and pods of three, three and two, of which two have room."""
+    tasks = [
+        Task(
+            name=f"small-{number}",
+            at=number / 4,
+            life=None,
+            requests={"cpu": cpus, "memory": 2**30},
+            annotations={"numalign.io/policy": "single-numa-node"},
+            guaranteed=True,
+        )
+        for number, cpus in enumerate(SMALL_CPUS)
+    ]
+    return Case([SimNode("small", "small")], tasks, delay=0, patience=SMALL_PATIENCE, resource="cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where the programs are, and the folder for the logs of ours, if they are wanted."""
+
+    binaries: Path
+    logs: Path | None
+
+    def measured(self, name: str, case: Case, *, called: str = "") -> Measured:
+        """One cell, told of on standard error when it is there."""
+        began = time.monotonic()
+        keep = self.logs / f"{called}{name}-{case.delay:g}-{case.seed}" if self.logs else None
+        cell = asyncio.run(measure(COLUMNS[name], case, binaries=self.binaries, keep=keep))
+        found = Measured(name, case.delay, case.seed, cell)
+        sys.stderr.write(f"{called}{found} ({time.monotonic() - began:.0f} s)\n")
+        return found
+
+
+def binaries() -> Path | None:
+    """The folder with the control plane's programs, built first if it must be; None where none can be had."""
+    search = [sys.executable, "-m", "tests.e2e.controlplane.build"]
+    found = subprocess.run(search, stdout=subprocess.PIPE, check=False, text=True)  # noqa: S603 - our own
+    return None if found.returncode else Path(found.stdout.strip())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure as the flags say; 0 whatever comes out, 69 where there is no control plane to be had."""
+    chosen = _parser().parse_args(arguments)
+    folder = binaries()
+    if folder is None:
+        return os.EX_UNAVAILABLE
+    load = Load(chosen.nodes, chosen.pods, chosen.seconds, chosen.life, chosen.patience)
+    numbers = {**asdict(load), "delays": chosen.delays, "seeds": chosen.seeds}
+    outcome = Outcome(numbers)
+    try:
+        _fill(outcome, Bench(folder, chosen.logs), load, runs=chosen.runs)
+    finally:
+        # What took minutes is not thrown away when somebody is out of patience, or something fails.
+        _tell(outcome, json=chosen.json, markdown=chosen.markdown)
+    return 0
+
+
+def _fill(outcome: Outcome, bench: Bench, load: Load, *, runs: Sequence[str]) -> None:
+    for name in runs:
+        outcome.small.append(bench.measured(name, small(), called="small "))
+    for seed in outcome.numbers["seeds"]:
+        sys.stderr.write(f"seed {seed}: {e2e_workload.described(load.case(delay=0, seed=seed).tasks)}\n")
+    delays, seeds = outcome.numbers["delays"], outcome.numbers["seeds"]
+    for delay, seed, name in itertools.product(delays, seeds, runs):
+        outcome.cells.append(bench.measured(name, load.case(delay=delay, seed=seed)))
+
+
+def _tell(outcome: Outcome, *, json: Path | None, markdown: Path | None) -> None:
+    print(outcome.text())
+    if json:
+        json.write_bytes(orjson.dumps(outcome.document(), option=orjson.OPT_INDENT_2))
+    if markdown:
+        markdown.write_text(outcome.markdown(), encoding="utf-8")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.e2e", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    numbers = (
+        ("nodes", int, 20, "machines, half of each make"),
+        ("pods", int, 400, "pods that come"),
+        ("seconds", float, 20.0, "in which they come"),
+        ("life", float, 10.0, "seconds that they run on average, those that end"),
+        ("patience", float, 25.0, "seconds that are waited after the last one came"),
+    )
+    for name, kind, default, said in numbers:
+        said_by_default = f"{said} (default {default:g})"
+        parser.add_argument(f"--{name}", type=_positive(kind), default=default, help=said_by_default)
+    parser.add_argument("--delays", type=_several(float), default=(0.0, 1.0, 10.0), metavar="SECONDS,...")
+    parser.add_argument("--seeds", type=_several(int), default=(1, 2, 3), metavar="SEED,...")
+    parser.add_argument(
+        "--quick", action="store_const", const=(1,), dest="seeds", help="one seed in place of three"
+    )
+    parser.add_argument("--runs", type=_runs, default=tuple(COLUMNS), metavar=",".join(COLUMNS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures, for a program")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the table, for a page")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what every program wrote")
+    return parser
+
+
+def _positive(kind: Callable[[str], N]) -> Callable[[str], N]:
+    def read(text: str) -> N:
+        found = kind(text)
+        if found <= 0:
+            raise argparse.ArgumentTypeError(f"{text} is not above zero")
+        return found
+
+    return read
+
+
+def _several(kind: Callable[[str], N]) -> Callable[[str], tuple[N, ...]]:
+    def read(text: str) -> tuple[N, ...]:
+        found = tuple(kind(each) for each in text.split(","))
+        if any(each < 0 for each in found):
+            raise argparse.ArgumentTypeError(f"{text} has a number below zero")
+        return found
+
+    return read
+
+
+def _runs(text: str) -> tuple[str, ...]:
+    if unknown := sorted(set(text.split(",")) - COLUMNS.keys()):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: the runs are {', '.join(COLUMNS)}")
+    return tuple(name for name in COLUMNS if name in text.split(","))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,365 @@
+"""
+One run of one workload, on a control plane of its own.
+
+Every program is the real one but the kubelets' surroundings: etcd, kube-apiserver, kube-scheduler, the
+managers of a kubelet for each node, and of ours those that a column is about. What was asked of the API
+server is read from its audit log afterwards.
+"""
+
+import asyncio
+import sys
+import tempfile
+from base64 import b64encode
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from bench.e2e_controller import Controller, Fate
+from bench.e2e_placements import Agreement, agreement, record, spread
+from bench.e2e_workload import GPU, NAMESPACE, Task
+from certs import authority
+from numalign.cluster.api import Api
+from tests.e2e import audits, schedulers, shipped
+from tests.e2e.asking import Json, rehearse
+from tests.e2e.clusters import namespace
+from tests.e2e.loads import reviews
+from tests.e2e.objects import Store
+from tests.e2e.patience import SELDOM, seconds_until
+from tests.e2e.planes import Place, Plane
+from tests.e2e.processes import Children, program
+from tests.e2e.replicas import Replica, replicas
+from tests.e2e.schedulers import Extender, scheduler
+from tests.sim.cluster import Cluster, simulated
+from tests.sim.fingerprints import Fingerprint
+from tests.sim.shapes import SimNode
+
+CONTROLLER, KUBELETS = "controller", "kubelets"
+SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
+# Rights are not what is measured; names are, for they tell in the audit log who asked.
+USERS: Mapping[str, str] = {
+    **schedulers.USERS,
+    **dict.fromkeys((CONTROLLER, KUBELETS, SCORER, shipped.ACCOUNT), "system:masters"),
+}
+PER_POD = frozenset({"pods", "events"})
+"""Of these, writes are counted; topologies and leases are written for each node and second."""
+
+SAMPLE_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Which of our programs take part; `promise` is how the scorer reserves, if it is there."""
+
+    name: str
+    title: str
+    webhook: bool = False
+    promise: str = ""
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What the scheduler asks the scorer for."""
+        return tuple(verb for verb in schedulers.VERBS if verb != "bind" or self.promise == "bind")
+
+
+COLUMNS: Mapping[str, Column] = {
+    column.name: column
+    for column in (
+        Column("stock", "stock scheduler"),
+        Column("webhook", "+ webhook", webhook=True),
+        Column("scorer", "+ scorer without bind", webhook=True, promise="prioritize"),
+        Column("bind", "+ scorer with bind", webhook=True, promise="bind"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is to be run: machines, how late their topology is published and how, and the pods.
+
+    `resource` is the one whose slots are looked at; `patience` how long to wait after the last arrival.
+    """
+
+    machines: Sequence[SimNode]
+    tasks: Sequence[Task]
+    delay: float
+    patience: float
+    seed: int = 0
+    resource: str = GPU
+    fingerprint: Fingerprint | None = Fingerprint.ALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What was seen.
+
+    `seconds` until the last of all pods ran, None if some never did. `writes` are counted by who wrote what.
+    `slot` is what one zone had left at most of the case's resource and `busy` the share that pods held, both
+    on average until then; `whole` are the zones of several pieces with all of them left, when only services
+    ran any more. `agreements` compare records with kubelets. `unaligned` pods asked for a single zone and got
+    several. `waiting` are those that never ran, `astray` those whose record is not what their kubelet gave;
+    `believed` is how many of these the scorer goes on believing.
+    """
+
+    placed: int
+    pods: int
+    rejections: Mapping[str, int]
+    seconds: float | None
+    writes: Mapping[str, int]
+    slot: float
+    busy: float
+    whole: int
+    agreements: Mapping[str, int]
+    unaligned: int
+    waiting: Sequence[str]
+    astray: Sequence[str]
+    believed: int = 0
+
+    @property
+    def rejected(self) -> int:
+        """How often a kubelet said no."""
+        return sum(self.rejections.values())
+
+    @property
+    def recorded(self) -> int:
+        """Pods with a record of where they sit."""
+        return self.agreements.get(Agreement.SAME, 0) + self.wrong
+
+    @property
+    def wrong(self) -> int:
+        """Those whose record is not what their kubelet gave."""
+        return self.agreements.get(Agreement.DIFFERENT, 0)
+
+    @property
+    def writes_per_pod(self) -> float:
+        """Of all that wrote, for each pod that was asked for."""
+        return sum(self.writes.values()) / self.pods
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Looks on while pods are placed."""
+
+    cluster: Cluster
+    resource: str
+    agreements: Counter[str] = field(default_factory=Counter)
+    astray: dict[str, str] = field(default_factory=dict)
+    doubted: set[str] = field(default_factory=set)
+    unaligned: int = 0
+    slots: list[int] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
+
+    def placed(self, fate: Fate) -> None:
+        """A pod runs: its kubelet holds for it what it was given."""
+        name = f"{NAMESPACE}/{fate.pod['metadata']['name']}"
+        node = fate.pod["spec"]["nodeName"]
+        held = self.cluster.held(node).get(name, {})
+        found = agreement(fate.pod, held)
+        self.agreements[found.value] += 1
+        if found is Agreement.DIFFERENT:
+            self.astray[name] = f"{fate.task}, on {node}: {record(fate.pod)} against {held}"
+        self.unaligned += fate.task.policy == "single-numa-node" and spread(held) > 1
+
+    async def look(self) -> None:
+        """Again and again."""
+        while True:
+            free = [left for left, _ in self._zones()]
+            self.slots.append(max(free))
+            self.busy.append(1 - sum(free) / sum(most for _, most in self._zones()))
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def ask(self, scorer: Replica) -> None:
+        """Again and again, whose record the scorer has taken back."""
+        while True:
+            self.doubted.update((await scorer.state())["doubtful"])
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    def whole(self) -> int:
+        """Zones that have all, of those that have more than one to give."""
+        return sum(left == most > 1 for left, most in self._zones())
+
+    def _zones(self) -> Iterator[tuple[int, int]]:
+        """What each zone of a machine has left, and what it has."""
+        for name, node in self.cluster.nodes.items():
+            most = node.kubelet.machine.make.allocatable().get(self.resource, 0)
+            yield from ((zone.get(self.resource, 0), most) for zone in self.cluster.available(name).values())
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a cell runs: an API server, the programs around it, and the pair that ours show."""
+
+    plane: Plane
+    children: Children
+    pair: authority.Files
+    store: Store
+
+
+async def measure(column: Column, case: Case, *, binaries: Path, keep: Path | None = None) -> Cell:
+    """Run a case in one of `COLUMNS`; logs go to the folder `keep` if there is one.
+
+    Raises whatever failed, but not for pods that were never placed.
+    """
+    with tempfile.TemporaryDirectory(prefix="numalign-bench-") as made:
+        logs = keep or Path(made) / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        async with _site(Path(made), logs=logs, binaries=binaries) as site:
+            return await _measured(column, case, site)
+
+
+@asynccontextmanager
+async def _site(folder: Path, *, logs: Path, binaries: Path) -> AsyncIterator[Site]:
+    issued = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
+    pair = authority.write(issued, folder / "tls")
+    children = Children(logs=logs)
+    noted = audits.flags(folder, users=tuple(USERS))
+    plane = Plane(children, Place(binaries, folder, pair), users=USERS, flags=noted)
+    try:
+        await plane.start()
+        async with plane.client(CONTROLLER) as client:
+            yield Site(plane, children, pair, Store(client))
+    finally:
+        await children.end()
+
+
+async def _measured(column: Column, case: Case, site: Site) -> Cell:
+    for name in (NAMESPACE, shipped.NAMESPACE):
+        await site.store.apply(namespace(name, {}))
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(_kubelets(case, site))
+        if column.webhook:
+            await stack.enter_async_context(_webhook(case, site))
+        scorer = await stack.enter_async_context(_scorer(column, site)) if column.promise else None
+        extender = Extender(url=scorer.url, verbs=column.verbs) if scorer else None
+        await stack.enter_async_context(scheduler(site.children, site.plane, extender=extender))
+        return await _watched(case, cluster, site, scorer)
+
+
+@asynccontextmanager
+async def _kubelets(case: Case, site: Site) -> AsyncIterator[Cluster]:
+    async with (
+        site.plane.client(KUBELETS) as client,
+        simulated(
+            Api(client, namespace="default"),
+            case.machines,
+            delay=case.delay,
+            jitter=case.delay / 5,
+            fingerprint=case.fingerprint,
+            seed=case.seed,
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@asynccontextmanager
+async def _webhook(case: Case, site: Site) -> AsyncIterator[None]:
+    """Asked by the API server, with a class on every node."""
+    command = (
+        *(program("numalign-webhook"), "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
+        *("--kubeconfig", str(_kubeconfig(site, shipped.ACCOUNT))),
+        *("--tls-cert", str(site.pair.cert), "--tls-key", str(site.pair.key)),
+    )
+    async with replicas(site.children, command=command, name="webhook") as everyone:
+        replica = await everyone.start()
+        for document in shipped.webhooks():
+            await site.store.apply(_trusting(shipped.by_address(document, replica.port), site.pair))
+        await _until_labelled(site.store, len(case.machines))
+        look = partial(_reviewed, site.store.api)
+        await seconds_until(look, bool, what="pods were reviewed", within=30, every=SELDOM)
+        yield
+
+
+def _kubeconfig(site: Site, user: str) -> Path:
+    folder = site.plane.folder / user.replace(":", "-")
+    folder.mkdir()
+    return site.plane.kubeconfig(user, folder)
+
+
+def _trusting(document: Json, pair: authority.Files) -> Json:
+    bundle = b64encode(pair.ca.read_bytes()).decode()
+    for entry in document["webhooks"]:
+        entry["clientConfig"]["caBundle"] = bundle
+    return document
+
+
+async def _until_labelled(store: Store, number: int) -> None:
+    def labelled(nodes: list[Json]) -> bool:
+        return sum(shipped.LABEL in node["metadata"]["labels"] for node in nodes) == number
+
+    look = partial(store.list, "v1", "Node")
+    await seconds_until(look, labelled, what="every node had a class", within=60, every=SELDOM)
+
+
+async def _reviewed(api: ApiClient) -> bool:
+    """Whether the API server has learned that it is to ask us of a pod."""
+    await rehearse(api, asks={}, namespace=NAMESPACE)
+    return (await reviews(api)).asked > 0
+
+
+@asynccontextmanager
+async def _scorer(column: Column, site: Site) -> AsyncIterator[Replica]:
+    """With its lease, so that it is ready and may bind."""
+    command = (
+        *(sys.executable, "-m", "scorer", "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
+        *("--kubeconfig", str(_kubeconfig(site, SCORER)), "--insecure-http"),
+        *("--promise", column.promise, "--debug-state", "true"),
+    )
+    async with replicas(site.children, command=command, name="scorer", scheme="http") as everyone:
+        replica = await everyone.start()
+        yield replica
+        (site.children.logs / "scorer-metrics").write_text(await replica.metrics(), encoding="utf-8")
+
+
+async def _watched(case: Case, cluster: Cluster, site: Site, scorer: Replica | None) -> Cell:
+    watcher = Watcher(cluster, case.resource)
+    controller = Controller(site.store.api, case.tasks, placed=watcher.placed)
+    before = _writes(site.plane.folder)
+    looking = [asyncio.create_task(watcher.look())]
+    looking += [asyncio.create_task(watcher.ask(scorer))] if scorer else []
+    try:
+        await controller.run(patience=case.patience)
+    finally:
+        for task in looking:
+            task.cancel()
+    writes = _writes(site.plane.folder) - before
+    rejections = Counter(decision.reason for decision in cluster.rejections)
+    await controller.end()
+    await cluster.idle(published=False)
+    return _cell(controller.fates, watcher, rejections=rejections, writes=writes)
+
+
+def _cell(
+    fates: Sequence[Fate], watcher: Watcher, *, rejections: Mapping[str, int], writes: Mapping[str, int]
+) -> Cell:
+    times = [fate.at for fate in fates if fate.at is not None]
+    return Cell(
+        placed=len(times),
+        pods=len(fates),
+        rejections=dict(rejections),
+        seconds=max(times) if len(times) == len(fates) else None,
+        writes=dict(writes),
+        slot=fmean(watcher.slots),
+        busy=fmean(watcher.busy),
+        whole=watcher.whole(),
+        agreements=dict(watcher.agreements),
+        unaligned=watcher.unaligned,
+        waiting=[f"{fate.task}, refused {fate.refused} times" for fate in fates if fate.at is None],
+        astray=list(watcher.astray.values()),
+        believed=len(watcher.astray.keys() - watcher.doubted),
+    )
+
+
+def _writes(folder: Path) -> Counter[str]:
+    """Of pods and events so far: who did what to them."""
+    found = (use for user in USERS for use in audits.uses(folder, user=user))
+    return Counter(
+        f"{use.user} {use.verb} {use.resource}"
+        for use in found
+        if use.writes and use.resource.partition("/")[0] in PER_POD
+    )

@@ -1,0 +1,196 @@
+"""
+What the cells of a run come to: a table for people, the same in Markdown, and all of it for a program.
+
+A row is a column of the comparison at one delay. What a seed could change is shown for each seed; the rest is
+the mean over them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import Any
+
+from bench.e2e_cells import COLUMNS, Cell, Column
+from bench.figures import table
+
+Raw = dict[str, Any]
+
+NONE = "-"
+TO_RUN = 2
+"""Of the three pods of the small case, how many have room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A cell, and what it was of: `delay` is in seconds, and a name of `COLUMNS` says who took part."""
+
+    name: str
+    delay: float
+    seed: int
+    cell: Cell
+
+    @property
+    def column(self) -> Column:
+        """Who took part."""
+        return COLUMNS[self.name]
+
+    def __str__(self) -> str:
+        """In a line, while one waits for more."""
+        cell = self.cell
+        until = f"all after {cell.seconds:.1f} s" if cell.seconds else f"never: {len(cell.waiting)}"
+        return (
+            f"{self.column.title}, topologies {self.delay:g} s late, seed {self.seed}:"
+            f" {cell.rejected} rejected, {cell.placed} of {cell.pods} placed, {until}"
+        )
+
+    def document(self) -> Raw:
+        """For a program."""
+        shown = asdict(self.cell) | {"writes_per_pod": round(self.cell.writes_per_pod, 2)}
+        return {"run": self.name, "delay": self.delay, "seed": self.seed, **shown}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that was measured, `small` being the case of two zones and three pods; and with which numbers."""
+
+    numbers: Mapping[str, Any]
+    cells: list[Measured] = field(default_factory=list)
+    small: list[Measured] = field(default_factory=list)
+
+    def document(self) -> Raw:
+        """For a program."""
+        return {
+            "numbers": dict(self.numbers),
+            "cells": [each.document() for each in self.cells],
+            "small": [each.document() for each in self.small],
+            "aims": self.aims(),
+        }
+
+    def text(self) -> str:
+        """For a terminal."""
+        parts = (
+            f"topologies {delay:g} s late\n{table(_HEAD, rows)}" for delay, rows in self._by_delay().items()
+        )
+        aims = (f"aim {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
+        return "\n\n".join([*parts, *self._of_small(table), *_legend(), "\n".join(aims)])
+
+    def markdown(self) -> str:
+        """For a page."""
+        parts = (
+            f"Topologies {delay:g} s late:\n\n{_markdown(_HEAD, rows)}"
+            for delay, rows in self._by_delay().items()
+        )
+        return "\n\n".join([*parts, *self._of_small(_markdown), *_legend(bullet="* ")]) + "\n"
+
+    def aims(self) -> dict[str, bool]:
+        """What the comparison is to show, as far as it was measured."""
+        bound = [each for each in self.cells if each.name == "bind"]
+        alike = {(each.delay, each.seed): each.cell.placed for each in bound}
+        placed = [each for each in self.cells if (each.delay, each.seed) in alike]
+        aims = {
+            "with bind, no kubelet rejects a pod": [not each.cell.rejected for each in bound],
+            "with bind, no record is believed that is not what the kubelet gave": [
+                not each.cell.believed and each.cell.recorded > 0 for each in bound
+            ],
+            "with bind, as many pods are placed as in any other run": [
+                alike[each.delay, each.seed] >= each.cell.placed for each in placed
+            ],
+            "of three pods for two zones, two run": [each.cell.placed == TO_RUN for each in self.small],
+            "with bind, none of the three is rejected": [
+                not each.cell.rejected for each in self.small if each.name == "bind"
+            ],
+        }
+        return {aim: all(found) for aim, found in aims.items() if found}
+
+    def _by_delay(self) -> dict[float, list[list[str]]]:
+        delays = sorted({each.delay for each in self.cells})
+        return {delay: [*_rows(each for each in self.cells if each.delay == delay)] for delay in delays}
+
+    def _of_small(self, drawn: Callable[[Sequence[str], list[list[str]]], str]) -> Iterator[str]:
+        if self.small:
+            rows = [
+                [
+                    each.column.title,
+                    str(each.cell.rejected),
+                    str(each.cell.placed),
+                    str(len(each.cell.waiting)),
+                ]
+                for each in self.small
+            ]
+            yield drawn(("3, 3 and 2 CPUs, two zones of 4", "rejected", "run", "wait"), rows)
+
+
+def _rows(cells: Iterable[Measured]) -> Iterator[list[str]]:
+    found = list(cells)
+    for name, column in COLUMNS.items():
+        seeds = [each.cell for each in found if each.name == name]
+        if seeds:
+            yield [column.title, *(figure.shown(seeds) for figure in _SHOWN.values())]
+
+
+def _each(of: Callable[[Cell], str]) -> Callable[[Sequence[Cell]], str]:
+    return lambda seeds: " ".join(map(of, seeds))
+
+
+def _mean(of: Callable[[Cell], float]) -> Callable[[Sequence[Cell]], str]:
+    return lambda seeds: f"{fmean(map(of, seeds)):.1f}"
+
+
+def _seconds(cell: Cell) -> str:
+    return NONE if cell.seconds is None else f"{cell.seconds:.0f}"
+
+
+def _wrong(cell: Cell) -> str:
+    return f"{cell.believed}+{cell.wrong - cell.believed}/{cell.recorded}" if cell.recorded else NONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """What stands in a column of the table, and how it is told of all seeds."""
+
+    meaning: str
+    shown: Callable[[Sequence[Cell]], str]
+
+
+_SHOWN: Mapping[str, _Figure] = {
+    "rejected": _Figure("pods that a kubelet refused, for each seed", _each(lambda cell: str(cell.rejected))),
+    "placed": _Figure(
+        "pods that a kubelet took, at once or when they were made again, for each seed",
+        _each(lambda cell: str(cell.placed)),
+    ),
+    "until all ran, s": _Figure(
+        f"seconds from the first arrival until every pod had run, for each seed; {NONE} where some never did",
+        _each(_seconds),
+    ),
+    "writes a pod": _Figure(
+        "what was created, patched or deleted of pods and events, by all programs, for each pod asked for",
+        _mean(lambda cell: cell.writes_per_pod),
+    ),
+    "largest slot": _Figure(
+        "the most GPUs that one zone of any node had left, on average until all ran",
+        _mean(lambda cell: cell.slot),
+    ),
+    "whole zones left": _Figure(
+        "zones of four GPUs with none taken, when only the pods that stay until the end are there",
+        _mean(lambda cell: cell.whole),
+    ),
+    "unaligned": _Figure(
+        "pods that asked for a single zone and got several, for each seed",
+        _each(lambda cell: str(cell.unaligned)),
+    ),
+    "records wrong": _Figure(
+        "placements recorded on pods that are not what the kubelet gave: those that the scorer believes, and"
+        " those that it took back as another pod left, of all recorded, for each seed",
+        _each(_wrong),
+    ),
+}
+_HEAD = ("", *_SHOWN)
+
+
+def _legend(*, bullet: str = "") -> Iterator[str]:
+    yield "\n".join(f"{bullet}{name}: {figure.meaning}" for name, figure in _SHOWN.items())
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,152 @@
+"""
+Pods that come and go as those of a real cluster do, squeezed into a minute.
+
+What pods ask for and what their owners want is drawn from the trace that `kubectl_numa.openb` bundles. The
+trace's machines are larger than ours, and it runs for weeks, so amounts and times are scaled: everything is
+said in the numbers below. The same seed gives the same pods at the same moments, whoever schedules them.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from kubectl_numa import openb
+from kubectl_numa.openb.recipe import NAMESPACES
+from numalign.rules.intent import ENFORCE, POLICY
+from numalign.rules.quantity import millis, units
+
+Raw = dict[str, Any]
+
+NAMESPACE = "trace"
+GPU = "nvidia.com/gpu"
+MIB = 2**20
+
+CPUS_AND_MEMORY = 2 / 3
+"""A zone of the trace's common machine has 48 CPUs and 393 GiB for its four GPUs, one of ours 32 and 256."""
+LARGEST: Mapping[str, int] = {"cpu": 32, "memory": 256 * 1024 * MIB, GPU: 4}
+"""The largest zone of ours. The trace's jobs of eight GPUs, which are for two zones, ask for half of all."""
+MULTI_WEIGHT = 12
+"""How often a pod of several GPUs is drawn for each pod of one. They are 1 of 110 in the trace, whose
+authors made variants with up to half of all GPUs in such pods; here it is 4 of 10."""
+SERVICES = 0.15
+"""The share of pods that stay until the end; the others run for a drawn time."""
+SHORTEST = 1.0
+"""Seconds that the shortest one runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something that is to run on one node, for `life` seconds, or for ever as services do (None).
+
+    `at` is the second at which it comes. `requests` are whole CPUs, bytes and GPUs; a `guaranteed` task is
+    limited to them, another one only in its GPUs.
+    """
+
+    name: str
+    at: float
+    life: float | None
+    requests: Mapping[str, int]
+    annotations: Mapping[str, str]
+    guaranteed: bool
+
+    def pod(self, attempt: int = 0) -> Raw:
+        """The pod that its controller makes for so many times before."""
+        amounts = {name: str(amount) for name, amount in self.requests.items()}
+        devices = {name: amount for name, amount in amounts.items() if name == GPU}
+        resources = {"requests": amounts, "limits": amounts if self.guaranteed else devices}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{self.name}-{attempt}",
+                "namespace": NAMESPACE,
+                "labels": {"app": self.name},
+                "annotations": dict(self.annotations),
+            },
+            "spec": {"containers": [{"name": "main", "image": "openb:2023", "resources": resources}]},
+        }
+
+    def __str__(self) -> str:
+        """What it asks for, in a line."""
+        amounts = " ".join(f"{name}={amount}" for name, amount in self.requests.items())
+        return f"{self.name}: {amounts} {self.policy or 'no policy'}"
+
+    @property
+    def policy(self) -> str:
+        """What its owner asks for; empty for nothing."""
+        return self.annotations.get(POLICY, "")
+
+
+def tasks(seed: int, *, pods: int, seconds: float, life: float) -> list[Task]:
+    """So many tasks that arrive within so many seconds, and run for `life` seconds on average."""
+    dice = random.Random(seed)  # noqa: S311 - it makes input, not secrets
+    drawn = _drawn(dice, pods)
+    arrivals = sorted(dice.uniform(0, seconds) for _ in range(pods))
+    return [
+        Task(f"task-{number:04}", at, _life(dice, life), _requests(each), _annotations(each), _whole(each))
+        for number, (at, each) in enumerate(zip(arrivals, drawn, strict=True))
+    ]
+
+
+def _drawn(dice: random.Random, pods: int) -> Sequence[Raw]:
+    everyone = list(openb.pods())
+    weights = accumulate(MULTI_WEIGHT if _asked(pod).get(GPU, 0) > 1 else 1 for pod in everyone)
+    return dice.choices(everyone, cum_weights=list(weights), k=pods)
+
+
+def _life(dice: random.Random, mean: float) -> float | None:
+    """Many short ones and a few long ones, but none of many times the mean: a run must end."""
+    service, draw = dice.random() < SERVICES, dice.expovariate(1 / mean)
+    return None if service else min(max(draw, SHORTEST), 2 * mean)
+
+
+def _asked(pod: Raw) -> dict[str, int]:
+    """Thousandths of a CPU, bytes, and whole GPUs; no machine of ours gives shares of them."""
+    requests: Mapping[str, str] = pod["spec"]["containers"][0]["resources"]["requests"]
+    amounts = {
+        "cpu": millis(requests["cpu"]),
+        "memory": units(requests.get("memory", "0")),
+    }
+    return amounts | ({GPU: int(requests[GPU])} if GPU in requests else {})
+
+
+def _requests(pod: Raw) -> dict[str, int]:
+    asked = _asked(pod)
+    halves = max(asked.get(GPU, 0) // LARGEST[GPU], 1)
+    scaled = {
+        "cpu": max(round(asked["cpu"] / 1000 * CPUS_AND_MEMORY / halves), 1),
+        "memory": max(round(asked["memory"] * CPUS_AND_MEMORY / halves / MIB), 1) * MIB,
+        **({GPU: asked[GPU] // halves} if GPU in asked else {}),
+    }
+    return {name: min(amount, LARGEST[name]) for name, amount in scaled.items()}
+
+
+def _whole(pod: Raw) -> bool:
+    """Whether its CPUs are its own."""
+    return "cpu" in pod["spec"]["containers"][0]["resources"]["limits"]
+
+
+def _annotations(pod: Raw) -> dict[str, str]:
+    """What its owner wants; but not the mistakes that the recipe makes to show what becomes of them."""
+    metadata = pod["metadata"]
+    wanted = metadata.get("annotations", {}).get(POLICY, "")
+    # Where pods of several GPUs run, no pod gets in that asks for less than this.
+    least = NAMESPACES[metadata["namespace"]].get(ENFORCE, "")
+    policy = wanted if wanted in _POLICIES else least
+    return {POLICY: policy} if policy else {}
+
+
+_POLICIES = ("single-numa-node", "restricted", "best-effort")
+
+
+def described(all_tasks: Sequence[Task]) -> str:
+    """What they are, in a sentence for whoever waits."""
+    gpus = [task.requests.get(GPU, 0) for task in all_tasks]
+    services = sum(task.life is None for task in all_tasks)
+    wanted = sum(bool(task.policy) for task in all_tasks)
+    return (
+        f"{len(all_tasks)} pods, {services} of them until the end; {sum(map(bool, gpus))} ask for GPUs,"
+        f" {sum(gpu > 1 for gpu in gpus)} for several; {wanted} say how they want to be aligned"
+    )

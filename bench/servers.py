@@ -1,0 +1,58 @@
+"""Our programs as processes of their own, so that what is measured is what would run in a cluster."""
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+LONGEST_START = 60
+
+_KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A program that listens on 127.0.0.1; `starting` is how many seconds that took."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    starting: float
+
+    def memory(self) -> dict[str, float]:
+        """MiB in use now and at most, as the kernel counts them."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
+        return {"now": int(kib["VmRSS"]) / _KIB, "most": int(kib["VmHWM"]) / _KIB}
+
+
+@contextlib.contextmanager
+def started(module: str, settings: Mapping[str, object], *, folder: Path) -> Iterator[Server]:
+    """`python -m module` with these settings; raises `RuntimeError` with its log if it does not listen."""
+    flags = {**settings, "--bind": "127.0.0.1", "--port": 0}
+    words = [sys.executable, "-m", module, *(str(word) for pair in flags.items() for word in pair)]
+    with (folder / "log").open("wb") as log:
+        began = time.perf_counter()
+        process = subprocess.Popen(words, stderr=log)  # noqa: S603 - our own program
+        try:
+            port = _port(process, folder / "log")
+            yield Server(process, port, time.perf_counter() - began)
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _port(process: subprocess.Popen[bytes], log: Path) -> int:
+    """The port that it says it listens on; by then its snapshot is read."""
+    until = time.monotonic() + LONGEST_START
+    while time.monotonic() < until and process.poll() is None:
+        for line in log.read_bytes().splitlines(keepends=True):
+            event = json.loads(line) if line.endswith(b"\n") else {}
+            if event.get("event") == "server.listening":
+                return int(event["port"])
+        time.sleep(0.01)
+    raise RuntimeError(f"the program did not start:\n{log.read_text(encoding='utf-8')}")

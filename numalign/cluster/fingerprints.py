@@ -1,0 +1,121 @@
+"""
+Which pods a topology accounts for.
+
+An exporter looks at a node at some moment, and what it publishes is seen some moments later: meanwhile pods
+have come and gone. So it adds a fingerprint of the pods that it saw. Nobody can tell the pods from it; but
+whoever knows which pods it may have seen can try them, and then knows what the amounts include.
+
+The fingerprint is that of github.com/k8stopologyawareschedwg/podfingerprint: of each pod the namespace and
+the name, in no order.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations, compress, islice
+
+from xxhash import xxh64_hexdigest, xxh64_intdigest
+
+PREFIX = "pfp0v001"
+"""What every fingerprint of this version begins with."""
+
+MOST_TRIES = 4096
+"""Sets of pods that are tried before a fingerprint counts as one of pods that nobody knows."""
+
+PodName = tuple[str, str]
+"""Namespace and name."""
+
+_SHAPE = re.compile(PREFIX + "[0-9a-f]{16}")
+
+
+class Method(StrEnum):
+    """Which pods of a node are in a fingerprint, as the exporter words it.
+
+    Those `WITH_EXCLUSIVE_RESOURCES` are Guaranteed with whole CPUs, memory or hugepages, or have devices that
+    the topology lists.
+    """
+
+    ALL = "all"
+    WITH_EXCLUSIVE_RESOURCES = "with-exclusive-resources"
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """The fingerprint of a set of pods, and which pods of a node were put into it."""
+
+    value: str
+    method: Method = Method.ALL
+
+
+def told(value: object, method: object) -> Fingerprint | None:
+    """What an exporter tells; None, if that is no fingerprint or its method is not known.
+
+    One that names no method has put in all pods.
+    """
+    if not isinstance(value, str) or not _SHAPE.fullmatch(value):
+        return None
+    if not isinstance(method, str | None) or method not in {None, *Method}:
+        return None
+    return Fingerprint(value, Method(method or Method.ALL))
+
+
+def fingerprint(pods: Iterable[PodName]) -> str:
+    """The fingerprint of a set of pods, in whatever order they come."""
+    return _value(_written(each) for each in sorted(map(_hash, pods)))
+
+
+def accounted(
+    told: Fingerprint,
+    certain: Iterable[PodName],
+    uncertain: Iterable[PodName],
+    *,
+    tries: int = MOST_TRIES,
+) -> frozenset[PodName] | None:
+    """Those of the uncertain pods that are in a fingerprint together with all the certain ones.
+
+    None if no set of them is, as far as was tried: all of them first, then none, then all but one, then one
+    alone, and so on, the first pods before the others.
+    """
+    sure = frozenset(certain)
+    doubted = [pod for pod in dict.fromkeys(uncertain) if pod not in sure]
+    hashes = {pod: _hash(pod) for pod in (*sure, *doubted)}
+    pods = sorted(hashes, key=hashes.__getitem__)
+    pieces = [_written(hashes[pod]) for pod in pods]
+    places = {pod: at for at, pod in enumerate(pods)}
+    for chosen in islice(_choices(len(pods), [places[pod] for pod in doubted]), tries):
+        if _value(compress(pieces, chosen)) == told.value:
+            return frozenset(compress(pods, chosen)) - sure
+    return None
+
+
+def _choices(size: int, doubted: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Every choice of so many pods once: 1 for those that are in it, as all are that nobody doubts."""
+    every = bytearray(b"\1" * size)
+    none = _turned(every, doubted)
+    for few in range(len(doubted) // 2 + 1):
+        # Half of them left out of all is the other half alone.
+        for start in (every, none) if 2 * few < len(doubted) else (every,):
+            for some in combinations(doubted, few):
+                yield _turned(start, some)
+
+
+def _turned(choice: bytearray, places: Iterable[int]) -> bytearray:
+    turned = bytearray(choice)
+    for place in places:
+        turned[place] ^= 1
+    return turned
+
+
+def _hash(pod: PodName) -> int:
+    namespace, name = pod
+    return xxh64_intdigest(name.encode(), seed=xxh64_intdigest(namespace.encode()))
+
+
+def _written(each: int) -> bytes:
+    return each.to_bytes(8, "little")
+
+
+def _value(pieces: Iterable[bytes]) -> str:
+    """The fingerprint of hashes in their order."""
+    return PREFIX + xxh64_hexdigest(b"".join(pieces))

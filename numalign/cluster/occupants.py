@@ -1,0 +1,227 @@
+"""
+The pods of a cluster, one by one: who holds a place on a node, and how that is known.
+
+A ledger has to hear of every pod that comes, changes and goes, at once and once only; what a pod is made of
+is no matter of its. So pods are decoded here as they arrive, and the listener is told what is different from
+before. A pod that is made anew under an old name is another pod, known by its uid. Many thousand pods are
+kept for as long as they live, so all that is common to them is kept once.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import StrEnum
+from sys import intern
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from numalign.cluster import records
+from numalign.cluster.asking import Asking, Askings
+from numalign.cluster.kinds import PODS, Object
+from numalign.cluster.parts import Part
+from numalign.cluster.records import Found
+from numalign.cluster.reflector import Key
+from numalign.cluster.world import Problem
+from numalign.fleet.recent import Recent
+from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.ledger import Record
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+
+REMEMBERED = 4096
+"""Different records of placements that are kept at hand."""
+
+LONGEST_MESSAGE = 1024
+"""Characters of what a kubelet says of a pod that are kept."""
+
+
+class Phase(StrEnum):
+    """What has become of a pod, in the words of the API."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """A pod, as a ledger sees it.
+
+    `node` is empty while it is not bound, `created` and `started` (by its kubelet) are in whole seconds since
+    1970, 0 if nobody says.
+    `acknowledged` says that its kubelet has spoken of it, `leaving` that it was deleted and is not gone yet;
+    `reason` and `message` are what its status gives. `asking` is None if what it asks for cannot be read,
+    `record` if nothing that can be read says what it holds.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    scheduler: str
+    created: int
+    started: int
+    phase: Phase
+    acknowledged: bool
+    leaving: bool
+    reason: str
+    message: str
+    asking: Asking | None
+    record: Record | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its containers will never run again."""
+        return self.phase in _ENDED
+
+
+class Listener(Protocol):
+    """Whoever has to know. None of it may wait."""
+
+    def seen(self, pod: Occupant) -> None:
+        """A pod is there like this, which is not how it was."""
+
+    def gone(self, uid: str) -> None:
+        """A pod that was seen is there no more."""
+
+
+class Occupants:
+    """Tells a listener what happens to pods; where they come from, they are `put`, `drop`ped and `keep`t.
+
+    A pod without a name or a uid cannot be told from others, so it is not told of; of one that makes no sense
+    otherwise, what can be read is. Both stand among the `problems`.
+    """
+
+    def __init__(self, listener: Listener, *, log: Log, registry: CollectorRegistry) -> None:
+        self._listener = listener
+        self._log = log
+        self._pods: dict[Key, Occupant] = {}
+        self._keys: dict[str, Key] = {}
+        self._mistakes: dict[Key, tuple[Mistake, ...]] = {}
+        self._askings = Askings()
+        self._records: Recent[tuple[str | None, ...], Found] = Recent(REMEMBERED)
+        self._said: Recent[tuple[Mistake, ...], Key] = Recent(REMEMBERED)
+        Gauge(
+            f"{PREFIX}unreadable_pods", "Pods of which something cannot be read.", registry=registry
+        ).set_function(lambda: len(self._mistakes))
+
+    def __len__(self) -> int:
+        """How many pods are told of."""
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[Occupant]:
+        """All that is there, as it was last told."""
+        return iter(self._pods.values())
+
+    def problems(self) -> Iterator[Problem]:
+        """The pods with mistakes."""
+        return (Problem(PODS.kind, _shown(key), mistakes) for key, mistakes in self._mistakes.items())
+
+    def put(self, found: Object) -> None:
+        """A pod is there, as this v1 Pod says."""
+        whole = Part(found)
+        pod = self._read(whole)
+        key = (pod.namespace, pod.name)
+        if pod.uid and pod.name and self._keys.get(pod.uid, key) != key:
+            self._taken_over(pod)
+        self._note(key, tuple(dict.fromkeys(whole.mistakes)))
+        self._set(key, pod if pod.uid and pod.name else None)
+
+    def drop(self, key: Key) -> None:
+        """A pod is gone."""
+        self._mistakes.pop(key, None)
+        self._set(key, None)
+
+    def keep(self, keys: AbstractSet[Key]) -> None:
+        """No other pods are there any more."""
+        for key in (self._pods.keys() | self._mistakes.keys()) - keys:
+            self.drop(key)
+
+    def _set(self, key: Key, pod: Occupant | None) -> None:
+        """What is there under a key from now on; tells what is different."""
+        before = self._pods.get(key)
+        if pod == before:
+            return
+        if before and (pod is None or pod.uid != before.uid):
+            del self._pods[key], self._keys[before.uid]
+            self._listener.gone(before.uid)
+        if pod:
+            self._pods[key], self._keys[pod.uid] = pod, key
+            self._listener.seen(pod)
+
+    def _taken_over(self, pod: Occupant) -> None:
+        """A uid that two pods have is the last one's: a listener could not tell them apart."""
+        loser, winner = self._keys[pod.uid], f"{pod.namespace}/{pod.name}"
+        self._note(loser, (Mistake("metadata.uid", f"is the uid of pod {winner} too, which counts"),))
+        self._set(loser, None)
+
+    def _note(self, key: Key, mistakes: tuple[Mistake, ...]) -> None:
+        if mistakes == self._mistakes.get(key, ()):
+            return
+        self._mistakes.pop(key, None)
+        if mistakes:
+            self._mistakes[key] = mistakes
+        # A template that cannot be read makes many pods that cannot, and one line tells of them all.
+        if mistakes and mistakes not in self._said:
+            self._said.put(mistakes, key)
+            self._log.warning("pod.unreadable", pod=_shown(key), mistakes=[*map(str, mistakes)])
+
+    def _read(self, whole: Part) -> Occupant:
+        metadata, spec, status = whole["metadata"], whole["spec"], whole["status"]
+        phase = _phase(status["phase"])
+        found = self._record(metadata["annotations"])
+        whole.mistakes.extend(found.mistakes)
+        return Occupant(
+            uid=metadata["uid"].needed_text(),
+            namespace=intern(metadata["namespace"].text()),
+            name=metadata["name"].needed_text(),
+            node=intern(spec["nodeName"].text()),
+            scheduler=intern(spec["schedulerName"].text()),
+            created=metadata["creationTimestamp"].time(),
+            started=status["startTime"].time(),
+            phase=phase,
+            acknowledged=phase is not Phase.PENDING or _acknowledged(status),
+            leaving=metadata["deletionTimestamp"].value is not None,
+            reason=intern(status["reason"].text()),
+            message=status["message"].text()[:LONGEST_MESSAGE],
+            asking=self._asking(whole),
+            record=found.record,
+        )
+
+    def _asking(self, whole: Part) -> Asking | None:
+        try:
+            return self._askings.read(whole.value)
+        except BadInput as error:
+            whole.mistakes.extend(error.mistakes)
+            return None
+
+    def _record(self, annotations: Part) -> Found:
+        """The pods of a template on the same zones have the same record."""
+        written = {key: part.value for key, part in annotations.members() if key in records.KEYS}
+        if not written:
+            return records.NOTHING
+        texts = tuple(text for text in map(written.get, records.SOURCES) if isinstance(text, str | None))
+        if len(texts) < len(records.SOURCES):
+            return records.record_of(written)
+        return self._records.get(texts, lambda: records.record_of(written))
+
+
+_ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
+
+
+def _phase(part: Part) -> Phase:
+    """Without a word about it, a pod is as new as the API server makes it."""
+    if part.value is None:
+        return Phase.PENDING
+    return part.word(Phase) or Phase.UNKNOWN
+
+
+def _acknowledged(status: Part) -> bool:
+    return bool(status["startTime"].value or status["containerStatuses"].value)
+
+
+def _shown(key: Key) -> str:
+    return "/".join(key)

@@ -1,0 +1,343 @@
+"""
+What all nodes have promised, as pods and topologies come and go.
+
+Whoever ranks and binds asks the same nodes again and again, so what is free on a node is worked out once and
+kept until something about that node changes. Nothing here is remembered that could not be learned anew: a
+promise lives until its pod is seen bound, and then the pod itself says what it holds.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypedDict
+
+from numalign.rules.demand import Demand
+from numalign.rules.evaluate import NO_INTENT
+from numalign.rules.intent import Intent
+from numalign.rules.ledger import (
+    MOST_RECENT,
+    Account,
+    Basis,
+    Held,
+    Offer,
+    Record,
+    Resident,
+    Source,
+    Stage,
+    Standing,
+    Told,
+    at_risk,
+    doubted,
+    offer,
+    standing,
+)
+from numalign.rules.topology import Node
+
+LAG_SECONDS = 75.0
+"""After how long a topology accounts for a pod: exporters publish once a minute."""
+
+RELEASE_SECONDS = 10.0
+"""How long before the API server hears of a pod's end its kubelet may have let go of it."""
+
+NEWS_SECONDS = 2.0
+"""How long the news of a pod's end take, nearly always."""
+
+KEPT_SECONDS = 60.0
+"""How long a promise is kept for a pod that nobody sees bound: a scheduler gives up earlier."""
+
+
+@dataclass(slots=True)
+class _Book:
+    """What is known of one node; `node` is None as long as its topology is not."""
+
+    node: Node | None = None
+    told: Told | None = None
+    residents: dict[str, Resident] = field(default_factory=dict)
+    left: dict[str, Resident] = field(default_factory=dict)
+    account: Account | None = None
+    standing: Standing | None = None
+    until: float = math.inf
+
+    def changed(self) -> None:
+        """Nothing that was worked out holds any more."""
+        self.account = self.standing = None
+
+
+class Promises:
+    """The ledger of every node. Times are seconds of the caller's clock, and never go back.
+
+    `lag` is after how many seconds a topology accounts for a pod at the latest, `kept` how long a promise
+    waits for its pod.
+    """
+
+    def __init__(self, *, lag: float = LAG_SECONDS, kept: float = KEPT_SECONDS) -> None:
+        self._lag = lag
+        self._kept = kept
+        self._books: dict[str, _Book] = {}
+        self._places: dict[str, str] = {}
+        self._promised: set[str] = set()
+        self._turn = 0
+        self._complete = True
+
+    # What is learned.
+
+    def report(self, node: Node, told: Told | None = None) -> None:
+        """A topology says this of a node; `told` reads the fingerprint of the pods that it accounts for."""
+        book = self._book(node.name)
+        if book.node is not node or book.told is not told:
+            book.node, book.told = node, told
+            book.changed()
+
+    def told_of_all(self, complete: bool) -> None:  # noqa: FBT001  the one thing that it is about
+        """Whether every pod on every node is told of; a file may hold topologies alone."""
+        if complete is not self._complete:
+            self._complete = complete
+            for book in self._books.values():
+                book.changed()
+
+    def unreport(self, names: Iterable[str]) -> None:
+        """These nodes have no topology any more; their pods stay."""
+        for name in names:
+            book = self._book(name)
+            book.node = book.told = None
+            book.changed()
+            if not book.residents:
+                del self._books[name]
+
+    def reported(self) -> Iterator[str]:
+        """The names of all nodes whose topology is known."""
+        return (name for name, book in self._books.items() if book.node)
+
+    def put(self, place: str, resident: Resident) -> None:
+        """A pod is on a node, bound or admitted; what it was promised there goes on counting for it."""
+        before = self._find(resident.uid)
+        if before and self._places[resident.uid] == place:
+            resident = _continued(before, resident)
+            if resident == before:
+                return
+        elif before:
+            self._remove(resident.uid)
+            resident = self._moved(place, resident)
+        self._enter(place, resident)
+
+    def leaving(self, uid: str, *, now: float) -> None:
+        """A pod was deleted: from now on its kubelet may let go of it at any moment."""
+        if uid in self._places:
+            self._doubt(self._places[uid], uid, now=now)
+
+    def _moved(self, place: str, resident: Resident) -> Resident:
+        """A pod that was promised another node: what it gets here is guessed, for the kubelet decides now."""
+        if resident.record or resident.demand is None:
+            return resident
+        found = self.offer(place, resident.demand, created=resident.created, now=resident.since)
+        return replace(resident, guess=found.place) if found else resident
+
+    def drop(self, uid: str, *, now: float) -> None:
+        """A pod is gone, or has ended: it holds nothing any more."""
+        resident = self._find(uid)
+        if resident is None:
+            return
+        place = self._places[uid]
+        self._doubt(place, uid, now=now)
+        self._remove(uid)
+        book = self._books.get(place)
+        if book and book.node and resident.stage is not Stage.PROMISED:
+            book.left[uid] = resident
+            while len(book.left) > MOST_RECENT:
+                del book.left[next(iter(book.left))]
+
+    def _doubt(self, place: str, leaver: str, *, now: float) -> None:
+        """No longer build on what was predicted of pods that may have found the leaver's room."""
+        account = self.account(place)
+        if account is None:
+            return
+        residents = self._books[place].residents
+        for uid in doubted(account, leaver, now=now, within=RELEASE_SECONDS):
+            each = residents[uid]
+            residents[uid] = replace(each, record=None, guess=each.promised, doubtful=True)
+
+    # What is promised.
+
+    def promise(self, place: str, resident: Resident, offer: Offer | None) -> None:
+        """Keep for a pod what a node offered to it; an earlier promise to it is withdrawn.
+
+        None is the offer of a node that nobody knows: the pod is expected there, and holds nobody knows what.
+        """
+        self._remove(resident.uid)
+        self._turn += 1
+        held = _kept(offer)
+        self._enter(place, replace(resident, stage=Stage.PROMISED, turn=self._turn, **held))
+
+    def amend(self, uid: str, offer: Offer) -> None:
+        """Keep what the node offers now to a pod that was promised something there already."""
+        resident = self._find(uid)
+        if resident and resident.stage is Stage.PROMISED:
+            self._enter(self._places[uid], replace(resident, doubtful=False, **_kept(offer)))
+
+    def set_adrift(self, uid: str) -> None:
+        """Nobody knows whether a pod was bound to where it was promised zones, until it is seen."""
+        resident = self._find(uid)
+        if resident and resident.stage is Stage.PROMISED:
+            self._enter(self._places[uid], replace(resident, adrift=True))
+
+    def since(self, uid: str) -> tuple[str, ...]:
+        """A pod that was promised a node, and those that were promised the same node after it."""
+        resident = self._find(uid)
+        if resident is None:
+            return ()
+        here = self._books[self._places[uid]].residents.values()
+        return tuple(each.uid for each in here if each.uid == uid or each.turn > resident.turn)
+
+    def withdraw(self, uid: str) -> None:
+        """A promise is off; nothing happens to a pod that is on a node already."""
+        resident = self._find(uid)
+        if resident and resident.stage is Stage.PROMISED:
+            self._remove(uid)
+
+    def expire(self, now: float) -> tuple[Resident, ...]:
+        """Give up promises whose pod was not seen in time, and tell which."""
+        late = tuple(each for each in self.promised() if now - each.since >= self._kept)
+        for each in late:
+            self.withdraw(each.uid)
+        return late
+
+    def promised(self) -> tuple[Resident, ...]:
+        """Pods that were promised a node and are not seen on one."""
+        return tuple(self._books[self._places[uid]].residents[uid] for uid in self._promised)
+
+    # What is asked.
+
+    def place_of(self, uid: str) -> str | None:
+        """The node that a pod is on, or was promised to."""
+        return self._places.get(uid)
+
+    def resident(self, uid: str) -> Resident | None:
+        """A pod on a node, or one that was promised to it."""
+        return self._find(uid)
+
+    def residents(self) -> Iterator[Resident]:
+        """All pods on nodes and on their way to them."""
+        return (each for book in self._books.values() for each in book.residents.values())
+
+    def account(self, name: str) -> Account | None:
+        """All that is known of a node; None if its topology is not."""
+        book = self._books.get(name)
+        if book is None or book.node is None:
+            return None
+        if book.account is None:
+            residents, left = tuple(book.residents.values()), tuple(book.left.values())
+            book.account = Account(book.node, residents, left, book.told, self._complete)
+        return book.account
+
+    def standing(self, name: str, *, now: float) -> Standing | None:
+        """What is free on a node; None if its topology is not known."""
+        account = self.account(name)
+        if account is None:
+            return None
+        book = self._books[name]
+        if book.standing is None or now >= book.until:
+            book.standing = standing(account, now=now, lag=self._lag)
+            book.until = self._until(book.standing, account, now)
+        return book.standing
+
+    def offer(  # noqa: PLR0913  a node, a pod, and the time
+        self,
+        name: str,
+        demand: Demand,
+        intent: Intent = NO_INTENT,
+        *,
+        created: int = 0,
+        now: float,
+        beside: Iterable[str] = (),
+    ) -> Offer | None:
+        """What a node says to a pod, once those `beside` it have left; None if it is unknown."""
+        account = self.account(name)
+        if account is None:
+            return None
+        gone = [uid for uid in beside if self._places.get(uid) == name]
+        place = None if gone else self.standing(name, now=now)
+        here = _once_gone(account, gone) if gone else account
+        return offer(here, demand, intent, created=created, now=now, lag=self._lag, place=place)
+
+    def at_risk(
+        self, name: str, demand: Demand, *, now: float, beside: Iterable[str] = ()
+    ) -> tuple[Resident, ...]:
+        """Pods taken in lately that may sit where this one would be refused, those `beside` it left out."""
+        account = self.account(name)
+        if account is None:
+            return ()
+        return at_risk(account.without(beside), demand, now=now, within=NEWS_SECONDS)
+
+    def bases(self) -> dict[Basis, int]:
+        """How many nodes stand on which basis, of those that were asked since anything changed there."""
+        counts = dict.fromkeys(Basis, 0)
+        for book in self._books.values():
+            if book.standing:
+                counts[book.standing.basis] += 1
+        return counts
+
+    def _until(self, found: Standing, account: Account, now: float) -> float:
+        """When time alone will change what was found."""
+        if found.basis is not Basis.REPORTED:
+            return math.inf
+        ends = (each.since + self._lag for each in account.residents if each.settled)
+        return min((end for end in ends if end > now), default=math.inf)
+
+    def _book(self, name: str) -> _Book:
+        return self._books.setdefault(name, _Book())
+
+    def _find(self, uid: str) -> Resident | None:
+        place = self._places.get(uid)
+        return None if place is None else self._books[place].residents[uid]
+
+    def _enter(self, place: str, resident: Resident) -> None:
+        book = self._book(place)
+        book.residents[resident.uid] = resident
+        book.left.pop(resident.uid, None)
+        book.changed()
+        self._places[resident.uid] = place
+        (self._promised.add if resident.stage is Stage.PROMISED else self._promised.discard)(resident.uid)
+
+    def _remove(self, uid: str) -> None:
+        place = self._places.pop(uid, None)
+        if place is not None:
+            book = self._books[place]
+            del book.residents[uid]
+            book.changed()
+            self._promised.discard(uid)
+            if book.node is None and not book.residents:
+                del self._books[place]
+
+
+def _once_gone(account: Account, uids: Iterable[str]) -> Account:
+    """The account without these pods: whoever was on the node leaves, whoever was promised it never came."""
+    gone = frozenset(uids)
+    promised = {each.uid for each in account.residents if each.stage is Stage.PROMISED}
+    return account.without(gone & promised).after(gone - promised)
+
+
+def _continued(before: Resident, now: Resident) -> Resident:
+    """A pod that is seen again on its node: what is better known counts, and a stage has begun only once."""
+    since = before.since if before.stage is now.stage else now.since
+    record = now.record or before.record
+    if before.doubtful and record and record.source is not Source.OBSERVED:
+        record = None
+    return replace(
+        now,
+        since=since,
+        turn=before.turn,
+        record=record,
+        guess=before.guess,
+        doubtful=before.doubtful,
+    )
+
+
+class _Kept(TypedDict):
+    record: Record | None
+    guess: Held | None
+
+
+def _kept(offer: Offer | None) -> _Kept:
+    if offer is None:
+        return _Kept(record=None, guess=None)
+    return _Kept(record=offer.record, guess=offer.place)

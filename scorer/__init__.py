@@ -1,0 +1,1 @@
+"""Door 2: the scheduler comes in."""

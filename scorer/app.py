@@ -1,0 +1,323 @@
+"""
+Door 2: a scheduler comes in with a pod and names of nodes, and leaves with those that will take it.
+
+Filter, prioritize and preempt only read. What they answer is right at the moment, from what is in memory, and
+nobody waits for an API server; what counts is settled at bind.
+
+A call that makes no sense is told so with a status that the scheduler takes for a failure. A pod that makes
+no sense is told so in the answer, where its owner will find it. Volcano's client understands nothing but 200,
+so there the answer itself has to say it.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from types import MappingProxyType
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from numalign.rules.errors import BadInput, Mistake
+from numalign.runtime import server
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from numalign.runtime.server import Check
+from scorer import protocol, ranked, ranking, volcano
+from scorer.binding import Binder
+from scorer.judging import Judge, Judgement, by_fit
+from scorer.preempting import Preemption
+from scorer.protocol import BadCall, Filtered, Victims
+from scorer.ranking import RankingRules, Score
+from scorer.register import Register, Subject
+from scorer.settings import PromiseAt, ScorerSettings
+from scorer.volcano import Code, Task, Vote
+
+JSON = "application/json"
+
+LARGEST_BODY = 64 * 1024**2
+"""A scheduler that sends whole nodes sends megabytes, and Volcano sends every pod on them."""
+
+_BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What the endpoints share.
+
+    `leading` says whether promises may be made here, `elsewhere` whether that is for another replica to do.
+    """
+
+    register: Register
+    judge: Judge
+    binder: Binder
+    preemption: Preemption
+    rules: RankingRules
+    promise: PromiseAt
+    leading: Callable[[], bool]
+    clock: Callable[[], float]
+    age: Callable[[], float]
+    log: Log
+    elsewhere: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True, slots=True)
+class Meters:
+    """What is counted of calls."""
+
+    calls: Counter
+    nodes: Counter
+    seconds: Histogram
+
+    @classmethod
+    def of(cls, registry: CollectorRegistry) -> "Meters":
+        """Meters that this registry shows."""
+        return cls(
+            Counter(
+                f"{PREFIX}scheduler_calls", "Calls of schedulers.", ["verb", "result"], registry=registry
+            ),
+            Counter(
+                f"{PREFIX}filtered_nodes",
+                "Nodes that filter was asked about, by what they said.",
+                ["answer"],
+                registry=registry,
+            ),
+            Histogram(
+                f"{PREFIX}scheduler_call_seconds",
+                "From the whole request in hand to the answer in bytes.",
+                ["verb"],
+                buckets=_BUCKETS,
+                registry=registry,
+            ),
+        )
+
+
+Endpoint = Callable[[Door, Meters, bytes], Awaitable[bytes]]
+
+
+def application(  # noqa: PLR0913  what the server and the door are made of
+    settings: ScorerSettings,
+    door: Door,
+    *,
+    log: Log,
+    registry: CollectorRegistry,
+    checks: Mapping[str, Check],
+    state: server.State,
+) -> web.Application:
+    """The scorer's routes on the common server."""
+    meters = Meters.of(registry)
+    handled = [
+        web.post(f"/{name}", partial(_handle, door=door, meters=meters, name=name)) for name in ENDPOINTS
+    ]
+    return server.application(
+        handled,
+        log=log,
+        registry=registry,
+        checks=checks,
+        max_in_flight=settings.max_in_flight,
+        max_bytes_in_flight=settings.max_bytes_in_flight,
+        largest_body=LARGEST_BODY,
+        state=state if settings.debug_state else None,
+    )
+
+
+async def _handle(request: web.Request, *, door: Door, meters: Meters, name: str) -> web.Response:
+    """Answer; whoever calls the wrong replica is sent away."""
+    said = await _answered(await request.read(), door, meters, name)
+    if door.elsewhere():
+        # A scheduler keeps its connections: only one that is closed comes to whoever leads by now.
+        said.force_close()
+    return said
+
+
+async def _answered(body: bytes, door: Door, meters: Meters, name: str) -> web.Response:
+    """Read, decide, answer; a call that makes no sense is told so."""
+    if door.register.snapshot is None:
+        return _not_yet()
+    began = time.perf_counter()
+    try:
+        answer = await ENDPOINTS[name](door, meters, body)
+    except BadCall as error:
+        return _bad(door, meters, name, error, error.status)
+    except BadInput as error:
+        return _bad(door, meters, name, error, HTTPStatus.UNPROCESSABLE_ENTITY)
+    meters.seconds.labels(name).observe(time.perf_counter() - began)
+    meters.calls.labels(name, "answered").inc()
+    return web.Response(body=answer, content_type=JSON)
+
+
+def _not_yet() -> web.Response:
+    said = {"error": "nothing is known of the cluster yet"}
+    return web.json_response(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
+
+
+def _bad(door: Door, meters: Meters, name: str, error: BadInput, status: HTTPStatus) -> web.Response:
+    meters.calls.labels(name, "bad").inc()
+    door.log.warning("call.unreadable", verb=name, mistakes=error.mistakes)
+    return web.json_response({"error": str(error)}, status=status)
+
+
+# kube-scheduler.
+
+
+async def _filter(door: Door, meters: Meters, body: bytes) -> bytes:
+    asked = protocol.read_candidates(body)
+    try:
+        subject = door.register.subject(asked.pod)
+    except BadInput as error:
+        return protocol.answer_filter_error(f"numalign: {error}")
+    judged = door.judge.ask(asked.names, subject)
+    fit, now, ever = by_fit(judged)
+    for answer, nodes in (("fits", fit), ("not_now", now), ("never", ever)):
+        meters.nodes.labels(answer).inc(len(nodes))
+    # With a single node left nobody asks which is the best.
+    if len(fit) == 1:
+        _promise(door, subject, [each for each in judged if each.fits])
+    return protocol.answer_filter(asked, Filtered(fit, now, ever))
+
+
+async def _prioritize(door: Door, _meters: Meters, body: bytes) -> bytes:
+    asked = protocol.read_candidates(body)
+    subject = door.register.subject(asked.pod)
+    judged, scores = _ranked(door, asked.names, subject)
+    by_name = {each.name: each for each in judged}
+    best = ranking.in_order(score for score in scores if score.admitted)[:1]
+    promised = _promise(door, subject, [by_name[score.name] for score in best])
+    return protocol.answer_scores(ranking.squeezed(ranking.above_equals(scores, promised)))
+
+
+async def _bind(door: Door, _meters: Meters, body: bytes) -> bytes:
+    return protocol.answer_binding(await door.binder.bind(protocol.read_binding(body)))
+
+
+async def _preempt(door: Door, _meters: Meters, body: bytes) -> bytes:
+    asked = protocol.read_preemption(body)
+    subject = door.register.subject(asked.pod)
+    return protocol.answer_preemption(door.preemption.worthwhile(subject, asked.victims))
+
+
+def _ranked(door: Door, names: Iterable[str], subject: Subject) -> tuple[list[Judgement], list[Score]]:
+    judged = door.judge.ask(names, subject)
+    return judged, ranked.scores(judged, subject, register=door.register, rules=door.rules)
+
+
+def _promise(door: Door, subject: Subject, best: Sequence[Judgement]) -> frozenset[str]:
+    """Keep zones on the best node for a pod that somebody else will bind; gives the names of such nodes."""
+    if door.promise is not PromiseAt.PRIORITIZE or not subject.uid or not door.leading():
+        return frozenset()
+    promises = door.register.promises
+    resident = promises.resident(subject.uid)
+    if resident is not None and resident.seen:
+        return frozenset()
+    for each in best:
+        promises.promise(each.name, subject.resident(now=door.clock()), each.offer)
+    return frozenset(each.name for each in best)
+
+
+# People, and schedulers of other kinds.
+
+
+async def _rank(door: Door, _meters: Meters, body: bytes) -> bytes:
+    asked = protocol.read_rank(body)
+    subject = door.register.subject(asked.pod)
+    names = asked.names if asked.names is not None else sorted(door.register.names())
+    judged, scores = _ranked(door, names, subject)
+    return ranked.page(judged, scores, subject=subject, age=door.age())
+
+
+# Volcano.
+
+
+async def _volcano_predicate(door: Door, _meters: Meters, body: bytes) -> bytes:
+    try:
+        task, name = volcano.read_predicate(body)
+        judged = door.judge.ask([name], door.register.subject(task.pod))[0]
+    except BadInput as error:
+        return volcano.answer_predicate(f"numalign: {error}", Code.BROKEN)
+    if judged.fits:
+        return volcano.answer_predicate()
+    return volcano.answer_predicate(judged.reason, Code.NEVER if judged.permanent else Code.BUSY)
+
+
+async def _volcano_prioritize(door: Door, _meters: Meters, body: bytes) -> bytes:
+    try:
+        task, names = volcano.read_prioritize(body)
+        _, scores = _ranked(door, names, door.register.subject(task.pod))
+    except BadInput as error:
+        _complain(door, "volcano/prioritize", error.mistakes)
+        return volcano.answer_prioritize({})
+    return volcano.answer_prioritize(dict(ranking.absolute(scores)))
+
+
+async def _volcano_preemptable(door: Door, _meters: Meters, body: bytes) -> bytes:
+    try:
+        evictor, evictees = volcano.read_preemptable(body)
+        subject = door.register.subject(evictor.pod)
+    except BadInput as error:
+        _complain(door, "volcano/preemptable", error.mistakes)
+        return volcano.answer_preemptable(Vote.ABSTAIN)
+    by_node: dict[str, list[Task]] = {}
+    for each in evictees:
+        by_node.setdefault(each.node_name, []).append(each)
+    candidates = {
+        name: Victims(tuple(each.uid for each in tasks), 0) for name, tasks in by_node.items() if name
+    }
+    useful = door.preemption.worthwhile(subject, candidates)
+    victims = [each for name in useful for each in by_node[name]]
+    return volcano.answer_preemptable(Vote.PERMIT if victims else Vote.REJECT, victims)
+
+
+async def _volcano_allocate(door: Door, _meters: Meters, body: bytes) -> bytes:
+    """Within its session Volcano tells where it has put a task, so the zones can be kept at once."""
+    try:
+        task = volcano.read_task(body)
+        subject = door.register.subject(task.pod)
+    except BadInput as error:
+        return volcano.answer_task(f"numalign: {error}")
+    if not task.node_name or not subject.uid:
+        return volcano.answer_task("numalign: a task is allocated with its node and its pod's uid")
+    judged = door.judge.ask([task.node_name], subject)[0]
+    if not judged.fits:
+        return volcano.answer_task(judged.reason)
+    resident = door.register.promises.resident(subject.uid)
+    if door.leading() and (resident is None or not resident.seen):
+        door.register.promises.promise(task.node_name, subject.resident(now=door.clock()), judged.offer)
+    return volcano.answer_task()
+
+
+async def _volcano_deallocate(door: Door, _meters: Meters, body: bytes) -> bytes:
+    try:
+        task = volcano.read_task(body)
+    except BadInput as error:
+        return volcano.answer_task(f"numalign: {error}")
+    door.register.promises.withdraw(task.uid)
+    return volcano.answer_task()
+
+
+async def _volcano_session(_door: Door, _meters: Meters, _body: bytes) -> bytes:
+    """Sessions begin and end; what is known here does not depend on them."""
+    return volcano.answer_task()
+
+
+def _complain(door: Door, verb: str, mistakes: Iterable[Mistake]) -> None:
+    door.log.warning("call.unreadable", verb=verb, mistakes=list(mistakes))
+
+
+ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType(
+    {
+        "filter": _filter,
+        "prioritize": _prioritize,
+        "bind": _bind,
+        "preempt": _preempt,
+        "v1/rank": _rank,
+        "volcano/predicate": _volcano_predicate,
+        "volcano/prioritize": _volcano_prioritize,
+        "volcano/preemptable": _volcano_preemptable,
+        "volcano/allocate": _volcano_allocate,
+        "volcano/deallocate": _volcano_deallocate,
+        "volcano/onSessionOpen": _volcano_session,
+        "volcano/onSessionClose": _volcano_session,
+    }
+)
+"""By path: what answers a body, or raises `BadInput`."""

@@ -1,0 +1,296 @@
+"""
+Compare and bind: a pod is bound only with its zones kept for it.
+
+Whatever a scheduler's caches said when it chose the node, the node is asked once more, what it offers is kept
+in the same step, and one call to the API server binds the pod and writes down its placement. Where the offer
+is gone the bind is refused and the scheduler tries again, which costs milliseconds; a pod that bounces off a
+kubelet costs its owner a new pod.
+
+Pods of one node are bound in the order in which they were promised their zones, for in that order the kubelet
+takes them. A pod that would find other zones if the kubelet took it first waits until those before it are in.
+
+A call that nobody answered may have bound its pod, or may do so in a moment. So the pod keeps its zones, and
+when the scheduler comes again the very same is written again: only that tells what became of it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from numalign.cluster import records
+from numalign.cluster.api import ClusterError, Conflict, Forbidden, Missing, Refused
+from numalign.rules import intent
+from numalign.rules.ledger import Offer
+from numalign.runtime.files import Sleep
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from scorer import reasons
+from scorer.protocol import BindingCall
+from scorer.register import Register, Subject
+
+LOOK_SECONDS = 0.02
+"""How often a pod that waits looks whether it still has to."""
+
+_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+
+Write = Callable[..., Awaitable[None]]
+"""`bindings.bind` with its API server: namespace, name, uid, node and annotations by keyword."""
+
+
+class Outcome(StrEnum):
+    """What became of a call to bind, as a label."""
+
+    BOUND = "bound"
+    NOT_LEADING = "not_leading"
+    UNKNOWN_POD = "unknown_pod"
+    BOUND_ALREADY = "bound_already"
+    BEING_BOUND = "being_bound"
+    LOST = "lost"
+    WAITED = "waited"
+    REFUSED = "refused"
+    UNCERTAIN = "uncertain"
+
+
+class _No(Exception):
+    """Raised when a pod cannot be bound, with the sentence that the scheduler prints."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What was written of a pod that is not seen on its node yet; `done` if the API server said so."""
+
+    annotations: Mapping[str, str]
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Meters:
+    """What is counted of binds."""
+
+    binds: Counter
+    seconds: Histogram
+
+    @classmethod
+    def of(cls, registry: CollectorRegistry) -> "Meters":
+        """Meters that this registry shows."""
+        binds = Counter(f"{PREFIX}binds", "Calls to bind a pod, by outcome.", ["outcome"], registry=registry)
+        for outcome in Outcome:
+            binds.labels(outcome.value)
+        seconds = Histogram(
+            f"{PREFIX}bind_seconds",
+            "From a call to bind to its answer, with the time that the pod waited for others.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        return cls(binds, seconds)
+
+
+class Binder:
+    """Binds pods through `write`, as long as it is `leading`; without a `write` it refuses.
+
+    A pod waits at most `patience` seconds for others on its node. One that must be aligned is bound to a node
+    without topology only if such nodes `may-fit`.
+    """
+
+    def __init__(  # noqa: PLR0913  what it works with, and its time
+        self,
+        register: Register,
+        *,
+        write: Write | None,
+        leading: Callable[[], bool],
+        patience: float,
+        unknown: Literal["cannot-fit", "may-fit"],
+        log: Log,
+        meters: Meters,
+        clock: Callable[[], float],
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._register = register
+        self._write = write
+        self._leading = leading
+        self._patience = patience
+        self._unknown = unknown
+        self._log = log
+        self._meters = meters
+        self._clock = clock
+        self._sleep = sleep
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._busy: set[str] = set()
+        self._sent: dict[str, _Sent] = {}
+
+    async def bind(self, call: BindingCall) -> str:
+        """Bind a pod; the reason why not, or an empty text."""
+        began = self._clock()
+        try:
+            await self._bound(call)
+            outcome, why = Outcome.BOUND, ""
+        except _No as no:
+            outcome, why = no.outcome, f"numalign: {no}"
+        self._meters.binds.labels(outcome.value).inc()
+        self._meters.seconds.observe(self._clock() - began)
+        pod = f"{call.namespace}/{call.name}"
+        if why:
+            self._log.warning("bind.refused", pod=pod, node=call.node, outcome=outcome.value, reason=why)
+        else:
+            self._log.info("bind.done", pod=pod, node=call.node)
+        return why
+
+    async def _bound(self, call: BindingCall) -> None:
+        if self._write is None or not self._leading():
+            raise _No(Outcome.NOT_LEADING, "this replica does not hold the lease, and binds nothing")
+        if call.uid in self._busy:
+            raise _No(Outcome.BEING_BOUND, "the pod is being bound by another call at this moment")
+        self._forget()
+        self._busy.add(call.uid)
+        try:
+            subject, sent = self._known(call), self._sent.get(call.uid)
+            if sent:
+                await self._again(call, sent, self._write)
+            else:
+                await self._promised(call, subject, self._write)
+        finally:
+            self._busy.discard(call.uid)
+
+    def _forget(self) -> None:
+        """Of pods that were seen since, or whose promise has expired, it is no matter what was written."""
+        unseen = {each.uid for each in self._register.promises.promised()}
+        self._sent = {uid: sent for uid, sent in self._sent.items() if uid in unseen}
+
+    def _known(self, call: BindingCall) -> Subject:
+        """The pod; raises `_No` for one that is gone, on a node already, or was never heard of."""
+        resident = self._register.promises.resident(call.uid)
+        place = self._register.promises.place_of(call.uid)
+        if resident and resident.seen:
+            raise _No(Outcome.BOUND_ALREADY, f"the pod is on node {place} already")
+        sent = self._sent.get(call.uid)
+        if sent and sent.done:
+            raise _No(Outcome.BOUND_ALREADY, f"the pod was bound to node {place} a moment ago")
+        if sent and place != call.node:
+            raise _No(Outcome.UNCERTAIN, f"nobody knows yet whether the pod is on node {place}")
+        subject = self._register.waiting(call.uid)
+        if subject is None:
+            raise _No(Outcome.UNKNOWN_POD, "no pod with this uid waits for a node: it may be gone")
+        if (subject.namespace, subject.name) != (call.namespace, call.name):
+            raise _No(Outcome.UNKNOWN_POD, f"the pod with this uid is {subject.namespace}/{subject.name}")
+        return subject
+
+    async def _promised(self, call: BindingCall, subject: Subject, write: Write) -> None:
+        """Keep zones for the pod, bind it in its turn, and let go of them if that fails."""
+        until = self._clock() + self._patience
+        self._promise(call.node, subject)
+        try:
+            async with self._locks[call.node]:
+                offer = await self._turn(call.node, subject, until=until)
+                await self._written(call, self._placement(call.node, offer), write)
+        except (_No, asyncio.CancelledError):
+            # What may have been written is kept, until the pod is seen or the promise expires.
+            if call.uid in self._sent:
+                self._register.promises.set_adrift(call.uid)
+            else:
+                self._register.promises.withdraw(call.uid)
+            raise
+
+    async def _again(self, call: BindingCall, sent: _Sent, write: Write) -> None:
+        """Bind a pod that may be bound already: its zones were kept meanwhile, and others waited for it."""
+        async with self._locks[call.node]:
+            await self._written(call, sent.annotations, write)
+
+    def _promise(self, node: str, subject: Subject) -> Offer | None:
+        """Ask the node once more, and keep what it offers; None for a node that nobody knows."""
+        offer = self._offer(node, subject)
+        if offer is None and self._unknown == "cannot-fit" and subject.question.intent.binding:
+            raise _No(Outcome.LOST, f"{node}: {reasons.UNKNOWN}")
+        if offer and not offer.verdict.admitted:
+            raise _lost(offer)
+        self._keep(node, subject, offer)
+        return offer
+
+    def _keep(self, node: str, subject: Subject, offer: Offer | None) -> None:
+        self._register.promises.promise(node, subject.resident(now=self._clock()), offer)
+
+    def _offer(self, node: str, subject: Subject) -> Offer | None:
+        """What the node says, all that was promised before this pod counted and nothing after it."""
+        promises, question = self._register.promises, subject.question
+        return promises.offer(
+            node,
+            question.demand,
+            question.intent,
+            created=subject.created,
+            now=self._clock(),
+            beside=promises.since(subject.uid),
+        )
+
+    async def _turn(self, node: str, subject: Subject, *, until: float) -> Offer | None:
+        """Wait until the pod may be bound; what the node offers then is kept in place of the first offer."""
+        while True:
+            offer = self._offer(node, subject)
+            if offer is None:
+                return None
+            if not offer.verdict.admitted:
+                raise _lost(offer)
+            late = self._clock() >= until
+            risky = offer.stands and self._risky(node, subject)
+            # Whoever leaves may take long; then nobody can say where the pod will sit, and that is all.
+            if not risky and (offer.stands or (late and not offer.waits_for)):
+                self._register.promises.amend(subject.uid, offer)
+                return offer
+            if late:
+                raise _No(Outcome.WAITED, f"{node}: {reasons.WAITING}")
+            await self._sleep(LOOK_SECONDS)
+
+    def _risky(self, node: str, subject: Subject) -> bool:
+        """Whether the pod could be refused for pods that were taken in a moment ago."""
+        promises = self._register.promises
+        beside = promises.since(subject.uid)
+        demand = subject.question.demand
+        return bool(promises.at_risk(node, demand, now=self._clock(), beside=beside))
+
+    async def _written(self, call: BindingCall, annotations: Mapping[str, str], write: Write) -> None:
+        """One call binds and records; raises `_No` for what the API server makes of it."""
+        # Whoever waited may have lost the lead meanwhile.
+        if not self._leading():
+            raise _No(Outcome.NOT_LEADING, "this replica has lost the lease, and binds nothing any more")
+        again = call.uid in self._sent
+        self._sent[call.uid] = _Sent(annotations)
+        try:
+            await write(
+                namespace=call.namespace,
+                name=call.name,
+                uid=call.uid,
+                node=call.node,
+                annotations=annotations,
+            )
+        except (Conflict, Forbidden, Missing, Refused) as error:
+            if not again:
+                del self._sent[call.uid]
+            raise _No(_OUTCOMES.get(type(error), Outcome.REFUSED), str(error)) from error
+        except ClusterError as error:
+            raise _No(Outcome.UNCERTAIN, str(error)) from error
+        self._sent[call.uid] = _Sent(annotations, done=True)
+
+    def _placement(self, node: str, offer: Offer | None) -> Mapping[str, str]:
+        """What is written on the pod: nothing, where nobody can be certain."""
+        account = self._register.promises.account(node)
+        if offer is None or offer.record is None or account is None:
+            return {}
+        return {intent.PLACEMENT: records.write(offer.verdict.placement.kept, account.node)}
+
+
+def _lost(offer: Offer) -> _No:
+    why = reasons.reason(offer.verdict)
+    return _No(Outcome.LOST, f"the zones went to another pod meanwhile: {why}")
+
+
+_OUTCOMES: Mapping[type[ClusterError], Outcome] = MappingProxyType(
+    {Conflict: Outcome.BOUND_ALREADY, Missing: Outcome.UNKNOWN_POD}
+)

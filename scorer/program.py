@@ -1,0 +1,286 @@
+"""
+How the parts of the scorer are joined, for a file and for a cluster.
+
+Whoever makes promises must be the only one who does. So in a cluster only the holder of a Lease is ready, and
+a Service leads schedulers to it alone; the others follow the cluster and wait, so that the next one needs no
+more than the Lease. A file is for looking: there is nobody to bind for.
+"""
+
+import asyncio
+import math
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from numalign.cluster import bindings, configz, live_feed
+from numalign.cluster.api import Api, connected
+from numalign.cluster.events import Event, Recorder
+from numalign.cluster.feed import Feed, count_age
+from numalign.cluster.file_feed import FileFeed
+from numalign.cluster.lease import Election
+from numalign.cluster.live_feed import LiveFeed
+from numalign.cluster.occupants import Occupants
+from numalign.cluster.policy import PolicyKeeper
+from numalign.cluster.world import Snapshot
+from numalign.fleet.promises import Promises
+from numalign.rules.ledger import Basis
+from numalign.runtime import server
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from numalign.runtime.server import Check, Stop, Task
+from scorer import binding, ranking, ranking_file
+from scorer.app import Door, application
+from scorer.binding import Binder, Write
+from scorer.judging import Judge
+from scorer.outcomes import Outcomes, Tell
+from scorer.preempting import Preemption
+from scorer.ranking import Ranking, RankingRules
+from scorer.register import Register
+from scorer.settings import PromiseAt, ScorerSettings
+
+LEASE = "numalign-scorer"
+
+LOOK_SECONDS = 1.0
+"""How often promises are looked through for those that nobody came for."""
+
+
+class Leads(Protocol):
+    """Whether this replica leads, or whether another should, at this moment."""
+
+    def __call__(self) -> bool:
+        """Never waits."""
+
+
+def _never() -> bool:
+    return False
+
+
+def _tell_nobody(_event: Event) -> None:
+    """A file has no pods that anybody could be told about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What comes with a cluster: who writes binds and events, who leads, and what runs beside the server."""
+
+    write: Write | None = None
+    tell: Tell = _tell_nobody
+    leading: Leads = _never
+    elsewhere: Leads = _never
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+    checks: Mapping[str, Check] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The scorer that these settings describe."""
+
+    settings: ScorerSettings
+    log: Log
+    registry: CollectorRegistry
+
+    async def serve(self, stop: Stop) -> int:
+        """Answer until told to stop; the exit code.
+
+        Raises `BadInput` and `ClusterError` for what is wrong before anything is served.
+        """
+        settings = self.settings
+        rules = _rules(settings)
+        policy = PolicyKeeper(settings.policy, log=self.log, registry=self.registry)
+        policy.load()
+        register = self._register(policy)
+        pods = Occupants(register, log=self.log, registry=self.registry)
+        keys = rules.label_keys()
+        if settings.snapshot:
+            every = settings.snapshot_reload_seconds
+            feed = FileFeed(
+                settings.snapshot,
+                every=every,
+                log=self.log,
+                registry=self.registry,
+                pods=pods,
+                label_keys=keys,
+            )
+            # A file is there at once: whoever starts the program may ask as soon as it listens.
+            await feed.load(register.take)
+            return await self._run(register, feed, rules, policy, work=Work(), stop=stop)
+        async with connected(kubeconfig=settings.kubeconfig, context=settings.context) as api:
+            live = LiveFeed(
+                api,
+                watched=live_feed.WITH_PODS,
+                log=self.log,
+                registry=self.registry,
+                pods=pods,
+                label_keys=keys,
+            )
+            work = self._work(api, live)
+            return await self._run(register, live, rules, policy, work=work, stop=stop)
+
+    def _register(self, policy: PolicyKeeper) -> Register:
+        promises = Promises(lag=self.settings.topology_lag_seconds, kept=self.settings.promise_seconds)
+        return Register(
+            promises,
+            policy=policy,
+            match=self.settings.policy_match,
+            clock=time.monotonic,
+            wall=time.time,
+            complete=_with_pods if self.settings.snapshot else _always,
+        )
+
+    async def _run(  # noqa: PLR0913  what the parts are made of
+        self,
+        register: Register,
+        feed: Feed,
+        rules: RankingRules,
+        policy: PolicyKeeper,
+        *,
+        work: Work,
+        stop: Stop,
+    ) -> int:
+        settings = self.settings
+        register.watch = Outcomes(
+            register, tell=work.tell, log=self.log, registry=self.registry, clock=time.monotonic
+        ).heard
+        self._count(register, feed)
+        app = application(
+            settings,
+            self._door(register, feed, rules, work),
+            log=self.log,
+            registry=self.registry,
+            checks={"snapshot": partial(_waiting_for, register, feed), **work.checks},
+            state=partial(_state, register, feed),
+        )
+        tasks: dict[str, Task] = {
+            "snapshot": partial(feed.follow, register.take),
+            "promises": partial(self._expire, register.promises),
+            **work.tasks,
+        }
+        if settings.policy and settings.policy_reload_seconds:
+            tasks["policy"] = partial(policy.follow, every=settings.policy_reload_seconds)
+        return await server.serve(app, settings, stop=stop, tasks=tasks)
+
+    def _door(self, register: Register, feed: Feed, rules: RankingRules, work: Work) -> Door:
+        binder = Binder(
+            register,
+            write=work.write,
+            leading=work.leading,
+            patience=self.settings.bind_wait_seconds,
+            unknown=self.settings.unknown_nodes,
+            log=self.log,
+            meters=binding.Meters.of(self.registry),
+            clock=time.monotonic,
+        )
+        return Door(
+            register,
+            Judge(register, unknown=self.settings.unknown_nodes, clock=time.monotonic),
+            binder,
+            Preemption(register, clock=time.monotonic),
+            rules,
+            promise=self.settings.promise,
+            leading=work.leading,
+            elsewhere=work.elsewhere,
+            clock=time.monotonic,
+            age=feed.age,
+            log=self.log,
+        )
+
+    # What there is to do in a cluster.
+
+    def _work(self, api: Api, feed: LiveFeed) -> Work:
+        settings = self.settings
+        election = Election(
+            api,
+            namespace=settings.namespace or api.namespace,
+            name=LEASE,
+            identity=socket.gethostname(),
+            log=self.log,
+            registry=self.registry,
+        )
+        recorder = Recorder(api, component="numalign-scorer", log=self.log, registry=self.registry)
+        tasks: dict[str, Task] = {"election": election.run, "events": recorder.run}
+        if settings.kubelet_configs:
+            tasks["kubelet-configs"] = configz.of_world(
+                feed.world, api, log=self.log, registry=self.registry
+            ).run
+        write = partial(bindings.bind, api) if settings.promise is PromiseAt.BIND else None
+        return Work(
+            write,
+            recorder.tell,
+            lambda: election.leading,
+            lambda: not election.leading,
+            tasks,
+            {"lease": partial(_waiting_for_lease, election)},
+        )
+
+    async def _expire(self, promises: Promises) -> None:
+        """Look for promises that nobody came for; never returns."""
+        while True:
+            for each in promises.expire(time.monotonic()):
+                self.log.warning("promise.expired", pod="/".join(each.name))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _count(self, register: Register, feed: Feed) -> None:
+        gauge = partial(Gauge, registry=self.registry)
+        count_age(feed, self.registry)
+        promised = gauge(f"{PREFIX}promises", "Pods that were promised zones and are not seen bound yet.")
+        promised.set_function(lambda: len(register.promises.promised()))
+        doubtful = gauge(
+            f"{PREFIX}doubtful_records",
+            "Pods whose record is not believed, for a pod left as their kubelet took them in.",
+        )
+        doubtful.set_function(lambda: sum(each.doubtful for each in register.promises.residents()))
+        nodes = gauge(
+            f"{PREFIX}ledger_nodes",
+            "Nodes by what their free amounts rest on, of those that were asked since they changed.",
+            ["basis"],
+        )
+        for basis in Basis:
+            nodes.labels(basis).set_function(partial(_standing_on, register, basis))
+
+
+def _always(_found: Snapshot) -> bool:
+    """An API server tells of every pod."""
+    return True
+
+
+def _with_pods(found: Snapshot) -> bool:
+    """A file without a single pod tells of none."""
+    return found.pods > 0
+
+
+def _rules(settings: ScorerSettings) -> RankingRules:
+    """How nodes are ranked; raises `BadInput` for a file that is wrong."""
+    default = Ranking(ranking.parse_strategies(settings.strategies), ranking.parse_weights(settings.weights))
+    return ranking_file.read(settings.ranking, default=default) if settings.ranking else RankingRules(default)
+
+
+def _standing_on(register: Register, basis: Basis) -> float:
+    return register.promises.bases()[basis]
+
+
+def _waiting_for(register: Register, feed: Feed) -> str | None:
+    """What readiness lacks: a first snapshot, and all pods."""
+    return feed.waiting_for() or (None if register.snapshot else "the first snapshot to be put together")
+
+
+def _waiting_for_lease(election: Election) -> str | None:
+    return None if election.leading else f"the lease {LEASE}, which another replica holds"
+
+
+def _state(register: Register, feed: Feed) -> Mapping[str, object]:
+    found, age = register.snapshot, feed.age()
+    promised = register.promises.promised()
+    return {
+        "age": age if math.isfinite(age) else None,
+        "nodes": len(found.nodes) if found else 0,
+        "unknown": list(found.unknown) if found else [],
+        "pods": len(register.pods),
+        "basis": register.promises.bases(),
+        "doubtful": ["/".join(each.name) for each in register.promises.residents() if each.doubtful],
+        "promised": {"/".join(each.name): register.promises.place_of(each.uid) for each in promised},
+    }

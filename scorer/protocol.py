@@ -1,0 +1,392 @@
+"""
+The protocol of kube-scheduler's extenders (v1) on the wire, read and answered.
+
+The one place where the scorer meets the JSON of a scheduler; nothing is judged here. Keys are the names that
+Go has for them (`NodeNames`, `PodUID`). What is spelled otherwise is told, though Go would read it, since a
+key that is passed over in silence makes a call that says something else. Keys that nobody knows are passed
+over, so that newer schedulers are understood; only in a call that is wrong anyway they are told as well.
+
+A scheduler takes a filter's answer for no nodes at all if it is not of the form in which it asked, and gives
+up the attempt if a name comes back that it did not send. So an answer is made of the call that it answers.
+Of a key that is there twice the last counts, as in Go.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from numalign.cluster.parts import Part, named
+from numalign.rules.errors import BadInput, Mistake
+
+MAX_SCORE = 10
+"""The best score of a node; 0 is the worst (MaxExtenderPriority, k8s.io/kube-scheduler/extender/v1)."""
+
+MOST_MISTAKES = 32
+"""So many are told of one call."""
+
+# One more is looked for, to know that there are more.
+_ENOUGH = MOST_MISTAKES + 1
+
+_LONGEST_PLACE = 512
+_LONGEST_NAME = 253
+
+
+class BadCall(BadInput):
+    """Raised when a call cannot be read; `status` is for HTTP, which only people look at."""
+
+    def __init__(
+        self, mistakes: Iterable[Mistake], *, status: HTTPStatus = HTTPStatus.UNPROCESSABLE_ENTITY
+    ) -> None:
+        self.status = status
+        super().__init__(mistakes)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """
+    A pod, and the nodes to filter or to score for it.
+
+    `names` are in the order of the call, each once. `nodes` is None where the scheduler sent names only;
+    otherwise it has each node as it came, in JSON. Of the pod's metadata, `name`, `namespace` and `uid` are
+    texts if they are there, and nothing else of it has been looked at.
+    """
+
+    pod: Mapping[str, Any]
+    names: tuple[str, ...]
+    nodes: Mapping[str, bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """
+    What became of the candidates: each is fit, or has the reason why it is not.
+
+    A node that `failed` may become fit when other pods go; one that is `unresolvable` will not, and nobody
+    is evicted for it.
+    """
+
+    fit: Sequence[str]
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BindingCall:
+    """Which pod is to be bound, and to which node; all four are said."""
+
+    name: str
+    namespace: str
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """The pods that would be evicted from a node, and how many of their disruption budgets that violates."""
+
+    uids: tuple[str, ...]
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A pod, and who would be evicted for it, by node."""
+
+    pod: Mapping[str, Any]
+    victims: Mapping[str, Victims]
+
+
+@dataclass(frozen=True, slots=True)
+class RankCall:
+    """A pod, and the nodes to rank for it in the order of the call, each once; None for all there are."""
+
+    pod: Mapping[str, Any]
+    names: tuple[str, ...] | None
+
+
+def read_candidates(body: bytes) -> Candidates:
+    """What is asked by filter or prioritize; raises `BadCall`."""
+    call = document(body, "ExtenderArgs")
+    pod, listed, nodes = read_pod(call["Pod"]), call["NodeNames"], call["Nodes"]
+    _one_of(call, listed, nodes)
+    if nodes.value is None:
+        names, kept = read_names(listed), None
+    else:
+        kept = _nodes(nodes)
+        names = tuple(kept)
+    settle(call, "Pod", "Nodes", "NodeNames")
+    return Candidates(pod, names, kept)
+
+
+def read_binding(body: bytes) -> BindingCall:
+    """Which pod to bind where; raises `BadCall`, also for names that nothing in Kubernetes can have."""
+    call = document(body, "ExtenderBindingArgs")
+    read = [_matching(call[key], pattern) for key, pattern in _BINDING.items()]
+    settle(call, *_BINDING)
+    return BindingCall(*read)
+
+
+def read_preemption(body: bytes) -> Preemption:
+    """For which pod who would be evicted; raises `BadCall`, also for a victim without a UID."""
+    call = document(body, "ExtenderPreemptionArgs")
+    pod = read_pod(call["Pod"])
+    whole, meta = call["NodeNameToVictims"], call["NodeNameToMetaVictims"]
+    _one_of(call, whole, meta)
+    by_node, uid = (whole, _uid_of_pod) if meta.value is None else (meta, _uid_of_meta)
+    victims = {node: _victims(part, uid) for node, part in _values(by_node)}
+    settle(call, "Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
+    return Preemption(pod, victims)
+
+
+def read_rank(body: bytes) -> RankCall:
+    """
+    What to rank: `{"pod": v1.Pod, "nodes": ["n1"]}`, where `nodes` may be left out, or only the pod itself.
+
+    Raises `BadCall`. This protocol is our own, so that a key which nobody knows is a mistake.
+    """
+    call = document(body, "a pod, or pod and nodes")
+    if call["kind"].value is not None:
+        pod, names = read_pod(call), None
+    else:
+        pod, listed = read_pod(call["pod"]), call["nodes"]
+        names = None if listed.value is None else read_names(listed)
+        _unknown(call, ["pod", "nodes"])
+    settle(call)
+    return RankCall(pod, names)
+
+
+def answer_filter(asked: Candidates, found: Filtered) -> bytes:
+    """The body to answer filter with; what is `fit` must have been asked for."""
+    fit = tuple(found.fit)
+    items = None if asked.nodes is None else [orjson.Fragment(asked.nodes[name]) for name in fit]
+    return _filter_result(
+        Nodes=None if items is None else {"metadata": {}, "items": items},
+        NodeNames=fit if items is None else None,
+        FailedNodes=dict(found.failed),
+        FailedAndUnresolvableNodes=dict(found.unresolvable),
+    )
+
+
+def answer_filter_error(error: str) -> bytes:
+    """The body that ends the attempt to schedule the pod, and says why on it; goes with HTTP 200."""
+    return _filter_result(Error=error)
+
+
+def answer_scores(scores: Sequence[tuple[str, int]]) -> bytes:
+    """The body to answer prioritize with; `ValueError` for what is no whole number of 0 to 10."""
+    for name, score in scores:
+        if type(score) is not int or not 0 <= score <= MAX_SCORE:
+            raise ValueError(f"the score of {name} must be a whole number of 0 to {MAX_SCORE}, not {score!r}")
+    return orjson.dumps([{"Host": name, "Score": score} for name, score in scores])
+
+
+def answer_binding(error: str = "") -> bytes:
+    """The body to answer bind with: the pod is bound, or `error` says why not and it is scheduled anew."""
+    return orjson.dumps({"Error": error})
+
+
+def answer_preemption(kept: Mapping[str, Victims]) -> bytes:
+    """The body to answer preempt with: the nodes where to evict these pods would help."""
+    return orjson.dumps(
+        {
+            "NodeNameToMetaVictims": {
+                node: {
+                    "Pods": [{"UID": uid} for uid in victims.uids],
+                    "NumPDBViolations": victims.violations,
+                }
+                for node, victims in kept.items()
+            }
+        }
+    )
+
+
+def document(body: bytes, what: str) -> Part:
+    """The object that a body holds; raises `BadCall` if there is none, and then says `what` it must be."""
+    try:
+        whole = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        said = f"the body is not JSON: {error}" if body else "the body is empty"
+        raise BadCall([Mistake("", said)], status=HTTPStatus.BAD_REQUEST) from None
+    if type(whole) is not dict:
+        said = f"the body must be a JSON object ({what}), not {named(whole)}"
+        raise BadCall([Mistake("", said)], status=HTTPStatus.BAD_REQUEST)
+    return Part(whole)
+
+
+def read_pod(part: Part) -> Mapping[str, Any]:
+    """A pod, of which only the metadata is looked at."""
+    pod = needed_object(part)
+    if pod is None:
+        return _NOTHING
+    kind, metadata = part["kind"], part["metadata"]
+    if kind.value not in (None, "Pod"):
+        kind.wrong(f"must be Pod, not {named(kind.value)}")
+    for key in ("name", "namespace", "uid"):
+        metadata[key].text()
+    return pod
+
+
+def read_names(part: Part) -> tuple[str, ...]:
+    """The texts of a list in their order, each once. Without a `Part` for each: there may be thousands."""
+    names = part.value
+    if type(names) is not list:
+        part.entries()
+        return ()
+    if {*map(type, names)} <= {str}:
+        return tuple(dict.fromkeys(names))
+    wrong = (at for at, name in enumerate(names) if type(name) is not str)
+    for at in islice(wrong, _ENOUGH):
+        Part(names[at], at, part).needed_text()
+    return ()
+
+
+def needed_object(part: Part) -> Mapping[str, Any] | None:
+    """An object; None and a mistake, if there is none."""
+    value = part.value
+    if isinstance(value, dict):
+        return value
+    part.wrong("is missing" if value is None else f"must be an object, not {named(value)}")
+    return None
+
+
+def objects(part: Part) -> Iterator[Part]:
+    """Each object of a list; ends where enough is wrong, since a list may be as long as a body."""
+    for entry in part.entries():
+        if needed_object(entry) is not None:
+            yield entry
+        if len(entry.mistakes) >= _ENOUGH:
+            return
+
+
+def settle(call: Part, *known: str) -> None:
+    """End the reading of a call that may have the `known` keys; raises `BadCall` with all that is wrong."""
+    spelled(call, *known)
+    if not call.mistakes:
+        return
+    if known:
+        _unknown(call, known)
+    told = [replace(one, where=_cut(one.where)) for one in call.mistakes[:MOST_MISTAKES]]
+    more = [Mistake("", "more is wrong, which is not shown")] if call.mistakes[MOST_MISTAKES:] else []
+    raise BadCall([*told, *more])
+
+
+def spelled(part: Part, *known: str) -> None:
+    """Note the keys of an object that Go would read as known ones, though nobody writes them so."""
+    lower = {key.lower(): key for key in known}
+    fields = part.value if type(part.value) is dict else {}
+    alike = (key for key in fields if key not in known and key.lower() in lower)
+    for key in islice(alike, _ENOUGH):
+        part[key].wrong(f"must be spelled {lower[key.lower()]}")
+
+
+def written(part: Part, key: str) -> Part:
+    """A member that Go always writes, though it may be null."""
+    spelled(part, key)
+    member = part[key]
+    if type(part.value) is dict and key not in part.value:
+        member.wrong("is missing")
+    return member
+
+
+def as_json(part: Part) -> bytes:
+    """A value as it came, to be sent back; a mistake, if that cannot be."""
+    try:
+        return orjson.dumps(part.value)
+    except orjson.JSONEncodeError:
+        # Reading goes deeper than writing.
+        part.wrong("is nested too deep to be sent back")
+        return b""
+
+
+def _unknown(call: Part, known: Sequence[str]) -> None:
+    fields = call.value if type(call.value) is dict else {}
+    strange = [key for key in fields if key not in known]
+    told = {mistake.where for mistake in call.mistakes}
+    for key in strange[:_ENOUGH]:
+        if call[key].where not in told:
+            call[key].wrong(f"is none of the fields that are known here: {', '.join(known)}")
+
+
+def _cut(where: str) -> str:
+    """A place that is not as long as a body, though keys may be."""
+    return where if len(where) <= _LONGEST_PLACE else f"{where[:_LONGEST_PLACE]}..."
+
+
+def _one_of(call: Part, one: Part, other: Part) -> None:
+    """Note if not exactly one of two members is filled; an empty one is filled."""
+    if (one.value is None) == (other.value is None):
+        both = "both are there" if other.value is not None else "neither is there"
+        call.mistakes.append(Mistake("", f"either {one.where} or {other.where} must be filled: {both}"))
+
+
+def _nodes(part: Part) -> Mapping[str, bytes]:
+    """Each node of a list, by its name."""
+    items = written(part, "items")
+    return {node["metadata"]["name"].needed_text(): as_json(node) for node in objects(items)}
+
+
+def _values(part: Part) -> Iterator[tuple[str, Part]]:
+    """Each member of an object; ends where enough is wrong."""
+    fields = part.value if type(part.value) is dict else {}
+    if part.value is not None and fields is not part.value:
+        part.wrong(f"must be an object, not {named(part.value)}")
+    for key in fields:
+        if len(key) > _LONGEST_NAME:
+            part[key].wrong(f"the name of a node has at most {_LONGEST_NAME} characters")
+        else:
+            yield key, part[key]
+        if len(part.mistakes) >= _ENOUGH:
+            return
+
+
+def _victims(part: Part, uid: Callable[[Part], str]) -> Victims:
+    if needed_object(part) is None:
+        return Victims((), 0)
+    pods, violations = written(part, "Pods"), written(part, "NumPDBViolations")
+    uids = dict.fromkeys([uid(pod) for pod in objects(pods)])
+    return Victims(tuple(uids), violations.integer() or 0)
+
+
+def _uid_of_pod(pod: Part) -> str:
+    return pod["metadata"]["uid"].needed_text()
+
+
+def _uid_of_meta(pod: Part) -> str:
+    spelled(pod, "UID")
+    return pod["UID"].needed_text()
+
+
+def _matching(part: Part, pattern: re.Pattern[str]) -> str:
+    text = part.needed_text()
+    if text and not pattern.fullmatch(text):
+        part.wrong(f"{named(text)} has characters or a length that Kubernetes does not allow here")
+    return text
+
+
+def _filter_result(**filled: object) -> bytes:
+    return orjson.dumps({**_FILTER_RESULT, **filled})
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+_FILTER_RESULT: Mapping[str, object] = MappingProxyType(
+    {"Nodes": None, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": ""}
+)
+
+# What the API server takes for names (k8s.io/apimachinery, util/validation: DNS-1123 subdomain and label).
+# They become a path of the API; a UID is only compared.
+_SUBDOMAIN = re.compile(
+    rf"(?=.{{1,{_LONGEST_NAME}}}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_UID = re.compile(r"[!-~]{1,128}")
+
+_BINDING: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {"PodName": _SUBDOMAIN, "PodNamespace": _LABEL, "PodUID": _UID, "Node": _SUBDOMAIN}
+)

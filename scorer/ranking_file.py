@@ -1,0 +1,109 @@
+"""
+Other strategies for other nodes, as a file says it.
+
+What is best differs between machines of one cluster: GPU nodes are packed full, so that whole ones stay free,
+while nodes for databases keep some room. Whoever writes such a file is told of every mistake at once.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from numalign.cluster import edited
+from numalign.cluster.edited import members, only
+from numalign.cluster.parts import Part
+from numalign.cluster.selectors import requirements
+from numalign.rules.errors import BadInput
+from scorer.ranking import (
+    HEAVIEST,
+    MEASURES,
+    WEIGHS,
+    Choice,
+    Measure,
+    Ranking,
+    RankingRules,
+    no_resource,
+    not_one,
+)
+
+MOST_WEIGHTS = 64
+"""Of resources in one entry; a pod asks for a handful."""
+
+
+class BadRanking(BadInput):
+    """Raised when a file of rankings cannot be used, with every mistake in it."""
+
+
+def read(path: Path, *, default: Ranking) -> RankingRules:
+    """The rankings in a file; raises `BadRanking` with every mistake and its place.
+
+    What the file does not say of all nodes is as in `default`.
+    """
+    return edited.read(path, partial(parse, default=default), error=BadRanking)
+
+
+def parse(data: bytes, *, default: Ranking) -> RankingRules:
+    """The rankings that YAML or JSON says; raises `BadRanking` with every mistake and its path."""
+    return edited.parse(data, partial(_rules, default=default), what="ranking", error=BadRanking)
+
+
+def _rules(whole: Part, *, default: Ranking) -> RankingRules:
+    only(whole, "rankings", "strategies", "weights")
+    general = _ranking(whole, default)
+    return RankingRules(general, tuple(_choice(part, general) for part in whole["rankings"].objects()))
+
+
+def _choice(part: Part, general: Ranking) -> Choice:
+    """What one entry leaves out is as for all nodes; one that says nothing, or of no nodes, is a slip."""
+    only(part, "nodeSelector", "strategies", "weights")
+    before = len(part.mistakes)
+    selected = tuple(requirements(part["nodeSelector"]))
+    if not selected and len(part.mistakes) == before:
+        part["nodeSelector"].wrong("selects nothing: for all nodes, write strategies and weights at the top")
+    if part["strategies"].value is None and part["weights"].value is None:
+        part.wrong("says nothing of these nodes: add strategies or weights")
+    return Choice(selected, _ranking(part, general))
+
+
+def _ranking(part: Part, otherwise: Ranking) -> Ranking:
+    strategies, weights = part["strategies"], part["weights"]
+    return Ranking(
+        otherwise.strategies if strategies.value is None else _strategies(strategies),
+        otherwise.weights if weights.value is None else _weights(weights),
+    )
+
+
+def _strategies(part: Part) -> tuple[Measure, ...]:
+    words = list[str]()
+    if part.value == []:
+        part.wrong(f"is empty: name one of {', '.join(MEASURES)}")
+    if isinstance(part.value, list) and len(part.value) > len(MEASURES):
+        part.wrong(f"has {len(part.value)} entries, and there are {len(MEASURES)} strategies")
+    for entry in part.entries():
+        word = entry.needed_text()
+        if not word:
+            continue
+        if why := not_one(word, words):
+            entry.wrong(why)
+        words.append(word)
+    return tuple(MEASURES[word] for word in words if word in MEASURES)
+
+
+def _weights(part: Part) -> Mapping[str, int]:
+    listed = members(part)
+    if len(listed) > MOST_WEIGHTS:
+        part.wrong(f"has {len(listed)} entries: at most {MOST_WEIGHTS} are read")
+        return {}
+    return {name: _weight(name, member) for name, member in listed}
+
+
+def _weight(name: str, member: Part) -> int:
+    """How much a resource counts; once, if that cannot be read."""
+    weight = member.value
+    if why := no_resource(name):
+        member.wrong(why)
+    elif isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= HEAVIEST:
+        member.wrong(WEIGHS)
+    else:
+        return weight
+    return 1

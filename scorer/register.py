@@ -1,0 +1,237 @@
+"""
+What the scorer knows: nodes, the pods on them, and what is asked of pods where they say nothing.
+
+Pods are told one by one, the moment the API server tells; nodes and namespaces come as snapshots. Both end in
+one ledger, which is all that answers are made from. Whatever a request says of its pod counts for that pod
+only: nobody can claim room by calling.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+
+from numalign.cluster import fingerprints
+from numalign.cluster.asking import Asking, Askings
+from numalign.cluster.fingerprints import Fingerprint, Method
+from numalign.cluster.occupants import Occupant
+from numalign.cluster.parts import Part
+from numalign.cluster.policy import PolicyKeeper
+from numalign.cluster.world import Snapshot
+from numalign.fleet import Question
+from numalign.fleet.promises import Promises
+from numalign.fleet.recent import Recent
+from numalign.rules.intent import UNRULED, Intent, Match, NamespaceRules, Policy
+from numalign.rules.ledger import PodName, Resident, Stage, Told, exclusive
+from numalign.rules.topology import Node
+
+REMEMBERED = 4096
+"""Pods that were asked about and are not bound yet, and questions that have a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A pod that somebody asks about.
+
+    `question` carries the intent, policy none where nobody stated one; equal questions have the same
+    `number`. `created` is in whole seconds since 1970. One that has `opted_out` says `none` by itself.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    created: int
+    question: Question
+    number: int
+    opted_out: bool = False
+
+    def resident(self, *, now: float) -> Resident:
+        """The pod as the ledger keeps it."""
+        name, demand = (self.namespace, self.name), self.question.demand
+        return Resident(self.uid, name, demand, Stage.PROMISED, since=now, created=self.created)
+
+
+Watcher = Callable[[Occupant, Occupant | None], None]
+"""Hears of a pod as it is now, and as it was."""
+
+
+class Register:
+    """Everything that is known. Times are seconds of `clock`; `wall` is seconds since 1970.
+
+    `watch` hears of every change of a pod, before the ledger does. `complete` says whether a snapshot comes
+    with all pods.
+    """
+
+    def __init__(  # noqa: PLR0913  a ledger, what is asked of pods, and two clocks
+        self,
+        promises: Promises,
+        *,
+        policy: PolicyKeeper,
+        match: Match,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        watch: Watcher = lambda _now, _before: None,
+        complete: Callable[[Snapshot], bool] = lambda _found: True,
+    ) -> None:
+        self.promises = promises
+        self.pods: dict[str, Occupant] = {}
+        self.labels: Mapping[str, Mapping[str, str]] = {}
+        self.snapshot: Snapshot | None = None
+        self.watch = watch
+        self._policy = policy
+        self._match = match
+        self._clock = clock
+        self._wall = wall
+        self._complete = complete
+        self._askings = Askings()
+        self._asked: Recent[str, Subject] = Recent(REMEMBERED)
+        self._numbers: Recent[Question, int] = Recent(REMEMBERED)
+        self._count = itertools.count(1)
+        self._told: dict[str, tuple[Fingerprint, Told]] = {}
+
+    # What the cluster tells.
+
+    async def take(self, found: Snapshot) -> None:
+        """The nodes and namespaces are these now."""
+        known = {node.name for node in found.nodes}
+        self.promises.told_of_all(self._complete(found))
+        self.promises.unreport(set(self.promises.reported()) - known)
+        for node in found.nodes:
+            self.promises.report(node, self._reader(node.name, found.fingerprints.get(node.name)))
+        self._told = {name: told for name, told in self._told.items() if name in known}
+        self.labels = found.node_labels
+        self.snapshot = found
+
+    def _reader(self, name: str, fingerprint: Fingerprint | None) -> Told | None:
+        """Reads a node's fingerprint; the same reader as long as it is the same fingerprint."""
+        if fingerprint is None:
+            self._told.pop(name, None)
+            return None
+        before = self._told.get(name)
+        if before is None or before[0] != fingerprint:
+            before = self._told[name] = (fingerprint, partial(_accounted, fingerprint))
+        return before[1]
+
+    def seen(self, pod: Occupant) -> None:
+        """A pod is there like this."""
+        before = self.pods.get(pod.uid)
+        self.pods[pod.uid] = pod
+        # Whoever listens may want to know what the pod was promised, which its end takes away.
+        self.watch(pod, before)
+        if pod.ended:
+            self.promises.drop(pod.uid, now=self._clock())
+        elif pod.node:
+            if pod.leaving and not (before and before.leaving):
+                self.promises.leaving(pod.uid, now=self._clock())
+            self.promises.put(pod.node, self._resident(pod))
+
+    def gone(self, uid: str) -> None:
+        """A pod is there no more."""
+        self.pods.pop(uid, None)
+        self.promises.drop(uid, now=self._clock())
+
+    def _resident(self, pod: Occupant) -> Resident:
+        stage = Stage.ADMITTED if pod.acknowledged else Stage.BOUND
+        age = max(0.0, self._wall() - pod.started) if pod.acknowledged and pod.started else 0.0
+        return Resident(
+            pod.uid,
+            (pod.namespace, pod.name),
+            pod.asking.demand if pod.asking else None,
+            stage,
+            since=self._clock() - age,
+            created=pod.created,
+            record=pod.record,
+            leaving=pod.leaving,
+        )
+
+    # What is asked.
+
+    def subject(self, raw: Mapping[str, object]) -> Subject:
+        """The pod in a request; raises `BadInput` with every mistake of what it asks for."""
+        whole = Part(raw)
+        metadata = whole["metadata"]
+        namespace = metadata["namespace"].text() or "default"
+        found = self._made(
+            uid=metadata["uid"].text(),
+            namespace=namespace,
+            name=metadata["name"].text() or metadata["generateName"].text(),
+            created=metadata["creationTimestamp"].time(),
+            asking=self._askings.read(raw),
+            runtime_class=whole["spec"]["runtimeClassName"].text(),
+        )
+        if found.uid:
+            self._asked.put(found.uid, found)
+        return found
+
+    def asked(self, uid: str) -> bool:
+        """Whether somebody asked about a pod, and that is remembered."""
+        return uid in self._asked
+
+    def waiting(self, uid: str) -> Subject | None:
+        """A pod that was asked about or is seen waiting; None if nobody has heard of it.
+
+        What is seen counts: whoever asks could say anything.
+        """
+        asked, pod = self._asked.peek(uid), self.pods.get(uid)
+        if pod is None or pod.asking is None:
+            return asked
+        if asked and asked.question.demand == pod.asking.demand and asked.created == pod.created:
+            return asked
+        return self._made(
+            uid=uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            created=pod.created,
+            asking=pod.asking,
+            runtime_class="",
+        )
+
+    def _made(  # noqa: PLR0913  what is read of a pod
+        self, *, uid: str, namespace: str, name: str, created: int, asking: Asking, runtime_class: str
+    ) -> Subject:
+        stated = self._intent(asking, namespace, runtime_class)
+        question = Question(asking.demand, stated)
+        number = self._numbers.get(question, lambda: next(self._count))
+        opted_out = asking.intent is not None and asking.intent.policy is Policy.NONE
+        return Subject(uid, namespace, name, created, question, number, opted_out)
+
+    def _intent(self, asking: Asking, namespace: str, runtime_class: str) -> Intent:
+        """What the pod says, else what its namespace asks of those that say nothing."""
+        policy = self._policy.now
+        rules = self._rules(namespace)
+        exempt = policy.exempts(user="", namespace=namespace, runtime_class=runtime_class)
+        if rules.disabled or exempt:
+            return Intent(Policy.NONE)
+        stated = asking.intent or Intent(rules.default or Policy.NONE)
+        return replace(stated, match=self._match)
+
+    def _rules(self, namespace: str) -> NamespaceRules:
+        found = self.snapshot
+        own = found.namespaces.get(namespace, UNRULED) if found else UNRULED
+        labels = found.namespace_labels.get(namespace, {}) if found else {}
+        return self._policy.now.rules_for(own, labels, namespace)
+
+    def names(self) -> Iterator[str]:
+        """All nodes, those without a topology too."""
+        yield from self.promises.reported()
+        yield from self.snapshot.unknown if self.snapshot else ()
+
+
+def _accounted(
+    fingerprint: Fingerprint, node: Node, certain: Sequence[Resident], perhaps: Sequence[Resident]
+) -> frozenset[PodName] | None:
+    """The pods that a fingerprint stands for; some leave out those without resources of their own."""
+    counts = _COUNTED[fingerprint.method]
+    sure, others = ([each.name for each in some if counts(node, each)] for some in (certain, perhaps))
+    found = fingerprints.accounted(fingerprint, sure, others)
+    return None if found is None else found.union(sure)
+
+
+def _exclusive(node: Node, resident: Resident) -> bool:
+    return resident.demand is None or exclusive(node, resident.demand)
+
+
+_COUNTED: Mapping[Method, Callable[[Node, Resident], bool]] = MappingProxyType(
+    {Method.ALL: lambda _node, _resident: True, Method.WITH_EXCLUSIVE_RESOURCES: _exclusive}
+)

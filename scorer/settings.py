@@ -1,0 +1,82 @@
+"""What the scorer can be told, beyond what every door can."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from numalign.cluster.settings import ClusterSettings
+from numalign.fleet.promises import KEPT_SECONDS, LAG_SECONDS
+from numalign.runtime.settings import Contradiction
+from scorer import ranking
+
+
+class PromiseAt(StrEnum):
+    """When a pod is promised its zones: as it is bound, or as soon as nodes are ranked for it."""
+
+    BIND = "bind"
+    PRIORITIZE = "prioritize"
+
+
+def _strategies(text: str) -> str:
+    ranking.parse_strategies(text)
+    return text
+
+
+def _weights(text: str) -> str:
+    ranking.parse_weights(text)
+    return text
+
+
+class ScorerSettings(ClusterSettings):
+    """The scorer."""
+
+    strategies: Annotated[str, AfterValidator(_strategies)] = Field(
+        default="LeastNUMANodes,MostAllocated",
+        description="What makes one node better than another, with commas between them: the first decides,"
+        " and among equals the next. LeastNUMANodes, MostAllocated, LeastAllocated, BalancedAllocation,"
+        " RelativeNUMANodes.",
+    )
+    weights: Annotated[str, AfterValidator(_weights)] = Field(
+        default="",
+        description="How much resources count in MostAllocated and LeastAllocated, as in"
+        " nvidia.com/gpu=3,cpu=1; a resource that is not named counts once.",
+    )
+    ranking: Path | None = Field(
+        default=None,
+        description="YAML file of other strategies and weights for some nodes, by node selector. It is read"
+        " once, when the program starts.",
+    )
+    promise: PromiseAt = Field(
+        default=PromiseAt.BIND,
+        description="When a pod is promised its zones. bind: the scheduler has this program bind pods, and no"
+        " two are ever promised the same zone. prioritize: the scheduler binds by itself, and the promise"
+        " is made for the best node as soon as nodes are ranked, and follows the pod.",
+    )
+    promise_seconds: float = Field(
+        default=KEPT_SECONDS,
+        gt=0,
+        description="How long, in seconds, zones are kept for a pod that is not seen bound.",
+    )
+    bind_wait_seconds: float = Field(
+        default=3.0,
+        ge=0,
+        description="How long, in seconds, a pod waits to be bound while its node's kubelet has not taken"
+        " pods that were bound before it. Below the scheduler's own timeout for an extender.",
+    )
+    topology_lag_seconds: float = Field(
+        default=LAG_SECONDS,
+        ge=0,
+        description="After how many seconds a topology accounts for a pod at the latest: the period of the"
+        " exporter and its delay together. Counts where topologies carry no fingerprint of their pods.",
+    )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """What a file cannot do."""
+        yield from super().contradictions()
+        if self.snapshot and self.promise is PromiseAt.PRIORITIZE:
+            yield Contradiction(
+                ("snapshot", "promise"), "a file tells nobody which pods were bound: it can promise nothing"
+            )

@@ -1,0 +1,130 @@
+"""How the comparison is told: to people, to a page, and to a program."""
+
+import re
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from bench.e2e_cells import COLUMNS, Cell
+from bench.e2e_tables import Measured, Outcome
+
+GOOD = Cell(
+    placed=4,
+    pods=4,
+    rejections={},
+    seconds=12.3,
+    writes={"controller create pods": 4, "system:kube-scheduler create pods/binding": 4},
+    slot=3.5,
+    busy=0.5,
+    whole=7,
+    agreements={"same": 3, "needless": 1},
+    unaligned=0,
+    waiting=[],
+    astray=[],
+)
+BAD = replace(
+    GOOD,
+    placed=3,
+    rejections={"TopologyAffinityError": 5},
+    seconds=None,
+    agreements={"unrecorded": 4},
+    waiting=["task-1"],
+)
+
+
+def outcome(**cells: Cell) -> Outcome:
+    found = Outcome({"seeds": (1,)})
+    found.cells.extend(Measured(name, 1, 1, cell) for name, cell in cells.items())
+    return found
+
+
+def cells(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line)
+
+
+def test_a_row_for_each_run_and_a_figure_for_each_seed() -> None:
+    both = outcome(stock=BAD, bind=GOOD)
+    both.cells.append(Measured("bind", 1, 2, replace(GOOD, seconds=14)))
+    [title, _, stock, bind] = both.text().split("\n\n")[0].splitlines()
+    assert title == "topologies 1 s late"
+    assert cells(stock) == ["stock scheduler", "5", "3", "-", "2.0", "3.5", "7.0", "0", "-"]
+    assert cells(bind) == [
+        "+ scorer with bind",
+        "0 0",
+        "4 4",
+        "12 14",
+        "2.0",
+        "3.5",
+        "7.0",
+        "0 0",
+        "0+0/3 0+0/3",
+    ]
+
+
+def test_a_page_has_the_same_rows() -> None:
+    page = outcome(stock=BAD).markdown()
+    assert "| stock scheduler | 5 | 3 | - | 2.0 | 3.5 | 7.0 | 0 | - |" in page
+
+
+def test_the_small_case_is_a_table_of_its_own() -> None:
+    found = outcome()
+    found.small.append(Measured("stock", 0, 0, BAD))
+    assert "| stock scheduler | 5 | 3 | 1 |" in found.markdown()
+
+
+def test_a_program_gets_everything() -> None:
+    document = orjson.loads(orjson.dumps(outcome(bind=GOOD).document()))
+    [cell] = document["cells"]
+    assert (cell["run"], cell["delay"], cell["seed"]) == ("bind", 1, 1)
+    assert cell["writes_per_pod"] == 2
+    assert cell["agreements"] == {"same": 3, "needless": 1}
+
+
+AIMS = (
+    "with bind, no kubelet rejects a pod",
+    "with bind, no record is believed that is not what the kubelet gave",
+    "with bind, as many pods are placed as in any other run",
+)
+
+
+@pytest.mark.parametrize(
+    ("bind", "missed"),
+    [
+        pytest.param(GOOD, [], id="all is well"),
+        pytest.param(replace(GOOD, rejections={"TopologyAffinityError": 1}), AIMS[:1], id="a rejection"),
+        pytest.param(
+            replace(GOOD, agreements={"same": 3, "different": 1}, believed=1), AIMS[1:2], id="a wrong record"
+        ),
+        pytest.param(replace(GOOD, agreements={"same": 3, "different": 1}), [], id="one that was taken back"),
+        pytest.param(replace(GOOD, agreements={"unrecorded": 4}), AIMS[1:2], id="no records at all"),
+        pytest.param(replace(GOOD, placed=3), AIMS[2:], id="fewer than with the stock scheduler"),
+    ],
+)
+def test_aims_are_met_or_missed(bind: Cell, missed: list[str]) -> None:
+    aims = outcome(stock=GOOD, bind=bind).aims()
+    assert tuple(aims) == AIMS
+    assert [aim for aim, met in aims.items() if not met] == list(missed)
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "met"),
+    [
+        pytest.param("stock", replace(BAD, placed=2), [True], id="two run after all"),
+        pytest.param("stock", replace(BAD, placed=1), [False], id="one runs"),
+        pytest.param("bind", replace(BAD, placed=2), [True, False], id="with bind, none may be rejected"),
+    ],
+)
+def test_of_the_small_case_two_run(name: str, cell: Cell, met: list[bool]) -> None:
+    found = outcome()
+    found.small.append(Measured(name, 0, 0, cell))
+    assert list(found.aims().values()) == met
+
+
+def test_what_was_not_measured_has_no_aims() -> None:
+    assert outcome(stock=BAD).aims() == {}
+
+
+def test_the_scheduler_asks_to_bind_only_where_binding_is_the_promise() -> None:
+    assert "bind" in COLUMNS["bind"].verbs
+    assert "bind" not in COLUMNS["scorer"].verbs

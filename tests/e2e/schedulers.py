@@ -1,0 +1,135 @@
+"""The real kube-scheduler, told of an extender or of none.
+
+What a scheduler does with an extender's answers is decided in the scheduler: which verb it asks for which
+pod, what it takes for a failure, and when it tries again. So it is run, not played.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from tests.e2e.planes import Plane
+from tests.e2e.processes import Child, Children, free_port, until
+
+Json = dict[str, Any]
+
+USER = "system:kube-scheduler"
+"""Whom an API server allows what a scheduler needs: RBAC binds this name by itself. A plane must know it."""
+
+USERS = {USER: ""}
+"""To be among the users of a plane."""
+
+VERBS = ("filter", "prioritize", "bind", "preempt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extender:
+    """Where an extender listens and what it is asked; verbs are served under their own names.
+
+    With an `https` address and without `ca` the scheduler takes any certificate. `managed` resources limit it
+    to the pods that ask for one of them.
+    """
+
+    url: str
+    verbs: Sequence[str] = VERBS
+    weight: int = 10
+    ca: Path | None = None
+    timeout: str = "5s"
+    ignorable: bool = False
+    managed: Sequence[str] = ()
+
+    def described(self) -> Json:
+        """As it stands in a scheduler's configuration."""
+        secure = self.url.startswith("https://")
+        return {
+            "urlPrefix": self.url,
+            **{f"{verb}Verb": verb for verb in self.verbs},
+            "weight": self.weight,
+            "nodeCacheCapable": True,
+            "enableHTTPS": secure,
+            **({"tlsConfig": {"caFile": str(self.ca)}} if secure and self.ca else {}),
+            "httpTimeout": self.timeout,
+            "ignorable": self.ignorable,
+            "managedResources": [{"name": name, "ignoredByScheduler": False} for name in self.managed],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """A scheduler that runs. `log` is what it writes."""
+
+    name: str
+    child: Child
+    port: int
+    log: Path
+
+    async def ready(self) -> bool:
+        """Whether it knows the cluster and schedules."""
+        url = f"https://127.0.0.1:{self.port}/readyz"
+        with suppress(aiohttp.ClientError, ssl.SSLError, TimeoutError):
+            async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as answer:
+                return answer.status == HTTPStatus.OK
+        return False
+
+
+def configuration(
+    kubeconfig: Path,
+    *,
+    extender: Extender | None,
+    name: str = "default-scheduler",
+    backoff_seconds: tuple[int, int] = (1, 2),
+) -> Json:
+    """A KubeSchedulerConfiguration; a pod that found no place waits `backoff_seconds`, first and at most."""
+    first, most = backoff_seconds
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        # Its own default, 50 a second, would be what is measured.
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 1000, "burst": 2000},
+        "leaderElection": {"leaderElect": False},
+        "podInitialBackoffSeconds": first,
+        "podMaxBackoffSeconds": most,
+        "profiles": [{"schedulerName": name}],
+        "extenders": [extender.described()] if extender else [],
+    }
+
+
+@asynccontextmanager
+async def scheduler(
+    children: Children,
+    plane: Plane,
+    *,
+    extender: Extender | None = None,
+    name: str = "default-scheduler",
+    backoff_seconds: tuple[int, int] = (1, 2),
+) -> AsyncIterator[Scheduler]:
+    """Schedules the pods that ask for `name` during the block; the plane must know `USERS`."""
+    folder = plane.folder / name
+    folder.mkdir(exist_ok=True)
+    kubeconfig = plane.kubeconfig(USER, folder)
+    file = folder / "scheduler.yaml"
+    told = configuration(kubeconfig, extender=extender, name=name, backoff_seconds=backoff_seconds)
+    file.write_text(yaml.safe_dump(told, sort_keys=False))
+    port = free_port()
+    child = await children.start(
+        str(plane.binaries / "kube-scheduler"),
+        f"--config={file}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={folder}",
+        "--v=2",
+        name=f"kube-scheduler-{name}",
+    )
+    running = Scheduler(name, child, port, children.logs / child.name)
+    try:
+        await until(running.ready, what=f"{name} was ready", child=child)
+        yield running
+    finally:
+        await child.end()

@@ -1,0 +1,52 @@
+"""An API server of their own for simulated nodes: it is killed here."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from http import HTTPStatus
+
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from numalign.cluster.api import Api
+from tests.e2e.asking import ask
+from tests.e2e.patience import SELDOM, seconds_until
+from tests.e2e.planes import BINARIES, Place, Plane
+from tests.e2e.processes import Children
+from tests.gotools import UnavailableError
+from tests.oracle.build import find
+
+session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
+
+
+@session_fixture()
+async def plane(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> Plane:
+    """Running, with the namespace that every API server makes."""
+    try:
+        await find()
+    except UnavailableError as error:
+        pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
+    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("sim"), pair)
+    running = Plane(children, place, users={"admin": "system:masters"})
+    await running.start()
+    async with running.client("admin") as client:
+        await seconds_until(
+            partial(ask, client, "GET", "/api/v1/namespaces/default"),
+            lambda answer: answer.code == HTTPStatus.OK,
+            what="there was a namespace",
+            within=30,
+            every=SELDOM,
+        )
+    return running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def server(plane: Plane) -> AsyncIterator[Api]:
+    """The API server, as the administrator."""
+    async with plane.client("admin") as client:
+        yield Api(client, namespace="default")

@@ -1,0 +1,457 @@
+"""
+One node as it really is, and what a ledger hears of it: late, and of some things before others.
+
+What a kubelet decides is what the rules say it decides; what else matters is restated here. A kubelet hears
+of pods in the order in which they were bound, takes what arrived together by the second of creation (removed
+pods first), and lets go of a pod before the API server knows of its end. An exporter looks at some moment, is
+heard at another, and does not see what finished init containers leave to their pods. Pods are bound one after
+another in the order of their promises, each asked about once more before.
+
+What happens next is read off a tape of numbers: whoever draws the tape draws the story, and a shorter tape is
+a shorter story. Two things are not told, for nobody could answer them: pods that end between two others that
+are both on their way, and promises that are made between an end and the news of it. `Course` allows them.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from numalign.fleet.promises import Promises
+from numalign.rules.demand import Demand
+from numalign.rules.kubelet import admit as kubelet
+from numalign.rules.kubelet.books import Held as Booked
+from numalign.rules.ledger import Held, Offer, PodName, Record, Resident, Source, Stage, named
+from numalign.rules.placement import Placement, ZoneSet
+from numalign.rules.pod import Role
+from numalign.rules.resources import EMPTY, Resources
+from numalign.rules.topology import Node
+from tests.notation import asks
+
+LAG, KEPT = 20.0, 60.0
+LATE = 8.0
+"""After so many seconds everything is heard of; less than a ledger allows for the end of a pod."""
+
+NAME = "node"
+NAMES = ("web-0", "web-1", "web-2", "web-3")
+STEPS = (0.2, 1.0, 3.0, 15.0)
+
+MENU = tuple(
+    asks(*text.split("|"))
+    for text in (
+        "cpu=1 mem=1Gi",
+        "cpu=2 mem=1Gi",
+        "cpu=3 mem=1Gi",
+        "cpu=4 mem=2Gi",
+        "cpu=1 mem=1Gi gpu=1",
+        "cpu=2 mem=2Gi gpu=1",
+        "cpu=2 mem=3Gi gpu=2",
+        "cpu=1.. gpu=1",
+        "cpu=1 mem=3Gi",
+        "cpu=5 mem=1Gi",
+        "cpu=1 mem=6Gi",
+        "cpu=6 mem=6Gi gpu=3",
+        "cpu=500m mem=1Gi",
+        "cpu=2..",
+        "cpu=2 mem=1Gi | cpu=1 mem=1Gi",
+        "cpu=1 mem=1Gi gpu=1 | cpu=3 mem=1Gi",
+        "init cpu=3 mem=3Gi | cpu=1 mem=1Gi",
+        "init cpu=1 mem=1Gi | sidecar cpu=1 mem=1Gi | cpu=2 mem=1Gi gpu=1",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What may happen. `strangers` came before anybody kept a ledger, and nothing is recorded of them."""
+
+    strangers: int = 0
+    exporter: bool = True
+    fingerprints: bool = False
+    names_return: bool = False
+    binds_get_lost: bool = False
+    ends_between: bool = False
+    promises_before_news: bool = False
+
+
+@dataclass(slots=True)
+class Story:
+    """A pod, from its creation to its end; `taken` is when its kubelet took it."""
+
+    uid: str
+    name: PodName
+    demand: Demand
+    created: int
+    promised: bool = False
+    record: Record | None = None
+    bound: bool = False
+    taken: float | None = None
+    leaving: bool = False
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a kubelet has down for a pod: in its books, by zones, and as exporters see it."""
+
+    booked: Booked
+    held: Held
+    seen: Mapping[ZoneSet, Resources]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What an exporter saw, and of which pods."""
+
+    at: float
+    node: Node
+    names: frozenset[PodName]
+
+    def told(
+        self, _node: Node, certain: Sequence[Resident], perhaps: Sequence[Resident]
+    ) -> frozenset[PodName] | None:
+        """As a fingerprint would that nothing else has."""
+        sure = {each.name for each in certain}
+        known = sure | {each.name for each in perhaps}
+        return self.names if sure <= self.names <= known else None
+
+
+class World:
+    """A story about one node; `run` tells it to the end of the tape.
+
+    It fails where a kubelet refuses a pod that was promised its place, or gave it other zones than the ledger
+    believes after all news has arrived. `say` hears what happens.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        tape: Iterator[int],
+        course: Course,
+        *,
+        menu: Sequence[Demand] = MENU,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.ledger = Promises(lag=LAG, kept=KEPT)
+        self.stories: dict[str, Story] = {}
+        self.taken: dict[str, Taken] = {}
+        self.now = 1000.0
+        self._empty = node
+        self._truth = node
+        self._tape = tape
+        self._course = course
+        self._menu = menu
+        self._say = say
+        self._inbox: list[tuple[str, str]] = []
+        self._news: deque[tuple[float, str]] = deque()
+        self._queue: list[str] = []
+        self._samples: deque[Sample] = deque()
+        self._last = self._look()
+
+    def run(self) -> None:
+        """Tell the story."""
+        try:
+            for _ in range(self._course.strangers):
+                self._stranger()
+            self._publish(self._look())
+            while True:
+                _DEEDS[self._choose(len(_DEEDS))](self)
+                self.check()
+        except StopIteration:
+            return
+
+    def check(self) -> None:
+        """Fail where the ledger believes something that is not so."""
+        for uid, taken in self.taken.items():
+            known = self.ledger.resident(uid)
+            if known and known.record and not self._unheard():
+                assert same(known.record.held, taken.held), f"{uid}: {known.record.held} is {taken.held}"
+
+    def settle(self) -> None:
+        """Nobody waits any more, and everybody knows everything."""
+        for uid in tuple(self._queue):
+            self._give_up(self.stories[uid])
+        self.everything_heard()
+
+    def retell(self, ledger: Promises) -> None:
+        """Tell another ledger what is true now."""
+        ledger.report(self._last.node, self._last.told if self._course.fingerprints else None)
+        for story in self.stories.values():
+            if story.bound and not story.gone:
+                ledger.put(NAME, self._resident(story))
+
+    def everything_heard(self) -> None:
+        """Bring all news."""
+        while self._inbox:
+            self._receive(1)
+        while self._news:
+            self.hear()
+
+    def _choose(self, count: int) -> int:
+        return next(self._tape) % count
+
+    # Pods come.
+
+    def _new(self, created: int) -> Story:
+        demand = self._menu[self._choose(len(self._menu))]
+        uid = f"pod-{len(self.stories)}"
+        story = Story(uid, ("team", self._name(uid)), demand, created)
+        self.stories[uid] = story
+        return story
+
+    def _name(self, uid: str) -> str:
+        taken = {each.name[1] for each in self.stories.values() if not each.gone}
+        open_to = [name for name in NAMES if name not in taken] if self._course.names_return else []
+        return open_to[self._choose(len(open_to))] if open_to else uid
+
+    def _stranger(self) -> None:
+        story = self._new(int(self.now))
+        story.bound = True
+        self._inbox.append(("add", story.uid))
+        self._news.append((self.now, story.uid))
+        self.everything_heard()
+
+    def arrive(self) -> None:
+        """A pod is made, and promised a place if there is one."""
+        if self._silent():
+            return
+        story = self._new(int(self.now) - self._choose(3))
+        offer = self._offer(story)
+        if not offer.verdict.admitted:
+            story.gone = True
+            return
+        story.promised = True
+        self._say(f"{self.now} {story} is promised {offer.place} ({offer.basis})")
+        self.ledger.promise(NAME, self._resident(story), offer)
+        self._queue.append(story.uid)
+
+    def bind(self) -> None:
+        """The first that was promised its place is bound, if that place stands."""
+        if not self._queue or self._silent():
+            return
+        story = self.stories[self._queue[0]]
+        offer = self._offer(story)
+        if not offer.verdict.admitted:
+            self._give_up(story)
+        elif offer.stands or (not offer.waits_for and self._choose(2)):
+            self.ledger.amend(story.uid, offer)
+            self._write(story, offer.record)
+        elif not self._choose(8):
+            self._give_up(story)
+
+    def _offer(self, story: Story) -> Offer:
+        beside = self.ledger.since(story.uid)
+        offer = self.ledger.offer(NAME, story.demand, created=story.created, now=self.now, beside=beside)
+        assert offer
+        return offer
+
+    def _give_up(self, story: Story) -> None:
+        self._say(f"{self.now} {story.uid} is given up")
+        self._queue.remove(story.uid)
+        self.ledger.withdraw(story.uid)
+        story.gone = True
+
+    def _write(self, story: Story, record: Record | None) -> None:
+        fate = self._choose(16)
+        if fate == 0:
+            self._give_up(story)
+            return
+        self._queue.remove(story.uid)
+        if fate == 1 and self._course.binds_get_lost:
+            self._say(f"{self.now} nobody knows whether {story.uid} is bound: it is not")
+            self.ledger.set_adrift(story.uid)
+            return
+        self._say(f"{self.now} {story.uid} is bound to {record and record.held}")
+        story.bound = True
+        story.record = record and Record(record.held, Source.RECORDED)
+        self._inbox.append(("add", story.uid))
+        self._news.append((self.now, story.uid))
+
+    # The kubelet.
+
+    def receive(self) -> None:
+        """The kubelet hears of some pods at once."""
+        self._receive(1 + self._choose(3))
+
+    def _receive(self, count: int) -> None:
+        batch, self._inbox = self._inbox[:count], self._inbox[count:]
+        removed = [uid for what, uid in batch if what == "remove"]
+        added = [uid for what, uid in batch if what == "add" and uid not in removed]
+        for uid in removed:
+            self._release(uid)
+        shuffled = [(self.stories[uid].created, len(added) > 1 and self._choose(4), uid) for uid in added]
+        for _, _, uid in sorted(shuffled):
+            self._admit(self.stories[uid])
+
+    def _admit(self, story: Story) -> None:
+        found = kubelet.admit(self._truth, story.demand)
+        if found.refusal:
+            assert not story.promised, f"{story.uid} bounced: {found.refusal.reason}"
+            story.gone = True
+        else:
+            self._truth = kubelet.charge(self._truth, found)
+            held = named(found.placement.kept, self._empty)
+            self._say(f"{self.now} {story.uid} gets {held}")
+            self.taken[story.uid] = Taken(found.held, held, visible(found.placement))
+            story.taken = self.now
+        self._news.append((self.now, story.uid))
+
+    def _release(self, uid: str) -> None:
+        taken = self.taken.pop(uid, None)
+        if taken:
+            self._say(f"{self.now} {uid} has left")
+            self._truth = kubelet.release(self._truth, [taken.booked])
+
+    # Pods go.
+
+    def delete(self) -> None:
+        """Somebody deletes a pod, which takes its time to end."""
+        story = self._one(lambda each: each.bound and not each.leaving)
+        if story:
+            story.leaving = True
+            self._news.append((self.now, story.uid))
+
+    def end(self) -> None:
+        """A pod ends, whether it was deleted or has done its work."""
+        story = self._one(lambda each: each.uid in self.taken)
+        if story and not self._between():
+            self._release(story.uid)
+            self._forget(story)
+
+    def remove(self) -> None:
+        """A pod is taken off the API server, and its kubelet hears of that like everybody."""
+        story = self._one(lambda each: each.bound)
+        if story and not self._between():
+            self._inbox.append(("remove", story.uid))
+            self._forget(story)
+
+    def _one(self, fits: Callable[[Story], bool]) -> Story | None:
+        those = [each for each in self.stories.values() if fits(each) and not each.gone]
+        return those[self._choose(len(those))] if those else None
+
+    def _between(self) -> bool:
+        return len(self._inbox) > 1 and not self._course.ends_between
+
+    def _forget(self, story: Story) -> None:
+        story.gone = True
+        self._news.append((self.now, story.uid))
+
+    # What is heard.
+
+    def hear(self) -> None:
+        """News of one pod, which is by now as it is."""
+        if not self._news:
+            return
+        _, uid = self._news.popleft()
+        story = self.stories[uid]
+        if story.gone:
+            self.ledger.drop(uid, now=self.now)
+        else:
+            self.ledger.put(NAME, self._resident(story))
+
+    def _resident(self, story: Story) -> Resident:
+        stage = Stage.ADMITTED if story.taken else Stage.BOUND if story.bound else Stage.PROMISED
+        return Resident(
+            story.uid,
+            story.name,
+            story.demand,
+            stage,
+            since=story.taken or self.now,
+            created=story.created,
+            record=story.record,
+            leaving=story.leaving,
+        )
+
+    def _unheard(self) -> bool:
+        """Whether a pod has ended of which that is not known yet."""
+        return any(self.stories[uid].gone for _, uid in self._news)
+
+    def _silent(self) -> bool:
+        return self._unheard() and not self._course.promises_before_news
+
+    # What is published.
+
+    def look(self) -> None:
+        """The exporter looks."""
+        if self._course.exporter:
+            self._samples.append(self._look())
+
+    def publish(self) -> None:
+        """What it saw is heard of."""
+        if self._samples:
+            self._publish(self._samples.popleft())
+
+    def _look(self) -> Sample:
+        free = {zone.id: dict(zone.allocatable) for zone in self._empty.zones}
+        for taken in self.taken.values():
+            for zones, amounts in taken.seen.items():
+                for name, amount in amounts.items():
+                    _draw([free[zone] for zone in zones], name, amount)
+        left = (replace(zone, free=Resources(free[zone.id])) for zone in self._empty.zones)
+        names = frozenset(self.stories[uid].name for uid in self.taken)
+        return Sample(self.now, replace(self._empty, zones=tuple(left)), names)
+
+    def _publish(self, sample: Sample) -> None:
+        self._last = sample
+        free = [dict(zone.free) for zone in sample.node.zones]
+        self._say(f"{self.now} a topology of {sample.at}: {sorted(sample.names)} leave {free}")
+        self.ledger.report(sample.node, sample.told if self._course.fingerprints else None)
+
+    def wait(self) -> None:
+        """Time passes; nothing is later than it may be."""
+        then = self.now + STEPS[self._choose(len(STEPS))]
+        while self._news and self._news[0][0] < then - LATE:
+            self.hear()
+        if self._course.exporter and self._last.at < then - LAG:
+            self._publish(self._look())
+            self._samples.clear()
+        self.now = then
+        for each in self.ledger.expire(self.now):
+            self.stories[each.uid].gone = True
+        self._queue = [uid for uid in self._queue if not self.stories[uid].gone]
+
+
+_DEEDS: Sequence[Callable[[World], None]] = (
+    World.arrive,
+    World.arrive,
+    World.arrive,
+    World.bind,
+    World.bind,
+    World.bind,
+    World.bind,
+    World.receive,
+    World.receive,
+    World.hear,
+    World.hear,
+    World.end,
+    World.delete,
+    World.remove,
+    World.everything_heard,
+    World.look,
+    World.publish,
+    World.wait,
+)
+
+
+def same(one: Held, other: Held) -> bool:
+    """Whether this is the same, however its zones are ordered."""
+    return {frozenset(zones): bag for zones, bag in one.items()} == {
+        frozenset(zones): bag for zones, bag in other.items()
+    }
+
+
+def visible(placement: Placement) -> Mapping[ZoneSet, Resources]:
+    """What exporters see of a pod: the containers that run as long as it does."""
+    total: dict[ZoneSet, Resources] = {}
+    for grant in placement.grants:
+        for zones, amounts in grant.amounts.items() if grant.role is not Role.INIT else ():
+            total[zones] = total.get(zones, EMPTY).plus(amounts)
+    return MappingProxyType(total)
+
+
+def _draw(zones: Sequence[dict[str, int]], name: str, amount: int) -> None:
+    for zone in zones:
+        drawn = min(zone.get(name, 0), amount)
+        amount -= drawn
+        if drawn:
+            zone[name] -= drawn

@@ -1,0 +1,410 @@
+"""
+Laws of what nodes promise, for whatever happens to them.
+
+The first ones are about facts, in any number and however little sense they make together: records of more
+than there is, zones that are not there, topologies of other pods. The last ones are about a node as it really
+is (`ledger_world`): whatever a ledger hears late, no pod that was promised its place is ever refused.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numalign.fleet.promises import KEPT_SECONDS, Promises
+from numalign.rules.demand import Demand
+from numalign.rules.kubelet import admit as kubelet
+from numalign.rules.ledger import (
+    MOST_RECENT,
+    Account,
+    Held,
+    PodName,
+    Record,
+    Resident,
+    Source,
+    Stage,
+    Standing,
+    Told,
+    offer,
+    standing,
+)
+from numalign.rules.resources import CPU, MEMORY
+from numalign.rules.topology import Node, Zone
+from tests.laws.ledger_world import MENU, Course, World
+from tests.notation import GPU, bag, node
+
+NOW, LAG = 1000.0, 60.0
+AGES = [0.0, 5.0, 30.0, LAG, 500.0]
+
+ZONES = [
+    "cpu=4 mem=4Gi gpu=1",
+    "cpu=4 mem=4Gi gpu=2",
+    "cpu=5/4 mem=4Gi gpu=1",
+    "cpu=6 mem=6Gi",
+    "cpu=3 mem=4Gi gpu=2",
+    "cpu=4/3 mem=3Gi",
+]
+WORN = ["cpu=4//2 mem=4Gi//1Gi gpu=1//0", "cpu=4//0 mem=4Gi gpu=2//1"]
+POLICIES = ["none", "best-effort", "restricted", "single-numa-node"]
+SCOPES = ["container", "pod"]
+
+
+def nodes(zones: Sequence[str] = ZONES) -> st.SearchStrategy[Node]:
+    """Nodes of one to four zones."""
+    return st.builds(
+        lambda zones, policy, scope: node(*zones, policy=policy, scope=scope),
+        st.lists(st.sampled_from(zones), min_size=1, max_size=4),
+        st.sampled_from(POLICIES),
+        st.sampled_from(SCOPES),
+    )
+
+
+any_node = nodes([*ZONES, *WORN])
+
+HELD: list[Held | None] = [
+    None,
+    {},
+    {("node-0",): bag("cpu=2 mem=1Gi")},
+    {("node-0",): bag("gpu=1"), ("node-1",): bag("cpu=3")},
+    {("node-1",): bag("cpu=1"), ("node-0", "node-1"): bag("mem=5Gi")},
+    {("node-2", "node-1"): bag("mem=2Gi nic=1")},
+    {("node-0",): bag("cpu=9 mem=90Gi gpu=9")},
+    {("nowhere",): bag("cpu=1"), ("node-0",): bag("cpu=1")},
+]
+
+
+@st.composite
+def residents(draw: st.DrawFn, uid: str) -> Resident:
+    """A pod, and whatever may be said of it."""
+    held, source = draw(st.sampled_from(HELD)), draw(st.sampled_from(Source))
+    return Resident(
+        uid,
+        ("team", draw(st.sampled_from([uid, "web-0"]))),
+        draw(st.sampled_from([None, *MENU])),
+        draw(st.sampled_from(Stage)),
+        since=NOW - draw(st.sampled_from(AGES)),
+        created=draw(st.integers(0, 3)),
+        record=None if held is None else Record(held, source),
+        guess=draw(st.sampled_from(HELD)),
+        turn=draw(st.integers(0, 9)),
+        leaving=draw(st.booleans()),
+    )
+
+
+@st.composite
+def accounts(draw: st.DrawFn) -> Account:
+    """What may be known of a node, whether or not it makes sense."""
+    count, gone = draw(st.integers(0, 5)), draw(st.integers(0, 3))
+    pods = [draw(residents(f"pod-{at}")) for at in range(count + gone)]
+    names = st.sampled_from([each.name for each in pods] or [("team", "nobody")])
+    accounted = draw(st.none() | st.frozensets(names))
+    told = None if accounted is None else fingerprint_of(accounted)
+    complete = draw(st.integers(0, 4)) > 0
+    return Account(draw(any_node), tuple(pods[:count]), tuple(pods[count:]), told, complete)
+
+
+def fingerprint_of(pods: frozenset[PodName]) -> Told:
+    """A fingerprint of these pods, that nothing else has."""
+
+    def told(
+        _node: Node, certain: Sequence[Resident], perhaps: Sequence[Resident]
+    ) -> frozenset[PodName] | None:
+        sure = {each.name for each in certain}
+        return pods if sure <= pods <= sure | {each.name for each in perhaps} else None
+
+    return told
+
+
+def within(found: Node) -> bool:
+    """Whether no zone has less free than nothing, or more than it may give out."""
+    return all(
+        0 <= amount <= zone.allocatable[name] for zone in found.zones for name, amount in zone.free.items()
+    )
+
+
+@given(accounts())
+def test_what_is_free_is_neither_less_than_nothing_nor_more_than_there_is(account: Account) -> None:
+    found = standing(account, now=NOW, lag=LAG)
+
+    assert within(found.node)
+    assert found.node.emptied() == account.node.emptied()
+
+
+@given(accounts(), st.sampled_from(MENU), st.integers(0, 3))
+def test_what_a_node_offers_it_has(account: Account, demand: Demand, created: int) -> None:
+    found = offer(account, demand, created=created, now=NOW, lag=LAG)
+
+    assert (found.place is None) is not found.verdict.admitted
+    assert found.record is None or found.record.held == found.place
+    if found.place:
+        admission = kubelet.admit(found.node, demand)
+        assert within(kubelet.charge(found.node, admission))
+
+
+@given(accounts(), st.randoms(use_true_random=False))
+def test_it_does_not_matter_in_which_order_pods_are_listed(account: Account, chance: Random) -> None:
+    pods, gone = list(account.residents), list(account.left)
+    chance.shuffle(pods)
+    chance.shuffle(gone)
+    other = replace(account, residents=tuple(pods), left=tuple(gone))
+
+    assert standing(other, now=NOW, lag=LAG) == standing(account, now=NOW, lag=LAG)
+
+
+# What is told of nodes and pods, one thing after another.
+
+Tell = Callable[[Promises], None]
+"""Tells a ledger one thing."""
+
+
+def put(resident: Resident) -> Tell:
+    return lambda promises: promises.put("node", resident)
+
+
+def drop(uid: str) -> Tell:
+    return lambda promises: promises.drop(uid, now=NOW)
+
+
+def report(found: Node, told: Told | None) -> Tell:
+    return lambda promises: promises.report(found, told)
+
+
+@dataclass(frozen=True)
+class History:
+    """All that is told of one pod, or of the node, in this order; `last` is what is true in the end."""
+
+    told: Sequence[Tell]
+    last: Tell | None
+
+
+@st.composite
+def lives(draw: st.DrawFn, uid: str) -> History:
+    """The life of a pod as far as it has come; what it holds is seen, or nobody knows."""
+    whole = draw(residents(uid))
+    seen = whole.record and replace(whole.record, source=Source.OBSERVED)
+    bound = replace(whole, stage=Stage.BOUND, record=None, guess=None, turn=0)
+    admitted = replace(bound, stage=Stage.ADMITTED, record=seen)
+    stages = [put(bound), put(admitted)][: draw(st.integers(1, 2))]
+    gone = draw(st.booleans())
+    return History([*stages, drop(uid)] if gone else stages, None if gone else stages[-1])
+
+
+@st.composite
+def reports(draw: st.DrawFn, *, fingerprints: bool) -> History:
+    """What is published of a node: always of the same zones."""
+    shape = draw(any_node)
+    names = st.frozensets(st.sampled_from([("team", f"pod-{at}") for at in range(5)]))
+    told = [fingerprint_of(draw(names)) if fingerprints else None for _ in range(2)]
+    every = [report(replace(shape), told[0]), report(shape.emptied(), told[1])]
+    return History(every, every[-1])
+
+
+def histories(*, fingerprints: bool) -> st.SearchStrategy[list[History]]:
+    return st.tuples(reports(fingerprints=fingerprints), *(lives(f"pod-{at}") for at in range(5))).map(list)
+
+
+def tell(told: Sequence[History], chance: Random) -> Promises:
+    """Tell everything, of each object in its order, of all objects in any; the first is told of first."""
+    promises, left = Promises(lag=LAG), [list(each.told) for each in told]
+    left[0].pop(0)(promises)
+    while any(left):
+        chance.choice([each for each in left if each]).pop(0)(promises)
+    return promises
+
+
+def found(promises: Promises) -> Standing:
+    known = promises.standing("node", now=NOW)
+    assert known
+    return known
+
+
+def present(promises: Promises) -> set[str]:
+    return {repr(each) for each in promises.residents()}
+
+
+@given(histories(fingerprints=True), st.randoms(use_true_random=False))
+def test_it_does_not_matter_in_which_order_things_are_learned(told: list[History], chance: Random) -> None:
+    one, other = tell(told, chance), tell(told, chance)
+
+    assert found(one) == found(other)
+    assert present(one) == present(other)
+
+
+@given(histories(fingerprints=False), st.randoms(use_true_random=False))
+def test_who_hears_only_the_end_comes_to_the_same(told: list[History], chance: Random) -> None:
+    lived, late = tell(told, chance), Promises(lag=LAG)
+    for each in told:
+        if each.last:
+            each.last(late)
+
+    assert found(lived) == found(late)
+    assert present(lived) == present(late)
+
+
+# Everything that is ever called.
+
+PODS = [f"pod-{at}" for at in range(12)]
+PLACES = ["node", "other", "nowhere"]
+
+
+@st.composite
+def promised(draw: st.DrawFn) -> tuple[Node, list[tuple[str, int]]]:
+    """A node, and who asks it or gives back what it has, with which demand."""
+    return draw(nodes()), draw(
+        st.lists(st.tuples(st.sampled_from(PODS), st.integers(0, len(MENU) + 3)), max_size=30)
+    )
+
+
+@given(promised())
+def test_what_is_promised_to_one_is_not_promised_to_another(
+    asked: tuple[Node, list[tuple[str, int]]],
+) -> None:
+    told, questions = asked
+    promises = Promises()
+    promises.report(told)
+    for at, (uid, which) in enumerate(questions):
+        promises.withdraw(uid)
+        if which < len(MENU):
+            _promise_if_offered(promises, "node", _pod(uid, which, created=at), now=NOW)
+        held = [each.promised for each in promises.promised()]
+        assert _fit(told, [each for each in held if each is not None])
+
+
+def _pod(uid: str, which: int, *, created: int = 0, since: float = NOW) -> Resident:
+    return Resident(uid, ("team", uid), MENU[which], Stage.PROMISED, since=since, created=created)
+
+
+def _promise_if_offered(promises: Promises, place: str, pod: Resident, *, now: float) -> None:
+    assert pod.demand
+    here = promises.offer(place, pod.demand, created=pod.created, now=now, beside=(pod.uid,))
+    if here is None or here.verdict.admitted:
+        promises.promise(place, pod, here)
+
+
+def _fit(told: Node, every: list[Held]) -> bool:
+    """Whether zones have so much together, whichever of them are looked at."""
+    sets = (some for count in range(1, 5) for some in combinations(told.zones, count))
+    return all(_held(every, some, name) <= _most(some, name) for some in sets for name in (CPU, MEMORY, GPU))
+
+
+def _held(every: list[Held], some: Sequence[Zone], name: str) -> int:
+    """What is held of these zones alone."""
+    names = {zone.name for zone in some}
+    return sum(bag.get(name, 0) for held in every for zones, bag in held.items() if names >= {*zones})
+
+
+def _most(some: Sequence[Zone], name: str) -> int:
+    return sum(zone.allocatable.get(name, 0) for zone in some)
+
+
+CALLS: list[Callable[[Promises, Random, float], object]] = [
+    lambda promises, chance, _: promises.report(
+        node(*chance.sample(ZONES, 2), policy=chance.choice(POLICIES)),
+        chance.choice([None, fingerprint_of(frozenset({("team", chance.choice(PODS))}))]),
+    ),
+    lambda promises, chance, _: promises.unreport(chance.sample(PLACES, 2)),
+    lambda promises, chance, now: promises.put(chance.choice(PLACES), _anyhow(chance, now)),
+    lambda promises, chance, now: promises.put(chance.choice(PLACES), _anyhow(chance, now)),
+    lambda promises, chance, now: promises.drop(chance.choice(PODS), now=now),
+    lambda promises, chance, now: promises.promise(chance.choice(PLACES), _anyhow(chance, now), None),
+    lambda promises, chance, now: _promise_if_offered(
+        promises,
+        chance.choice(PLACES),
+        _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now),
+        now=now,
+    ),
+    lambda promises, chance, now: _promise_if_offered(
+        promises, "node", _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now), now=now
+    ),
+    lambda promises, chance, _: promises.withdraw(chance.choice(PODS)),
+    lambda promises, chance, _: promises.set_adrift(chance.choice(PODS)),
+    lambda promises, chance, _: promises.since(chance.choice(PODS)),
+    lambda promises, chance, now: promises.expire(now - chance.choice([0.0, 5.0])),
+]
+
+
+def _anyhow(chance: Random, now: float) -> Resident:
+    """A pod as somebody may tell of it, whatever was told before."""
+    held = chance.choice(HELD)
+    return replace(
+        _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now),
+        stage=chance.choice([Stage.BOUND, Stage.ADMITTED]),
+        record=None if held is None else Record(held, chance.choice(list(Source))),
+        leaving=chance.random() < 0.2,
+    )
+
+
+@given(st.randoms(use_true_random=True))
+@settings(max_examples=1)
+def test_whatever_is_called_nothing_leaks(chance: Random) -> None:
+    """10,000 calls that make no sense together."""
+    promises, now = Promises(), NOW
+    for at in range(10_000):
+        now += chance.choice([0.0, 0.1, 3.0])
+        chance.choice(CALLS)(promises, chance, now)
+        if at % 20 == 0:
+            _agrees(promises, now)
+
+    for uid in PODS:
+        promises.drop(uid, now=now)
+    assert promises.expire(now + KEPT_SECONDS) == ()
+    assert (list(promises.residents()), promises.promised()) == ([], ())
+    for name in PLACES:
+        told = replace(node(*ZONES), name=name)
+        promises.report(told)
+        account, empty = promises.account(name), promises.standing(name, now=now)
+        assert account
+        assert empty
+        assert (account.residents, empty.node) == ((), told)
+        assert len(account.left) <= MOST_RECENT
+
+
+def _agrees(promises: Promises, now: float) -> None:
+    """All ways of asking say the same."""
+    every = list(promises.residents())
+    there = {each.uid: each for each in every}
+    assert len(there) == len(every)
+    assert {uid for uid in PODS if promises.place_of(uid)} == there.keys()
+    assert all(promises.resident(uid) == there.get(uid) for uid in PODS)
+    assert {each.uid for each in promises.promised()} == {
+        uid for uid, each in there.items() if each.stage is Stage.PROMISED
+    }
+    known = promises.standing("node", now=now)
+    assert known is None or within(known.node)
+
+
+# A node as it really is.
+
+tapes = st.lists(st.integers(0, 5039), min_size=60, max_size=150)
+courses = st.builds(
+    Course,
+    strangers=st.sampled_from([0, 0, 1, 2]),
+    exporter=st.booleans(),
+    fingerprints=st.booleans(),
+    names_return=st.booleans(),
+    binds_get_lost=st.booleans(),
+)
+
+
+@given(nodes(), courses, tapes)
+@settings(max_examples=2 * settings().max_examples)
+def test_no_pod_that_was_promised_its_place_is_refused(told: Node, course: Course, tape: list[int]) -> None:
+    World(told, iter(tape), course).run()
+
+
+@given(nodes(), tapes)
+def test_who_starts_anew_in_a_quiet_moment_comes_to_the_same(told: Node, tape: list[int]) -> None:
+    world, anew = World(told, iter(tape), Course()), Promises(lag=LAG)
+    world.run()
+    world.settle()
+    world.retell(anew)
+    now, believed = world.now, not any(each.doubtful for each in world.ledger.residents())
+    lived, began = (ledger.standing("node", now=now) for ledger in (world.ledger, anew))
+
+    assert lived
+    assert began
+    # Nobody has written down that a record is in doubt.
+    assert not believed or (lived.node, lived.basis, lived.sure) == (began.node, began.basis, began.sure)

@@ -1,0 +1,445 @@
+"""What the tests of the scorer share: pods as they stand on the wire, a cluster, and a scorer beside it."""
+
+import asyncio
+import contextlib
+import io
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry
+
+from numalign.cluster.events import Event
+from numalign.cluster.fingerprints import Fingerprint
+from numalign.cluster.occupants import Occupants
+from numalign.cluster.policy import ClusterPolicy, PolicyKeeper
+from numalign.cluster.world import Snapshot
+from numalign.fleet.promises import Promises
+from numalign.rules import intent
+from numalign.rules.intent import Match
+from numalign.rules.ledger import Resident
+from numalign.rules.pod import Container, Role
+from numalign.rules.resources import Resources, render
+from numalign.rules.topology import Node, Zone
+from numalign.runtime import logs
+from scorer import binding
+from scorer.app import Door, application
+from scorer.binding import Binder, Write
+from scorer.judging import Judge, Judgement
+from scorer.outcomes import Outcomes
+from scorer.preempting import Preemption
+from scorer.protocol import BindingCall
+from scorer.ranking import RankingRules
+from scorer.register import Register, Subject
+from scorer.settings import PromiseAt, ScorerSettings
+from tests.notation import node, pod
+
+Raw = dict[str, Any]
+
+TEAM = "team"
+POLICY = "numalign.io/policy"
+SINGLE = "single-numa-node"
+
+NOW = 1_800_000_000
+"""Seconds since 1970 at which every test begins."""
+
+BORN = "2027-01-15T07:59:00Z"
+"""When pods are created if nobody says: a minute before that."""
+
+
+def raw(
+    *containers: str,
+    name: str = "web",
+    policy: str | None = SINGLE,
+    annotations: Mapping[str, str] | None = None,
+    spec: Mapping[str, object] | None = None,
+    **metadata: object,
+) -> Raw:
+    """A v1 Pod in the namespace `team`, of containers in the notation of the tables."""
+    made = pod(*containers)
+    roles = {role: [_container(each) for each in made.containers if each.role is role] for role in Role}
+    for sidecar in roles[Role.SIDECAR]:
+        sidecar["restartPolicy"] = "Always"
+    written = {**({POLICY: policy} if policy else {}), **(annotations or {})}
+    told = {"name": name, "namespace": TEAM, "uid": uid(name), "creationTimestamp": BORN}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**told, "annotations": written, **metadata},
+        "spec": {
+            "initContainers": [*roles[Role.INIT], *roles[Role.SIDECAR]],
+            "containers": roles[Role.APP],
+            **(spec or {}),
+        },
+    }
+
+
+def uid(name: str) -> str:
+    """The uid of a pod of this name."""
+    return f"uid-of-{name}"
+
+
+def on(place: str, made: Raw, *, record: Sequence[Mapping[str, object]] | None = None) -> Raw:
+    """The pod once it is bound to a node, with what was recorded as it was."""
+    annotations = made["metadata"]["annotations"]
+    if record is not None:
+        annotations = {**annotations, intent.PLACEMENT: json.dumps(record)}
+    metadata = {**made["metadata"], "annotations": annotations}
+    return {**made, "metadata": metadata, "spec": {**made["spec"], "nodeName": place}}
+
+
+def running(made: Raw) -> Raw:
+    """The bound pod once its kubelet has taken it."""
+    return {**made, "status": {"phase": "Running", "startTime": BORN}}
+
+
+def refused(made: Raw, *, reason: str = "TopologyAffinityError", message: str = "cannot be aligned") -> Raw:
+    """The bound pod once its kubelet has refused it."""
+    return {**made, "status": {"phase": "Failed", "reason": reason, "message": message}}
+
+
+def snapshot(
+    members: Mapping[str, Node] = {},
+    *,
+    unknown: Iterable[str] = (),
+    labels: Mapping[str, Mapping[str, str]] | None = None,
+    fingerprints: Mapping[str, Fingerprint] | None = None,
+    **namespaces: Mapping[str, str],
+) -> Snapshot:
+    """A cluster of these nodes; labels of namespaces stand without our prefix, others with a `/`."""
+    full = {name: _prefixed(told) for name, told in namespaces.items()}
+    return Snapshot(
+        nodes=tuple(replace(made, name=name) for name, made in members.items()),
+        unknown=tuple(unknown),
+        node_labels=labels or {},
+        namespaces={name: intent.parse_namespace(told)[0] for name, told in full.items()},
+        namespace_labels=full,
+        fingerprints=fingerprints or {},
+    )
+
+
+def documents(members: Mapping[str, Node], **namespaces: Mapping[str, str]) -> list[Raw]:
+    """What kubectl prints of such nodes and namespaces; a node without zones publishes no topology."""
+    return [
+        *(_node(name) for name in members),
+        *(_topology(name, made) for name, made in members.items() if made.zones),
+        *(_namespace(name, told) for name, told in namespaces.items()),
+    ]
+
+
+def _prefixed(told: Mapping[str, str]) -> dict[str, str]:
+    return {key if "/" in key else f"{intent.PREFIX}{key}": value for key, value in told.items()}
+
+
+def _container(made: Container) -> Raw:
+    amounts = {"requests": made.requests, "limits": made.limits}
+    return {"name": made.name, "resources": {key: _written(bag) for key, bag in amounts.items() if bag}}
+
+
+def _written(bag: Resources) -> dict[str, str]:
+    return {name: render(name, amount) for name, amount in bag.items()}
+
+
+def _node(name: str) -> Raw:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": name}}}
+
+
+def _namespace(name: str, told: Mapping[str, str]) -> Raw:
+    metadata = {"name": name, "labels": _prefixed(told)}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def _topology(name: str, made: Node) -> Raw:
+    attributes = {"topologyManagerPolicy": made.policy, "topologyManagerScope": made.scope}
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": name},
+        "attributes": [{"name": key, "value": value} for key, value in attributes.items()],
+        "zones": [
+            {"name": zone.name, "type": "Node", "resources": [*_resources(zone)]} for zone in made.zones
+        ],
+    }
+
+
+def _resources(zone: Zone) -> Iterable[Raw]:
+    columns = {"capacity": zone.capacity, "allocatable": zone.allocatable, "available": zone.free}
+    for name in zone.capacity:
+        yield {"name": name, **{column: render(name, bag[name]) for column, bag in columns.items()}}
+
+
+@dataclass
+class Told:
+    """A log, and what was said to it."""
+
+    stream: io.StringIO = field(default_factory=io.StringIO)
+
+    def __post_init__(self) -> None:
+        self.log = logs.to(self.stream, level="debug", form="json")
+
+    def of(self, event: str) -> list[Raw]:
+        """The lines of one event."""
+        lines = map(json.loads, self.stream.getvalue().splitlines())
+        return [line for line in lines if line["event"] == event]
+
+
+@dataclass
+class Time:
+    """A clock that goes on as somebody sleeps; what was planned `at` a moment happens in its turn."""
+
+    seconds: float = 1000.0
+    plans: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        """The time now."""
+        return self.seconds
+
+    def wall(self) -> float:
+        """The same, in seconds since 1970."""
+        return NOW + self.seconds - 1000
+
+    def after(self, seconds: float, plan: Callable[[], None]) -> None:
+        """Let something happen once so much time has passed."""
+        self.plans.append((self.seconds + seconds, plan))
+
+    async def sleep(self, seconds: float) -> None:
+        """Let the time pass, and everybody else have a turn."""
+        self.seconds += seconds
+        for plan in [each for each in self.plans if each[0] <= self.seconds]:
+            self.plans.remove(plan)
+            plan[1]()
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Writes:
+    """Stands for the API server: keeps what is bound, or raises what it was told; `first` runs before."""
+
+    error: Exception | None = None
+    first: Callable[[], None] | None = None
+    made: list[Raw] = field(default_factory=list)
+
+    async def __call__(self, **told: object) -> None:
+        """Bind a pod."""
+        if self.first:
+            self.first()
+        await asyncio.sleep(0)
+        if self.error:
+            raise self.error
+        self.made.append(told)
+
+
+@dataclass
+class Scorer:
+    """The parts of a scorer in this process, joined as the program does, with a time of their own."""
+
+    match: Match = Match.SATISFIES
+    unknown: str = "cannot-fit"
+    promise: PromiseAt = PromiseAt.BIND
+    rules: RankingRules = field(default_factory=RankingRules)
+    patience: float = 3.0
+    writes: Write | None = field(default_factory=Writes)
+    leads: bool = True
+    told: Told = field(default_factory=Told)
+    time: Time = field(default_factory=Time)
+    teller: list[Event] = field(default_factory=list)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        self.promises = Promises()
+        self.policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
+        self.register = Register(
+            self.promises, policy=self.policy, match=self.match, clock=self.time, wall=self.time.wall
+        )
+        self.outcomes = Outcomes(
+            self.register, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
+        )
+        self.register.watch = self.outcomes.heard
+        self.pods = Occupants(self.register, log=self.told.log, registry=self.registry)
+        self.judge = Judge(self.register, unknown=self.settings().unknown_nodes, clock=self.time)
+        self.preemption = Preemption(self.register, clock=self.time)
+        self.binder = self.a_binder()
+
+    def settings(self, **chosen: object) -> ScorerSettings:
+        """What it is told."""
+        return ScorerSettings.model_validate(
+            {"insecure_http": True, "unknown_nodes": self.unknown, "promise": self.promise, **chosen}
+        )
+
+    def a_binder(self) -> Binder:
+        """What binds."""
+        return Binder(
+            self.register,
+            write=self.writes,
+            leading=lambda: self.leads,
+            patience=self.patience,
+            unknown=self.settings().unknown_nodes,
+            log=self.told.log,
+            meters=binding.Meters.of(self.registry),
+            clock=self.time,
+            sleep=self.time.sleep,
+        )
+
+    # What the cluster does.
+
+    async def know(self, members: Mapping[str, Node], **told: Any) -> None:  # noqa: ANN401  as `snapshot`
+        """The cluster is this now."""
+        await self.register.take(snapshot(members, **told))
+
+    def obey(self, policy: ClusterPolicy) -> None:
+        """Put another policy in force."""
+        self.policy.now = policy
+
+    def see(self, *pods: Raw) -> None:
+        """Pods are there like this."""
+        for each in pods:
+            self.pods.put(each)
+
+    def lose(self, name: str) -> None:
+        """A pod is gone."""
+        self.pods.drop((TEAM, name))
+
+    # What is asked.
+
+    def ask(self, made: Raw, *names: str) -> list[Judgement]:
+        """What these nodes say to a pod."""
+        return self.judge.ask(names, self.subject(made))
+
+    def fits(self, made: Raw, *names: str) -> list[bool]:
+        """Which of these nodes take a pod."""
+        return [each.fits for each in self.ask(made, *names)]
+
+    def subject(self, made: Raw) -> Subject:
+        """The pod, as a call tells it."""
+        return self.register.subject(made)
+
+    def promised(self, made: Raw, place: str) -> Resident:
+        """Promise a pod its zones on a node, as a bind or a prioritize before did, and give the promise."""
+        subject = self.subject(made)
+        [judged] = self.judge.ask([place], subject)
+        assert judged.fits, judged.reason
+        self.promises.promise(place, subject.resident(now=self.time()), judged.offer)
+        found = self.promises.resident(subject.uid)
+        assert found
+        return found
+
+    async def bind(self, made: Raw, place: str, **other: str) -> str:
+        """The answer to a call that wants the pod bound there."""
+        metadata = made["metadata"]
+        said = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
+        return await self.binder.bind(BindingCall(**{**said, "node": place, **other}))
+
+    def kept(self) -> dict[str, str | None]:
+        """Which pods are promised a node and not seen there, and which node."""
+        return {each.name[1]: self.promises.place_of(each.uid) for each in self.promises.promised()}
+
+    def count(self, name: str, **labels: str) -> float:
+        """What a metric says."""
+        found = self.registry.get_sample_value(f"numalign_{name}", labels)
+        assert found is not None, f"there is no {name} with {labels}"
+        return found
+
+    # On a socket.
+
+    def app(self, **chosen: object) -> web.Application:
+        """The application with these settings."""
+        return application(
+            self.settings(**chosen),
+            self.door(),
+            log=self.told.log,
+            registry=self.registry,
+            checks={},
+            state=lambda: {"pods": len(self.register.pods)},
+        )
+
+    def door(self) -> Door:
+        """What the endpoints share."""
+        return Door(
+            self.register,
+            self.judge,
+            self.binder,
+            self.preemption,
+            self.rules,
+            promise=self.promise,
+            leading=lambda: self.leads,
+            clock=self.time,
+            age=lambda: 0.5,
+            log=self.told.log,
+            elsewhere=lambda: not self.leads,
+        )
+
+    @contextlib.asynccontextmanager
+    async def open(self, **chosen: object) -> AsyncIterator["Caller"]:
+        """Serve on a free port, and call."""
+        async with TestClient(TestServer(self.app(**chosen))) as client:
+            yield Caller(client)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """One who calls a scorer, as a scheduler or not."""
+
+    client: TestClient[web.Request, web.Application]
+
+    async def send(self, path: str, body: bytes, *, kind: str = "application/json") -> tuple[int, Any]:
+        """The status and the document that is answered."""
+        headers = {"Content-Type": kind} if kind else {}
+        async with self.client.post(path, data=io.BytesIO(body), headers=headers) as answer:
+            return answer.status, await answer.json()
+
+    async def ask(self, path: str, said: object) -> Any:  # noqa: ANN401  JSON
+        """The document of an answer that is one."""
+        status, document = await self.send(path, orjson.dumps(said))
+        assert status == 200, document
+        return document
+
+    async def filter(self, made: Raw, *names: str) -> Raw:
+        """The answer to filter, names only."""
+        found: Raw = await self.ask("/filter", {"Pod": made, "Nodes": None, "NodeNames": [*names]})
+        return found
+
+    async def prioritize(self, made: Raw, *names: str) -> dict[str, int]:
+        """The scores of nodes, names only."""
+        found = await self.ask("/prioritize", {"Pod": made, "Nodes": None, "NodeNames": [*names]})
+        return {each["Host"]: each["Score"] for each in found}
+
+    async def bind(self, made: Raw, place: str) -> str:
+        """The error that is answered to a bind; empty if there is none."""
+        metadata = made["metadata"]
+        said = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"]}
+        found = await self.ask("/bind", {**said, "PodUID": metadata["uid"], "Node": place})
+        return str(found["Error"])
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """What the page of metrics says; 0 for what it does not list."""
+        async with self.client.get("/metrics") as answer:
+            page = await answer.text()
+        wanted = {f'{key}="{value}"' for key, value in labels.items()}
+        for line in page.splitlines():
+            found = re.fullmatch(r"numalign_(\w+)(?:\{(.*)\})? (\S+)", line)
+            if found and found[1] == name and wanted == set(filter(None, (found[2] or "").split(","))):
+                return float(found[3])
+        return 0
+
+
+EMPTY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+"""Two zones of eight CPUs and two GPUs, all free, that are kept together."""
+
+TORN = node("cpu=8//8 mem=16Gi gpu=2//0", "cpu=8//1 mem=16Gi gpu=2//2", policy=SINGLE)
+"""CPUs are free in one zone, and devices in the other."""
+
+SMALL = node("cpu=2 mem=16Gi gpu=1", "cpu=2 mem=16Gi gpu=1", policy=SINGLE)
+
+LOOSE = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="none")
+
+
+@pytest.fixture
+def scorer() -> Scorer:
+    """A scorer that knows nothing yet, and leads."""
+    return Scorer()

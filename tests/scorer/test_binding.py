@@ -1,0 +1,561 @@
+"""A pod is bound with its zones kept for it, or it is told why not and nothing is kept."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from numalign.cluster.api import ClusterError, Conflict, Forbidden, Gone, Missing, Refused, Unreachable
+from numalign.rules.intent import PLACEMENT
+from numalign.rules.ledger import Source, Stage
+from scorer.binding import LOOK_SECONDS, Outcome
+from tests.notation import node, table
+from tests.scorer.conftest import EMPTY, SINGLE, SMALL, Raw, Scorer, Writes, on, raw, running, uid
+
+FOUR = "cpu=4 mem=1Gi gpu=1"
+ALL = "cpu=8 mem=1Gi gpu=2"
+BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
+ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+
+SEVEN, TWO = "cpu=7 mem=1Gi", "cpu=2 mem=1Gi"
+"""On two zones of eight CPUs each finds another place if the other comes first."""
+
+
+@dataclass
+class Stand:
+    """A scorer, and what it writes."""
+
+    scorer: Scorer
+    writes: Writes
+
+    @property
+    def kept(self) -> dict[str, str | None]:
+        """What is promised, by pod."""
+        return self.scorer.kept()
+
+    def outcomes(self) -> dict[str, float]:
+        """What became of calls, by outcome."""
+        counts = {each.value: self.scorer.count("binds_total", outcome=each.value) for each in Outcome}
+        return {outcome: count for outcome, count in counts.items() if count}
+
+    def bound(self) -> list[tuple[str, str]]:
+        """The pods that were bound, and where."""
+        return [(each["name"], each["node"]) for each in self.writes.made]
+
+
+@pytest.fixture
+async def stand() -> Stand:
+    """Two nodes with all free, and one pod that waits."""
+    writes = Writes()
+    made = Stand(Scorer(writes=writes), writes)
+    await made.scorer.know({"a": EMPTY, "b": EMPTY, "one": ONE, "small": SMALL}, unknown=["bare"])
+    made.scorer.see(raw(FOUR))
+    return made
+
+
+def placed(amount: dict[str, str], *zones: str) -> list[dict[str, Any]]:
+    return [{"zones": [*zones], "amount": amount}]
+
+
+# It is bound.
+
+
+async def test_a_pod_is_bound_and_its_placement_written_in_one_call(stand: Stand) -> None:
+    assert await stand.scorer.bind(raw(FOUR), "a") == ""
+
+    [written] = stand.writes.made
+    record = json.loads(written["annotations"].pop(PLACEMENT))
+    assert record == placed({"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}, "node-0")
+    assert written == {
+        "namespace": "team",
+        "name": "web",
+        "uid": uid("web"),
+        "node": "a",
+        "annotations": {},
+    }
+    assert stand.outcomes() == {"bound": 1}
+    assert stand.scorer.count("bind_seconds_count") == 1
+    [line] = stand.scorer.told.of("bind.done")
+    assert (line["pod"], line["node"]) == ("team/web", "a")
+
+
+async def test_the_promise_stands_before_anything_is_written_and_until_the_pod_is_seen(
+    stand: Stand,
+) -> None:
+    during: list[dict[str, str | None]] = []
+    stand.writes.first = lambda: during.append(stand.kept)
+    await stand.scorer.bind(raw(FOUR), "a")
+    after = stand.kept
+    stand.scorer.see(on("a", raw(FOUR)))
+    found = stand.scorer.promises.resident(uid("web"))
+
+    assert (during, after, stand.kept) == ([{"web": "a"}], {"web": "a"}, {})
+    assert found
+    assert found.record
+    assert (found.stage, found.record.source) == (Stage.BOUND, Source.PREDICTED)
+
+
+async def test_a_pod_that_holds_nothing_of_its_own_is_bound_with_an_empty_record(stand: Stand) -> None:
+    small = raw("cpu=0.5", policy=None, name="small")
+    stand.scorer.see(small)
+
+    assert await stand.scorer.bind(small, "a") == ""
+    assert stand.writes.made[0]["annotations"] == {PLACEMENT: "[]"}
+
+
+async def test_where_nobody_is_certain_nothing_is_written_down(stand: Stand) -> None:
+    """A pod of another scheduler is there, and nobody knows on which zone."""
+    stand.scorer.see(running(on("a", raw(FOUR, name="stranger"))))
+
+    assert await stand.scorer.bind(raw(FOUR), "a") == ""
+    assert stand.writes.made[0]["annotations"] == {}
+    found = stand.scorer.promises.resident(uid("web"))
+    assert found
+    assert (found.record, found.guess is None) == (None, False)
+
+
+async def test_a_pod_that_was_only_asked_about_is_bound(stand: Stand) -> None:
+    """The scheduler may hear of a pod before we do."""
+    fresh = raw(FOUR, name="fresh")
+    stand.scorer.subject(fresh)
+
+    assert await stand.scorer.bind(fresh, "a") == ""
+
+
+async def test_a_node_that_publishes_nothing_is_nothing_to_compare_with(stand: Stand) -> None:
+    silent = raw(FOUR, policy=None, name="silent")
+    stand.scorer.see(silent)
+
+    assert await stand.scorer.bind(silent, "bare") == ""
+    assert stand.writes.made[0]["annotations"] == {}
+    assert stand.kept == {"silent": "bare"}
+
+
+async def test_a_pod_that_must_be_aligned_is_not_bound_to_a_node_that_publishes_nothing(
+    stand: Stand,
+) -> None:
+    assert "publish no NUMA topology" in await stand.scorer.bind(raw(FOUR), "bare")
+    assert (stand.outcomes(), stand.kept, stand.bound()) == ({"lost": 1}, {}, [])
+
+
+async def test_unless_such_nodes_may_fit() -> None:
+    writes = Writes()
+    stand = Stand(Scorer(unknown="may-fit", writes=writes), writes)
+    await stand.scorer.know({"a": EMPTY}, unknown=["bare"])
+    stand.scorer.see(raw(FOUR))
+
+    assert await stand.scorer.bind(raw(FOUR), "bare") == ""
+
+
+# It is not.
+
+Arrange = Callable[[Stand], object]
+
+
+def follows(stand: Stand) -> None:
+    stand.scorer.leads = False
+
+
+REFUSED: list[tuple[str, Arrange, str, str, str]] = [
+    # what it shows                what happens before                                  the node
+    # then what is said, and how it is counted
+    ("without the lease",          follows,                                             "a",
+     "does not hold the lease",    "not_leading"),
+    ("a pod that is gone",         lambda stand: stand.scorer.lose("web"),              "a",
+     "no pod with this uid",       "unknown_pod"),
+    ("a pod that runs elsewhere",  lambda stand: stand.scorer.see(on("b", raw(FOUR))),  "a",
+     "is on node b already",       "bound_already"),
+    ("a pod that runs there",      lambda stand: stand.scorer.see(on("a", raw(FOUR))),  "a",
+     "is on node a already",       "bound_already"),
+    ("a node that never can",      lambda _: None,                                      "small",
+     "could never give 4 cpu",     "lost"),
+    ("a race that was lost",
+     lambda stand: stand.scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))),
+     "a", "have not got 4 cpu",    "lost"),
+    ("zones promised to another",
+     lambda stand: stand.scorer.promised(raw(ALL, name="first"), "one"),                "one",
+     "have not got 4 cpu",         "lost"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arrange", "place", "said", "outcome"), table(REFUSED))
+async def test_a_bind_is_refused_for(
+    stand: Stand, arrange: Arrange, place: str, said: str, outcome: str
+) -> None:
+    arrange(stand)
+    before = stand.kept
+    why = await stand.scorer.bind(raw(FOUR), place)
+
+    assert why.startswith("numalign: ")
+    assert said in why
+    assert (stand.outcomes(), stand.bound(), stand.kept) == ({outcome: 1}, [], before)
+    [line] = stand.scorer.told.of("bind.refused")
+    assert (line["level"], line["outcome"], line["reason"]) == ("warning", outcome, why)
+
+
+async def test_without_the_right_to_write_every_bind_is_refused() -> None:
+    stand = Stand(Scorer(writes=None), Writes())
+    await stand.scorer.know({"a": EMPTY})
+    stand.scorer.see(raw(FOUR))
+    await stand.scorer.bind(raw(FOUR), "a")
+
+    assert (stand.outcomes(), stand.kept) == ({"not_leading": 1}, {})
+
+
+@pytest.mark.parametrize(("key", "value"), [("name", "other"), ("namespace", "default")])
+async def test_a_name_that_is_not_of_this_uid_is_refused(stand: Stand, key: str, value: str) -> None:
+    why = await stand.scorer.bind(raw(FOUR), "a", **{key: value})
+
+    assert "the pod with this uid is team/web" in why
+    assert (stand.outcomes(), stand.kept, stand.bound()) == ({"unknown_pod": 1}, {}, [])
+
+
+FAILURES: list[tuple[str, ClusterError, str, bool]] = [
+    # what the API server does   the error                      how it is counted  whether the zones are kept
+    ("409",                      Conflict("is assigned"),       "bound_already",   False),
+    ("404",                      Missing("is not there"),       "unknown_pod",     False),
+    ("403",                      Forbidden("you may not"),      "refused",         False),
+    ("401",                      Refused("who are you"),        "refused",         False),
+    ("nothing",                  Unreachable("cannot be"),      "uncertain",       True),
+    ("a word that nobody knows", Gone("is too old"),            "uncertain",       True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "outcome", "kept"), table(FAILURES))
+async def test_what_stays_promised_when_the_api_server_answers(
+    stand: Stand, error: ClusterError, outcome: str, *, kept: bool
+) -> None:
+    stand.writes.error = error
+    why = await stand.scorer.bind(raw(FOUR), "a")
+
+    assert why == f"numalign: {error}"
+    assert stand.outcomes() == {outcome: 1}
+    assert stand.kept == ({"web": "a"} if kept else {})
+
+
+async def test_after_a_definite_no_the_next_node_may_be_tried(stand: Stand) -> None:
+    stand.writes.error = Forbidden("you may not")
+    await stand.scorer.bind(raw(FOUR), "a")
+    stand.writes.error = None
+
+    assert await stand.scorer.bind(raw(FOUR), "b") == ""
+    assert stand.kept == {"web": "b"}
+
+
+# Twice.
+
+
+async def test_two_calls_at_once_bind_a_pod_once(stand: Stand) -> None:
+    answers = await asyncio.gather(*(stand.scorer.bind(raw(FOUR), place) for place in ("a", "b")))
+
+    assert answers == ["", "numalign: the pod is being bound by another call at this moment"]
+    assert (stand.bound(), stand.kept) == ([("web", "a")], {"web": "a"})
+    assert stand.outcomes() == {"bound": 1, "being_bound": 1}
+
+
+@pytest.mark.parametrize("place", ["a", "b"], ids=["there", "elsewhere"])
+async def test_a_pod_that_was_bound_a_moment_ago_is_not_bound_again(stand: Stand, place: str) -> None:
+    """Its promise must outlive the second call: nobody has seen the pod on its node yet."""
+    first = await stand.scorer.bind(raw(FOUR), "a")
+    stand.writes.error = Conflict("is assigned already")
+    again = await stand.scorer.bind(raw(FOUR), place)
+
+    assert (first, stand.kept) == ("", {"web": "a"})
+    assert again == "numalign: the pod was bound to node a a moment ago"
+    assert stand.outcomes() == {"bound": 1, "bound_already": 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(None, "bound"), (Conflict("is assigned"), "bound_already"), (Unreachable("still"), "uncertain")],
+    ids=["it was not", "it was", "who knows"],
+)
+async def test_what_may_have_been_bound_is_tried_again_on_its_node(
+    stand: Stand, error: ClusterError | None, outcome: str
+) -> None:
+    stand.writes.error = Unreachable("cannot be asked")
+    await stand.scorer.bind(raw(FOUR), "a")
+    stand.writes.error = error
+    await stand.scorer.bind(raw(FOUR), "a")
+
+    elsewhere = await stand.scorer.bind(raw(FOUR), "b")
+
+    assert stand.kept == {"web": "a"}
+    assert stand.scorer.count("binds_total", outcome=outcome) >= 1
+    assert "node a" in elsewhere
+
+
+async def test_what_may_have_been_bound_is_bound_nowhere_else_until_its_promise_expires(
+    stand: Stand,
+) -> None:
+    stand.writes.error = Unreachable("cannot be asked")
+    await stand.scorer.bind(raw(FOUR), "a")
+    stand.writes.error = None
+    early = await stand.scorer.bind(raw(FOUR), "b")
+    kept = stand.kept
+    stand.scorer.time.seconds += 60
+    stand.scorer.promises.expire(stand.scorer.time())
+    late = await stand.scorer.bind(raw(FOUR), "b")
+
+    assert early == "numalign: nobody knows yet whether the pod is on node a"
+    assert (kept, late, stand.kept) == ({"web": "a"}, "", {"web": "b"})
+
+
+async def adrift(stand: Stand) -> tuple[Raw, Raw]:
+    """A pod that may have been bound, and one that was created later and would find other zones before it."""
+    first = raw(SEVEN, name="first", creationTimestamp="2027-01-15T07:59:00Z")
+    second = raw(TWO, name="second", creationTimestamp="2027-01-15T07:59:01Z")
+    stand.scorer.see(first, second)
+    stand.writes.error = Unreachable("cannot be asked")
+    await stand.scorer.bind(first, "a")
+    stand.writes.error = None
+    return first, second
+
+
+async def test_nobody_is_bound_before_a_pod_that_may_have_been_bound_if_that_makes_a_difference(
+    stand: Stand,
+) -> None:
+    """Though it was created earlier: it may still come last."""
+    first, second = await adrift(stand)
+    early = await stand.scorer.bind(second, "a")
+    stand.scorer.see(running(on("a", first)))
+    late = await stand.scorer.bind(second, "a")
+
+    assert "are still taking in pods" in early
+    assert (late, stand.bound()) == ("", [("second", "a")])
+    assert record_of(stand) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
+
+
+async def test_what_may_have_been_bound_is_bound_again_with_the_same_record_and_waits_for_nobody(
+    stand: Stand,
+) -> None:
+    first, second = await adrift(stand)
+    asked: list[str] = []
+    stand.writes.first = lambda: asked.append("")
+    await stand.scorer.bind(second, "a")
+    began = stand.scorer.time()
+
+    assert asked == []
+    assert await stand.scorer.bind(first, "a") == ""
+    assert stand.scorer.time() == began
+    assert record_of(stand) == placed({"cpu": "7", "memory": "1Gi"}, "node-0")
+
+
+async def test_a_pod_that_may_have_been_bound_and_is_gone_leaves_nothing(stand: Stand) -> None:
+    stand.writes.error = Unreachable("cannot be asked")
+    await stand.scorer.bind(raw(FOUR), "a")
+    stand.scorer.lose("web")
+
+    assert stand.kept == {}
+
+
+# In its turn.
+
+
+async def rivals(stand: Stand, *, created: str = "2027-01-15T07:59:00Z") -> Raw:
+    """A pod of seven CPUs is on its way to a node, and one of two comes after it."""
+    first = raw(SEVEN, name="first")
+    second = raw(TWO, name="second", creationTimestamp=created)
+    stand.scorer.see(first, second)
+    assert await stand.scorer.bind(first, "a") == ""
+    stand.scorer.see(on("a", first))
+    return second
+
+
+def record_of(stand: Stand, at: int = -1) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(stand.writes.made[at]["annotations"][PLACEMENT])
+    return found
+
+
+async def test_a_pod_waits_for_one_that_is_on_its_way_until_that_is_admitted(stand: Stand) -> None:
+    second = await rivals(stand)
+    began = stand.scorer.time()
+    stand.scorer.time.after(1.0, lambda: stand.scorer.see(running(on("a", raw(SEVEN, name="first")))))
+
+    assert await stand.scorer.bind(second, "a") == ""
+    assert 1.0 <= stand.scorer.time() - began <= 1.0 + 2 * LOOK_SECONDS
+    assert record_of(stand) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
+
+
+async def test_a_pod_that_was_created_later_does_not_wait(stand: Stand) -> None:
+    second = await rivals(stand, created="2027-01-15T07:59:01Z")
+    began = stand.scorer.time()
+
+    assert await stand.scorer.bind(second, "a") == ""
+    assert stand.scorer.time() == began
+    assert record_of(stand) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
+
+
+async def test_a_pod_that_comes_to_its_zones_in_any_order_does_not_wait(stand: Stand) -> None:
+    await rivals(stand)
+    third = raw("cpu=1 mem=1Gi", name="third")
+    stand.scorer.see(third)
+    began = stand.scorer.time()
+
+    assert await stand.scorer.bind(third, "a") == ""
+    assert stand.scorer.time() == began
+
+
+async def test_patience_ends_and_nothing_stays_promised(stand: Stand) -> None:
+    second = await rivals(stand)
+    began = stand.scorer.time()
+    why = await stand.scorer.bind(second, "a")
+
+    assert why == "numalign: a: node(s) are still taking in pods that were bound before (numalign)"
+    assert 3.0 <= stand.scorer.time() - began <= 3.0 + 2 * LOOK_SECONDS
+    assert (stand.bound(), stand.kept) == ([("first", "a")], {})
+    assert stand.outcomes() == {"bound": 1, "waited": 1}
+
+
+async def test_several_that_wait_on_one_node_are_all_answered_in_time(stand: Stand) -> None:
+    """A scheduler gives a call up after five seconds, whoever was before it."""
+    await rivals(stand)
+    others = [raw(TWO, name=f"other-{at}") for at in range(4)]
+    stand.scorer.see(*others)
+    began, ended = stand.scorer.time(), []
+
+    async def bind(made: Raw) -> None:
+        await stand.scorer.bind(made, "a")
+        ended.append(stand.scorer.time() - began)
+
+    await asyncio.gather(*map(bind, others))
+
+    assert stand.outcomes() == {"bound": 1, "waited": 4}
+    assert max(ended) <= 3.0 + 8 * LOOK_SECONDS
+
+
+async def test_pods_of_one_node_are_bound_in_the_order_in_which_they_were_promised(stand: Stand) -> None:
+    await rivals(stand)
+    others = [raw(TWO, name=f"other-{at}") for at in range(3)]
+    stand.scorer.see(*others)
+    stand.scorer.time.after(0.5, lambda: stand.scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    for each in others:
+        stand.scorer.time.after(1.0, partial(stand.scorer.see, running(on("a", each))))
+    await asyncio.gather(*(stand.scorer.bind(each, "a") for each in others))
+
+    assert stand.bound() == [(name, "a") for name in ("first", "other-0", "other-1", "other-2")]
+
+
+async def test_nobody_waits_for_who_was_promised_later(stand: Stand) -> None:
+    """One CPU is left on the first zone: whoever comes first has it, and the other goes to the second."""
+    stand.scorer.see(running(on("a", raw(SEVEN, name="there"), record=placed({"cpu": "7"}, "node-0"))))
+    before, one, other = raw("cpu=0.5", name="before"), *(raw("cpu=1 mem=1Gi", name=name) for name in "xy")
+    stand.scorer.see(before, one, other)
+    began = stand.scorer.time()
+    stand.scorer.time.after(1.0, partial(stand.scorer.see, running(on("a", one))))
+    answers = await asyncio.gather(*(stand.scorer.bind(each, "a") for each in (before, one, other)))
+
+    assert (answers, [name for name, _ in stand.bound()]) == (["", "", ""], ["before", "x", "y"])
+    assert 1.0 <= stand.scorer.time() - began < 1.5
+    assert record_of(stand, 1) == placed({"cpu": "1", "memory": "1Gi"}, "node-0")
+    assert record_of(stand, 2) == placed({"cpu": "1", "memory": "1Gi"}, "node-1")
+
+
+async def test_what_is_kept_in_the_end_is_what_was_offered_last(stand: Stand) -> None:
+    second = await rivals(stand)
+    stand.scorer.time.after(0.5, lambda: stand.scorer.lose("first"))
+    await stand.scorer.bind(second, "a")
+    found = stand.scorer.promises.resident(uid("second"))
+
+    assert found
+    assert found.promised
+    assert [*found.promised] == [("node-0",)]
+    assert record_of(stand) == placed({"cpu": "2", "memory": "1Gi"}, "node-0")
+
+
+@pytest.mark.parametrize(
+    ("goes", "waited", "records"),
+    [(1.0, 1.0, [placed({"cpu": "2", "memory": "1Gi"}, "node-0")]), (None, 3.0, [])],
+    ids=["it goes", "it takes its time"],
+)
+async def test_while_another_leaves_a_pod_waits_and_is_bound_in_any_case(
+    stand: Stand, goes: float | None, waited: float, records: list[object]
+) -> None:
+    """The pod has room beside the other, and better room after it: nobody can say which its kubelet sees."""
+    leaver = raw(SEVEN, name="leaver", deletionTimestamp="2027-01-15T08:00:30Z")
+    stand.scorer.see(running(on("a", leaver, record=placed({"cpu": "7"}, "node-0"))), raw(TWO, name="next"))
+    if goes:
+        stand.scorer.time.after(goes, lambda: stand.scorer.lose("leaver"))
+    began = stand.scorer.time()
+
+    assert await stand.scorer.bind(raw(TWO, name="next"), "a") == ""
+    assert waited <= stand.scorer.time() - began <= waited + 2 * LOOK_SECONDS
+    assert [record_of(stand) for each in stand.writes.made if each["annotations"]] == records
+
+
+async def test_a_pod_of_another_node_is_not_held_up(stand: Stand) -> None:
+    second = await rivals(stand)
+    waiting = asyncio.create_task(stand.scorer.bind(second, "a"))
+    await asyncio.sleep(0)
+
+    assert await stand.scorer.bind(raw(FOUR), "b") == ""
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_lead_that_is_lost_while_a_pod_waits_binds_nothing(stand: Stand) -> None:
+    second = await rivals(stand)
+    stand.scorer.time.after(0.5, lambda: follows(stand))
+    stand.scorer.time.after(1.0, lambda: stand.scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    why = await stand.scorer.bind(second, "a")
+
+    assert "has lost the lease" in why
+    assert (stand.bound(), stand.kept) == ([("first", "a")], {})
+
+
+async def test_a_race_that_is_lost_while_a_pod_waits_is_a_refusal(stand: Stand) -> None:
+    second = await rivals(stand)
+    stand.scorer.time.after(
+        0.5, lambda: stand.scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
+    )
+
+    assert "have not got 2 cpu" in await stand.scorer.bind(second, "a")
+    assert (stand.bound(), stand.kept) == ([("first", "a")], {})
+
+
+async def test_a_pod_that_goes_while_it_waits_leaves_nothing(stand: Stand) -> None:
+    second = await rivals(stand)
+    stand.writes.error = Missing("the pod is not there")
+    stand.scorer.time.after(0.5, lambda: stand.scorer.lose("second"))
+    stand.scorer.time.after(1.0, lambda: stand.scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    await stand.scorer.bind(second, "a")
+
+    assert stand.kept == {}
+    assert stand.scorer.promises.place_of(uid("second")) is None
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_keeps_nothing(stand: Stand) -> None:
+    second = await rivals(stand)
+    waiting = asyncio.create_task(stand.scorer.bind(second, "a"))
+    await asyncio.sleep(0)
+    during = stand.kept
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    assert (during, stand.kept, waiting.cancelled()) == ({"second": "a"}, {}, True)
+    stand.scorer.see(running(on("a", raw(SEVEN, name="first"))))
+    assert await stand.scorer.bind(second, "a") == ""
+
+
+async def test_a_call_that_is_cancelled_while_it_writes_keeps_what_may_be_bound(stand: Stand) -> None:
+    """The connection is cut, and nobody knows whether the API server has heard of it."""
+    writing, never = asyncio.Event(), asyncio.Event()
+
+    async def write(**_told: object) -> None:
+        writing.set()
+        await never.wait()
+
+    stand = Stand(Scorer(writes=write), stand.writes)
+    await stand.scorer.know({"a": EMPTY})
+    stand.scorer.see(raw(FOUR))
+    call = asyncio.create_task(stand.scorer.bind(raw(FOUR), "a"))
+    await writing.wait()
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+
+    assert (stand.kept, call.cancelled()) == ({"web": "a"}, True)

@@ -1,0 +1,565 @@
+"""The scorer as it runs in a cluster, its parts joined: in this process, against an API server in it too."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numalign.cluster.api import Unconfigured
+from numalign.rules.errors import BadInput
+from numalign.rules.intent import PLACEMENT
+from numalign.runtime.server import Stop
+from numalign.runtime.settings import load
+from scorer.outcomes import EVENT
+from scorer.program import LEASE, Program
+from scorer.settings import ScorerSettings
+from tests.fake_api import FakeApi
+from tests.notation import table
+from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Told, documents, on, raw, running
+
+ROOT = Path(__file__).parents[2]
+
+FOUR = "cpu=4 mem=1Gi gpu=1"
+ALL = "cpu=8 mem=1Gi gpu=2"
+RECORD = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+
+PODS = "/api/v1/namespaces/team/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
+EVENTS = "/api/v1/namespaces/team/events"
+
+HERE = ("--bind", "127.0.0.1", "--port", "0", "--drain-seconds", "0", "--insecure-http")
+
+
+@dataclass
+class Running:
+    """A scorer that runs, and what it said."""
+
+    told: Told
+    task: asyncio.Task[int]
+
+    async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
+        """Wait for something that can only be looked at; fails after ten seconds."""
+        for _ in range(500):
+            if self.task.done():
+                pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
+            if await happened():
+                return
+            await asyncio.sleep(0.02)
+        pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
+
+    async def said(self, event: str) -> None:
+        """Wait for a line in the log."""
+
+        async def there() -> bool:
+            return bool(self.told.of(event))
+
+        await self.until(there)
+
+    async def ready(self) -> bool:
+        """Whether it says that it is ready."""
+        return (await self.get("/readyz"))[0] == HTTPStatus.OK
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        """Status and content of a page."""
+        async with aiohttp.ClientSession() as session, session.get(self._where(path)) as answer:
+            return answer.status, await answer.json()
+
+    async def metric(self, name: str) -> float:
+        """What the page of metrics says in the line that begins so."""
+        async with aiohttp.ClientSession() as session, session.get(self._where("/metrics")) as answer:
+            page = await answer.text()
+        [line] = (line for line in page.splitlines() if line.startswith(f"numalign_{name} "))
+        return float(line.split()[-1])
+
+    async def ask(self, path: str, said: object) -> Any:  # noqa: ANN401  JSON
+        """What is answered to a call that makes sense."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(self._where(path), data=orjson.dumps(said)) as answer,
+        ):
+            assert answer.status == HTTPStatus.OK, await answer.text()
+            return await answer.json()
+
+    async def fit(self, made: Raw, *names: str) -> list[str]:
+        """The nodes that take a pod."""
+        found: list[str] = (await self.ask("/filter", {"Pod": made, "NodeNames": names}))["NodeNames"]
+        return found
+
+    async def bind(self, made: Raw, place: str) -> str:
+        """The error of a bind; empty if there is none."""
+        metadata = made["metadata"]
+        said = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"]}
+        answer = await self.ask("/bind", {**said, "PodUID": metadata["uid"], "Node": place})
+        return str(answer["Error"])
+
+    def _where(self, path: str) -> str:
+        [listening] = self.told.of("server.listening")
+        return f"http://127.0.0.1:{listening['port']}{path}"
+
+
+@dataclass
+class Bench:
+    """Starts scorers."""
+
+    folder: Path
+    api: FakeApi
+    told: Told = field(default_factory=Told)
+
+    def kubeconfig(self) -> tuple[str, str]:
+        """Flags that lead to the API server."""
+        path = self.api.kubeconfig(self.folder / "kubeconfig", namespace="numalign-system")
+        return "--kubeconfig", str(path)
+
+    def file(self, name: str, text: str) -> str:
+        """A file, and where it is."""
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def program(self, *argv: str) -> Program:
+        """A scorer with these flags."""
+        settings = load(ScorerSettings, argv=[*HERE, *argv], environ={}).settings
+        return Program(settings, self.told.log, CollectorRegistry())
+
+    @asynccontextmanager
+    async def running(self, *argv: str) -> AsyncIterator[Running]:
+        """A scorer with these flags; ended in order, with exit code 0."""
+        flags = argv if "--snapshot" in argv else (*self.kubeconfig(), *argv)
+        stop = Stop()
+        task = asyncio.create_task(self.program(*flags).serve(stop))
+        made = Running(self.told, task)
+        try:
+            await made.said("server.listening")
+            yield made
+            stop.ask()
+            assert await task == 0
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def pod(self, made: Raw) -> Raw:
+        """A pod is there, with the uid that the API server gives it."""
+        return self.api.put(made)
+
+    def found(self, name: str) -> Raw:
+        """The pod as the API server has it."""
+        found = self.api.get(f"{PODS}/{name}")
+        assert found
+        return found
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """An API server with nodes, and a pod that runs on one of them."""
+    async with FakeApi() as api:
+        for each in documents({"a": EMPTY, "b": EMPTY, "small": SMALL, "loose": LOOSE}, team={}):
+            api.put(each)
+        yield Bench(tmp_path, api)
+
+
+# In a cluster.
+
+
+async def test_a_pod_is_filtered_ranked_and_bound_and_what_became_of_it_is_told(bench: Bench) -> None:
+    made = bench.pod(raw(FOUR))
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        fit = await scorer.fit(made, "a", "small", "loose", "nobody")
+        scores = await scorer.ask("/prioritize", {"Pod": made, "NodeNames": fit})
+        why = await scorer.bind(made, "a")
+        bound = bench.found("web")
+        again = await scorer.bind(made, "b")
+
+        bench.pod(
+            {**bound, "status": {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no"}}
+        )
+
+        async def told() -> bool:
+            return bool(bench.api.all(EVENTS))
+
+        await scorer.until(told)
+
+    assert (fit, scores, why) == (["a"], [{"Host": "a", "Score": 10}], "")
+    assert bound["spec"]["nodeName"] == "a"
+    assert orjson.loads(bound["metadata"]["annotations"][PLACEMENT]) == RECORD
+    assert again.startswith("numalign: the pod ")
+    assert len(bench.api.asked("POST", f"{PODS}/web/binding")) == 1
+    [event] = bench.api.all(EVENTS)
+    assert (event["reason"], event["involvedObject"]["uid"]) == (EVENT, made["metadata"]["uid"])
+    assert "gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from node-0 on a; the kubelet" in event["message"]
+
+
+async def test_what_pods_hold_is_learned_from_the_cluster_and_forgotten_with_them(bench: Bench) -> None:
+    halves = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
+    bench.pod(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=halves)))
+    made = bench.pod(raw(FOUR))
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        before = await scorer.fit(made, "a", "b")
+        bench.api.delete(f"{PODS}/full")
+
+        async def forgotten() -> bool:
+            return await scorer.fit(made, "a", "b") == ["a", "b"]
+
+        await scorer.until(forgotten)
+
+    assert before == ["b"]
+
+
+async def test_only_who_leads_is_ready_and_the_lease_is_given_up_at_the_end(bench: Bench) -> None:
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        held = bench.api.get(f"{LEASES}/{LEASE}")
+    left = bench.api.get(f"{LEASES}/{LEASE}")
+
+    assert held
+    assert left
+    assert held["spec"]["holderIdentity"]
+    assert left["spec"]["holderIdentity"] == ""
+
+
+async def test_a_second_replica_knows_all_and_binds_nothing(bench: Bench) -> None:
+    bench.api.put(
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": LEASE, "namespace": "numalign-system"},
+            "spec": {
+                "holderIdentity": "another",
+                "leaseDurationSeconds": 15,
+                "renewTime": "2100-01-01T00:00:00.000000Z",
+            },
+        }
+    )
+    made = bench.pod(raw(FOUR))
+    async with bench.running() as scorer:
+
+        async def knows() -> bool:
+            waiting = (await scorer.get("/readyz"))[1]["waiting_for"]
+            return "snapshot" not in waiting
+
+        await scorer.until(knows)
+        status, said = await scorer.get("/readyz")
+        fit, why = await scorer.fit(made, "a", "small"), await scorer.bind(made, "a")
+
+    assert (status, {*said["waiting_for"]}) == (503, {"lease"})
+    assert LEASE in said["waiting_for"]["lease"]
+    assert (fit, why) == (["a"], "numalign: this replica does not hold the lease, and binds nothing")
+    assert bench.api.asked("POST", f"{PODS}/web/binding") == []
+
+
+async def test_before_all_pods_are_known_it_is_not_ready(bench: Bench) -> None:
+    bench.api.failures["/api/v1/pods"] = HTTPStatus.INTERNAL_SERVER_ERROR
+    async with bench.running() as scorer:
+
+        async def leads() -> bool:
+            return {*(await scorer.get("/readyz"))[1]["waiting_for"]} == {"snapshot"}
+
+        await scorer.until(leads)
+        _, said = await scorer.get("/readyz")
+        bench.api.failures.clear()
+        await scorer.until(scorer.ready)
+
+    assert said["waiting_for"]["snapshot"].startswith("Pod: ")
+
+
+UNKNOWN, DENIED = HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN
+WATCH = {UNKNOWN: "watch.unauthorized", DENIED: "watch.forbidden"}
+TRY = {UNKNOWN: "lease.failed", DENIED: "lease.failed"}
+
+CLOSED = [
+    # what is closed  where                                                          what is said
+    ("nodes",         "/api/v1/nodes",                                               WATCH),
+    ("namespaces",    "/api/v1/namespaces",                                          WATCH),
+    ("pods",          "/api/v1/pods",                                                WATCH),
+    ("topologies",    "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",  WATCH),
+    ("the lease",     f"{LEASES}/{LEASE}",                                           TRY),
+    ("a new lease",   ("POST", LEASES),                                              TRY),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [UNKNOWN, DENIED], ids=["401", "403"])
+@pytest.mark.parametrize(("where", "events"), table(CLOSED))
+async def test_a_closed_door_is_said_and_keeps_from_readiness(
+    bench: Bench,
+    where: str | tuple[str, str],
+    events: dict[HTTPStatus, str],
+    status: HTTPStatus,
+) -> None:
+    bench.api.failures[where] = status
+    async with bench.running() as scorer:
+        await scorer.said(events[status])
+
+        assert not await scorer.ready()
+
+
+async def test_who_may_not_bind_says_so_and_promises_nothing(bench: Bench) -> None:
+    made = bench.pod(raw(FOUR))
+    bench.api.failures["POST", f"{PODS}/web/binding"] = DENIED
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        why = await scorer.bind(made, "a")
+        kept = await scorer.metric("promises")
+
+    assert why.startswith("numalign: you may not create the binding of pod team/web to node a")
+    assert kept == 0
+
+
+async def test_who_may_not_write_events_goes_on(bench: Bench) -> None:
+    made = bench.pod(raw(FOUR))
+    bench.api.failures["POST", EVENTS] = DENIED
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        await scorer.bind(made, "a")
+        bench.pod({**bench.found("web"), "status": {"phase": "Failed", "reason": "TopologyAffinityError"}})
+        await scorer.said("event.lost")
+
+        assert await scorer.ready()
+
+
+async def test_when_the_api_server_goes_a_bind_is_uncertain_and_done_when_it_is_back(bench: Bench) -> None:
+    made = bench.pod(raw(FOUR))
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        await bench.api.stop()
+        why, kept = await scorer.bind(made, "a"), await scorer.metric("promises")
+        fit = await scorer.fit(made, "a", "small")
+        await bench.api.start()
+        await scorer.until(scorer.ready)
+        again = await scorer.bind(made, "a")
+
+    assert "cannot be asked" in why
+    assert (kept, fit, again) == (1, ["a"], "")
+    assert bench.found("web")["spec"]["nodeName"] == "a"
+
+
+async def test_a_scorer_that_does_not_bind_promises_as_it_ranks(bench: Bench) -> None:
+    made = bench.pod(raw(FOUR))
+    async with bench.running("--promise", "prioritize", "--debug-state") as scorer:
+        await scorer.until(scorer.ready)
+        await scorer.ask("/prioritize", {"Pod": made, "NodeNames": ["a", "b"]})
+        _, state = await scorer.get("/debug/state")
+        why = await scorer.bind(made, "a")
+        bench.pod(on("b", made))
+
+        async def follows() -> bool:
+            return await scorer.metric("promises") == 0
+
+        await scorer.until(follows)
+
+    assert (state["promised"], state["nodes"], state["pods"]) == ({"team/web": "a"}, 4, 1)
+    assert why == "numalign: this replica does not hold the lease, and binds nothing"
+    assert bench.api.asked("POST", f"{PODS}/web/binding") == []
+
+
+async def test_a_promise_that_nobody_comes_for_expires(bench: Bench) -> None:
+    made = bench.pod(raw(FOUR))
+    async with bench.running("--promise", "prioritize", "--promise-seconds", "0.1") as scorer:
+        await scorer.until(scorer.ready)
+        await scorer.ask("/prioritize", {"Pod": made, "NodeNames": ["a"]})
+        await scorer.said("promise.expired")
+        kept = await scorer.metric("promises")
+
+    [line] = bench.told.of("promise.expired")
+    assert (line["pod"], kept) == ("team/web", 0)
+
+
+# What it is told.
+
+
+async def test_the_policy_file_says_what_is_asked_and_is_followed(bench: Bench) -> None:
+    selector = "{matchLabels: {kubernetes.io/metadata.name: team}}"
+    asks = f"defaults:\n- namespaceSelector: {selector}\n  default: {SINGLE}\n"
+    path, made = bench.file("policy.yaml", asks), bench.pod(raw(FOUR, policy=None))
+    async with bench.running("--policy", path, "--policy-reload-seconds", "0.02") as scorer:
+        await scorer.until(scorer.ready)
+        before = await scorer.fit(made, "a", "loose")
+        bench.file("policy.yaml", "exemptions: {namespaces: [team]}\n")
+
+        async def followed() -> bool:
+            return await scorer.fit(made, "a", "loose") == ["a", "loose"]
+
+        await scorer.until(followed)
+
+    assert before == ["a"]
+
+
+@pytest.mark.parametrize("source", ["a cluster", "a file"])
+async def test_the_ranking_file_says_what_is_best(bench: Bench, source: str) -> None:
+    selector = "{matchLabels: {pool: b}}"
+    text = f"rankings:\n- nodeSelector: {selector}\n  strategies: [LeastNUMANodes, LeastAllocated]\n"
+    made = bench.pod(raw(FOUR))
+    flags = ("--snapshot", snapshot(bench.folder, made)) if source == "a file" else ()
+    async with bench.running("--ranking", bench.file("ranking.yaml", text), *flags) as scorer:
+        await scorer.until(scorer.ready)
+        page = await scorer.ask("/v1/rank", {"pod": made, "nodes": ["a", "b"]})
+
+    values = {each["name"]: each["scores"] for each in page["nodes"]}
+    assert values["a"][0] == values["b"][0]
+    assert values["a"][1] < values["b"][1]
+    assert values["a"][1] + values["b"][1] in {99, 100}
+
+
+WRONG = [
+    # what is wrong          the flag     the file                                             mistakes
+    ("an unknown word",      "--policy",  "defaults:\n- enforce: strictly\n  warm: none\n",    2),
+    ("no YAML",              "--policy",  "{",                                                 1),
+    ("an unknown strategy",  "--ranking", "strategies: [Most, Least]\n",                       2),
+    ("a choice of nothing",  "--ranking", "rankings:\n- nodeSelector: {}\n  weights: {cpu: 2}\n", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("flag", "text", "count"), table(WRONG))
+async def test_a_file_that_is_wrong_stops_it_before_anything_is_served(
+    bench: Bench, flag: str, text: str, count: int
+) -> None:
+    program = bench.program(*bench.kubeconfig(), flag, bench.file("wrong.yaml", text))
+
+    with pytest.raises(BadInput) as raised:
+        await program.serve(Stop())
+    assert len(raised.value.mistakes) == count
+    assert bench.told.of("server.listening") == []
+
+
+@pytest.mark.parametrize("flag", ["--policy", "--ranking"])
+async def test_a_file_that_is_not_there_stops_it(bench: Bench, flag: str) -> None:
+    with pytest.raises(BadInput, match=r"none\.yaml"):
+        await bench.program(flag, str(bench.folder / "none.yaml")).serve(Stop())
+
+
+async def test_a_missing_kubeconfig_stops_it(bench: Bench) -> None:
+    with pytest.raises(Unconfigured, match="there is no kubeconfig"):
+        await bench.program("--kubeconfig", str(bench.folder / "none")).serve(Stop())
+
+
+# With a file.
+
+
+def snapshot(folder: Path, *pods: Raw) -> str:
+    """A snapshot file of two nodes and these pods, and where it is."""
+    items = [*documents({"a": EMPTY, "b": EMPTY, "loose": LOOSE}, team={}), *pods]
+    path = folder / "cluster.json"
+    written = path.with_suffix(".new")
+    written.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    written.replace(path)
+    return str(path)
+
+
+async def test_a_file_answers_everything_and_binds_nothing(bench: Bench) -> None:
+    halves = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
+    full = running(on("b", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=halves))
+    path = snapshot(bench.folder, full, raw(FOUR))
+    async with bench.running("--snapshot", path) as scorer:
+        ready = await scorer.ready()
+        fit = await scorer.fit(raw(FOUR), "a", "b", "loose")
+        scores = await scorer.ask("/prioritize", {"Pod": raw(FOUR), "NodeNames": ["a", "b"]})
+        page = await scorer.ask("/v1/rank", raw(FOUR))
+        why = await scorer.bind(raw(FOUR), "a")
+
+    assert (ready, fit) == (True, ["a"])
+    assert scores == [{"Host": "a", "Score": 10}, {"Host": "b", "Score": 0}]
+    assert [each["name"] for each in page["nodes"]] == ["a", "b", "loose"]
+    assert page["nodes"][0]["basis"] == "observed"
+    assert why == "numalign: this replica does not hold the lease, and binds nothing"
+
+
+async def test_a_file_without_pods_is_believed_in_what_its_topologies_say(bench: Bench) -> None:
+    async with bench.running("--snapshot", snapshot(bench.folder)) as scorer:
+        page = await scorer.ask("/v1/rank", raw(FOUR))
+
+    assert page["nodes"][0]["basis"] == "reported"
+
+
+async def test_a_file_is_followed(bench: Bench) -> None:
+    halves = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
+    full = running(on("b", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=halves))
+    path = snapshot(bench.folder, full)
+    async with bench.running("--snapshot", path, "--snapshot-reload-seconds", "0.02") as scorer:
+        before = await scorer.fit(raw(FOUR), "a", "b")
+        snapshot(bench.folder, raw(FOUR))
+
+        async def followed() -> bool:
+            return await scorer.fit(raw(FOUR), "a", "b") == ["a", "b"]
+
+        await scorer.until(followed)
+
+    assert before == ["a"]
+
+
+async def test_a_file_that_is_not_there_is_waited_for(bench: Bench) -> None:
+    path = bench.folder / "cluster.json"
+    async with bench.running("--snapshot", str(path), "--snapshot-reload-seconds", "0.02") as scorer:
+        status, said = await scorer.get("/readyz")
+        snapshot(bench.folder, raw(FOUR))
+        await scorer.until(scorer.ready)
+
+    assert (status, said["waiting_for"]) == (503, {"snapshot": f"a readable snapshot at {path}"})
+
+
+# The program itself: started as people start it.
+
+
+async def started(*argv: object) -> Process:
+    words = [sys.executable, "-m", "scorer", *map(str, argv)]
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("NUMALIGN_")}
+    return await asyncio.create_subprocess_exec(*words, cwd=ROOT, env=environ, stdout=PIPE, stderr=PIPE)
+
+
+async def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    process = await started(*HERE, "--snapshot", snapshot(tmp_path, raw(FOUR)))
+    assert process.stderr
+    told = orjson.loads(await process.stderr.readline())
+    where, call = f"http://127.0.0.1:{told['port']}", {"Pod": raw(FOUR), "NodeNames": ["a"]}
+    async with (
+        aiohttp.ClientSession(where) as session,
+        session.post("/filter", data=orjson.dumps(call)) as got,
+    ):
+        answer = await got.json()
+    process.send_signal(signal.SIGTERM)
+    _, rest = await process.communicate()
+
+    assert answer["NodeNames"] == ["a"]
+    assert orjson.loads(rest.splitlines()[-1])["event"] == "server.stopped"
+    assert process.returncode == 0
+
+
+async def test_it_shows_every_setting_and_whence_it_came() -> None:
+    process = await started("--print-config", "--insecure-http", "--weights", "cpu=2")
+    said, complaint = await process.communicate()
+
+    lines = {" ".join(line.split()) for line in said.decode().splitlines()}
+    assert (process.returncode, complaint) == (0, b"")
+    assert {"weights: cpu=2 # flag --weights", "promise: bind # default"} <= lines
+
+
+async def test_it_lists_every_mistake_and_does_not_start() -> None:
+    process = await started("--promise", "never", "--strategies", "Best", "--portt", "1")
+    said, listed = await process.communicate()
+
+    assert (process.returncode, said) == (2, b"")
+    text = listed.decode()
+    assert text.startswith("numalign-scorer: 4 mistakes in the settings\n")
+    assert all(flag in text for flag in ("--promise", "--strategies", "--portt", "--tls-cert"))
+
+
+async def test_a_file_that_is_wrong_is_told_in_the_log(tmp_path: Path) -> None:
+    wrong = tmp_path / "ranking.yaml"
+    wrong.write_text("strategies: [Best]\n")
+    process = await started(*HERE, "--snapshot", snapshot(tmp_path), "--ranking", wrong)
+    _, listed = await process.communicate()
+    line = orjson.loads(listed.splitlines()[-1])
+
+    assert (process.returncode, line["event"]) == (2, "server.refused")
+    assert "Best" in str(line["mistakes"])

@@ -1,0 +1,575 @@
+"""The extender protocol: what the scheduler's own client sends, what is refused and how, what it reads."""
+
+import re
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorer.protocol import (
+    MAX_SCORE,
+    MOST_MISTAKES,
+    BadCall,
+    BindingCall,
+    Candidates,
+    Filtered,
+    Preemption,
+    RankCall,
+    Victims,
+    answer_binding,
+    answer_filter,
+    answer_filter_error,
+    answer_preemption,
+    answer_scores,
+    read_binding,
+    read_candidates,
+    read_preemption,
+    read_rank,
+)
+
+Raw = dict[str, Any]
+
+RECORDED = Path(__file__).parent / "data" / "kube-scheduler-v1.34.4"
+
+READERS: Mapping[str, Callable[[bytes], object]] = {
+    "filter": read_candidates,
+    "bind": read_binding,
+    "preempt": read_preemption,
+    "rank": read_rank,
+}
+
+every_reader = pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+
+POD: Raw = {"metadata": {"name": "web-0", "namespace": "team", "uid": "u-0"}, "spec": {"containers": []}}
+BINDING: Raw = {"PodName": "web-0", "PodNamespace": "team", "PodUID": "u-0", "Node": "n1"}
+
+
+def recorded(call: str) -> bytes:
+    """A call as the scheduler's own client sent it."""
+    return (RECORDED / f"{call}.json").read_bytes()
+
+
+def named(*names: str) -> Candidates:
+    return Candidates(POD, names)
+
+
+def whole(*names: str) -> Candidates:
+    """Candidates that were sent as whole nodes."""
+    items = [{"metadata": {"name": name}, "spec": {"podCIDR": f"of {name}"}} for name in names]
+    return read_candidates(orjson.dumps({"Pod": POD, "Nodes": {"metadata": {}, "items": items}}))
+
+
+def refusal(read: Callable[[bytes], object], call: object) -> tuple[int, list[str]]:
+    with pytest.raises(BadCall) as caught:
+        read(call if isinstance(call, bytes) else orjson.dumps(call))
+    return int(caught.value.status), str(caught.value).splitlines()
+
+
+# What the scheduler's own client sends.
+
+
+def test_names_are_read_in_their_order() -> None:
+    asked = read_candidates(recorded("filter-names"))
+
+    assert asked.names == ("node-a.example", "node-b.example", "node-c.example")
+    assert asked.nodes is None
+    assert asked.pod["metadata"]["name"] == "newcomer-0"
+
+
+def test_of_whole_nodes_the_names_are_read_and_the_nodes_kept() -> None:
+    asked, sent = read_candidates(recorded("filter-nodes")), orjson.loads(recorded("filter-nodes"))
+
+    assert asked.names == ("node-a.example", "node-b.example", "node-c.example")
+    assert asked.nodes
+    assert [orjson.loads(asked.nodes[name]) for name in asked.names] == sent["Nodes"]["items"]
+
+
+def test_a_binding_is_read() -> None:
+    uid = "5b0a8c1e-0000-4000-8000-000000000010"
+
+    assert read_binding(recorded("bind")) == BindingCall("newcomer-0", "team", uid, "node-a.example")
+
+
+@pytest.mark.parametrize("form", ["names", "nodes"])
+def test_victims_are_read_in_both_forms(form: str) -> None:
+    asked = read_preemption(recorded(f"preempt-{form}"))
+
+    assert asked.pod["metadata"]["name"] == "newcomer-0"
+    assert asked.victims == {
+        "node-a.example": Victims(("5b0a8c1e-0000-4000-8000-000000000000",), 1),
+        "node-b.example": Victims(("5b0a8c1e-0000-4000-8000-000000000001",), 0),
+    }
+
+
+# What else may come.
+
+
+def test_no_names_are_no_mistake() -> None:
+    assert read_candidates(orjson.dumps({"Pod": POD, "NodeNames": []})) == named()
+
+
+def test_no_nodes_are_null_in_go() -> None:
+    assert read_candidates(orjson.dumps({"Pod": POD, "Nodes": {"metadata": {}, "items": None}})).nodes == {}
+
+
+def test_a_name_that_is_sent_twice_is_answered_once() -> None:
+    assert read_candidates(orjson.dumps({"Pod": POD, "NodeNames": ["b", "a", "b"]})) == named("b", "a")
+    assert whole("b", "a", "b").names == ("b", "a")
+
+
+def test_a_pod_without_name_and_uid_can_be_filtered() -> None:
+    assert read_candidates(orjson.dumps({"Pod": {"spec": {}}, "NodeNames": []})).pod == {"spec": {}}
+
+
+def test_keys_of_newer_schedulers_are_passed_over() -> None:
+    call = {"Pod": POD, "NodeNames": ["n1"], "Nodes": None, "FromTheFuture": {"a": [1]}}
+
+    assert read_candidates(orjson.dumps(call)) == named("n1")
+
+
+def test_of_a_key_that_is_there_twice_the_last_counts_as_in_go() -> None:
+    assert read_candidates(b'{"Pod": {}, "NodeNames": ["a"], "NodeNames": ["b"]}').names == ("b",)
+
+
+def test_a_node_without_victims_has_none_whether_null_or_empty() -> None:
+    victims = {"n1": {"Pods": None, "NumPDBViolations": 0}, "n2": {"Pods": [], "NumPDBViolations": 0}}
+    call = {"Pod": POD, "NodeNameToVictims": victims, "NodeNameToMetaVictims": None}
+
+    assert read_preemption(orjson.dumps(call)) == Preemption(POD, dict.fromkeys(["n1", "n2"], Victims((), 0)))
+
+
+def test_a_victim_that_is_named_twice_is_one() -> None:
+    victims = {"n1": {"Pods": [{"UID": "b"}, {"UID": "a"}, {"UID": "b"}], "NumPDBViolations": 2}}
+    call = {"Pod": POD, "NodeNameToMetaVictims": victims}
+
+    assert read_preemption(orjson.dumps(call)).victims == {"n1": Victims(("b", "a"), 2)}
+
+
+RANKS = [
+    # what it is           the call                              the names
+    ("a pod and nodes",    {"pod": POD, "nodes": ["b", "a", "b"]}, ("b", "a")),
+    ("a pod, no nodes",    {"pod": POD, "nodes": []},            ()),
+    ("a pod, null nodes",  {"pod": POD, "nodes": None},          None),
+    ("a pod",              {"pod": POD},                         None),
+    ("a typed pod",        {"pod": {**POD, "kind": "Pod"}},      None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "names"), [row[1:] for row in RANKS], ids=[row[0] for row in RANKS])
+def test_people_ask_for_a_rank_among_some_nodes_or_all(call: Raw, names: tuple[str, ...] | None) -> None:
+    assert read_rank(orjson.dumps(call)) == RankCall(call["pod"], names)
+
+
+def test_a_pod_as_kubectl_prints_it_is_a_rank_call_too() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", **POD}
+
+    assert read_rank(orjson.dumps(pod)) == RankCall(pod, None)
+
+
+# Bad input.
+
+
+NOT_JSON = [
+    # what it is             the body
+    ("white space",          b" \n"),
+    ("YAML",                 b"Pod: web"),
+    ("half a document",      orjson.dumps({"Pod": POD})[:-1]),
+    ("two documents",        b"{}{}"),
+    ("bytes, not UTF-8",     b'{"Pod": "\xff"}'),
+    ("half a surrogate",     b'{"NodeNames": ["\\ud800"]}'),
+    ("NaN",                  b'{"Pod": NaN}'),
+    ("a number beyond all",  b'{"Pod": 1e999}'),
+    ("lists in lists",       b"[" * 5000 + b"]" * 5000),
+    ("10 MiB of lists",      b"[" * (10 << 20)),
+    ("10 MiB of text",       b'"' + b"a" * (10 << 20)),
+]  # fmt: skip
+
+
+@every_reader
+@pytest.mark.parametrize("call", [row[1] for row in NOT_JSON], ids=[row[0] for row in NOT_JSON])
+def test_what_is_no_json_is_a_bad_request(read: Callable[[bytes], object], call: bytes) -> None:
+    status, [said] = refusal(read, call)
+
+    assert status == HTTPStatus.BAD_REQUEST
+    assert said.startswith("the body is not JSON: ")
+
+
+@every_reader
+def test_nothing_is_a_bad_request(read: Callable[[bytes], object]) -> None:
+    assert refusal(read, b"") == (HTTPStatus.BAD_REQUEST, ["the body is empty"])
+
+
+@every_reader
+@pytest.mark.parametrize(("call", "found"), [([], "a list"), (5, "a number"), (None, "null"), ("A", '"A"')])
+def test_json_that_is_no_object_is_a_bad_request(
+    read: Callable[[bytes], object], call: object, found: str
+) -> None:
+    status, [said] = refusal(read, call)
+
+    assert status == HTTPStatus.BAD_REQUEST
+    assert said.startswith("the body must be a JSON object (")
+    assert said.endswith(f"not {found}")
+
+
+NEITHER = "either NodeNames or Nodes must be filled: neither is there"
+BOTH = "either NodeNames or Nodes must be filled: both are there"
+NO_KEY = "is none of the fields that are known here: Pod, Nodes, NodeNames"
+
+
+def pod_is(pod: object) -> Raw:
+    return {"Pod": pod, "NodeNames": []}
+
+
+def names_are(names: object) -> Raw:
+    return {"Pod": POD, "NodeNames": names}
+
+
+def nodes_are(**nodes: object) -> Raw:
+    return {"Pod": POD, "Nodes": nodes}
+
+
+BAD_CANDIDATES: list[tuple[str, Raw, list[str]]] = [
+    # what it is            the call                      what is said of it
+    ("nothing",             {},                           ["Pod: is missing", NEITHER]),
+    ("no pod",              pod_is(None),                 ["Pod: is missing"]),
+    ("a list for Pod",      pod_is([]),                   ["Pod: must be an object, not a list"]),
+    ("another kind",        pod_is({"kind": "Job"}),      ['Pod.kind: must be Pod, not "Job"']),
+    ("a list of metadata",  pod_is({"metadata": []}),     ["Pod.metadata: must be an object, not a list"]),
+    ("a number for a uid",  pod_is({"metadata": {"uid": 7}}),
+     ["Pod.metadata.uid: must be a text, not a number"]),
+    ("neither form",        {"Pod": {}},                  [NEITHER]),
+    ("neither but in null", {**names_are(None), "Nodes": None}, [NEITHER]),
+    ("both forms",          {**names_are([]), **nodes_are(items=[])}, [BOTH]),
+    ("a text for names",    names_are("n"),               ['NodeNames: must be a list, not "n"']),
+    ("an object for names", names_are({}),                ["NodeNames: must be a list, not an object"]),
+    ("a number for a name", names_are(["n", 1]),          ["NodeNames[1]: must be a text, not a number"]),
+    ("null for a name",     names_are([None]),            ["NodeNames[0]: is missing"]),
+    ("a list for Nodes",    {"Pod": {}, "Nodes": []},     ["Nodes: must be an object, not a list"]),
+    ("Nodes without items", nodes_are(),                  ["Nodes.items: is missing"]),
+    ("Items, capitalised",  nodes_are(Items=[]),
+     ["Nodes.Items: must be spelled items", "Nodes.items: is missing"]),
+    ("a name for a node",   nodes_are(items=["n"]),       ['Nodes.items[0]: must be an object, not "n"']),
+    ("a node, no name",     nodes_are(items=[{}]),        ["Nodes.items[0].metadata.name: is missing"]),
+    ("podName",             {"podName": "a", "NodeNames": []}, ["Pod: is missing", f"podName: {NO_KEY}"]),
+    ("pod",                 {"pod": {}, "NodeNames": []}, ["Pod: is missing", "pod: must be spelled Pod"]),
+    ("nodenames",           {"Pod": {}, "nodenames": []}, [NEITHER, "nodenames: must be spelled NodeNames"]),
+    ("nodes beside names",  {**names_are([]), "nodes": 1},    ["nodes: must be spelled Nodes"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "said"), [row[1:] for row in BAD_CANDIDATES], ids=[row[0] for row in BAD_CANDIDATES]
+)
+def test_candidates_that_are_none_are_unprocessable(call: Raw, said: list[str]) -> None:
+    status, lines = refusal(read_candidates, call)
+
+    assert status == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert sorted(lines) == sorted(said)
+
+
+NOT_ALLOWED = "has characters or a length that Kubernetes does not allow here"
+
+BAD_BINDINGS = [
+    # what it is          members of the call        what is said of it
+    ("null",              {"PodUID": None},          "PodUID: is missing"),
+    ("no uid",            {"PodUID": ""},            "PodUID: is empty"),
+    ("a number",          {"Node": 7},               "Node: must be a text, not a number"),
+    ("a path",            {"PodName": "../secrets"}, f'PodName: "../secrets" {NOT_ALLOWED}'),
+    ("a query",           {"PodName": "a?dryRun=1"}, f'PodName: "a?dryRun=1" {NOT_ALLOWED}'),
+    ("a line",            {"PodName": "web-0\n"},    f'PodName: "web-0\n" {NOT_ALLOWED}'),
+    ("a name of 254",     {"Node": "n" * 254},       f'Node: "{"n" * 61}..." {NOT_ALLOWED}'),
+    ("a dotted space",    {"PodNamespace": "a.b"},   f'PodNamespace: "a.b" {NOT_ALLOWED}'),
+    ("a name in capitals", {"Node": "N1"},           f'Node: "N1" {NOT_ALLOWED}'),
+    ("a uid with a gap",  {"PodUID": "u 1"},         f'PodUID: "u 1" {NOT_ALLOWED}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), [row[1:] for row in BAD_BINDINGS], ids=[row[0] for row in BAD_BINDINGS]
+)
+def test_a_binding_names_what_there_can_be(changes: Raw, said: str) -> None:
+    status, lines = refusal(read_binding, {**BINDING, **changes})
+
+    assert (status, "\n".join(lines)) == (HTTPStatus.UNPROCESSABLE_ENTITY, said)
+
+
+@pytest.mark.parametrize("name", ["a", "a-1.b-2", "n" * 63 + ".example", "0"])
+def test_what_kubernetes_gives_as_a_name_is_read(name: str) -> None:
+    assert read_binding(orjson.dumps({**BINDING, "PodName": name, "Node": name})).node == name
+
+
+def test_every_mistake_of_a_binding_is_said_at_once() -> None:
+    call = {"podName": "web-0", "PodNamespace": 1, "Node": "", "Host": "n1"}
+
+    assert refusal(read_binding, call)[1] == [
+        "PodName: is missing",
+        "PodNamespace: must be a text, not a number",
+        "PodUID: is missing",
+        "Node: is empty",
+        "podName: must be spelled PodName",
+        "Host: is none of the fields that are known here: PodName, PodNamespace, PodUID, Node",
+    ]
+
+
+WHOLE, META = "NodeNameToVictims", "NodeNameToMetaVictims"
+NO_VICTIMS = f"either {WHOLE} or {META} must be filled: neither is there"
+TWO_FORMS = f"either {WHOLE} or {META} must be filled: both are there"
+
+
+def victims_are(**members: object) -> Raw:
+    """The victims of a node n, for which the place N stands."""
+    return {META: {"n": {"Pods": [], "NumPDBViolations": 0, **members}}}
+
+
+BAD_PREEMPTIONS: list[tuple[str, Raw, list[str]]] = [
+    # what it is            members of the call              what is said of it
+    ("neither form",        {},                              [NO_VICTIMS]),
+    ("both forms",          {WHOLE: {}, META: {}},           [TWO_FORMS]),
+    ("a list of nodes",     {META: []},                      [f"{META}: must be an object, not a list"]),
+    ("null for victims",    {META: {"a.b": None}},           [f"{META}[a.b]: is missing"]),
+    ("a list of victims",   {META: {"n": []}},               ["N: must be an object, not a list"]),
+    ("nobody and nothing",  {META: {"n": {}}},
+     ["N.Pods: is missing", "N.NumPDBViolations: is missing"]),
+    ("pods",                victims_are(pods=[]),            ["N.pods: must be spelled Pods"]),
+    ("a uid for a pod",     victims_are(Pods=["u"]),         ['N.Pods[0]: must be an object, not "u"']),
+    ("a pod without UID",   victims_are(Pods=[{}]),          ["N.Pods[0].UID: is missing"]),
+    ("uid",                 victims_are(Pods=[{"uid": "u"}]),
+     ["N.Pods[0].uid: must be spelled UID", "N.Pods[0].UID: is missing"]),
+    ("a whole pod, no uid", {WHOLE: victims_are(Pods=[{}])[META]},
+     [f"{WHOLE}.n.Pods[0].metadata.uid: is missing"]),
+    ("fewer than none",     victims_are(NumPDBViolations=-1),
+     ["N.NumPDBViolations: -1 is too small: the least is 0"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), [row[1:] for row in BAD_PREEMPTIONS], ids=[row[0] for row in BAD_PREEMPTIONS]
+)
+def test_a_preemption_that_is_none_is_unprocessable(changes: Raw, said: list[str]) -> None:
+    status, lines = refusal(read_preemption, {"Pod": POD, **changes})
+
+    assert status == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert sorted(lines) == sorted(re.sub(r"^N(?=[.:])", f"{META}.n", line) for line in said)
+
+
+BAD_RANKS: list[tuple[str, Raw, list[str]]] = [
+    # what it is         the call                              what is said of it
+    ("nothing",          {},                                   ["pod: is missing"]),
+    ("a deployment",     {"kind": "Deployment", "spec": {}},   ['kind: must be Pod, not "Deployment"']),
+    ("an untyped pod",   {"spec": {}},                         ["pod: is missing", "spec: UNKNOWN"]),
+    ("names of Go",      {"Pod": {}, "NodeNames": []},
+     ["pod: is missing", "Pod: UNKNOWN", "NodeNames: UNKNOWN"]),
+    ("one node",         {"pod": {}, "nodes": "n1"},           ['nodes: must be a list, not "n1"']),
+    ("more than asked",  {"pod": {}, "strategy": "x"},         ["strategy: UNKNOWN"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "said"), [row[1:] for row in BAD_RANKS], ids=[row[0] for row in BAD_RANKS])
+def test_a_rank_call_has_a_pod_and_nothing_that_nobody_knows(call: Raw, said: list[str]) -> None:
+    unknown = "is none of the fields that are known here: pod, nodes"
+    status, lines = refusal(read_rank, call)
+
+    assert status == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert lines == [line.replace("UNKNOWN", unknown) for line in said]
+
+
+MANY = 200_000
+
+NOTHING_BUT_MISTAKES: list[tuple[str, Callable[[bytes], object], Raw]] = [
+    ("names", read_candidates, {"Pod": {}, "NodeNames": [1] * MANY}),
+    ("nodes", read_candidates, {"Pod": {}, "Nodes": {"items": [{}] * MANY}}),
+    ("nodes that are none", read_candidates, {"Pod": {}, "Nodes": {"items": [1] * MANY}}),
+    ("keys", read_candidates, {f"k{at}": 0 for at in range(MANY)}),
+    ("victims", read_preemption, {"Pod": {}, META: {str(at): None for at in range(MANY)}}),
+    ("pods", read_preemption, {"Pod": {}, META: {"n": {"Pods": [{}] * MANY}}}),
+    ("members", read_rank, {f"k{at}": 0 for at in range(MANY)}),
+]
+
+
+@pytest.mark.parametrize(
+    ("read", "call"), [row[1:] for row in NOTHING_BUT_MISTAKES], ids=[row[0] for row in NOTHING_BUT_MISTAKES]
+)
+def test_a_body_of_nothing_but_mistakes_gets_a_short_answer(
+    read: Callable[[bytes], object], call: Raw
+) -> None:
+    lines = refusal(read, call)[1]
+
+    assert len(lines) == MOST_MISTAKES + 1
+    assert lines[-1] == "more is wrong, which is not shown"
+
+
+LONG = "k" * 1_000_000
+
+LONG_KEYS: list[tuple[str, Callable[[bytes], object], Raw]] = [
+    ("of the call", read_candidates, {LONG: 0}),
+    ("of a rank call", read_rank, {LONG: 0}),
+    ("of a node", read_preemption, {"Pod": {}, META: {LONG: {"Pods": [{}] * 50}}}),
+]
+
+
+@pytest.mark.parametrize(("read", "call"), [row[1:] for row in LONG_KEYS], ids=[row[0] for row in LONG_KEYS])
+def test_a_key_as_long_as_a_body_is_not_said_in_full(read: Callable[[bytes], object], call: Raw) -> None:
+    said = "\n".join(refusal(read, call)[1])
+
+    assert "kkk...: " in said
+    assert len(said) < 2000
+
+
+def test_a_node_that_could_be_read_but_not_be_sent_back_is_told() -> None:
+    nested = b'{"a":' * 500 + b"{}" + b"}" * 500
+    call = b'{"Pod": {}, "Nodes": {"items": [{"metadata": {"name": "n"}, "spec": %s}]}}' % nested
+
+    assert refusal(read_candidates, call)[1] == ["Nodes.items[0]: is nested too deep to be sent back"]
+
+
+def test_what_is_not_sent_back_may_be_as_deep_as_the_parser_reads() -> None:
+    nested = b'{"a":' * 1000 + b"{}" + b"}" * 1000
+
+    assert read_candidates(b'{"Pod": {"spec": %s}, "NodeNames": ["n"]}' % nested).names == ("n",)
+
+
+texts = st.text(max_size=5)
+anything = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**63), 2**64 - 1),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(),
+    ),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(texts, inner)),
+    max_leaves=10,
+)
+keys = st.sampled_from(["Pod", "Nodes", "NodeNames", *BINDING, WHOLE, META, "pod", "nodes", "kind", "items"])
+
+
+@every_reader
+@given(call=st.dictionaries(keys, anything))
+def test_any_value_anywhere_is_read_or_refused(read: Callable[[bytes], object], call: Raw) -> None:
+    try:
+        told: object = read(orjson.dumps(call))
+    except BadCall as refused:
+        told = refused.mistakes
+
+    assert told
+
+
+@every_reader
+@given(noise=st.binary())
+def test_no_bytes_end_the_door(read: Callable[[bytes], object], noise: bytes) -> None:
+    assert refusal(read, noise)[1]
+
+
+# Answers.
+
+
+def test_an_answer_with_names_is_as_the_scheduler_reads_it() -> None:
+    asked = named("a", "b", "c", "d")
+    found = Filtered(("a", "c"), {"b": "busy"}, {"d": "too small"})
+
+    assert orjson.loads(answer_filter(asked, found)) == {
+        "Nodes": None,
+        "NodeNames": ["a", "c"],
+        "FailedNodes": {"b": "busy"},
+        "FailedAndUnresolvableNodes": {"d": "too small"},
+        "Error": "",
+    }
+
+
+def test_whole_nodes_are_answered_with_whole_nodes() -> None:
+    answer = orjson.loads(answer_filter(whole("a", "b"), Filtered(["b"], {"a": "busy"}, {})))
+
+    assert answer["NodeNames"] is None
+    assert answer["Nodes"] == {
+        "metadata": {},
+        "items": [{"metadata": {"name": "b"}, "spec": {"podCIDR": "of b"}}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "key", "empty"),
+    [(named("a"), "NodeNames", []), (whole("a"), "Nodes", {"metadata": {}, "items": []})],
+    ids=["names", "nodes"],
+)
+def test_where_no_node_is_left_the_list_is_empty_and_never_null(
+    asked: Candidates, key: str, empty: object
+) -> None:
+    assert orjson.loads(answer_filter(asked, Filtered((), {"a": "busy"}, {})))[key] == empty
+
+
+def test_an_attempt_is_given_up_with_a_sentence() -> None:
+    answer = orjson.loads(answer_filter_error("Pod: is missing"))
+
+    assert answer.pop("Error") == "Pod: is missing"
+    assert answer == {
+        "Nodes": None, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}
+    }  # fmt: skip
+
+
+def test_scores_are_a_list_of_hosts() -> None:
+    assert orjson.loads(answer_scores([("a", 0), ("b", MAX_SCORE)])) == [
+        {"Host": "a", "Score": 0},
+        {"Host": "b", "Score": 10},
+    ]
+    assert answer_scores([]) == b"[]"
+
+
+@pytest.mark.parametrize("score", [-1, 11, 5.0, True, None, 2**63])
+def test_a_score_that_the_scheduler_would_misread_is_not_sent(score: Any) -> None:  # noqa: ANN401 - any score
+    with pytest.raises(ValueError, match="the score of b must be a whole number of 0 to 10, not "):
+        answer_scores([("a", 5), ("b", score)])
+
+
+def test_a_binding_is_done_or_says_why_not() -> None:
+    assert answer_binding() == b'{"Error":""}'
+    assert answer_binding('"taken"') == b'{"Error":"\\"taken\\""}'
+
+
+def test_victims_are_answered_by_their_uids() -> None:
+    assert orjson.loads(answer_preemption({"n1": Victims(("u", "v"), 1)})) == {
+        "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "u"}, {"UID": "v"}], "NumPDBViolations": 1}}
+    }
+    assert answer_preemption({}) == b'{"NodeNameToMetaVictims":{}}'
+
+
+# Laws.
+
+
+names = st.lists(st.text(min_size=1), max_size=20)
+
+
+@given(names)
+def test_names_keep_their_order_and_each_is_there_once(sent: list[str]) -> None:
+    asked = read_candidates(orjson.dumps({"Pod": POD, "NodeNames": sent}))
+
+    assert asked.names == tuple(dict.fromkeys(sent))
+
+
+@given(names)
+def test_both_forms_have_the_same_names(sent: list[str]) -> None:
+    assert whole(*sent).names == read_candidates(orjson.dumps({"Pod": POD, "NodeNames": sent})).names
+
+
+@given(st.lists(st.text(min_size=1), unique=True, max_size=20))
+def test_whatever_is_fit_comes_back_in_the_form_of_the_call(sent: list[str]) -> None:
+    found = Filtered(sent[::2], dict.fromkeys(sent[1::2], "busy"), {})
+    by_name, by_node = (orjson.loads(answer_filter(ask(*sent), found)) for ask in (named, whole))
+
+    assert (
+        by_name["NodeNames"] == [node["metadata"]["name"] for node in by_node["Nodes"]["items"]] == sent[::2]
+    )
+
+
+victims = st.builds(Victims, st.lists(st.text(min_size=1), unique=True).map(tuple), st.integers(0, 2**31 - 1))
+
+
+@given(st.dictionaries(st.text(), victims))
+def test_what_is_answered_to_preempt_can_be_asked(kept: dict[str, Victims]) -> None:
+    call = {"Pod": POD, **orjson.loads(answer_preemption(kept))}
+
+    assert read_preemption(orjson.dumps(call)).victims == kept

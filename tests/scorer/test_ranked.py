@@ -1,0 +1,165 @@
+"""The same order of nodes for schedulers and for people."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from numalign.cluster.parts import Part
+from numalign.cluster.selectors import requirements
+from numalign.rules.scoring import Strategy
+from scorer import ranked, ranking
+from scorer.ranking import Choice, Ranking, RankingRules, Score
+from tests.notation import node
+from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Scorer, on, raw, running
+
+FOUR = "cpu=4 mem=1Gi gpu=1"
+HALF = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+
+USUAL = RankingRules()
+MOST, LEAST = Ranking((Strategy.MOST_ALLOCATED,)), Ranking((Strategy.LEAST_ALLOCATED,))
+
+
+async def cluster(**told: Any) -> Scorer:  # noqa: ANN401  as `snapshot`
+    """A node with a pod on it, an empty one, a small one, and one that publishes nothing."""
+    made = Scorer()
+    await made.know({"fuller": EMPTY, "empty": EMPTY, "small": SMALL}, unknown=["bare"], **told)
+    made.see(running(on("fuller", raw(FOUR, name="there"), record=HALF)))
+    return made
+
+
+def scores(scorer: Scorer, made: Raw, *names: str, rules: RankingRules = USUAL) -> list[Score]:
+    subject = scorer.subject(made)
+    judged = scorer.judge.ask(names, subject)
+    return ranked.scores(judged, subject, register=scorer.register, rules=rules)
+
+
+def page(scorer: Scorer, made: Raw, *names: str) -> Raw:
+    subject = scorer.subject(made)
+    judged = scorer.judge.ask(names, subject)
+    found = ranked.scores(judged, subject, register=scorer.register, rules=RankingRules())
+    read: Raw = orjson.loads(ranked.page(judged, found, subject=subject, age=0.5))
+    return read
+
+
+# Scores.
+
+
+async def test_scores_come_in_the_order_of_the_call_and_unknown_nodes_are_worth_nothing() -> None:
+    found = scores(await cluster(), raw(FOUR, policy=None), "bare", "empty", "small", "fuller")
+
+    assert [(each.name, each.admitted) for each in found] == [
+        ("bare", False),
+        ("empty", True),
+        ("small", False),
+        ("fuller", True),
+    ]
+    assert found[3].rank > found[1].rank > found[2].rank
+
+
+async def test_a_node_is_scored_as_it_is_before_the_pod_with_all_that_was_promised() -> None:
+    scorer = await cluster()
+    before = scores(scorer, raw(FOUR), "empty", rules=RankingRules(MOST))
+    scorer.promised(raw(FOUR, name="other"), "empty")
+    after = scores(scorer, raw(FOUR), "empty", rules=RankingRules(MOST))
+
+    assert before[0].values < after[0].values
+
+
+async def test_the_labels_of_a_node_choose_its_strategies() -> None:
+    scorer = await cluster(labels={"empty": {"pool": "spare"}})
+    spare = tuple(requirements(Part({"matchLabels": {"pool": "spare"}})))
+    rules = RankingRules(MOST, (Choice(spare, LEAST),))
+
+    found = scores(scorer, raw(FOUR), "empty", "fuller", rules=rules)
+    assert [each.values for each in found] == [
+        scores(scorer, raw(FOUR), "empty", rules=RankingRules(LEAST))[0].values,
+        scores(scorer, raw(FOUR), "fuller", rules=RankingRules(MOST))[0].values,
+    ]
+
+
+async def test_a_pod_that_opts_out_is_as_well_off_everywhere() -> None:
+    scorer = await cluster()
+    found = scores(scorer, raw(FOUR, policy="none"), "empty", "fuller")
+
+    assert ranking.squeezed(found) == [("empty", 10), ("fuller", 10)]
+
+
+async def test_a_pod_that_says_nothing_ranks_by_what_the_kubelet_would_really_do() -> None:
+    scorer = Scorer()
+    await scorer.know({"loose": LOOSE, "tight": EMPTY})
+
+    found = scores(scorer, raw(FOUR, policy=None), "loose", "tight")
+    assert [each.aligned for each in found] == [False, True]
+
+
+# The page.
+
+
+async def test_the_page_has_every_node_the_best_first() -> None:
+    said = page(await cluster(), raw(FOUR), "bare", "empty", "small", "fuller")
+
+    assert {key: said[key] for key in ("pod", "policy", "age")} == {
+        "pod": "team/web",
+        "policy": SINGLE,
+        "age": 0.5,
+    }
+    assert [each["name"] for each in said["nodes"]] == ["fuller", "empty", "small", "bare"]
+
+
+async def test_a_node_that_takes_the_pod_says_what_it_would_get() -> None:
+    [said] = page(await cluster(), raw(FOUR), "empty")["nodes"]
+
+    assert {key: said[key] for key in said if key not in {"scores", "doubts"}} == {
+        "name": "empty",
+        "fits": True,
+        "aligned": True,
+        "placement": [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}],
+        "certain": True,
+        "waitsFor": [],
+        "basis": "observed",
+        "known": "counts",
+    }
+    assert len(said["scores"]) == len(Ranking().strategies)
+
+
+async def test_a_node_that_refuses_says_why_to_people_in_more_words() -> None:
+    [said] = page(await cluster(), raw(FOUR), "small")["nodes"]
+
+    assert (said["fits"], said["permanent"], said["placement"]) == (False, True, None)
+    assert said["reason"].startswith("node(s) could never give 4 cpu")
+    assert (said["refuser"], said["scores"]) == ("kubelet", [0, 0])
+    assert said["because"] == "single-numa-node needs 4 cpu in one zone; the most any zone has is 2"
+    assert said["shortages"] == ["node-0: cpu 4 asked, 2 free", "node-1: cpu 4 asked, 2 free"]
+
+
+@pytest.mark.parametrize(("policy", "fits"), [(SINGLE, False), (None, True)])
+async def test_a_node_that_publishes_nothing_says_so(policy: str | None, *, fits: bool) -> None:
+    [said] = page(await cluster(), raw(FOUR, policy=policy), "bare")["nodes"]
+
+    assert (said["fits"], said["known"], "reason" in said) == (fits, None, not fits)
+
+
+async def test_a_page_says_whom_the_pod_would_wait_for() -> None:
+    scorer = Scorer()
+    await scorer.know({"a": EMPTY})
+    scorer.promised(raw("cpu=7 mem=1Gi", name="first"), "a")
+    [said] = page(scorer, raw("cpu=2 mem=1Gi"), "a")["nodes"]
+
+    assert (said["waitsFor"], said["fits"]) == (["team/first"], True)
+
+
+async def test_a_page_says_where_nobody_is_certain() -> None:
+    scorer = Scorer()
+    await scorer.know({"a": node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="restricted")})
+    scorer.see(running(on("a", raw(FOUR, name="stranger"))))
+    [said] = page(scorer, raw(FOUR), "a")["nodes"]
+
+    assert (said["certain"], said["basis"]) == (False, "reported")
+
+
+async def test_an_age_that_nobody_knows_is_null() -> None:
+    scorer = await cluster()
+    subject = scorer.subject(raw(FOUR))
+
+    assert orjson.loads(ranked.page([], [], subject=subject, age=float("inf")))["age"] is None

@@ -1,0 +1,117 @@
+"""What a scheduler prints of nodes that say no."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.rules.evaluate import NO_INTENT, evaluate
+from numalign.rules.intent import Policy
+from numalign.rules.placement import Placement
+from numalign.rules.topology import Known, Node
+from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
+from scorer import reasons
+from scorer.reasons import reason
+from tests.notation import asks, machine, means, node, options, table
+
+SINGLE = "single-numa-node"
+EMPTY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+SHORT = node("cpu=8//3 mem=16Gi gpu=2", "cpu=8//3 mem=16Gi gpu=2", policy=SINGLE)
+TORN = node("cpu=8//8 mem=16Gi gpu=2//0", "cpu=8//1 mem=16Gi gpu=2//2", policy=SINGLE)
+TIGHT = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="restricted")
+WIDE = node(*["cpu=8//5 mem=24Gi"] * 4, policy="restricted")
+LOOSE = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2")
+CORES = machine("cpu=0-3", "cpu=4-7", threads=2, policy=SINGLE, options=options("full-pcpus-only"))
+
+
+def said(told: Node, pod: str, intent: str = "none", match: str = "satisfies") -> str:
+    asked = means(intent, match=match) if intent != "none" else NO_INTENT
+    return reason(evaluate(told, asks(pod), asked))
+
+
+READ = [
+    # what it shows                   node   pod                     intent, then the reason
+    ("what is taken now",             SHORT, "cpu=4 mem=1Gi gpu=1",  "none",
+     "have not got 4 cpu and 1Gi memory and 1 nvidia.com/gpu free in one zone (numalign: single-numa-node)"),
+    ("what is free, but torn",        TORN,  "cpu=4 mem=1Gi gpu=1",  "none",
+     "have not got 4 cpu and 1Gi memory and 1 nvidia.com/gpu free in one zone (numalign: single-numa-node)"),
+    ("what no zone ever has",         EMPTY, "cpu=12 mem=1Gi",       "none",
+     "could never give 12 cpu and 1Gi memory in one zone (numalign: single-numa-node)"),
+    ("what the node never has",       EMPTY, "cpu=40 mem=1Gi",       "none",
+     "are too small for 40 cpu (numalign: single-numa-node)"),
+    ("as few zones as it takes",      TIGHT, "cpu=12 mem=1Gi gpu=1", "none",
+     "cannot give 12 cpu and 1Gi memory and 1 nvidia.com/gpu from the same zones (numalign: restricted)"),
+    ("as many zones as it takes",     WIDE,  "cpu=12 mem=30Gi",      "none",
+     "have not got 12 cpu and 30Gi memory free in 2 zones (numalign: restricted)"),
+    ("memory as people write it",     EMPTY, "cpu=4 mem=24Gi",       "none",
+     "could never give 4 cpu and 24Gi memory in one zone (numalign: single-numa-node)"),
+    ("a kubelet that aligns nothing", LOOSE, "cpu=4 mem=1Gi gpu=1",  "restricted",
+     "have a kubelet that does not align what the pod asks to be aligned (numalign: restricted)"),
+    ("CPUs that are shared",          EMPTY, "cpu=1.5 mem=1Gi",      "restricted cpu",
+     "give no cpu of its own to this pod (numalign: restricted)"),
+    ("half a core",                   CORES, "cpu=3 mem=1Gi",        "none",
+     "give out whole cores only and cannot give 3 cpu (numalign: single-numa-node)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "pod", "intent", "expected"), table(READ))
+def test_a_reason_follows_a_number_of_nodes(told: Node, pod: str, intent: str, expected: str) -> None:
+    """As in `0/3 nodes are available: 2 node(s) have not got ..., 1 node(s) are too small`."""
+    assert said(told, pod, intent) == f"node(s) {expected}"
+
+
+def test_another_policy_is_told_where_the_same_word_is_wanted() -> None:
+    text = said(TIGHT, "cpu=4 mem=1Gi", SINGLE, match="equal")
+
+    assert text == "node(s) have another topology policy than the pod asks for (numalign: single-numa-node)"
+
+
+@pytest.mark.parametrize("cause", Cause)
+@pytest.mark.parametrize("permanent", [True, False], ids=["ever", "now"])
+def test_every_cause_has_a_sentence(cause: Cause, *, permanent: bool) -> None:
+    refusal = Refusal(Refuser.KUBELET, "x", cause, Policy.RESTRICTED)
+
+    text = reason(Verdict(refusal, permanent=permanent, placement=Placement(), known=Known.COUNTS))
+    assert text.startswith("node(s) ")
+    assert text.endswith(" (numalign: restricted)")
+
+
+def test_no_reason_is_asked_of_a_yes() -> None:
+    with pytest.raises(ValueError, match="is admitted"):
+        said(EMPTY, "cpu=4 mem=1Gi")
+
+
+@pytest.mark.parametrize("text", [reasons.UNKNOWN, reasons.WAITING])
+def test_sentences_without_a_verdict_read_the_same_way(text: str) -> None:
+    assert text.startswith("node(s) ")
+    assert text.endswith("(numalign)")
+
+
+AMOUNTS = st.tuples(st.integers(0, 8), st.integers(0, 2))
+TWO_ZONES = st.tuples(AMOUNTS, AMOUNTS)
+
+
+def left(amounts: tuple[tuple[int, int], ...], *, policy: str) -> Node:
+    """A node on which so many CPUs and GPUs are free."""
+    return node(*(f"cpu=8//{cpus} mem=16Gi gpu=2//{gpus}" for cpus, gpus in amounts), policy=policy)
+
+
+@given(
+    amounts=st.lists(TWO_ZONES, min_size=2, max_size=12),
+    pod=st.sampled_from(
+        [
+            "cpu=4 mem=1Gi gpu=1",
+            "cpu=8 mem=1Gi gpu=2",
+            "cpu=6 mem=1Gi | cpu=2 mem=1Gi gpu=2",
+            "cpu=10 mem=1Gi",
+        ]
+    ),
+    policy=st.sampled_from([SINGLE, "restricted"]),
+)
+def test_what_a_node_has_left_does_not_show(
+    amounts: list[tuple[tuple[int, int], ...]], pod: str, policy: str
+) -> None:
+    verdicts = [evaluate(left(each, policy=policy), asks(pod)) for each in amounts]
+    refusals = [(each, each.refusal) for each in verdicts if each.refusal]
+    kinds = {(refusal.cause, refusal.container, each.permanent) for each, refusal in refusals}
+
+    assert len({reason(each) for each, _ in refusals}) <= len(kinds)

@@ -1,0 +1,372 @@
+"""What the scorer knows of nodes and pods, and what is asked of a pod where it says nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.cluster import fingerprints
+from numalign.cluster.fingerprints import Fingerprint, Method
+from numalign.cluster.occupants import Occupant
+from numalign.cluster.policy import parse
+from numalign.rules.errors import BadInput
+from numalign.rules.intent import Intent, Match, Policy
+from numalign.rules.ledger import Basis, Stage
+from tests.notation import free_of, means, node, table
+from tests.scorer.conftest import EMPTY, NOW, SINGLE, TEAM, Raw, Scorer, on, raw, running, uid
+
+FOUR = "cpu=4 mem=1Gi gpu=1"
+FIRST = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+OTHER = [{"zones": ["node-1"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+HALF = node("cpu=8//4 mem=16Gi//15Gi gpu=2//1", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+"""What an exporter says once a pod is on the first zone."""
+
+
+def free(scorer: Scorer, name: str = "a") -> list[int]:
+    """The CPUs that are free in each zone."""
+    found = scorer.promises.standing(name, now=scorer.time())
+    assert found
+    return free_of(found.node, "cpu")
+
+
+def basis(scorer: Scorer, name: str = "a") -> Basis:
+    found = scorer.promises.standing(name, now=scorer.time())
+    assert found
+    return found.basis
+
+
+# Pods, one by one.
+
+
+async def test_a_pod_holds_its_zones_from_when_it_is_bound_until_it_is_gone(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    seen = [free(scorer)]
+    scorer.see(raw(FOUR))
+    seen.append(free(scorer))
+    scorer.see(on("a", raw(FOUR), record=FIRST))
+    seen.append(free(scorer))
+    scorer.see(running(on("a", raw(FOUR), record=FIRST)))
+    seen.append(free(scorer))
+    scorer.lose("web")
+    seen.append(free(scorer))
+
+    assert seen == [[8, 8], [8, 8], [4, 8], [4, 8], [8, 8]]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_a_pod_that_has_ended_holds_nothing_long_before_it_is_deleted(
+    scorer: Scorer, phase: str
+) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(running(on("a", raw(FOUR), record=FIRST)))
+    scorer.see({**on("a", raw(FOUR), record=FIRST), "status": {"phase": phase}})
+
+    assert free(scorer) == [8, 8]
+    assert uid("web") in scorer.register.pods
+
+
+async def test_a_pod_that_is_being_deleted_holds_its_zones_until_it_has_ended(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    leaving = on("a", raw(FOUR, deletionTimestamp="2027-01-15T08:00:00Z"), record=FIRST)
+    scorer.see(running(leaving))
+
+    assert free(scorer) == [4, 8]
+
+
+async def test_pods_are_kept_for_a_node_whose_topology_comes_later_or_again(scorer: Scorer) -> None:
+    scorer.see(running(on("a", raw(FOUR), record=FIRST)))
+    await scorer.know({"a": EMPTY})
+    first = free(scorer)
+    await scorer.know({"b": EMPTY}, unknown=["a"])
+    meanwhile = scorer.promises.standing("a", now=scorer.time())
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+
+    assert (first, meanwhile, free(scorer)) == ([4, 8], None, [4, 8])
+
+
+async def test_a_promise_follows_its_pod_to_another_node(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+    scorer.promised(raw(FOUR), "a")
+    scorer.see(on("b", raw(FOUR), record=OTHER))
+
+    assert (free(scorer, "a"), free(scorer, "b")) == ([8, 8], [8, 4])
+    assert scorer.kept() == {}
+
+
+async def test_a_promise_ends_with_its_pod(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(raw(FOUR))
+    scorer.promised(raw(FOUR), "a")
+    before = free(scorer)
+    scorer.lose("web")
+
+    assert (before, free(scorer), scorer.kept()) == ([4, 8], [8, 8], {})
+
+
+async def test_what_was_promised_counts_for_a_pod_that_carries_no_record(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.promised(raw(FOUR), "a")
+    scorer.see(running(on("a", raw(FOUR))))
+
+    assert (basis(scorer), free(scorer)) == (Basis.OBSERVED, [4, 8])
+
+
+async def test_a_pod_that_nobody_promised_anything_counts_everywhere_until_a_topology_has_it(
+    scorer: Scorer,
+) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(running(on("a", raw(FOUR))))
+    early = basis(scorer), free(scorer)
+    scorer.time.seconds += 76
+    await scorer.know({"a": HALF})
+
+    assert early == (Basis.REPORTED, [4, 4])
+    assert (basis(scorer), free(scorer)) == (Basis.REPORTED, [4, 8])
+
+
+async def test_a_pod_that_has_run_for_long_is_in_the_topology_from_the_start(scorer: Scorer) -> None:
+    await scorer.know({"a": HALF})
+    long_ago = {"phase": "Running", "startTime": "2027-01-15T07:50:00Z"}
+    scorer.see({**on("a", raw(FOUR)), "status": long_ago})
+
+    assert free(scorer) == [4, 8]
+
+
+async def test_a_pod_from_the_future_is_as_new_as_can_be(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see({**on("a", raw(FOUR)), "status": {"phase": "Running", "startTime": "2037-01-15T07:50:00Z"}})
+    found = scorer.promises.resident(uid("web"))
+
+    assert found
+    assert (found.stage, found.since) == (Stage.ADMITTED, scorer.time())
+
+
+async def test_whoever_watches_hears_of_a_pod_before_its_promise_is_gone(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    heard: list[tuple[str, str | None, bool]] = []
+
+    def watch(now: Occupant, before: Occupant | None) -> None:
+        known = scorer.promises.resident(now.uid) is not None
+        heard.append((now.phase, before.phase if before else None, known))
+
+    scorer.register.watch = watch
+    scorer.see(raw(FOUR))
+    scorer.promised(raw(FOUR), "a")
+    scorer.see({**on("a", raw(FOUR)), "status": {"phase": "Failed"}})
+
+    assert heard == [("Pending", None, False), ("Failed", "Pending", True)]
+    assert scorer.promises.resident(uid("web")) is None
+
+
+# Topologies.
+
+
+async def test_a_topology_that_says_the_same_again_changes_nothing(scorer: Scorer) -> None:
+    mark = Fingerprint(fingerprints.fingerprint([]))
+    told = replace(EMPTY, name="a")
+    await scorer.know({"a": told}, fingerprints={"a": mark})
+    before = scorer.promises.standing("a", now=scorer.time())
+    assert scorer.register.snapshot
+    await scorer.register.take(replace(scorer.register.snapshot, fingerprints={"a": replace(mark)}))
+
+    assert scorer.promises.standing("a", now=scorer.time()) is before
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([(TEAM, "web"), (TEAM, "small")], (Basis.ANCHORED, [4, 8])),
+        ([(TEAM, "small")], (Basis.ANCHORED, [0, 4])),
+        ([(TEAM, "stranger")], (Basis.REPORTED, [4, 4])),
+    ],
+    ids=["with the pod", "before the pod", "of pods that nobody knows"],
+)
+async def test_a_fingerprint_tells_which_pods_a_topology_accounts_for(
+    scorer: Scorer, names: list[tuple[str, str]], expected: tuple[Basis, list[int]]
+) -> None:
+    await scorer.know({"a": HALF}, fingerprints={"a": Fingerprint(fingerprints.fingerprint(names))})
+    scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
+
+    assert (basis(scorer), free(scorer)) == expected
+
+
+async def test_a_fingerprint_may_leave_out_pods_with_nothing_of_their_own(scorer: Scorer) -> None:
+    mark = Fingerprint(fingerprints.fingerprint([(TEAM, "web")]), Method.WITH_EXCLUSIVE_RESOURCES)
+    await scorer.know({"a": HALF}, fingerprints={"a": mark})
+    scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
+
+    assert (basis(scorer), free(scorer)) == (Basis.ANCHORED, [4, 8])
+
+
+async def test_a_fingerprint_that_is_told_no_more_is_forgotten(scorer: Scorer) -> None:
+    mark = Fingerprint(fingerprints.fingerprint([(TEAM, "web")]))
+    scorer.see(running(on("a", raw(FOUR))))
+    await scorer.know({"a": HALF}, fingerprints={"a": mark})
+    before = basis(scorer)
+    await scorer.know({"a": HALF})
+
+    assert (before, basis(scorer)) == (Basis.ANCHORED, Basis.REPORTED)
+
+
+async def test_all_nodes_are_those_with_a_topology_and_those_without(scorer: Scorer) -> None:
+    before = [*scorer.register.names()]
+    await scorer.know({"b": EMPTY, "a": EMPTY}, unknown=["c"])
+    scorer.see(on("ghost", raw(FOUR)))
+
+    assert (before, sorted(scorer.register.names())) == ([], ["a", "b", "c"])
+
+
+# What is asked of a pod.
+
+
+def intent(scorer: Scorer, made: Raw) -> Intent:
+    return scorer.subject(made).question.intent
+
+
+SAYS, SILENT = raw(FOUR, policy="restricted"), raw(FOUR, policy=None)
+
+ASKED = [
+    # what it shows                     labels of the namespace                        the pod  what is asked
+    ("a pod's own words",               {},                                            SAYS,   "restricted"),
+    ("nothing",                         {},                                            SILENT, "none"),
+    ("a default for those without",     {"default": SINGLE},                           SILENT, SINGLE),
+    ("its own words before a default",  {"default": SINGLE},                           SAYS,   "restricted"),
+    ("a level is not a default",        {"enforce": SINGLE},                           SILENT, "none"),
+    ("a namespace that is left out",    {"default": SINGLE, "admission": "disabled"},  SAYS,   "none"),
+    ("a pod that opts out of it",       {"default": SINGLE}, raw(FOUR, policy="none"),          "none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "made", "expected"), table(ASKED))
+async def test_a_pod_is_asked_for(scorer: Scorer, labels: dict[str, str], made: Raw, expected: str) -> None:
+    await scorer.know({"a": EMPTY}, team=labels)
+
+    assert intent(scorer, made) == means(expected)
+
+
+POLICY_FILE = b"""
+defaults:
+- namespaceSelector: {matchLabels: {tier: gold}}
+  default: restricted
+exemptions:
+  namespaces: [system]
+  runtimeClasses: [virtual]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (SILENT, "restricted"),
+        (raw(FOUR, namespace="system"), "none"),
+        (raw(FOUR, spec={"runtimeClassName": "virtual"}), "none"),
+        (raw(FOUR, spec={"runtimeClassName": "real"}), SINGLE),
+        (raw(FOUR, policy=None, namespace="new"), "none"),
+    ],
+    ids=["a default", "a namespace", "a runtime class", "another runtime class", "a namespace that is new"],
+)
+async def test_the_policy_file_says_what_is_asked(scorer: Scorer, made: Raw, expected: str) -> None:
+    scorer.obey(parse(POLICY_FILE))
+    await scorer.know({"a": EMPTY}, team={"example.com/x": "y"}, system={})
+    assert scorer.register.snapshot
+    gold = {TEAM: {"tier": "gold"}}
+    await scorer.register.take(replace(scorer.register.snapshot, namespace_labels=gold))
+
+    assert intent(scorer, made) == means(expected)
+
+
+def test_where_the_same_word_is_wanted_every_question_says_so() -> None:
+    assert intent(Scorer(match=Match.EQUAL), SAYS) == means("restricted", match="equal")
+
+
+def test_without_a_namespace_a_pod_is_in_the_default_one(scorer: Scorer) -> None:
+    found = scorer.subject(raw(FOUR, namespace=None))
+
+    assert (found.namespace, found.name, found.uid) == ("default", "web", uid("web"))
+
+
+def test_a_pod_of_a_template_goes_by_its_generated_name(scorer: Scorer) -> None:
+    assert scorer.subject(raw(FOUR, name="", generateName="web-")).name == "web-"
+
+
+def test_a_pod_was_created_in_whole_seconds(scorer: Scorer) -> None:
+    told = [scorer.subject(raw(FOUR, creationTimestamp=text)).created for text in (None, "never", 3)]
+
+    assert scorer.subject(raw(FOUR)).created == NOW - 60
+    assert told == [0, 0, 0]
+
+
+def test_pods_that_ask_for_the_same_have_the_same_number(scorer: Scorer) -> None:
+    pods = [
+        raw(FOUR),
+        raw(FOUR, name="other", namespace="elsewhere", labels={"a": "b"}),
+        raw("cpu=5 mem=1Gi"),
+        SAYS,
+    ]
+    one, other, more, looser = [scorer.subject(each).number for each in pods]
+
+    assert one == other
+    assert len({0, one, more, looser}) == 4
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [(raw(FOUR, policy="none"), True), (SILENT, False), (SAYS, False)],
+    ids=["says none", "says nothing", "says something"],
+)
+def test_a_pod_has_opted_out_only_if_it_says_so(scorer: Scorer, made: Raw, *, expected: bool) -> None:
+    assert scorer.subject(made).opted_out is expected
+
+
+def test_all_that_is_wrong_with_a_pod_is_told(scorer: Scorer) -> None:
+    wrong = raw("cpu=4 mem=1Gi", policy="strictly", annotations={"numalign.io/zcope": "pod"})
+    wrong["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "many"
+
+    with pytest.raises(BadInput) as caught:
+        scorer.subject(wrong)
+    assert {mistake.where for mistake in caught.value.mistakes} == {
+        "metadata.annotations[numalign.io/policy]",
+        "metadata.annotations[numalign.io/zcope]",
+        "spec.containers[0].resources.limits.cpu",
+    }
+
+
+# Pods that wait.
+
+
+def test_a_pod_waits_if_somebody_asked_about_it_or_it_is_seen(scorer: Scorer) -> None:
+    scorer.subject(raw(FOUR, name="asked"))
+    scorer.see(raw(FOUR, name="seen"))
+    found = [scorer.register.waiting(uid(name)) for name in ("asked", "seen", "stranger")]
+
+    assert [each.name if each else None for each in found] == ["asked", "seen", None]
+    assert len({each.number for each in found if each}) == 1
+
+
+def test_a_pod_that_cannot_be_read_is_not_waited_for(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR, policy="strictly"))
+
+    assert scorer.register.waiting(uid("web")) is None
+
+
+def test_a_pod_without_a_uid_is_answered_and_not_remembered(scorer: Scorer) -> None:
+    found = scorer.subject(raw(FOUR, uid=""))
+
+    assert (found.uid, scorer.register.waiting("")) == ("", None)
+
+
+def test_what_a_pod_asks_for_is_what_was_asked_last(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR))
+    scorer.subject(raw(FOUR, policy="best-effort"))
+    found = scorer.register.waiting(uid("web"))
+
+    assert found
+    assert found.question.intent.policy is Policy.BEST_EFFORT
+
+
+def test_what_is_seen_of_a_pod_counts_more_than_what_a_caller_says(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR))
+    scorer.subject(raw("cpu=1 mem=1Gi"))
+    found = scorer.register.waiting(uid("web"))
+
+    assert found
+    assert found.question.demand == scorer.subject(raw(FOUR)).question.demand

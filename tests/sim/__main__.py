@@ -1,0 +1,248 @@
+"""A cluster of simulated nodes for people: `python -m tests.sim`, or `make sim`.
+
+Whoever writes a scheduler, an extender or a dashboard for aligned machines seldom has twenty of them. Here
+are as many as one likes, with kubelets that decide as the real ones do; --help says the rest. Runs until it
+is interrupted. Exit code 2 says that it was asked for what makes no sense, 69 that a program it needs cannot
+be had on this machine, 1 that something went wrong.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from certs import authority
+from numalign.cluster.api import Api, ClusterError, Unconfigured, connected
+from numalign.rules.errors import BadInput, Mistake
+from numalign.runtime import about
+from tests.e2e.controlplane import build as controlplane
+from tests.e2e.planes import Place, Plane
+from tests.e2e.processes import Children
+from tests.gotools import BrokenError, UnavailableError
+from tests.oracle.build import USUAL
+from tests.sim.cluster import Cluster, simulated
+from tests.sim.fingerprints import Fingerprint
+from tests.sim.kubelet import Decision
+from tests.sim.oracles import SimulationError
+from tests.sim.shapes import SHAPES, Policy, SimNode
+
+NODES = 20
+SHAPE = "two-by-four,eight-zones"
+FINGERPRINTS = {"all": Fingerprint.ALL, "exclusive": Fingerprint.EXCLUSIVE, "none": None}
+LOOK_SECONDS = 0.2
+
+HOW_TO = """\
+{count} nodes are there. No scheduler and no controller runs beside them; a pod is one's own to bind:
+
+  export KUBECONFIG={kubeconfig}
+  kubectl get nodes,noderesourcetopologies
+  kubectl run a --image=a --restart=Never --overrides='{{"spec": {{"nodeName": "{first}"}}}}'
+  kubectl get pods -o wide
+
+Every decision of a kubelet is a line here. Ctrl-C ends it all.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program: its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        machines = fleet(options.shape, nodes=options.nodes, policy=options.policy)
+    except BadInput as error:
+        parser.error("; ".join(map(str, error.mistakes)))
+    try:
+        asyncio.run(_until_interrupted(options, machines))
+    except Unconfigured as error:
+        parser.error(str(error))
+    except UnavailableError as error:
+        return _failed(error, os.EX_UNAVAILABLE)
+    except (BrokenError, ClusterError, SimulationError, pytest.fail.Exception) as error:
+        return _failed(error, 1)
+    return 0
+
+
+def _failed(error: BaseException, code: int) -> int:
+    sys.stderr.write(f"sim: {error}\n")
+    return code
+
+
+def fleet(shapes: str, *, nodes: int | None = None, policy: str = Policy.SINGLE) -> list[SimNode]:
+    """The nodes of `two-by-four=10,small`: those shapes without a number share what is left of `nodes`.
+
+    Raises `BadInput`.
+    """
+    counts: dict[str, int | None] = {}
+    mistakes = []
+    for entry in shapes.split(","):
+        name, equals, number = entry.partition("=")
+        if name not in SHAPES or name in counts:
+            mistakes.append(Mistake("--shape", f"{entry!r}: want each of {', '.join(SHAPES)} at most once"))
+        elif equals and not (number.isdecimal() and number.isascii()):
+            mistakes.append(Mistake("--shape", f"{entry!r}: want a number of nodes after ="))
+        counts[name] = int(number) if equals and number.isdecimal() and number.isascii() else None
+    if mistakes:
+        raise BadInput(mistakes)
+    return [
+        SimNode(f"{name}-{number:02}", name, policy)
+        for name, count in _shared(counts, nodes).items()
+        for number in range(count)
+    ]
+
+
+def _shared(counts: dict[str, int | None], nodes: int | None) -> dict[str, int]:
+    given = {name: count for name, count in counts.items() if count is not None}
+    sharing = [name for name in counts if name not in given]
+    left = (NODES if nodes is None else nodes) - sum(given.values())
+    if not sharing and nodes is not None and left:
+        raise BadInput([Mistake("--nodes", f"{nodes} is not the sum of the numbers of --shape")])
+    if sharing and left < len(sharing):
+        raise BadInput([Mistake("--nodes", f"too few: at least one for each of {', '.join(sharing)}")])
+    if not sharing and not sum(given.values()):
+        raise BadInput([Mistake("--shape", "want one node at least")])
+    shares = {name: left // len(sharing) + (at < left % len(sharing)) for at, name in enumerate(sharing)}
+    return {name: shares.get(name, given.get(name, 0)) for name in counts}
+
+
+async def _until_interrupted(options: argparse.Namespace, machines: list[SimNode]) -> None:
+    running = asyncio.ensure_future(_run(options, machines))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    await asyncio.wait([running])
+    if not running.cancelled():
+        running.result()
+
+
+async def _run(options: argparse.Namespace, machines: list[SimNode]) -> None:
+    async with (
+        reached(options.kubeconfig) as (api, kubeconfig),
+        simulated(
+            api,
+            machines,
+            delay=options.delay,
+            jitter=options.jitter,
+            period=options.period,
+            fingerprint=FINGERPRINTS[options.fingerprint],
+            observe=options.observe,
+            seed=options.seed,
+            grace=options.grace,
+        ) as cluster,
+    ):
+        _say(HOW_TO.format(count=len(machines), kubeconfig=kubeconfig, first=machines[0].name))
+        await _tell(cluster)
+
+
+async def _tell(cluster: Cluster) -> None:
+    """Every decision, as it is made."""
+    told = 0
+    while True:
+        for decision in cluster.decisions[told:]:
+            _say(line(decision))
+            told += 1
+        cluster.check()
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def line(decision: Decision) -> str:
+    """A decision, for people."""
+    said = "admitted" if decision.admitted else f"REJECTED {decision.reason}: {decision.message}"
+    return f"{decision.node}: {decision.pod} {said}\n"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+@asynccontextmanager
+async def reached(kubeconfig: str | None) -> AsyncIterator[tuple[Api, str]]:
+    """The API server of a kubeconfig, or one that is started for the purpose; and the kubeconfig."""
+    if kubeconfig is not None:
+        async with connected(kubeconfig=kubeconfig) as api:
+            yield api, kubeconfig
+        return
+    [binaries] = await controlplane.find()
+    with tempfile.TemporaryDirectory(prefix="numalign-sim-") as made:
+        folder = Path(made)
+        async with _plane(binaries, folder) as plane, plane.client("admin") as client:
+            yield Api(client, namespace="default"), str(plane.kubeconfig("admin", folder))
+
+
+@asynccontextmanager
+async def _plane(binaries: Path, folder: Path) -> AsyncIterator[Plane]:
+    for name in ("logs", "tls"):
+        (folder / name).mkdir()
+    issued = authority.issue(names=["127.0.0.1"], days=7, now=datetime.now(UTC))
+    children = Children(logs=folder / "logs")
+    place = Place(binaries, folder, authority.write(issued, folder / "tls"))
+    plane = Plane(children, place, users={"admin": "system:masters"})
+    try:
+        await plane.start()
+        yield plane
+    finally:
+        await children.end()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.sim",
+        description="Nodes whose kubelets decide as real ones do, at a real API server.",
+        epilog=f"Shapes: {', '.join(SHAPES)}. Without --kubeconfig an API server is started.",
+    )
+    parser.add_argument("--nodes", type=_count, help=f"how many; {NODES} if not given")
+    parser.add_argument("--shape", default=SHAPE, metavar="NAME[=COUNT],...", help=f"{SHAPE} if not given")
+    parser.add_argument("--policy", choices=[*Policy], default=Policy.SINGLE, help="of the topology managers")
+    parser.add_argument(
+        "--delay", type=_seconds, default=1, metavar="SECONDS", help="how late topologies are"
+    )
+    parser.add_argument(
+        "--jitter", type=_seconds, default=0.2, metavar="SECONDS", help="up to so much later, by chance"
+    )
+    parser.add_argument(
+        "--period", type=_period, metavar="SECONDS", help="exporters look so seldom, not after every change"
+    )
+    parser.add_argument(
+        "--fingerprint", choices=FINGERPRINTS, default="all", help="the pods that topologies account for"
+    )
+    parser.add_argument("--observe", action="store_true", help="write to each pod what it holds")
+    parser.add_argument(
+        "--grace", type=_seconds, default=0.05, metavar="SECONDS", help="how long a deleted pod takes to end"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the jitter")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="of a cluster where the nodes shall be")
+    parser.add_argument("--version", action="version", version=f"numalign {about.version()}, kubelet {USUAL}")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and text.isascii() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: want one node at least")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: want seconds, 0 or more")
+    return seconds
+
+
+def _period(text: str) -> float:
+    if not (seconds := _seconds(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: want more than 0 seconds")
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What pods hold and what is left of each zone, as the kubelet's pod resources endpoint tells exporters.
+
+Containers and sidecars are listed, init containers that end are not: what these keep of their CPUs until
+their pod ends is shown as available, by exporters and so here (kubelet, apis/podresources/server_v1.go).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+Json = dict[str, Any]
+Held: TypeAlias = dict[tuple[int, ...], dict[str, int]]
+"""Amounts by the zones that they may come from: CPUs in thousandths, memory in bytes, devices in pieces."""
+
+Zones: TypeAlias = dict[int, dict[str, int]]
+"""Amounts by zone."""
+
+
+def held(pod: Json, answer: Json) -> Held:
+    """What the running containers of a pod hold, of the oracle's answer to it."""
+    found: dict[tuple[int, ...], Counter[str]] = {}
+    given = [*(answer["containers"][name] for name in listed(pod)), answer.get("shared") or {}]
+    for one in given:
+        for zones, amounts in (one.get("amounts") or {}).items():
+            found.setdefault(_ids(zones), Counter()).update(amounts)
+    return {zones: dict(amounts) for zones, amounts in sorted(found.items())}
+
+
+def listed(pod: Json) -> list[str]:
+    """The containers that run as long as their pod does."""
+    sidecars = [
+        one for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"
+    ]
+    return [one["name"] for one in (*sidecars, *pod["spec"]["containers"])]
+
+
+def available(allocatable: Mapping[int, Mapping[str, int]], pods: Iterable[Held]) -> Zones:
+    """What is left when pods have taken theirs, in the order in which they came."""
+    left = {zone: dict(amounts) for zone, amounts in allocatable.items()}
+    for one in pods:
+        for zones, amounts in one.items():
+            for resource, amount in amounts.items():
+                _take(left, zones, resource, amount)
+    return left
+
+
+def _take(left: Zones, zones: tuple[int, ...], resource: str, amount: int) -> None:
+    """The lowest zone gives first, all it has: so the kubelet takes memory, and NFD tells it."""
+    for zone in zones:
+        # A device of a resource that exporters do not list for this zone is not in their sums.
+        taken = min(amount, left[zone].get(resource, 0))
+        amount -= taken
+        if taken:
+            left[zone][resource] -= taken
+
+
+def _ids(zones: str) -> tuple[int, ...]:
+    return tuple(int(zone) for zone in zones.split(",") if zone)

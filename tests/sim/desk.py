@@ -1,0 +1,169 @@
+"""Where kubelets and exporters write, so that a test can put a sheet of paper in an API server's place.
+
+Whoever writes for a node goes on when the API server is away for a while: a kubelet does too. What it wrote
+about may be gone when it comes back, and then there is nothing to write.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+import yaml
+
+from numalign.cluster.api import Api, ClusterError, Conflict, Missing, Patch, Unreachable
+from numalign.runtime.files import Sleep
+from tests.sim import documents
+
+Json = dict[str, Any]
+
+TOPOLOGIES = f"/apis/{documents.GROUP}/noderesourcetopologies"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRD = Path(__file__).resolve().parents[2] / "deploy" / "crd" / "noderesourcetopologies.yaml"
+
+PATIENCE_SECONDS = 120
+"""For how long an API server may be away."""
+
+AGAIN_SECONDS = 0.2
+
+
+class Desk(Protocol):
+    """What is written for a node."""
+
+    async def status(self, pod: Json, status: Json) -> None:
+        """Merge a status into that of the pod; nothing, if it is gone."""
+
+    async def annotate(self, pod: Json, key: str, value: str) -> None:
+        """Put an annotation on the pod; nothing, if it is gone."""
+
+    async def remove(self, pod: Json) -> None:
+        """Have the pod gone at once."""
+
+    async def publish(self, topology: Json) -> None:
+        """Have this topology in place of the node's last."""
+
+
+class ApiDesk:
+    """The desk that is an API server.
+
+    Raises `ClusterError` if that is away, or says no, for `patience` seconds.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        patience: float = PATIENCE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._patience = patience
+        self._api = api
+        self._clock = clock
+        self._sleep = sleep
+
+    async def status(self, pod: Json, status: Json) -> None:
+        """As said of `Desk`."""
+        await self._pod(pod, {"status": status}, "/status", how=Patch.STRATEGIC)
+
+    async def annotate(self, pod: Json, key: str, value: str) -> None:
+        """As said of `Desk`."""
+        await self._pod(pod, {"metadata": {"annotations": {key: value}}}, "", how=Patch.MERGE)
+
+    async def remove(self, pod: Json) -> None:
+        """As said of `Desk`: what has this name and another UID stays."""
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        with suppress(Missing, Conflict):
+            await self._patiently(lambda: delete(self._api, pod_path(pod), options))
+
+    async def publish(self, topology: Json) -> None:
+        """As said of `Desk`."""
+        name = topology["metadata"]["name"]
+        path, what = f"{TOPOLOGIES}/{name}", f"topology {name}"
+        try:
+            await self._patiently(lambda: self._api.patch(path, topology, how=Patch.MERGE, what=what))
+        except Missing:
+            with suppress(Conflict):
+                await self._patiently(lambda: self._api.create(TOPOLOGIES, topology, what=what))
+
+    async def register(self, node: Json) -> None:
+        """Have a node there as a kubelet has it: with its status, and no taint that nobody takes off."""
+        name = node["metadata"]["name"]
+        path, what = f"/api/v1/nodes/{name}", f"node {name}"
+        with suppress(Conflict):
+            await self._patiently(lambda: self._api.create("/api/v1/nodes", node, what=what))
+        for part, inner in (
+            ("", {"metadata": {"labels": node["metadata"]["labels"]}, "spec": {"taints": None}}),
+            ("/status", {"status": node["status"]}),
+        ):
+            change = partial(self._api.patch, path + part, inner, how=Patch.MERGE, what=what)
+            await self._patiently(change)
+
+    async def learn(self) -> None:
+        """Have topologies served: installs what defines them, where nobody did."""
+        definition = yaml.safe_load(CRD.read_text())
+        with suppress(Conflict):
+            await self._patiently(lambda: self._api.create(CRDS, definition, what="the kind of topologies"))
+        await self._patiently(self._known)
+
+    async def _known(self) -> None:
+        try:
+            await self._api.get(TOPOLOGIES, what="topologies")
+        except Missing as error:
+            raise Unreachable("the API server does not serve topologies yet") from error
+
+    async def _pod(self, pod: Json, body: Json, part: str, *, how: Patch) -> None:
+        metadata = {**body.get("metadata", {}), "uid": pod["metadata"]["uid"]}
+        path, what = pod_path(pod) + part, f"pod {pod['metadata']['name']}"
+        with suppress(Missing, Conflict):
+            await self._patiently(
+                lambda: self._api.patch(path, {**body, "metadata": metadata}, how=how, what=what)
+            )
+
+    async def _patiently(self, write: Callable[[], Awaitable[object]]) -> None:
+        deadline = self._clock() + self._patience
+        while True:
+            try:
+                await write()
+            except (Missing, Conflict):
+                raise
+            except ClusterError:
+                # An API server that starts says any of these for a moment.
+                if self._clock() > deadline:
+                    raise
+                await self._sleep(AGAIN_SECONDS)
+            else:
+                return
+
+
+def pod_path(pod: Json) -> str:
+    """Where a pod is served."""
+    return "/api/v1/namespaces/{namespace}/pods/{name}".format_map(pod["metadata"])
+
+
+async def delete(api: Api, path: str, options: Json) -> None:
+    """Delete an object. Nothing of the product deletes, so its `Api` cannot; raises `ClusterError`."""
+    client = api._client  # noqa: SLF001  as just said
+    try:
+        answer = await client.call_api(
+            path,
+            "DELETE",
+            header_params={"Accept": "application/json", "Content-Type": "application/json"},
+            body=options,
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+        )
+        said = await answer.read()
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unreachable(f"{path} was not deleted: {error}") from error
+    if answer.status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
+        failure = _FAILURES.get(answer.status, ClusterError)
+        raise failure(f"{path} was not deleted: {answer.status} {said[:200]!r}")
+
+
+_FAILURES = {HTTPStatus.NOT_FOUND: Missing, HTTPStatus.CONFLICT: Conflict}

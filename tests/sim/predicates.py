@@ -1,0 +1,86 @@
+"""What a kubelet checks besides NUMA: that the sums of what pods ask for stay below what the node has.
+
+It does so after its managers have said yes, so a pod can be refused over zones on a node that is full anyway.
+
+Source: kubernetes v1.34.4, pkg/kubelet/kubelet.go (the order of admission handlers), lifecycle/predicate.go,
+pkg/scheduler/framework/plugins/noderesources/fit.go, component-helpers/resource/helpers.go. Of these checks
+only resources are here: whoever binds pods to simulated nodes minds labels, ports and taints himself.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numalign.rules import quantity
+
+Json = dict[str, Any]
+
+_FIRST = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a pod may not run here, as its status says."""
+
+    reason: str
+    message: str
+
+
+def refusal(pod: Json, others: Iterable[Json], allocatable: Mapping[str, int]) -> Refusal | None:
+    """Why the pod does not fit beside the active `others`; None if it does.
+
+    `allocatable` is the node's: CPUs in thousandths, the rest in units. Extended resources that the node does
+    not know are nobody's matter here, as in the kubelet.
+    """
+    active = list(others)
+    if len(active) + 1 > allocatable["pods"]:
+        return _short("pods", 1, len(active), allocatable["pods"])
+    used: Counter[str] = Counter()
+    for other in active:
+        used.update(requests(other))
+    asked = requests(pod)
+    for resource in (*_FIRST, *sorted(asked.keys() - set(_FIRST))):
+        has = allocatable.get(resource)
+        if has is not None and asked[resource] > max(0, has - used[resource]):
+            return _short(resource, asked[resource], used[resource], has)
+    return None
+
+
+def requests(pod: Json) -> Counter[str]:
+    """What a pod asks for as a whole: its containers, or its init containers if they ask for more."""
+    spec = pod["spec"]
+    sidecars: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for container in spec.get("initContainers") or ():
+        asked = _asked(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars += asked
+            most |= sidecars
+        else:
+            most |= sidecars + asked
+    containers = sum(map(_asked, spec["containers"]), sidecars)
+    return Counter({**(most | containers), **_asked(spec)}) + amounts(spec.get("overhead") or {})
+
+
+def _asked(part: Json) -> Counter[str]:
+    """Of a container, or of the pod's own `resources`; a limit without a request is one."""
+    resources = part.get("resources") or {}
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def amounts(quantities: Mapping[str, object]) -> Counter[str]:
+    """Quantities as integers: CPUs in thousandths, the rest in units."""
+    return Counter(
+        {
+            name: quantity.millis(text) if name == "cpu" else quantity.units(text)
+            for name, text in quantities.items()
+        }
+    )
+
+
+def _short(resource: str, asked: int, used: int, has: int) -> Refusal:
+    message = (
+        f"Node didn't have enough resource: {resource}, requested: {asked}, used: {used}, capacity: {has}"
+    )
+    return Refusal(f"OutOf{resource}", message)
