@@ -66,6 +66,12 @@ class ScorerSettings(ClusterSettings):
         description="How long, in seconds, a pod waits to be bound while its node's kubelet has not taken"
         " pods that were bound before it. Below the scheduler's own timeout for an extender.",
     )
+    max_in_flight: int = Field(
+        default=2048,
+        ge=0,
+        description="Calls handled at once; one more is answered 503, and its pod is tried again later. Binds"
+        " wait for their node, so there may be many; 0 sets no bound.",
+    )
     topology_lag_seconds: float = Field(
         default=LAG_SECONDS,
         ge=0,
