@@ -1,0 +1,33 @@
+"""A control plane of their own for pods that the scorer places: API server and scorers are killed here."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from tests.e2e import sites
+from tests.e2e.planes import BINARIES, Place
+from tests.e2e.processes import Children
+from tests.e2e.sites import Site
+from tests.gotools import UnavailableError
+from tests.oracle.build import find
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def site(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> AsyncIterator[Site]:
+    """Without nodes; each test has its own."""
+    try:
+        await find()
+    except UnavailableError as error:
+        pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
+    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("scored"), pair)
+    if not (place.binaries / "kube-scheduler").is_file():
+        pytest.skip(f"{place.binaries} has no kube-scheduler")
+    async with sites.site(children, place) as running:
+        yield running

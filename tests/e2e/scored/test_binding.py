@@ -1,0 +1,88 @@
+"""A pod runs where it was promised its zones, or waits and says why."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.e2e.patience import SELDOM, seconds_until
+from tests.e2e.sites import Site, given, is_bound, on, pod, recorded
+from tests.sim.fingerprints import Fingerprint
+from tests.sim.shapes import SimNode
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+PUBLISHED: Mapping[str, Mapping[str, Any]] = {
+    "at once": {"fingerprint": Fingerprint.ALL},
+    "after ten seconds": {"delay": 10, "fingerprint": Fingerprint.ALL},
+    "without fingerprints": {"delay": 1},
+}
+CPUS = {"a": 3, "b": 3, "c": 2}
+NO_ROOM = (
+    "0/1 nodes are available: 1 node(s) have not got {0} cpu and {0}Gi memory free in one zone"
+    " (numalign: single-numa-node)."
+)
+
+
+def by_zone(pods: Mapping[str, Any]) -> dict[str, str]:
+    """Who was promised each of a node's zones, where nobody shares one."""
+    promised = {name: recorded(each) for name, each in pods.items()}
+    return {zone: name for name, held in promised.items() for [zone] in held or ()}
+
+
+@pytest.mark.parametrize("published", PUBLISHED)
+async def test_of_pods_of_3_3_and_2_cpus_two_zones_of_4_run_two_and_the_third_when_one_ends(
+    site: Site, published: str
+) -> None:
+    # A pod of the same name that was on the same node before would be one more thing to tell apart.
+    node = SimNode(f"two-{[*PUBLISHED].index(published)}", "small")
+    async with site.nodes(node, **PUBLISHED[published]) as cluster:
+        await site.create(*(pod(name, cpu=cpu) for name, cpu in CPUS.items()))
+
+        await seconds_until(
+            site.running, lambda seen: len(seen) == 2, what="two ran", within=30, every=SELDOM
+        )
+        [third] = CPUS.keys() - await site.running()
+        await site.until_told(third, "FailedScheduling", NO_ROOM.format(CPUS[third]))
+        assert await site.running() == CPUS.keys() - {third}
+        # That the second one leaves makes no difference to where the first one sits.
+        await site.delete(by_zone(await site.pods())["node-1"])
+        await site.until_run(third)
+
+        assert cluster.rejections == []
+
+
+async def test_who_came_before_another_left_sits_nobody_knows_where_until_the_topology_tells(
+    site: Site,
+) -> None:
+    async with site.nodes(SimNode("doubted", "small"), delay=2, fingerprint=Fingerprint.ALL) as cluster:
+        await site.create(pod("a", cpu=3), pod("b", cpu=3))
+        await site.until_run("a", "b")
+        first, last = by_zone(await site.pods())["node-0"], pod("last", cpu=2)
+
+        async def has_room() -> bool:
+            return bool((await site.rank(last))["nodes"][0]["fits"])
+
+        await site.delete(first)
+        seconds = await seconds_until(has_room, bool, what="there was room", within=30, every=SELDOM)
+        await site.create(last)
+        await site.until_run("last")
+
+        assert seconds > 1
+        assert cluster.rejections == []
+
+
+async def test_node_and_placement_are_written_at_once_and_are_what_the_kubelet_gives(site: Site) -> None:
+    machines = [SimNode("wide", "two-by-four"), SimNode("narrow", "eight-zones")]
+    async with site.nodes(*machines, fingerprint=Fingerprint.ALL) as cluster:
+        version = await site.version()
+        wishes = [
+            pod(f"p-{cpu}", cpu=cpu, gpu=1, **on("narrow" if cpu % 2 else "wide")) for cpu in range(4, 10)
+        ]
+        await site.create(*wishes)
+        await site.until_run(*(wish["metadata"]["name"] for wish in wishes))
+
+        for name, seen in (await site.pods()).items():
+            assert recorded(seen) == given(cluster, seen) != {}, name
+        bound = [seen for seen in await site.since(version) if is_bound(seen)]
+        assert all(recorded(seen) for seen in bound)

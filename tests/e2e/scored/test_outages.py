@@ -1,0 +1,116 @@
+"""Pods are placed rightly whoever dies meanwhile; they only wait."""
+
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+import aiohttp
+import pytest
+
+from numalign.cluster.lease import JITTER, LEASE_SECONDS, RETRY_SECONDS
+from tests.e2e.asking import Json
+from tests.e2e.patience import SELDOM, seconds_until
+from tests.e2e.replicas import Replica, Replicas
+from tests.e2e.sites import Site, given, pod, recorded
+from tests.sim.cluster import Cluster
+from tests.sim.fingerprints import Fingerprint
+from tests.sim.shapes import SimNode
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+FLEET = [SimNode("wide-0", "two-by-four"), SimNode("wide-1", "two-by-four"), SimNode("narrow", "eight-zones")]
+# All of them fit wherever others are put, and many find other zones if they come in another order.
+SIZES = ((2, 0), (6, 1), (3, 1), (5, 0))
+WISHES = [pod(f"p-{number:02}", cpu=cpu, gpu=gpu) for number, (cpu, gpu) in enumerate(SIZES * 6)]
+NAMES = [wish["metadata"]["name"] for wish in WISHES]
+FIRST, THEN, LAST = WISHES[:8], WISHES[8:16], WISHES[16:]
+
+LOOK = RETRY_SECONDS * (1 + JITTER)
+"""How long a replica that waits may sleep before it looks at the lease."""
+SLOW = 5.0
+"""What a busy machine needs for everything beside waiting."""
+
+Ending = Callable[[Replicas, Replica], Awaitable[object]]
+
+
+async def all_run_where_they_were_promised(site: Site, cluster: Cluster) -> None:
+    """Every pod runs, none was refused, and each holds what is written on it."""
+    await site.until_run(*NAMES, within=40)
+    assert cluster.rejections == []
+    found = await site.pods()
+    assert {name: recorded(each) for name, each in found.items()} == {
+        name: given(cluster, each) for name, each in found.items()
+    }
+
+
+async def until_it_lacks_only_the_lease(replica: Replica) -> None:
+    """Returns when a replica knows the cluster."""
+
+    async def lacks() -> str:
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"{replica.url}/readyz") as answer:
+                return await answer.text()
+        except aiohttp.ClientError:
+            return ""
+
+    def right(said: str) -> bool:
+        return "lease" in said and "snapshot" not in said
+
+    await seconds_until(lacks, right, what=f"{replica.name} was there", within=30, every=SELDOM)
+
+
+@pytest.mark.parametrize(
+    ("end", "within"),
+    [
+        pytest.param(Replicas.kill, LEASE_SECONDS + LOOK + SLOW, id="killed"),
+        pytest.param(Replicas.stop, LOOK + SLOW, id="stopped"),
+    ],
+)
+async def test_when_the_scorer_ends_the_next_one_goes_on(site: Site, end: Ending, within: float) -> None:
+    first, other = await site.leader(), await site.scorers.add()
+    async with site.nodes(*FLEET, fingerprint=Fingerprint.ALL) as cluster:
+        await until_it_lacks_only_the_lease(other)
+        await site.create(*FIRST)
+        await site.until_run(NAMES[0])
+
+        await site.create(*THEN)
+        began = monotonic()
+        await end(site.scorers, first)
+        await site.create(*LAST)
+        leader, seconds = await site.leader(), monotonic() - began
+
+        await all_run_where_they_were_promised(site, cluster)
+        assert leader is other
+        assert seconds < within
+
+
+async def test_when_the_api_server_dies_all_are_placed_once_it_is_back(site: Site) -> None:
+    async with site.nodes(*FLEET, fingerprint=Fingerprint.ALL) as cluster:
+        await site.create(*FIRST)
+        await site.until_run(NAMES[0])
+
+        await site.create(*THEN)
+        await site.plane.kill()
+        await site.plane.serve()
+        await site.create(*LAST)
+
+        await all_run_where_they_were_promised(site, cluster)
+
+
+async def test_a_scorer_that_starts_anew_says_what_the_last_one_said(site: Site) -> None:
+    questions = [pod("probe", cpu=cpu, gpu=gpu) for cpu, gpu in ((1, 0), (4, 1), (16, 4), (30, 0))]
+    async with site.nodes(*FLEET, fingerprint=Fingerprint.ALL) as cluster:
+        await site.create(*WISHES)
+        await all_run_where_they_were_promised(site, cluster)
+        await cluster.idle()
+        before = [await said(site, each) for each in questions]
+
+        await site.scorers.stop(await site.leader())
+        await site.scorers.start()
+
+        assert [await said(site, each) for each in questions] == before
+        await site.until_promised_nothing()
+
+
+async def said(site: Site, wish: Json) -> Json:
+    """What the scorer says of all nodes, but for when it learned of them."""
+    return {**await site.rank(wish), "age": None}

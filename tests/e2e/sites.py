@@ -1,0 +1,297 @@
+"""A cluster whose pods the real scheduler places as our scorer tells it, on nodes whose kubelets can say no.
+
+The kubelets' managers are the real ones, so a pod that was promised wrongly bounces here as anywhere else.
+The scorer comes as its service account, with the roles that are shipped.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from itertools import count
+from typing import Any
+
+import aiohttp
+import orjson
+from kubernetes_asyncio.client.api_client import ApiClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from numalign.cluster import records
+from numalign.cluster.api import Api
+from numalign.rules.intent import PLACEMENT
+from tests.deploy.render import MANIFESTS, objects
+from tests.e2e import shipped
+from tests.e2e.asking import INTENT, Json, ask
+from tests.e2e.objects import Store
+from tests.e2e.patience import SELDOM, seconds_until
+from tests.e2e.placing import ACCOUNTS, SCORER
+from tests.e2e.planes import Place, Plane
+from tests.e2e.processes import Children
+from tests.e2e.replicas import Replica, Replicas, replicas
+from tests.e2e.schedulers import USERS as SCHEDULERS
+from tests.e2e.schedulers import Extender, scheduler
+from tests.sim.cluster import Cluster, simulated
+from tests.sim.desk import TOPOLOGIES, ApiDesk
+from tests.sim.shapes import GPU, SimNode
+
+USERS = {"admin": "system:masters", SCORER: ACCOUNTS, **SCHEDULERS}
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+STIR_SECONDS = 1.0
+
+Amounts = dict[tuple[str, ...], dict[str, int]]
+"""What a pod holds, by the names of zones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A control plane with a scheduler, and the Service that leads it to whichever scorer is ready."""
+
+    plane: Plane
+    store: Store
+    scorers: Replicas
+
+    @property
+    def api(self) -> ApiClient:
+        """As the administrator."""
+        return self.store.api
+
+    @property
+    def server(self) -> Api:
+        """The same, as our own programs use it."""
+        return Api(self.api, namespace="default")
+
+    # ---- nodes
+
+    @asynccontextmanager
+    async def nodes(self, *machines: SimNode, **knobs: Any) -> AsyncIterator[Cluster]:  # noqa: ANN401  those of `simulated`
+        """These nodes during the block, once the scorer knows them; afterwards neither they nor any pod."""
+        async with simulated(self.server, machines, **knobs) as cluster:
+            stirring = asyncio.create_task(self._stir(machines[0].name))
+            try:
+                await self.until_ranked(machine.name for machine in machines)
+                yield cluster
+            finally:
+                stirring.cancel()
+                await asyncio.gather(stirring, return_exceptions=True)
+                await self._clear(machines)
+
+    async def _stir(self, name: str) -> None:
+        """Something always happens, as in a cluster at work.
+
+        A scheduler asks again about a pod that an extender refused when something changes that the scheduler
+        watches; topologies are nothing of that, and it may hear of a pod's end before the extender does.
+        """
+        for number in count():
+            await asyncio.sleep(STIR_SECONDS)
+            metadata = {"name": name, "annotations": {"example.com/stirred": str(number)}}
+            wish = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+            with suppress(aiohttp.ClientError, TimeoutError):
+                await ask(self.api, "PATCH", f"/api/v1/nodes/{name}", wish, fieldManager="stir", force="true")
+
+    async def until_ranked(self, names: Iterable[str]) -> None:
+        """Returns when the scorer knows the zones of exactly these nodes."""
+        wanted = set(names)
+
+        async def known() -> set[str]:
+            ranked = await self.rank(pod("probe", cpu=1))
+            return {each["name"] for each in ranked["nodes"] if each["known"] is not None}
+
+        await seconds_until(known, lambda seen: seen == wanted, what=f"{wanted} were known", within=30)
+
+    async def _clear(self, machines: Iterable[SimNode]) -> None:
+        await ask(self.api, "DELETE", PODS, gracePeriodSeconds="0")
+        await ask(self.api, "DELETE", EVENTS)
+        for machine in machines:
+            await ask(self.api, "DELETE", f"/api/v1/nodes/{machine.name}")
+            await ask(self.api, "DELETE", f"{TOPOLOGIES}/{machine.name}")
+
+    # ---- pods
+
+    async def create(self, *wishes: Json) -> None:
+        """Pods, one after another."""
+        for wish in wishes:
+            answer = await ask(self.api, "POST", PODS, wish)
+            assert answer.code == HTTPStatus.CREATED, answer.body
+
+    async def delete(self, name: str) -> None:
+        """As a person does; its kubelet ends it."""
+        answer = await ask(self.api, "DELETE", f"{PODS}/{name}")
+        assert answer.code == HTTPStatus.OK, answer.body
+
+    async def pods(self) -> dict[str, Json]:
+        """All there are, by name."""
+        return {each["metadata"]["name"]: each for each in (await ask(self.api, "GET", PODS)).body["items"]}
+
+    async def phases(self) -> dict[str, str]:
+        """What has become of each pod; empty of those without a node."""
+        found = (await self.pods()).items()
+        return {name: each["status"]["phase"] if is_bound(each) else "" for name, each in found}
+
+    async def running(self) -> set[str]:
+        """The names of pods that run."""
+        return {name for name, phase in (await self.phases()).items() if phase == "Running"}
+
+    async def until_run(self, *names: str, within: float = 30) -> float:
+        """The seconds until all of these run."""
+        wanted = set(names)
+        return await seconds_until(
+            self.phases,
+            lambda seen: wanted <= {name for name in seen if seen[name] == "Running"},
+            what=f"{', '.join(sorted(wanted))} ran",
+            within=within,
+            every=SELDOM,
+        )
+
+    async def told(self, name: str, reason: str) -> list[str]:
+        """What the events of a reason say about a pod."""
+        found = await ask(
+            self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name},reason={reason}"
+        )
+        return [each["message"] for each in found.body["items"]]
+
+    async def until_told(self, name: str, reason: str, text: str, *, within: float = 30) -> None:
+        """Returns when an event on a pod begins like this."""
+
+        def right(seen: list[str]) -> bool:
+            return any(each.startswith(text) for each in seen)
+
+        what = f"an event said of {name}: {text}"
+        await seconds_until(partial(self.told, name, reason), right, what=what, within=within, every=SELDOM)
+
+    async def since(self, version: str) -> list[Json]:
+        """All that pods were, one change after another, after a version of their list."""
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "1"}
+        said = self.server.lines(PODS, [*query.items()], what="pods", silence=10)
+        return [orjson.loads(line)["object"] async for line in said if line]
+
+    async def version(self) -> str:
+        """Of the list of pods."""
+        found: str = (await ask(self.api, "GET", PODS)).body["metadata"]["resourceVersion"]
+        return found
+
+    # ---- scorers
+
+    async def rank(self, wish: Json) -> Json:
+        """What the scorer says of all nodes for a pod."""
+        return await self._called("POST", "v1/rank", {"pod": wish})
+
+    async def state(self) -> Json:
+        """What the scorer tells of itself."""
+        return await self._called("GET", "debug/state")
+
+    async def _called(self, method: str, path: str, body: Json | None = None) -> Json:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, f"{self.scorers.url}/{path}", json=body) as answer,
+        ):
+            said = await answer.text()
+            assert answer.status == HTTPStatus.OK, said
+            found: Json = json.loads(said)
+            return found
+
+    async def count(self, name: str, **labels: str) -> float:
+        """The sum of a metric of the scorer that is ready, over everything that has these labels."""
+        return await counted(await self.leader(), name, **labels)
+
+    async def until_promised_nothing(self) -> None:
+        """Returns when every pod that was promised zones was seen where it is."""
+        promises = partial(self.count, "numalign_promises")
+        await seconds_until(
+            promises, lambda seen: not seen, what="no promise was left", within=5, every=SELDOM
+        )
+
+    async def leader(self) -> Replica:
+        """The scorer that is ready; there is one."""
+
+        async def ready() -> list[Replica]:
+            return [each for each in self.scorers.running if each.ready]
+
+        await seconds_until(ready, lambda seen: len(seen) == 1, what="one was ready", within=30)
+        [found] = await ready()
+        return found
+
+
+async def counted(replica: Replica, name: str, **labels: str) -> float:
+    """The sum of a metric over everything that has these labels."""
+    families = text_string_to_metric_families(await replica.metrics())
+    found = (sample for family in families for sample in family.samples if sample.name == name)
+    return sum(sample.value for sample in found if labels.items() <= sample.labels.items())
+
+
+# ---- pods
+
+
+def pod(
+    name: str, *, cpu: int, gpu: int = 0, annotations: Mapping[str, str] = INTENT, **spec: object
+) -> Json:
+    """A guaranteed pod of one container, that wants all of it from one zone."""
+    amounts = {"cpu": str(cpu), "memory": f"{cpu}Gi", **({GPU: str(gpu)} if gpu else {})}
+    container = {
+        "name": "main",
+        "image": "registry.example/main",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": dict(annotations)},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def on(node: str) -> Json:
+    """What a pod says that is for one node only."""
+    return {"nodeSelector": {"kubernetes.io/hostname": node}}
+
+
+def is_bound(seen: Json) -> bool:
+    return "nodeName" in seen["spec"]
+
+
+def recorded(seen: Json) -> Amounts | None:
+    """What is written on a pod of where it sits."""
+    text = seen["metadata"].get("annotations", {}).get(PLACEMENT)
+    return None if text is None else {zones: dict(of) for zones, of in records.read(text).items()}
+
+
+def given(cluster: Cluster, seen: Json) -> Amounts:
+    """What the kubelet of its node gave to a pod."""
+    held = cluster.held(seen["spec"]["nodeName"])["{namespace}/{name}".format_map(seen["metadata"])]
+    return {tuple(f"node-{zone}" for zone in zones): dict(of) for zones, of in held.items() if of}
+
+
+# ---- the whole
+
+
+@asynccontextmanager
+async def site(children: Children, place: Place) -> AsyncIterator[Site]:
+    """A control plane without nodes, a scheduler, and one scorer."""
+    plane = Plane(children, place, users=USERS)
+    await plane.start()
+    async with plane.client("admin") as client:
+        store = Store(client)
+        await ApiDesk(Api(client, namespace="default")).learn()
+        for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
+            await store.apply(document)
+        for document in objects(MANIFESTS / "scorer"):
+            await store.apply(document)
+        async with replicas(children, command=_command(plane), name="scorer", scheme="http") as scorers:
+            await scorers.start()
+            async with scheduler(children, plane, extender=Extender(url=scorers.url)):
+                yield Site(plane, store, scorers)
+            await scorers.end()
+    await plane.kill()
+
+
+def _command(plane: Plane) -> tuple[str, ...]:
+    return (
+        *(sys.executable, "-m", "scorer", f"--namespace={shipped.NAMESPACE}", "--bind=127.0.0.1"),
+        *(f"--kubeconfig={plane.kubeconfig(SCORER, plane.folder)}", "--insecure-http", "--debug-state"),
+        # So that a test need not wait as long as a cluster should.
+        "--drain-seconds=1",
+    )
