@@ -220,15 +220,7 @@ class Binder:
 
     def _offer(self, node: str, subject: Subject) -> Offer | None:
         """What the node says, all that was promised before this pod counted and nothing after it."""
-        promises, question = self._register.promises, subject.question
-        return promises.offer(
-            node,
-            question.demand,
-            question.intent,
-            created=subject.created,
-            now=self._clock(),
-            beside=promises.since(subject.uid),
-        )
+        return self._register.offer(node, subject, beside=self._register.promises.since(subject.uid))
 
     async def _turn(self, node: str, subject: Subject, *, until: float) -> Offer | None:
         """Wait until the pod may be bound; what the node offers then is kept in place of the first offer."""

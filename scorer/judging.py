@@ -54,13 +54,12 @@ class Judge:
 
     def ask(self, names: Iterable[str], subject: Subject) -> list[Judgement]:
         """What each of these nodes says, in their order."""
-        now = self._clock()
         # What a node says without this very pod is no answer for others that ask the same.
         own = self._register.promises.place_of(subject.uid)
-        return [(self._judged if name == own else self._one)(name, subject, now) for name in names]
+        return [(self._judged if name == own else self._one)(name, subject) for name in names]
 
-    def _one(self, name: str, subject: Subject, now: float) -> Judgement:
-        standing = self._register.promises.standing(name, now=now)
+    def _one(self, name: str, subject: Subject) -> Judgement:
+        standing = self._register.promises.standing(name, now=self._clock())
         if standing is None:
             self._memories.pop(name, None)
             return self._of_unknown(name, subject)
@@ -71,22 +70,14 @@ class Judge:
         asked = (subject.number, subject.created if standing.unsettled else 0)
         found = memory.answers.get(asked)
         if found is None:
-            found = self._judged(name, subject, now)
+            found = self._judged(name, subject)
             if len(memory.answers) < REMEMBERED:
                 memory.answers[asked] = found
         return found
 
-    def _judged(self, name: str, subject: Subject, now: float) -> Judgement:
-        question = subject.question
+    def _judged(self, name: str, subject: Subject) -> Judgement:
         # A promise that was made to this very pod stands in nobody's way, least of all in its own.
-        offer = self._register.promises.offer(
-            name,
-            question.demand,
-            question.intent,
-            created=subject.created,
-            now=now,
-            beside=(subject.uid,),
-        )
+        offer = self._register.offer(name, subject, beside=(subject.uid,))
         if offer is None:
             return self._of_unknown(name, subject)
         verdict = offer.verdict

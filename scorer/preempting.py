@@ -6,7 +6,7 @@ one that needs a zone. A node where the victims' room does not let the pod in is
 nobody is evicted in vain; where it is not certain what the victims hold, nobody is kept from trying.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from numalign.rules.ledger import Basis, Offer
 from scorer.protocol import Victims
@@ -16,24 +16,15 @@ from scorer.register import Register, Subject
 class Preemption:
     """Judges candidates for preemption."""
 
-    def __init__(self, register: Register, *, clock: Callable[[], float]) -> None:
+    def __init__(self, register: Register) -> None:
         self._register = register
-        self._clock = clock
 
     def worthwhile(self, subject: Subject, victims: Mapping[str, Victims]) -> dict[str, Victims]:
         """The nodes, with their victims as they came, where to evict these would let the pod in."""
         return {name: those for name, those in victims.items() if self._helps(name, those, subject)}
 
     def _helps(self, name: str, victims: Victims, subject: Subject) -> bool:
-        question = subject.question
-        offer = self._register.promises.offer(
-            name,
-            question.demand,
-            question.intent,
-            created=subject.created,
-            now=self._clock(),
-            beside=(*victims.uids, subject.uid),
-        )
+        offer = self._register.offer(name, subject, beside=(*victims.uids, subject.uid))
         return offer is None or offer.verdict.admitted or not _certain(offer)
 
 

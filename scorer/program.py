@@ -179,7 +179,7 @@ class Program:
             register,
             Judge(register, unknown=self.settings.unknown_nodes, clock=time.monotonic),
             binder,
-            Preemption(register, clock=time.monotonic),
+            Preemption(register),
             rules,
             promise=self.settings.promise,
             leading=work.leading,

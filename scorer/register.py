@@ -7,7 +7,7 @@ only: nobody can claim room by calling.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from numalign.fleet import Question
 from numalign.fleet.promises import Promises
 from numalign.fleet.recent import Recent
 from numalign.rules.intent import UNRULED, Intent, Match, NamespaceRules, Policy
-from numalign.rules.ledger import PodName, Resident, Stage, Told, exclusive
+from numalign.rules.ledger import Offer, PodName, Resident, Stage, Told, exclusive
 from numalign.rules.topology import Node
 
 REMEMBERED = 4096
@@ -211,6 +211,17 @@ class Register:
         own = found.namespaces.get(namespace, UNRULED) if found else UNRULED
         labels = found.namespace_labels.get(namespace, {}) if found else {}
         return self._policy.now.rules_for(own, labels, namespace)
+
+    def offer(self, name: str, subject: Subject, *, beside: Iterable[str]) -> Offer | None:
+        """What a node says to a pod now, once those `beside` it have left; None if the node is not known."""
+        return self.promises.offer(
+            name,
+            subject.question.demand,
+            subject.question.intent,
+            created=subject.created,
+            now=self._clock(),
+            beside=beside,
+        )
 
     def names(self) -> Iterator[str]:
         """All nodes, those without a topology too."""

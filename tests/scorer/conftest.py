@@ -263,7 +263,7 @@ class Scorer:
         self.register.watch = self.outcomes.heard
         self.pods = Occupants(self.register, log=self.told.log, registry=self.registry)
         self.judge = Judge(self.register, unknown=self.settings().unknown_nodes, clock=self.time)
-        self.preemption = Preemption(self.register, clock=self.time)
+        self.preemption = Preemption(self.register)
         self.binder = self.a_binder()
 
     def settings(self, **chosen: object) -> ScorerSettings:
