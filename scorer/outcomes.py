@@ -79,32 +79,36 @@ class Outcomes:
 
     def heard(self, pod: Occupant, before: Occupant | None) -> None:
         """A pod is like this now; it was like that before, or was not seen."""
-        resident, subject = self._register.promises.resident(pod.uid), self._register.waiting(pod.uid)
+        resident = self._register.promises.resident(pod.uid)
         promised = resident is not None and _ours(resident)
         # Where others chose the node nothing was predicted, nor was what had happened before this process.
         if not promised and not self._register.asked(pod.uid):
             return
-        number = subject.number if subject else 0
         if _refused(pod) and not (before and before.ended):
-            self._count(pod, number, resident if promised else None)
+            self._count(pod, resident if promised else None)
         elif pod.node and not pod.ended and not (before and before.node):
-            self._chosen(pod, number)
+            self._chosen(pod)
 
-    def _count(self, pod: Occupant, number: int, promised: Resident | None) -> None:
+    def _number(self, pod: Occupant) -> int:
+        """What the pod asked; 0 if that cannot be read."""
+        subject = self._register.waiting(pod.uid)
+        return subject.number if subject else 0
+
+    def _count(self, pod: Occupant, promised: Resident | None) -> None:
         """A kubelet said no."""
         known = "promised" if promised else "ranked"
-        self._refused.put(pod.node, _Refusal(number, self._clock()))
+        self._refused.put(pod.node, _Refusal(self._number(pod), self._clock()))
         self._refusals.labels(pod.reason, known).inc()
         message = _story(pod, promised)
         self._log.warning("prediction.wrong", pod=f"{pod.namespace}/{pod.name}", node=pod.node, story=message)
         self._tell(_event(pod, message))
 
-    def _chosen(self, pod: Occupant, number: int) -> None:
+    def _chosen(self, pod: Occupant) -> None:
         """A pod came to a node."""
         last = self._refused.peek(pod.node)
-        if last is None or not number or last.number != number:
+        if last is None or self._clock() - last.at > REMEMBERED_SECONDS:
             return
-        if self._clock() - last.at > REMEMBERED_SECONDS:
+        if not last.number or last.number != self._number(pod):
             return
         self._again.inc()
         message = f"node {pod.node} has just refused a pod that asked for the same, and was chosen again"

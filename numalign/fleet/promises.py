@@ -155,6 +155,7 @@ class Promises:
         for uid in doubted(account, leaver, now=now, within=RELEASE_SECONDS):
             each = residents[uid]
             residents[uid] = replace(each, record=None, guess=each.promised, doubtful=True)
+            self._books[place].changed()
 
     # What is promised.
 

@@ -512,10 +512,13 @@ def test_from_its_deletion_on_a_pod_is_believed_by_nobody_that_came_late() -> No
     promises.put("pair", on("old", 0, since=NOW - 100))
     keep(promises, pod("late"))
     promises.put("pair", pod("late", stage=Stage.ADMITTED))
-    before = known(promises, "late").doubtful
+    before = known(promises, "late").doubtful, basis(promises)
     promises.leaving("old", now=NOW + 1)
 
-    assert (before, known(promises, "late").doubtful) == (False, True)
+    assert (before, (known(promises, "late").doubtful, basis(promises))) == (
+        (False, Basis.OBSERVED),
+        (True, Basis.REPORTED),
+    )
 
 
 def test_nothing_is_at_risk_on_a_node_that_nobody_knows() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from numalign.cluster.api import ClusterError, Conflict, Forbidden, Gone, Missing, Refused, Unreachable
+from numalign.fleet.promises import NEWS_SECONDS
 from numalign.rules.intent import PLACEMENT
 from numalign.rules.ledger import Source, Stage
 from scorer.binding import LOOK_SECONDS, Outcome
@@ -559,3 +560,22 @@ async def test_a_call_that_is_cancelled_while_it_writes_keeps_what_may_be_bound(
     await asyncio.gather(call, return_exceptions=True)
 
     assert (stand.kept, call.cancelled()) == ({"web": "a"}, True)
+
+
+UNEVEN = node("cpu=4 mem=16Gi gpu=1", "cpu=3 mem=16Gi", "cpu=3 mem=16Gi gpu=1", policy=SINGLE)
+FIRST_GPU = [{"zones": ["node-0"], "amount": {"nvidia.com/gpu": "1"}}]
+
+
+async def test_a_pod_waits_while_an_end_that_nobody_heard_of_could_have_it_refused(stand: Stand) -> None:
+    """Had the holder of the first GPU ended, the pod with the other one would sit in its zone."""
+    await stand.scorer.know({"a": UNEVEN})
+    first = raw("cpu=1 mem=1Gi gpu=1", name="first")
+    second = raw("cpu=4 mem=1Gi", name="second", creationTimestamp="2027-01-15T07:59:30Z")
+    holder = on("a", raw("gpu=1", name="holder", policy=None), record=FIRST_GPU)
+    stand.scorer.see(running(holder), first, second)
+    assert await stand.scorer.bind(first, "a") == ""
+    stand.scorer.see({**on("a", first), "status": {"phase": "Running"}})
+    began = stand.scorer.time()
+
+    assert await stand.scorer.bind(second, "a") == ""
+    assert stand.scorer.time() - began >= NEWS_SECONDS

@@ -370,3 +370,24 @@ def test_what_is_seen_of_a_pod_counts_more_than_what_a_caller_says(scorer: Score
 
     assert found
     assert found.question.demand == scorer.subject(raw(FOUR)).question.demand
+
+
+async def test_from_its_deletion_on_a_pod_makes_those_that_came_late_doubtful(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    seven = [{"zones": ["node-0"], "amount": {"cpu": "7", "memory": "1Gi"}}]
+    old = on("a", raw("cpu=7 mem=1Gi", name="old"), record=seven)
+    late = on(
+        "a",
+        raw("cpu=2 mem=1Gi", name="late"),
+        record=[{"zones": ["node-1"], "amount": {"cpu": "2", "memory": "1Gi"}}],
+    )
+    scorer.see(running(old), late)
+    leaving = running(old)
+    leaving["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    before = [each.doubtful for each in scorer.promises.residents()]
+    scorer.see(leaving)
+
+    assert (before, [each.doubtful for each in scorer.promises.residents()]) == (
+        [False, False],
+        [False, True],
+    )
