@@ -291,6 +291,18 @@ async def test_the_best_node_is_promised_and_its_zones_are_gone_for_the_next_pod
     assert (answer["NodeNames"], {*answer["FailedNodes"]}) == ([], {"empty", "fuller"})
 
 
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+async def test_of_nodes_that_are_as_good_the_promised_one_is_above_the_others(
+    early: Scorer, names: tuple[str, str]
+) -> None:
+    await early.know({"a": EMPTY, "b": EMPTY})
+    async with early.open() as caller:
+        numbers = await caller.prioritize(raw(FOUR), *names)
+
+    [promised] = early.kept().values()
+    assert [name for name, number in numbers.items() if number == max(numbers.values())] == [promised]
+
+
 async def test_a_promise_is_moved_when_the_pod_is_ranked_again(early: Scorer) -> None:
     async with early.open() as caller:
         await caller.prioritize(raw(FOUR), "empty", "fuller")

@@ -92,6 +92,11 @@ class Running:
             assert answer.status == HTTPStatus.OK, await answer.text()
             return await answer.json()
 
+    async def sends_away(self) -> bool:
+        """Whether it closes the connection of whoever calls it."""
+        async with aiohttp.ClientSession() as session, session.post(self._where("/filter")) as answer:
+            return answer.headers.get("Connection") == "close"
+
     async def fit(self, made: Raw, *names: str) -> list[str]:
         """The nodes that take a pod."""
         found: list[str] = (await self.ask("/filter", {"Pod": made, "NodeNames": names}))["NodeNames"]
@@ -253,8 +258,9 @@ async def test_a_second_replica_knows_all_and_binds_nothing(bench: Bench) -> Non
         await scorer.until(knows)
         status, said = await scorer.get("/readyz")
         fit, why = await scorer.fit(made, "a", "small"), await scorer.bind(made, "a")
+        away = await scorer.sends_away()
 
-    assert (status, {*said["waiting_for"]}) == (503, {"lease"})
+    assert (status, {*said["waiting_for"]}, away) == (503, {"lease"}, True)
     assert LEASE in said["waiting_for"]["lease"]
     assert (fit, why) == (["a"], "numalign: this replica does not hold the lease, and binds nothing")
     assert bench.api.asked("POST", f"{PODS}/web/binding") == []
