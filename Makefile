@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all demo serve test check agreement agreement-check oracle oracle-test fuzz-kubelet deploy-test manifests e2e \
+.PHONY: all demo serve test laws check agreement agreement-check oracle oracle-test fuzz-kubelet deploy-test manifests e2e \
 	sim bench bench-e2e clean
 all: check test
 
@@ -23,6 +23,10 @@ serve: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# Laws on inputs that nobody has seen: make laws [LAWS="-k ledger"]
+laws: $(READY)
+	$(BIN)/python -m pytest tests/laws --hypothesis-profile=thorough --timeout 3600 $(LAWS)
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -132,7 +132,7 @@ class World:
         menu: Sequence[Demand] = MENU,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.ledger = Promises(lag=LAG, kept=KEPT)
+        self.ledger = empty_ledger()
         self.stories: dict[str, Story] = {}
         self.taken: dict[str, Taken] = {}
         self.now = 1000.0
@@ -431,6 +431,11 @@ _DEEDS: Sequence[Callable[[World], None]] = (
     World.publish,
     World.wait,
 )
+
+
+def empty_ledger() -> Promises:
+    """A ledger that waits as long for this world's news as they take."""
+    return Promises(lag=LAG, kept=KEPT)
 
 
 def same(one: Held, other: Held) -> bool:

@@ -33,7 +33,7 @@ from numalign.rules.ledger import (
 )
 from numalign.rules.resources import CPU, MEMORY
 from numalign.rules.topology import Node, Zone
-from tests.laws.ledger_world import MENU, Course, World
+from tests.laws.ledger_world import MENU, Course, World, empty_ledger
 from tests.notation import GPU, bag, node
 
 NOW, LAG = 1000.0, 60.0
@@ -397,7 +397,7 @@ def test_no_pod_that_was_promised_its_place_is_refused(told: Node, course: Cours
 
 @given(nodes(), tapes)
 def test_who_starts_anew_in_a_quiet_moment_comes_to_the_same(told: Node, tape: list[int]) -> None:
-    world, anew = World(told, iter(tape), Course()), Promises(lag=LAG)
+    world, anew = World(told, iter(tape), Course()), empty_ledger()
     world.run()
     world.settle()
     world.retell(anew)
