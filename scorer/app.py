@@ -11,7 +11,7 @@ so there the answer itself has to say it.
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
@@ -19,17 +19,18 @@ from types import MappingProxyType
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from numalign.fleet.ranks import Ranks
 from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import server
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.server import Check
-from scorer import protocol, ranked, ranking, volcano
+from scorer import protocol, ranked, volcano
 from scorer.binding import Binder
-from scorer.judging import Judge, Judgement, by_fit
+from scorer.judging import Judge
 from scorer.preempting import Preemption
-from scorer.protocol import BadCall, Filtered, Victims
-from scorer.ranking import RankingRules, Score
+from scorer.protocol import MAX_SCORE, BadCall, Calls, Victims
+from scorer.ranking import Ranker
 from scorer.register import Register, Subject
 from scorer.settings import PromiseAt, ScorerSettings
 from scorer.volcano import Code, Task, Vote
@@ -39,7 +40,14 @@ JSON = "application/json"
 LARGEST_BODY = 64 * 1024**2
 """A scheduler that sends whole nodes sends megabytes, and Volcano sends every pod on them."""
 
-_BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+_BUCKETS = (
+    *(0.0001, 0.0002, 0.0003, 0.0004, 0.0005, 0.0006, 0.0007, 0.0008, 0.001, 0.0015, 0.002, 0.003, 0.004),
+    *(0.005, 0.007, 0.01, 0.015, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
+)
+
+
+_ANSWERS = ("fits", "not_now", "never")
+"""What a node can say to filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +61,38 @@ class Door:
     judge: Judge
     binder: Binder
     preemption: Preemption
-    rules: RankingRules
+    ranker: Ranker
     promise: PromiseAt
     leading: Callable[[], bool]
     clock: Callable[[], float]
     age: Callable[[], float]
     log: Log
     elsewhere: Callable[[], bool] = lambda: False
+    calls: Calls = field(default_factory=Calls)
 
 
 @dataclass(frozen=True, slots=True)
 class Meters:
-    """What is counted of calls."""
+    """What is counted of calls; `nodes` by what they said."""
 
     calls: Counter
-    nodes: Counter
+    nodes: Mapping[str, Counter]
     seconds: Histogram
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> "Meters":
         """Meters that this registry shows."""
+        nodes = Counter(
+            f"{PREFIX}filtered_nodes",
+            "Nodes that filter was asked about, by what they said.",
+            ["answer"],
+            registry=registry,
+        )
         return cls(
             Counter(
                 f"{PREFIX}scheduler_calls", "Calls of schedulers.", ["verb", "result"], registry=registry
             ),
-            Counter(
-                f"{PREFIX}filtered_nodes",
-                "Nodes that filter was asked about, by what they said.",
-                ["answer"],
-                registry=registry,
-            ),
+            {answer: nodes.labels(answer) for answer in _ANSWERS},
             Histogram(
                 f"{PREFIX}scheduler_call_seconds",
                 "From the whole request in hand to the answer in bytes.",
@@ -162,29 +172,30 @@ def _bad(door: Door, meters: Meters, name: str, error: BadInput, status: HTTPSta
 
 
 async def _filter(door: Door, meters: Meters, body: bytes) -> bytes:
-    asked = protocol.read_candidates(body)
+    asked = door.calls.candidates(body)
     try:
         subject = door.register.subject(asked.pod)
     except BadInput as error:
         return protocol.answer_filter_error(f"numalign: {error}")
-    judged = door.judge.ask(asked.names, subject)
-    fit, now, ever = by_fit(judged)
-    for answer, nodes in (("fits", fit), ("not_now", now), ("never", ever)):
-        meters.nodes.labels(answer).inc(len(nodes))
+    found = door.judge.poll(asked.names, subject).filtered()
+    for answer, nodes in zip(_ANSWERS, (found.fit, found.failed, found.unresolvable), strict=True):
+        meters.nodes[answer].inc(len(nodes))
     # With a single node left nobody asks which is the best.
-    if len(fit) == 1:
-        _promise(door, subject, [each for each in judged if each.fits])
-    return protocol.answer_filter(asked, Filtered(fit, now, ever))
+    if len(found.fit) == 1 and _may_promise(door, subject):
+        _promise(door, subject, found.fit[0])
+    return protocol.answer_filter(asked, found)
 
 
 async def _prioritize(door: Door, _meters: Meters, body: bytes) -> bytes:
-    asked = protocol.read_candidates(body)
+    asked = door.calls.candidates(body)
     subject = door.register.subject(asked.pod)
-    judged, scores = _ranked(door, asked.names, subject)
-    by_name = {each.name: each for each in judged}
-    best = ranking.in_order(score for score in scores if score.admitted)[:1]
-    promised = _promise(door, subject, [by_name[score.name] for score in best])
-    return protocol.answer_scores(ranking.squeezed(ranking.above_equals(scores, promised)))
+    ranks = _ranked(door, asked.names, subject)
+    if _may_promise(door, subject):
+        best = ranks.best(asked.names)
+        if best is not None:
+            _promise(door, subject, asked.names[best])
+            ranks = ranks.above_equals([best])
+    return protocol.answer_scores(asked.names, ranks.squeezed(MAX_SCORE))
 
 
 async def _bind(door: Door, _meters: Meters, body: bytes) -> bytes:
@@ -197,22 +208,23 @@ async def _preempt(door: Door, _meters: Meters, body: bytes) -> bytes:
     return protocol.answer_preemption(door.preemption.worthwhile(subject, asked.victims))
 
 
-def _ranked(door: Door, names: Iterable[str], subject: Subject) -> tuple[list[Judgement], list[Score]]:
-    judged = door.judge.ask(names, subject)
-    return judged, ranked.scores(judged, subject, register=door.register, rules=door.rules)
+def _ranked(door: Door, names: Sequence[str], subject: Subject) -> Ranks:
+    poll = door.judge.poll(names, subject)
+    return ranked.ranks(poll, subject, register=door.register, ranker=door.ranker)
 
 
-def _promise(door: Door, subject: Subject, best: Sequence[Judgement]) -> frozenset[str]:
-    """Keep zones on the best node for a pod that somebody else will bind; gives the names of such nodes."""
+def _may_promise(door: Door, subject: Subject) -> bool:
+    """Whether zones are to be kept for a pod that somebody else will bind."""
     if door.promise is not PromiseAt.PRIORITIZE or not subject.uid or not door.leading():
-        return frozenset()
-    promises = door.register.promises
-    resident = promises.resident(subject.uid)
-    if resident is not None and resident.seen:
-        return frozenset()
-    for each in best:
-        promises.promise(each.name, subject.resident(now=door.clock()), each.offer)
-    return frozenset(each.name for each in best)
+        return False
+    resident = door.register.promises.resident(subject.uid)
+    return resident is None or not resident.seen
+
+
+def _promise(door: Door, subject: Subject, name: str) -> None:
+    """Keep for a pod what a node offers to it."""
+    [judged] = door.judge.ask([name], subject)
+    door.register.promises.promise(name, subject.resident(now=door.clock()), judged.offer)
 
 
 # People, and schedulers of other kinds.
@@ -222,8 +234,8 @@ async def _rank(door: Door, _meters: Meters, body: bytes) -> bytes:
     asked = protocol.read_rank(body)
     subject = door.register.subject(asked.pod)
     names = asked.names if asked.names is not None else sorted(door.register.names())
-    judged, scores = _ranked(door, names, subject)
-    return ranked.page(judged, scores, subject=subject, age=door.age())
+    found = _ranked(door, names, subject)
+    return ranked.page(door.judge.ask(names, subject), found, subject=subject, age=door.age())
 
 
 # Volcano.
@@ -243,11 +255,11 @@ async def _volcano_predicate(door: Door, _meters: Meters, body: bytes) -> bytes:
 async def _volcano_prioritize(door: Door, _meters: Meters, body: bytes) -> bytes:
     try:
         task, names = volcano.read_prioritize(body)
-        _, scores = _ranked(door, names, door.register.subject(task.pod))
+        found = _ranked(door, names, door.register.subject(task.pod))
     except BadInput as error:
         _complain(door, "volcano/prioritize", error.mistakes)
         return volcano.answer_prioritize({})
-    return volcano.answer_prioritize(dict(ranking.absolute(scores)))
+    return volcano.answer_prioritize(dict(zip(names, found.absolute(), strict=True)))
 
 
 async def _volcano_preemptable(door: Door, _meters: Meters, body: bytes) -> bytes:

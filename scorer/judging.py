@@ -1,21 +1,28 @@
 """
 What each node says to a pod at the moment, and why.
 
-The same pod is asked about three times within milliseconds (filter, prioritize, bind), and pods of one
-template one after another, while most nodes have not changed. So an answer is kept as long as the standing of
-its node is the very one that it was given for.
+To filter and to rank thousands of nodes it is enough to know who takes the pod and how well, and for that all
+are asked at once. Whoever wants to know where on a node the pod would come to, and for whom it would have to
+wait, asks that node by itself.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Literal
+from weakref import WeakKeyDictionary
 
-from numalign.rules.ledger import Offer, Standing
+from numalign.fleet.arrays import Ints
+from numalign.fleet.board import Answer
+from numalign.fleet.ranks import Single
+from numalign.fleet.standings import ADMITTED, STRANGE, Said, having, met
+from numalign.rules.ledger import Offer
 from scorer import reasons
+from scorer.protocol import Filtered
 from scorer.register import Register, Subject
 
-REMEMBERED = 64
-"""Questions per node; more templates than that wait for one node at a time only in a very odd cluster."""
+_No = tuple[bool, str]
+"""Whether a refusal is permanent, and its reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +36,44 @@ class Judgement:
     reason: str = ""
 
 
-@dataclass(slots=True)
-class _Memory:
-    """Answers given for one standing, by the number of the question, and by when who asked was created."""
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What the nodes of a call say to a pod, all asked at once.
 
-    standing: Standing
-    answers: dict[tuple[int, int], Judgement] = field(default_factory=dict)
+    Of a node that was asked `apart`, by its place, that answer counts; `unknown` is what all say whose
+    topology is not known. `no` are refusals by their numbers, to which others are added as they are met.
+    """
+
+    names: Sequence[str]
+    said: Said
+    apart: Mapping[int, Judgement]
+    unknown: Judgement
+    no: dict[int, _No] = field(default_factory=dict)
+
+    @property
+    def singles(self) -> Mapping[int, Single]:
+        """The nodes that were asked apart, as whoever ranks them wants to have them."""
+        offers = ((place, each.offer) for place, each in self.apart.items())
+        return {place: Single(offer.node, offer.verdict) for place, offer in offers if offer}
+
+    def filtered(self) -> Filtered:
+        """Which of the nodes take the pod, and why the others do not, in the order of the call."""
+        numbers = self.said.numbers()
+        there = met(numbers)
+        self._learn(there, numbers)
+        # What is said apart has numbers that nobody else has.
+        others = {STRANGE: self.unknown}
+        for number, (place, judged) in enumerate(self.apart.items(), start=max([ADMITTED, *there]) + 1):
+            numbers[place], others[number] = number, judged
+        no = {number: self.no[number] for number in there if number in self.no}
+        no |= {number: (each.permanent, each.reason) for number, each in others.items() if not each.fits}
+        return _parted(self.names, numbers, no)
+
+    def _learn(self, there: Iterable[int], numbers: Ints) -> None:
+        """Have put into words what was not met before."""
+        for number in {*there} - self.no.keys() - {ADMITTED, STRANGE}:
+            verdict = self.said.verdict(numbers.tolist().index(number))
+            self.no[number] = verdict.permanent, reasons.reason(verdict)
 
 
 class Judge:
@@ -50,30 +89,22 @@ class Judge:
         self._register = register
         self._unknown = unknown
         self._clock = clock
-        self._memories: dict[str, _Memory] = {}
+        self._no: WeakKeyDictionary[Answer, dict[int, _No]] = WeakKeyDictionary()
 
     def ask(self, names: Iterable[str], subject: Subject) -> list[Judgement]:
         """What each of these nodes says, in their order."""
-        # What a node says without this very pod is no answer for others that ask the same.
-        own = self._register.promises.place_of(subject.uid)
-        return [(self._judged if name == own else self._one)(name, subject) for name in names]
+        return [self._judged(name, subject) for name in names]
 
-    def _one(self, name: str, subject: Subject) -> Judgement:
-        standing = self._register.promises.standing(name, now=self._clock())
-        if standing is None:
-            self._memories.pop(name, None)
-            return self._of_unknown(name, subject)
-        memory = self._memories.get(name)
-        if memory is None or memory.standing is not standing:
-            memory = self._memories[name] = _Memory(standing)
-        # Only with pods on their way does it matter when a pod was created.
-        asked = (subject.number, subject.created if standing.unsettled else 0)
-        found = memory.answers.get(asked)
-        if found is None:
-            found = self._judged(name, subject)
-            if len(memory.answers) < REMEMBERED:
-                memory.answers[asked] = found
-        return found
+    def poll(self, names: Sequence[str], subject: Subject) -> Poll:
+        """Who of these nodes takes the pod, and how well."""
+        said = self._register.standings.ask(names, subject.question, now=self._clock())
+        no = self._no.setdefault(said.answer, {})
+        return Poll(names, said, self._own(names, subject), self._of_unknown("", subject), no)
+
+    def _own(self, names: Sequence[str], subject: Subject) -> Mapping[int, Judgement]:
+        # What was promised to this very pod stands in the way of others only.
+        own = self._register.promises.place_of(subject.uid)
+        return {names.index(own): self._judged(own, subject)} if own and own in names else {}
 
     def _judged(self, name: str, subject: Subject) -> Judgement:
         # A promise that was made to this very pod stands in nobody's way, least of all in its own.
@@ -92,14 +123,20 @@ class Judge:
         return Judgement(name, None, fits=False, permanent=True, reason=reasons.UNKNOWN)
 
 
-def by_fit(judged: Iterable[Judgement]) -> tuple[list[str], Mapping[str, str], Mapping[str, str]]:
-    """The nodes that fit, and the reasons of those that do not now and of those that never will."""
-    fit: list[str] = []
-    now: dict[str, str] = {}
-    ever: dict[str, str] = {}
-    for each in judged:
-        if each.fits:
-            fit.append(each.name)
-        else:
-            (ever if each.permanent else now)[each.name] = each.reason
-    return fit, now, ever
+def _parted(names: Sequence[str], numbers: Ints, no: Mapping[int, _No]) -> Filtered:
+    """Nodes by the numbers of what they say, some of which mean `no`."""
+    now = {number: reason for number, (permanent, reason) in no.items() if not permanent}
+    ever = {number: reason for number, (permanent, reason) in no.items() if permanent}
+    return Filtered(
+        fit=[*compress(names, having(numbers, {*met(numbers)} - no.keys()))],
+        failed=_refused(names, numbers, now),
+        unresolvable=_refused(names, numbers, ever),
+    )
+
+
+def _refused(names: Sequence[str], numbers: Ints, texts: Mapping[int, str]) -> Mapping[str, str]:
+    """The nodes whose number has a text; mostly there are none."""
+    here = having(numbers, texts) if texts else ()
+    return dict(
+        zip(compress(names, here), map(texts.__getitem__, compress(numbers.tolist(), here)), strict=True)
+    )

@@ -39,7 +39,7 @@ from scorer.binding import Binder, Write
 from scorer.judging import Judge
 from scorer.outcomes import Outcomes, Tell
 from scorer.preempting import Preemption
-from scorer.ranking import Ranking, RankingRules
+from scorer.ranking import Ranker, Ranking, RankingRules
 from scorer.register import Register
 from scorer.settings import PromiseAt, ScorerSettings
 
@@ -158,6 +158,7 @@ class Program:
         tasks: dict[str, Task] = {
             "snapshot": partial(feed.follow, register.take),
             "promises": partial(self._expire, register.promises),
+            "standings": register.work_ahead,
             **work.tasks,
         }
         if settings.policy and settings.policy_reload_seconds:
@@ -180,7 +181,7 @@ class Program:
             Judge(register, unknown=self.settings.unknown_nodes, clock=time.monotonic),
             binder,
             Preemption(register),
-            rules,
+            Ranker(rules),
             promise=self.settings.promise,
             leading=work.leading,
             elsewhere=work.elsewhere,

@@ -9,6 +9,9 @@ over, so that newer schedulers are understood; only in a call that is wrong anyw
 A scheduler takes a filter's answer for no nodes at all if it is not of the form in which it asked, and gives
 up the attempt if a name comes back that it did not send. So an answer is made of the call that it answers.
 Of a key that is there twice the last counts, as in Go.
+
+Most calls carry a pod that was sent a moment ago with other names, for whoever filters prioritizes next. Such
+a call is known by its bytes, and only the names are read; whatever is not exactly so is read in full.
 """
 
 import re
@@ -22,6 +25,7 @@ from typing import Any
 import orjson
 
 from numalign.cluster.parts import Part, named
+from numalign.fleet.recent import Recent
 from numalign.rules.errors import BadInput, Mistake
 
 MAX_SCORE = 10
@@ -30,10 +34,14 @@ MAX_SCORE = 10
 MOST_MISTAKES = 32
 """So many are told of one call."""
 
+REMEMBERED = 16
+"""Pods that are known by their bytes: a scheduler has one in its hands, and there are few schedulers."""
+
 # One more is looked for, to know that there are more.
 _ENOUGH = MOST_MISTAKES + 1
 
 _LONGEST_PLACE = 512
+_LONGEST_POD = 2**17
 _LONGEST_NAME = 253
 
 
@@ -110,9 +118,44 @@ class RankCall:
     names: tuple[str, ...] | None
 
 
-def read_candidates(body: bytes) -> Candidates:
-    """What is asked by filter or prioritize; raises `BadCall`."""
-    call = document(body, "ExtenderArgs")
+class Calls:
+    """Reads what is asked by filter or prioritize; so many pods that were read last are `remembered`."""
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._pods: Recent[bytes, Mapping[str, Any]] = Recent(remembered)
+
+    def candidates(self, body: bytes) -> Candidates:
+        """The call in a body; of calls that are alike up to the names, all but the names is read once.
+
+        Raises `BadCall`.
+        """
+        # No text holds these bytes, for its quotes would be escaped. So if nothing but a list and the end of
+        # the call comes after them, all that is before them is the call without that list.
+        before, mark, after = body.rpartition(_NAMES_COME)
+        pod = self._pods.peek(before) if mark else None
+        names = None if pod is None else _names_alone(after)
+        if pod is not None and names is not None:
+            return Candidates(pod, names)
+        call = document(body, "ExtenderArgs")
+        asked, listed = _candidates(call), call["NodeNames"].value
+        if mark and len(before) <= _LONGEST_POD and after == orjson.dumps(listed)[1:] + b"}":
+            self._pods.put(before, asked.pod)
+        return asked
+
+
+def _names_alone(written: bytes) -> tuple[str, ...] | None:
+    """The names that a call ends with, their bracket open already; None if anything else comes."""
+    if not written.endswith(b"]}"):
+        return None
+    try:
+        listed = Part(orjson.loads(b"[" + written[:-1]))
+    except orjson.JSONDecodeError:
+        return None
+    names = read_names(listed)
+    return None if listed.mistakes else names
+
+
+def _candidates(call: Part) -> Candidates:
     pod, listed, nodes = read_pod(call["Pod"]), call["NodeNames"], call["Nodes"]
     _one_of(call, listed, nodes)
     if nodes.value is None:
@@ -178,12 +221,38 @@ def answer_filter_error(error: str) -> bytes:
     return _filter_result(Error=error)
 
 
-def answer_scores(scores: Sequence[tuple[str, int]]) -> bytes:
-    """The body to answer prioritize with; `ValueError` for what is no whole number of 0 to 10."""
-    for name, score in scores:
-        if type(score) is not int or not 0 <= score <= MAX_SCORE:
+def answer_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
+    """The body to answer prioritize with, a score for each name.
+
+    Raises `ValueError` for what is no whole number of 0 to 10, or if there are not as many scores as names.
+    """
+    _check(names, scores)
+    if not names:
+        return b"[]"
+    # There may be thousands, so what stands between two names is written once for each score.
+    parts = [""] * (2 * len(names))
+    parts[::2] = _quoted(names)
+    parts[1::2] = [_BETWEEN[score] for score in scores]
+    # After the last name another one begins, which does not come.
+    return f"[{_FIRST}{''.join(parts)[: -len(_NEXT)]}]".encode()
+
+
+def _check(names: Sequence[str], scores: Sequence[int]) -> None:
+    if len(names) != len(scores):
+        raise ValueError(f"there are {len(scores)} scores for {len(names)} names")
+    if {*map(type, scores)} <= {int} and {*scores} <= _BETWEEN.keys():
+        return
+    for name, score in zip(names, scores, strict=True):
+        if type(score) is not int or score not in _BETWEEN:
             raise ValueError(f"the score of {name} must be a whole number of 0 to {MAX_SCORE}, not {score!r}")
-    return orjson.dumps([{"Host": name, "Score": score} for name, score in scores])
+
+
+def _quoted(names: Sequence[str]) -> Sequence[str]:
+    """Names as they stand between quotes; nearly always as they are."""
+    joined = "".join(names)
+    if len(orjson.dumps(joined)) == len(joined) + len('""'):
+        return names
+    return [orjson.dumps(name)[1:-1].decode() for name in names]
 
 
 def answer_binding(error: str = "") -> bytes:
@@ -238,12 +307,20 @@ def read_names(part: Part) -> tuple[str, ...]:
     if type(names) is not list:
         part.entries()
         return ()
-    if {*map(type, names)} <= {str}:
-        return tuple(dict.fromkeys(names))
+    if _all_texts(names):
+        return tuple(names if len({*names}) == len(names) else dict.fromkeys(names))
     wrong = (at for at, name in enumerate(names) if type(name) is not str)
     for at in islice(wrong, _ENOUGH):
         Part(names[at], at, part).needed_text()
     return ()
+
+
+def _all_texts(values: list[Any]) -> bool:
+    try:
+        "".join(values)
+    except TypeError:
+        return False
+    return True
 
 
 def needed_object(part: Part) -> Mapping[str, Any] | None:
@@ -373,7 +450,18 @@ def _filter_result(**filled: object) -> bytes:
     return orjson.dumps({**_FILTER_RESULT, **filled})
 
 
+# As Go writes a call with names: the pod, no nodes, and the names.
+_NAMES_COME = b',"Nodes":null,"NodeNames":['
+
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+_FIRST = '{"Host":"'
+_NEXT = f",{_FIRST}"
+
+_BETWEEN: Mapping[int, str] = MappingProxyType(
+    {score: f'","Score":{score}}}{_NEXT}' for score in range(MAX_SCORE + 1)}
+)
+"""From the end of one name to the beginning of the next, by the score of the first."""
 
 _FILTER_RESULT: Mapping[str, object] = MappingProxyType(
     {"Nodes": None, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": ""}

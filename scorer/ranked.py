@@ -4,49 +4,43 @@ The order of nodes for a pod, for whoever asks for numbers and for people.
 `/prioritize`, Volcano and `/v1/rank` see the same order; they differ in what they print of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from numalign.cluster import placements
+from numalign.fleet.ranks import Ranks, Score
 from numalign.rules.verdict import Verdict
-from scorer import ranking
-from scorer.judging import Judgement
-from scorer.ranking import Judged, RankingRules, Score
+from scorer.judging import Judgement, Poll
+from scorer.ranking import Ranker
 from scorer.register import Register, Subject
 
 
-def scores(
-    judged: Sequence[Judgement], subject: Subject, *, register: Register, rules: RankingRules
-) -> list[Score]:
-    """What each of these nodes is worth to a pod, in their order; one that nobody knows is worth nothing."""
-    known = list(_judged(judged, subject, register))
-    found = {score.name: score for score in ranking.scores(known, rules, opted_out=subject.opted_out)}
-    return [found.get(each.name) or Score(each.name) for each in judged]
+def ranks(poll: Poll, subject: Subject, *, register: Register, ranker: Ranker) -> Ranks:
+    """What the nodes of a call are worth to a pod, by their place; one that nobody knows is worth nothing."""
+    return ranker.ranks(
+        poll.said.answer,
+        poll.names,
+        poll.said.rows,
+        register.labels,
+        apart=poll.singles,
+        opted_out=subject.opted_out,
+    )
 
 
-def _judged(judged: Iterable[Judgement], subject: Subject, register: Register) -> Iterable[Judged]:
-    for each in judged:
-        if each.offer is not None:
-            labels = register.labels.get(each.name, {})
-            yield Judged(each.name, each.offer.node, each.offer.verdict, subject.question, labels)
-
-
-def page(
-    judged: Sequence[Judgement], found: Sequence[Score], *, subject: Subject, age: float | None
-) -> bytes:
-    """Every node with what it says, the best first, as JSON."""
-    order = {score.name: at for at, score in enumerate(ranking.in_order(found))}
-    by_name = {score.name: score for score in found}
-    listed = sorted(judged, key=lambda each: order[each.name])
+def page(judged: Sequence[Judgement], found: Ranks, *, subject: Subject, age: float | None) -> bytes:
+    """Every node with what it says, the best first, as JSON; the ranks are of the same nodes."""
+    ranked = found.order([each.name for each in judged])
+    # To those who refuse alike, and last, belong those that nobody knows: of these there is the least to say.
+    order = sorted(ranked, key=lambda place: judged[place].offer is None)
     intent = subject.question.intent
     return orjson.dumps(
         {
             "pod": f"{subject.namespace}/{subject.name}",
             "policy": intent.policy,
             "age": age,
-            "nodes": [_shown(each, by_name[each.name]) for each in listed],
+            "nodes": [_shown(judged[place], found.score(place)) for place in order],
         },
         option=orjson.OPT_NON_STR_KEYS,
     )

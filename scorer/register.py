@@ -6,6 +6,7 @@ one ledger, which is all that answers are made from. Whatever a request says of 
 only: nobody can claim room by calling.
 """
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,12 +23,20 @@ from numalign.cluster.world import Snapshot
 from numalign.fleet import Question
 from numalign.fleet.promises import Promises
 from numalign.fleet.recent import Recent
+from numalign.fleet.standings import Standings
 from numalign.rules.intent import UNRULED, Intent, Match, NamespaceRules, Policy
 from numalign.rules.ledger import Offer, PodName, Resident, Stage, Told, exclusive
 from numalign.rules.topology import Node
+from numalign.runtime.files import Sleep
 
 REMEMBERED = 4096
 """Pods that were asked about and are not bound yet, and questions that have a number."""
+
+AT_ONCE = 2
+"""Nodes that are worked out ahead before somebody else has a turn: each takes a fraction of a millisecond."""
+
+LOOK_SECONDS = 0.05
+"""How long what changed is gathered before it is worked out ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,18 @@ class Subject:
         """The pod as the ledger keeps it."""
         name, demand = (self.namespace, self.name), self.question.demand
         return Resident(self.uid, name, demand, Stage.PROMISED, since=now, created=self.created)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a pod says by itself."""
+
+    uid: str
+    namespace: str
+    name: str
+    created: int
+    asking: Asking
+    runtime_class: str = ""
 
 
 Watcher = Callable[[Occupant, Occupant | None], None]
@@ -75,6 +96,7 @@ class Register:
         complete: Callable[[Snapshot], bool] = lambda _found: True,
     ) -> None:
         self.promises = promises
+        self.standings = Standings(promises)
         self.pods: dict[str, Occupant] = {}
         self.labels: Mapping[str, Mapping[str, str]] = {}
         self.snapshot: Snapshot | None = None
@@ -85,6 +107,7 @@ class Register:
         self._wall = wall
         self._complete = complete
         self._askings = Askings()
+        self._last: tuple[Mapping[str, object], _Said] | None = None
         self._asked: Recent[str, Subject] = Recent(REMEMBERED)
         self._numbers: Recent[Question, int] = Recent(REMEMBERED)
         self._count = itertools.count(1)
@@ -102,6 +125,13 @@ class Register:
         self._told = {name: told for name, told in self._told.items() if name in known}
         self.labels = found.node_labels
         self.snapshot = found
+
+    async def work_ahead(self, *, sleep: Sleep = asyncio.sleep) -> None:
+        """Work out what changed before anybody asks, who is answered in between; never returns."""
+        while True:
+            for _ in self.standings.catching_up(AT_ONCE, self._clock):
+                await sleep(0)
+            await sleep(LOOK_SECONDS)
 
     def _reader(self, name: str, fingerprint: Fingerprint | None) -> Told | None:
         """Reads a node's fingerprint; the same reader as long as it is the same fingerprint."""
@@ -148,21 +178,29 @@ class Register:
     # What is asked.
 
     def subject(self, raw: Mapping[str, object]) -> Subject:
-        """The pod in a request; raises `BadInput` with every mistake of what it asks for."""
+        """The pod in a request; raises `BadInput` with every mistake of what it asks for.
+
+        The same object says the same.
+        """
+        # Who filters prioritizes next. What is asked where the pod says nothing may have changed meanwhile.
+        if self._last is None or self._last[0] is not raw:
+            self._last = raw, self._read(raw)
+        found = self._made(self._last[1])
+        if found.uid:
+            self._asked.put(found.uid, found)
+        return found
+
+    def _read(self, raw: Mapping[str, object]) -> _Said:
         whole = Part(raw)
         metadata = whole["metadata"]
-        namespace = metadata["namespace"].text() or "default"
-        found = self._made(
+        return _Said(
             uid=metadata["uid"].text(),
-            namespace=namespace,
+            namespace=metadata["namespace"].text() or "default",
             name=metadata["name"].text() or metadata["generateName"].text(),
             created=metadata["creationTimestamp"].time(),
             asking=self._askings.read(raw),
             runtime_class=whole["spec"]["runtimeClassName"].text(),
         )
-        if found.uid:
-            self._asked.put(found.uid, found)
-        return found
 
     def asked(self, uid: str) -> bool:
         """Whether somebody asked about a pod, and that is remembered."""
@@ -178,23 +216,15 @@ class Register:
             return asked
         if asked and asked.question.demand == pod.asking.demand and asked.created == pod.created:
             return asked
-        return self._made(
-            uid=uid,
-            namespace=pod.namespace,
-            name=pod.name,
-            created=pod.created,
-            asking=pod.asking,
-            runtime_class="",
-        )
+        return self._made(_Said(uid, pod.namespace, pod.name, pod.created, pod.asking))
 
-    def _made(  # noqa: PLR0913  what is read of a pod
-        self, *, uid: str, namespace: str, name: str, created: int, asking: Asking, runtime_class: str
-    ) -> Subject:
-        stated = self._intent(asking, namespace, runtime_class)
+    def _made(self, said: _Said) -> Subject:
+        asking = said.asking
+        stated = self._intent(asking, said.namespace, said.runtime_class)
         question = Question(asking.demand, stated)
         number = self._numbers.get(question, lambda: next(self._count))
         opted_out = asking.intent is not None and asking.intent.policy is Policy.NONE
-        return Subject(uid, namespace, name, created, question, number, opted_out)
+        return Subject(said.uid, said.namespace, said.name, said.created, question, number, opted_out)
 
     def _intent(self, asking: Asking, namespace: str, runtime_class: str) -> Intent:
         """What the pod says, else what its namespace asks of those that say nothing."""

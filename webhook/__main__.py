@@ -1,6 +1,7 @@
 """`numalign-webhook`: reads settings, joins the parts, serves until told to stop."""
 
 import asyncio
+import gc
 import os
 import sys
 
@@ -20,13 +21,22 @@ def main() -> int:
     if settings.dry_run:
         return _rehearse(settings)
     log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
-    program = Program(settings, log, metrics.registry(program=PROGRAM))
+    program = Program(settings, log, metrics.registry(program=PROGRAM), settled=_settle)
     try:
         return server.run(program.serve, log=log)
     except BadInput as error:
         return server.refused(log, error.mistakes)
     except ClusterError as error:
         return server.refused(log, [error])
+
+
+def _settle() -> None:
+    """Let no later search for garbage walk through the nodes: with 15,000 of them that takes 0.1 s each time.
+
+    Whoever waits for an answer then would wait as long. What is frozen is still freed when nobody holds it.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _rehearse(settings: WebhookSettings) -> int:

@@ -27,6 +27,7 @@ from numalign.runtime.metrics import PREFIX
 from webhook import review
 from webhook.catalogue import Catalogue, Moment
 from webhook.mutate import concerns, mutate
+from webhook.readings import Readings
 from webhook.review import Allowed, BadReview, Denied, Patched, Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Broken, Skip, Subject, subject
@@ -50,6 +51,7 @@ class Door:
     policy: PolicyKeeper
     settings: WebhookSettings
     log: Log
+    readings: Readings
     reviews: Counter
     below: Counter
     bad_calls: Counter
@@ -104,6 +106,7 @@ def _door(
         policy,
         settings,
         log,
+        Readings(),
         reviews=counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"]),
         below=counter(
             f"{PREFIX}reviews_below",
@@ -236,8 +239,9 @@ def _count_below(door: Door, found: Subject) -> None:
 
 
 def _subject(door: Door, asked: Review, moment: Moment) -> Subject | Skip | Broken:
+    match, policy = door.settings.policy_match, door.policy.now
     try:
-        return subject(asked, moment, match=door.settings.policy_match, policy=door.policy.now)
+        return subject(asked, moment, match=match, policy=policy, reader=door.readings.said)
     except Broken as error:
         return error
 

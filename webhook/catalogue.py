@@ -6,7 +6,7 @@ moment is made beside the present one and then takes its place whole, with every
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -58,10 +58,21 @@ class Moment:
 
 
 class Catalogue:
-    """The moment of the last snapshot that a feed gave; `now` is replaced whole, never changed."""
+    """The moment of the last snapshot that a feed gave; `now` is replaced whole, never changed.
 
-    def __init__(self, feed: Feed, *, log: Log, registry: CollectorRegistry) -> None:
+    `settled` is called once, when there is a first one: most of what will ever be in memory is there then.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        log: Log,
+        registry: CollectorRegistry,
+        settled: Callable[[], object] = lambda: None,
+    ) -> None:
         self.now: Moment | None = None
+        self._settled = settled
         self.feed = feed
         self._log = log
         self._told: dict[str, int] = {}
@@ -82,7 +93,10 @@ class Catalogue:
 
     async def take(self, found: Snapshot) -> None:
         """Make a snapshot the present, without holding up reviews meanwhile."""
-        self.now = await asyncio.to_thread(Moment.of, found, before=self.now)
+        before = self.now
+        self.now = await asyncio.to_thread(Moment.of, found, before=before)
+        if before is None:
+            self._settled()
         self._count(found)
         self._tell(found)
 

@@ -51,11 +51,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The webhook that these settings describe."""
+    """The webhook that these settings describe; `settled` is called once, when it knows the cluster."""
 
     settings: WebhookSettings
     log: Log
     registry: CollectorRegistry
+    settled: Callable[[], object] = lambda: None
 
     async def serve(self, stop: Stop) -> int:
         """Answer until told to stop; the exit code.
@@ -81,7 +82,7 @@ class Program:
                 return await self._run(catalogue, policy, work, stop)
 
     def _catalogue(self, feed: Feed) -> Catalogue:
-        return Catalogue(feed, log=self.log, registry=self.registry)
+        return Catalogue(feed, log=self.log, registry=self.registry, settled=self.settled)
 
     async def _run(
         self,

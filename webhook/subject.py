@@ -42,6 +42,15 @@ class Broken(BadInput):
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What a pod says, the same for all pods of a template; see `Subject`."""
+
+    question: Question
+    stated: bool
+    pin: Pin | None
+
+
+@dataclass(frozen=True, slots=True)
 class Subject:
     """One pod under review. `question` carries the intent, policy none where nobody stated one."""
 
@@ -63,8 +72,33 @@ class Subject:
         return self.policy is not Policy.NONE
 
 
+Reader = Callable[[object, NamespaceRules, Match], Said | None]
+"""Reads a pod as `said` does."""
+
+
+def said(pod: object, rules: NamespaceRules, match: Match) -> Said | None:
+    """What a pod says, None if neither it nor its namespace asks anything; raises `Broken` as `subject`."""
+    annotations = Part(pod)["metadata"]["annotations"].texts()
+    stated, unclear = _attempt(partial(intent.parse, annotations, default=rules.default, match=match))
+    if stated is None and not unclear and not (rules.enforce or rules.warn or rules.audit):
+        return None
+    raw: Any = pod
+    whole, unreadable = _attempt(partial(pods.pod, raw))
+    pin, misplaced = _attempt(partial(pinned, raw))
+    if whole is None or unclear or unreadable or misplaced:
+        mistakes = _each_place_once(unreadable, misplaced, unclear)
+        raise Broken(sorted(mistakes, key=_as_in_a_manifest))
+    question = Question(demand.of(whole), stated or intent.Intent(Policy.NONE))
+    return Said(question, stated is not None, pin)
+
+
 def subject(
-    review: Review, moment: Moment, *, match: Match, policy: ClusterPolicy = NO_POLICY
+    review: Review,
+    moment: Moment,
+    *,
+    match: Match,
+    policy: ClusterPolicy = NO_POLICY,
+    reader: Reader = said,
 ) -> Subject | Skip:
     """Read the pod under review; raises `Broken` with every mistake of its annotations and amounts."""
     if review.kind != POD:
@@ -76,7 +110,8 @@ def subject(
         return Skip.DISABLED
     if exempt(review, review.object, policy=policy):
         return Skip.EXEMPT
-    return read(review.object, namespace=review.namespace, rules=rules, match=match) or Skip.SILENT
+    found = read(review.object, namespace=review.namespace, rules=rules, match=match, reader=reader)
+    return found or Skip.SILENT
 
 
 def rules_of(namespace: str, moment: Moment, *, policy: ClusterPolicy) -> NamespaceRules:
@@ -90,20 +125,13 @@ def exempt(review: Review, pod: object, *, policy: ClusterPolicy) -> str | None:
     return policy.exempts(user=review.user.username, namespace=review.namespace, runtime_class=runtime_class)
 
 
-def read(pod: object, *, namespace: str, rules: NamespaceRules, match: Match) -> Subject | None:
+def read(
+    pod: object, *, namespace: str, rules: NamespaceRules, match: Match, reader: Reader = said
+) -> Subject | None:
     """A pod, or a template of one, of which anybody asks anything; raises `Broken` as `subject` does."""
-    annotations = Part(pod)["metadata"]["annotations"].texts()
-    stated, unclear = _attempt(partial(intent.parse, annotations, default=rules.default, match=match))
-    if stated is None and not unclear and not (rules.enforce or rules.warn or rules.audit):
-        return None
+    found = reader(pod, rules, match)
     raw: Any = pod
-    whole, unreadable = _attempt(partial(pods.pod, raw))
-    pin, misplaced = _attempt(partial(pinned, raw))
-    if whole is None or unclear or unreadable or misplaced:
-        mistakes = _each_place_once(unreadable, misplaced, unclear)
-        raise Broken(sorted(mistakes, key=_as_in_a_manifest))
-    question = Question(demand.of(whole), stated or intent.Intent(Policy.NONE))
-    return Subject(namespace, rules, question, stated is not None, pin, raw)
+    return Subject(namespace, rules, found.question, found.stated, found.pin, raw) if found else None
 
 
 Read = TypeVar("Read")

@@ -25,6 +25,9 @@ from numalign.rules.intent import Intent
 REMEMBERED = 4096
 """Kinds of pods whose meaning is kept at hand."""
 
+LONGEST = 16384
+"""Bytes of what a pod says; the few that say more are read each time, so that memory is bounded."""
+
 Raw = Mapping[str, object]
 Read = TypeVar("Read")
 
@@ -69,6 +72,8 @@ class Askings:
             written = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError:
             # A number or a nesting that YAML can write: rare, and not worth to be remembered.
+            return self._understood(told)
+        if len(written) > LONGEST:
             return self._understood(told)
         return self._meanings.get(written, lambda: self._understood(told))
 

@@ -8,11 +8,13 @@ thousand opening brackets, and a kilobyte of YAML aliases can stand for more tha
 """
 
 import codecs
+import json
 import re
 import sys
 import zlib
+from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +48,16 @@ _MARKS: Mapping[bytes, str] = MappingProxyType(
 _FOREIGN = frozenset({"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"})
 
 
+# A list as programs print it: members before its items, and of them only those that stand on one level.
+_SPACE = r"[ \t\r\n]*"
+_TO_ITEMS = re.compile(
+    rf"""{_SPACE}\{{(?:{_SPACE}"[^"\\]*"{_SPACE}:{_SPACE}(?:"[^"\\]*"|\{{[^{{}}\[\]]*\}}){_SPACE},)*"""
+    rf"""{_SPACE}"items"{_SPACE}:{_SPACE}\[{_SPACE}"""
+)
+_BETWEEN = re.compile(rf"{_SPACE}([,\]]){_SPACE}")
+_skip = json.JSONDecoder().raw_decode
+
+
 class BadDocument(BadInput):
     """Raised when a file holds nothing that could be objects of Kubernetes."""
 
@@ -69,8 +81,19 @@ def load(path: Path | str, *, stdin: BinaryIO | None = None) -> list[object]:
     try:
         return read(_content(path, stdin))
     except BadDocument as error:
-        where = "standard input" if str(path) == "-" else str(path)
-        raise BadDocument(mistake.under(where) for mistake in error.mistakes) from error
+        raise _of_file(path, error) from error
+
+
+def each(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Found]:
+    """The objects of a file as `objects` of its documents gives them, each decoded when its turn comes.
+
+    A large list in JSON then takes little more memory than its text. Raises `BadDocument` as `load` does,
+    if need be after the first objects.
+    """
+    try:
+        yield from objects(_whole(_lazily(_plain(_content(path, stdin), MOST_BYTES))))
+    except BadDocument as error:
+        raise _of_file(path, error) from error
 
 
 def read(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
@@ -78,22 +101,95 @@ def read(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
 
     Raises `BadDocument` for what cannot be read, and if not one document is an object of Kubernetes.
     """
-    documents = values(data, most=most)
+    return _whole(values(data, most=most))
+
+
+def values(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
+    """As `read`, whatever the documents are; there is at least one."""
+    return _values(_plain(data, most))
+
+
+def _whole(documents: list[object]) -> list[object]:
     troubles = [found.trouble for found in map(_document, documents)]
     if all(troubles):
         raise BadDocument(_numbered(list(filter(None, troubles))))
     return documents
 
 
-def values(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
-    """As `read`, whatever the documents are; there is at least one."""
+def _plain(data: bytes, most: int) -> bytes:
     plain = _decoded(_unpacked(data, most))
     if len(plain) > most:
         raise _bad(f"has more than {most} bytes")
+    return plain
+
+
+def _values(plain: bytes) -> list[object]:
     documents = [_json(plain)] if _is_one_json(plain) else _yaml(plain)
     if not documents:
         raise _bad("is empty")
     return documents
+
+
+def _of_file(path: Path | str, error: BadDocument) -> BadDocument:
+    where = "standard input" if str(path) == "-" else str(path)
+    return BadDocument(mistake.under(where) for mistake in error.mistakes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """The items of a list in JSON, each decoded when it is asked for; raises `BadDocument` as the whole."""
+
+    plain: bytes
+    ends: Sequence[int]
+    """Where each item begins and ends, in turn."""
+
+    def __iter__(self) -> Iterator[object]:
+        view, places = memoryview(self.plain), iter(self.ends)
+        for start, end in zip(places, places, strict=True):
+            try:
+                item = orjson.loads(view[start:end])
+            except orjson.JSONDecodeError:
+                # What is wrong is told with its place in the whole.
+                _json(self.plain)
+                raise
+            yield item
+
+
+def _lazily(plain: bytes) -> list[object]:
+    """The documents of a file; the items of a list in JSON are decoded later, if they can be told apart."""
+    ends = _ends(plain) if _is_one_json(plain) else None
+    frame = _frame(plain, ends) if ends else None
+    return _values(plain) if not ends or frame is None else [{**frame, "items": _Items(plain, ends)}]
+
+
+def _frame(plain: bytes, ends: Sequence[int]) -> Mapping[str, object] | None:
+    """The list without its items; None if it is no list, or names its items twice and means others."""
+    mark = "here are the items"
+    try:
+        frame = orjson.loads(plain[: ends[0]] + orjson.dumps(mark) + plain[ends[-1] :])
+    except orjson.JSONDecodeError:
+        return None
+    return frame if _is_list(_document(frame)) and frame["items"] == [mark] else None
+
+
+def _ends(plain: bytes) -> Sequence[int] | None:
+    """Where each item of a list begins and ends; None for what is no list, or where that is not seen.
+
+    The scanner of the standard library tells where a value ends, and lets pass more than the one that
+    decodes it afterwards. In Latin-1 each byte is one letter, and no byte of a longer one is a bracket.
+    """
+    text, ends = plain.decode("latin-1"), array("q")
+    place = _TO_ITEMS.match(text)
+    try:
+        while place:
+            _, end = _skip(text, place.end())
+            ends.extend((place.end(), end))
+            place = _BETWEEN.match(text, end)
+            if place and place[1] == "]":
+                return ends
+    except (ValueError, RecursionError):
+        pass
+    return None
 
 
 def _is_one_json(plain: bytes) -> bool:
@@ -113,13 +209,13 @@ def objects(documents: Iterable[object]) -> Iterator[Found]:
 
     An item of a typed list (`NodeList`) need not say its kind: the list does.
     """
-    waiting = deque(map(_document, documents))
+    waiting: deque[Iterator[Found]] = deque([map(_document, documents)])
     while waiting:
-        found = waiting.popleft()
-        if _is_list(found):
-            waiting.extend(_items(found))
-        else:
-            yield found
+        for found in waiting.popleft():
+            if _is_list(found):
+                waiting.append(_items(found))
+            else:
+                yield found
 
 
 def _document(value: object) -> Found:
@@ -144,7 +240,7 @@ def _is_list(found: Found) -> bool:
 def _items(of: Found) -> Iterator[Found]:
     """The items of a list; what stands there in place of items is trouble."""
     items = of.raw.get("items") or []
-    if not isinstance(items, list):
+    if not isinstance(items, list | _Items):
         mistake = Mistake("items", f"must be a list, not {named(items)}")
         yield Found({}, of.where, kind=of.kind, trouble=mistake)
         return

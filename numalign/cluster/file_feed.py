@@ -128,7 +128,7 @@ class FileFeed:
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
         pods: list[Object] = []
         pile = snapshot.pile(
-            documents.load(self._path),
+            documents.each(self._path),
             label_keys=self._label_keys,
             pods=None if self._pods is None else pods.append,
         )

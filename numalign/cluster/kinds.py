@@ -8,7 +8,7 @@ What nobody reads is cut away as soon as it arrives, so that it takes no memory 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from numalign.cluster.topologies import FINGERPRINT_ANNOTATION, GROUP, KIND, VERSIONS
 from numalign.rules import intent
@@ -21,14 +21,17 @@ _READ = (intent.PREFIX, "volcano.sh/", "kai.scheduler/")
 _NAMED: Mapping[str, object] = {"name": _ALL, "labels": _ALL}
 _RESOURCES: Mapping[str, object] = {"requests": _ALL, "limits": _ALL}
 _CONTAINERS: Mapping[str, object] = {"name": _ALL, "restartPolicy": _ALL, "resources": _RESOURCES}
-_SPEC: Mapping[str, object] = {
-    "initContainers": _CONTAINERS,
-    "containers": _CONTAINERS,
-    "resources": _RESOURCES,
-    "overhead": _ALL,
-}
+SPEC: Mapping[str, object] = MappingProxyType(
+    {
+        "initContainers": _CONTAINERS,
+        "containers": _CONTAINERS,
+        "resources": _RESOURCES,
+        "overhead": _ALL,
+    }
+)
+"""What of a pod's spec says what it asks for."""
 ASKED: Mapping[str, object] = MappingProxyType(
-    {"metadata": {"annotations": (intent.PREFIX, intent.VOLCANO_POLICY)}, "spec": _SPEC}
+    {"metadata": {"annotations": (intent.PREFIX, intent.VOLCANO_POLICY)}, "spec": SPEC}
 )
 """What of a pod says what it asks for."""
 
@@ -41,7 +44,7 @@ _POD: Mapping[str, object] = {
         "creationTimestamp": _ALL,
         "deletionTimestamp": _ALL,
     },
-    "spec": {"nodeName": _ALL, "schedulerName": _ALL, **_SPEC},
+    "spec": {"nodeName": _ALL, "schedulerName": _ALL, **SPEC},
     "status": {
         "phase": _ALL,
         "startTime": _ALL,
@@ -109,10 +112,18 @@ def cut(value: object, kept: object) -> object:
     # Most of what is kept is kept whole: asked first, for this is where the time of a long list goes.
     if kept is _ALL:
         return value
-    if isinstance(kept, Mapping) and isinstance(value, list):
-        return [cut(element, kept) if isinstance(element, dict) else element for element in value]
-    if isinstance(kept, tuple) and isinstance(value, dict):
-        return {key: text for key, text in value.items() if str(key).startswith(kept)}
-    if isinstance(kept, Mapping) and isinstance(value, dict):
-        return {key: cut(value[key], inner) for key, inner in kept.items() if key in value}
+    if isinstance(kept, tuple):
+        return _beginning(value, kept)
+    fields = cast("Mapping[str, object]", kept)
+    if isinstance(value, list):
+        return [cut(element, fields) if isinstance(element, dict) else element for element in value]
+    if isinstance(value, dict):
+        return {key: cut(value[key], inner) for key, inner in fields.items() if key in value}
     return value
+
+
+def _beginning(value: object, beginnings: tuple[str, ...]) -> object:
+    """An object without the members whose names begin in no such way."""
+    if not isinstance(value, dict):
+        return value
+    return {key: text for key, text in value.items() if str(key).startswith(beginnings)}

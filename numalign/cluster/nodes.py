@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from sys import intern
 
 from numalign.cluster import labels as shapes
 from numalign.cluster.kubelet_config import KubeletConfiguration
@@ -20,6 +21,7 @@ from numalign.rules.intent import CLASS_LABEL, Policy
 from numalign.rules.kubelet import start
 from numalign.rules.options import CpuOption, Options
 from numalign.rules.resources import Resources
+from numalign.rules.sharing import shared
 from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, managers
 
 THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
@@ -65,8 +67,8 @@ def facts(raw: Mapping[str, object], *, label_keys: AbstractSet[str] = frozenset
     """What a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
     whole = Part(raw)
     metadata, status = whole["metadata"], whole["status"]
-    name = metadata["name"].needed_text()
-    totals = status["allocatable"].amounts() or None
+    name = intern(metadata["name"].needed_text())
+    totals = shared(status["allocatable"].amounts()) or None
     labels = metadata["labels"]
     label = labels[CLASS_LABEL]
     if not shapes.VALUE.fullmatch(label.text()):
@@ -135,12 +137,7 @@ def unchecked(
         max_zones=topology.max_zones if said.max_zones is None else said.max_zones,
         known=Known.CONFIGURED if configured else Known.COUNTS,
         label=told.label,
-        options=Options(
-            said.cpu_options,
-            said.topology_options,
-            said.gates,
-            told.minor,
-        ),
+        options=shared(Options(said.cpu_options, said.topology_options, said.gates, told.minor)),
         threads=told.threads,
     )
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -192,6 +193,8 @@ class Part:
             self.wrong(f"must be an amount, not {named(value)}")
             return None
         try:
+            if type(value) is str:
+                return _amount(resource, value)
             # Python's shortest text of a number is the one that was written; a quantity is never a float.
             return resources.parse_amount(resource, repr(value) if isinstance(value, float) else value)
         except BadQuantity as error:
@@ -214,6 +217,12 @@ class Part:
         if self.value is not None:
             self.wrong(f"must be an object, not {named(self.value)}")
         return MappingProxyType({})
+
+
+@lru_cache(maxsize=4096)
+def _amount(resource: str, text: str) -> int:
+    """As `resources.parse_amount`: what is written of one machine is written of many."""
+    return resources.parse_amount(resource, text)
 
 
 def named(value: object) -> str:

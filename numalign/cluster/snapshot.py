@@ -31,7 +31,7 @@ class BadSnapshot(BadInput):
 def load(path: Path | str, *, stdin: BinaryIO | None = None) -> Snapshot:
     """The snapshot in a file, `-` being standard input; raises `BadSnapshot`, which names the file."""
     try:
-        return of(documents.load(path, stdin=stdin))
+        return pile(documents.each(path, stdin=stdin)).snapshot()
     except BadDocument as error:
         raise BadSnapshot(error.mistakes) from error
 
@@ -46,22 +46,22 @@ def read(data: bytes) -> Snapshot:
 
 def of(found: Iterable[object]) -> Snapshot:
     """The snapshot in objects that are decoded already, lists of them included; never raises."""
-    return pile(found).snapshot()
+    return pile(documents.objects(found)).snapshot()
 
 
 def pile(
-    found: Iterable[object],
+    found: Iterable[Found],
     *,
     label_keys: AbstractSet[str] = frozenset(),
     pods: Callable[[Object], None] | None = None,
 ) -> "Pile":
-    """As `of`, with the world that the snapshot is of, and with these labels of nodes.
+    """The world that these objects make, with these labels of nodes; its `snapshot` is that of `of`.
 
     Each pod that has a name is given to `pods`, as an API server's would be to a sink; without one, pods are
     counted.
     """
     made = Pile(label_keys=label_keys, pods=pods)
-    for each in documents.objects(found):
+    for each in found:
         made.add(each)
     return made
 

@@ -9,6 +9,7 @@ field the API of github.com/k8stopologyawareschedwg/noderesourcetopology-api, in
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from sys import intern
 from types import MappingProxyType
 
 from numalign.cluster import fingerprints
@@ -19,6 +20,7 @@ from numalign.rules.errors import BadTopology
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.machine import MOST_CPUS
 from numalign.rules.resources import CPU, MILLI, Resources, ZoneId
+from numalign.rules.sharing import shared
 from numalign.rules.topology import DEFAULT_MAX_ZONES, Zone
 
 GROUP = "topology.node.k8s.io"
@@ -78,7 +80,7 @@ def topology(raw: Mapping[str, object]) -> Topology:
     said = _attributes(whole)
     policy, scope = _deprecated(whole)
     read = Topology(
-        whole["metadata"]["name"].needed_text(),
+        intern(whole["metadata"]["name"].needed_text()),
         _zones(whole),
         policy=said(_POLICY).word(Policy) or policy,
         scope=said(_SCOPE).word(Scope) or scope,
@@ -162,10 +164,10 @@ def _zone(part: Part, ids: Mapping[str, ZoneId]) -> Zone | None:
     """One zone; None if it has no id of its own, its other mistakes noted all the same."""
     name = part["name"].value
     capacity, allocatable, available = _columns(part["resources"])
-    costs = tuple(sorted(_costs(part["costs"], ids)))
+    costs = shared(tuple(sorted(_costs(part["costs"], ids))))
     if not isinstance(name, str) or name not in ids:
         return None
-    return Zone(ids[name], name, capacity, allocatable, available, costs)
+    return shared(Zone(ids[name], intern(name), capacity, allocatable, available, costs))
 
 
 def _columns(listed: Part) -> tuple[Resources, Resources, Resources]:
@@ -177,9 +179,10 @@ def _columns(listed: Part) -> tuple[Resources, Resources, Resources]:
         if name and places.setdefault(name, entry) is not entry:
             entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
             continue
+        name = intern(name)
         for column, amount in zip(columns, _row(entry, name), strict=True):
             column[name] = amount
-    capacity, allocatable, available = map(Resources, columns)
+    capacity, allocatable, available = (shared(Resources(column)) for column in columns)
     return capacity, allocatable, available
 
 

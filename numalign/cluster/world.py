@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
+from sys import intern
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -105,7 +106,7 @@ class Shelf(Generic[Read]):
         if name in self._said and before == (said, mistakes):
             return
         self._change(name)
-        self._said[name] = said
+        self._said[intern(name)] = said
         self._mistakes.pop(name, None)
         if mistakes:
             self._mistakes[name] = mistakes

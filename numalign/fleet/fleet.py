@@ -1,107 +1,58 @@
 """
 All nodes of one moment, asked together.
 
-A cluster has thousands of nodes but few kinds of machines, and a controller makes thousands of pods from one
-template. So a verdict on what could *ever* be is given once per shape of node and question, and outlives the
-snapshot: it can only change when a node's shape does. What fits *now* is asked node by node, and remembered
-for this moment only.
+A door that answers many callers wants one picture of the cluster at a time, and the next one made beside
+it. So a fleet never changes. What follows it takes over its columns and what was found out, and asks only
+nodes of which something changed: for what could *ever* be that is their hardware or their kubelet's policy,
+for what fits *now* also what is free.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
+from numalign.fleet.arrays import Bools, Rows
+from numalign.fleet.changes import Changes
+from numalign.fleet.columns import Moment, When
+from numalign.fleet.found import Able, Found, Place, Room
+from numalign.fleet.question import Question
 from numalign.fleet.recent import Recent
+from numalign.fleet.roster import Roster
 from numalign.fleet.survey import Group, Survey, refusal_text
-from numalign.rules.demand import Demand, asking
+from numalign.fleet.sweep import Sweep
+from numalign.rules.demand import asking
 from numalign.rules.evaluate import evaluate
-from numalign.rules.intent import Intent, Policy
+from numalign.rules.intent import Policy
 from numalign.rules.topology import Node, node_class
 from numalign.rules.verdict import Verdict
 
-REMEMBERED = 4096
-"""Questions whose answers are kept; the least recently asked goes first. One byte a shape, so megabytes."""
+REMEMBERED = 1024
+"""Questions whose answers are kept; the least recently asked goes first. One byte a node, so megabytes."""
 
-_UNASKED, _NO, _YES = 0, 1, 2
+GUESSES = 8
+"""Nodes that are asked for room one by one before all are: nearly always one of them has some."""
 
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What one pod asks of every node; equal for all pods of one template."""
-
-    demand: Demand
-    intent: Intent
-
-    def with_policy(self, policy: Policy) -> "Question":
-        """The same pod, asking for another policy."""
-        return replace(self, intent=replace(self.intent, policy=policy))
-
-    def asks_less_than(self, level: Policy) -> bool:
-        """Whether a pod that a kubelet would align promises less than this."""
-        less = not self.intent.policy.at_least(level) or not self.concerned
-        return self.demand.alignable and less
-
-    @property
-    def concerned(self) -> bool:
-        """Whether the intent is about anything that the pod asks for."""
-        return any(self.intent.concerns(name) for step in self.demand.steps for name in step.asks)
-
-
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """A node, the number of its shape, and the moment since when it has been as it is."""
-
-    node: Node
-    shape: int
-    since: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """What was found when somebody looked for room at a moment: a node that has some, or that none has."""
-
-    at: int
-    witness: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What outlives a moment: a number for every shape met so far, and answers by number.
-
-    Both only grow together, so that an earlier moment, which some review may still be asking, stays right.
-    """
-
-    answers: Recent[Question, bytearray]
-    numbers: dict[Node, int] = field(default_factory=dict)
-
-    def crowded(self, living: int) -> bool:
-        """Whether most shapes are gone for good."""
-        return len(self.numbers) > 4 * max(living, 256)
-
-
-@dataclass(slots=True)
-class Lookout:
-    """What was found about room by the moments of one line, and the number of the latest of them."""
-
-    found: Recent[Question, _Room]
-    latest: int = 0
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Heritage:
-    """What one moment leaves to the next; by default what the first one starts from."""
+    """What one moment leaves to the next: its nodes, to be changed, and what was found out about them."""
 
-    memory: Memory
-    lookout: Lookout
-    at: int = 0
-    members: Mapping[str, _Member] = field(default_factory=dict)
-    shapes: Mapping[int, Node] = field(default_factory=dict)
-    classes: Mapping[int, str] = field(default_factory=dict)
+    roster: Roster
+    able: Found[Able]
+    room: Found[Room]
+
+    @classmethod
+    def nothing(cls, remembered: int) -> "Heritage":
+        """What the first moment starts from."""
+        return cls(Roster(), Found(remembered), Found(remembered))
 
 
 class Fleet:
-    """The nodes of one moment.
+    """The nodes of one moment, each with a name of its own.
 
     Build the next moment with `following`, which keeps every answer that still holds and costs little for
     nodes that are the very objects they were; that may be done in another thread while this moment is asked.
@@ -116,114 +67,157 @@ class Fleet:
         heritage: Heritage | None = None,
         remembered: int = REMEMBERED,
     ) -> None:
-        left = heritage or Heritage(Memory(Recent(remembered)), Lookout(Recent(remembered)))
         self.nodes = tuple(nodes)
         self.unknown = unknown
         self._remembered = remembered
-        self._at = left.at
-        self._memory = left.memory
-        self._lookout = left.lookout
+        left = heritage or Heritage.nothing(remembered)
+        self._roster, self._able, self._room = left.roster, left.able, left.room
+        self._roster.become({node.name: node for node in self.nodes})
+        self._sweeps: dict[tuple[Question, Moment], Sweep] = {}
         self._surveys: Recent[Question, Survey] = Recent(remembered)
         self._groups: Recent[Question, list[Group]] = Recent(remembered)
         self._why: Recent[tuple[Question, Policy], str] = Recent(remembered)
-        self._shapes: dict[int, Node] = {}
-        self._members = [self._member(node, left) for node in self.nodes]
-        self._named = {member.node.name: member for member in self._members}
-        self._counts = Counter(member.shape for member in self._members)
-        self._class_of = {
-            number: left.classes.get(number) or node_class(shape) for number, shape in self._shapes.items()
-        }
-        self._in_class = self._by_class()
+        self.classes = self._roster.classes.every()
+        """Every class name in use, sorted."""
 
     def following(self, nodes: Iterable[Node], *, unknown: int = 0) -> "Fleet":
-        """The fleet of the next moment, with the answers about shapes that were there before."""
-        crowded = self._memory.crowded(len(self._counts))
-        return Fleet(
-            nodes,
-            unknown=unknown,
-            heritage=None if crowded else self._heritage(),
-            remembered=self._remembered,
-        )
-
-    def _heritage(self) -> Heritage:
-        """Only one moment can go on where this one leaves off; another begins to look for room anew."""
-        lookout = self._lookout if self._lookout.latest == self._at else Lookout(Recent(self._remembered))
-        lookout.latest = self._at + 1
-        return Heritage(self._memory, lookout, self._at + 1, self._named, self._shapes, self._class_of)
-
-    def _member(self, node: Node, left: Heritage) -> _Member:
-        """The node as a member of this moment; a number and a shape are worked out only for what is new."""
-        same = left.members.get(node.name)
-        if same and same.node is node:
-            self._shapes.setdefault(same.shape, left.shapes[same.shape])
-            return same
-        shape, numbers = node.shape(), self._memory.numbers
-        number = numbers.setdefault(shape, len(numbers))
-        self._shapes.setdefault(number, shape)
-        return _Member(node, number, self._at)
-
-    def _by_class(self) -> Mapping[str, frozenset[int]]:
-        """The shapes that a class name stands for: by their facts, and by the labels nodes carry now."""
-        members: dict[str, set[int]] = {}
-        for member in self._members:
-            members.setdefault(self._class_of[member.shape], set()).add(member.shape)
-            if member.node.label is not None:
-                members.setdefault(member.node.label, set()).add(member.shape)
-        return {name: frozenset(members[name]) for name in sorted(members)}
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Every class name in use, sorted."""
-        return tuple(self._in_class)
+        """The fleet of the next moment, with what was found out before."""
+        left = Heritage(self._roster.copy(), self._able.following(), self._room.following())
+        return Fleet(nodes, unknown=unknown, heritage=left, remembered=self._remembered)
 
     def class_of(self, node: Node) -> str:
         """The class of one of this fleet's nodes, by its facts."""
-        found = self._named.get(node.name)
-        if found and found.node is node:
-            return self._class_of[found.shape]
-        return self._class_of[self._memory.numbers[node.shape()]]
+        if self._roster.get(node.name) is node:
+            return self._roster.class_of(node.name)
+        return node_class(node)
+
+    def verdict(self, name: str, question: Question) -> Verdict | None:
+        """What one node says as things stand; None for a node whose topology is not known."""
+        node = self._roster.get(name)
+        return evaluate(node, question.demand, question.intent) if node else None
+
+    # What could ever be.
 
     def ask(self, question: Question) -> Iterator[None]:
-        """Find out what is not known yet, one shape at each step; `ever` then answers at once.
+        """Find out what is not known yet, step by step; `ever` then answers at once.
 
         A caller that must not be busy for long lets others run between the steps.
         """
-        if question in self._surveys:
-            return
-        answers = self._answers(question)
-        for number, shape in self._shapes.items():
-            if answers[number] == _UNASKED:
-                admitted = evaluate(shape, question.demand, question.intent).admitted
-                answers[number] = _YES if admitted else _NO
-                yield
+        if question not in self._surveys:
+            yield from self._find_able(question)
+
+    def _find_able(self, question: Question) -> Iterator[None]:
+        facts, known = self._roster.facts, self._able.of(question)
+        rows = self._since(facts, known.place) if known else None
+        sweep = self._begin(question, When.EMPTY, rows)
+        yield from sweep.run()
+        self._end(question, When.EMPTY)
+        self._able.put(Able(question, facts.place, sweep.patched(known.rows if known else None)))
 
     def ever(self, question: Question) -> Survey:
         """Which classes could hold the pod with nothing else on them."""
         return self._surveys.get(question, lambda: self._survey(question))
 
     def _survey(self, question: Question) -> Survey:
-        for _ in self.ask(question):
-            pass
-        answers = self._answers(question)
-        able = {number for number in self._shapes if answers[number] == _YES}
-        feasible = {name for name, numbers in self._in_class.items() if numbers & able}
+        able = self._able_to(question)
+        feasible = {*self._roster.classes.among(able)}
         return Survey(
-            feasible=tuple(name for name in self._in_class if name in feasible),
-            infeasible=tuple(name for name in self._in_class if name not in feasible),
-            able=sum(self._counts[number] for number in able),
+            feasible=tuple(name for name in self.classes if name in feasible),
+            infeasible=tuple(name for name in self.classes if name not in feasible),
+            able=int(np.count_nonzero(able)),
             known=len(self.nodes),
             unknown=self.unknown,
         )
 
-    def verdict(self, name: str, question: Question) -> Verdict | None:
-        """What one node says as things stand; None for a node whose topology is not known."""
-        found = self._named.get(name)
-        return evaluate(found.node, question.demand, question.intent) if found else None
+    def _able_to(self, question: Question) -> Bools:
+        """Which rows could ever take the pod."""
+        known = self._able.of(question)
+        if known is None or known.place != self._roster.facts.place:
+            for _ in self._find_able(question):
+                pass
+            known = self._able.of(question)
+        return known.rows if known else np.zeros(0, dtype=np.bool_)
+
+    # What fits now.
+
+    def look(self, question: Question) -> Iterator[None]:
+        """Find out what `now` or, for a pod that fits nowhere, `why_not` says, step by step."""
+        yield from self.ask(question)
+        if self.ever(question).able:
+            yield from self._find_room(question)
+            return
+        for policy in _below(question.intent.policy):
+            yield from self.ask(question.with_policy(policy))
+        yield from self._hear(question)
+
+    def now(self, question: Question) -> bool:
+        """Whether some node that could ever take the pod could do so as things stand."""
+        for _ in self.look(question):
+            pass
+        return self._witness(question) is not None
+
+    def _witness(self, question: Question) -> Node | None:
+        """A node that is known to have room."""
+        known = self._room.of(question)
+        if known is None or known.witness is None:
+            return None
+        return known.witness if self._roster.get(known.witness.name) is known.witness else None
+
+    def _find_room(self, question: Question) -> Iterator[None]:
+        """Only nodes that have changed since somebody looked can tell anything new."""
+        changes, known = self._roster.changes, self._room.of(question)
+        if self._witness(question) or (known and known.place == changes.place):
+            return
+        rows = self._since(changes, known.place) if known and known.witness is None else None
+        if rows is None:
+            yield from self._guess_room(question)
+        if self._witness(question) is None:
+            yield from self._sweep_for_room(question, rows)
+
+    def _guess_room(self, question: Question) -> Iterator[None]:
+        for row in np.flatnonzero(self._able_to(question))[:GUESSES]:
+            node = self._roster.node(int(row))
+            if evaluate(node, question.demand, question.intent).admitted:
+                self._room.put(Room(question, self._roster.changes.place, node))
+                return
+            yield
+
+    def _sweep_for_room(self, question: Question, rows: Rows | None) -> Iterator[None]:
+        """Ask all that could ever take the pod until one does."""
+        able = self._able_to(question)
+        sweep = self._begin(question, When.NOW, rows, among=able if rows is None else able[rows])
+        for _ in sweep.run():
+            if sweep.found is not None:
+                break
+            yield
+        self._end(question, When.NOW)
+        witness = None if sweep.found is None else self._roster.node(sweep.found)
+        self._room.put(Room(question, self._roster.changes.place, witness))
+
+    def _since(self, changes: Changes, place: Place) -> Rows | None:
+        """The rows that changed since; None for all of them, if those are most."""
+        height = self._roster.height
+        rows = changes.since(place, below=height)
+        return rows if rows is not None and 2 * len(rows) <= height else None
+
+    def _begin(
+        self, question: Question, when: Moment, rows: Rows | None, *, among: Bools | None = None
+    ) -> Sweep:
+        """The sweep that is under way, if anybody else is waiting for the same, else a new one."""
+        if len(self._sweeps) >= _AT_ONCE:
+            self._sweeps.clear()
+        begun = Sweep(self._roster, question, when, rows, among=among)
+        return self._sweeps.setdefault((question, when), begun)
+
+    def _end(self, question: Question, when: Moment) -> None:
+        self._sweeps.pop((question, when), None)
+
+    # Why a pod fits nowhere.
 
     def why_not(self, question: Question, *, floor: Policy = Policy.BEST_EFFORT) -> str:
         """Why no node could ever take the pod, and what would help; no policy below `floor` is advised.
 
-        Each class speaks through one of its shapes, for they differ by no more than parts of a GiB.
+        Each class speaks through one of its nodes, for they differ by no more than parts of a GiB.
         """
         for _ in self._hear(question):
             pass
@@ -244,76 +238,22 @@ class Fleet:
     def _fits_with(self, question: Question, container: str, resource: str, amount: int) -> bool:
         """Whether the pod would fit somewhere if it asked for this much."""
         less = asking(question.demand, container, resource, amount)
-        examples = self._examples().values()
-        return any(evaluate(shape, less, question.intent).admitted for shape in examples)
+        return any(evaluate(empty, less, question.intent).admitted for _, empty, _ in self._examples())
 
-    def _examples(self) -> dict[str, Node]:
-        """One shape of each class."""
-        return {self._class_of[number]: shape for number, shape in self._shapes.items()}
+    def _examples(self) -> Iterator[tuple[str, Node, int]]:
+        """Each class, one of its nodes with nothing on it, and how many it has."""
+        for name, row, count in self._roster.classes.members():
+            yield name, self._roster.node(row).emptied(), count
 
     def _hear(self, question: Question) -> Iterator[None]:
         """Find out what each class says, one at each step."""
         if question in self._groups:
             return
-        nodes = Counter[str]()
-        for number, count in self._counts.items():
-            nodes[self._class_of[number]] += count
         groups = []
-        for name, shape in self._examples().items():
-            groups.append(Group(name, nodes[name], evaluate(shape, question.demand, question.intent)))
+        for name, empty, count in self._examples():
+            groups.append(Group(name, count, evaluate(empty, question.demand, question.intent)))
             yield
         self._groups.get(question, lambda: groups)
-
-    def look(self, question: Question) -> Iterator[None]:
-        """Find out what `now` or, for a pod that fits nowhere, `why_not` says, one node at each step."""
-        if question in self._groups:
-            return
-        yield from self.ask(question)
-        if self.ever(question).able:
-            yield from self._look_for_room(question)
-            return
-        for policy in _below(question.intent.policy):
-            yield from self.ask(question.with_policy(policy))
-        yield from self._hear(question)
-
-    def now(self, question: Question) -> bool:
-        """Whether some node that could ever take the pod could do so as things stand."""
-        for _ in self.look(question):
-            pass
-        found = self._found(question)
-        return found is not None and found.witness is not None
-
-    def _look_for_room(self, question: Question) -> Iterator[None]:
-        """Only nodes that have changed since somebody looked can tell anything new.
-
-        Answers may have been forgotten since they were asked for: only a no keeps a node from being asked.
-        """
-        found = self._found(question)
-        if found and (found.witness or found.at == self._at):
-            return
-        answers, since = self._answers(question), found.at if found else -1
-        for member in self._members:
-            if member.since > since and answers[member.shape] != _NO:
-                yield
-                if evaluate(member.node, question.demand, question.intent).admitted:
-                    self._lookout.found.put(question, _Room(self._at, member.node.name))
-                    return
-        self._lookout.found.put(question, _Room(self._at, None))
-
-    def _found(self, question: Question) -> _Room | None:
-        """What was found at this moment or before it, if that still says anything."""
-        found = self._lookout.found.peek(question)
-        if found is None or found.at > self._at:
-            return None
-        if found.witness is None:
-            return found
-        member = self._named.get(found.witness)
-        return found if member and member.since <= found.at else None
-
-    def _answers(self, question: Question) -> bytearray:
-        answers = self._memory.answers.get(question, bytearray)
-        answers.extend(bytes(len(self._memory.numbers) - len(answers)))
-        return answers
 
 
 def _below(policy: Policy) -> list[Policy]:

@@ -7,7 +7,7 @@ promise lives until its pod is seen bound, and then the pod itself says what it 
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
@@ -58,10 +58,6 @@ class _Book:
     standing: Standing | None = None
     until: float = math.inf
 
-    def changed(self) -> None:
-        """Nothing that was worked out holds any more."""
-        self.account = self.standing = None
-
 
 class Promises:
     """The ledger of every node. Times are seconds of the caller's clock, and never go back.
@@ -78,6 +74,20 @@ class Promises:
         self._promised: set[str] = set()
         self._turn = 0
         self._complete = True
+        self._hear: list[Callable[[str], object]] = []
+
+    def listen(self, hear: Callable[[str], object]) -> None:
+        """Tell from now on, each time, of which node nothing that was worked out holds any more.
+
+        What time alone changes is not told: see `until`.
+        """
+        self._hear.append(hear)
+
+    def _changed(self, name: str) -> None:
+        book = self._books[name]
+        book.account = book.standing = None
+        for hear in self._hear:
+            hear(name)
 
     # What is learned.
 
@@ -86,21 +96,21 @@ class Promises:
         book = self._book(node.name)
         if book.node is not node or book.told is not told:
             book.node, book.told = node, told
-            book.changed()
+            self._changed(node.name)
 
     def told_of_all(self, complete: bool) -> None:  # noqa: FBT001  the one thing that it is about
         """Whether every pod on every node is told of; a file may hold topologies alone."""
         if complete is not self._complete:
             self._complete = complete
-            for book in self._books.values():
-                book.changed()
+            for name in self._books:
+                self._changed(name)
 
     def unreport(self, names: Iterable[str]) -> None:
         """These nodes have no topology any more; their pods stay."""
         for name in names:
             book = self._book(name)
             book.node = book.told = None
-            book.changed()
+            self._changed(name)
             if not book.residents:
                 del self._books[name]
 
@@ -155,7 +165,7 @@ class Promises:
         for uid in doubted(account, leaver, now=now, within=RELEASE_SECONDS):
             each = residents[uid]
             residents[uid] = replace(each, record=None, guess=each.promised, doubtful=True)
-            self._books[place].changed()
+            self._changed(place)
 
     # What is promised.
 
@@ -241,6 +251,11 @@ class Promises:
             book.until = self._until(book.standing, account, now)
         return book.standing
 
+    def until(self, name: str) -> float:
+        """When time alone will change the standing that was worked out last; endless if it never will."""
+        book = self._books.get(name)
+        return book.until if book and book.standing else math.inf
+
     def offer(  # noqa: PLR0913  a node, a pod, and the time
         self,
         name: str,
@@ -295,7 +310,7 @@ class Promises:
         book = self._book(place)
         book.residents[resident.uid] = resident
         book.left.pop(resident.uid, None)
-        book.changed()
+        self._changed(place)
         self._places[resident.uid] = place
         (self._promised.add if resident.stage is Stage.PROMISED else self._promised.discard)(resident.uid)
 
@@ -304,7 +319,7 @@ class Promises:
         if place is not None:
             book = self._books[place]
             del book.residents[uid]
-            book.changed()
+            self._changed(place)
             self._promised.discard(uid)
             if book.node is None and not book.residents:
                 del self._books[place]

@@ -40,6 +40,10 @@ class Recent(Generic[Key, Value]):
         self._values.pop(key, None)
         self.get(key, lambda: value)
 
+    def values(self) -> list[Value]:
+        """All that is remembered."""
+        return list(self._values.values())
+
     def peek(self, key: Key) -> Value | None:
         """What is remembered, without asking for it."""
         return self._values.get(key)

@@ -52,7 +52,7 @@ def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> b
     The intent may be another than the pod's own; which policy the node has to have is not asked.
     """
     asked = kubelet.heeded(node, demand)
-    return not (_unaligned(node, asked, intent) or any(_too_wide(node, asked, intent, placement)))
+    return not (unaligned(node, asked, intent) or any(_too_wide(node, asked, intent, placement)))
 
 
 def refusal_of(node: Node, admission: Admission) -> Refusal | None:
@@ -78,7 +78,7 @@ def refusal_of(node: Node, admission: Admission) -> Refusal | None:
 
 
 def _judge(node: Node, demand: Demand, intent: Intent) -> Verdict:
-    refusal = _too_large(node, demand) or _other_policy(node, intent) or _unaligned(node, demand, intent)
+    refusal = _too_large(node, demand) or by_kind(node, demand, intent)
     placement = Placement()
     if not refusal:
         admission = kubelet.admit(node, demand)
@@ -92,9 +92,9 @@ def _judge(node: Node, demand: Demand, intent: Intent) -> Verdict:
 def _too_large(node: Node, demand: Demand) -> Refusal | None:
     """The node as a whole has too little, whatever its zones; the kubelet would say OutOf<resource>."""
     needs = tuple(
-        Need(name, asked, len(node.zones), has)
+        Need(name, asked, len(node.zones), _total(node, name) or 0)
         for name, asked in demand.total.items()
-        if (has := _total(node, name)) is not None and asked > has + _untold(node, name)
+        if (most := most_of(node, name)) is not None and asked > most
     )
     if not needs:
         return None
@@ -118,13 +118,24 @@ def _untold(node: Node, name: str) -> int:
     return MILLI - 1 if name == CPU and node.totals is None else 0
 
 
+def most_of(node: Node, name: str) -> int | None:
+    """The most of a resource that the node as a whole could be asked for; None where nobody told."""
+    has = _total(node, name)
+    return None if has is None else has + _untold(node, name)
+
+
+def by_kind(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
+    """What the node refuses whatever its amounts: its policy, or what its kubelet does not align."""
+    return _other_policy(node, intent) or unaligned(node, demand, intent)
+
+
 def _other_policy(node: Node, intent: Intent) -> Refusal | None:
     if intent.match is not Match.EQUAL or intent.policy in (Policy.NONE, node.policy):
         return None
     return replace(_unsatisfied(intent, Cause.OTHER_POLICY), detail=node.policy)
 
 
-def _unaligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
+def unaligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
     """A promise about resources that this kubelet does not align; on one zone it is kept anyway."""
     if not intent.binding or len(node.zones) == 1:
         return None

@@ -6,7 +6,7 @@ most_allocated.go, balanced_allocation.go), with the same whole units and the sa
 to the zones that the kubelet would really pick, where that plugin, not knowing them, assumes the worst zone.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
@@ -47,7 +47,7 @@ class Strategy(StrEnum):
 
 
 Amount = tuple[str, int, int]
-"""A resource, what is asked of it and what is free, in whole units."""
+"""A resource, what is asked of it and what is free, in the units of `whole`."""
 
 
 def score(
@@ -127,18 +127,24 @@ def _least_numa_nodes(node: Node, units: list[_Unit], _weights: Weights) -> int:
     """Fewer zones first, and among as many the ones that are closest to each other."""
     step, costs = HIGHEST // node.max_zones, tuple((zone.id, zone.costs) for zone in node.zones)
     spans = {unit.zones for unit in units}
-    closest = all(_distance(_table(costs), zones) == _least_distance(costs, len(zones)) for zones in spans)
+    closest = all(nearest(costs, zones) for zones in spans)
     return max(0, HIGHEST - max(map(len, spans)) * step + (step // 2 if closest else 0))
 
 
-_Costs = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
+Costs = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
 """What each zone of a node lists."""
+
+
+def nearest(costs: Costs, zones: Collection[ZoneId]) -> bool:
+    """Whether no other set of as many zones is closer together."""
+    return _distance(_table(costs), zones) == _least_distance(costs, len(zones))
+
 
 _Table = Mapping[ZoneId, Mapping[ZoneId, int]]
 
 
 @lru_cache(maxsize=256)
-def _table(costs: _Costs) -> _Table:
+def _table(costs: Costs) -> _Table:
     """The cost from each zone to each, itself included."""
     listed = {zone: dict(mine) for zone, mine in costs}
     return {one: {other: listed[one].get(other, UNKNOWN_COST) for other in listed} for one in listed}
@@ -152,7 +158,7 @@ def _distance(table: _Table, zones: Iterable[ZoneId]) -> int:
 
 # There are as many different tables as kinds of machines, and thousands of sets of eight zones of sixteen.
 @lru_cache(maxsize=1024)
-def _least_distance(costs: _Costs, count: int) -> int:
+def _least_distance(costs: Costs, count: int) -> int:
     """What no set of so many zones is below; where there are too many sets, perhaps none comes down to it."""
     table = _table(costs)
     if comb(len(table), count) > MOST_SETS:
@@ -175,12 +181,13 @@ def _mean_over_units(
 def _amounts(node: Node, unit: _Unit) -> list[Amount]:
     chosen = [zone.free for zone in node.zones if zone.id in unit.zones]
     return [
-        (name, _whole(name, asked), sum(_whole(name, free.get(name, 0)) for free in chosen))
+        (name, whole(name, asked), sum(whole(name, free.get(name, 0)) for free in chosen))
         for name, asked in unit.asks.items()
     ]
 
 
-def _whole(name: str, amount: int) -> int:
+def whole(name: str, amount: int) -> int:
+    """An amount in the units that are compared: a part of a CPU counts as a whole one."""
     return -(-amount // MILLI) if name == CPU else amount
 
 
@@ -215,11 +222,18 @@ def _balanced(amounts: list[Amount], _weights: Weights) -> int:
     return (most - spread) * HIGHEST // most
 
 
+OF_AMOUNTS: Mapping[Strategy, Callable[[list[Amount], Weights], int]] = MappingProxyType(
+    {
+        Strategy.MOST_ALLOCATED: _most_allocated,
+        Strategy.LEAST_ALLOCATED: _least_allocated,
+        Strategy.BALANCED_ALLOCATION: _balanced,
+    }
+)
+"""What the amounts of one unit are worth, by the strategies that look at nothing else."""
+
 _STRATEGIES: Mapping[Strategy, Callable[[Node, list[_Unit], Weights], int]] = MappingProxyType(
     {
         Strategy.LEAST_NUMA_NODES: _least_numa_nodes,
-        Strategy.MOST_ALLOCATED: _mean_over_units(_most_allocated),
-        Strategy.LEAST_ALLOCATED: _mean_over_units(_least_allocated),
-        Strategy.BALANCED_ALLOCATION: _mean_over_units(_balanced),
+        **{strategy: _mean_over_units(of_amounts) for strategy, of_amounts in OF_AMOUNTS.items()},
     }
 )

@@ -18,6 +18,7 @@ from numalign.rules.intent import Policy, Scope
 from numalign.rules.machine import Machine, Stock, full_stock
 from numalign.rules.options import DEFAULTS, Options
 from numalign.rules.resources import CPU, MEMORY, MILLI, Kind, Resources, ZoneId, kind
+from numalign.rules.sharing import shared
 
 DEFAULT_MAX_ZONES = 8
 """The kubelet's max-allowable-numa-nodes, unless its configuration says otherwise."""
@@ -68,6 +69,8 @@ class Zone:
 
     def emptied(self) -> "Zone":
         """The zone with nothing given out."""
+        if not self.cells and not self.assignments and self.free == self.allocatable:
+            return self
         return replace(self, free=self.allocatable, cells=frozenset(), assignments=0)
 
 
@@ -103,21 +106,20 @@ class Node:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "zones", tuple(sorted(self.zones, key=lambda zone: zone.id)))
-        object.__setattr__(self, "ids", tuple(zone.id for zone in self.zones))
-        object.__setattr__(self, "hinting", frozenset(self._hinting()))
+        object.__setattr__(self, "ids", shared(tuple(zone.id for zone in self.zones)))
+        object.__setattr__(self, "hinting", shared(frozenset(self._hinting())))
         listed = (name for zone in self.zones for name, amount in zone.capacity.items() if amount)
-        object.__setattr__(self, "devices", frozenset(filter(_is_device, listed)))
+        object.__setattr__(self, "devices", shared(frozenset(filter(_is_device, listed))))
         if self.machine and not self.stock:
             object.__setattr__(self, "stock", full_stock(self.machine))
 
     def emptied(self) -> "Node":
         """The node with nothing on it."""
         stock = full_stock(self.machine) if self.machine else None
-        return replace(self, zones=tuple(zone.emptied() for zone in self.zones), stock=stock)
-
-    def shape(self) -> "Node":
-        """The static facts alone: equal for nodes that can ever hold the same pods."""
-        return replace(self.emptied(), name="", label=None)
+        zones = tuple(zone.emptied() for zone in self.zones)
+        if stock == self.stock and zones == self.zones:
+            return self
+        return replace(self, zones=zones, stock=stock)
 
     def aligns(self, resource: str) -> bool:
         """Whether this kubelet gives hints for a resource at all."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster.asking import Asking, Askings
+from numalign.cluster.asking import LONGEST, Asking, Askings
 from numalign.cluster.kinds import PODS
 from numalign.cluster.records import KAI_OBSERVED, KAI_PREDICTED
 from numalign.rules.errors import BadInput, Mistake
@@ -73,6 +73,19 @@ def test_no_more_is_remembered_than_may_be_and_what_somebody_holds_stays_one() -
 
     assert len(askings) == 3
     assert askings.of(pod(cpu="1m")) is held
+
+
+def test_what_is_very_long_is_read_each_time_and_is_one_all_the_same() -> None:
+    askings = Askings()
+    first = pod()["spec"]["containers"][0]
+    long = pod(containers=[{**first, "name": f"c{number}-{'x' * LONGEST}"} for number in range(2)])
+    held = askings.of(long)
+
+    assert held
+    assert askings.of(long) is held
+    del held
+    gc.collect()
+    assert len(askings) == 0
 
 
 BROKEN: dict[str, tuple[object, list[str]]] = {

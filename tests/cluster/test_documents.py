@@ -2,15 +2,19 @@
 
 import gzip
 import io
+import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from numalign.cluster import documents
-from numalign.cluster.documents import BadDocument
+from numalign.cluster.documents import BadDocument, Found
 
 POD = {"apiVersion": "v1", "kind": "Pod"}
 
@@ -135,6 +139,113 @@ def found(*values: object) -> list[tuple[str, str, str, str]]:
     return [
         (each.group, each.kind, each.where, str(each.trouble or "")) for each in documents.objects(values)
     ]
+
+
+# Large lists are decoded item by item.
+
+
+def wholly(data: bytes) -> tuple[list[Found], str]:
+    """The objects of a file that is decoded as a whole, or what is wrong with it."""
+    try:
+        return list(documents.objects(documents.read(data))), ""
+    except BadDocument as error:
+        return [], str(error)
+
+
+def one_by_one(path: Path, data: bytes) -> tuple[list[Found], str]:
+    """The same, of a file whose objects are decoded when their turn comes."""
+    path.write_bytes(data)
+    try:
+        return list(documents.each(path)), ""
+    except BadDocument as error:
+        return [], str(error).removeprefix(str(path)).lstrip(".: ")
+
+
+LISTS = {
+    "by kubectl": b'{"apiVersion": "v1", "items": [{"kind": "A"}, {}], "kind": "List", "metadata": {}}',
+    "by an API server": b'{"kind":"PodList","apiVersion":"v1","metadata":{"r":"7"},"items":[{"x":{}}]}',
+    "on many lines": b'{\n "kind": "List",\n\t"items" : [\r\n {"kind": "A"}\n ,\n {"kind": "B"} \n]\n}\n',
+    "with texts that look like ends": rb'{"kind":"List","items":[{"kind":"A","x":"]}\",{"},{"kind":"B]"}]}',
+    "in other alphabets": '{"kind":"List","items":[{"kind":"\u0416"},{"kind":"\U0001f600"}]}'.encode(),
+    "of lists": b'{"kind":"List","items":[{"kind":"List","items":[{"kind":"A"}]},{"kind":"B"}]}',
+    "of what is no object": b'{"kind":"List","items":[1, {"kind": "A"}, null, "x", [1, 2], -1.5e3]}',
+    "without a kind": b'{"items":[{"kind":"A"}]}',
+    "of another kind": b'{"kind":"Pod","items":[{"kind":"A"}]}',
+    "of nothing": b'{"kind":"List","items":[]}',
+    "in a list": b'[{"kind":"List","items":[{"kind":"A"}]}]',
+    "with items twice": b'{"kind":"List","items":[{"kind":"A"}],"items":[{"kind":"B"}]}',
+    "with items twice, empty at last": b'{"kind":"List","items":[{"kind":"A"}],"items":[]}',
+    "with items below": b'{"kind":"A","spec":{"items":[{"kind":"B"}]}}',
+    "in gzip": gzip.compress(b'{"kind":"List","items":[{"kind":"A"}]}'),
+    "in YAML": b"kind: List\nitems: [{kind: A}]",
+    "in two documents": b'{"kind":"List","items":[{"kind":"A"}]}\n---\n{"kind": "B"}',
+    "cut off in an item": b'{"kind":"List","items":[{"kind":"A"},{"kind"',
+    "cut off after an item": b'{"kind":"List","items":[{"kind":"A"}',
+    "cut off at its end": b'{"kind":"List","items":[{"kind":"A"}]',
+    "with a comma too many": b'{"kind":"List","items":[{"kind":"A"},]}',
+    "with a comma too few": b'{"kind":"List","items":[{"kind":"A"} {"kind":"B"}]}',
+    "with more after it": b'{"kind":"List","items":[{"kind":"A"}]} x',
+    "with space that is none": b'{"kind":"List","items":[{"kind":"A"}\xa0,{"kind":"B"}]}',
+    "with NaN": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B","x":NaN}]}',
+    "with a control character": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B\x01"}]}',
+    "with what is no UTF-8": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B\xff"}]}',
+    "with half a surrogate": rb'{"kind":"List","items":[{"kind":"A"},{"kind":"\ud800"}]}',
+    "with a large number": b'{"kind":"List","items":[{"kind":"A","x":' + b"9" * 30 + b"}]}",
+    "with a huge number": b'{"kind":"List","items":[{"kind":"A","x":' + b"9" * 5000 + b"}]}",
+    "nested too deep": b'{"kind":"List","items":[{"kind":"A"},' + b"[" * 50_000 + b"]" * 50_000 + b"]}",
+    "a word": b"hello",
+    "empty": b"",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data", LISTS.values(), ids=LISTS)
+def test_a_list_is_read_item_by_item_as_it_is_read_wholly(tmp_path: Path, data: bytes) -> None:
+    assert one_by_one(tmp_path / "list", data) == wholly(data)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+ITEMS = st.lists(VALUES | st.fixed_dictionaries({"kind": st.just("A")}, optional={"x": VALUES}), max_size=4)
+MEMBERS = st.permutations([("kind", st.just("List")), ("items", ITEMS), ("metadata", VALUES), ("x", VALUES)])
+LISTED = MEMBERS.flatmap(lambda members: st.fixed_dictionaries(dict(members)))
+
+
+@given(LISTED, st.sampled_from([None, 1]), st.integers(0, 2))
+def test_any_list_is_read_item_by_item_as_it_is_read_wholly(
+    tmp_path_factory: pytest.TempPathFactory, listed: object, indent: int | None, cut: int
+) -> None:
+    text = json.dumps(listed, ensure_ascii=indent is None, indent=indent)
+    data = text[: len(text) - cut].encode("utf-8", "surrogatepass")
+
+    assert one_by_one(tmp_path_factory.getbasetemp() / "list", data) == wholly(data)
+
+
+def test_items_are_decoded_when_their_turn_comes(tmp_path: Path) -> None:
+    path = tmp_path / "list"
+    path.write_bytes(b'{"kind":"List","items":[{"kind":"A"},{"kind":"B"},{"kind":"C","x":NaN}]}')
+    found = documents.each(path)
+
+    assert [next(found).kind, next(found).kind] == ["A", "B"]
+    with pytest.raises(BadDocument, match=f"^{path}: is not JSON"):
+        next(found)
+
+
+def test_a_large_list_takes_little_more_memory_than_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "list"
+    item = {"kind": "A", "zones": [{"name": f"zone-{number}", "x": [number] * 9} for number in range(20)]}
+    path.write_bytes(json.dumps({"kind": "List", "items": [item] * 2000}).encode())
+    tracemalloc.start()
+    try:
+        for _ in documents.each(path):
+            pass
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 3 * path.stat().st_size
 
 
 def test_a_closed_standard_input_is_told() -> None:

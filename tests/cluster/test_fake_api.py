@@ -80,14 +80,19 @@ async def heard(client: Api, *, since: str, silence: float = 5) -> list[Json]:
     return [orjson.loads(line) async for line in said if line]
 
 
+async def watched(server: FakeApi) -> None:
+    """Wait until somebody watches nodes."""
+    async with asyncio.timeout(20):
+        while not server.watching("Node"):  # noqa: ASYNC110  a server tells nobody who watches
+            await asyncio.sleep(0.001)
+
+
 async def heard_until(
     server: FakeApi, client: Api, act: Callable[[], object], *, silence: float = 5
 ) -> list[str]:
     """The types of the events of a watch from now on, when something is done."""
     listening = asyncio.create_task(heard(client, since=str(server.version), silence=silence))
-    async with asyncio.timeout(20):
-        while not server.watching("Node"):  # noqa: ASYNC110  a server tells nobody who watches
-            await asyncio.sleep(0.001)
+    await watched(server)
     act()
     return [event["type"] for event in await listening]
 
@@ -129,7 +134,7 @@ async def test_a_watch_replays_what_happened_and_goes_on(server: FakeApi, client
 
     assert await heard_until(server, client, act) == ["MODIFIED", "BOOKMARK"]
     types = asyncio.create_task(heard(client, since="1002"))
-    await asyncio.sleep(0.02)
+    await watched(server)
     server.end()
     assert [(event["type"], event["object"]["metadata"]["name"]) for event in await types] == [
         ("ADDED", "c"),

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from numalign.cluster.topologies import Topology, topology
-from numalign.fleet import Question
+from numalign.fleet.question import Question
+from numalign.fleet.ranks import Ranking, Relative, Single
 from numalign.rules import demand as demands
 from numalign.rules import intent as intents
 from numalign.rules import machine, resources
@@ -38,8 +39,9 @@ from numalign.rules.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from numalign.rules.topology import CpuManager, MemoryManager, Node, Zone, managers
 from numalign.rules.verdict import Verdict
 from scorer import volcano
-from scorer.ranking import Judged, Ranking, RankingRules, Relative, scores
 from scorer.volcano import Code
+from tests.answers import Told
+from tests.answers import ranked as in_call
 from tests.conformance.conftest import Json, Ledger, Read
 
 Answer = tuple[object, object]
@@ -274,11 +276,10 @@ def ranked(case: Json, read: Read) -> Answer:
     """The strategy that is Volcano's own, with the weight that Volcano multiplies by."""
     node = Node("node", read.zones({"zones": [_zone(f"node-{at}", cpu="1") for at in range(8)]}))
     question = Question(demands.of(Pod("pod")), NO_INTENT)
-    judged = [
-        Judged(name, node, _in_zones(node, count), question) for name, count in case["numaCounts"].items()
-    ]
-    rules = RankingRules(Ranking((Relative.NUMA_NODES,)))
-    ours = {score.name: score.values[0] * case["weight"] for score in scores(judged, rules)}
+    counts = case["numaCounts"]
+    told = Told(question, [Single(node, _in_zones(node, count)) for count in counts.values()])
+    (values,) = in_call(told, Ranking((Relative.NUMA_NODES,))).values
+    ours = {name: value * case["weight"] for name, value in zip(counts, values.tolist(), strict=True)}
     return ours, case["expect"]["scores"]
 
 

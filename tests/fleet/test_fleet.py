@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -15,14 +16,15 @@ from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Match, Policy
 from numalign.rules.resources import CPU, Resources
 from numalign.rules.topology import Node, node_class
-from tests.notation import asks, means, node, table
+from tests.naming import named
+from tests.notation import asks, means, node, options, table
 
 BINDING = "single-numa-node"
 
 # Two zones of one GPU each; two of two; one that only has CPUs.
-SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=BINDING)
-LARGE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=BINDING)
-PLAIN = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy=BINDING)
+SMALL = replace(node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=BINDING), name="small")
+LARGE = replace(node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=BINDING), name="large")
+PLAIN = replace(node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy=BINDING), name="plain")
 
 
 def question(*containers: str, policy: str = BINDING) -> Question:
@@ -38,7 +40,7 @@ def labelled(made: Node, label: str) -> Node:
 
 
 def steps(fleet: Fleet, asked: Question) -> int:
-    """How many shapes had to be evaluated to answer."""
+    """In how many steps it was found out."""
     return len(list(fleet.ask(asked)))
 
 
@@ -62,7 +64,7 @@ def nodes(draw: st.DrawFn) -> Node:
     return replace(made, label=draw(st.sampled_from([None, "blue", "green"])))
 
 
-fleets = st.lists(nodes(), min_size=0, max_size=5)
+fleets = st.lists(nodes(), min_size=0, max_size=5).map(named)
 containers = st.builds(
     "cpu={} mem={}Gi gpu={}".format, st.integers(0, 4), st.integers(1, 3), st.integers(0, 2)
 )
@@ -154,7 +156,7 @@ CLASS_NAMES = [
 
 @pytest.mark.parametrize(("members", "feasible"), table(CLASS_NAMES))
 def test_present_labels_are_class_names_too(members: list[Node], feasible: set[str]) -> None:
-    survey = Fleet(members).ever(TWO_GPUS)
+    survey = Fleet(named(members)).ever(TWO_GPUS)
     labels = {made.label for made in members}
 
     assert labels & set(survey.feasible) == feasible
@@ -171,8 +173,7 @@ def test_a_stale_label_does_not_condemn_the_class_whose_name_it_bears() -> None:
 
 
 def test_a_class_whose_members_differ_in_mebibytes_is_judged_by_each_of_them() -> None:
-    exact = node("cpu=8 mem=8191Mi", policy=BINDING)
-    less = node("cpu=8 mem=8190Mi", policy=BINDING)
+    less, exact = named(node(f"cpu=8 mem={mebibytes}Mi", policy=BINDING) for mebibytes in (8190, 8191))
     assert node_class(exact) == node_class(less)
 
     survey = Fleet([less, exact]).ever(question("cpu=1 mem=8191Mi"))
@@ -180,20 +181,34 @@ def test_a_class_whose_members_differ_in_mebibytes_is_judged_by_each_of_them() -
     assert (survey.feasible, survey.infeasible, survey.able) == ((node_class(exact),), (), 1)
 
 
-# Nothing is asked twice.
+# Nothing is asked twice, and nobody waits for long.
 
 
-def test_equal_nodes_are_one_question() -> None:
-    busy = node("cpu=8 mem=8Gi gpu=1/1/0", "cpu=8/8/3 mem=8Gi gpu=1", policy=BINDING)
-    fleet = Fleet([SMALL, labelled(SMALL, "blue"), replace(SMALL, name="other"), busy, LARGE])
-
-    assert steps(fleet, ONE_GPU) == 2
+def looks(fleet: Fleet, asked: Question) -> int:
+    return len(list(fleet.look(asked)))
 
 
-def test_an_answer_is_remembered() -> None:
-    fleet = Fleet([SMALL, LARGE, PLAIN])
+OFF = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=BINDING, options=options("full-pcpus-only"))
+"""Columns do not describe it: the rules are asked."""
 
-    assert [steps(fleet, ONE_GPU), steps(fleet, ONE_GPU)] == [3, 0]
+SPREAD = node("cpu=8 mem=8Gi gpu=1/1/0", "cpu=8 mem=8Gi gpu=1/1/0", policy=BINDING)
+
+
+def many(made: Node, count: int) -> list[Node]:
+    return named([made] * count)
+
+
+def test_columns_are_asked_together_and_the_nodes_that_stand_in_none_one_by_one() -> None:
+    columns, alone = Fleet(many(SMALL, 50)), Fleet(many(OFF, 50))
+
+    assert [steps(columns, ONE_GPU), steps(alone, ONE_GPU)] == [1, 50]
+
+
+@pytest.mark.parametrize("made", table([("in columns", SMALL), ("by the rules", OFF)]))
+def test_an_answer_is_remembered(made: Node) -> None:
+    fleet = Fleet(many(made, 5))
+
+    assert [bool(steps(fleet, ONE_GPU)), steps(fleet, ONE_GPU)] == [True, 0]
 
 
 def test_an_equal_question_is_the_same_question() -> None:
@@ -204,65 +219,83 @@ def test_an_equal_question_is_the_same_question() -> None:
 
 
 def test_another_intent_is_another_question() -> None:
-    fleet = Fleet([SMALL, LARGE])
+    fleet = Fleet(many(OFF, 3))
     steps(fleet, ONE_GPU)
 
-    assert steps(fleet, replace(ONE_GPU, intent=means("restricted"))) == 2
+    assert steps(fleet, replace(ONE_GPU, intent=means("restricted"))) == 3
 
 
 def test_what_was_asked_in_part_is_asked_no_more() -> None:
-    fleet = Fleet([SMALL, LARGE, PLAIN])
+    fleet = Fleet(many(OFF, 50))
     half = fleet.ask(ONE_GPU)
-    next(half)
-    next(half)
+    for _ in range(20):
+        next(half)
 
-    assert steps(fleet, ONE_GPU) == 1
+    # One of the steps is already begun.
+    assert steps(fleet, ONE_GPU) == 30
     assert list(half) == []
+    assert fleet.ever(ONE_GPU).able == 50
 
 
 FOLLOWING = [
-    # what happens to [SMALL, LARGE]   the nodes after it                                 shapes asked
-    ("nothing",                        [SMALL, LARGE],                                    0),
-    ("a node is in use",
-        [node("cpu=8/8/1 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=BINDING), LARGE], 0),
-    ("a node is labelled",             [labelled(SMALL, "blue"), LARGE],                  0),
-    ("another of the same kind joins", [SMALL, SMALL, LARGE],                             0),
-    ("a node leaves",                  [LARGE],                                           0),
-    ("one of a new kind joins",        [SMALL, LARGE, PLAIN],                             1),
-    ("a node changes its policy",      [SMALL, replace(LARGE, policy=Policy.RESTRICTED)], 1),
+    # what happens to fifty nodes         one of them after it                    nodes asked
+    ("nothing",                           OFF,                                    0),
+    ("a node is in use",                  replace(OFF, zones=SPREAD.zones),       0),
+    ("a node is labelled",                labelled(OFF, "blue"),                  0),
+    ("a node changes its policy",         replace(OFF, policy=Policy.RESTRICTED), 1),
+    ("another takes its name",            replace(OFF, zones=LARGE.zones),        1),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("after", "asked"), table(FOLLOWING))
-def test_only_new_shapes_are_asked_when(after: list[Node], asked: int) -> None:
-    before = Fleet([SMALL, LARGE])
+def test_only_nodes_whose_facts_have_changed_are_asked_when(after: Node, asked: int) -> None:
+    members = many(OFF, 50)
+    before = Fleet(members)
     steps(before, ONE_GPU)
 
-    assert steps(before.following(after), ONE_GPU) == asked
+    following = before.following([replace(after, name=members[0].name), *members[1:]])
+
+    assert steps(following, ONE_GPU) == asked
 
 
-def test_a_shape_that_comes_back_is_remembered() -> None:
-    fleet = Fleet([SMALL, LARGE])
+def test_nodes_that_leave_and_join_leave_the_others_in_peace() -> None:
+    members = many(OFF, 50)
+    before = Fleet(members[:-1])
+    steps(before, ONE_GPU)
+
+    less, more = before.following(members[1:-1]), before.following(members)
+
+    assert [steps(less, ONE_GPU), steps(more, ONE_GPU)] == [0, 1]
+    assert [less.ever(ONE_GPU).able, more.ever(ONE_GPU).able] == [48, 50]
+
+
+def test_answers_outlive_moments_in_which_nobody_asks() -> None:
+    fleet = Fleet(many(OFF, 20))
     steps(fleet, ONE_GPU)
+    for _ in range(1200):
+        fleet = fleet.following(fleet.nodes)
 
-    assert steps(fleet.following([SMALL]).following([SMALL, LARGE]), ONE_GPU) == 0
+    assert steps(fleet, ONE_GPU) == 0
+    assert fleet.ever(ONE_GPU).able == 20
 
 
 TAKEN = node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING)
 
 
-def looks(fleet: Fleet) -> int:
-    return len(list(fleet.look(ONE_GPU)))
-
-
 def test_what_fits_now_is_looked_at_once_and_later_only_on_nodes_that_have_changed() -> None:
-    fleet = Fleet([TAKEN, replace(TAKEN, name="other")])
-    first, second = looks(fleet), looks(fleet)
+    taken = many(replace(OFF, zones=SPREAD.zones), 50)
+    fleet = Fleet(taken)
+    first, second = looks(fleet, ONE_GPU), looks(fleet, ONE_GPU)
     same = fleet.following(fleet.nodes)
-    changed = same.following([TAKEN, replace(TAKEN, name="other")])
+    changed = same.following([replace(taken[0], zones=TAKEN.zones), *taken[1:]])
+    freed = changed.following([replace(taken[0], zones=OFF.zones), *taken[1:]])
 
-    # One shape, then two nodes; nothing; nothing, for these are the very nodes; the one that is new.
-    assert [first, second, looks(same), looks(changed)] == [3, 0, 0, 1]
+    # All are asked whether they ever could, and then whether they can now.
+    assert first >= 100
+    assert [second, looks(same, ONE_GPU)] == [0, 0]
+    # Another node under its name is asked both.
+    assert [looks(changed, ONE_GPU), changed.now(ONE_GPU)] == [2, False]
+    assert [looks(freed, ONE_GPU) <= 2, freed.now(ONE_GPU)] == [True, True]
 
 
 def test_a_node_that_has_room_is_asked_again_only_when_it_has_changed() -> None:
@@ -270,7 +303,6 @@ def test_a_node_that_has_room_is_asked_again_only_when_it_has_changed() -> None:
     fleet = Fleet([free])
     assert fleet.now(ONE_GPU)
     same = fleet.following(fleet.nodes)
-    assert looks(same) == 0
     assert same.now(ONE_GPU)
 
     assert not same.following([taken]).now(ONE_GPU)
@@ -302,10 +334,35 @@ def test_what_fits_now_is_what_a_fleet_without_a_past_says(story: list[list[str]
 
 
 def test_looking_ends_at_the_first_node_with_room() -> None:
-    fleet = Fleet([SMALL] * 50)
+    fleet = Fleet(many(SMALL, 50))
 
-    assert len(list(fleet.look(ONE_GPU))) == 2
+    assert looks(fleet, ONE_GPU) == steps(Fleet(many(SMALL, 50)), ONE_GPU)
     assert fleet.now(ONE_GPU)
+
+
+def test_room_on_the_last_of_many_nodes_is_found() -> None:
+    fleet = Fleet([*many(replace(TAKEN, name="taken"), 50), SMALL])
+
+    assert fleet.now(ONE_GPU)
+
+
+def test_the_next_moment_can_be_made_while_this_one_is_asked() -> None:
+    members = many(SMALL, 30)
+    fleet = Fleet(members)
+
+    def follow() -> Fleet:
+        made = fleet
+        for number in range(30):
+            made = made.following([*members[:number], replace(LARGE, name="new"), *members[number + 1 :]])
+        return made
+
+    with ThreadPoolExecutor() as aside:
+        making = aside.submit(follow)
+        said = {fleet.ever(each).able for each in unlike(300)}
+        last = making.result()
+
+    assert said == {0}
+    assert last.ever(TWO_GPUS).able == 1
 
 
 # Two moments that live at once: a review that waits keeps the moment it began in.
@@ -359,7 +416,10 @@ def test_the_least_recently_asked_is_forgotten_first() -> None:
     for each in unlike(FEW - 1):
         steps(fleet, each)
 
-    assert [steps(fleet, ONE_GPU), steps(fleet, other)] == [0, 1]
+    # Another moment remembers the answers alone.
+    after = fleet.following(fleet.nodes)
+
+    assert [steps(after, ONE_GPU), steps(after, other)] == [0, 1]
 
 
 def test_room_is_found_for_a_pod_whose_answers_were_forgotten() -> None:
@@ -403,8 +463,10 @@ def test_an_empty_fleet_can_hold_nothing() -> None:
 
 
 def test_room_is_looked_for_only_on_nodes_that_could_ever_take_the_pod() -> None:
-    small, large = node("cpu=2 mem=4Gi", policy="restricted"), node("cpu=8 mem=8Gi", policy="restricted")
-    fleet, asked = Fleet([small, small, small, large]), Question(asks("cpu=4 mem=1Gi"), means("restricted"))
-    list(fleet.ask(asked))
+    small = node("cpu=2 mem=4Gi", policy="restricted", options=options("full-pcpus-only"))
+    large = replace(OFF, name="large", zones=TAKEN.zones)
+    fleet, asked = Fleet([*many(small, 50), large]), question("cpu=4 mem=1Gi")
+    steps(fleet, asked)
 
-    assert len(list(fleet.look(asked))) == 1
+    assert 0 < looks(fleet, asked) < 5
+    assert not fleet.now(asked)

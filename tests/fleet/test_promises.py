@@ -1,5 +1,6 @@
 """What nodes have promised, from the first question to the last pod that leaves."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -436,6 +437,56 @@ def test_what_is_worked_out_is_kept_until_something_changes() -> None:
     assert promises.standing("pair", now=NOW) is first
     promises.put("pair", on("b", 0))
     assert promises.standing("pair", now=NOW) is not first
+
+
+def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more() -> None:
+    promises, heard = ledger(), list[str]()
+    promises.listen(heard.append)
+
+    def told() -> list[str]:
+        found, heard[:] = sorted({*heard}), []
+        return found
+
+    promises.report(PAIR)
+    assert told() == []
+    promises.report(FULL)
+    assert told() == ["pair"]
+    promises.report(FULL, of("a"))
+    assert told() == ["pair"]
+    promises.put("pair", on("a", 0))
+    assert told() == ["pair"]
+    promises.put("pair", on("a", 0))
+    assert told() == []
+    promises.put("other", on("a", 0))
+    assert told() == ["other", "pair"]
+    promises.drop("a", now=NOW)
+    assert told() == ["other"]
+    promises.told_of_all(complete=True)
+    assert told() == []
+    promises.told_of_all(complete=False)
+    assert told() == ["other", "pair"]
+    promises.unreport(["other"])
+    assert told() == ["other"]
+
+
+def test_whoever_listens_is_told_of_a_node_where_a_pod_is_no_longer_believed() -> None:
+    promises, heard = ledger(), list[str]()
+    promises.put("pair", on("old", 0, since=NOW - 100))
+    promises.put("pair", on("late", 1))
+    promises.listen(heard.append)
+    promises.leaving("old", now=NOW)
+
+    assert heard == ["pair"]
+
+
+def test_a_standing_that_time_alone_changes_says_when() -> None:
+    promises = ledger()
+    promises.put("pair", pod("a", stage=Stage.ADMITTED))
+    assert (promises.until("pair"), promises.until("nobody")) == (math.inf, math.inf)
+
+    promises.standing("pair", now=NOW)
+    promises.standing("other", now=NOW)
+    assert (promises.until("pair"), promises.until("other")) == (NOW + LAG_SECONDS, math.inf)
 
 
 def test_a_new_fingerprint_says_something_new_of_the_same_amounts() -> None:

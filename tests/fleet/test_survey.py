@@ -14,6 +14,7 @@ from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.topology import Node
 from numalign.rules.verdict import Cause
+from tests.naming import named
 from tests.notation import GPU, asks, means, node, options, table
 
 SINGLE, RESTRICTED = "single-numa-node", "restricted"
@@ -132,7 +133,7 @@ WHY_NOT = [
 def test_it_is_said_why_not(
     nodes: list[Node], containers: list[str], intent: Intent, unknown: int, text: str
 ) -> None:
-    fleet = Fleet(nodes, unknown=unknown)
+    fleet = Fleet(named(nodes), unknown=unknown)
 
     said = fleet.why_not(Question(asks(*containers), intent))
 
@@ -169,7 +170,7 @@ pods = st.builds("cpu={} mem={}Gi gpu={}".format, st.integers(1, 70), st.integer
 def test_a_policy_that_is_advised_is_allowed_and_helps(
     nodes: list[Node], container: str, policy: Policy, floor: Policy
 ) -> None:
-    fleet = Fleet(nodes)
+    fleet = Fleet(named(nodes))
     asked = Question(asks(container), means(policy))
     if fleet.ever(asked).able:
         return
@@ -191,13 +192,13 @@ FLOORS = [
 
 @pytest.mark.parametrize(("floor", "advised"), FLOORS, ids=[floor for floor, _ in FLOORS])
 def test_no_policy_below_the_floor_is_advised(floor: str, advised: list[str]) -> None:
-    text = Fleet([FOUR_GPUS, LOOSE]).why_not(Question(asks(EIGHT), ALIGNED), floor=Policy(floor))
+    text = Fleet(named([FOUR_GPUS, LOOSE])).why_not(Question(asks(EIGHT), ALIGNED), floor=Policy(floor))
 
     assert re.findall(r'use policy "(.*?)"', text) == advised
 
 
 def test_each_namespace_hears_its_own_floor() -> None:
-    fleet, asked = Fleet([FOUR_GPUS, LOOSE]), Question(asks(EIGHT), ALIGNED)
+    fleet, asked = Fleet(named([FOUR_GPUS, LOOSE])), Question(asks(EIGHT), ALIGNED)
 
     lax, strict = fleet.why_not(asked), fleet.why_not(asked, floor=Policy.SINGLE_NUMA_NODE)
 
@@ -216,7 +217,7 @@ def test_it_never_exceeds_what_an_event_can_hold(names: list[str], unknown: int)
     empty = node(" ".join(["cpu=8 mem=8Gi", *(f"{name}=1" for name in devices)]), policy=SINGLE)
     asked = asks(" ".join(["cpu=1 mem=1Gi", *(f"{name}=2" for name in devices)]))
 
-    text = Fleet([empty] * 3, unknown=unknown).why_not(Question(asked, ALIGNED))
+    text = Fleet(named([empty] * 3), unknown=unknown).why_not(Question(asked, ALIGNED))
 
     assert len(text) <= LONGEST
     assert text.startswith("no node can align ")
@@ -258,7 +259,7 @@ def test_an_amount_that_would_not_fit_either_is_not_advised() -> None:
 
 
 def test_the_order_of_the_nodes_changes_nothing() -> None:
-    nodes = [TWO_GPUS, FOUR_GPUS, NARROW, LOOSE]
+    nodes = named([TWO_GPUS, FOUR_GPUS, NARROW, LOOSE])
     asked = Question(asks(EIGHT), ALIGNED)
 
     assert Fleet(nodes).why_not(asked) == Fleet(nodes[::-1]).why_not(asked)
@@ -267,7 +268,7 @@ def test_the_order_of_the_nodes_changes_nothing() -> None:
 def test_the_closest_is_the_one_that_has_the_largest_share_of_what_is_shortest() -> None:
     half = node("cpu=32 mem=64Gi gpu=3", "cpu=32 mem=64Gi gpu=5", policy=SINGLE)
     asked = Question(asks("cpu=40 mem=8Gi gpu=8"), ALIGNED)
-    fleet = Fleet([half, FOUR_GPUS])
+    fleet = Fleet(named([half, FOUR_GPUS]))
     shares = {GPU: (Fraction(5, 8), Fraction(4, 8)), "cpu": (Fraction(32, 40), Fraction(32, 40))}
 
     assert min(share for share, _ in shares.values()) > min(share for _, share in shares.values())

@@ -8,9 +8,19 @@ from numalign.rules import demand
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.kubelet.admit import admit
 from numalign.rules.placement import Placement
-from numalign.rules.scoring import HIGHEST, Strategy, Weights, aligned, score, scores
+from numalign.rules.scoring import (
+    HIGHEST,
+    OF_AMOUNTS,
+    Strategy,
+    Weights,
+    aligned,
+    nearest,
+    score,
+    scores,
+    whole,
+)
 from numalign.rules.topology import Node
-from tests.notation import GPU, Ids, asks, means, node, options, pod, table
+from tests.notation import GPU, Ids, asks, means, node, options, pod, table, zone_ids
 
 FEW, MOST, LEAST, BALANCED = (
     Strategy.LEAST_NUMA_NODES,
@@ -71,6 +81,24 @@ def test_among_as_many_zones_the_closest_are_best(free: tuple[int, ...], value: 
     assert score_of(FEW, told, "cpu=16 mem=1Gi") == value
 
 
+NEAREST = [
+    # what it shows               zones      nearest
+    ("the two that are closest",  (0, 2),    True),
+    ("others as close as they",   (1, 2),    True),
+    ("two that are not",          (0, 1),    False),
+    ("one of several alike",      (1,),      True),
+    ("all of them",               (0, 1, 2), True),
+    ("none",                      (),        True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zones", "expected"), table(NEAREST))
+def test_nearest_are(zones: Ids, *, expected: bool) -> None:
+    costs = tuple((zone.id, zone.costs) for zone in THREE.zones)
+
+    assert nearest(costs, zone_ids(*zones)) is expected
+
+
 MANY = 24
 NEIGHBOURS: dict[Ids, int] = {
     (one, other): 10 if one // 12 == other // 12 else 20 for one in range(MANY) for other in range(MANY)
@@ -121,6 +149,15 @@ def test_parts_of_free_cpus_count_as_whole_ones() -> None:
     told = node("cpu=8//7500m", policy="best-effort")
 
     assert score_of(MOST, told, "cpu=4 mem=1Gi") == 50
+
+
+@pytest.mark.parametrize(("name", "amount"), [("cpu", 7001), ("memory", 8), (GPU, 8)])
+def test_only_of_cpus_there_are_parts_that_count_as_whole(name: str, amount: int) -> None:
+    assert whole(name, amount) == 8
+
+
+def test_by_amounts_alone_all_strategies_score_but_the_one_that_counts_zones() -> None:
+    assert {*OF_AMOUNTS} == {*Strategy} - {FEW}
 
 
 def test_a_pod_without_containers_is_as_good_as_anywhere() -> None:

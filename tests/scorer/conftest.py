@@ -34,8 +34,8 @@ from scorer.binding import Binder, Write
 from scorer.judging import Judge, Judgement
 from scorer.outcomes import Outcomes
 from scorer.preempting import Preemption
-from scorer.protocol import BindingCall
-from scorer.ranking import RankingRules
+from scorer.protocol import BindingCall, Filtered
+from scorer.ranking import Ranker, RankingRules
 from scorer.register import Register, Subject
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.notation import node, pod
@@ -174,6 +174,13 @@ def _resources(zone: Zone) -> Iterable[Raw]:
         yield {"name": name, **{column: render(name, bag[name]) for column, bag in columns.items()}}
 
 
+def filtered(judged: Sequence[Judgement]) -> Filtered:
+    """What becomes of nodes that were asked one by one."""
+    no = [each for each in judged if not each.fits]
+    now, ever = ({each.name: each.reason for each in no if each.permanent is kind} for kind in (False, True))
+    return Filtered([each.name for each in judged if each.fits], now, ever)
+
+
 @dataclass
 class Told:
     """A log, and what was said to it."""
@@ -308,8 +315,11 @@ class Scorer:
     # What is asked.
 
     def ask(self, made: Raw, *names: str) -> list[Judgement]:
-        """What these nodes say to a pod."""
-        return self.judge.ask(names, self.subject(made))
+        """What these nodes say to a pod, which is the same one by one and all at once."""
+        subject = self.subject(made)
+        judged = self.judge.ask(names, subject)
+        assert self.judge.poll(names, subject).filtered() == filtered(judged)
+        return judged
 
     def fits(self, made: Raw, *names: str) -> list[bool]:
         """Which of these nodes take a pod."""
@@ -365,7 +375,7 @@ class Scorer:
             self.judge,
             self.binder,
             self.preemption,
-            self.rules,
+            Ranker(self.rules),
             promise=self.promise,
             leading=lambda: self.leads,
             clock=self.time,

@@ -1,14 +1,37 @@
 """What nodes say to a pod at the moment, and that nobody is told what was true a moment ago."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cluster.policy import parse
+from numalign.fleet.promises import LAG_SECONDS
+from numalign.fleet.ranks import Ranking, Relative, Single
+from numalign.rules.ledger import Offer, offer
+from numalign.rules.scoring import Strategy
+from numalign.rules.topology import Node
 from scorer import reasons
-from scorer.judging import Judgement, by_fit
+from scorer.protocol import Candidates, answer_filter
+from scorer.ranked import ranks
+from scorer.ranking import Ranker, RankingRules
+from scorer.register import Subject
 from tests.notation import node, table
-from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Scorer, on, raw, running
+from tests.scorer.conftest import (
+    BORN,
+    EMPTY,
+    LOOSE,
+    SINGLE,
+    SMALL,
+    Raw,
+    Scorer,
+    filtered,
+    on,
+    raw,
+    running,
+    uid,
+)
 
 FOUR = "cpu=4 mem=1Gi gpu=1"
 ALL = "cpu=8 mem=1Gi gpu=2"
@@ -16,6 +39,8 @@ BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}}
 ONE = BOTH[:1]
 
 SILENT = raw(FOUR, policy=None)
+
+RULES = RankingRules(Ranking((Relative.NUMA_NODES, *Strategy)))
 
 
 async def test_nodes_are_asked_in_the_order_of_the_call(scorer: Scorer) -> None:
@@ -85,19 +110,7 @@ async def test_a_policy_that_changes_counts_at_once(scorer: Scorer) -> None:
     assert [*before, *scorer.fits(raw(FOUR), "loose")] == [False, True]
 
 
-# What is remembered.
-
-
-async def test_the_same_answer_is_given_until_anything_changes_on_the_node(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY, "b": EMPTY})
-    a, b = scorer.ask(raw(FOUR), "a", "b")
-    same = scorer.ask(raw(FOUR, name="twin"), "a", "b")
-    scorer.see(running(on("a", raw(ALL, name="came"), record=ONE)))
-    changed, unchanged = scorer.ask(raw(FOUR), "a", "b")
-
-    assert [each is before for each, before in zip(same, (a, b), strict=True)] == [True, True]
-    assert unchanged is b
-    assert changed is not a
+# What changes.
 
 
 CHANGES = [
@@ -181,45 +194,113 @@ async def test_whom_a_pod_waits_for_depends_on_when_it_was_created(scorer: Score
     assert [waits_for(minute) for minute in (29, 31, 30, 31)] == [["first"], [], ["first"], []]
 
 
-def test_by_fit_parts_the_nodes() -> None:
-    yes, no, never = Judgement("a", None, fits=True), Judgement("b", None, fits=False, reason="x"), "c"
-    found = by_fit([no, Judgement(never, None, fits=False, permanent=True, reason="y"), yes])
+async def test_to_filter_parts_the_nodes_in_the_order_of_the_call(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY, "b": SMALL, "c": EMPTY, "d": EMPTY, "e": SMALL}, unknown=["bare"])
+    scorer.see(running(on("c", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
+    found = scorer.judge.poll(["e", "d", "c", "bare", "b", "a"], scorer.subject(raw(FOUR))).filtered()
+    now, never = (scorer.ask(raw(FOUR), name)[0].reason for name in ("c", "b"))
 
-    assert found == (["a"], {"b": "x"}, {"c": "y"})
+    assert found.fit == ["d", "a"]
+    assert found.failed == {"c": now}
+    assert list(found.unresolvable.items()) == [("e", never), ("bare", reasons.UNKNOWN), ("b", never)]
 
 
-# A law: whatever happened, an answer is that of a scorer which has never been asked before.
+async def test_a_reason_is_worded_once_for_all_nodes_and_pods_that_have_it(scorer: Scorer) -> None:
+    await scorer.know({f"small-{at}": SMALL for at in range(3)})
+    first, again = (
+        scorer.judge.poll(names, scorer.subject(raw(FOUR, name=name))).filtered().unresolvable
+        for name, names in (("one", ["small-0", "small-1"]), ("twin", ["small-2"]))
+    )
 
-STEPS = st.lists(
-    st.tuples(st.sampled_from(["run", "lose", "promise", "ask", "take"]), st.integers(0, 3)), max_size=14
-)
+    assert first["small-0"] is first["small-1"] is again["small-2"]
+
+
+# A law: whatever happened, all nodes asked at once say what each says by itself, and what a ledger says that
+# has never been asked before.
+
+NODES = ["a", "b", "c"]
+TOPOLOGIES = [EMPTY, SMALL, node("cpu=8 mem=16Gi gpu=2", policy=SINGLE), LOOSE, None]
 SIZES = ["cpu=2 mem=1Gi gpu=1", "cpu=8 mem=1Gi", "cpu=6 mem=1Gi gpu=2", "cpu=1 mem=1Gi"]
+NAMES = ["a", "b", "c", "bare", "never-heard-of"]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["run", "leave", "lose", "promise", "take", "wait", "ask"]),
+        st.sampled_from(NODES),
+        st.integers(0, 4),
+    ),
+    max_size=16,
+)
+LEAVING: dict[str, Any] = {"deletionTimestamp": BORN}
 
 
-@given(steps=STEPS)
-async def test_memory_never_shows(steps: list[tuple[str, int]]) -> None:
-    scorer, topologies = Scorer(), [EMPTY, SMALL, node("cpu=8 mem=16Gi gpu=2", policy=SINGLE), LOOSE]
-    await scorer.know({"a": EMPTY})
-    for what, at in steps:
-        made = raw(SIZES[at], name=f"p{at}")
-        if what == "run":
-            scorer.see(running(on("a", made)))
+class Life:
+    """A scorer, and a cluster of a few nodes that has a few pods."""
+
+    def __init__(self) -> None:
+        self.scorer = Scorer()
+        self.members: dict[str, Node] = dict.fromkeys(NODES, EMPTY)
+
+    async def step(self, what: str, place: str, at: int) -> None:
+        """Something happens."""
+        scorer, name = self.scorer, f"p{at}"
+        made = raw(SIZES[at % 4], name=name)
+        place = scorer.promises.place_of(uid(name)) or place
+        if what in {"run", "leave"}:
+            scorer.see(
+                running(on(place, raw(SIZES[at % 4], name=name, **(LEAVING if what == "leave" else {}))))
+            )
         elif what == "lose":
-            scorer.lose(f"p{at}")
-        elif what == "promise" and f"uid-of-p{at}" not in scorer.register.pods and scorer.fits(made, "a")[0]:
-            scorer.promised(made, "a")
+            scorer.lose(name)
+        elif what == "promise" and uid(name) not in scorer.register.pods and scorer.fits(made, place)[0]:
+            scorer.promised(made, place)
         elif what == "take":
-            await scorer.know({"a": topologies[at]})
-        # As a person does who ranks a pod that is there.
-        scorer.ask(made, "a")
-        asked = raw(SIZES[at], name="asked")
-        subject = scorer.subject(asked)
-        told = scorer.promises.offer(
-            "a",
-            subject.question.demand,
-            subject.question.intent,
-            created=subject.created,
-            now=scorer.time(),
-        )
-        assert told
-        assert scorer.ask(asked, "a")[0].offer == told
+            others = {each: known for each, known in self.members.items() if each != place}
+            self.members = {**others, **({place: found} if (found := TOPOLOGIES[at]) else {})}
+            await scorer.know(self.members, unknown=["bare"])
+        elif what == "wait":
+            await scorer.time.sleep(20.0 * at)
+
+
+@given(steps=STEPS, ahead=st.booleans())
+async def test_all_at_once_they_say_what_each_says_by_itself(
+    steps: list[tuple[str, str, int]], *, ahead: bool
+) -> None:
+    life = Life()
+    await life.scorer.know(life.members, unknown=["bare"])
+    for what, place, at in steps:
+        await life.step(what, place, at)
+        # As a person does who ranks a pod that is there, or a scheduler that comes back with one.
+        if ahead:
+            agree(life.scorer, raw(SIZES[at % 4], name=f"p{at}"))
+    for size in SIZES:
+        for policy in (SINGLE, None):
+            agree(life.scorer, raw(size, name="asked", policy=policy))
+
+
+def agree(scorer: Scorer, made: Raw) -> None:
+    """Fails unless both ways lead to the same bytes."""
+    call, subject = Candidates(made, tuple(NAMES)), scorer.subject(made)
+    poll, judged = scorer.judge.poll(NAMES, subject), scorer.judge.ask(NAMES, subject)
+    fresh = [fresh_offer(scorer, subject, name) for name in NAMES]
+
+    assert [each.offer for each in judged] == fresh
+    assert answer_filter(call, poll.filtered()) == answer_filter(call, filtered(judged))
+    by_rules = {at: Single(each.node, each.verdict) for at, each in enumerate(fresh) if each}
+    rows, labels, ranker = poll.said.rows, scorer.register.labels, Ranker(RULES)
+    one_by_one = ranker.ranks(poll.said.answer, NAMES, rows, labels, apart=by_rules)
+    at_once = ranks(poll, subject, register=scorer.register, ranker=ranker)
+    assert at_once.squeezed(10) == one_by_one.squeezed(10)
+    assert [at_once.score(at) for at in range(len(NAMES))] == [
+        one_by_one.score(at) for at in range(len(NAMES))
+    ]
+
+
+def fresh_offer(scorer: Scorer, subject: Subject, name: str) -> Offer | None:
+    """What a node says where nothing was worked out before."""
+    found = scorer.promises.account(name)
+    if found is None:
+        return None
+    if scorer.promises.place_of(subject.uid) == name:
+        return scorer.register.offer(name, subject, beside=[subject.uid])
+    demand, intent = subject.question.demand, subject.question.intent
+    return offer(found, demand, intent, created=subject.created, now=scorer.time(), lag=LAG_SECONDS)

@@ -16,6 +16,7 @@ from scorer.protocol import (
     MOST_MISTAKES,
     BadCall,
     BindingCall,
+    Calls,
     Candidates,
     Filtered,
     Preemption,
@@ -27,7 +28,6 @@ from scorer.protocol import (
     answer_preemption,
     answer_scores,
     read_binding,
-    read_candidates,
     read_preemption,
     read_rank,
 )
@@ -35,6 +35,12 @@ from scorer.protocol import (
 Raw = dict[str, Any]
 
 RECORDED = Path(__file__).parent / "data" / "kube-scheduler-v1.34.4"
+
+
+def read_candidates(body: bytes) -> Candidates:
+    """As one who has read nothing before."""
+    return Calls().candidates(body)
+
 
 READERS: Mapping[str, Callable[[bytes], object]] = {
     "filter": read_candidates,
@@ -270,6 +276,72 @@ def test_candidates_that_are_none_are_unprocessable(call: Raw, said: list[str]) 
 
     assert status == HTTPStatus.UNPROCESSABLE_ENTITY
     assert sorted(lines) == sorted(said)
+
+
+# What is sent again.
+
+
+def in_go(pod: object, listed: object, *, end: bytes = b"") -> bytes:
+    """A call with names as a scheduler writes it, and what else is written behind it."""
+    return orjson.dumps({"Pod": pod, "Nodes": None, "NodeNames": listed}) + end
+
+
+def test_a_pod_that_is_sent_again_is_the_very_same() -> None:
+    calls = Calls()
+    first, again, other = (calls.candidates(in_go(pod, ["n1"])) for pod in (POD, POD, {**POD, "kind": "Pod"}))
+
+    assert again.pod is first.pod
+    assert other.pod is not first.pod
+
+
+def test_the_pods_that_were_read_last_are_remembered() -> None:
+    calls, sent = Calls(remembered=2), [in_go({"metadata": {"uid": uid}}, []) for uid in "abc"]
+    _, b, c = (calls.candidates(body).pod for body in sent)
+    again = [calls.candidates(body).pod for body in sent[1:]]
+
+    assert [again[0] is b, again[1] is c] == [True, True]
+
+
+def test_no_pod_as_large_as_a_body_is_remembered() -> None:
+    calls, body = Calls(), in_go({"spec": "s" * 2**17}, [])
+
+    assert calls.candidates(body).pod is not calls.candidates(body).pod
+
+
+NO_JSON = "the body is not JSON"
+
+SENT_AGAIN: list[tuple[str, bytes, list[str]]] = [
+    # what it is              the second call                what is said of it
+    ("a number for a name",   in_go(POD, ["n", 1]),          ["NodeNames[1]: must be a text, not a number"]),
+    ("null for names",        in_go(POD, None),              [NEITHER]),
+    ("nothing behind names",  in_go(POD, ["n"])[:-1],        [NO_JSON]),
+    ("half of the names",     in_go(POD, ["n"])[:-3],        [NO_JSON]),
+    ("another bracket",       in_go(POD, ["n"])[:-1] + b"]", [NO_JSON]),
+    ("a call behind it",      in_go(POD, ["n"], end=b"{}"),  [NO_JSON]),
+    ("a bracket too many",    in_go(POD, ["n"], end=b"]}"),  [NO_JSON]),
+    ("a member in capitals",  in_go(POD, ["n"])[:-1] + b',"nodes":1}', ["nodes: must be spelled Nodes"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("again", "said"), [row[1:] for row in SENT_AGAIN], ids=[row[0] for row in SENT_AGAIN]
+)
+def test_a_call_that_makes_no_sense_is_refused_though_its_pod_is_known(again: bytes, said: list[str]) -> None:
+    calls = Calls()
+    calls.candidates(in_go(POD, ["n"]))
+
+    assert [line.partition(": unexpected")[0] for line in refusal(calls.candidates, again)[1]] == said
+
+
+def test_a_pod_that_looks_like_a_call_is_no_call() -> None:
+    """What stands before the last list of names is not the call, if that list is the pod's."""
+    inner = in_go({}, ["inner"])
+    calls, body = Calls(), b'{"NodeNames":["a"],"Pod":%s}'
+    read = [calls.candidates(body % text) for text in (inner, inner, inner.replace(b"inner", b"other"))]
+
+    assert [asked.names for asked in read] == [("a",)] * 3
+    assert [asked.pod["NodeNames"] for asked in read] == [["inner"], ["inner"], ["other"]]
+    assert refusal(calls.candidates, (body % inner)[:-1])[0] == HTTPStatus.BAD_REQUEST
 
 
 NOT_ALLOWED = "has characters or a length that Kubernetes does not allow here"
@@ -512,17 +584,22 @@ def test_an_attempt_is_given_up_with_a_sentence() -> None:
 
 
 def test_scores_are_a_list_of_hosts() -> None:
-    assert orjson.loads(answer_scores([("a", 0), ("b", MAX_SCORE)])) == [
+    assert orjson.loads(answer_scores(["a", "b"], [0, MAX_SCORE])) == [
         {"Host": "a", "Score": 0},
         {"Host": "b", "Score": 10},
     ]
-    assert answer_scores([]) == b"[]"
+    assert answer_scores([], []) == b"[]"
 
 
 @pytest.mark.parametrize("score", [-1, 11, 5.0, True, None, 2**63])
 def test_a_score_that_the_scheduler_would_misread_is_not_sent(score: Any) -> None:  # noqa: ANN401 - any score
     with pytest.raises(ValueError, match="the score of b must be a whole number of 0 to 10, not "):
-        answer_scores([("a", 5), ("b", score)])
+        answer_scores(["a", "b"], [5, score])
+
+
+def test_every_name_has_a_score() -> None:
+    with pytest.raises(ValueError, match="there are 1 scores for 2 names"):
+        answer_scores(["a", "b"], [5])
 
 
 def test_a_binding_is_done_or_says_why_not() -> None:
@@ -573,3 +650,39 @@ def test_what_is_answered_to_preempt_can_be_asked(kept: dict[str, Victims]) -> N
     call = {"Pod": POD, **orjson.loads(answer_preemption(kept))}
 
     assert read_preemption(orjson.dumps(call)).victims == kept
+
+
+sent_names = st.lists(st.one_of(st.text(), st.sampled_from(['"', "\\", ",", '","', "n", "é", "\x7f", "\n"])))
+
+
+@given(st.data(), sent_names)
+def test_scores_are_written_as_json(data: st.DataObject, sent: list[str]) -> None:
+    scores = data.draw(st.lists(st.integers(0, MAX_SCORE), min_size=len(sent), max_size=len(sent)))
+    hosts = [{"Host": name, "Score": score} for name, score in zip(sent, scores, strict=True)]
+
+    assert answer_scores(sent, scores) == orjson.dumps(hosts)
+
+
+pieces = st.sampled_from(
+    [b"{", b"}", b"[", b"]", b",", b'"Pod":', b'{"Pod":{}', b'"Nodes":null', b'"NodeNames":', b'"a"',
+     b',"Nodes":null,"NodeNames":[', b'"b"]}', b"]}", b"1", b"null", b"\\", b" "]
+)  # fmt: skip
+calls_sent = st.one_of(
+    st.builds(in_go, st.sampled_from([POD, {}, {"a": [1]}, {"b": ',"Nodes":null'}]), sent_names),
+    st.lists(pieces, max_size=8).map(b"".join),
+)
+
+
+@given(st.lists(calls_sent, max_size=6))
+def test_what_was_read_before_never_shows(sent: list[bytes]) -> None:
+    calls = Calls()
+
+    for body in sent:
+        assert told(calls, body) == told(Calls(), body)
+
+
+def told(calls: Calls, body: bytes) -> object:
+    try:
+        return calls.candidates(body)
+    except BadCall as refused:
+        return refused.status, refused.mistakes

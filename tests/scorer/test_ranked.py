@@ -7,9 +7,10 @@ import pytest
 
 from numalign.cluster.parts import Part
 from numalign.cluster.selectors import requirements
+from numalign.fleet.ranks import Ranking, Ranks, Score
 from numalign.rules.scoring import Strategy
-from scorer import ranked, ranking
-from scorer.ranking import Choice, Ranking, RankingRules, Score
+from scorer import ranked
+from scorer.ranking import Choice, Ranker, RankingRules
 from tests.notation import node
 from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Scorer, on, raw, running
 
@@ -28,16 +29,20 @@ async def cluster(**told: Any) -> Scorer:  # noqa: ANN401  as `snapshot`
     return made
 
 
-def scores(scorer: Scorer, made: Raw, *names: str, rules: RankingRules = USUAL) -> list[Score]:
+def ranks(scorer: Scorer, made: Raw, *names: str, rules: RankingRules = USUAL) -> Ranks:
     subject = scorer.subject(made)
-    judged = scorer.judge.ask(names, subject)
-    return ranked.scores(judged, subject, register=scorer.register, rules=rules)
+    poll = scorer.judge.poll(names, subject)
+    return ranked.ranks(poll, subject, register=scorer.register, ranker=Ranker(rules))
+
+
+def scores(scorer: Scorer, made: Raw, *names: str, rules: RankingRules = USUAL) -> list[Score]:
+    found = ranks(scorer, made, *names, rules=rules)
+    return [found.score(place) for place in range(len(names))]
 
 
 def page(scorer: Scorer, made: Raw, *names: str) -> Raw:
-    subject = scorer.subject(made)
+    subject, found = scorer.subject(made), ranks(scorer, made, *names)
     judged = scorer.judge.ask(names, subject)
-    found = ranked.scores(judged, subject, register=scorer.register, rules=RankingRules())
     read: Raw = orjson.loads(ranked.page(judged, found, subject=subject, age=0.5))
     return read
 
@@ -46,15 +51,11 @@ def page(scorer: Scorer, made: Raw, *names: str) -> Raw:
 
 
 async def test_scores_come_in_the_order_of_the_call_and_unknown_nodes_are_worth_nothing() -> None:
-    found = scores(await cluster(), raw(FOUR, policy=None), "bare", "empty", "small", "fuller")
+    names = ("bare", "empty", "small", "fuller")
+    found = ranks(await cluster(), raw(FOUR, policy=None), *names)
 
-    assert [(each.name, each.admitted) for each in found] == [
-        ("bare", False),
-        ("empty", True),
-        ("small", False),
-        ("fuller", True),
-    ]
-    assert found[3].rank > found[1].rank > found[2].rank
+    assert [found.score(place).admitted for place in range(4)] == [False, True, False, True]
+    assert found.order(names) == [3, 1, 0, 2]
 
 
 async def test_a_node_is_scored_as_it_is_before_the_pod_with_all_that_was_promised() -> None:
@@ -80,9 +81,8 @@ async def test_the_labels_of_a_node_choose_its_strategies() -> None:
 
 async def test_a_pod_that_opts_out_is_as_well_off_everywhere() -> None:
     scorer = await cluster()
-    found = scores(scorer, raw(FOUR, policy="none"), "empty", "fuller")
 
-    assert ranking.squeezed(found) == [("empty", 10), ("fuller", 10)]
+    assert ranks(scorer, raw(FOUR, policy="none"), "empty", "fuller").squeezed(10) == [10, 10]
 
 
 async def test_a_pod_that_says_nothing_ranks_by_what_the_kubelet_would_really_do() -> None:
@@ -161,5 +161,6 @@ async def test_a_page_says_where_nobody_is_certain() -> None:
 async def test_an_age_that_nobody_knows_is_null() -> None:
     scorer = await cluster()
     subject = scorer.subject(raw(FOUR))
+    found = ranks(scorer, raw(FOUR))
 
-    assert orjson.loads(ranked.page([], [], subject=subject, age=float("inf")))["age"] is None
+    assert orjson.loads(ranked.page([], found, subject=subject, age=float("inf")))["age"] is None

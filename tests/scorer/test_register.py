@@ -1,5 +1,6 @@
 """What the scorer knows of nodes and pods, and what is asked of a pod where it says nothing."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from numalign.cluster.policy import parse
 from numalign.rules.errors import BadInput
 from numalign.rules.intent import Intent, Match, Policy
 from numalign.rules.ledger import Basis, Stage
+from scorer.register import AT_ONCE, LOOK_SECONDS
 from tests.notation import free_of, means, node, table
 from tests.scorer.conftest import EMPTY, NOW, SINGLE, TEAM, Raw, Scorer, on, raw, running, uid
 
@@ -205,6 +207,25 @@ async def test_a_fingerprint_that_is_told_no_more_is_forgotten(scorer: Scorer) -
     await scorer.know({"a": HALF})
 
     assert (before, basis(scorer)) == (Basis.ANCHORED, Basis.REPORTED)
+
+
+async def test_nodes_are_worked_out_before_anybody_asks(scorer: Scorer) -> None:
+    """A few at a time, so that whoever asks meanwhile is answered in between."""
+    await scorer.know({f"n{at}": EMPTY for at in range(2 * AT_ONCE + 1)})
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if slept[-1] and len(slept) > 4:
+            raise asyncio.CancelledError
+        if slept[-1]:
+            scorer.see(running(on("n1", raw(FOUR), record=FIRST)))
+
+    with pytest.raises(asyncio.CancelledError):
+        await scorer.register.work_ahead(sleep=sleep)
+
+    assert slept == [0, 0, 0, LOOK_SECONDS, 0, LOOK_SECONDS]
+    assert not list(scorer.register.standings.catching_up(1, scorer.time))
 
 
 async def test_all_nodes_are_those_with_a_topology_and_those_without(scorer: Scorer) -> None:

@@ -24,6 +24,7 @@ from numalign.rules.pod import Container, Role
 from numalign.rules.resources import Resources, render
 from numalign.rules.topology import Node, Zone
 from numalign.runtime import logs
+from tests.naming import named
 from tests.notation import pod
 from webhook import review
 from webhook.app import application
@@ -92,7 +93,7 @@ def moment(
     """A cluster of these nodes, whose namespace `team` has these labels (unprefixed) and others."""
     full = {**(others or {}), **{f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}}
     rules, _ = intent.parse_namespace(full)
-    return Moment(Fleet(members, unknown=unknown), {TEAM: rules}, namespace_labels={TEAM: full})
+    return Moment(Fleet(named(members), unknown=unknown), {TEAM: rules}, namespace_labels={TEAM: full})
 
 
 def read(made: Raw, now: Moment, *, match: Match = Match.SATISFIES) -> Subject:

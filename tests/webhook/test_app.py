@@ -472,6 +472,13 @@ async def test_the_page_of_metrics_tells_the_cluster(served: Door) -> None:
 # Patience.
 
 
+UNEVEN = {
+    f"n{number}": node(f"cpu=8 mem={8000 + number}Mi gpu=1", "cpu=2 mem=1Gi", policy=SINGLE)
+    for number in range(400)
+}
+"""Nodes whose zones differ in size have to be asked one by one."""
+
+
 def tied(*nodes: str) -> Raw:
     """A pod that fits, and wants to run on one of these nodes."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*nodes]}]}
@@ -481,9 +488,7 @@ def tied(*nodes: str) -> Raw:
 
 @pytest.mark.parametrize("made", table([("goes anywhere", FITS), ("names nodes", tied("n1", "n2"))]))
 async def test_a_first_review_of_many_nodes_lets_others_pass(door: Door, made: Raw) -> None:
-    door.put(
-        {f"n{number}": node(f"cpu=8 mem={8000 + number}Mi gpu=1", policy=SINGLE) for number in range(400)}
-    )
+    door.put(UNEVEN)
     await door.load()
     finished: list[str] = []
 
@@ -500,9 +505,7 @@ async def test_a_first_review_of_many_nodes_lets_others_pass(door: Door, made: R
 
 
 async def test_a_first_refusal_on_many_nodes_does_not_hold_up_the_others(door: Door) -> None:
-    door.put(
-        {f"n{number}": node(f"cpu=8 mem={8000 + number}Mi gpu=1", policy=SINGLE) for number in range(400)}
-    )
+    door.put(UNEVEN)
     await door.load()
     beats: list[float] = []
 

@@ -61,9 +61,15 @@ class Followed:
     feed: Fed = field(default_factory=Fed)
     told: Told = field(default_factory=Told)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    settled: list[Moment | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.catalogue = Catalogue(self.feed, log=self.told.log, registry=self.registry)
+        self.catalogue = Catalogue(
+            self.feed,
+            log=self.told.log,
+            registry=self.registry,
+            settled=lambda: self.settled.append(self.catalogue.now),
+        )
 
     async def take(self, *snapshots: Snapshot) -> Moment:
         """Follow the feed through these; the moment at the end."""
@@ -80,6 +86,13 @@ class Followed:
 @pytest.fixture
 def followed() -> Followed:
     return Followed()
+
+
+async def test_it_is_told_once_that_there_is_a_first_moment(followed: Followed) -> None:
+    first = await followed.take(shown({"n1": SMALL}))
+    await followed.take(shown({"n1": SMALL, "n2": LARGE}))
+
+    assert followed.settled == [first]
 
 
 async def test_a_snapshot_is_a_fleet_and_the_rules_of_namespaces(followed: Followed) -> None:

@@ -89,6 +89,7 @@ class Bench:
     folder: Path
     api: FakeApi
     told: Told = field(default_factory=Told)
+    settled: list[str] = field(default_factory=list)
 
     def settings(self, *argv: str) -> WebhookSettings:
         """Settings that lead to the API server, on any free port of this machine."""
@@ -102,7 +103,10 @@ class Bench:
     async def running(self, *argv: str) -> AsyncIterator[Running]:
         """A webhook with these flags; ended in order, with exit code 0."""
         stop, settings = Stop(), self.settings(*argv)
-        task = asyncio.create_task(Program(settings, self.told.log, CollectorRegistry()).serve(stop))
+        program = Program(
+            settings, self.told.log, CollectorRegistry(), settled=lambda: self.settled.append("settled")
+        )
+        task = asyncio.create_task(program.serve(stop))
         made = Running(self.told, stop, task, "http" if settings.insecure_http else "https")
         try:
             await made.until(made.listening)
@@ -156,6 +160,7 @@ async def test_it_follows_the_cluster_and_labels_its_nodes(bench: Bench) -> None
         await webhook.until(forgotten)
 
     assert "patch" in before
+    assert bench.settled == ["settled"]
     lease = bench.api.get("/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases/numalign-webhook")
     assert lease
     assert lease["spec"]["holderIdentity"] == ""
@@ -290,6 +295,7 @@ async def test_when_the_api_server_goes_answers_go_on_and_news_are_heard_when_it
         await webhook.until(forgotten)
 
     assert "patch" in before
+    assert bench.settled == ["settled"]
     assert (meanwhile, ready) == (before, True)
 
 

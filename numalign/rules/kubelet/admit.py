@@ -181,7 +181,7 @@ def _decide(node: Node, books: Books, step: Step, crowded: frozenset[str] = froz
         offers += device.offers(books.devices, step)
         offers += _cpu_offers(books.cpus, step, crowded) if books.cpus else []
         offers += _memory_offers(books.memory, step, crowded) if books.memory else []
-    return decide(node.policy, offers, _zones(node))
+    return decide(node.policy, offers, zones_of(node))
 
 
 def _cpu_offers(cpus: Cpus, step: Step, crowded: frozenset[str]) -> list[Offer]:
@@ -194,7 +194,7 @@ def _memory_offers(held: Memory, step: Step, crowded: frozenset[str]) -> list[Of
     return memory.offers(held, step.memory)
 
 
-def _zones(node: Node) -> Zones:
+def zones_of(node: Node) -> Zones:
     """The zones as the merge compares them; distances that nobody published are all alike."""
     if TopologyOption.PREFER_CLOSEST not in node.options.topology:
         return Zones(len(node.zones))

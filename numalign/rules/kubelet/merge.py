@@ -48,7 +48,11 @@ class Zones:
         """The kubelet's choice among equals: fewest zones, then the closest, then the smaller number."""
         if self.distances is None:
             return masks.narrowest(candidates)
-        return min(candidates, key=lambda mask: (mask.bit_count(), self._spread(mask), mask))
+        return min(candidates, key=self.rank)
+
+    def rank(self, mask: Mask) -> tuple[int, int, Mask]:
+        """By what the kubelet compares two sets of zones: the smaller is the better."""
+        return mask.bit_count(), self._spread(mask) if self.distances else 0, mask
 
     def _spread(self, mask: Mask) -> int:
         """All distances within a mask, each zone's to itself included (CalculateAverageFor, undivided)."""

@@ -1,0 +1,14 @@
+"""The arrays that columns are made of."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.signedinteger[Any]]
+"""Whole numbers, of whatever width."""
+
+Bools: TypeAlias = NDArray[np.bool_]
+
+Rows: TypeAlias = NDArray[np.intp]
+"""Numbers of rows."""

@@ -1,0 +1,95 @@
+"""
+What changed since somebody looked, so that what was worked out is patched and not worked out anew.
+
+Rows that change are noted in a log. Whoever keeps something by row remembers how far it has read; what it
+missed are the rows to do again. A log that grew longer than it is worth begins anew, and then all is.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from numalign.fleet.arrays import Rows
+
+_LONGEST = 4096
+
+
+class Changes:
+    """The rows that changed, in order; a `place` in them is where somebody stopped reading."""
+
+    def __init__(self) -> None:
+        self._log: list[int] = []
+        self._era = 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The end of what is noted so far."""
+        return self._era, len(self._log)
+
+    def note(self, row: int) -> None:
+        """A row is not what it was."""
+        if len(self._log) == _LONGEST:
+            self._log.clear()
+            self._era += 1
+        self._log.append(row)
+
+    def copy(self) -> "Changes":
+        """The same log, to be continued apart."""
+        other = Changes()
+        other._log, other._era = list(self._log), self._era
+        return other
+
+    def since(self, place: tuple[int, int], *, below: int) -> Rows | None:
+        """The rows that changed since then, each once, of those below a number; None for all."""
+        era, at = place
+        if era != self._era:
+            return None
+        return np.array(sorted({row for row in self._log[at:] if row < below}), dtype=np.intp)
+
+
+Compute = Callable[[Rows | None], NDArray[Any]]
+"""Works out an array whose last axis is the rows: these, or all."""
+
+
+class Patched:
+    """An array whose last axis is the rows, kept up to date with changes of them."""
+
+    def __init__(self, changes: Changes, empty: NDArray[Any]) -> None:
+        self._changes = changes
+        self._place = (-1, 0)
+        self._array = empty
+        self._count = 0
+
+    def current(self, count: int, compute: Compute) -> NDArray[Any]:
+        """The array of so many rows; only what changed is worked out, if little did."""
+        place = self._changes.place
+        if place != self._place or count != self._count:
+            self._follow(count, compute)
+            self._place, self._count = place, count
+        return self._array[..., :count]
+
+    def _follow(self, count: int, compute: Compute) -> None:
+        rows = self._changes.since(self._place, below=count)
+        if rows is None or 2 * len(rows) > count:
+            self._array = compute(None)
+            return
+        if count > self._array.shape[-1]:
+            self._widen(count)
+        if len(rows):
+            self._array[..., rows] = compute(rows)
+
+    def _widen(self, count: int) -> None:
+        old = self._array
+        wider = np.zeros((*old.shape[:-1], count + count // 2), dtype=old.dtype)
+        wider[..., : old.shape[-1]] = old
+        self._array = wider
+
+    def copy(self, changes: Changes) -> "Patched":
+        """The same array, following a copy of its changes."""
+        # The place first: what is patched meanwhile is then done again, and not passed over.
+        place, count = self._place, self._count
+        other = Patched(changes, self._array.copy())
+        other._place, other._count = place, count
+        return other

@@ -1,0 +1,142 @@
+"""
+Where a pod would come to on the nodes that take it, in columns: how many zones, how well aligned, how good.
+
+Under a strict policy, or where a best effort succeeds, each decision takes all zones of the set that the
+merge picked, for no fewer could hold what needs so many. Wherever else a pod lands the rules are asked.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from types import MappingProxyType
+
+import numpy as np
+
+from numalign.fleet import worth
+from numalign.fleet.arrays import Bools, Ints
+from numalign.fleet.plan import Plan
+from numalign.fleet.reach import Tried, keeps, tried
+from numalign.fleet.state import State
+from numalign.fleet.worth import Unit
+from numalign.rules.demand import Step
+from numalign.rules.intent import Policy, Scope
+from numalign.rules.resources import CPU, MILLI
+from numalign.rules.scoring import HIGHEST, Strategy, Weights
+
+REFUSED = -1
+"""What there is of a node that does not take the pod."""
+
+UNTOLD = -1
+"""The set of zones that only the rules can tell."""
+
+YesOrNo = tuple[Bools, Bools]
+"""What is true of some rows, and of which of them columns cannot say it."""
+
+
+def masks(plan: Plan, state: State) -> tuple[Ints, Bools]:
+    """The set of zones that each decision comes to, and of which rows only the rules can tell.
+
+    Sets are bits, by step of the pod and row; 0 for none.
+    """
+    found = tried(plan, state)
+    chosen = np.zeros((max(1, len(plan.question.demand.steps)), state.count), dtype=np.int16)
+    for at, mask in enumerate(_masks(plan, state, found)):
+        chosen[at] = np.where(found.taken, mask, 0)
+    unknown = found.unsure | (found.taken & _elsewhere(plan, found))
+    return chosen, unknown
+
+
+def _masks(plan: Plan, state: State, found: Tried) -> Iterable[Ints]:
+    if plan.layout.count == 1:
+        return [np.ones(state.count, dtype=np.int16) for _ in plan.decisions]
+    return [held.mask for held in found.commons]
+
+
+def _elsewhere(plan: Plan, found: Tried) -> Bools:
+    """Whether some decision comes to zones that nothing prefers."""
+    no = np.zeros(len(found.taken), dtype=np.bool_)
+    if plan.layout.count == 1:
+        return no
+    if len(found.commons) < len(plan.decisions):
+        return ~no
+    return reduce(np.logical_or, (~held.exists for held in found.commons), no)
+
+
+def width(chosen: Ints) -> Ints:
+    """How many zones the pod gets; `chosen` are the sets of its decisions."""
+    zones: Ints = np.bitwise_count(np.bitwise_or.reduce(chosen, axis=0)).astype(np.int16)
+    return zones
+
+
+def aligned(plan: Plan, state: State) -> YesOrNo:
+    """Whether the kubelet really aligns the pod, as `rules.scoring.aligned` has it, where it is taken."""
+    return _ALIGNED[plan.question.intent.policy](plan, state)
+
+
+def _by_node(plan: Plan, state: State) -> YesOrNo:
+    """A pod that states nothing is aligned by what the node tries."""
+    yes, no = np.ones(state.count, dtype=np.bool_), np.zeros(state.count, dtype=np.bool_)
+    if plan.unsure:
+        return no, yes
+    if plan.layout.policy is Policy.NONE:
+        return (yes if plan.layout.count == 1 or not plan.decisions else no), no
+    if plan.layout.strict or not plan.decisions:
+        return yes, no
+    found = tried(plan, state)
+    return reduce(np.logical_and, (held.exists for held in found.commons), yes), found.unsure
+
+
+def _at_best(plan: Plan, state: State) -> YesOrNo:
+    """A best effort succeeded where the same would be kept as a promise."""
+    if plan.broken:
+        no = np.zeros(state.count, dtype=np.bool_)
+        return no, no
+    found = tried(plan, state)
+    well, unknown = keeps(plan, state, replace(plan.question.intent, policy=Policy.RESTRICTED), found)
+    return well, found.unsure | (found.taken & unknown)
+
+
+def _promised(_plan: Plan, state: State) -> YesOrNo:
+    return np.ones(state.count, dtype=np.bool_), np.zeros(state.count, dtype=np.bool_)
+
+
+_ALIGNED: Mapping[Policy, Callable[[Plan, State], YesOrNo]] = MappingProxyType(
+    {
+        Policy.NONE: _by_node,
+        Policy.BEST_EFFORT: _at_best,
+        Policy.RESTRICTED: _promised,
+        Policy.SINGLE_NUMA_NODE: _promised,
+    }
+)
+
+
+def score(plan: Plan, state: State, chosen: Ints, strategy: Strategy, weights: Weights) -> Ints:
+    """How good the placement in these sets of zones is, 0 to 100."""
+    units = [_unit(plan, state, step, mask) for step, mask in _placed_as_one(plan, chosen)]
+    if not units:
+        return np.full(state.count, HIGHEST, dtype=np.int16)
+    most = np.full(state.count, plan.layout.max_zones, dtype=np.int64)
+    return worth.values(strategy, units, weights, max_zones=most)
+
+
+def _placed_as_one(plan: Plan, chosen: Ints) -> Sequence[tuple[Step, Ints]]:
+    if plan.layout.scope is Scope.POD:
+        union = np.bitwise_or.reduce(chosen, axis=0)
+        return [(plan.question.demand.whole, union)] if plan.decisions else []
+    return [(asked.step, mask) for asked, mask in zip(plan.decisions, chosen, strict=False)]
+
+
+def _unit(plan: Plan, state: State, step: Step, mask: Ints) -> Unit:
+    layout = plan.layout
+    chosen = (mask >> np.arange(layout.count)[:, None]) & 1
+    amounts = tuple(
+        (name, asked, (_whole(name, state.raw(name)) * chosen).sum(axis=0))
+        for name, asked in step.asks.items()
+        if name in layout.listed
+    )
+    nearest = worth.nearest_sets(tuple(zip(layout.ids, layout.costs, strict=True)))
+    return Unit(amounts, np.bitwise_count(mask).astype(np.int64), nearest[mask])
+
+
+def _whole(name: str, free: Ints) -> Ints:
+    return -(-free // MILLI) if name == CPU else free

@@ -1,0 +1,126 @@
+"""
+What a question comes to on all nodes of one layout, before any amount is looked at.
+
+Which containers ask for something that these kubelets give out, what is decided as one, and what is refused
+whatever the amounts. Where amounts by zone would not be enough to tell what happens, the plan says so, and
+the rules are asked node by node.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from numalign.fleet.layout import Layout
+from numalign.fleet.question import Question
+from numalign.rules.demand import Step
+from numalign.rules.evaluate import by_kind, unaligned
+from numalign.rules.intent import Intent, Policy, Scope
+from numalign.rules.pod import Role
+from numalign.rules.resources import CPU, MILLI, NODE_LEVEL
+from numalign.rules.topology import MemoryManager, Node
+
+BOUNDLESS = 2**62
+"""More than any node has; what nobody told of is taken for so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one step asks of the managers of a layout: devices, whole CPUs, and memory by name in bytes."""
+
+    step: Step
+    devices: tuple[tuple[str, int], ...]
+    cpus: tuple[tuple[str, int], ...]
+    memory: tuple[tuple[str, int], ...]
+
+    @property
+    def amounts(self) -> tuple[tuple[str, int], ...]:
+        """All of it, in the order in which the kubelet's managers are asked."""
+        return (*self.devices, *self.cpus, *self.memory)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all of it."""
+        return frozenset(name for name, _ in self.amounts)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A question on a layout; `example` is one of its nodes.
+
+    `steps` are the containers that ask for anything, `whole` is all of them. Each of `decisions` is aligned
+    as one: a container or, in pod scope, the pod. `refused` says that nothing of this layout takes the pod,
+    whatever it has, `broken` that no promise of alignment would be kept, and `unsure` that only the
+    rules can say.
+    """
+
+    layout: Layout
+    question: Question
+    decisions: tuple[Asked, ...]
+    steps: tuple[Asked, ...]
+    whole: Asked
+    refused: bool
+    broken: bool
+    unsure: bool
+
+    @cached_property
+    def totals(self) -> tuple[tuple[str, int], ...]:
+        """What the node as a whole is asked, of everything that it tells."""
+        told = {*self.layout.names, *(self.layout.totals or ())}
+        return tuple(item for item in self.question.demand.total.items() if item[0] in told)
+
+    @cached_property
+    def unheard(self) -> bool:
+        """Whether something is asked of nodes that would tell if they had any."""
+        told = {*self.layout.names, *(self.layout.totals or ())}
+        asked = self.question.demand.total.keys() - told - NODE_LEVEL
+        return self.layout.totals is not None and bool(asked)
+
+
+def plan_of(layout: Layout, question: Question, example: Node) -> Plan:
+    """What the question comes to here."""
+    demand = question.demand
+    asked = tuple(_asked(layout, step) for step in demand.steps)
+    steps = tuple(each for each in asked if each.amounts)
+    together = layout.scope is Scope.POD and layout.policy is not Policy.NONE
+    whole = _asked(layout, demand.whole)
+    return Plan(
+        layout,
+        question,
+        decisions=((whole,) if whole.amounts else ()) if together else steps,
+        steps=steps,
+        whole=whole,
+        refused=by_kind(example, demand, question.intent) is not None,
+        broken=unaligned(example, demand, replace(question.intent, policy=Policy.RESTRICTED)) is not None,
+        unsure=any(_open_ended(layout, each) for each in asked)
+        or (together and _differs(whole, steps))
+        or any(amount >= BOUNDLESS for amount in demand.total.values()),
+    )
+
+
+def _asked(layout: Layout, step: Step) -> Asked:
+    cpus = ((CPU, step.cpu // MILLI),) if step.cpu and layout.gives_out(CPU) else ()
+    devices = tuple(item for item in step.devices.items() if item[0] in layout.devices)
+    memory = tuple(step.memory.items()) if layout.memory_manager is MemoryManager.STATIC else ()
+    return Asked(step, devices, cpus, memory)
+
+
+def _open_ended(layout: Layout, asked: Asked) -> bool:
+    """Whether more than amounts decides.
+
+    What init containers leave to later ones binds these to zones; a device that is named and not asked for
+    has hints all the same; and the memory manager looks at a request for nothing.
+    """
+    left_over = asked.step.role is Role.INIT and bool(asked.amounts)
+    named = any(amount == 0 for _, amount in asked.devices)
+    looked_at = asked.step.managed and not asked.step.memory
+    return left_over or named or (looked_at and layout.memory_manager is MemoryManager.STATIC)
+
+
+def _differs(whole: Asked, steps: tuple[Asked, ...]) -> bool:
+    """Whether the pod as a whole asks for other memory than its containers."""
+    return {name for name, _ in whole.memory} != {name for each in steps for name, _ in each.memory}
+
+
+def concerned(plan: Plan, asked: Asked, intent: Intent) -> frozenset[str]:
+    """What of a step's resources an intent is about and the kubelet aligns."""
+    aligned = asked.names if plan.layout.policy is not Policy.NONE else frozenset[str]()
+    return frozenset(name for name in aligned if intent.concerns(name))

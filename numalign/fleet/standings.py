@@ -1,0 +1,114 @@
+"""
+What every node says at the moment, all of them asked at once.
+
+A ledger works out what is free on one node; a board answers for thousands. Here the one follows the other: a
+node is read anew when anything happened to it, or when time alone changed what is free there, and only once
+somebody asks about it. So a question costs what happened since the last one, and nothing for all the rest.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from numalign.fleet.arrays import Ints, Rows
+from numalign.fleet.board import Answer, Board
+from numalign.fleet.promises import Promises
+from numalign.fleet.question import Question
+from numalign.rules.verdict import Verdict
+
+STRANGE = 0
+"""The number of what is said of a node whose topology is not known."""
+
+ADMITTED = 1
+"""The number of what a node says that takes the pod."""
+
+_REFUSED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What some nodes say to one question; good until the ledger changes.
+
+    `rows` are their rows in the `answer`, in the order in which they were asked, -1 for a node whose topology
+    is not known.
+    """
+
+    answer: Answer
+    rows: Rows
+
+    def numbers(self) -> Ints:
+        """A number per node: `STRANGE`, `ADMITTED` or, above these, that of a refusal.
+
+        What refuses under the same number does so for the same reason, for good or for now; the same answer
+        means the same by it at any time, and there are few.
+        """
+        rows, said = self.rows, self.answer.said
+        if not len(said):
+            return np.full(len(rows), STRANGE)
+        # Where nothing is refused it says -1.
+        return np.where(rows < 0, STRANGE, said[rows].astype(np.intp) + _REFUSED)
+
+    def verdict(self, place: int) -> Verdict:
+        """All that one of these nodes says, by its place; raises `KeyError` for one that is not known."""
+        row = int(self.rows[place])
+        if row < 0:
+            raise KeyError(place)
+        return self.answer.verdict(row)
+
+
+def met(numbers: Ints) -> list[int]:
+    """The numbers that are there."""
+    return list[int](np.flatnonzero(np.bincount(numbers)).tolist())
+
+
+def having(numbers: Ints, wanted: Collection[int]) -> list[bool]:
+    """Per place whether one of the wanted numbers stands there."""
+    table = np.zeros(numbers.max(initial=max(wanted, default=0)) + 1, dtype=np.bool_)
+    table[list(wanted)] = True
+    return list[bool](table[numbers].tolist())
+
+
+class Standings:
+    """The nodes of a ledger, in columns, with what is free on them."""
+
+    def __init__(self, promises: Promises) -> None:
+        self._promises = promises
+        self._board = Board()
+        self._late = set(promises.reported())
+        self._due: list[tuple[float, str]] = []
+        promises.listen(self._late.add)
+
+    def ask(self, names: Sequence[str], question: Question, *, now: float) -> Said:
+        """What these nodes say to a question."""
+        self._look(now)
+        self._follow(self._late.intersection(names) if self._late else (), now)
+        return Said(self._board.ask(question), self._board.rows(names))
+
+    def catching_up(self, most: int, clock: Callable[[], float]) -> Iterator[int]:
+        """Read anew what nobody has asked about since, `most` nodes at a time; gives how many are left."""
+        while self._late:
+            now = clock()
+            self._look(now)
+            self._follow(tuple(islice(self._late, most)), now)
+            yield len(self._late)
+
+    def _look(self, now: float) -> None:
+        """Notice whose standing has run out of time."""
+        while self._due and self._due[0][0] <= now:
+            self._late.add(heapq.heappop(self._due)[1])
+
+    def _follow(self, names: Iterable[str], now: float) -> None:
+        for name in names:
+            self._late.discard(name)
+            found = self._promises.standing(name, now=now)
+            if found is None:
+                self._board.drop(name)
+                continue
+            self._board.put(found.node)
+            until = self._promises.until(name)
+            if math.isfinite(until):
+                heapq.heappush(self._due, (until, name))

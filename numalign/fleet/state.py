@@ -1,0 +1,129 @@
+"""
+What nodes have left at one moment of a pod's admission, in columns.
+
+It begins with what is free, now or on empty nodes, and is charged container by container as the kubelet's
+managers are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from numalign.fleet.arrays import Bools, Ints, Rows
+from numalign.fleet.columns import BUSY, CELLS, GROUPED, RAW, Columns, Moment, When, dtype, sums_of
+from numalign.fleet.plan import Asked
+from numalign.rules.resources import CPU, MILLI
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What these rows may give, all rows if `rows` is None.
+
+    `taken` is what earlier containers of the pod were given of each resource, (zones, rows) in the unit of
+    the columns; `bound` the zones, as bits, on which their memory lies.
+    """
+
+    columns: Columns
+    when: Moment
+    rows: Rows | None = None
+    taken: Mapping[str, Ints] = field(default_factory=dict)
+    bound: Ints | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rows these are."""
+        return self.columns.count if self.rows is None else len(self.rows)
+
+    def at(self, some: Rows) -> "State":
+        """The same of some of these rows, by their place among them."""
+        return replace(
+            self,
+            rows=some if self.rows is None else self.rows[some],
+            taken={name: taken[:, some] for name, taken in self.taken.items()},
+            bound=None if self.bound is None else self.bound[some],
+        )
+
+    def amounts(self, name: str) -> Ints:
+        """What each zone may give of a resource: (zones, rows)."""
+        return self._less((self.when, name), name)
+
+    def raw(self, name: str) -> Ints:
+        """What each zone has free of a resource, in the unit of its name: of CPUs that may be a fraction."""
+        if name != CPU:
+            return self.amounts(name)
+        free = self.columns.of((RAW + self.when, CPU), self.rows)
+        return free - MILLI * self.taken[CPU] if CPU in self.taken else free
+
+    def _less(self, feature: tuple[str, str], name: str) -> Ints:
+        if not self.columns.tells(feature):
+            return np.zeros((self.columns.layout.count, self.count), dtype=np.int64)
+        free = self.columns.of(feature, self.rows)
+        return free - self.taken[name] if name in self.taken else free
+
+    def sums(self, name: str, width: int) -> Ints:
+        """What each set of so many zones may give of a resource, by set in the layout's order."""
+        layout = self.columns.layout
+        if width == 1 and layout.in_order:
+            return self.amounts(name)
+        if self.rows is None and name not in self.taken and self.columns.tells((self.when, name)):
+            return self.columns.sums(self.when, name, width)
+        return sums_of(layout, self.amounts(name), width, dtype(name))
+
+    def shut(self, width: int) -> Bools | None:
+        """Which sets of so many zones the memory manager's groups close, (sets, rows); None if none are."""
+        busy = self._busy()
+        if busy is None:
+            return None
+        order = np.array(self.columns.layout.of_width(width))[:, None]
+        grouped = self._grouped()
+        if width == 1:
+            return None if grouped is None else (order & grouped) != 0
+        shut: Bools = (order & busy) != 0
+        if grouped is not None:
+            rows = np.flatnonzero(grouped)
+            shut[:, rows] = _breaks_a_group(self.at(rows), busy[rows], order)
+        return shut
+
+    def _grouped(self) -> Ints | None:
+        """The zones whose memory serves others as well, as bits; None if there are none anywhere."""
+        grouped = self.columns.of(GROUPED, self.rows)[0] if self.when is When.NOW else None
+        return grouped if grouped is not None and grouped.any() else None
+
+    def _busy(self) -> Ints | None:
+        """The zones that memory is given out of, as bits; None if there are none anywhere."""
+        busy = self.columns.of(BUSY, self.rows)[0] if self.when is When.NOW else None
+        if self.bound is not None:
+            busy = self.bound if busy is None else busy | self.bound
+        return busy if busy is not None and busy.any() else None
+
+    def serves(self, zone: int) -> Ints:
+        """The set that a zone's memory serves, as bits."""
+        cells: Ints = self.columns.of(CELLS, self.rows)[zone]
+        own = np.int64(1 << zone)
+        return cells if self.bound is None else np.where(self.bound & own, own, cells)
+
+    def busy(self) -> Bools:
+        """Whether memory of any zone is given out."""
+        busy = self._busy()
+        return np.zeros(self.count, dtype=np.bool_) if busy is None else busy != 0
+
+    def charged(self, asked: Asked, mask: Ints) -> "State":
+        """After a container whose share comes from a single zone on each row; from none where `mask` is 0."""
+        zones = np.arange(self.columns.layout.count)[:, None]
+        chosen = (mask >> zones) & 1
+        taken = dict(self.taken)
+        for name, amount in asked.amounts:
+            taken[name] = taken.get(name, 0) + chosen * amount
+        if not asked.memory:
+            return replace(self, taken=taken)
+        return replace(self, taken=taken, bound=mask if self.bound is None else self.bound | mask)
+
+
+def _breaks_a_group(state: State, busy: Ints, order: Ints) -> Bools:
+    """Whether a set holds a zone with a block that serves another set: (sets, rows)."""
+    broken = np.zeros((len(order), state.count), dtype=np.bool_)
+    for zone in range(state.columns.layout.count):
+        own = np.int64(1 << zone)
+        broken |= (order & own != 0) & (busy & own != 0) & (state.serves(zone) != order)
+    return broken

@@ -1,0 +1,92 @@
+"""
+Asking many nodes without keeping anybody waiting.
+
+Columns answer for thousands of nodes within a millisecond or two; where they cannot, the rules need a tenth
+of that for a single node. So it is found out step by step what a pod means to all nodes, and whoever has
+others to answer lets them in between.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from numalign.fleet import reach
+from numalign.fleet.arrays import Bools, Rows
+from numalign.fleet.columns import Moment, When
+from numalign.fleet.plan import plan_of
+from numalign.fleet.question import Question
+from numalign.fleet.state import State
+from numalign.fleet.tables import ODD, Tables
+from numalign.rules.evaluate import evaluate
+
+
+class Sweep:
+    """Whether the nodes in these rows (all, if None) take a pod, of those `among` them that are asked at all.
+
+    `taken` says which are known to take it. Several callers may go on with one sweep in turn: what one of
+    them has found out is found out for all.
+    """
+
+    def __init__(
+        self,
+        nodes: Tables,
+        question: Question,
+        when: Moment,
+        rows: Rows | None = None,
+        *,
+        among: Bools | None = None,
+    ) -> None:
+        self._nodes = nodes
+        self._question = question
+        self._when = when
+        self._rows = rows
+        self._tables, self._places = nodes.places(rows)
+        self._among = np.ones(len(self._tables), dtype=np.bool_) if among is None else among
+        self._waiting = [number for number, _ in nodes.tables()] if len(self._tables) else []
+        self._unsure: Bools = (self._tables == ODD) & self._among
+        self.taken: Bools = np.zeros(len(self._tables), dtype=np.bool_)
+
+    @property
+    def found(self) -> int | None:
+        """A row that takes the pod, if one is known."""
+        places = np.flatnonzero(self.taken)
+        return self._row(int(places[0])) if len(places) else None
+
+    def patched(self, before: Bools | None) -> Bools:
+        """For all rows what is known by now, where `before` is what was known of rows that are not meant."""
+        if self._rows is None:
+            return self.taken
+        known = np.zeros(self._nodes.height, dtype=np.bool_)
+        if before is not None:
+            known[: len(before)] = before
+        known[self._rows] = self.taken
+        return known
+
+    def run(self) -> Iterator[None]:
+        """Find out the rest: a table of columns at each step, then a node."""
+        while self._waiting:
+            self._ask_table(self._waiting.pop())
+            yield
+        for at in map(int, np.flatnonzero(self._unsure)):
+            if self._unsure[at]:
+                self.taken[at], self._unsure[at] = self._ask_node(self._row(at)), False
+                yield
+
+    def _row(self, at: int) -> int:
+        return int(at if self._rows is None else self._rows[at])
+
+    def _ask_table(self, number: int) -> None:
+        table = self._nodes.table(number)
+        here = table.rows if self._rows is None else np.flatnonzero(self._tables == number)
+        if not len(here):
+            return
+        plan = plan_of(table.columns.layout, self._question, self._nodes.node(int(table.rows[0])))
+        places = None if self._rows is None else self._places[here]
+        found = reach.tried(plan, State(table.columns, self._when, places))
+        self.taken[here] = found.taken & ~found.unsure & self._among[here]
+        self._unsure[here] = found.unsure & self._among[here]
+
+    def _ask_node(self, row: int) -> bool:
+        node = self._nodes.node(row)
+        there = node.emptied() if self._when is When.EMPTY else node
+        return evaluate(there, self._question.demand, self._question.intent).admitted

@@ -1,0 +1,78 @@
+"""
+A board against the rules, on every state that real kubelets were recorded in.
+
+A state is the node as the rules know it before a recorded decision, and it takes the place of the one before
+on the board. Decisions in a row ask with different intents, so that these are judged on real states as well.
+"""
+
+import itertools
+from collections.abc import Iterator
+from functools import cache
+
+import orjson
+import pytest
+from hypothesis import settings
+
+from kubectl_numa import events
+from kubectl_numa.events import Deleted
+from kubectl_numa.replaying import follow
+from numalign.fleet import Question
+from numalign.fleet.board import Board
+from numalign.rules.evaluate import NO_INTENT
+from numalign.rules.intent import Intent, Policy, Scope
+from numalign.rules.topology import Node
+from tests.boards import differences
+from tests.conformance import agreement
+from tests.conformance.agreement import Level, Recorded
+
+RECORDINGS = tuple(sorted(path.name for path in agreement.DATA.glob("kubelet-*.jsonl.gz")))
+EVERY = 1 if settings.get_current_profile_name() == "thorough" else 16
+"""Of the recordings one scenario in so many; `make laws` takes them all."""
+
+INTENTS = (
+    NO_INTENT,
+    Intent(Policy.RESTRICTED),
+    NO_INTENT,
+    Intent(Policy.BEST_EFFORT),
+    NO_INTENT,
+    Intent(Policy.SINGLE_NUMA_NODE),
+    Intent(Policy.RESTRICTED, scope=Scope.POD),
+)
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@cache
+def scenarios(name: str) -> tuple[Recorded, ...]:
+    """Those that are looked at; to read them takes longer than to judge them."""
+    return tuple(itertools.islice(agreement.recordings(name), None, None, EVERY))
+
+
+def states(recorded: Recorded, level: Level) -> Iterator[tuple[Node, Question]]:
+    """The node before each decision, as it is known at a level, and what is asked of it."""
+    told = {
+        key: recorded.node[key] for key in ("name", "nrt", *agreement.TOLD[level]) if key in recorded.node
+    }
+    session, _ = follow(None, events.read(orjson.dumps({"node": told})))
+    for at, step in enumerate(recorded.steps):
+        if isinstance(step, str):
+            session, _ = follow(session, Deleted(step))
+            continue
+        session, answer = follow(session, step.created)
+        assert answer
+        yield answer.node, Question(step.demand, INTENTS[at % len(INTENTS)])
+        session, _ = follow(session, step.observed)
+
+
+@pytest.mark.parametrize("level", [Level.MACHINE, Level.CONFIGURED, Level.COUNTS])
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_in_every_recorded_state_a_board_says_what_the_rules_say(name: str, level: Level) -> None:
+    in_columns = 0
+    for recorded in scenarios(name):
+        board = Board()
+        for node, question in states(recorded, level):
+            board.put(node)
+            in_columns += board.in_columns
+            assert differences(board, question, [node]) == [], recorded.node["name"]
+
+    assert (in_columns > 0) is (level is not Level.MACHINE)

@@ -1,0 +1,283 @@
+"""All nodes asked together: what is kept, what changes, and what is said of a node in either way."""
+
+import gc
+import weakref
+from dataclasses import replace
+
+import pytest
+
+from numalign.fleet import Question, reach, worth
+from numalign.fleet.board import Board
+from numalign.rules import demand
+from numalign.rules.evaluate import evaluate
+from numalign.rules.intent import Policy
+from numalign.rules.options import Options
+from numalign.rules.scoring import Strategy
+from numalign.rules.topology import Node
+from numalign.rules.verdict import Cause
+from tests.boards import board_of, differences, ghosts
+from tests.notation import asks, machine, means, node, options, pod, table
+
+BINDING = "single-numa-node"
+FREE = "cpu=8 mem=8Gi gpu=1"
+BUSY = "cpu=8//1 mem=8Gi gpu=1//0"
+
+
+def named(name: str, *zones: str, policy: str = BINDING, told: Options | None = None) -> Node:
+    return replace(node(*zones, policy=policy, options=told or Options()), name=name)
+
+
+def question(*containers: str, policy: str = "none", match: str = "satisfies") -> Question:
+    return Question(asks(*containers), means(policy, match=match))
+
+
+ONE_GPU = question("cpu=2 mem=1Gi gpu=1")
+A, B, C = named("a", FREE, FREE), named("b", FREE, BUSY), named("c", BUSY, BUSY)
+
+
+def takers(board: Board, asked: Question = ONE_GPU) -> list[str]:
+    """The names of the nodes that take the pod."""
+    admitted = board.ask(asked).admitted
+    return [node.name for node in board.nodes() if admitted[board.rows([node.name])[0]]]
+
+
+# Who stands where.
+
+
+def test_an_empty_board_says_nothing() -> None:
+    board = Board()
+    answer = board.ask(ONE_GPU)
+
+    assert len(board) == 0
+    assert not len(answer.admitted)
+    assert not len(answer.said)
+    assert not len(answer.scores(Strategy.MOST_ALLOCATED))
+
+
+def test_a_name_that_nobody_put_has_no_row() -> None:
+    board = board_of([A])
+
+    assert board.row("a") == 0
+    assert board.row("nobody") is None
+    assert board.rows(["nobody", "a"]).tolist() == [-1, 0]
+    assert board.rows([]).tolist() == []
+
+
+def test_a_node_that_nobody_put_can_be_dropped_all_the_same() -> None:
+    board = board_of([A])
+    board.drop("nobody")
+
+    assert takers(board) == ["a"]
+
+
+@pytest.mark.parametrize("row", [-1, 0, 2, 99])
+def test_a_row_without_a_node_cannot_be_asked_for_one(row: int) -> None:
+    board = board_of([A, B])
+    board.drop("a")
+
+    with pytest.raises(KeyError):
+        board.node(row)
+    with pytest.raises(KeyError):
+        board.ask(ONE_GPU).verdict(row)
+
+
+def test_a_row_of_a_node_that_is_gone_says_no_until_another_has_it() -> None:
+    board = board_of([A, B])
+    answer = board.ask(ONE_GPU)
+    assert answer.admitted.tolist() == [True, True]
+
+    board.drop("a")
+    assert ghosts(board, ONE_GPU, [B]) == []
+    assert answer.scores(Strategy.MOST_ALLOCATED).tolist()[0] == -1
+
+    board.put(named("d", FREE, FREE))
+    assert board.row("d") == 0
+    assert answer.admitted.tolist() == [True, True]
+
+
+# What is kept.
+
+
+def test_a_question_is_answered_once() -> None:
+    board = board_of([A])
+
+    assert board.ask(ONE_GPU) is board.ask(question("cpu=2 mem=1Gi gpu=1"))
+
+
+def test_an_answer_is_always_about_things_as_they_stand() -> None:
+    board = board_of([A])
+    answer = board.ask(ONE_GPU)
+    assert answer.admitted.tolist() == [True]
+
+    board.put(named("a", BUSY, BUSY))
+    assert answer.admitted.tolist() == [False]
+    assert answer.permanent.tolist() == [False]
+    assert answer.able.tolist() == [True]
+
+
+def test_what_a_node_said_is_kept_until_it_changes() -> None:
+    board = board_of([A])
+    answer = board.ask(ONE_GPU)
+    first = answer.verdict(0)
+
+    board.put(A)
+    assert answer.verdict(0) is first
+    board.put(named("a", FREE, BUSY))
+    assert answer.verdict(0) is not first
+
+
+def test_so_many_answers_are_kept_and_no_more() -> None:
+    board = Board([A], remembered=2)
+    first, second, third = (question(f"cpu={count} mem=1Gi") for count in (1, 2, 3))
+    kept = {asked: weakref.ref(board.ask(asked)) for asked in (first, second)}
+
+    board.ask(first)
+    board.ask(third)
+    gc.collect()
+
+    assert kept[first]() is board.ask(first)
+    assert kept[second]() is None
+
+
+def test_more_changes_than_anybody_notes_are_not_missed() -> None:
+    board = board_of([A, B])
+    answer = board.ask(ONE_GPU)
+    assert answer.admitted.tolist() == [True, True]
+
+    for count in range(5000):
+        board.put(named("b", *([BUSY, BUSY] if count % 2 else [FREE, BUSY])))
+    assert answer.admitted.tolist() == [True, False]
+
+
+# Columns and rules.
+
+
+@pytest.mark.parametrize(
+    ("made", "in_columns"),
+    table(
+        [
+            ("amounts alone", A, 1),
+            ("no zone", replace(A, zones=()), 0),
+            ("eight zones", named("a", *[FREE] * 8), 1),
+            ("more zones than sets can be kept of", named("a", *["cpu=1"] * 9), 0),
+            ("an option of the CPU manager", named("a", FREE, FREE, told=options("align-by-socket")), 0),
+            ("the closest zones", named("a", FREE, FREE, told=options("prefer-closest-numa-nodes")), 1),
+            ("a gate", named("a", FREE, FREE, told=options("PodLevelResourceManagers")), 0),
+            ("zones of different size", named("a", "cpu=8", "cpu=4"), 0),
+            ("a described machine", machine("cpu=0-3", "cpu=4-7", policy=BINDING), 0),
+            ("more free than there is", named("a", "cpu=8//9", "cpu=8"), 0),
+            ("memory in groups", node(FREE, FREE, policy=BINDING, blocks=[(0, 1)]), 1),
+        ]
+    ),
+)
+def test_nodes_that_amounts_describe_stand_in_columns(made: Node, in_columns: int) -> None:
+    board = board_of([made])
+
+    assert board.in_columns == in_columns
+    assert differences(board, ONE_GPU, [made]) == []
+
+
+def test_a_node_may_come_into_columns_and_leave_them() -> None:
+    board, odd = board_of([A, B]), named("a", FREE, FREE, told=options("align-by-socket"))
+    for made, in_columns in ((A, 2), (odd, 1), (A, 2), (odd, 1), (named("a", "cpu=8//9", FREE), 1), (A, 2)):
+        board.put(made)
+        assert board.in_columns == in_columns
+        assert differences(board, ONE_GPU, [made, B]) == []
+
+
+def test_memory_that_nobody_holds_any_more_is_as_a_new_board_would_see_it() -> None:
+    zones = ["cpu=8 mem=4Gi//2Gi", "cpu=8 mem=4Gi//2Gi", "cpu=8 mem=4Gi//0"]
+    before = node(*zones, policy="restricted", blocks=[(0, 1)])
+    after = replace(before, zones=tuple(replace(zone, assignments=0) for zone in before.zones))
+    board = board_of([before])
+    board.put(after)
+
+    assert differences(board, question("cpu=1 mem=2Gi | cpu=1 mem=2Gi"), [after]) == []
+
+
+def test_every_policy_has_its_columns() -> None:
+    assert reach.ADMIT.keys() == set(Policy)
+
+
+def test_every_strategy_has_its_columns() -> None:
+    assert worth.STRATEGIES.keys() == set(Strategy)
+
+
+# Refusals.
+
+HUGE_POD = question("cpu=99 mem=1Gi")
+GATED = options("PodLevelResourceManagers")
+CROWDED = Question(
+    demand.of(pod("cpu=2 mem=1Gi", "", requests="cpu=2 mem=1Gi", limits="cpu=2 mem=1Gi")), means("none")
+)
+
+
+def whole(name: str, *zones: str) -> Node:
+    """A node that serves pods as a whole."""
+    return replace(node(FREE, *zones, policy=BINDING, scope="pod", options=GATED), name=name)
+
+
+CAUSES: dict[Cause, tuple[Node, Node, Question]] = {
+    Cause.NODE_TOO_SMALL: (A, B, HUGE_POD),
+    Cause.ZONES_TOO_SMALL: (B, C, question("cpu=9 mem=1Gi", policy=BINDING)),
+    Cause.WIDTHS_DIFFER: (
+        named("a", FREE, FREE, policy="restricted"),
+        named("b", FREE, BUSY, policy="restricted"),
+        question("cpu=9 mem=1Gi"),
+    ),
+    Cause.NOT_TOGETHER: (
+        named("a", "cpu=8//1 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1//0"),
+        named("b", "cpu=8 mem=8Gi gpu=1//0", "cpu=8//1 mem=8Gi gpu=1"),
+        ONE_GPU,
+    ),
+    Cause.SPREAD: (
+        named("a", "cpu=8 mem=8Gi//1Gi", "cpu=8//1 mem=8Gi", policy="best-effort"),
+        named("b", "cpu=8 mem=8Gi//1Gi", "cpu=8//1 mem=8Gi", policy="best-effort"),
+        question("cpu=2 mem=1Gi | cpu=6 mem=1Gi", policy="restricted"),
+    ),
+    Cause.NOT_ALLOCATED: (
+        named("a", BUSY, BUSY, policy="none"),
+        named("b", BUSY, BUSY, policy="none"),
+        ONE_GPU,
+    ),
+    Cause.NOT_WHOLE_CORES: (
+        named("a", FREE, FREE, told=options("full-pcpus-only")),
+        named("b", FREE, BUSY, told=options("full-pcpus-only")),
+        question("cpu=3 mem=1Gi"),
+    ),
+    Cause.NOT_EXCLUSIVE: (A, B, question("cpu=1.. mem=1Gi..", policy=f"{BINDING} cpu")),
+    Cause.NOT_ALIGNED: (
+        named("a", FREE, FREE, policy="none"),
+        named("b", FREE, BUSY, policy="none"),
+        question("cpu=1 mem=1Gi", policy="restricted"),
+    ),
+    Cause.NOTHING_TO_SHARE: (whole("a", FREE), whole("b", BUSY), CROWDED),
+    Cause.OTHER_POLICY: (A, B, question("cpu=1 mem=1Gi", policy="restricted", match="equal")),
+}
+"""Two nodes that refuse a pod for this cause."""
+
+
+def test_there_is_an_example_of_every_cause() -> None:
+    assert CAUSES.keys() == set(Cause)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_nodes_that_refuse_alike_are_said_to(cause: Cause) -> None:
+    one, other, asked = CAUSES[cause]
+    board = board_of([one, other])
+    numbers, verdict = board.ask(asked).said.tolist(), evaluate(one, asked.demand, asked.intent)
+
+    assert verdict.refusal is not None
+    assert verdict.refusal.cause is cause
+    assert numbers[0] == numbers[1] >= 0
+    assert differences(board, asked, [one, other]) == []
+
+
+def test_a_refusal_for_now_is_not_one_for_ever() -> None:
+    busy, small = named("busy", BUSY, BUSY), named("small", "cpu=8 mem=8Gi gpu=0", "cpu=8 mem=8Gi gpu=0")
+    board = board_of([busy, small, A])
+    answer = board.ask(ONE_GPU)
+
+    assert answer.permanent.tolist() == [False, True, False]
+    assert len({*answer.said.tolist()}) == 3
+    assert answer.said.tolist()[2] == -1

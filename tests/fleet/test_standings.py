@@ -1,0 +1,213 @@
+"""Nodes in columns follow the ledger: nothing that is asked is of a moment ago, and nothing is read twice."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.fleet.promises import LAG_SECONDS, Promises
+from numalign.fleet.question import Question
+from numalign.fleet.standings import ADMITTED, STRANGE, Said, Standings, having, met
+from numalign.rules.intent import Intent, Policy
+from numalign.rules.ledger import Record, Resident, Source, Stage
+from numalign.rules.topology import Node
+from tests.notation import asks, bag, node
+
+NOW = 1000.0
+PAIR = replace(node("cpu=4", "cpu=4", policy="single-numa-node"), name="pair")
+SMALL = replace(node("cpu=2", "cpu=2", policy="single-numa-node"), name="small")
+FOUR = Question(asks("cpu=4 mem=1Gi"), Intent(Policy.SINGLE_NUMA_NODE))
+
+
+def pod(uid: str, cpus: int = 4, *, stage: Stage = Stage.ADMITTED) -> Resident:
+    """A pod that nothing is recorded of, on its node since now."""
+    return Resident(uid, ("team", uid), asks(f"cpu={cpus} mem=1Gi"), stage, since=NOW)
+
+
+def on(uid: str, zone: int) -> Resident:
+    """A pod of which it is recorded that it has four CPUs of a zone, since long."""
+    return replace(
+        pod(uid), since=NOW - 100, record=Record({(f"node-{zone}",): bag("cpu=4")}, Source.RECORDED)
+    )
+
+
+def known(*nodes: Node) -> tuple[Promises, Standings]:
+    promises = Promises()
+    standings = Standings(promises)
+    for each in nodes:
+        promises.report(each)
+    return promises, standings
+
+
+def takes(standings: Standings, *names: str, now: float = NOW) -> list[bool]:
+    """Which of the nodes take a pod of four CPUs."""
+    return [number == ADMITTED for number in standings.ask(names, FOUR, now=now).numbers().tolist()]
+
+
+def test_nodes_are_asked_in_the_order_of_the_names() -> None:
+    _, standings = known(PAIR, SMALL)
+    said = standings.ask(["small", "nobody", "pair"], FOUR, now=NOW)
+    small, *others = said.numbers().tolist()
+
+    assert others == [STRANGE, ADMITTED]
+    assert small not in others
+    assert said.verdict(0).permanent
+
+
+def test_where_nothing_is_known_all_are_strange() -> None:
+    _, standings = known()
+
+    assert standings.ask(["a", "b"], FOUR, now=NOW).numbers().tolist() == [STRANGE, STRANGE]
+    assert standings.ask([], FOUR, now=NOW).numbers().tolist() == []
+
+
+def test_a_verdict_of_a_node_that_nobody_knows_is_an_error() -> None:
+    said = known(PAIR)[1].ask(["pair", "nobody"], FOUR, now=NOW)
+
+    with pytest.raises(KeyError):
+        said.verdict(1)
+
+
+def test_what_refuses_for_now_and_for_good_has_different_numbers() -> None:
+    promises, standings = known(PAIR, replace(PAIR, name="full"), SMALL)
+    promises.put("full", on("a", 0))
+    promises.put("full", on("b", 1))
+    first, second = (standings.ask(["full", "small"], FOUR, now=NOW).numbers().tolist() for _ in range(2))
+
+    assert first == second
+    assert len({*first, ADMITTED, STRANGE}) == 4
+
+
+def test_what_was_known_before_counts_too() -> None:
+    promises = Promises()
+    promises.report(PAIR)
+
+    assert takes(Standings(promises), "pair") == [True]
+
+
+def test_whatever_happens_counts_at_once() -> None:
+    promises, standings = known(PAIR)
+    seen = [takes(standings, "pair")]
+    for zone, uid in enumerate("ab"):
+        promises.put("pair", on(uid, zone))
+        seen.append(takes(standings, "pair"))
+    promises.drop("a", now=NOW)
+    seen.append(takes(standings, "pair"))
+    promises.unreport(["pair"])
+    seen.append(takes(standings, "pair"))
+    promises.report(PAIR)
+    seen.append(takes(standings, "pair"))
+
+    assert seen == [[True], [True], [False], [True], [False], [True]]
+
+
+def test_time_alone_changes_what_is_said() -> None:
+    """A topology accounts for a pod after so many seconds; until then all that it could hold is missing."""
+    promises, standings = known(PAIR)
+    promises.told_of_all(complete=False)
+    promises.put("pair", pod("stranger"))
+
+    assert takes(standings, "pair", now=NOW) == [False]
+    assert takes(standings, "pair", now=NOW + LAG_SECONDS - 0.1) == [False]
+    assert takes(standings, "pair", now=NOW + LAG_SECONDS) == [True]
+
+
+def test_only_what_is_asked_about_is_read_and_only_once() -> None:
+    promises, standings = known(PAIR, SMALL)
+    takes(standings, "pair")
+
+    assert left(standings) == [1]
+    assert left(standings) == []
+    promises.put("small", on("a", 0))
+    takes(standings, "pair")
+    assert left(standings) == [1]
+
+
+def left(standings: Standings) -> list[int]:
+    """How many nodes are still to be read, as they are read one by one."""
+    return [each + 1 for each in standings.catching_up(1, lambda: NOW)]
+
+
+def test_what_nobody_asked_about_is_read_ahead_so_many_at_a_time() -> None:
+    _, standings = known(*(replace(PAIR, name=f"n{at}") for at in range(5)))
+
+    assert list(standings.catching_up(2, lambda: NOW)) == [3, 1, 0]
+    assert list(standings.catching_up(2, lambda: NOW)) == []
+
+
+def test_who_reads_ahead_notices_time_too() -> None:
+    promises, standings = known(PAIR)
+    promises.told_of_all(complete=False)
+    promises.put("pair", pod("stranger"))
+    times = iter([NOW, NOW + LAG_SECONDS])
+    first = list(standings.catching_up(1, lambda: next(times)))
+    standings.ask([], FOUR, now=NOW + LAG_SECONDS)
+
+    assert (first, list(standings.catching_up(1, lambda: next(times)))) == ([0], [0])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "wanted", "found"),
+    [
+        ([], [], []),
+        ([], [3], []),
+        ([1, 4, 1], [], [False, False, False]),
+        ([1, 4, 1], [4, 9], [False, True, False]),
+        ([0, 1], [0, 1], [True, True]),
+    ],
+    ids=["nothing", "nothing there", "nothing wanted", "more wanted than there is", "all"],
+)
+def test_places_that_have_a_number(numbers: list[int], wanted: list[int], found: list[bool]) -> None:
+    there = np.array(numbers, dtype=np.int64)
+
+    assert having(there, wanted) == found
+    assert met(there) == sorted({*numbers})
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "strange", "promise", "drop", "report", "unreport", "ask", "wait"]),
+              st.integers(0, 3)),
+    max_size=20,
+)  # fmt: skip
+
+
+@given(steps=STEPS)
+def test_they_say_what_others_say_that_never_looked_before(steps: Sequence[tuple[str, int]]) -> None:
+    promises, standings = known(PAIR)
+    names, now = ["pair", "small", "nobody"], NOW
+    for what, at in steps:
+        place = names[at % 2]
+        if what == "put":
+            promises.put(place, on(f"p{at}", at % 2))
+        elif what == "strange":
+            promises.put(place, replace(pod(f"p{at}"), since=now))
+        elif what == "promise":
+            offer = promises.offer(place, FOUR.demand, now=now)
+            promises.promise(place, replace(pod(f"q{at}", stage=Stage.PROMISED), since=now), offer)
+        elif what == "drop":
+            promises.drop(f"p{at}", now=now)
+        elif what == "report":
+            promises.report([PAIR, SMALL, replace(PAIR, name="small"), replace(SMALL, name="pair")][at])
+        elif what == "unreport":
+            promises.unreport([place])
+        elif what == "wait":
+            now += at * LAG_SECONDS / 2
+        else:
+            assert same(standings.ask(names, FOUR, now=now), Standings(promises).ask(names, FOUR, now=now))
+    assert same(standings.ask(names, FOUR, now=now), Standings(promises).ask(names, FOUR, now=now))
+
+
+def same(one: Said, other: Said) -> bool:
+    """Whether two that number in their own way mean the same."""
+    told = []
+    for said in (one, other):
+        numbers = said.numbers().tolist()
+        told.append([number if number == STRANGE else said.verdict(at) for at, number in enumerate(numbers)])
+        takers = [number == ADMITTED for number in numbers]
+        assert takers == [
+            number != STRANGE and said.verdict(at).admitted for at, number in enumerate(numbers)
+        ]
+    return told[0] == told[1]

@@ -1,0 +1,285 @@
+"""
+Laws of a board: of all nodes at once it says what the rules say of each.
+
+Nothing is tolerated: verdicts, reasons, permanence, placements and scores are those of the rules, whichever
+way a node takes through the board, whatever was put, dropped or asked before, and beside whichever others.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
+
+from numalign.fleet.board import Board
+from numalign.rules.evaluate import evaluate
+from numalign.rules.intent import Policy, Scope
+from numalign.rules.machine import Machine
+from numalign.rules.options import CpuOption, Gate, TopologyOption
+from numalign.rules.resources import ZoneId
+from numalign.rules.topology import Node
+from numalign.rules.verdict import Cause
+from tests.boards import Said, board_of, by_board, differences, ghosts
+from tests.laws.fleets import (
+    HUNDREDS,
+    LARGE,
+    SMALL,
+    Case,
+    Size,
+    case,
+    counted,
+    described,
+    drawn,
+    like,
+    question,
+    seeded,
+)
+from tests.notation import zone_ids
+
+seeds = st.integers(0, 2**32)
+cases = drawn(case)
+
+
+def made(seed: int, size: Size) -> Case:
+    """A fleet that is too large to be drawn one choice at a time."""
+    return seeded(lambda pick: case(pick, size=size), seed)
+
+
+TRIED = settings().max_examples
+HALF, FEW = settings(max_examples=max(4, TRIED // 2)), settings(max_examples=max(4, TRIED // 20))
+"""For what takes long."""
+
+
+# Nodes as they stand.
+
+
+@given(cases)
+def test_of_every_node_a_board_says_what_the_rules_say(asked: Case) -> None:
+    assert differences(board_of(asked.nodes), asked.question, asked.nodes, asked.weights) == []
+
+
+@given(seeds)
+def test_of_many_nodes_a_board_says_what_the_rules_say_of_each(seed: int) -> None:
+    asked, others = made(seed, LARGE), (seed + 1, seed + 2)
+    board = board_of(asked.nodes)
+    event(f"{board.in_columns * 10 // len(board)} of 10 nodes in columns")
+
+    for one in (asked.question, *(seeded(question, other) for other in others)):
+        assert differences(board, one, asked.nodes, asked.weights) == []
+
+
+@FEW
+@given(seeds)
+def test_of_hundreds_of_a_kind_a_board_says_what_the_rules_say_of_each(seed: int) -> None:
+    asked = made(seed, HUNDREDS)
+
+    assert differences(board_of(asked.nodes), asked.question, asked.nodes, asked.weights) == []
+
+
+@given(cases, st.lists(seeds, min_size=1, max_size=3))
+def test_one_question_has_no_part_in_the_answer_to_another(asked: Case, others: list[int]) -> None:
+    board, every = board_of(asked.nodes), [asked.question, *(seeded(question, seed) for seed in others)]
+
+    for one in (*every, *every):
+        assert differences(board, one, asked.nodes, asked.weights) == []
+
+
+@HALF
+@given(seeds)
+def test_the_order_in_which_nodes_are_put_changes_nothing(seed: int) -> None:
+    asked = made(seed, LARGE)
+    mixed = Random(seed).sample(asked.nodes, len(asked.nodes))  # noqa: S311 - an order keeps no secret
+
+    assert said(board_of(mixed), asked, asked.nodes) == said(board_of(asked.nodes), asked, asked.nodes)
+
+
+@given(cases, st.sampled_from([tuple(range(1, 9)), (0, 2, 3, 5, 8, 13, 21, 99)]))
+def test_other_ids_in_the_same_order_change_nothing(asked: Case, others: tuple[int, ...]) -> None:
+    new = zone_ids(*others)
+    nodes = [renamed(node, dict(zip(node.ids, new, strict=False))) for node in asked.nodes]
+
+    before, after = (without_ids(said(board_of(some), asked, some)) for some in (asked.nodes, nodes))
+    assert before == after
+
+
+def said(board: Board, asked: Case, nodes: Iterable[Node]) -> dict[str, Said]:
+    """What a board says of these nodes, by name."""
+    names = [node.name for node in nodes]
+    return dict(
+        zip(names, by_board(board.ask(asked.question), board.rows(names), asked.weights), strict=True)
+    )
+
+
+def without_ids(every: Mapping[str, Said]) -> list[tuple[object, ...]]:
+    """What is said, but for the ids of zones."""
+    return [(*one[:3], *one[4:], str(one.verdict.refusal or "")) for one in every.values()]
+
+
+def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
+    zones = (
+        replace(
+            zone,
+            id=new[zone.id],
+            cells=frozenset(new[cell] for cell in zone.cells),
+            costs=tuple((new[there], cost) for there, cost in zone.costs),
+        )
+        for zone in node.zones
+    )
+    return replace(node, zones=tuple(zones), machine=node.machine and machine_renamed(node.machine, new))
+
+
+def machine_renamed(told: Machine, new: Mapping[ZoneId, ZoneId]) -> Machine:
+    devices = (
+        (name, tuple(replace(place, zones=tuple(new[zone] for zone in place.zones)) for place in places))
+        for name, places in told.devices
+    )
+    cores = tuple(replace(core, zone=new[core.zone]) for core in told.cores)
+    return replace(told, zones=tuple(new[zone] for zone in told.zones), cores=cores, devices=tuple(devices))
+
+
+# Nodes that change.
+
+NAMES = [f"n{at}" for at in range(8)]
+WHICH = st.integers(0, 2)
+
+
+@dataclass
+class Kept:
+    """A board, and the nodes that stand on it."""
+
+    board: Board
+    nodes: dict[str, Node] = field(default_factory=dict)
+
+    def put(self, name: str, node: Node) -> None:
+        """A node comes, or is not what it was."""
+        self.nodes[name] = replace(node, name=name)
+        self.board.put(self.nodes[name])
+
+    def drop(self, name: str) -> None:
+        """A node goes, if it is there."""
+        self.nodes.pop(name, None)
+        self.board.drop(name)
+
+
+class Changes(RuleBasedStateMachine):
+    """Nodes come, change and go on a board, and few questions are asked again and again."""
+
+    boards: Bundle[Kept] = Bundle("boards")
+
+    @initialize(target=boards, seed=seeds, asked=st.lists(seeds, min_size=3, max_size=3))
+    def start(self, seed: int, asked: list[int]) -> Kept:
+        """Nodes of three kinds, most of them of the first."""
+        self.kinds = [seeded(build, seed + at) for at, build in enumerate((counted, counted, described))]
+        self.questions = [seeded(question, seed) for seed in asked]
+        kept = Kept(Board())
+        for at, name in enumerate(NAMES):
+            kept.put(name, self.node(0, seed + at))
+        return kept
+
+    def node(self, kind: int, seed: int) -> Node:
+        """A node of one of the kinds, with something on it."""
+        return seeded(lambda pick: like(pick, self.kinds[kind]), seed)
+
+    @rule(
+        kept=boards,
+        name=st.sampled_from(NAMES),
+        kind=st.sampled_from([0, 0, 0, 0, 1, 2]),
+        seed=seeds,
+        which=WHICH,
+    )
+    def put(self, kept: Kept, name: str, kind: int, seed: int, which: int) -> None:
+        """One node is not what it was, and somebody asks."""
+        kept.put(name, self.node(kind, seed))
+        self.ask(kept, which)
+
+    @rule(kept=boards, seed=seeds)
+    def put_all(self, kept: Kept, seed: int) -> None:
+        """Nothing is as it was."""
+        for at, name in enumerate(NAMES):
+            kept.put(name, self.node(0, seed + at))
+
+    @rule(kept=boards)
+    def put_again(self, kept: Kept) -> None:
+        """Everything is as it was."""
+        for node in kept.nodes.values():
+            kept.board.put(node)
+
+    @rule(kept=boards, name=st.sampled_from(NAMES), which=WHICH)
+    def drop(self, kept: Kept, name: str, which: int) -> None:
+        """One node goes, and somebody asks."""
+        kept.drop(name)
+        self.ask(kept, which)
+
+    @rule(kept=boards, which=WHICH, part=st.sampled_from(["admitted", "able", "width", "said"]))
+    def glance(self, kept: Kept, which: int, part: str) -> None:
+        """One thing is looked at and the rest is not, so that they are worked out at different times."""
+        assert len(getattr(kept.board.ask(self.questions[which]), part)) >= len(kept.nodes)
+
+    @rule(kept=boards, which=WHICH)
+    def ask(self, kept: Kept, which: int) -> None:
+        """The answer is what the rules say, whatever happened before."""
+        nodes, asked = list(kept.nodes.values()), self.questions[which]
+
+        assert len(kept.board) == len(nodes)
+        assert differences(kept.board, asked, nodes) == []
+        assert ghosts(kept.board, asked, nodes) == []
+
+
+TestChanges = Changes.TestCase
+TestChanges.settings = settings(HALF, stateful_step_count=15)
+
+
+# What the laws above are tried on.
+
+
+@pytest.fixture(scope="module")
+def corners() -> Counter[object]:
+    """Everything that distinguishes nodes and answers, and on how many nodes it was met."""
+    met: Counter[object] = Counter()
+    for seed in range(400):
+        asked = made(seed, SMALL)
+        met["in columns"] += board_of(asked.nodes).in_columns
+        for node in asked.nodes:
+            met.update(facts(node))
+            verdict = evaluate(node, asked.question.demand, asked.question.intent)
+            met[verdict.refusal.cause if verdict.refusal else len(verdict.placement.zones)] += 1
+    return met
+
+
+def facts(node: Node) -> Iterable[object]:
+    options = node.options
+    yield from (node.policy, node.scope, *options.cpu, *options.topology, *options.gates, "nodes")
+    yield f"{len(node.zones)} zones"
+    yield "machine" if node.machine else "stock" if node.stock else "counts"
+    yield "groups" if any(len(zone.cells) > 1 for zone in node.zones) else "no groups"
+    yield "totals" if node.totals else "no totals"
+
+
+@pytest.mark.parametrize(
+    "corner",
+    [
+        *Cause,
+        *Policy,
+        *Scope,
+        *CpuOption,
+        *TopologyOption,
+        *Gate,
+        *range(5),
+        *(f"{count} zones" for count in (1, 2, 3, 4, 8)),
+        "machine",
+        "stock",
+        "counts",
+        "groups",
+        "totals",
+    ],
+)
+def test_every_corner_is_drawn(corner: object, corners: Counter[object]) -> None:
+    assert corners[corner]
+
+
+def test_of_the_nodes_that_are_drawn_most_stand_in_columns_and_many_do_not(corners: Counter[object]) -> None:
+    assert 0.4 < corners["in columns"] / corners["nodes"] < 0.9

@@ -1,0 +1,18 @@
+"""Nodes for tests that hold several of them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from numalign.rules.topology import Node
+
+
+def named(nodes: Iterable[Node]) -> list[Node]:
+    """The same nodes in their order, each with a name of its own; the first of a name keeps it."""
+    seen = Counter[str]()
+    told = []
+    for node in nodes:
+        again = seen[node.name]
+        seen[node.name] += 1
+        told.append(replace(node, name=f"{node.name}-{again}") if again else node)
+    return told
