@@ -76,11 +76,9 @@ sim: $(READY)
 bench-e2e: $(READY)
 	$(BIN)/python -m bench.e2e $(BENCH_E2E)
 
+# One table of what everything takes, docs/speed.md and its charts: make bench [BENCH="--only columns"]
 bench: $(READY)
-	$(BIN)/python -m bench.rules
-	$(BIN)/python -m bench.webhook
-	$(BIN)/python -m bench.extender
-	$(BIN)/python -m bench.coldstart
+	$(BIN)/python -m bench --markdown docs/speed.md $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -9,6 +9,7 @@ kernel counts, at the peak and when all is still again.
 
 import argparse
 import asyncio
+import contextlib
 import http.client
 import itertools
 import json
@@ -19,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -32,14 +32,9 @@ from aiohttp import web
 from bench import cluster
 from bench.cluster import Raw
 from bench.figures import table
-from bench.servers import Server
-from bench.webhook import Webhook
+from bench.servers import Server, Webhook
+from bench.targets import READY_S, START_MIB
 from certs import authority
-
-READY_AIM = 20.0
-"""Seconds."""
-MEMORY_AIM = 256.0
-"""MiB, at the peak."""
 
 LONGEST_START = 300
 PODS_READ = 'numalign_watch_lists_total{kind="Pod"}'
@@ -58,10 +53,11 @@ Items = Callable[[int, int], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of what the cluster has."""
+    """How much of what the cluster has; the nodes of a `lean` one carry nothing that no rule reads."""
 
     nodes: int
     pods: int
+    lean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,8 @@ class Kind:
 def kinds(sizes: Sizes) -> Mapping[str, Kind]:
     """What is served, by path."""
     found = iter(cluster.snapshot(sizes.nodes)["items"])
-    pairs = [_pair(node, topology) for node, topology in zip(found, found, strict=True)]
+    made = _lean if sizes.lean else _pair
+    pairs = [made(node, topology) for node, topology in zip(found, found, strict=True)]
     nodes, topologies = ([orjson.dumps(pair[at]) for pair in pairs] for at in (0, 1))
     namespaces = [orjson.dumps({"metadata": {"name": f"team-{at}"}}) for at in range(NAMESPACES)]
     return {
@@ -153,6 +150,12 @@ def _pair(node: Raw, topology: Raw) -> tuple[Raw, Raw]:
     return {"metadata": metadata, "spec": {}, "status": status}, {**topology, "zones": zones}
 
 
+def _lean(node: Raw, topology: Raw) -> tuple[Raw, Raw]:
+    for each in (node, topology):
+        each["metadata"]["resourceVersion"] = "1"
+    return node, topology
+
+
 def _zone(zone: Raw) -> Raw:
     known = {each["name"]: each for each in zone["resources"]}
     more = (cluster.GPU, "example.com/nic", "hugepages-1Gi")
@@ -207,12 +210,15 @@ async def _watched(request: web.Request, kind: Kind) -> web.StreamResponse:
     """A watch in which nothing happens."""
     answer = web.StreamResponse(headers={"Content-Type": "application/json"})
     await answer.prepare(request)
-    while True:
-        await answer.write(kind.bookmark())
-        await asyncio.sleep(BOOKMARK_SECONDS)
+    # Whoever watches may go away at any time.
+    with contextlib.suppress(ConnectionResetError):
+        while True:
+            await answer.write(kind.bookmark())
+            await asyncio.sleep(BOOKMARK_SECONDS)
+    return answer
 
 
-@contextmanager
+@contextlib.contextmanager
 def api_server(sizes: Sizes) -> Iterator[int]:
     """A port where such a cluster is served."""
     context = multiprocessing.get_context("spawn")
@@ -226,7 +232,7 @@ def api_server(sizes: Sizes) -> Iterator[int]:
         process.join(timeout=10)
 
 
-@contextmanager
+@contextlib.contextmanager
 def started(port: int, flags: Sequence[str]) -> Iterator[Webhook]:
     """A webhook that follows the cluster at a port, from the moment at which it is ready.
 
@@ -308,9 +314,54 @@ def _until_pods_are_read(webhook: Webhook) -> float:
     return time.perf_counter() - began
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that was measured, in seconds and MiB."""
+
+    sizes: Sizes
+    ready: float
+    counted: float
+    memory: Mapping[str, float]
+
+    def document(self) -> Raw:
+        """For a file."""
+        return {
+            "nodes": self.sizes.nodes,
+            "pods": self.sizes.pods,
+            "ready_s": self.ready,
+            "pods_read_s": self.counted,
+            "rss_mib": dict(self.memory),
+        }
+
+    def __str__(self) -> str:
+        """The table, and what is aimed at."""
+        rows = [
+            ("from start to ready, seconds", f"{self.ready:.1f}"),
+            ("until the pods were read too", f"{self.counted:.1f}"),
+            ("memory at the peak, MiB", f"{self.memory['most']:.0f}"),
+            ("memory when all is still, MiB", f"{self.memory['now']:.0f}"),
+        ]
+        return "\n".join(
+            [
+                table([f"{self.sizes.nodes} nodes, {self.sizes.pods} pods", ""], rows),
+                judged("ready within", "seconds", found=self.ready, aim=READY_S),
+                judged("at most", "MiB", found=self.memory["most"], aim=START_MIB),
+            ]
+        )
+
+
 def judged(what: str, unit: str, *, found: float, aim: float) -> str:
     """One aim, and whether it was met."""
     return f"aim {'met' if found <= aim else 'MISSED'}: {what} {aim:.0f} {unit}; it was {found:.1f}"
+
+
+def measure(sizes: Sizes, flags: Sequence[str] = (), *, settling: float = SETTLING) -> Outcome:
+    """Start a webhook on such a cluster, and look at it when it is ready and when all is still again."""
+    with api_server(sizes) as port, started(port, flags) as webhook:
+        counted = _until_pods_are_read(webhook)
+        time.sleep(settling)
+        ready = webhook.server.starting
+        return Outcome(sizes, ready, ready + counted, webhook.server.memory())
 
 
 def main() -> int:
@@ -319,25 +370,18 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--nodes", type=int, default=5000, help="of the cluster (default 5000)")
     parser.add_argument("--pods", type=int, default=50_000, help="of the cluster (default 50000)")
+    parser.add_argument(
+        "--settling", type=float, default=SETTLING, help="seconds until memory is looked at again (default 5)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     parser.add_argument("flags", nargs="*", help="more flags of the webhook, after --")
     chosen = parser.parse_args()
-    if min(chosen.nodes, chosen.pods) <= 0:
-        parser.error("--nodes and --pods must be above zero")
-    sizes = Sizes(chosen.nodes, chosen.pods)
-    with api_server(sizes) as port, started(port, chosen.flags) as webhook:
-        server = webhook.server
-        counted = _until_pods_are_read(webhook)
-        time.sleep(SETTLING)
-        memory = server.memory()
-    rows = [
-        ("from start to ready, seconds", f"{server.starting:.1f}"),
-        ("until the pods were read too", f"{server.starting + counted:.1f}"),
-        ("memory at the peak, MiB", f"{memory['most']:.0f}"),
-        (f"memory {SETTLING:.0f} seconds later, MiB", f"{memory['now']:.0f}"),
-    ]
-    print(table([f"{sizes.nodes} nodes, {sizes.pods} pods", ""], rows))
-    print(judged("ready within", "seconds", found=server.starting, aim=READY_AIM))
-    print(judged("at most", "MiB", found=memory["most"], aim=MEMORY_AIM))
+    if min(chosen.nodes, chosen.pods) <= 0 or chosen.settling < 0:
+        parser.error("--nodes and --pods must be above zero, and --settling not below it")
+    outcome = measure(Sizes(chosen.nodes, chosen.pods), chosen.flags, settling=chosen.settling)
+    print(outcome)
+    if chosen.json:
+        chosen.json.write_bytes(orjson.dumps(outcome.document(), option=orjson.OPT_INDENT_2))
     return 0
 
 

@@ -4,18 +4,20 @@ The scorer as kube-scheduler meets it: the real process, one keep-alive connecti
 For each pod the scheduler sends the names of the nodes that passed its own filters, first to /filter and
 then, with those that are left, to /prioritize, and waits for both before it looks at the next pod. So what is
 measured is the round trip of each, from sending to the last byte of the answer; nothing is sent at the same
-time. A pod of a new template is told apart from one of a template that was met before. Nothing changes on the
-nodes meanwhile.
+time. Beside it stands what the server counts of it: from the whole request in hand to the answer in bytes,
+the difference of two looks at its histogram. A pod of a new template is told apart from one of a template
+that was met before. Nothing changes on the nodes meanwhile, and all have been read before it begins.
 """
 
 import argparse
 import contextlib
 import http.client
 import random
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,20 +25,32 @@ import orjson
 
 from bench import cluster, servers
 from bench.cluster import Raw
-from bench.figures import Spread, ms, table
+from bench.figures import Histogram, Spread, ms, table
 from bench.servers import Server
 
 VERBS = ("filter", "prioritize")
 
+PHASES = ("first", "again")
+"""Pods of templates that nobody has met, and those after them."""
+
 _SEED = 6
+_LONGEST_READING = 120
+_BUCKET = re.compile(
+    r'^numalign_scheduler_call_seconds_bucket{le="([^"]+)",verb="(\w+)"} (\S+)$', re.MULTILINE
+)
+_READ = re.compile(r"^numalign_ledger_nodes{[^}]*} (\S+)$", re.MULTILINE)
 
 
 @dataclass(slots=True)
 class Cost:
-    """Round trips in seconds, by verb: of the first pod of a template, and of those after it."""
+    """What calls of one verb took in one phase: round trips in seconds, and what the server counted."""
 
-    first: dict[str, list[float]] = field(default_factory=lambda: {verb: [] for verb in VERBS})
-    again: dict[str, list[float]] = field(default_factory=lambda: {verb: [] for verb in VERBS})
+    round_trips: list[float] = field(default_factory=list)
+    handler: Histogram = field(default_factory=Histogram)
+
+
+Costs = dict[str, dict[str, Cost]]
+"""By verb and phase."""
 
 
 @dataclass(slots=True)
@@ -71,15 +85,37 @@ class Scheduler:
             raise RuntimeError(f"/{verb} answered {answer.status}: {content[:200]!r}")
         return took, orjson.loads(content)
 
+    def metrics(self) -> str:
+        """What the server counts."""
+        self.connection.request("GET", "/metrics")
+        return self.connection.getresponse().read().decode()
+
+    def handled(self) -> dict[str, Histogram]:
+        """What the server has counted of each verb by now."""
+        totals: dict[str, dict[float, float]] = {verb: {} for verb in VERBS}
+        for bound, verb, count in _BUCKET.findall(self.metrics()):
+            totals[verb][float(bound)] = float(count)
+        return {verb: Histogram.cumulative(found) for verb, found in totals.items()}
+
+    def wait(self, nodes: int) -> float:
+        """Wait until the server has read so many nodes; the seconds that took."""
+        began = time.monotonic()
+        while sum(map(float, _READ.findall(self.metrics()))) < nodes:
+            if time.monotonic() - began > _LONGEST_READING:
+                raise RuntimeError("the scorer does not come to an end with its nodes")
+            time.sleep(0.1)
+        return time.monotonic() - began
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that was measured, by how many names were sent."""
+    """Everything that was measured, by how many names were sent; `starting` and `reading` in seconds."""
 
     nodes: int
     pods: int
     starting: float
-    costs: dict[int, Cost]
+    reading: float
+    costs: dict[int, Costs]
     memory: dict[str, float]
 
     def document(self) -> Raw:
@@ -88,17 +124,19 @@ class Outcome:
             "nodes": self.nodes,
             "pods": self.pods,
             "starting_s": self.starting,
+            "reading_s": self.reading,
             "rss_mib": self.memory,
-            "round_trips_ms": {
-                str(names): {
-                    verb: {
-                        "first": Spread.of(cost.first[verb]).millis(),
-                        "again": Spread.of(cost.again[verb]).millis(),
-                    }
-                    for verb in VERBS
-                }
-                for names, cost in self.costs.items()
-            },
+            "round_trips_ms": self._spreads(lambda cost: Spread.of(cost.round_trips)),
+            "handler_ms": self._spreads(lambda cost: cost.handler.spread()),
+        }
+
+    def _spreads(self, spread: Callable[[Cost], Spread]) -> Raw:
+        return {
+            str(names): {
+                verb: {phase: spread(cost).millis() for phase, cost in phases.items()}
+                for verb, phases in costs.items()
+            }
+            for names, costs in self.costs.items()
         }
 
     def __str__(self) -> str:
@@ -107,18 +145,24 @@ class Outcome:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.nodes} nodes of {cluster.CLASSES} classes, {cluster.ZONES} zones each, {self.pods} pods"
-        yield f"start to listening: {self.starting:.2f} s"
+        yield f"start to listening: {self.starting:.2f} s, and to all nodes being read: {self.reading:.2f} s"
         yield f"resident: {self.memory['now']:.0f} MiB, at most {self.memory['most']:.0f} MiB"
         yield ""
-        head = ["names", "round trip, ms", "first p50", "first max", "again p50", "again p99", "again max"]
-        yield table(head, (row for names, cost in self.costs.items() for row in _rows(names, cost)))
+        head = ["names", "verb", "template", *(f"{what} {key}" for what in _WHAT for key in _KEYS)]
+        yield table(head, (row for names, costs in self.costs.items() for row in _rows(names, costs)))
+        yield "ms; of the handler p50 and p99 are interpolated in its buckets, max is the bound of the last"
 
 
-def _rows(names: int, cost: Cost) -> Iterator[list[str]]:
-    for verb in VERBS:
-        first, again = Spread.of(cost.first[verb]), Spread.of(cost.again[verb])
-        figures = (first.p50, first.most, again.p50, again.p99, again.most)
-        yield [str(names), verb, *map(ms, figures)]
+_WHAT = ("handler", "trip")
+_KEYS = ("p50", "p99", "max")
+
+
+def _rows(names: int, costs: Costs) -> Iterator[list[str]]:
+    for verb, phases in costs.items():
+        for phase, cost in phases.items():
+            spreads = (cost.handler.spread(), Spread.of(cost.round_trips))
+            figures = (figure for each in spreads for figure in (each.p50, each.p99, each.most))
+            yield [str(names), verb, phase, *map(ms, figures)]
 
 
 @contextlib.contextmanager
@@ -141,32 +185,39 @@ def measure(*, nodes: int, sizes: Sequence[int], templates: int, repeats: int) -
     """Start a scorer, and schedule pods of every template with so many names at a time."""
     listed = cluster.occupied(cluster.snapshot(nodes))
     every = [item["metadata"]["name"] for item in listed["items"] if item["kind"] == "Node"]
-    pods = [template.pod for template in cluster.templates(templates)]
+    pods = [template.pod for template in cluster.templates(templates * len(sizes))]
     dice = random.Random(_SEED)  # noqa: S311 - it makes input, not secrets
     with serving(listed) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         with contextlib.closing(connection):
             scheduler = Scheduler(connection)
-            costs = {size: _cost(scheduler, pods, every, size, repeats, dice) for size in sizes}
+            reading = scheduler.wait(nodes)
+            costs = {
+                size: _costs(scheduler, pods[at : at + templates], every, size, repeats, dice)
+                for at, size in zip(range(0, len(pods), templates), sizes, strict=True)
+            }
         occupants = sum(item["kind"] == "Pod" for item in listed["items"])
-        return Outcome(nodes, occupants, server.starting, costs, server.memory())
+        return Outcome(nodes, occupants, server.starting, reading, costs, server.memory())
 
 
-def _cost(  # noqa: PLR0913, PLR0917  what a round of pods is made of
+def _costs(  # noqa: PLR0913, PLR0917  what a round of pods is made of
     scheduler: Scheduler,
     pods: Sequence[Raw],
     every: Sequence[str],
     size: int,
     repeats: int,
     dice: random.Random,
-) -> Cost:
-    cost = Cost()
-    for turn in range(repeats + 1):
-        for pod in pods:
-            took = scheduler.schedule(pod, dice.sample(every, size))
-            for verb, seconds in took.items():
-                (cost.again if turn else cost.first)[verb].append(seconds)
-    return cost
+) -> Costs:
+    costs: Costs = {verb: {phase: Cost() for phase in PHASES} for verb in VERBS}
+    for phase, turns in zip(PHASES, (1, repeats), strict=True):
+        before = scheduler.handled()
+        for pod in [*pods] * turns:
+            for verb, seconds in scheduler.schedule(pod, dice.sample(every, size)).items():
+                costs[verb][phase].round_trips.append(seconds)
+        after = scheduler.handled()
+        for verb in VERBS:
+            costs[verb][phase].handler = after[verb].since(before[verb])
+    return costs
 
 
 def main() -> int:
@@ -175,7 +226,7 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--nodes", type=int, default=5000, help="nodes of the cluster (default 5000)")
     parser.add_argument("--names", default="500,5000", help="nodes that are asked about (default 500,5000)")
-    parser.add_argument("--templates", type=int, default=20, help="workloads that send pods (default 20)")
+    parser.add_argument("--templates", type=int, default=20, help="workloads for each of these (default 20)")
     parser.add_argument("--repeats", type=int, default=20, help="pods of each after the first (default 20)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     chosen = parser.parse_args()

@@ -14,9 +14,12 @@ import time
 import timeit
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
-from bench.figures import ms, quantile, table
+import orjson
+
+from bench.figures import MILLI, ms, quantile, table
 from numalign.rules import demand
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import evaluate
@@ -139,6 +142,17 @@ def measure(*, resources: int, repeats: int) -> Measured:
     return Measured(table(head, rows), longest, slowest)
 
 
+def document(found: Measured, *, resources: int) -> dict[str, object]:
+    """For a file, in milliseconds."""
+    return {
+        "resources": resources,
+        "ordinary_ms": {str(zones): took * MILLI for zones, took in found.ordinary.items()},
+        "longest_ms": found.longest * MILLI,
+        "aims_ms": {str(zones): aim * MILLI for zones, aim in AIMS.items()},
+        "longest_aim_ms": MERGE * MILLI,
+    }
+
+
 def yardstick() -> float:
     """Seconds of a loop that does the same everywhere: machines differ, and one machine with the hour."""
     return min(timeit.repeat(YARDSTICK, number=10_000, repeat=5)) / 10_000
@@ -161,10 +175,15 @@ def main() -> int:
         help="how many (default 4)",
     )
     parser.add_argument("--repeats", type=int, default=40, help="verdicts in each of the rounds (default 40)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     chosen = parser.parse_args()
     if chosen.repeats <= 0:
         parser.error("--repeats must be above zero")
     found = measure(resources=chosen.resources, repeats=chosen.repeats)
+    if chosen.json:
+        chosen.json.write_bytes(
+            orjson.dumps(document(found, resources=chosen.resources), option=orjson.OPT_INDENT_2)
+        )
     print(
         f"{chosen.resources} resources: {', '.join(NAMES[: chosen.resources])}\n{found.shown}\n* the longest"
     )

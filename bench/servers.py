@@ -1,8 +1,10 @@
 """Our programs as processes of their own, so that what is measured is what would run in a cluster."""
 
 import contextlib
+import http.client
 import json
 import re
+import ssl
 import subprocess
 import sys
 import time
@@ -28,6 +30,25 @@ class Server:
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
         return {"now": int(kib["VmRSS"]) / _KIB, "most": int(kib["VmHWM"]) / _KIB}
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A webhook that is ready, and the authority that it is trusted by."""
+
+    server: Server
+    ca: Path
+
+    def connection(self) -> http.client.HTTPSConnection:
+        """A connection that stays open."""
+        trust = ssl.create_default_context(cafile=str(self.ca))
+        return http.client.HTTPSConnection("127.0.0.1", self.server.port, context=trust, timeout=60)
+
+    def metrics(self) -> str:
+        """What it has counted by now."""
+        with contextlib.closing(self.connection()) as connection:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,161 @@
+"""
+How fast it all is, in one run: one table with ratios and targets, the figures as JSON, a page with charts.
+
+Each part is a program of its own, so that none has what another left behind in its memory, and can be run
+alone (`python -m bench.columns --help`). A part that cannot be had here, as there is no Go, is said to be
+missing. Nothing fails for being slow; a part that breaks, or did other work than it should have, does.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import orjson
+
+from bench import charts, report
+
+Words = tuple[str, ...]
+
+UNAVAILABLE = "it needs programs that are written in Go, and there is no Go here"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A program that writes its figures with --json, and its flags in a real run and in a quick one."""
+
+    module: str
+    flags: Words
+    quick: Words
+
+
+PARTS: Mapping[str, Part] = MappingProxyType(
+    {
+        "columns": Part("bench.columns", (), ("--quick",)),
+        "extender": Part(
+            "bench.extender",
+            ("--names", "100,500,1000,2000,5000"),
+            ("--nodes", "40", "--names", "10,40", "--templates", "2", "--repeats", "2"),
+        ),
+        "webhook": Part(
+            "bench.webhook", (), ("--nodes", "20", "--templates", "2", "--rate", "10,20", "--seconds", "0.5")
+        ),
+        "coldstart": Part("bench.coldstart", (), ("--nodes", "20", "--pods", "40", "--settling", "0")),
+        "rate": Part("bench.scheduling_rate", ("--cells", "base", "--repeats", "1"), ("--quick",)),
+        "rules": Part("bench.rules", (), ("--repeats", "1", "--resources", "1")),
+    }
+)
+
+Run = Callable[[Sequence[str]], int]
+"""Runs a program to its end, and gives its exit code."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The document of each part, why some are missing, and which broke."""
+
+    parts: dict[str, Any] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+
+    def document(self, machine: Mapping[str, object]) -> dict[str, Any]:
+        """All of it, for a file."""
+        return {"machine": dict(machine), "parts": self.parts, "missing": self.missing}
+
+
+def measure(names: Iterable[str], *, run: Run, quick: bool) -> Outcome:
+    """Run these parts, one after another."""
+    outcome = Outcome()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            part, file = PARTS[name], Path(folder) / f"{name}.json"
+            flags = part.quick if quick else part.flags
+            code = run([sys.executable, "-m", part.module, *flags, "--json", str(file)])
+            if code == os.EX_UNAVAILABLE:
+                outcome.missing[name] = UNAVAILABLE
+            elif code or not file.exists():
+                outcome.broken.append(name)
+            else:
+                outcome.parts[name] = orjson.loads(file.read_bytes())
+    return outcome
+
+
+def shown(words: Sequence[str]) -> int:
+    """Runs a program whose table nobody reads, and says on standard error what it is and how long it took."""
+    began = time.monotonic()
+    sys.stderr.write(f"{' '.join(words[1:])}\n")
+    code = subprocess.run(words, stdout=subprocess.DEVNULL, check=False).returncode  # noqa: S603 - our own program
+    sys.stderr.write(f"{words[2]}: {time.monotonic() - began:.0f} s\n")
+    return code
+
+
+def machine() -> dict[str, object]:
+    """What the figures depend on."""
+    cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    named = (line.partition(":")[2].strip() for line in cpus if line.startswith("model name"))
+    return {
+        "cpu": next(named, platform.machine()),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def write(document: Mapping[str, Any], page: Path) -> None:
+    """The page, the charts beside it, and the figures that they are all made of."""
+    page.write_text(report.page(document), encoding="utf-8")
+    page.with_suffix(".json").write_bytes(figures(document))
+    for name, drawn in charts.charts(document).items():
+        page.with_name(charts.chart_file(name)).write_text(drawn, encoding="utf-8")
+
+
+def figures(document: Mapping[str, Any]) -> bytes:
+    """The document as it is kept."""
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def main(arguments: Sequence[str] | None = None, *, run: Run = shown) -> int:
+    """Measure as the flags say; 0 however slow it was, 1 if a part broke: then no file is written."""
+    chosen = _parser().parse_args(arguments)
+    outcome = measure(chosen.only, run=run, quick=chosen.quick)
+    document = outcome.document(machine())
+    print(report.text(document))
+    if outcome.broken:
+        sys.stderr.write(f"these broke: {', '.join(outcome.broken)}; what they said stands above\n")
+        return 1
+    if chosen.json:
+        chosen.json.write_bytes(figures(document))
+    if chosen.markdown:
+        write(document, chosen.markdown)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--quick", action="store_true", help="tiny inputs: only whether everything works")
+    parser.add_argument("--only", type=_names, default=tuple(PARTS), metavar="NAME,...", help=" ".join(PARTS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures, for a program")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="a page; its charts and figures are written beside it"
+    )
+    return parser
+
+
+def _names(text: str) -> Words:
+    if unknown := sorted(set(text.split(",")) - PARTS.keys()):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: the parts are {', '.join(PARTS)}")
+    return tuple(name for name in PARTS if name in text.split(","))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

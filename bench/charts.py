@@ -1,0 +1,103 @@
+"""The growth curves of a run: time against nodes, zones, names and the rate of requests."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from bench.curves import Axis, Chart, Line, svg
+from bench.sections import Raw, cell_of
+from bench.targets import HANDLER_MS, NAMED
+
+
+def by_nodes(document: Raw) -> Chart | None:
+    """Time against nodes: the named cases, cold, and plain Go."""
+    columns = document["parts"].get("columns")
+    if not columns:
+        return None
+    sizes = sorted({cell["nodes"] for cell in columns["cells"]})
+    ours, floor = [], []
+    for colour, named in enumerate(NAMED):
+        cells = [cell for size in sizes if (cell := cell_of(columns, named, size))]
+        ours.append(Line(named.title, [_point(cell, "nodes", cell) for cell in cells], colour))
+        in_go = [_point(cell, "nodes", cell["floor"]) for cell in cells if cell["floor"]]
+        floor.append(Line("the same in Go", in_go, colour, dashed=True))
+    return Chart("Cold verdicts by nodes", Axis("nodes"), Axis("ms"), [*ours, *floor])
+
+
+def by_zones(document: Raw) -> Chart | None:
+    """Time against zones, by policy."""
+    columns = document["parts"].get("columns")
+    if not columns:
+        return None
+    here = [
+        cell for cell in columns["cells"] if cell["nodes"] == columns["judged_at"] and cell["needed"] == 1
+    ]
+    policies = dict.fromkeys(cell["policy"] for cell in here)
+    lines = [
+        Line(policy, [_point(cell, "zones", cell) for cell in here if cell["policy"] == policy], colour)
+        for colour, policy in enumerate(policies)
+    ]
+    restricted = [cell for cell in here if cell["policy"] == "restricted"]
+    scored = [_point(cell, "zones", cell, "scores_ms") for cell in restricted if cell["scores_ms"]]
+    in_go = [_point(cell, "zones", cell["floor"]) for cell in restricted if cell["floor"]]
+    lines += [
+        Line("restricted, with scores", scored, len(lines)),
+        Line("restricted in Go", in_go, 2, dashed=True),
+    ]
+    title = f"Cold verdicts on {columns['judged_at']:,} nodes by zones"
+    return Chart(title, Axis("zones"), Axis("ms"), lines)
+
+
+def by_names(document: Raw) -> Chart | None:
+    """The handlers of the extender against the names that are sent."""
+    found = document["parts"].get("extender")
+    if not found:
+        return None
+    trips = {int(names): verbs for names, verbs in found["handler_ms"].items()}
+    verbs = dict.fromkeys(verb for costs in trips.values() for verb in costs)
+    lines = [
+        Line(
+            f"{verb}, {key}",
+            [(names, trips[names][verb]["again"][key]) for names in sorted(trips)],
+            colour,
+            dashed,
+        )
+        for colour, verb in enumerate(verbs)
+        for key, dashed in (("p50", False), ("p99", True))
+    ]
+    return Chart(f"Extender: {found['nodes']:,} nodes, by names", Axis("names"), Axis("ms"), lines)
+
+
+def by_rate(document: Raw) -> Chart | None:
+    """The webhook's handler against reviews per second."""
+    found = document["parts"].get("webhook")
+    if not found:
+        return None
+    lines = [
+        Line(
+            f"handler, {key}", [(run["asked_per_s"], run["handler_ms"][key]) for run in found["runs"]], colour
+        )
+        for colour, key in enumerate(HANDLER_MS)
+    ]
+    across = Axis("reviews per second", logarithmic=False)
+    return Chart(f"Webhook: {found['nodes']:,} nodes, by rate", across, Axis("ms"), lines)
+
+
+def _point(cell: Raw, across: str, times: Raw, key: str = "verdicts_ms") -> tuple[float, float]:
+    return cell[across], times[key]["median"]
+
+
+CHARTS: Mapping[str, Callable[[Raw], Chart | None]] = MappingProxyType(
+    {"nodes": by_nodes, "zones": by_zones, "names": by_names, "rate": by_rate}
+)
+"""By what the time is drawn against."""
+
+
+def charts(document: Raw) -> dict[str, str]:
+    """The charts of what was measured, as SVG, by what they are drawn against."""
+    drawn = {name: chart(document) for name, chart in CHARTS.items()}
+    return {name: svg(chart) for name, chart in drawn.items() if chart}
+
+
+def chart_file(name: str) -> str:
+    """The name of a chart's file."""
+    return f"speed-{name}.svg"

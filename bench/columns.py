@@ -1,0 +1,283 @@
+"""
+How fast the fleet in columns answers about all nodes, by nodes, zones and policy.
+
+Cold is a question that was never asked: each of them asks for a byte more of memory than the one before, so
+nothing is remembered of it. Warm is a question that was answered before some of the nodes changed. With
+scores means that the nodes that take the pod are scored by two strategies as well. One thread does it all.
+
+What is measured is checked in the same run: plain Go finds as many nodes and the same scores, the rules say
+the same of some nodes, and a board that was changed says what one says that is made of the changed nodes.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from bench import floor, growth
+from bench.figures import MILLI
+from bench.fleets import Case, Raw
+from bench.floor import Floor, Load, Pass, Scores
+from bench.timing import DIGITS, Times, timed, undisturbed
+from numalign.fleet import Question
+from numalign.fleet.board import Board
+from numalign.rules.evaluate import evaluate
+from numalign.rules.intent import Policy
+from numalign.rules.scoring import EVEN, Strategy
+from numalign.rules.topology import Node
+from tests.gotools import UnavailableError
+
+STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
+
+PATIENCE = 0.5
+"""Seconds, beyond which nodes are not scored."""
+SOME = 200
+"""Nodes, by which it is found out how long that would take."""
+
+Say = Callable[[str], None]
+"""Takes a line of progress."""
+
+
+class CheckFailed(Exception):
+    """What was measured is not the work that it should have been; the text says what differs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What is measured, and how often.
+
+    So many new questions are asked, as many again with scores; `turns` times a `share` of the nodes changes.
+    `sample` nodes are judged by the rules, one by one.
+    """
+
+    nodes: tuple[int, ...] = (1000, 5000, 15_000)
+    zones: tuple[int, ...] = (2, 4, 8)
+    needed: int = 4
+    """Zones that the pod takes in one more case, on nodes of the most zones."""
+    questions: int = 15
+    turns: int = 15
+    share: float = 0.01
+    sample: int = 40
+    rounds: int = 3
+    budget: float = 1.0
+    """Seconds, after which nothing is asked once more for the sake of a median."""
+
+
+QUICK = Sizes(nodes=(10, 20, 30), zones=(2, 8), questions=2, turns=2, share=0.1, sample=3, rounds=1)
+"""A run of moments that says nothing but that everything runs."""
+
+
+def measure(sizes: Sizes, program: Floor | None, say: Say) -> Raw:
+    """Every cell, and the memory of the largest fleets; raises `CheckFailed`."""
+    most = max(sizes.zones)
+    plan = [(zones, 1, tuple(Policy)) for zones in sizes.zones]
+    plan.append((most, min(sizes.needed, most), (Policy.RESTRICTED,)))
+    cells: list[Raw] = []
+    for zones, needed, policies in plan:
+        cells += _cells(sizes, Case(max(sizes.nodes), zones, Policy.NONE, needed), policies, program, say)
+    say("columns: memory")
+    memory = [growth.measure(Case(max(sizes.nodes), zones, Policy.RESTRICTED)) for zones in sizes.zones]
+    return {
+        "share": sizes.share,
+        "questions": sizes.questions,
+        "judged_at": sorted(sizes.nodes)[len(sizes.nodes) // 2],
+        "cells": cells,
+        "memory": memory,
+    }
+
+
+def _cells(
+    sizes: Sizes, largest: Case, policies: Sequence[Policy], program: Floor | None, say: Say
+) -> Iterator[Raw]:
+    """The cells of one kind of nodes; smaller fleets are the first nodes of the largest."""
+    every = largest.members()
+    load = Load(2 * sizes.questions, sizes.rounds)
+    for count in sizes.nodes:
+        some = replace(largest, nodes=count)
+        say(f"columns: {count:,} nodes, {some.zones} zones, {some.needed} needed")
+        passes = program.passes(some, every[:count], policies, load) if program else {}
+        for policy in policies:
+            case = replace(some, policy=policy)
+            nodes = [replace(node, policy=policy) for node in every[:count]]
+            with undisturbed():
+                yield cell(case, nodes, sizes, passes.get(policy))
+
+
+def cell(case: Case, nodes: Sequence[Node], sizes: Sizes, found: Pass | None) -> Raw:
+    """One case, cold, warm and with scores; milliseconds."""
+    board = Board()
+    _, puts = timed(board.put, nodes)
+    _, [first] = timed(partial(_admitted, board), [case.question(-1)])
+    patient = _scoring(case, nodes) <= PATIENCE
+    cold = _cold(case, board, sizes, patient=patient)
+    if found:
+        _agree(case, cold, found, sizes.questions)
+    by_rules = _by_rules(case, board, nodes[: sizes.sample])
+    return {
+        "nodes": case.nodes,
+        "zones": case.zones,
+        "policy": case.policy,
+        "needed": case.needed,
+        "feasible": cold.feasible[0],
+        "building_ms": round((sum(puts) + first) * MILLI, DIGITS),
+        "verdicts_ms": Times.of(cold.verdicts).millis(),
+        "scores_ms": _millis(cold.scored),
+        "rules_ms": round(by_rules * MILLI * case.nodes, DIGITS),
+        "floor": found and {"verdicts_ms": found.verdicts.millis(), "scores_ms": _millis(found.scored)},
+        **_warm(case, board, nodes, sizes, patient=patient),
+    }
+
+
+def _millis(seconds: Sequence[float]) -> dict[str, float] | None:
+    """None of what was not measured."""
+    return Times.of(seconds).millis() if seconds else None
+
+
+def _scoring(case: Case, nodes: Sequence[Node]) -> float:
+    """Seconds that it would take to score all nodes, by what each of some costs more than a few."""
+    few, some = nodes[: SOME // 10], nodes[:SOME]
+    least, most = (min(timed(partial(_scored, _board(each)), _new(case, 3))[1][1:]) for each in (few, some))
+    return (most - least) / max(len(some) - len(few), 1) * len(nodes)
+
+
+def _new(case: Case, count: int) -> list[Question]:
+    return [case.question(number) for number in range(count)]
+
+
+class _Cold(NamedTuple):
+    """What was answered of new questions, and in how many seconds each."""
+
+    feasible: Sequence[int]
+    scores: Sequence[Scores]
+    verdicts: Sequence[float]
+    scored: Sequence[float]
+
+
+def _cold(case: Case, board: Board, sizes: Sizes, *, patient: bool) -> _Cold:
+    """The first questions are asked for verdicts, and as many after them for scores too."""
+    count, budget = sizes.questions, sizes.budget
+    plain, with_scores = ([case.question(first + at) for at in range(count)] for first in (0, count))
+    admitted, verdicts = timed(partial(_admitted, board), plain, budget=budget)
+    answers, scored = timed(partial(_scored, board), with_scores if patient else [], budget=budget)
+    return _Cold(
+        feasible=[int(np.count_nonzero(each)) for each in admitted],
+        scores=[Scores(*(int(found[found > 0].sum()) for found in each)) for each in answers],
+        verdicts=verdicts,
+        scored=scored,
+    )
+
+
+def _admitted(board: Board, question: Question) -> "NDArray[np.bool_]":
+    return board.ask(question).admitted
+
+
+def _scored(board: Board, question: Question) -> "list[NDArray[np.int16]]":
+    """What nodes score by either strategy; who scores has judged before."""
+    _admitted(board, question)
+    answer = board.ask(question)
+    return [answer.scores(strategy, EVEN) for strategy in STRATEGIES]
+
+
+def _agree(case: Case, ours: _Cold, theirs: Pass, questions: int) -> None:
+    """Plain Go was asked the same questions in the same order."""
+    feasible = theirs.feasible[: len(ours.feasible)]
+    _same(f"{case}: nodes that take the pod, here and in Go", ours.feasible, feasible)
+    if theirs.scores:
+        scores = theirs.scores[questions:][: len(ours.scores)]
+        _same(f"{case}: scores of all nodes together, here and in Go", ours.scores, scores)
+
+
+def _same(what: str, ours: object, theirs: object) -> None:
+    if ours != theirs:
+        raise CheckFailed(f"{what}: {ours} and {theirs}")
+
+
+def _by_rules(case: Case, board: Board, some: Sequence[Node]) -> float:
+    """Seconds of one node, judged by the rules alone."""
+    question = case.question(0)
+    verdicts, seconds = timed(lambda node: evaluate(node, question.demand, question.intent).admitted, some)
+    found = board.ask(question).admitted[board.rows([node.name for node in some])]
+    _same(f"{case}: verdicts in columns and by the rules", found.tolist(), verdicts)
+    return sum(seconds) / len(seconds)
+
+
+def _warm(case: Case, board: Board, nodes: Sequence[Node], sizes: Sizes, *, patient: bool) -> Raw:
+    """The same question again and again, with other nodes changed each time."""
+    question = case.question(0)
+    latest = {node.name: node for node in nodes}
+    again = timed(partial(_scored if patient else _admitted, board), [question] * 2)[1][1:]
+    putting, asking, scoring = list[float](), list[float](), list[float]()
+    changes = (case.changed(nodes, sizes.share, turn) for turn in range(sizes.turns))
+    for changed in changes:
+        latest |= {node.name: node for node in changed}
+        putting.append(sum(timed(board.put, changed)[1]))
+        asking += timed(partial(_admitted, board), [question])[1]
+        scoring += timed(partial(_scored, board), [question] if patient else [])[1]
+        if sum(putting) + sum(asking) + sum(scoring) > sizes.budget:
+            break
+    ours, anew = _yes(board, question), _yes(_board(latest.values()), question)
+    _same(f"{case}: a board that was changed and a new one", ours, anew)
+    return {
+        "again_ms": _millis(again),
+        "putting_ms": _millis(putting),
+        "warm_ms": _millis(asking),
+        "warm_scores_ms": _millis([sum(both) for both in zip(asking, scoring, strict=False)]),
+        "updates_per_s": round(len(putting) * len(changed) / (sum(putting) + sum(asking))),
+    }
+
+
+def _yes(board: Board, question: Question) -> set[str]:
+    return {board.node(int(row)).name for row in np.flatnonzero(board.ask(question).admitted)}
+
+
+def _board(nodes: Iterable[Node]) -> Board:
+    made = Board()
+    for node in nodes:
+        made.put(node)
+    return made
+
+
+def main() -> int:
+    """Measure as the flags say; 0 however slow it was, 1 if what was measured is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m bench.columns", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--quick", action="store_true", help="a few nodes: only whether it works")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures here, not to the terminal"
+    )
+    chosen = parser.parse_args()
+    try:
+        found = measure(QUICK if chosen.quick else Sizes(), _floor(), _say)
+    except CheckFailed as error:
+        _say(str(error))
+        return 1
+    written = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    if chosen.json:
+        chosen.json.write_bytes(written)
+    else:
+        print(written.decode())
+    return 0
+
+
+def _floor() -> Floor | None:
+    try:
+        return floor.find()
+    except UnavailableError as error:
+        _say(str(error))
+        return None
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+module numalign.io/bench/empty-extender
+
+go 1.24

@@ -1,0 +1,129 @@
+"""
+The same rule in plain Go over the same nodes: how fast it goes where nothing is interpreted.
+
+The program stands in `floor/` and needs the standard library alone. It is built once, into the cache outside
+the tree. What it says is compared with what the fleet in columns says, node counts and scores alike, so that
+both have done the same work.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from bench.fleets import NAMES, Case, Raw
+from bench.timing import Times
+from numalign.rules.intent import Policy
+from numalign.rules.topology import Node, Zone
+from tests.gotools import Workshop
+
+SHOP = Workshop("floor", Path(__file__).with_name("floor"))
+MISSING = "no go here: nothing is compared with plain Go"
+
+_NANO = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many questions are asked, and how often each of them."""
+
+    questions: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Of all nodes that take the pod together, by either strategy."""
+
+    least_numa_nodes: int
+    most_allocated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What the program found of all nodes, in seconds; no scores under a policy that chooses no zones."""
+
+    feasible: Sequence[int]
+    scores: Sequence[Scores]
+    verdicts: Times
+    scored: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The built program."""
+
+    program: Path
+
+    def passes(
+        self, case: Case, nodes: Sequence[Node], policies: Sequence[Policy], load: Load
+    ) -> dict[Policy, Pass]:
+        """The questions of a case asked of its nodes under each of these policies, by policy."""
+        asked = orjson.dumps(_document(case, nodes, policies, load))
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(asked)
+            file.flush()
+            found = subprocess.run([self.program, file.name], stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own
+        by_policy = orjson.loads(found.stdout)["Policies"]
+        return {policy: _pass(by_policy[policy]) for policy in policies}
+
+
+def find() -> Floor:
+    """The program, built first if it must be; `UnavailableError` where there is no Go."""
+    made_from = b"".join(file.read_bytes() for file in sorted(SHOP.folder.iterdir()))
+    program = SHOP.cache(hashlib.sha256(made_from).hexdigest()[:12], "floor")
+    go = SHOP.compiler(otherwise=MISSING)
+    if not program.exists():
+        _build(go, program)
+    return Floor(program)
+
+
+def _build(go: str, program: Path) -> None:
+    """Two builds at the same time do each other no harm: each moves a whole program to its place."""
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=program.parent) as unfinished:
+        made = Path(unfinished) / program.name
+        words = (go, "build", "-mod=readonly", "-trimpath", "-o", str(made), ".")
+        environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+        subprocess.run(words, cwd=SHOP.folder, env=environment, stdout=sys.stderr, check=True)  # noqa: S603 - Go
+        made.rename(program)
+
+
+def _document(case: Case, nodes: Sequence[Node], policies: Sequence[Policy], load: Load) -> Raw:
+    """Nodes of a case as the program reads them."""
+    first = nodes[0]
+    return {
+        "Nodes": [[_zone(zone) for zone in node.zones] for node in nodes],
+        "Costs": [[cost for _, cost in zone.costs] for zone in first.zones],
+        "Policies": policies,
+        "Questions": [case.asked(number) for number in range(load.questions)],
+        "MaxZones": first.max_zones,
+        "Rounds": load.rounds,
+    }
+
+
+def _zone(zone: Zone) -> Raw:
+    told = {"Capacity": zone.capacity, "Allocatable": zone.allocatable, "Free": zone.free}
+    return {name: [amounts[each] for each in NAMES] for name, amounts in told.items()}
+
+
+def _pass(answers: Sequence[Raw]) -> Pass:
+    verdicts, scored = (
+        [took for each in answers for took in each[key] or ()] for key in ("VerdictsNs", "ScoresNs")
+    )
+    return Pass(
+        feasible=[each["Feasible"] for each in answers],
+        scores=[_scores(each["Scores"]) for each in answers if each["Scores"]],
+        verdicts=Times.of([took * _NANO for took in verdicts]),
+        scored=[took * _NANO for took in scored],
+    )
+
+
+def _scores(found: Raw) -> Scores:
+    return Scores(found["LeastNUMANodes"], found["MostAllocated"])

@@ -1,0 +1,3 @@
+module numalign/bench/floor
+
+go 1.22

@@ -1,0 +1,60 @@
+"""
+How much memory a node takes, in a process that does nothing else.
+
+What counts is how much the process grows, as the kernel sees it: what Python keeps of work that is done is in
+it. `python -m bench.growth NODES ZONES` prints the KiB of each node as JSON: of the values that describe it,
+and of the board that knows them and has answered a question with scores.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+
+from bench.fleets import Case, Raw
+from numalign.fleet.board import Board
+from numalign.rules.intent import Policy
+from numalign.rules.scoring import EVEN, Strategy
+
+_KIB = 1024
+
+
+def measure(case: Case) -> Raw:
+    """The figures of a case, measured in a process of its own."""
+    words = [sys.executable, "-m", "bench.growth", str(case.nodes), str(case.zones)]
+    found = subprocess.run(words, stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own program
+    return {"nodes": case.nodes, "zones": case.zones, **orjson.loads(found.stdout)}
+
+
+def main() -> int:
+    """Grow, and say by how much."""
+    nodes, zones = map(int, sys.argv[1:])
+    sys.stdout.buffer.write(orjson.dumps(grow(Case(nodes, zones, Policy.RESTRICTED))))
+    return 0
+
+
+def grow(case: Case) -> Raw:
+    """By how many KiB a node this process grows with the nodes, and then with the board that knows them."""
+    empty = _resident()
+    nodes = case.members()
+    with_nodes = _resident()
+    board = Board()
+    for node in nodes:
+        board.put(node)
+    board.ask(case.question(0)).scores(Strategy.LEAST_NUMA_NODES, EVEN)
+    with_board = _resident()
+    return {
+        "nodes_kib": round((with_nodes - empty) / len(nodes) / _KIB, 2),
+        "board_kib": round((with_board - with_nodes) / len(nodes) / _KIB, 2),
+    }
+
+
+def _resident() -> int:
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""A figure beside what it is held against, as a table has it."""
+
+import math
+from dataclasses import dataclass
+
+MET, MISSED = "met", "MISSED"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure, what it is held against, and its target: the least it may be if `over`, else the most."""
+
+    what: str
+    found: float
+    unit: str
+    beside: float | None = None
+    beside_what: str = ""
+    target: float | None = None
+    over: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the figure is what stands beside it; None if either was not measured."""
+        if not self.beside or math.inf in {self.found, self.beside}:
+            return None
+        return self.found / self.beside
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None where there is none."""
+        if self.target is None:
+            return None
+        return self.found >= self.target if self.over else self.found <= self.target
+
+    def cells(self) -> list[str]:
+        """As a table has it."""
+        amount = "" if self.beside is None else f"{shown(self.beside, self.unit)} "
+        ratio = "" if self.ratio is None else f"{digits(self.ratio)}"
+        sign = "≥" if self.over else "≤"
+        target = "" if self.target is None else f"{sign} {shown(self.target, self.unit)}"
+        met = {True: MET, False: MISSED, None: ""}[self.met]
+        return [self.what, shown(self.found, self.unit), amount + self.beside_what, ratio, target, met]
+
+
+HEAD = ("", "found", "beside it", "ratio", "target", "")
+
+
+def digits(value: float) -> str:
+    """A number with three digits that mean something; what nobody waited for is infinite."""
+    if math.isinf(value):
+        return "too long"
+    if value >= 100:  # noqa: PLR2004 - three digits
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 1 else f"{float(f'{value:.3g}'):.10g}"
+
+
+def shown(value: float, unit: str) -> str:
+    """A number with its unit, if it has one."""
+    return digits(value) if math.isinf(value) else f"{digits(value)} {unit}".rstrip()

@@ -1,0 +1,233 @@
+"""
+How many pods per second the real kube-scheduler binds: with our scorer, an empty extender, or none.
+
+An extender costs what its protocol costs, whoever answers: JSON, a round trip in the middle of a scheduling
+cycle, one more program that wants a processor. That is what the empty extender is for: written in Go, it
+looks at nothing and takes every node for as good as any other. What remains is ours.
+
+In every cell the same pods wait in the queue before the scheduler starts, on the same nodes; a pod counts as
+bound when a watch of the API server says that it has a node. The cells of a round follow each other on one
+control plane, and the next round has them in the reverse order. A ratio is that of two cells of one round; of
+all rounds the median is shown. The scheduler may send 1,000 calls a second to the API server: by its default,
+50, it would bind that few with any extender.
+
+What `--json FILE` gets: {"numbers": {"nodes", "pods", "repeats", "cores"}, "cells": {NAME: {"title",
+"binds_per_second", "runs": [pods/s, ...], "steady": [pods/s, ...], "to_empty": ratio, "to_none": ratio,
+"beside_empty": NAME, "beside_none": NAME, "cpu_ms_per_pod": {PROGRAM: ms}, "cores_for_others"}}, "aims":
+{SENTENCE: met}}. NAME is one of `scheduling_cells.CELLS`. A ratio that makes no sense, or whose other cell
+was not run, is null. Where other work of the machine took much of the cores, no rate means anything.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import orjson
+
+from bench import scheduling_site
+from bench.e2e import binaries
+from bench.figures import table
+from bench.scheduling_cells import BASE, CELLS, Cell
+from bench.scheduling_site import Run, Site
+from tests.gotools import UnavailableError
+
+Raw = dict[str, Any]
+
+WARM_UP = "none"
+"""A cell that is run before all others and forgotten: an API server is slow at first."""
+
+ENOUGH = 0.9
+"""Of the pods per second with the empty extender: what is aimed at."""
+
+AIM = f"at least {ENOUGH:.0%} as many pods per second as with the empty extender"
+
+AIMED_AT = ("numalign-rank", "numalign-bind")
+QUICK = {"nodes": 50, "pods": 50, "repeats": 1, "cells": tuple(BASE)}
+NONE = "-"
+_PROGRAMS = {
+    "CPU ms/pod: scheduler": ("kube-scheduler",),
+    "extender": ("extender",),
+    "API server, etcd": ("kube-apiserver", "etcd"),
+    "kubelets": ("kubelets",),
+}
+_HEAD = ("", "pods/s", "least", "most", ": empty", ": none", *_PROGRAMS, "cores for others")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All rounds of all cells, by name; a cell has one run for each round."""
+
+    numbers: Mapping[str, int]
+    runs: dict[str, list[Run]] = field(default_factory=dict)
+
+    def add(self, name: str, run: Run) -> None:
+        """The next round of a cell."""
+        self.runs.setdefault(name, []).append(run)
+
+    def ratio(self, name: str, other: str) -> float | None:
+        """How much faster a cell is than another: the median over the rounds; None if either was not run."""
+        pairs = zip(self.runs.get(name, ()), self.runs.get(other, ()), strict=False)
+        ratios = [run.rate / beside.rate for run, beside in pairs]
+        return median(ratios) if ratios else None
+
+    def aims(self) -> dict[str, bool]:
+        """What is to be shown, as far as it was measured."""
+        found = {name: self.ratio(name, CELLS[name].empty) for name in AIMED_AT}
+        return {
+            f"{CELLS[name].title}: {AIM}": ratio >= ENOUGH
+            for name, ratio in found.items()
+            if ratio is not None
+        }
+
+    def document(self) -> Raw:
+        """For a program."""
+        cells = {name: self._cell(name, CELLS[name]) for name in self.runs}
+        return {"numbers": dict(self.numbers), "cells": cells, "aims": self.aims()}
+
+    def _cell(self, name: str, cell: Cell) -> Raw:
+        runs = self.runs[name]
+        return {
+            "title": cell.title,
+            "binds_per_second": median(run.rate for run in runs),
+            "runs": [run.rate for run in runs],
+            "steady": [run.steady for run in runs],
+            "to_empty": self.ratio(name, cell.empty),
+            "to_none": self.ratio(name, cell.none),
+            "beside_empty": cell.empty or None,
+            "beside_none": cell.none or None,
+            "cpu_ms_per_pod": self.cpu(name),
+            "cores_for_others": median(run.others for run in runs),
+        }
+
+    def cpu(self, name: str) -> dict[str, float]:
+        """Milliseconds of a processor per pod, by program: the median over the rounds."""
+        each = [run.cpu() for run in self.runs[name]]
+        programs = dict.fromkeys(program for used in each for program in used)
+        return {program: median(used.get(program, 0.0) for used in each) for program in programs}
+
+    def text(self) -> str:
+        """For a terminal."""
+        head = "{pods} pods, {nodes} nodes, {repeats} rounds, {cores} cores".format_map(self.numbers)
+        aims = (f"aim {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
+        return "\n".join([head, "", table(_HEAD, self._rows()), "", *aims])
+
+    def _rows(self) -> Iterator[Sequence[str]]:
+        for name, runs in self.runs.items():
+            rates, cell, cpu = [run.rate for run in runs], CELLS[name], self.cpu(name)
+            ratios = [self.ratio(name, other) for other in (cell.empty, cell.none)]
+            yield (
+                cell.title,
+                *(f"{shown:.1f}" for shown in (median(rates), min(rates), max(rates))),
+                *(NONE if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+                *(f"{sum(cpu.get(each, 0.0) for each in programs):.1f}" for programs in _PROGRAMS.values()),
+                f"{median(run.others for run in runs):.1f}",
+            )
+
+
+def rounds(names: Sequence[str], repeats: int) -> Iterator[str]:
+    """The cells in the order in which they are run: every other round in the reverse one."""
+    for number in range(repeats):
+        yield from names if number % 2 == 0 else reversed(names)
+
+
+async def measure(site: Site, outcome: Outcome, names: Sequence[str]) -> None:
+    """Run cells and keep what they say, one after another."""
+    await _told(site, WARM_UP, "warming up: ")
+    for name in rounds(names, outcome.numbers["repeats"]):
+        outcome.add(name, await _told(site, name))
+
+
+async def _told(site: Site, name: str, called: str = "") -> Run:
+    began = time.monotonic()
+    run = await site.measure(name)
+    took = time.monotonic() - began
+    sys.stderr.write(f"{called}{CELLS[name].title}: {run.rate:.1f} pods/s ({took:.0f} s)\n")
+    return run
+
+
+async def _run(chosen: argparse.Namespace, outcome: Outcome, folder: Path) -> None:
+    async with scheduling_site.site(
+        binaries=folder,
+        empty=scheduling_site.built(),
+        nodes=chosen.nodes,
+        pods=chosen.pods,
+        logs=chosen.logs,
+    ) as site:
+        await measure(site, outcome, chosen.cells)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure as the flags say; 0 however slow it was, 69 where the programs cannot be had."""
+    chosen = _parser().parse_args(arguments)
+    vars(chosen).update(QUICK if chosen.quick else {})
+    folder = binaries()
+    if folder is None:
+        return os.EX_UNAVAILABLE
+    numbers = {"nodes": chosen.nodes, "pods": chosen.pods, "repeats": chosen.repeats}
+    outcome = Outcome({**numbers, "cores": len(os.sched_getaffinity(0))})
+    try:
+        asyncio.run(_run(chosen, outcome, folder))
+    except UnavailableError as error:
+        sys.stderr.write(f"{error}\n")
+        return os.EX_UNAVAILABLE
+    finally:
+        # What took minutes is not thrown away when somebody is out of patience, or something fails.
+        if outcome.runs:
+            _tell(outcome, json=chosen.json)
+    return 0
+
+
+def _tell(outcome: Outcome, *, json: Path | None) -> None:
+    print(outcome.text())
+    if json:
+        json.write_bytes(orjson.dumps(outcome.document(), option=orjson.OPT_INDENT_2))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.scheduling_rate", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    numbers = (
+        ("nodes", 1000, 1, "nodes"),
+        ("pods", 500, 10, "pods of each cell"),
+        ("repeats", 3, 1, "rounds"),
+    )
+    for name, default, least, said in numbers:
+        said_by_default = f"{said} (default {default})"
+        parser.add_argument(f"--{name}", type=_at_least(least), default=default, help=said_by_default)
+    parser.add_argument(
+        "--cells", type=_cells, default=tuple(CELLS), metavar="all|base|NAME,...", help=" ".join(CELLS)
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures, for a program")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what every program wrote")
+    said = "50 nodes, 50 pods, one round of the base, whatever else is said"
+    parser.add_argument("--quick", action="store_true", help=said)
+    return parser
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} is not a number of at least {least}")
+        return int(text)
+
+    return read
+
+
+def _cells(text: str) -> tuple[str, ...]:
+    known = {"all": tuple(CELLS), "base": tuple(BASE)}
+    if text in known:
+        return known[text]
+    if unknown := sorted(set(text.split(",")) - CELLS.keys()):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: the cells are {', '.join(CELLS)}")
+    return tuple(name for name in CELLS if name in text.split(","))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

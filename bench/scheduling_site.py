@@ -1,0 +1,417 @@
+"""
+One cell of the scheduling rate: a queue of pods, a scheduler that starts, and when each pod is bound.
+
+Everything is the real program: etcd, kube-apiserver, kube-scheduler, our scorer. Of nodes there are only the
+objects, and of their kubelets only what a binder waits for: each writes into the status of a pod, as soon as
+it hears of it, that it has taken it. It does so in every cell, with an extender or without one.
+"""
+
+import asyncio
+import hashlib
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import yaml
+
+from bench import scheduling_load
+from bench.scheduling_cells import CELLS, Cell, Who
+from bench.scheduling_load import NAMESPACE
+from certs import authority
+from numalign.cluster.api import Api
+from tests.e2e import placing, schedulers, shipped
+from tests.e2e.asking import ask
+from tests.e2e.clusters import namespace
+from tests.e2e.objects import Store
+from tests.e2e.patience import SELDOM, seconds_until
+from tests.e2e.planes import Place, Plane
+from tests.e2e.processes import Children, free_port, until
+from tests.gotools import BrokenError, Workshop
+from tests.sim.desk import TOPOLOGIES, ApiDesk
+from tests.sim.documents import stamp
+
+Json = dict[str, Any]
+
+ADMIN, KUBELETS = "admin", "kubelets"
+SCORER = placing.SCORER
+EMPTY = "empty-extender"
+OTHERS = "others"
+# Rights are not what is measured.
+USERS = {**schedulers.USERS, **dict.fromkeys((ADMIN, KUBELETS, SCORER, EMPTY), "system:masters")}
+
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+PATIENCE_SECONDS = 300
+_MERGE = {"Content-Type": "application/merge-patch+json"}
+AT_ONCE = 16
+"""Writes that wait for an answer at the same time, of whoever makes pods and nodes, and of the kubelets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Seconds at which pods were bound, in order, and the seconds of a processor that each program took.
+
+    Under the name `OTHERS` stands what all other programs of this machine took meanwhile.
+    """
+
+    bound: Sequence[float]
+    used: Mapping[str, float]
+
+    @property
+    def rate(self) -> float:
+        """Pods bound per second, from the first to the last."""
+        return rate(self.bound)
+
+    @property
+    def steady(self) -> float:
+        """The same without the first and the last tenth of the pods."""
+        tenth = len(self.bound) // 10
+        return rate(self.bound[tenth : len(self.bound) - tenth])
+
+    @property
+    def others(self) -> float:
+        """How many processors were busy with what is none of this: what is left of them decides the rate."""
+        return self.used.get(OTHERS, 0.0) / (self.bound[-1] - self.bound[0])
+
+    def cpu(self) -> dict[str, float]:
+        """Milliseconds of a processor per pod, by program."""
+        ours = {name: seconds for name, seconds in self.used.items() if name != OTHERS}
+        return {name: 1000 * seconds / (len(self.bound) - 1) for name, seconds in ours.items()}
+
+
+def rate(times: Sequence[float]) -> float:
+    """How many per second came after the first."""
+    return (len(times) - 1) / (times[-1] - times[0])
+
+
+# ---- what is bound, and who takes it
+
+
+@dataclass(slots=True)
+class Kubelets:
+    """All of them: they hear of pods by one watch, and note when each had a node.
+
+    They come to the API server through a plain session, as what they take from the processors is not what is
+    measured. `enough` is set once `expected` many are bound; `used` is asked then and at the first.
+    """
+
+    session: aiohttp.ClientSession
+    expected: int
+    used: Callable[[], Mapping[str, float]]
+    bound: dict[str, float] = field(default_factory=dict)
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
+    _before: Mapping[str, float] = field(default_factory=dict)
+    _after: Mapping[str, float] = field(default_factory=dict)
+    _waiting: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    async def follow(self, version: str) -> None:
+        """Hear of pods from a version of their list on, and take those that come."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(self._take())
+            while True:
+                # An API server ends a watch whose listener is slow for a moment.
+                version = await self._watch(version)
+
+    async def _watch(self, version: str) -> str:
+        """Hear of pods until the watch ends; gives the version that was heard of last."""
+        query = {"watch": "true", "resourceVersion": version}
+        async with self.session.get(PODS, params=query) as answer:
+            async for line in answer.content:
+                pod = orjson.loads(line)["object"]
+                self._hear(pod)
+                version = pod["metadata"]["resourceVersion"]
+        return version
+
+    def _hear(self, pod: Json) -> None:
+        name = pod["metadata"]["name"]
+        if "nodeName" not in pod["spec"] or name in self.bound or self.enough.is_set():
+            return
+        self.bound[name] = time.monotonic()
+        self._waiting.put_nowait(name)
+        if len(self.bound) == 1:
+            self._before = self.used()
+        if len(self.bound) == self.expected:
+            self._after = self.used()
+            self.enough.set()
+
+    async def _take(self) -> None:
+        while True:
+            path = f"{PODS}/{await self._waiting.get()}/status"
+            taken = orjson.dumps({"status": {"phase": "Running", "startTime": stamp()}})
+            async with self.session.patch(path, data=taken, headers=_MERGE) as answer:
+                # Refusals are raised; what was said is nothing to anybody.
+                await answer.read()
+
+    def run(self) -> Run:
+        """What was seen, once there was enough."""
+        used = {name: seconds - self._before.get(name, 0) for name, seconds in self._after.items()}
+        return Run([*self.bound.values()], used)
+
+
+# ---- the control plane and the programs of a cell
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A control plane with nodes, and where the programs are."""
+
+    plane: Plane
+    children: Children
+    store: Store
+    kubelets: aiohttp.ClientSession
+    empty: Path
+    pods: int
+
+    async def measure(self, name: str) -> Run:
+        """Run one of `CELLS`; raises `RuntimeError` if pods are left without a node."""
+        cell = CELLS[name]
+        version = await self._queue(cell)
+        try:
+            async with AsyncExitStack() as stack:
+                url = await stack.enter_async_context(_SERVING[cell.who](self, cell))
+                kubelets = Kubelets(self.kubelets, self.pods, partial(used, self.children))
+                following = await stack.enter_async_context(_at_work(kubelets, version))
+                await stack.enter_async_context(self._scheduler(cell, url))
+                await _all_bound(kubelets, following, name)
+                return kubelets.run()
+        finally:
+            await self._clear()
+
+    async def _queue(self, cell: Cell) -> str:
+        """Every pod, waiting; gives the version of their list."""
+        await _in_parallel(
+            partial(self._create, PODS, pod) for pod in scheduling_load.pods(self.pods, kind=cell.pods)
+        )
+        listed = await ask(self.store.api, "GET", PODS, limit="1")
+        version: str = listed.body["metadata"]["resourceVersion"]
+        return version
+
+    async def _create(self, path: str, document: Json) -> None:
+        answer = await ask(self.store.api, "POST", path, document)
+        if answer.code != HTTPStatus.CREATED:
+            raise RuntimeError(f"{document['metadata']['name']} was not created: {answer}")
+
+    async def fill(self, nodes: int) -> None:
+        """Nodes and topologies, of which the first are needed before there can be any."""
+        await ApiDesk(Api(self.store.api, namespace=NAMESPACE)).learn()
+        await self.store.apply(namespace(shipped.NAMESPACE, {}))
+        await _in_parallel(
+            partial(self._create, path, document)
+            for pair in scheduling_load.nodes(nodes)
+            for path, document in zip(("/api/v1/nodes", TOPOLOGIES), pair, strict=True)
+        )
+
+    async def _clear(self) -> None:
+        """No pods, and nothing said of any."""
+        for path in (PODS, EVENTS):
+            await ask(self.store.api, "DELETE", path, gracePeriodSeconds="0")
+        left = partial(self.store.list, "v1", "Pod")
+        await seconds_until(left, lambda pods: not pods, what="no pod was left", within=60, every=SELDOM)
+
+    def kubeconfig(self, user: str) -> Path:
+        """By which a program comes as one of `USERS`."""
+        folder = self.plane.folder / user.replace(":", "-")
+        folder.mkdir(exist_ok=True)
+        return self.plane.kubeconfig(user, folder)
+
+    @asynccontextmanager
+    async def _scheduler(self, cell: Cell, url: str) -> AsyncIterator[None]:
+        kubeconfig = self.kubeconfig(schedulers.USER)
+        file = kubeconfig.with_name("scheduler.yaml")
+        file.write_text(yaml.safe_dump(cell.configuration(kubeconfig, url)))
+        running = await placing.start(
+            self.children,
+            str(self.plane.binaries / "kube-scheduler"),
+            f"--config={file}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={file.parent}",
+            name="kube-scheduler",
+        )
+        yield
+        await running.child.end()
+
+
+@asynccontextmanager
+async def _nobody_serves(_site: Site, _cell: Cell) -> AsyncIterator[str]:
+    yield ""
+
+
+@asynccontextmanager
+async def _empty_serves(site: Site, _cell: Cell) -> AsyncIterator[str]:
+    port = free_port()
+    command = (
+        *(str(site.empty), "-port", str(port), "-token", EMPTY),
+        *("-server", site.plane.url, "-ca", str(site.plane.ca)),
+    )
+    async with _served(site, command, port) as url:
+        yield url
+
+
+@asynccontextmanager
+async def _numalign_serves(site: Site, cell: Cell) -> AsyncIterator[str]:
+    """With its Lease, so that it is ready and may bind."""
+    port = free_port()
+    command = (
+        *(sys.executable, "-m", "scorer", "--bind", "127.0.0.1", "--port", str(port), "--insecure-http"),
+        *("--namespace", shipped.NAMESPACE, "--kubeconfig", str(site.kubeconfig(SCORER))),
+        *("--promise", "bind" if "bind" in cell.verbs else "prioritize", "--drain-seconds", "0"),
+    )
+    async with _served(site, command, port) as url:
+        yield url
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as answer:
+            (site.children.logs / "extender-metrics").write_text(await answer.text(), encoding="utf-8")
+
+
+@asynccontextmanager
+async def _served(site: Site, command: Sequence[str], port: int) -> AsyncIterator[str]:
+    url = f"http://127.0.0.1:{port}"
+    child = await site.children.start(*command, name="extender")
+    await until(partial(_ready, url), what="the extender was ready", child=child)
+    yield url
+    # It lets go of its lease, so that the next need not wait for that.
+    await child.stop()
+
+
+async def _ready(url: str) -> bool:
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/readyz") as answer:
+            return answer.status == HTTPStatus.OK
+    except aiohttp.ClientConnectionError:
+        return False
+
+
+_SERVING = {Who.NOBODY: _nobody_serves, Who.EMPTY: _empty_serves, Who.NUMALIGN: _numalign_serves}
+
+
+@asynccontextmanager
+async def _at_work(kubelets: Kubelets, version: str) -> AsyncIterator[asyncio.Task[None]]:
+    """They watch during the block; the task ends only if something is wrong."""
+    following = asyncio.create_task(kubelets.follow(version))
+    try:
+        yield following
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+async def _all_bound(kubelets: Kubelets, following: asyncio.Task[None], name: str) -> None:
+    enough = asyncio.create_task(kubelets.enough.wait())
+    await asyncio.wait((enough, following), timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    if enough.cancel():
+        await asyncio.wait([enough])
+        why = following.exception() if following.done() else None
+        found = f"{len(kubelets.bound)} of {kubelets.expected} pods were bound"
+        raise RuntimeError(f"{name}: {found} within {PATIENCE_SECONDS} s at most") from why
+
+
+async def _in_parallel(writes: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """All of them, some at once; the first that fails is raised."""
+    rest = iter(writes)
+
+    async def worker() -> None:
+        for write in rest:
+            await write()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(worker())
+
+
+@asynccontextmanager
+async def site(
+    *, binaries: Path, empty: Path, nodes: int, pods: int, logs: Path | None
+) -> AsyncIterator[Site]:
+    """A control plane with so many nodes; what its programs write goes to the folder `logs`, if given."""
+    with tempfile.TemporaryDirectory(prefix="numalign-bench-") as made:
+        folder = Path(made)
+        keep = logs or folder / "logs"
+        keep.mkdir(parents=True, exist_ok=True)
+        issued = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
+        pair = authority.write(issued, folder / "tls")
+        children = Children(logs=keep)
+        # New nodes are tainted until a controller has looked at them, and here is none.
+        flags = ("--disable-admission-plugins=TaintNodesByCondition",)
+        plane = Plane(children, Place(binaries, folder, pair), users=USERS, flags=flags)
+        try:
+            await plane.start()
+            async with plane.client(ADMIN) as admin, _session(plane) as kubelets:
+                made_ready = Site(plane, children, Store(admin), kubelets, empty, pods)
+                await made_ready.fill(nodes)
+                yield made_ready
+        finally:
+            await children.end()
+
+
+def _session(plane: Plane) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        plane.url,
+        connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=plane.ca)),
+        headers={"Authorization": f"Bearer {KUBELETS}"},
+        timeout=aiohttp.ClientTimeout(sock_read=PATIENCE_SECONDS),
+        raise_for_status=True,
+    )
+
+
+# ---- seconds of a processor
+
+
+def used(children: Children) -> dict[str, float]:
+    """What each program that runs has used so far, by its name; this one plays the kubelets."""
+    running = {
+        child.name: _ticks(f"{child.process.pid}", ticks) for child in children.started if child.running()
+    }
+    ours = {**running, KUBELETS: time.process_time()}
+    return {**ours, OTHERS: _ticks("", busy) - sum(ours.values())}
+
+
+def _ticks(folder: str, read: Callable[[str], int]) -> float:
+    """Seconds that a `stat` below /proc speaks of."""
+    return read(Path("/proc", folder, "stat").read_text(encoding="ascii")) / os.sysconf("SC_CLK_TCK")
+
+
+def busy(stat: str) -> int:
+    """Of /proc/stat: what all processors were used for anything (man 5 proc: all but idle and iowait)."""
+    user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, stat.splitlines()[0].split()[1:])
+    return user + nice + system + irq + softirq
+
+
+def ticks(stat: str) -> int:
+    """Of /proc/PID/stat: what was used in user mode and in the kernel (man 5 proc, utime and stime)."""
+    # The name of the program comes second, in parentheses, and may hold anything.
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+# ---- the empty extender
+
+
+FOLDER = Path(__file__).with_name("empty_extender")
+WORKSHOP = Workshop(name=EMPTY, folder=FOLDER)
+
+
+def built() -> Path:
+    """The empty extender, built with Go if it was not before; raises `UnavailableError` if that cannot be."""
+    digest = hashlib.sha256((FOLDER / "main.go").read_bytes()).hexdigest()[:12]
+    program = WORKSHOP.cache(digest, EMPTY)
+    if not program.exists():
+        go = WORKSHOP.compiler(otherwise="no Go here to build the empty extender with")
+        WORKSHOP.say("building it: once, and it takes a moment")
+        command = [go, "build", "-trimpath", "-o", str(program), "."]
+        # Its own words stand on standard error.
+        if subprocess.run(command, cwd=FOLDER, check=False).returncode:  # noqa: S603 - our own program
+            raise BrokenError(f"go could not build {FOLDER}")
+    return program

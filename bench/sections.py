@@ -1,0 +1,230 @@
+"""
+What each part of a run found, in rows, and the targets that stand beside the figures.
+
+A section is made of the document of its part and of nothing else.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from bench.rows import Row
+from bench.targets import (
+    AIMED_AT,
+    BINDS,
+    EXTENDER_MS,
+    HANDLER_MS,
+    KEPT_UP,
+    NAMED,
+    NODE_KIB,
+    READY_S,
+    START_MIB,
+    WARM_MS,
+    WEBHOOK_MIB,
+    Named,
+)
+
+Raw = Mapping[str, Any]
+
+NO_FLOOR = "no go here"
+
+
+def cell_of(columns: Raw, named: Named, nodes: int) -> Raw | None:
+    """The figures of a case, None if it was not measured."""
+    wanted = {"nodes": nodes, "zones": named.zones, "policy": named.policy, "needed": named.needed}
+    return next((cell for cell in columns["cells"] if wanted.items() <= cell.items()), None)
+
+
+def _named(columns: Raw, nodes: int) -> Iterator[tuple[Named, Raw]]:
+    found = ((named, cell_of(columns, named, nodes)) for named in NAMED)
+    return ((named, cell) for named, cell in found if cell)
+
+
+def median(found: Raw | None) -> float:
+    """Of what took so long that it was not measured, infinite."""
+    return found["median"] if found else math.inf
+
+
+class Beside(TypedDict, total=False):
+    """The keywords of a row that stands beside another figure."""
+
+    beside: float
+    beside_what: str
+
+
+def _beside_floor(cell: Raw, key: str) -> Beside:
+    """Plain Go; nothing, where it has no such figure."""
+    floor = cell["floor"]
+    if not floor:
+        return {"beside_what": NO_FLOOR}
+    return {"beside": floor[key]["median"], "beside_what": "in Go"} if floor[key] else {}
+
+
+def _cold(columns: Raw) -> Iterator[Row]:
+    for named, cell in _named(columns, columns["judged_at"]):
+        for key, what, target in (
+            ("verdicts_ms", "cold verdicts", named.verdicts),
+            ("scores_ms", "cold, with scores", named.scores),
+        ):
+            beside = _beside_floor(cell, key)
+            yield Row(f"{what}, {named.title}", median(cell[key]), "ms", target=target, **beside)
+    for named, cell in _named(columns, columns["judged_at"]):
+        beside = Beside(beside=median(cell["verdicts_ms"]), beside_what="in columns")
+        yield Row(f"by the rules, one by one, {named.title}", cell["rules_ms"], "ms", **beside)
+
+
+def _warm(columns: Raw) -> Iterator[Row]:
+    for named, cell in _named(columns, columns["judged_at"]):
+        for key, cold, what, target in (
+            ("warm_ms", "verdicts_ms", "warm verdicts", WARM_MS),
+            ("warm_scores_ms", "scores_ms", "warm, with scores", None),
+        ):
+            beside = Beside(beside=median(cell[cold]), beside_what="cold")
+            yield Row(f"{what}, {named.title}", median(cell[key]), "ms", target=target, **beside)
+        yield Row(f"updates, {named.title}", cell["updates_per_s"], "nodes/s")
+
+
+def _growth(columns: Raw) -> Iterator[Row]:
+    sizes = sorted({cell["nodes"] for cell in columns["cells"]})
+    least, most = sizes[0], sizes[-1]
+    for (named, small), (_, large) in zip(_named(columns, least), _named(columns, most), strict=True):
+        few, many = (cell["verdicts_ms"]["median"] * 1000 / cell["nodes"] for cell in (small, large))
+        what = f"a node of {most:,}, verdicts, {named.title}"
+        yield Row(what, many, "µs", beside=few, beside_what=f"of {least:,}", target=few)
+    for found in columns["memory"]:
+        whole, alone = found["nodes_kib"] + found["board_kib"], found["nodes_kib"]
+        beside = Beside(beside=alone, beside_what="without the board")
+        yield Row(f"memory of a node of {found['zones']} zones", whole, "KiB", target=NODE_KIB, **beside)
+
+
+def _grid(columns: Raw) -> Iterator[Row]:
+    for cell in columns["cells"]:
+        takes = "" if cell["needed"] == 1 else f", {cell['needed']} needed"
+        what = f"{cell['nodes']:,} nodes, {cell['zones']} zones, {cell['policy']}{takes}"
+        yield Row(what, cell["verdicts_ms"]["median"], "ms", **_beside_floor(cell, "verdicts_ms"))
+
+
+def _extender(found: Raw) -> Iterator[Row]:
+    for names, verbs in found["handler_ms"].items():
+        for verb, handler in verbs.items():
+            what, trips = f"{verb}, {int(names):,} names", found["round_trips_ms"][names][verb]
+            for key in ("p50", "p99"):
+                target = EXTENDER_MS.get((int(names), key))
+                trip = Beside(beside=trips["again"][key], beside_what="round trip")
+                yield Row(f"{what}, {key}", handler["again"][key], "ms", target=target, **trip)
+            again = Beside(beside=trips["again"]["p50"], beside_what="again")
+            yield Row(f"{what}, first of a template, round trip p50", trips["first"]["p50"], "ms", **again)
+    peak = Beside(beside=found["rss_mib"]["most"], beside_what="at the peak")
+    yield Row("scorer, resident", found["rss_mib"]["now"], "MiB", **peak)
+
+
+def _rate(found: Raw) -> Iterator[Row]:
+    for name, cell in found["cells"].items():
+        yield Row(cell["title"], cell["binds_per_second"], "pods/s")
+        for key, whom, target in (
+            ("to_empty", "the empty extender", BINDS if name in AIMED_AT else None),
+            ("to_none", "no extender", None),
+        ):
+            if cell[key] is not None:
+                yield Row(f"{cell['title']}: to {whom}", cell[key], "", target=target, over=True)
+
+
+def _webhook(found: Raw) -> Iterator[Row]:
+    for run in found["runs"]:
+        fastest, asked = run is found["runs"][-1], run["asked_per_s"]
+        least = KEPT_UP * asked if fastest else None
+        yield Row(f"answered of {asked} reviews/s", run["reviews_per_s"], "per s", target=least, over=True)
+        for key, target in HANDLER_MS.items():
+            what = f"handler at {asked} reviews/s, {key}"
+            yield Row(what, run["handler_ms"][key], "ms", target=target if fastest else None)
+    for path, cost in found["templates_ms"].items():
+        again = Beside(beside=cost["repeated_ms"]["p50"], beside_what="again")
+        yield Row(f"{path}, first of a template, round trip p50", cost["first_ms"]["p50"], "ms", **again)
+    peak = Beside(beside=found["rss_mib"]["most"], beside_what="at the peak")
+    yield Row("webhook, resident", found["rss_mib"]["now"], "MiB", target=WEBHOOK_MIB, **peak)
+
+
+def _coldstart(found: Raw) -> Iterator[Row]:
+    yield Row("from start to ready", found["ready_s"], "s", target=READY_S)
+    yield Row("until the pods are read too", found["pods_read_s"], "s")
+    yield Row("resident at the peak", found["rss_mib"]["most"], "MiB", target=START_MIB)
+
+
+def _rules(found: Raw) -> Iterator[Row]:
+    for zones, took in found["ordinary_ms"].items():
+        yield Row(f"an ordinary verdict, {zones} zones", took, "ms", target=found["aims_ms"].get(zones))
+    yield Row("the longest judgement", found["longest_ms"], "ms", target=found["longest_aim_ms"])
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows of one part of a run; `said` explains them on the page, with the part's own figures."""
+
+    part: str
+    title: str
+    said: str
+    rows: Callable[[Raw], Iterator[Row]]
+    charts: tuple[str, ...] = ()
+
+
+SECTIONS = (
+    Section(
+        "columns",
+        "Cold: a question that was never asked",
+        "A pod of one container that asks for CPUs, memory and a device, and {judged_at:,} nodes, no two of "
+        "them alike, of which about half can take it. One thread, the median of {questions} questions. "
+        "Beside it the same rule in plain Go over the same nodes (`bench/floor`), and what a sample of "
+        "the nodes takes by `numalign.rules`, one by one, scaled up.",
+        _cold,
+    ),
+    Section(
+        "columns",
+        "Warm: asked again after {share:.0%} of the nodes changed",
+        "An update is a node put anew, its part of the question after it included.",
+        _warm,
+    ),
+    Section(
+        "columns",
+        "Growth",
+        "The time of a node in the largest fleet beside that in the smallest; by how much a process grows.",
+        _growth,
+        ("nodes", "zones"),
+    ),
+    Section(
+        "extender",
+        "Extender: {nodes:,} nodes",
+        "One keep-alive connection, one pod after another, the names drawn anew for each. The handler's own "
+        "histogram: from the whole request in hand to the answer in bytes; beside it the round trip.",
+        _extender,
+        ("names",),
+    ),
+    Section(
+        "rate",
+        "The real kube-scheduler",
+        "Pods bound per second, a queue of them waiting at the start. The empty extender is written in Go "
+        "and answers everything at once: what it costs is the protocol's.",
+        _rate,
+    ),
+    Section(
+        "webhook",
+        "Webhook: {nodes:,} nodes, {templates} templates",
+        "AdmissionReviews over TLS, half of them pods that are created, half the same as they are stored. "
+        "The handler's own histogram: from the whole request in hand to the answer in bytes.",
+        _webhook,
+        ("rate",),
+    ),
+    Section(
+        "coldstart",
+        "Start of the webhook: {nodes:,} nodes of 26 KB, {pods:,} pods",
+        "The API server is played by a process of its own.",
+        _coldstart,
+    ),
+    Section(
+        "rules",
+        "One verdict by the rules",
+        "A container that asks for {resources} resources of one node.",
+        _rules,
+    ),
+)
+GRID = Section("columns", "Cold verdicts by nodes, zones and policy", "", _grid)

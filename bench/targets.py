@@ -1,0 +1,46 @@
+"""What is aimed at, in one place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A case that has targets, in milliseconds."""
+
+    zones: int
+    policy: str
+    needed: int
+    verdicts: float
+    scores: float
+    title: str
+
+
+NAMED = (
+    Named(2, "single-numa-node", 1, 0.8, 3, "2 zones, single-numa-node"),
+    Named(8, "restricted", 1, 2.3, 4, "8 zones, restricted, one is enough"),
+    Named(8, "restricted", 4, 8, 12, "8 zones, restricted, four needed"),
+)
+WARM_MS = 0.3
+"""Verdicts after 1 % of the nodes changed."""
+
+NODE_KIB = 6
+HANDLER_MS: Mapping[str, float] = MappingProxyType({"p50": 1, "p99": 5})
+"""Of one review; each is a bound of the histogram, so that it is met or not without interpolation."""
+
+KEPT_UP = 0.99
+"""Of the rate that was asked for: what is below it was not sent at that rate."""
+
+WEBHOOK_MIB = 256
+EXTENDER_MS: Mapping[tuple[int, str], float] = MappingProxyType(
+    {(500, "p50"): 0.7, (500, "p99"): 3, (5000, "p99"): 10}
+)
+"""By the number of names and by quantile."""
+
+BINDS = 0.9
+"""Pods per second, to those that are bound with an extender that answers everything at once."""
+
+AIMED_AT = ("numalign-rank", "numalign-bind")
+READY_S = 20
+START_MIB = 256

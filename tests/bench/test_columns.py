@@ -1,0 +1,60 @@
+"""What is measured of the fleet in columns is the work that it should be."""
+
+import pytest
+
+from bench import columns
+from bench.columns import CheckFailed, Sizes
+from bench.fleets import Case, Raw
+from bench.floor import Pass, Scores
+from bench.timing import Times
+from numalign.rules.evaluate import evaluate
+from numalign.rules.intent import Policy
+
+TINY = Sizes(nodes=(6,), zones=(2,), needed=2, questions=2, turns=2, share=0.5, sample=2, rounds=1)
+CASE = Case(12, 2, Policy.SINGLE_NUMA_NODE)
+
+
+def in_go(*feasible: int, scores: int = 0) -> Pass:
+    """What plain Go may have said of two questions for verdicts, and two with scores."""
+    sums = [Scores(scores, scores)] * 4 if scores else []
+    return Pass([*feasible, *feasible], sums, Times(0.001, 0.001), [0.002])
+
+
+def measured(found: Pass | None) -> Raw:
+    return columns.cell(CASE, CASE.members(), TINY, found)
+
+
+def by_rules() -> int:
+    question = CASE.question(0)
+    return sum(evaluate(node, question.demand, question.intent).admitted for node in CASE.members())
+
+
+def test_a_cell_has_how_many_nodes_take_the_pod() -> None:
+    assert measured(None)["feasible"] == by_rules()
+
+
+def test_plain_go_stands_beside_it() -> None:
+    count = by_rules()
+    floor = measured(in_go(count, count))["floor"]
+    assert floor == {"verdicts_ms": {"median": 1, "best": 1}, "scores_ms": {"median": 2, "best": 2}}
+
+
+def test_where_plain_go_finds_other_nodes_nothing_is_compared() -> None:
+    count = by_rules()
+    with pytest.raises(CheckFailed, match="nodes that take the pod, here and in Go"):
+        measured(in_go(count, count + 1))
+
+
+def test_where_plain_go_scores_otherwise_nothing_is_compared() -> None:
+    count = by_rules()
+    with pytest.raises(CheckFailed, match="scores of all nodes together, here and in Go"):
+        measured(in_go(count, count, scores=1))
+
+
+def test_a_run_has_a_cell_for_each_policy_and_one_where_more_zones_are_needed() -> None:
+    said = list[str]()
+    found = columns.measure(TINY, None, said.append)
+    cells = [(cell["policy"], cell["needed"]) for cell in found["cells"]]
+    assert cells == [*((policy, 1) for policy in Policy), (Policy.RESTRICTED, 2)]
+    assert [each["zones"] for each in found["memory"]] == [2]
+    assert said[0] == "columns: 6 nodes, 2 zones, 1 needed"

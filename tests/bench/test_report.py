@@ -1,0 +1,183 @@
+"""How a run is told: the table, the page, the charts, and the page that is kept with the sources."""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from bench import charts, report
+from bench.targets import NAMED
+
+DOCS = Path(__file__).parents[2] / "docs"
+Raw = dict[str, Any]
+
+
+def cell(nodes: int, zones: int, policy: str, needed: int = 1) -> Raw:
+    times = {"median": 0.5, "best": 0.4}
+    floor = {"verdicts_ms": {"median": 0.25, "best": 0.2}, "scores_ms": {"median": 1.0, "best": 1.0}}
+    return {
+        "nodes": nodes,
+        "zones": zones,
+        "policy": policy,
+        "needed": needed,
+        "feasible": nodes // 2,
+        "verdicts_ms": times,
+        "scores_ms": {"median": 3.5, "best": 3},
+        "rules_ms": 5000.0,
+        "floor": floor,
+        "warm_ms": times,
+        "warm_scores_ms": times,
+        "updates_per_s": 12_345,
+    }
+
+
+def columns() -> Raw:
+    kinds = [(named.zones, named.policy, named.needed) for named in NAMED]
+    return {
+        "share": 0.01,
+        "questions": 15,
+        "judged_at": 5000,
+        "cells": [cell(nodes, *kind) for nodes in (1000, 5000, 15_000) for kind in kinds],
+        "memory": [{"nodes": 15_000, "zones": 2, "nodes_kib": 3.0, "board_kib": 0.5}],
+    }
+
+
+def spread(p50: float) -> Raw:
+    return {"p50": p50, "p99": 4 * p50, "max": 9 * p50}
+
+
+def extender() -> Raw:
+    trips, handler = ({"first": spread(8.0), "again": spread(again)} for again in (1.0, 0.5))
+    every = {"round_trips_ms": trips, "handler_ms": handler}
+    by_names = {
+        what: {names: {"filter": cost, "prioritize": cost} for names in ("500", "5000")}
+        for what, cost in every.items()
+    }
+    return {"nodes": 5000, "rss_mib": {"now": 100.0, "most": 150.0}, **by_names}
+
+
+def webhook() -> Raw:
+    runs = [{"asked_per_s": rate, "reviews_per_s": 400, "handler_ms": spread(0.4)} for rate in (100, 500)]
+    cost = {"first_ms": spread(20.0), "repeated_ms": spread(1.0)}
+    return {
+        "nodes": 15_000,
+        "templates": 100,
+        "runs": runs,
+        "templates_ms": {"/mutate": cost},
+        "rss_mib": {"now": 260.0, "most": 300.0},
+    }
+
+
+def rate() -> Raw:
+    alone = {"title": "no extender", "binds_per_second": 100.0, "to_empty": None, "to_none": None}
+    ours = {"title": "ours", "binds_per_second": 92.0, "to_empty": 0.95, "to_none": 0.92}
+    return {"cells": {"none": alone, "numalign-bind": ours}}
+
+
+def document(**parts: Raw) -> Raw:
+    machine = {"cpu": "Some CPU", "cores": 2, "python": "3.11.7", "numpy": "2.0"}
+    return {"machine": machine, "parts": parts, "missing": {}}
+
+
+def whole() -> Raw:
+    return document(columns=columns(), extender=extender(), webhook=webhook(), rate=rate())
+
+
+def line(text: str, start: str) -> list[str]:
+    """The cells of the row that begins so."""
+    [found] = [each for each in text.splitlines() if each.startswith(start)]
+    return re.split(r"\s{2,}", found)
+
+
+@pytest.mark.parametrize(
+    ("start", "cells"),
+    [
+        ("cold verdicts, 2 zones", ["0.5 ms", "0.25 ms in Go", "2", "≤ 0.8 ms", "met"]),
+        ("cold, with scores, 2 zones", ["3.5 ms", "1 ms in Go", "3.5", "≤ 3 ms", "MISSED"]),
+        ("filter, 500 names, p50", ["0.5 ms", "1 ms round trip", "0.5", "≤ 0.7 ms", "met"]),
+        ("filter, 500 names, first of a template", ["8 ms", "1 ms again", "8"]),
+        ("filter, 5,000 names, p99", ["2 ms", "4 ms round trip", "0.5", "≤ 10 ms", "met"]),
+        ("handler at 100 reviews/s, p50", ["0.4 ms"]),
+        ("answered of 500 reviews/s", ["400 per s", "≥ 495 per s", "MISSED"]),
+        ("handler at 500 reviews/s, p50", ["0.4 ms", "≤ 1 ms", "met"]),
+        ("webhook, resident", ["260 MiB", "300 MiB at the peak", "0.867", "≤ 256 MiB", "MISSED"]),
+        ("memory of a node of 2 zones", ["3.5 KiB", "3 KiB without the board", "1.17", "≤ 6 KiB", "met"]),
+        ("ours: to the empty extender", ["0.95", "≥ 0.9", "met"]),
+        ("ours: to no extender", ["0.92"]),
+        ("5,000 nodes, 8 zones, restricted, 4 needed", ["0.5 ms", "0.25 ms in Go", "2"]),
+    ],
+)
+def test_targets_and_ratios_stand_beside_the_figures(start: str, cells: list[str]) -> None:
+    found = line(report.text(whole()), start)
+    assert found == [found[0], *cells]
+
+
+def test_of_the_warm_ones_only_verdicts_have_a_target() -> None:
+    text = report.text(whole())
+    assert line(text, "warm verdicts, 2 zones")[2:] == ["0.5 ms cold", "1", "≤ 0.3 ms", "MISSED"]
+    assert line(text, "warm, with scores, 2 zones")[2:] == ["3.5 ms cold", "0.143"]
+
+
+def test_the_last_line_counts_targets() -> None:
+    assert report.text(document(columns=columns())).splitlines()[-1] == "9 of 13 targets met"
+
+
+def test_time_per_node_is_not_to_rise() -> None:
+    found = columns()
+    found["cells"][-1]["verdicts_ms"] = {"median": 7.6, "best": 7.6}
+    grown = line(
+        report.text(document(columns=found)), "a node of 15,000, verdicts, 8 zones, restricted, four"
+    )
+    assert grown[1:] == ["0.507 µs", "0.5 µs of 1,000", "1.01", "≤ 0.5 µs", "MISSED"]
+
+
+def test_without_go_the_column_says_so() -> None:
+    found = columns()
+    for each in found["cells"]:
+        each["floor"] = None
+    assert line(report.text(document(columns=found)), "cold verdicts, 2 zones")[2] == "no go here"
+    assert " in Go" not in charts.charts(document(columns=found))["nodes"]
+
+
+def test_what_nobody_waited_for_misses_its_target() -> None:
+    found = columns()
+    for each in found["cells"]:
+        each["scores_ms"] = None
+    missed = line(report.text(document(columns=found)), "cold, with scores, 2 zones")
+    assert (missed[1], missed[-1]) == ("too long", "MISSED")
+    assert "| too long |" in report.page(document(columns=found))
+
+
+def test_a_part_that_is_missing_is_named_with_the_reason() -> None:
+    found = document(extender=extender()) | {"missing": {"rate": "there is no Go here"}}
+    assert "rate was not measured: there is no Go here" in report.text(found)
+    assert "Not measured: rate, there is no Go here." in report.page(found)
+
+
+def test_the_page_has_the_same_rows_and_only_charts_that_are_drawn() -> None:
+    page = report.page(document(webhook=webhook()))
+    assert "| handler at 500 reviews/s, p50 | 0.4 ms |  |  | ≤ 1 ms | met |" in page
+    assert re.findall(r"\((\S+\.svg)\)", page) == [charts.chart_file("rate")]
+
+
+def test_a_chart_is_drawn_of_whatever_was_measured() -> None:
+    assert charts.charts(document()) == {}
+    assert list(charts.charts(document(extender=extender()))) == ["names"]
+    assert list(charts.charts(whole())) == ["nodes", "zones", "names", "rate"]
+
+
+def test_telling_of_a_run_leaves_it_as_it_is() -> None:
+    found = whole()
+    before = copy.deepcopy(found)
+    report.page(found)
+    assert found == before
+
+
+def test_the_page_that_is_kept_is_made_of_the_figures_that_are_kept() -> None:
+    kept = orjson.loads((DOCS / "speed.json").read_bytes())
+    assert (DOCS / "speed.md").read_text(encoding="utf-8") == report.page(kept)
+    drawn = {charts.chart_file(name): text for name, text in charts.charts(kept).items()}
+    assert {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("speed-*.svg")} == drawn
