@@ -120,6 +120,11 @@ class Columns:
         block = self._table[self._places[feature], : self.count]
         return block if rows is None else block.take(rows, axis=1, mode="clip")
 
+    def block(self, feature: str, names: tuple[str, ...], rows: Rows | None = None) -> Ints:
+        """The columns of one feature of several resources, one below the other."""
+        chosen = self._table[_span(self.layout, feature, names), : self.count]
+        return chosen if rows is None else chosen.take(rows, axis=1, mode="clip")
+
     def tells(self, feature: Feature) -> bool:
         """Whether there are columns for it."""
         return feature in self._places
@@ -180,6 +185,16 @@ def _places(layout: Layout) -> tuple[Mapping[Feature, slice], int]:
     sizes = _sizes(layout)
     ends = list(accumulate(sizes.values()))
     return {key: slice(end - sizes[key], end) for key, end in zip(sizes, ends, strict=True)}, ends[-1]
+
+
+@lru_cache(maxsize=4096)
+def _span(layout: Layout, feature: str, names: tuple[str, ...]) -> slice | Rows:
+    """Where the columns of a feature stand, for these resources: side by side, if that is how they stand."""
+    places, _ = _places(layout)
+    every = [at for name in names for at in range(places[feature, name].start, places[feature, name].stop)]
+    if every == list(range(every[0], every[0] + len(every))):
+        return slice(every[0], every[0] + len(every))
+    return np.array(every, dtype=np.intp)
 
 
 def _now(layout: Layout, node: Node) -> list[int]:

@@ -19,7 +19,7 @@ from numalign.fleet.columns import REACH, TOP, TOTAL, When
 from numalign.fleet.plan import Asked, Plan, concerned
 from numalign.fleet.state import State
 from numalign.rules.intent import Intent, Policy, Scope
-from numalign.rules.resources import Kind, kind
+from numalign.rules.resources import CPU
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,11 @@ def _no(state: State) -> Bools:
 
 def large_enough(plan: Plan, state: State) -> Bools:
     """Whether the node as a whole has what the pod asks of it."""
-    asked = ((state.columns.of((TOTAL, name), state.rows)[0], amount) for name, amount in plan.totals)
-    return _all((has >= amount for has, amount in asked), state.count)
+    if not plan.totals:
+        return ~_no(state)
+    names, amounts = zip(*plan.totals, strict=True)
+    enough: Bools = state.columns.block(TOTAL, names, state.rows) >= np.array(amounts)[:, None]
+    return np.asarray(enough.all(axis=0))
 
 
 def _all(parts: Iterator[Bools], count: int) -> Bools:
@@ -241,32 +244,41 @@ def holding(state: State, asked: Asked, width: int) -> Bools:
 
 def widths_of(state: State, asked: Asked) -> dict[str, Ints]:
     """The fewest zones that could hold each resource of a step by hardware, by row."""
-    pieces = {name: width_of(state, name, amount) for name, amount in (*asked.devices, *asked.cpus)}
-    return pieces | dict.fromkeys((name for name, _ in asked.memory), _width_of_memory(state, asked))
+    alone = asked.memory if len(asked.memory) == 1 else ()
+    found = _widths(state, tuple(sorted((*asked.devices, *asked.cpus, *alone))))
+    if len(asked.memory) > 1:
+        found |= dict.fromkeys((name for name, _ in asked.memory), _width_together(state, asked))
+    return found
 
 
-def width_of(state: State, name: str, amount: int) -> Ints:
-    """The fewest zones that could hold so much of one resource by hardware."""
+def _widths(state: State, asked: tuple[tuple[str, int], ...]) -> dict[str, Ints]:
+    """Of resources that do not depend on each other."""
+    told = [item for item in asked if state.columns.tells((TOP, item[0]))]
     count = state.columns.layout.count
-    if not state.columns.tells((TOP, name)):
-        return np.full(state.count, 1 if kind(name) is Kind.CPU else count, dtype=np.int8)
-    short = state.columns.of((TOP, name), state.rows) < amount
-    width: Ints = np.add.reduce(short, axis=0, dtype=np.int8) + np.int8(1)
+    untold = {name: _full(state, 1 if name == CPU else count) for name, _ in {*asked} - {*told}}
+    if not told:
+        return untold
+    names, amounts = zip(*told, strict=True)
+    most = state.columns.block(TOP, names, state.rows).reshape(len(told), count, state.count)
+    short = most < np.array(amounts)[:, None, None]
+    widths: Ints = np.add.reduce(short, axis=1, dtype=np.int8) + np.int8(1)
     # What all zones together could not serve.
-    if short[-1].any():
-        reach = state.columns.of((REACH, name), state.rows)[0]
-        np.copyto(width, reach, where=short[-1], casting="unsafe")
-    return width
+    beyond = short[:, -1]
+    if beyond.any():
+        np.copyto(widths, state.columns.block(REACH, names, state.rows), where=beyond, casting="unsafe")
+    return untold | dict(zip(names, widths, strict=True))
 
 
-def _width_of_memory(state: State, asked: Asked) -> Ints:
-    """The fewest zones that could hold all names together."""
-    if len(asked.memory) == 1:
-        return width_of(state, *asked.memory[0])
+def _full(state: State, width: int) -> Ints:
+    return np.full(state.count, width, dtype=np.int8)
+
+
+def _width_together(state: State, asked: Asked) -> Ints:
+    """The fewest zones that could hold the memory of all names."""
     count = state.columns.layout.count
     width = np.full(state.count, count, dtype=np.int8)
     empty, memory = State(state.columns, When.EMPTY, state.rows), Asked(asked.step, (), (), asked.memory)
-    for wide in range(count if asked.memory else 0, 0, -1):
+    for wide in range(count, 0, -1):
         np.copyto(width, np.int8(wide), where=holding(empty, memory, wide).any(axis=0))
     return width
 
@@ -277,7 +289,7 @@ def _width_of_memory(state: State, asked: Asked) -> Ints:
 def keeps(plan: Plan, state: State, intent: Intent, found: Tried) -> tuple[Bools, Bools]:
     """Whether the zones that a pod would get are what an intent asks for, and where only rules can say."""
     yes, no = ~_no(state), _no(state)
-    if not intent.binding or plan.layout.count == 1 or not found.commons:
+    if not intent.binding or not found.commons or _kept_by_policy(plan, intent):
         return yes, no
     together = (intent.scope or plan.layout.scope) is Scope.POD
     if together and plan.layout.scope is Scope.CONTAINER and len(plan.decisions) > 1:
@@ -292,6 +304,12 @@ def keeps(plan: Plan, state: State, intent: Intent, found: Tried) -> tuple[Bools
             unsure = unsure | (~held.exists if len(plan.steps) > 1 or about != asked.names else no)
             unsure = unsure | ((held.width > 1) & held.exists if apart else no)
     return kept | unsure, unsure
+
+
+def _kept_by_policy(plan: Plan, intent: Intent) -> bool:
+    """Whether the kubelet lets nothing in that is not as it is meant to be."""
+    alike = intent.scope in (None, plan.layout.scope)
+    return plan.layout.count == 1 or (alike and plan.layout.policy.at_least(intent.policy))
 
 
 def _keeps_together(plan: Plan, state: State, intent: Intent, found: Tried) -> tuple[Bools, Bools]:

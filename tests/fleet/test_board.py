@@ -281,3 +281,22 @@ def test_a_refusal_for_now_is_not_one_for_ever() -> None:
     assert answer.permanent.tolist() == [False, True, False]
     assert len({*answer.said.tolist()}) == 3
     assert answer.said.tolist()[2] == -1
+
+
+def test_of_several_containers_the_one_that_is_spread_is_what_refuses() -> None:
+    first = named("first", "cpu=4//1", "cpu=4//1", "cpu=4//3", policy="best-effort")
+    second = named("second", "cpu=4//2", "cpu=4//2", "cpu=4//1", policy="best-effort")
+    board, asked = board_of([first, second]), question("cpu=2 mem=1Gi | cpu=3 mem=1Gi", policy="restricted")
+    refusals = [board.ask(asked).verdict(row).refusal for row in range(2)]
+
+    assert [refusal and refusal.container for refusal in refusals] == ["c0", "c1"]
+    assert len({*board.ask(asked).said.tolist()}) == 2
+    assert differences(board, asked, [first, second]) == []
+
+
+def test_a_container_that_is_spread_parts_the_whole_pod() -> None:
+    made = named("a", "cpu=4//2", "cpu=4//2", policy="best-effort")
+    asked = Question(asks("cpu=3 mem=1Gi | cpu=1 mem=1Gi"), means("restricted", scope="pod"))
+
+    assert not evaluate(made, asked.demand, asked.intent).admitted
+    assert differences(board_of([made]), asked, [made]) == []
