@@ -26,7 +26,8 @@ test: $(READY)
 
 # Laws on inputs that nobody has seen: make laws [LAWS="-k ledger"]
 laws: $(READY)
-	$(BIN)/python -m pytest tests/laws --hypothesis-profile=thorough --timeout 3600 $(LAWS)
+	$(BIN)/python -m pytest tests/laws tests/conformance/test_board_on_recordings.py \
+		--hypothesis-profile=thorough --timeout 3600 $(LAWS)
 
 check: $(READY)
 	$(BIN)/ruff check

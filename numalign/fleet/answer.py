@@ -113,7 +113,10 @@ class Answer:
         return self._patched("width", np.zeros(0, dtype=np.int16), self._widths)
 
     def scores(self, strategy: Strategy, weights: Weights = EVEN) -> Ints:
-        """How good the placement is by a strategy, 0 to 100; -1 where the pod is refused."""
+        """How good the placement is by a strategy, 0 to 100; -1 where the pod is refused.
+
+        Weights are such as people choose: floating point would not tell those of 2^50 apart.
+        """
         key, empty = (strategy, tuple(sorted(weights.items()))), np.zeros(0, dtype=np.int16)
         return self._patched(key, empty, lambda rows: self._scored(rows, strategy, weights))
 

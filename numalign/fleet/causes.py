@@ -5,7 +5,7 @@ A refusal is put into words by the rules, and thousands of nodes need few differ
 a number each: rows of one layout with equal numbers have the same said of them, and one of them is asked.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from numalign.fleet.arrays import Bools, Ints
 from numalign.fleet.columns import TOTAL, sums_of
 from numalign.fleet.plan import Asked, Plan, concerned
-from numalign.fleet.reach import Common, Tried, common, served, tried, widths_of
+from numalign.fleet.reach import Tried, common, served, tried, widths_of
 from numalign.fleet.state import State
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.resources import CPU, MILLI
@@ -140,26 +140,18 @@ def _not_given(plan: Plan, state: State, found: Tried) -> Ints:
 
 
 def _not_meant(plan: Plan, state: State, found: Tried) -> Ints:
-    """The kubelet would take it, and not as the pod means it."""
+    """The kubelet would take it, and not as the pod means it.
+
+    Of several containers it is the last one: after another that took several zones nothing is certain.
+    """
     intent = plan.question.intent
     pod = (intent.scope or plan.layout.scope) is Scope.POD
-    units: Sequence[Asked] = (plan.whole,) if pod else plan.decisions
-    said = np.full(state.count, UNTOLD)
-    if not intent.binding:
-        return said
-    for at, asked in reversed([*enumerate(units)]):
-        about = concerned(plan, asked, intent)
-        needs = [need for need in _needs(intent.policy, state, asked) if need[0] in about]
-        several = len(units) > 1
-        failed = _fails(found.commons[at]) if several else np.ones(state.count, dtype=np.bool_)
-        failed &= bool(about)
-        said = np.where(failed, _at_step(at, _MEANT | _cause(state, needs)), said)
-    return said
-
-
-def _fails(held: Common) -> Bools:
-    """Whether a container is what fails, of several."""
-    return (held.width > 1) | ~held.exists
+    asked = plan.whole if pod else plan.decisions[-1] if plan.decisions else None
+    about = concerned(plan, asked, intent) if asked else frozenset[str]()
+    if not asked or not about or not intent.binding:
+        return np.full(len(found.taken), UNTOLD)
+    needs = [need for need in _needs(intent.policy, state, asked) if need[0] in about]
+    return _MEANT | _cause(state, needs)
 
 
 _REFUSED: Mapping[Policy, Callable[[Plan, State, Tried], Ints]] = MappingProxyType(

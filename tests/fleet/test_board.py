@@ -163,6 +163,7 @@ def test_more_changes_than_anybody_notes_are_not_missed() -> None:
             ("an option of the CPU manager", named("a", FREE, FREE, told=options("align-by-socket")), 0),
             ("the closest zones", named("a", FREE, FREE, told=options("prefer-closest-numa-nodes")), 1),
             ("a gate", named("a", FREE, FREE, told=options("PodLevelResourceManagers")), 0),
+            ("cores of different size", replace(named("a", "cpu=6", "cpu=6"), threads=4), 0),
             ("zones of different size", named("a", "cpu=8", "cpu=4"), 0),
             ("a described machine", machine("cpu=0-3", "cpu=4-7", policy=BINDING), 0),
             ("more free than there is", named("a", "cpu=8//9", "cpu=8"), 0),
@@ -284,19 +285,21 @@ def test_a_refusal_for_now_is_not_one_for_ever() -> None:
 
 
 def test_of_several_containers_the_one_that_is_spread_is_what_refuses() -> None:
-    first = named("first", "cpu=4//1", "cpu=4//1", "cpu=4//3", policy="best-effort")
-    second = named("second", "cpu=4//2", "cpu=4//2", "cpu=4//1", policy="best-effort")
-    board, asked = board_of([first, second]), question("cpu=2 mem=1Gi | cpu=3 mem=1Gi", policy="restricted")
+    small = named("small", "cpu=4//2", "cpu=4//2", policy="best-effort")
+    taken = named("taken", "cpu=4//3", "cpu=4//2", policy="best-effort")
+    board, asked = board_of([small, taken]), question("cpu=1 mem=1Gi | cpu=3 mem=1Gi", policy="restricted")
     refusals = [board.ask(asked).verdict(row).refusal for row in range(2)]
 
-    assert [refusal and refusal.container for refusal in refusals] == ["c0", "c1"]
-    assert len({*board.ask(asked).said.tolist()}) == 2
-    assert differences(board, asked, [first, second]) == []
+    assert [refusal and (refusal.container, refusal.cause) for refusal in refusals] == [
+        ("c1", Cause.ZONES_TOO_SMALL),
+        ("c1", Cause.SPREAD),
+    ]
+    assert differences(board, asked, [small, taken]) == []
 
 
 def test_a_container_that_is_spread_parts_the_whole_pod() -> None:
     made = named("a", "cpu=4//2", "cpu=4//2", policy="best-effort")
-    asked = Question(asks("cpu=3 mem=1Gi | cpu=1 mem=1Gi"), means("restricted", scope="pod"))
+    asked = Question(asks("cpu=1 mem=1Gi | cpu=3 mem=1Gi"), means("restricted", scope="pod"))
 
     assert not evaluate(made, asked.demand, asked.intent).admitted
     assert differences(board_of([made]), asked, [made]) == []
