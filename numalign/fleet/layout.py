@@ -31,6 +31,9 @@ MOST_ZONES = 8
 HALF = 4
 """So many zones are half of the most that there are."""
 
+MOST_NAMES = 32
+"""A refusal of the node as a whole says by one bit each which resources it lacks."""
+
 MOST_PIECES = 2**27
 """CPUs and devices of all zones together are counted in 32 bits."""
 
@@ -167,7 +170,9 @@ def layout_of(node: Node) -> Layout | None:
     if not 0 < len(node.zones) <= MOST_ZONES or _peculiar(node) or _incredible(node):
         return None
     bags = [bag for zone in node.zones for bag in (zone.capacity, zone.allocatable, zone.free)]
-    totals = node.totals
+    names, totals = tuple(sorted({*chain.from_iterable(bags)})), node.totals
+    if len({*names, *(totals or ())}) > MOST_NAMES:
+        return None
     return Layout(
         ids=node.ids,
         policy=node.policy,
@@ -175,7 +180,7 @@ def layout_of(node: Node) -> Layout | None:
         cpu_manager=node.cpu_manager,
         memory_manager=node.memory_manager,
         devices=node.devices,
-        names=tuple(sorted({*chain.from_iterable(bags)})),
+        names=names,
         listed=frozenset(chain.from_iterable(zone.allocatable for zone in node.zones)),
         totals=None if totals is None else frozenset(totals),
         max_zones=node.max_zones,

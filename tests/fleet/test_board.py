@@ -178,6 +178,19 @@ def test_nodes_that_amounts_describe_stand_in_columns(made: Node, in_columns: in
     assert differences(board, ONE_GPU, [made]) == []
 
 
+@pytest.mark.parametrize(("kinds", "in_columns"), [(32, 1), (33, 0), (80, 0)])
+def test_a_node_of_more_resources_than_can_be_told_apart_is_asked_by_the_rules(
+    kinds: int, in_columns: int
+) -> None:
+    names = [f"example.com/d{at:02}" for at in range(kinds)]
+    made = named("a", " ".join(f"{name}=1" for name in names))
+    asked = question(" ".join(f"{name}=2" for name in names), policy="restricted")
+    board = board_of([made])
+
+    assert board.in_columns == in_columns
+    assert differences(board, asked, [made]) == []
+
+
 def test_a_node_may_come_into_columns_and_leave_them() -> None:
     board, odd = board_of([A, B]), named("a", FREE, FREE, told=options("align-by-socket"))
     for made, in_columns in ((A, 2), (odd, 1), (A, 2), (odd, 1), (named("a", "cpu=8//9", FREE), 1), (A, 2)):
