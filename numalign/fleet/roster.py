@@ -63,17 +63,5 @@ class Roster(Tables):
     def copy(self) -> Self:
         """The same nodes, to be changed apart."""
         other = copy(self)
-        vars(other).update(
-            changes=self.changes.copy(),
-            facts=self.facts.copy(),
-            classes=self.classes.copy(),
-            _named=dict(self._named),
-            _nodes=list(self._nodes),
-            _rows=dict(self._rows),
-            _free=list(self._free),
-            _tables=[table.copy() for table in self._tables],
-            _numbers=dict(self._numbers),
-            _table_of=self._table_of.copy(),
-            _place_of=self._place_of.copy(),
-        )
+        vars(other).update(self._copies(), classes=self.classes.copy(), _named=dict(self._named))
         return other

@@ -4,7 +4,7 @@ Nodes in tables: one row for each on the board, one table of columns for each la
 Rows number nodes for whoever keeps something by node; a row is used again when its node has gone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 
 import numpy as np
@@ -132,6 +132,20 @@ class Tables:
             self._free.append(row)
             self.facts.note(row)
             self.changes.note(row)
+
+    def _copies(self) -> Mapping[str, object]:
+        """All that stands here by its name, to be changed apart."""
+        return {
+            "changes": self.changes.copy(),
+            "facts": self.facts.copy(),
+            "_nodes": list(self._nodes),
+            "_rows": dict(self._rows),
+            "_free": list(self._free),
+            "_tables": [table.copy() for table in self._tables],
+            "_numbers": dict(self._numbers),
+            "_table_of": self._table_of.copy(),
+            "_place_of": self._place_of.copy(),
+        }
 
     def tables(self) -> Iterator[tuple[int, Table]]:
         """All tables that have a node, by number."""
