@@ -44,7 +44,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Plan:
-    """A question on a layout; `example` is one of its nodes.
+    """A question on a layout.
 
     `steps` are the containers that ask for anything, `whole` is all of them. Each of `decisions` is aligned
     as one: a container or, in pod scope, the pod. `refused` says that nothing of this layout takes the pod,
@@ -76,7 +76,7 @@ class Plan:
 
 
 def plan_of(layout: Layout, question: Question, example: Node) -> Plan:
-    """What the question comes to here."""
+    """What the question comes to on this layout; `example` is one of its nodes."""
     demand = question.demand
     asked = tuple(_asked(layout, step) for step in demand.steps)
     steps = tuple(each for each in asked if each.amounts)

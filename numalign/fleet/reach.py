@@ -128,8 +128,8 @@ def _best_effort(plan: Plan, state: State) -> Tried:
             state = state.charged(plan.decisions[len(commons) - 1], commons[-1].mask)
         commons.append(common(state, asked))
         spread, apart = ~commons[-1].exists, _served_apart(plan, state, asked)
-        taken &= commons[-1].exists | _enough(state, asked) | apart
-        unsure |= taken & spread & (_groups_matter(plan, state, asked) | apart)
+        taken &= _enough(state, asked) | apart
+        unsure |= taken & spread & _groups_matter(plan, state, asked)
     return Tried(taken | unsure, unsure, tuple(commons))
 
 
@@ -324,7 +324,7 @@ def _keeps_together(plan: Plan, state: State, intent: Intent, found: Tried) -> t
         return yes, no
     zones = np.bitwise_count(np.bitwise_or.reduce([each.mask for each in held]))
     unsure = ~np.logical_and.reduce([each.exists for each in found.commons])
-    return (zones <= 1) | (zones <= _narrowest(plan, state, intent)) | unsure, unsure
+    return (zones <= _narrowest(plan, state, intent)) | unsure, unsure
 
 
 def _narrowest(plan: Plan, state: State, intent: Intent) -> Ints:
