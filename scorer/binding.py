@@ -187,10 +187,13 @@ class Binder:
     async def _promised(self, call: BindingCall, subject: Subject, write: Write) -> None:
         """Keep zones for the pod, bind it in its turn, and let go of them if that fails."""
         until = self._clock() + self._patience
-        self._promise(call.node, subject)
+        first = self._promise(call.node, subject)
         try:
+            account = self._register.promises.account(call.node)
             async with self._locks[call.node]:
-                offer = await self._turn(call.node, subject, until=until)
+                # While others were bound, anything may have happened on the node.
+                still = self._register.promises.account(call.node) is account
+                offer = await self._turn(call.node, subject, first if still else None, until=until)
                 await self._written(call, self._placement(call.node, offer), write)
         except (_No, asyncio.CancelledError):
             # What may have been written is kept, until the pod is seen or the promise expires.
@@ -206,14 +209,19 @@ class Binder:
             await self._written(call, sent.annotations, write)
 
     def _promise(self, node: str, subject: Subject) -> Offer | None:
-        """Ask the node once more, and keep what it offers; None for a node that nobody knows."""
+        """Ask the node once more, and keep what it offers.
+
+        What it offers, unless that may be another thing by now: a pod that is promised anew comes after those
+        that it was before. None as well for a node that nobody knows.
+        """
+        new = self._register.promises.place_of(subject.uid) is None
         offer = self._offer(node, subject)
         if offer is None and self._unknown == "cannot-fit" and subject.question.intent.binding:
             raise _No(Outcome.LOST, f"{node}: {reasons.UNKNOWN}")
         if offer and not offer.verdict.admitted:
             raise _lost(offer)
         self._keep(node, subject, offer)
-        return offer
+        return offer if new else None
 
     def _keep(self, node: str, subject: Subject, offer: Offer | None) -> None:
         self._register.promises.promise(node, subject.resident(now=self._clock()), offer)
@@ -222,10 +230,13 @@ class Binder:
         """What the node says, all that was promised before this pod counted and nothing after it."""
         return self._register.offer(node, subject, beside=self._register.promises.since(subject.uid))
 
-    async def _turn(self, node: str, subject: Subject, *, until: float) -> Offer | None:
-        """Wait until the pod may be bound; what the node offers then is kept in place of the first offer."""
+    async def _turn(self, node: str, subject: Subject, known: Offer | None, *, until: float) -> Offer | None:
+        """Wait until the pod may be bound; what the node offers then is kept in place of the first offer.
+
+        `known` is what it offers at this moment, if that is known.
+        """
         while True:
-            offer = self._offer(node, subject)
+            offer, known = known or self._offer(node, subject), None
             if offer is None:
                 return None
             if not offer.verdict.admitted:

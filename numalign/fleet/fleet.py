@@ -161,7 +161,8 @@ class Fleet:
         known = self._room.of(question)
         if known is None or known.witness is None:
             return None
-        return known.witness if self._roster.get(known.witness.name) is known.witness else None
+        # A node that is told anew may be as it was.
+        return known.witness if self._roster.get(known.witness.name) == known.witness else None
 
     def _find_room(self, question: Question) -> Iterator[None]:
         """Only nodes that have changed since somebody looked can tell anything new."""

@@ -56,6 +56,7 @@ class _Book:
     left: dict[str, Resident] = field(default_factory=dict)
     account: Account | None = None
     standing: Standing | None = None
+    before: tuple[Account, Standing] | None = None
     until: float = math.inf
 
 
@@ -183,7 +184,9 @@ class Promises:
         """Keep what the node offers now to a pod that was promised something there already."""
         resident = self._find(uid)
         if resident and resident.stage is Stage.PROMISED:
-            self._enter(self._places[uid], replace(resident, doubtful=False, **_kept(offer)))
+            amended = replace(resident, doubtful=False, **_kept(offer))
+            if amended != resident:
+                self._enter(self._places[uid], amended)
 
     def set_adrift(self, uid: str) -> None:
         """Nobody knows whether a pod was bound to where it was promised zones, until it is seen."""
@@ -247,7 +250,8 @@ class Promises:
             return None
         book = self._books[name]
         if book.standing is None or now >= book.until:
-            book.standing = standing(account, now=now, lag=self._lag)
+            book.standing = standing(account, now=now, lag=self._lag, before=book.before)
+            book.before = account, book.standing
             book.until = self._until(book.standing, account, now)
         return book.standing
 

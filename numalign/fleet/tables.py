@@ -114,7 +114,7 @@ class Tables:
         if row is None:
             row = self._rows[node.name] = self._new_row()
         before, self._nodes[row] = self._nodes[row], node
-        if before is node:
+        if before is node or before == node:
             return
         same = before is not None and only_free_differs(node, before)
         if not (same and self._refreshed(row, node)):

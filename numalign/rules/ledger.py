@@ -209,13 +209,32 @@ def exclusive(node: Node, demand: Demand) -> bool:
     )
 
 
-def standing(account: Account, *, now: float, lag: float) -> Standing:
-    """What is free on a node; `lag` is after how many seconds a topology accounts for a pod at the latest."""
+def standing(
+    account: Account, *, now: float, lag: float, before: tuple[Account, Standing] | None = None
+) -> Standing:
+    """What is free on a node; `lag` is after how many seconds a topology accounts for a pod at the latest.
+
+    `before` is what was known of the node a while ago, and what followed from it.
+    """
     holding = tuple(each for each in account.residents if each.holds(account.node))
     unsettled = tuple(sorted((each for each in holding if not each.settled), key=_in_turn))
+    if before and before[1].basis is Basis.OBSERVED and _hold_the_same(before[0], account):
+        return replace(before[1], unsettled=unsettled)
     counted = _observed(account, holding) or _anchored(account, holding)
     node, basis, sure = counted or _reported(account, holding, before=now - lag)
     return Standing(node, basis, sure, unsettled)
+
+
+def _hold_the_same(one: Account, other: Account) -> bool:
+    """Whether the pods are the same, and no topology accounts for them: stages alone may differ."""
+    pods, others = one.residents, other.residents
+    grounds = one.node is other.node and one.complete and other.complete and not one.told and not other.told
+    return grounds and len(pods) == len(others) and all(map(_holds_the_same, pods, others))
+
+
+def _holds_the_same(one: Resident, other: Resident) -> bool:
+    mine, theirs = one.record and one.record.held, other.record and other.record.held
+    return one.demand == other.demand and mine == theirs
 
 
 def offer(  # noqa: PLR0913  an account, a pod, and the time

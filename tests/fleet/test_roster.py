@@ -33,7 +33,7 @@ def changed(made: Roster, change: Callable[[], object]) -> tuple[int, int]:
 CHANGES = [
     # what happens to a free node       what it is then                            any change, one of facts
     ("nothing",                         FREE,                                      (0, 0)),
-    ("it is told anew",                 replace(FREE),                             (1, 0)),
+    ("it is told anew",                 replace(FREE),                             (0, 0)),
     ("it is in use",                    USED,                                      (1, 0)),
     ("it is labelled",                  replace(FREE, label="blue"),               (1, 0)),
     ("its kubelet gets another policy", replace(FREE, policy=Policy.BEST_EFFORT),  (1, 1)),

@@ -222,6 +222,33 @@ def test_what_is_free_rests_on_the_best_that_is_known(
     assert (found.basis, found.sure, free_of(found.node, "cpu")) == (basis, sure, free)
 
 
+MOMENTS = [row[1].account for row in BASES]
+
+
+@pytest.mark.parametrize("account", [*MOMENTS, *(replace(each, complete=False) for each in MOMENTS)])
+def test_it_is_no_matter_what_was_known_before(account: Account) -> None:
+    others = [
+        replace(account, residents=tuple(replace(each, demand=SHARES.demand) for each in account.residents)),
+        replace(account, residents=tuple(replace(each, record=B.record) for each in account.residents)),
+        replace(account, node=node("cpu=9", "cpu=9", policy="single-numa-node")),
+        replace(account, told=None),
+    ]
+    earlier = [(each, stands(each)) for each in [*MOMENTS, *others]]
+
+    found = [standing(account, now=NOW, lag=LAG, before=each) for each in earlier]
+    assert found == [stands(account)] * len(earlier)
+
+
+def test_of_pods_that_come_to_another_stage_nothing_is_counted_anew() -> None:
+    account = Known(FULL, [A, B]).account
+    before = account, stands(account)
+    bound = replace(account, residents=(A, replace(B, stage=Stage.BOUND)))
+
+    found = standing(bound, now=NOW, lag=LAG, before=before)
+    assert found.node is before[1].node
+    assert found == stands(bound)
+
+
 def test_a_file_that_tells_of_no_pods_leaves_the_topology_as_the_only_word() -> None:
     told_of_none = replace(Known(FULL, [STRANGER]).account, complete=False)
 

@@ -22,6 +22,9 @@ ALL = "cpu=8 mem=1Gi gpu=2"
 BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
 ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 
+OLDER = "2027-01-15T07:58:00Z"
+"""When a pod was created for which no other one has to wait."""
+
 SEVEN, TWO = "cpu=7 mem=1Gi", "cpu=2 mem=1Gi"
 """On two zones of eight CPUs each finds another place if the other comes first."""
 
@@ -245,6 +248,54 @@ async def test_after_a_definite_no_the_next_node_may_be_tried(stand: Stand) -> N
 
     assert await stand.scorer.bind(raw(FOUR), "b") == ""
     assert stand.kept == {"web": "b"}
+
+
+# In turn.
+
+
+@dataclass
+class Slow:
+    """An API server that refuses the first bind, and only once somebody lets it."""
+
+    may_answer: asyncio.Event
+    writes: Writes
+
+    async def __call__(self, **told: object) -> None:
+        """Bind a pod."""
+        if told["name"] == "first":
+            await self.may_answer.wait()
+            raise Forbidden("you may not")
+        await self.writes(**told)
+
+
+async def test_a_pod_that_waited_for_another_gets_what_is_left_when_its_turn_comes() -> None:
+    slow = Slow(asyncio.Event(), Writes())
+    scorer = Scorer(writes=slow)
+    await scorer.know({"a": EMPTY})
+    first = raw("cpu=8 mem=1Gi", name="first", creationTimestamp=OLDER)
+    second = raw("cpu=8 mem=1Gi", name="second")
+    scorer.see(first, second)
+
+    asyncio.get_running_loop().call_later(0.05, slow.may_answer.set)
+    answers = await asyncio.gather(scorer.bind(first, "a"), scorer.bind(second, "a"))
+
+    assert [*answers] == ["numalign: you may not", ""]
+    [written] = slow.writes.made
+    assert json.loads(written["annotations"][PLACEMENT]) == placed({"cpu": "8", "memory": "1Gi"}, "node-0")
+
+
+async def test_a_pod_that_is_promised_anew_comes_after_those_that_were_promised_meanwhile(
+    stand: Stand,
+) -> None:
+    smaller = node("cpu=8/1 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+    await stand.scorer.know({"a": smaller})
+    stand.scorer.promised(raw(FOUR), "a")
+    await stand.scorer.know({"a": EMPTY})
+    stand.scorer.promised(raw("cpu=8 mem=1Gi", name="other", creationTimestamp=OLDER), "a")
+
+    assert await stand.scorer.bind(raw(FOUR), "a") == ""
+    record = json.loads(stand.writes.made[0]["annotations"][PLACEMENT])
+    assert [each["zones"] for each in record] == [["node-1"]]
 
 
 # Twice.

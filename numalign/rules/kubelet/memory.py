@@ -9,6 +9,7 @@ no group, and the zones of a group serve only that very set until their last blo
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
+from itertools import compress
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -53,14 +54,14 @@ class Memory(NamedTuple):
     @property
     def groups(self) -> "Groups":
         """The zones with blocks on them, each with the set that it serves."""
-        return [(zone, self.cells[zone]) for zone, count in enumerate(self.assignments) if count]
+        return tuple([(zone, self.cells[zone]) for zone, count in enumerate(self.assignments) if count])
 
     def left_over(self, name: str) -> Iterator[tuple[Mask, int]]:
         """What init containers left of a resource, by the exact set of zones."""
         return ((mask, size) for (mask, resource), size in self.reusable.items() if resource == name)
 
 
-Groups = list[tuple[int, Mask]]
+Groups = tuple[tuple[int, Mask], ...]
 """Zones by position, each with the set that it serves."""
 
 
@@ -142,7 +143,7 @@ def _hint(memory: Memory, request: Resources) -> Offer:
 def _free_enough(memory: Memory, request: Resources, hints: list[Mask]) -> list[Mask]:
     """Those that groups leave open and whose free amounts suffice, with what init containers left."""
     if groups := memory.groups:
-        hints = [mask for mask in hints if _open(memory.cells, groups, mask)]
+        hints = list(compress(hints, map(_open(memory.cells, groups).__getitem__, hints)))
     for name, size in request.items() if hints else ():
         free: Sequence[int] = masks.sums(memory.free[name])
         if memory.reusable:
@@ -161,11 +162,19 @@ def _large_enough(memory: Memory, request: Resources) -> list[Mask]:
     return list(enough)
 
 
-def _open(cells: tuple[Mask, ...], groups: Groups, mask: Mask) -> bool:
-    """Whether groups let a set of zones be used: one zone outside any group, or a group as it is."""
-    if mask.bit_count() == 1:
-        return cells[mask.bit_length() - 1].bit_count() <= 1
-    return not _breaks_a_group(groups, mask)
+def _open(cells: tuple[Mask, ...], groups: Groups) -> Sequence[bool]:
+    """Whether groups let a set of zones be used, indexed by its mask; kept as `masks.sums` are."""
+    return _kept_open(cells, groups) if len(cells) <= masks.MOST_KEPT else _usable(cells, groups)
+
+
+def _usable(cells: tuple[Mask, ...], groups: Groups) -> tuple[bool, ...]:
+    """One zone outside any group can be used, or a group as it is."""
+    singles = {1 << zone: cell.bit_count() <= 1 for zone, cell in enumerate(cells)}
+    every = range(1 << len(cells))
+    return tuple([singles[mask] if mask in singles else not _breaks_a_group(groups, mask) for mask in every])
+
+
+_kept_open = lru_cache(maxsize=1024)(_usable)
 
 
 def _breaks_a_group(groups: Groups, mask: Mask) -> bool:

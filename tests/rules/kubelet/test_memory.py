@@ -301,4 +301,4 @@ def test_a_block_on_one_zone_of_a_group_can_be_lost() -> None:
 def test_zones_that_were_told_without_a_group_are_alone() -> None:
     assert memory_of(EVEN).cells == (0b01, 0b10)
     assert memory_of(GROUP).cells == (0b011, 0b011, 0b100)
-    assert memory_of(GROUP).groups == [(0, 0b011), (1, 0b011)]
+    assert memory_of(GROUP).groups == ((0, 0b011), (1, 0b011))
