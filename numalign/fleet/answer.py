@@ -6,21 +6,25 @@ Columns say it, table by table; a node that stands in none, or where amounts do 
 rules, whose verdict is kept as long as the node stands.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from numalign.fleet import causes, placing, reach
+from numalign.fleet import causes, placing
 from numalign.fleet.arrays import Bools, Ints, Rows
 from numalign.fleet.changes import Changes, Compute, Patched
 from numalign.fleet.columns import Moment, When
 from numalign.fleet.placing import REFUSED
 from numalign.fleet.plan import Plan, plan_of
 from numalign.fleet.question import Question
-from numalign.fleet.state import State
+from numalign.fleet.reach import Trial
+from numalign.fleet.state import Ever, State
 from numalign.fleet.tables import GONE, ODD, Tables
+from numalign.fleet.worth import Unit
 from numalign.rules import scoring
 from numalign.rules.evaluate import evaluate
 from numalign.rules.placement import Placement
@@ -28,7 +32,12 @@ from numalign.rules.scoring import EVEN, Strategy, Weights
 from numalign.rules.topology import Node
 from numalign.rules.verdict import Verdict
 
-_ON_EMPTY = "able"
+_ABLE_KEY, _NEVER_KEY = "able", "never"
+_ON_EMPTY = (_ABLE_KEY, _NEVER_KEY)
+"""What is asked of empty nodes."""
+
+_FEW = 256
+"""Of so many rows what is worked out for one thing is kept for the next."""
 
 _VERDICTS = 4096
 """So many verdicts of single nodes are kept."""
@@ -38,8 +47,25 @@ class _YesOrNo(NamedTuple):
     """How something about a node is found out: in which state, by columns, and by the rules."""
 
     when: Moment
-    by_columns: Callable[[Plan, State], tuple[Bools, Bools]]
+    by_columns: Callable[[Trial], tuple[Bools, Bools]]
     by_rules: Callable[["Answer", int], bool]
+
+
+@dataclass(slots=True)
+class _Part:
+    """The rows of one table among those that are meant: their places there, and what is tried on them."""
+
+    here: Rows
+    trial: Trial
+    units: Sequence[Unit] = ()
+
+
+class _Lately(NamedTuple):
+    """What was tried on a few rows, as of a place in what changed."""
+
+    place: tuple[int, int]
+    rows: bytes
+    parts: list[_Part]
 
 
 class Answer:
@@ -49,7 +75,8 @@ class Answer:
         self.question = question
         self._nodes = nodes
         self._kept: dict[object, Patched] = {}
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, tuple[Plan, Ever]] = {}
+        self._lately: dict[Moment, _Lately] = {}
         self._verdicts: dict[int, tuple[Node, Verdict]] = {}
         self._numbers: dict[object, int] = {}
 
@@ -77,7 +104,7 @@ class Answer:
     @property
     def able(self) -> Bools:
         """Whether the pod would be admitted with nothing on the node."""
-        return self._true(_ON_EMPTY, _ABLE)
+        return self._true(_ABLE_KEY, _ABLE)
 
     @property
     def permanent(self) -> Bools:
@@ -97,10 +124,10 @@ class Answer:
 
     def _found(self, of: _YesOrNo, rows: Rows | None) -> Bools:
         """Ask columns table by table, and the rules where they have no answer."""
-        numbers, places = self._nodes.places(rows)
+        numbers, _ = self._nodes.places(rows)
         found, unsure = np.zeros(len(numbers), dtype=np.bool_), numbers == ODD
-        for plan, here, state in self._states(of.when, rows, numbers, places):
-            found[here], unsure[here] = of.by_columns(plan, state)
+        for part in self._parts(of.when, rows):
+            found[part.here], unsure[part.here] = of.by_columns(part.trial)
         for at in np.flatnonzero(unsure):
             found[at] = of.by_rules(self, int(at if rows is None else rows[at]))
         return found
@@ -127,11 +154,11 @@ class Answer:
         return self._patched("masks", empty, self._masked)
 
     def _masked(self, rows: Rows | None) -> Ints:
-        numbers, places = self._nodes.places(rows)
+        numbers, _ = self._nodes.places(rows)
         found = np.zeros((max(1, len(self.question.demand.steps)), len(numbers)), dtype=np.int16)
-        for plan, here, state in self._states(When.NOW, rows, numbers, places):
-            found[:, here], unknown = placing.masks(plan, state)
-            found[0, here[unknown]] = placing.UNTOLD
+        for part in self._parts(When.NOW, rows):
+            found[:, part.here], unknown = placing.masks(part.trial)
+            found[0, part.here[unknown]] = placing.UNTOLD
         found[0, numbers == ODD] = placing.UNTOLD
         found[:, ~self.admitted[_chosen(rows)]] = 0
         return found
@@ -144,14 +171,14 @@ class Answer:
         return found
 
     def _scored(self, rows: Rows | None, strategy: Strategy, weights: Weights) -> Ints:
-        numbers, places = self._nodes.places(rows)
         masks = self._masks[:, _chosen(rows)]
-        found = np.full(len(numbers), REFUSED, dtype=np.int16)
+        found = np.full(masks.shape[1], REFUSED, dtype=np.int16)
         told = self.admitted[_chosen(rows)] & (masks[0] != placing.UNTOLD)
-        for number, table in self._nodes.among(numbers[told]):
-            here = np.flatnonzero(told & (numbers == number))
-            state = State(table.columns, When.NOW, places[here])
-            found[here] = placing.score(self._plan(number), state, masks[:, here], strategy, weights)
+        for part in self._parts_with(told, When.NOW, rows):
+            if not part.units:
+                part.units = placing.units(part.trial, masks[:, part.here])
+            value = placing.score(part.trial, part.units, strategy, weights)
+            found[part.here] = np.where(told[part.here], value, REFUSED)
         for at, row in _untold(rows, masks):
             node, demand = self._nodes.node(row), self.question.demand
             found[at] = scoring.score(strategy, node, demand, self.placed(row), weights)
@@ -165,36 +192,34 @@ class Answer:
         return self._patched("said", np.zeros(0, dtype=np.int32), self._numbered)
 
     def _numbered(self, rows: Rows | None) -> Ints:
-        numbers, places = self._nodes.places(rows)
-        refused = ~self.admitted[_chosen(rows)] & (numbers != GONE)
-        when: Mapping[Moment, Bools] = {
-            When.NOW: self.able[_chosen(rows)],
-            When.EMPTY: ~self.able[_chosen(rows)],
-        }
-        found = np.full(len(numbers), REFUSED, dtype=np.int32)
-        by_rules = refused & (numbers == ODD)
-        for moment, those in when.items():
-            for number, table in self._nodes.among(numbers[refused & those]):
-                here = np.flatnonzero(refused & those & (numbers == number))
-                said = causes.numbers(self._plan(number), State(table.columns, moment, places[here]))
-                found[here] = self._shared((moment, number), said)
-                by_rules[here[said == causes.UNTOLD]] = True
+        chosen = _chosen(rows)
+        found = self._told(When.NOW, rows, self.able[chosen] & ~self.admitted[chosen])
+        never = self.permanent[chosen]
+        return np.where(never, self._never[chosen], found) if never.any() else found
+
+    @property
+    def _never(self) -> Ints:
+        """The same of rows that would refuse with nothing on the node."""
+        empty = np.zeros(0, dtype=np.int32)
+        return self._patched(
+            _NEVER_KEY, empty, lambda rows: self._told(When.EMPTY, rows, ~self.able[_chosen(rows)])
+        )
+
+    def _told(self, when: Moment, rows: Rows | None, refused: Bools) -> Ints:
+        numbers, _ = self._nodes.places(rows)
+        found, by_rules = np.full(len(numbers), REFUSED, dtype=np.int32), refused & (numbers == ODD)
+        for part in self._parts_with(refused, when, rows):
+            said, those = causes.numbers(part.trial), refused[part.here]
+            shared = self._shared((when, int(numbers[part.here[0]])), said)
+            found[part.here] = np.where(those, shared, REFUSED)
+            by_rules[part.here[those & (said == causes.UNTOLD)]] = True
         for at in np.flatnonzero(by_rules):
-            found[at] = self._number(self._said(int(at if rows is None else rows[at])))
+            found[at] = self._number(_said(_BY_RULES[when](self, int(at if rows is None else rows[at]))))
         return found
 
     def _shared(self, key: tuple[Moment, int], said: Ints) -> Ints:
         kinds, which = np.unique(said, return_inverse=True)
         return np.array([self._number((*key, int(kind))) for kind in kinds], dtype=np.int32)[which]
-
-    def _said(self, row: int) -> object:
-        """All that somebody is told of a refusal."""
-        verdict = self.verdict(row)
-        refusal = verdict.refusal
-        if refusal is None:
-            raise ValueError("a node that takes the pod refuses nothing")
-        needs = tuple((need.resource, need.asked, need.zones) for need in refusal.needs)
-        return refusal.reason, refusal.cause, refusal.policy, verdict.permanent, needs, refusal.detail
 
     def _number(self, key: object) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
@@ -206,24 +231,38 @@ class Answer:
             self._kept[key] = Patched(_followed(self._nodes, key), empty)
         return self._kept[key].current(self._nodes.height, compute)
 
-    def _states(
-        self, when: Moment, rows: Rows | None, numbers: Ints, places: Rows
-    ) -> Iterator[tuple[Plan, Rows, State]]:
-        """By table: the plan, where its nodes are among these rows, and what they have."""
+    def _parts(self, when: Moment, rows: Rows | None) -> Sequence[_Part]:
+        """What is tried on these rows, of each table that they stand in."""
         if rows is None:
-            for number, table in self._nodes.tables():
-                yield self._plan(number), table.rows, State(table.columns, when)
-            return
-        for number, table in self._nodes.among(numbers):
-            here = np.flatnonzero(numbers == number)
-            yield self._plan(number), here, State(table.columns.some(places[here]), when)
+            return [_Part(table.rows, self._trial(at, when)) for at, table in self._nodes.tables()]
+        if len(rows) > _FEW:
+            return self._tried_on(when, rows)
+        kept, now, key = self._lately.get(when), self._nodes.changes.place, rows.tobytes()
+        if kept is None or kept.place != now or kept.rows != key:
+            kept = self._lately[when] = _Lately(now, key, self._tried_on(when, rows))
+        return kept.parts
 
-    def _plan(self, number: int) -> Plan:
+    def _tried_on(self, when: Moment, rows: Rows) -> list[_Part]:
+        numbers, places = self._nodes.places(rows)
+        here = [(at, np.flatnonzero(numbers == at)) for at, _ in self._nodes.among(numbers)]
+        return [_Part(those, self._trial(at, when, places[those])) for at, those in here]
+
+    def _parts_with(self, wanted: Bools, when: Moment, rows: Rows | None) -> Iterator[_Part]:
+        """Those in which anything is wanted; of many rows these alone, of few all that are tried anyway."""
+        for part in self._parts(when, rows) if wanted.any() else ():
+            chosen = np.flatnonzero(wanted[part.here])
+            if len(chosen) and rows is not None and len(rows) <= _FEW:
+                yield part
+            elif len(chosen):
+                yield _Part(part.here[chosen], part.trial.at(chosen))
+
+    def _trial(self, number: int, when: Moment, places: Rows | None = None) -> Trial:
+        table = self._nodes.table(number)
         if number not in self._plans:
-            table = self._nodes.table(number)
             example = self._nodes.node(int(table.rows[0]))
-            self._plans[number] = plan_of(table.columns.layout, self.question, example)
-        return self._plans[number]
+            self._plans[number] = plan_of(table.columns.layout, self.question, example), Ever(table.columns)
+        plan, ever = self._plans[number]
+        return Trial(plan, State(table.columns, when, places, ever))
 
     def node(self, row: int) -> Node:
         """The node in a row; raises `KeyError` where there is none."""
@@ -232,7 +271,7 @@ class Answer:
 
 def _followed(nodes: Tables, key: object) -> Changes:
     """The changes that matter to one of the arrays: on an empty node everything is free."""
-    return nodes.facts if key == _ON_EMPTY else nodes.changes
+    return nodes.facts if key in _ON_EMPTY else nodes.changes
 
 
 def _chosen(rows: Rows | None) -> Rows | slice:
@@ -245,14 +284,26 @@ def _untold(rows: Rows | None, masks: Ints) -> Iterator[tuple[int, int]]:
         yield int(at), int(at if rows is None else rows[at])
 
 
-def _admitted(plan: Plan, state: State) -> tuple[Bools, Bools]:
-    found = reach.tried(plan, state)
-    return found.taken, found.unsure
+def _admitted(trial: Trial) -> tuple[Bools, Bools]:
+    return trial.outcome.taken, trial.outcome.unsure
+
+
+def _on_empty(answer: Answer, row: int) -> Verdict:
+    asked, empty = answer.question, answer.node(row).emptied()
+    return evaluate(empty, asked.demand, asked.intent)
 
 
 def _able_by_rules(answer: Answer, row: int) -> bool:
-    asked, empty = answer.question, answer.node(row).emptied()
-    return evaluate(empty, asked.demand, asked.intent).admitted
+    return _on_empty(answer, row).admitted
+
+
+def _said(verdict: Verdict) -> object:
+    """All that somebody is told of a refusal."""
+    refusal = verdict.refusal
+    if refusal is None:
+        raise ValueError("a node that takes the pod refuses nothing")
+    needs = tuple((need.resource, need.asked, need.zones) for need in refusal.needs)
+    return refusal.reason, refusal.cause, refusal.policy, verdict.permanent, needs, refusal.detail
 
 
 def _aligned_by_rules(answer: Answer, row: int) -> bool:
@@ -261,6 +312,10 @@ def _aligned_by_rules(answer: Answer, row: int) -> bool:
         answer.node(row), asked.demand, verdict.placement, asked.intent
     )
 
+
+_BY_RULES: Mapping[Moment, Callable[[Answer, int], Verdict]] = MappingProxyType(
+    {When.NOW: Answer.verdict, When.EMPTY: _on_empty}
+)
 
 _ADMITTED = _YesOrNo(When.NOW, _admitted, lambda answer, row: answer.verdict(row).admitted)
 _ABLE = _YesOrNo(When.EMPTY, _admitted, _able_by_rules)

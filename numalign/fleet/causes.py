@@ -13,7 +13,7 @@ import numpy as np
 from numalign.fleet.arrays import Bools, Ints
 from numalign.fleet.columns import TOTAL, sums_of
 from numalign.fleet.plan import Asked, Plan, concerned
-from numalign.fleet.reach import Tried, common, served, tried, widths_of
+from numalign.fleet.reach import Trial, Tried, common, served, widths_of
 from numalign.fleet.state import State
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.resources import CPU, MILLI
@@ -28,14 +28,15 @@ _OF_MEMORY = np.int64(0xFF)
 _TOO_SMALL, _WIDTHS, _SPREAD, _APART = (np.int64(at) << 8 for at in range(1, 5))
 
 
-def numbers(plan: Plan, state: State) -> Ints:
-    """A number for each of these rows, all of which refuse."""
+def numbers(trial: Trial) -> Ints:
+    """A number for each of these rows; of one that does not refuse it means nothing."""
+    plan, state = trial.plan, trial.state
     lacking = _lacking(plan, state)
     if plan.refused:
         return np.where(lacking != 0, lacking, _KIND)
     if plan.unsure or plan.unheard:
         return np.where(lacking != 0, lacking, UNTOLD)
-    found = tried(plan, state)
+    found = trial.outcome
     said = np.where(found.unsure, UNTOLD, _REFUSED[plan.layout.policy](plan, state, found))
     return np.where(lacking != 0, lacking, said)
 
@@ -73,7 +74,7 @@ def _unserved(plan: Plan, state: State, asked: Asked) -> Ints:
     others = Asked(asked.step, asked.devices, asked.cpus, ())
     content = common(state, others).exists if others.amounts else np.ones(state.count, dtype=np.bool_)
     # Of several containers that share their zones it is not known which one finds none.
-    fails = UNTOLD if len(plan.decisions) < len(plan.steps) else _GIVEN | _OF_MEMORY
+    fails = UNTOLD if plan.as_one else _GIVEN | _OF_MEMORY
     return np.where(content & ~served(state, asked), fails, said)
 
 

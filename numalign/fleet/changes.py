@@ -46,7 +46,10 @@ class Changes:
         era, at = place
         if era != self._era:
             return None
-        return np.array(sorted({row for row in self._log[at:] if row < below}), dtype=np.intp)
+        rows = sorted({*self._log[at:]})
+        while rows and rows[-1] >= below:
+            rows.pop()
+        return np.array(rows, dtype=np.intp)
 
 
 Compute = Callable[[Rows | None], NDArray[Any]]

@@ -56,14 +56,18 @@ _FEW = 256
 
 
 class Columns:
-    """Nodes of one layout, by row; rows are dense. Changed in place."""
+    """Nodes of one layout, by row; rows are dense. Changed in place.
 
-    def __init__(self, layout: Layout, table: Ints | None = None) -> None:
+    `changes` notes every row that changed, `facts` those of which more did than what is free.
+    """
+
+    def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.count = 0
         self.changes = Changes()
+        self.facts = Changes()
         self._places, features = _places(layout)
-        self._table = np.zeros((features, _FIRST), dtype=np.int64) if table is None else table
+        self._table = np.zeros((features, _FIRST), dtype=np.int64)
         self._sums: dict[tuple[Moment, str, int], Patched] = {}
 
     def put(self, row: int, node: Node) -> None:
@@ -72,7 +76,7 @@ class Columns:
             self.count += 1
             self._grow()
         self._table[:, row] = [*_now(self.layout, node), *_ever(self.layout, node)]
-        self.changes.note(row)
+        self._note(row)
 
     def refresh(self, row: int, node: Node) -> bool:
         """Read anew what is free on the node in a row; False if it reports more than it may give out."""
@@ -89,23 +93,22 @@ class Columns:
         self.count -= 1
         if row != self.count:
             self._table[:, row] = self._table[:, self.count]
-            self.changes.note(row)
+            self._note(row)
         return self.count
+
+    def _note(self, row: int) -> None:
+        """All of a row may have changed."""
+        self.facts.note(row)
+        self.changes.note(row)
 
     def copy(self) -> "Columns":
         """The same nodes, to be changed apart."""
         other = Columns(self.layout)
         other.count = self.count
-        other.changes = self.changes.copy()
+        other.changes, other.facts = self.changes.copy(), self.facts.copy()
         other._table = self._table.copy()
         # Whoever is asked meanwhile, in another thread, may begin to keep more.
         other._sums = {key: kept.copy(other.changes) for key, kept in list(self._sums.items())}
-        return other
-
-    def some(self, rows: Rows) -> "Columns":
-        """These rows alone."""
-        other = Columns(self.layout, self._table.take(rows, axis=1, mode="clip"))
-        other.count = len(rows)
         return other
 
     def _grow(self) -> None:
@@ -122,8 +125,12 @@ class Columns:
 
     def block(self, feature: str, names: tuple[str, ...], rows: Rows | None = None) -> Ints:
         """The columns of one feature of several resources, one below the other."""
-        chosen = self._table[_span(self.layout, feature, names), : self.count]
-        return chosen if rows is None else chosen.take(rows, axis=1, mode="clip")
+        span = _span(self.layout, feature, names)
+        if rows is None:
+            return self._table[span, : self.count]
+        if isinstance(span, slice):
+            return self._table[span].take(rows, axis=1, mode="clip")
+        return self._table[span[:, None], rows]
 
     def tells(self, feature: Feature) -> bool:
         """Whether there are columns for it."""

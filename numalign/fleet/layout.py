@@ -14,6 +14,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from numalign.fleet.arrays import Rows
 from numalign.rules.intent import Policy, Scope
@@ -113,6 +114,21 @@ class Layout:
     def in_order(self) -> bool:
         """Whether single zones are preferred as they stand."""
         return self.of_width(1) == tuple(1 << at for at in range(self.count))
+
+    @cached_property
+    def _members(self) -> tuple[NDArray[np.float64], ...]:
+        zones = np.arange(self.count)
+        return tuple(
+            (np.array(order, dtype=np.intp)[:, None] >> zones & 1).astype(np.float64)
+            for order in self._orders
+        )
+
+    def members(self, width: int) -> NDArray[np.float64]:
+        """Which zones are in each set of so many, 0 or 1: (sets, zones).
+
+        As floats, for of these there are fast products; totals of bytes are far below 2^53 (`MOST_BYTES`).
+        """
+        return self._members[width]
 
     @cached_property
     def _halves(self) -> tuple[tuple[Rows, Rows], ...]:

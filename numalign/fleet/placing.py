@@ -15,7 +15,7 @@ import numpy as np
 from numalign.fleet import worth
 from numalign.fleet.arrays import Bools, Ints
 from numalign.fleet.plan import Plan
-from numalign.fleet.reach import Tried, keeps, tried
+from numalign.fleet.reach import Trial, Tried, keeps
 from numalign.fleet.state import State
 from numalign.fleet.worth import Unit
 from numalign.rules.demand import Step
@@ -33,23 +33,23 @@ YesOrNo = tuple[Bools, Bools]
 """What is true of some rows, and of which of them columns cannot say it."""
 
 
-def masks(plan: Plan, state: State) -> tuple[Ints, Bools]:
+def masks(trial: Trial) -> tuple[Ints, Bools]:
     """The set of zones that each decision comes to, and of which rows only the rules can tell.
 
     Sets are bits, by step of the pod and row; 0 for none.
     """
-    found = tried(plan, state)
-    chosen = np.zeros((max(1, len(plan.question.demand.steps)), state.count), dtype=np.int16)
-    for at, mask in enumerate(_masks(plan, state, found)):
+    plan, found = trial.plan, trial.outcome
+    chosen = np.zeros((max(1, len(plan.question.demand.steps)), trial.state.count), dtype=np.int16)
+    for at, mask in enumerate(_masks(trial)):
         chosen[at] = np.where(found.taken, mask, 0)
     unknown = found.unsure | (found.taken & _elsewhere(plan, found))
     return chosen, unknown
 
 
-def _masks(plan: Plan, state: State, found: Tried) -> Iterable[Ints]:
-    if plan.layout.count == 1:
-        return [np.ones(state.count, dtype=np.int16) for _ in plan.decisions]
-    return [held.mask for held in found.commons]
+def _masks(trial: Trial) -> Iterable[Ints]:
+    if trial.plan.layout.count == 1:
+        return [np.ones(trial.state.count, dtype=np.int16) for _ in trial.plan.decisions]
+    return [held.mask for held in trial.outcome.commons]
 
 
 def _elsewhere(plan: Plan, found: Tried) -> Bools:
@@ -68,13 +68,14 @@ def width(chosen: Ints) -> Ints:
     return zones
 
 
-def aligned(plan: Plan, state: State) -> YesOrNo:
+def aligned(trial: Trial) -> YesOrNo:
     """Whether the kubelet really aligns the pod, as `rules.scoring.aligned` has it, where it is taken."""
-    return _ALIGNED[plan.question.intent.policy](plan, state)
+    return _ALIGNED[trial.plan.question.intent.policy](trial)
 
 
-def _by_node(plan: Plan, state: State) -> YesOrNo:
+def _by_node(trial: Trial) -> YesOrNo:
     """A pod that states nothing is aligned by what the node tries."""
+    plan, state = trial.plan, trial.state
     yes, no = np.ones(state.count, dtype=np.bool_), np.zeros(state.count, dtype=np.bool_)
     if plan.unsure:
         return no, yes
@@ -82,25 +83,26 @@ def _by_node(plan: Plan, state: State) -> YesOrNo:
         return (yes if plan.layout.count == 1 or not plan.decisions else no), no
     if plan.layout.strict or not plan.decisions:
         return yes, no
-    found = tried(plan, state)
+    found = trial.outcome
     return reduce(np.logical_and, (held.exists for held in found.commons), yes), found.unsure
 
 
-def _at_best(plan: Plan, state: State) -> YesOrNo:
+def _at_best(trial: Trial) -> YesOrNo:
     """A best effort succeeded where the same would be kept as a promise."""
+    plan, state = trial.plan, trial.state
     if plan.broken:
         no = np.zeros(state.count, dtype=np.bool_)
         return no, no
-    found = tried(plan, state)
+    found = trial.outcome
     well, unknown = keeps(plan, state, replace(plan.question.intent, policy=Policy.RESTRICTED), found)
     return well, found.unsure | (found.taken & unknown)
 
 
-def _promised(_plan: Plan, state: State) -> YesOrNo:
-    return np.ones(state.count, dtype=np.bool_), np.zeros(state.count, dtype=np.bool_)
+def _promised(trial: Trial) -> YesOrNo:
+    return np.ones(trial.state.count, dtype=np.bool_), np.zeros(trial.state.count, dtype=np.bool_)
 
 
-_ALIGNED: Mapping[Policy, Callable[[Plan, State], YesOrNo]] = MappingProxyType(
+_ALIGNED: Mapping[Policy, Callable[[Trial], YesOrNo]] = MappingProxyType(
     {
         Policy.NONE: _by_node,
         Policy.BEST_EFFORT: _at_best,
@@ -110,13 +112,18 @@ _ALIGNED: Mapping[Policy, Callable[[Plan, State], YesOrNo]] = MappingProxyType(
 )
 
 
-def score(plan: Plan, state: State, chosen: Ints, strategy: Strategy, weights: Weights) -> Ints:
-    """How good the placement in these sets of zones is, 0 to 100."""
-    units = [_unit(plan, state, step, mask) for step, mask in _placed_as_one(plan, chosen)]
-    if not units:
-        return np.full(state.count, HIGHEST, dtype=np.int16)
-    most = np.full(state.count, plan.layout.max_zones, dtype=np.int64)
-    return worth.values(strategy, units, weights, max_zones=most)
+def units(trial: Trial, chosen: Ints) -> Sequence[Unit]:
+    """What is placed as one in these sets of zones."""
+    plan, state = trial.plan, trial.state
+    return [_unit(plan, state, step, mask) for step, mask in _placed_as_one(plan, chosen)]
+
+
+def score(trial: Trial, placed: Sequence[Unit], strategy: Strategy, weights: Weights) -> Ints:
+    """How good the placement in these units is, 0 to 100."""
+    if not placed:
+        return np.full(trial.state.count, HIGHEST, dtype=np.int16)
+    most = np.full(trial.state.count, trial.plan.layout.max_zones, dtype=np.int64)
+    return worth.values(strategy, placed, weights, max_zones=most)
 
 
 def _placed_as_one(plan: Plan, chosen: Ints) -> Sequence[tuple[Step, Ints]]:

@@ -62,6 +62,11 @@ class Plan:
     unsure: bool
 
     @cached_property
+    def as_one(self) -> bool:
+        """Whether several containers are aligned as one."""
+        return len(self.decisions) < len(self.steps)
+
+    @cached_property
     def totals(self) -> tuple[tuple[str, int], ...]:
         """What the node as a whole is asked, of everything that it tells."""
         told = {*self.layout.names, *(self.layout.totals or ())}

@@ -9,10 +9,11 @@ effort that failed), a row is `unsure`, and the rules are asked.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from numalign.fleet.arrays import Bools, Ints, Rows
 from numalign.fleet.columns import REACH, TOP, TOTAL, When
@@ -38,7 +39,9 @@ class Common:
         """Whether there is any such set."""
         found = np.zeros(len(self.width), dtype=np.bool_)
         for rows, _, enough in self.parts:
-            found[slice(None) if rows is None else rows] = enough.any(axis=0)
+            if rows is None:
+                return np.asarray(enough.any(axis=0))
+            found[rows] = enough.any(axis=0)
         return found
 
     @cached_property
@@ -71,6 +74,23 @@ class Tried:
     commons: tuple[Common, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A plan, and rows on which it is tried; what becomes of it there is found out once."""
+
+    plan: Plan
+    state: State
+
+    @cached_property
+    def outcome(self) -> Tried:
+        """What becomes of the pod."""
+        return tried(self.plan, self.state)
+
+    def at(self, some: Rows) -> "Trial":
+        """The same on some of these rows, by their place among them."""
+        return Trial(self.plan, self.state.at(some))
+
+
 def tried(plan: Plan, state: State) -> Tried:
     """Ask the kubelets of these rows, and then whether what they would do is what the pod means."""
     if plan.refused or plan.unheard:
@@ -79,6 +99,8 @@ def tried(plan: Plan, state: State) -> Tried:
         return Tried(_no(state), ~_no(state))
     found = ADMIT[plan.layout.policy](plan, state)
     taken = found.taken & large_enough(plan, state)
+    if _nothing_to_keep(plan, plan.question.intent):
+        return Tried(taken, taken & found.unsure, found.commons)
     kept, unsure = keeps(plan, state, plan.question.intent, found)
     unsure = taken & (found.unsure | unsure)
     return Tried(taken & kept, unsure, found.commons)
@@ -90,6 +112,10 @@ def _no(state: State) -> Bools:
 
 def large_enough(plan: Plan, state: State) -> Bools:
     """Whether the node as a whole has what the pod asks of it."""
+    return state.ever(TOTAL, partial(_large_enough, plan))
+
+
+def _large_enough(plan: Plan, state: State) -> Bools:
     if not plan.totals:
         return ~_no(state)
     names, amounts = zip(*plan.totals, strict=True)
@@ -105,7 +131,11 @@ def _all(parts: Iterator[Bools], count: int) -> Bools:
 
 
 def _strict(plan: Plan, state: State) -> Tried:
-    """Every decision needs a set that all its resources prefer."""
+    """Every decision needs a set that all its resources prefer.
+
+    Containers that are aligned as one might find memory that there is not for all of them at once: of memory
+    that no set of zones could give, the manager has no opinion when it is asked for the whole pod.
+    """
     taken, unsure = ~_no(state), _no(state)
     commons = list[Common]()
     for asked in plan.decisions:
@@ -113,8 +143,11 @@ def _strict(plan: Plan, state: State) -> Tried:
             unsure |= taken & (commons[-1].width > 1)
             state = state.charged(plan.decisions[len(commons) - 1], commons[-1].mask)
         commons.append(common(state, asked))
-        apart = _served_apart(plan, state, asked)
-        taken, unsure = taken & (commons[-1].exists | apart), unsure | apart
+        exists = commons[-1].exists
+        if plan.as_one:
+            apart = ~served(state, asked)
+            exists, unsure = exists | apart, unsure | apart
+        taken = taken & exists
     return Tried(taken | unsure, unsure, tuple(commons))
 
 
@@ -127,28 +160,17 @@ def _best_effort(plan: Plan, state: State) -> Tried:
             unsure |= taken & (spread | (commons[-1].width > 1))
             state = state.charged(plan.decisions[len(commons) - 1], commons[-1].mask)
         commons.append(common(state, asked))
-        spread, apart = ~commons[-1].exists, _served_apart(plan, state, asked)
-        taken &= _enough(state, asked) | apart
+        spread, enough = ~commons[-1].exists, _enough(state, asked)
+        taken &= enough | ~served(state, asked) if plan.as_one else enough
         unsure |= taken & spread & _groups_matter(plan, state, asked)
     return Tried(taken | unsure, unsure, tuple(commons))
-
-
-def _served_apart(plan: Plan, state: State, asked: Asked) -> Bools:
-    """Whether containers that are aligned as one might find memory that there is not for all of them at once.
-
-    Of memory that no set of zones could give, the manager has no opinion when it is asked for the whole pod.
-    """
-    if len(plan.decisions) == len(plan.steps):
-        return _no(state)
-    return ~served(state, asked)
 
 
 def _groups_matter(plan: Plan, state: State, asked: Asked) -> Bools:
     """Whether memory that is bound together may stand in the way of what spilled over."""
     if not asked.memory:
         return _no(state)
-    several = len(plan.decisions) < len(plan.steps)
-    return ~_no(state) if several else state.busy()
+    return ~_no(state) if plan.as_one else state.busy()
 
 
 def _none(plan: Plan, state: State) -> Tried:
@@ -218,10 +240,15 @@ def common(state: State, asked: Asked) -> Common:
     if layout.single:
         ones = np.ones(state.count, dtype=np.int8)
         return Common(layout.of_width, ones, ((None, 1, holding(state, asked, 1)),))
-    widths = list(widths_of(state, asked).values())
-    same = _all((width == widths[0] for width in widths[1:]), state.count)
-    width = np.where(same, widths[0], np.int8(0))
+    width = state.ever(asked.amounts, partial(_common_width, asked))
     return Common(layout.of_width, width, tuple(_parts(state, asked, width)))
+
+
+def _common_width(asked: Asked, state: State) -> NDArray[np.int8]:
+    """How many zones all resources of a step need, 0 where they differ."""
+    first, *others = widths_of(state, asked).values()
+    same = _all((width == first for width in others), state.count)
+    return np.where(same, first, np.int8(0)).astype(np.int8, copy=False)
 
 
 def _parts(state: State, asked: Asked, width: Ints) -> Iterator[tuple[Rows | None, int, Bools]]:
@@ -236,8 +263,7 @@ def _parts(state: State, asked: Asked, width: Ints) -> Iterator[tuple[Rows | Non
 
 def holding(state: State, asked: Asked, width: int) -> Bools:
     """Which sets of so many zones have all that a step asks for: (sets, rows)."""
-    parts = (state.sums(name, width) >= amount for name, amount in asked.amounts)
-    found: Bools = reduce(lambda one, other: np.logical_and(one, other, out=one), parts)
+    found = state.enough(asked.amounts, width)
     shut = state.shut(width) if asked.memory else None
     return found if shut is None else found & ~shut
 
@@ -289,12 +315,12 @@ def _width_together(state: State, asked: Asked) -> Ints:
 def keeps(plan: Plan, state: State, intent: Intent, found: Tried) -> tuple[Bools, Bools]:
     """Whether the zones that a pod would get are what an intent asks for, and where only rules can say."""
     yes, no = ~_no(state), _no(state)
-    if not intent.binding or not found.commons or _kept_by_policy(plan, intent):
+    if not found.commons or _nothing_to_keep(plan, intent):
         return yes, no
     together = (intent.scope or plan.layout.scope) is Scope.POD
     if together and plan.layout.scope is Scope.CONTAINER and len(plan.decisions) > 1:
         return _keeps_together(plan, state, intent, found)
-    apart = not together and len(plan.decisions) < len(plan.steps)
+    apart = not together and plan.as_one
     kept, unsure = yes, no
     for asked, held in zip(plan.decisions, found.commons, strict=True):
         about = concerned(plan, asked, intent)
@@ -306,10 +332,11 @@ def keeps(plan: Plan, state: State, intent: Intent, found: Tried) -> tuple[Bools
     return kept | unsure, unsure
 
 
-def _kept_by_policy(plan: Plan, intent: Intent) -> bool:
-    """Whether the kubelet lets nothing in that is not as it is meant to be."""
+def _nothing_to_keep(plan: Plan, intent: Intent) -> bool:
+    """Whether nothing is meant, or the kubelet lets nothing in that is not as it is meant to be."""
     alike = intent.scope in (None, plan.layout.scope)
-    return plan.layout.count == 1 or (alike and plan.layout.policy.at_least(intent.policy))
+    kept = plan.layout.count == 1 or (alike and plan.layout.policy.at_least(intent.policy))
+    return kept or not intent.binding
 
 
 def _keeps_together(plan: Plan, state: State, intent: Intent, found: Tried) -> tuple[Bools, Bools]:

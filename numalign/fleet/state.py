@@ -5,28 +5,53 @@ It begins with what is free, now or on empty nodes, and is charged container by 
 managers are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from numalign.fleet.arrays import Bools, Ints, Rows
+from numalign.fleet.changes import Compute, Patched
 from numalign.fleet.columns import BUSY, CELLS, GROUPED, RAW, Columns, Moment, When, dtype, sums_of
 from numalign.fleet.plan import Asked
 from numalign.rules.resources import CPU, MILLI
+
+_T = TypeVar("_T", np.bool_, np.int8)
+
+Amounts = tuple[tuple[str, int], ...]
+"""How much of which resource."""
+
+
+class Ever:
+    """What a question comes to on the nodes of some columns whatever is free, kept as long as they stay."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._kept: dict[object, Patched] = {}
+
+    def of(self, key: object, compute: Compute) -> NDArray[Any]:
+        """An array over all rows, which equal keys say the same of."""
+        if key not in self._kept:
+            self._kept[key] = Patched(self._columns.facts, np.zeros(0))
+        return self._kept[key].current(self._columns.count, compute)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """What these rows may give, all rows if `rows` is None.
 
-    `taken` is what earlier containers of the pod were given of each resource, (zones, rows) in the unit of
-    the columns; `bound` the zones, as bits, on which their memory lies.
+    `kept` is what was found out before about the question that is asked, if anybody keeps it. `taken` is what
+    earlier containers of the pod were given of each resource, (zones, rows) in the unit of the columns;
+    `bound` the zones, as bits, on which their memory lies.
     """
 
     columns: Columns
     when: Moment
     rows: Rows | None = None
+    kept: Ever | None = None
     taken: Mapping[str, Ints] = field(default_factory=dict)
     bound: Ints | None = None
 
@@ -44,6 +69,13 @@ class State:
             bound=None if self.bound is None else self.bound[some],
         )
 
+    def ever(self, key: object, compute: Callable[["State"], NDArray[_T]]) -> NDArray[_T]:
+        """By row what depends on no free amount; equal keys say the same."""
+        if self.kept is None:
+            return compute(self)
+        whole: NDArray[_T] = self.kept.of(key, lambda rows: compute(State(self.columns, self.when, rows)))
+        return whole if self.rows is None else whole.take(self.rows)
+
     def amounts(self, name: str) -> Ints:
         """What each zone may give of a resource: (zones, rows)."""
         return self._less((self.when, name), name)
@@ -60,6 +92,26 @@ class State:
             return np.zeros((self.columns.layout.count, self.count), dtype=np.int64)
         free = self.columns.of(feature, self.rows)
         return free - self.taken[name] if name in self.taken else free
+
+    def enough(self, amounts: Amounts, width: int) -> Bools:
+        """Which sets of so many zones have so much of everything: (sets, rows), in the layout's order."""
+        if self.rows is None:
+            parts = (self.sums(name, width) >= amount for name, amount in amounts)
+            found: Bools = reduce(lambda one, other: np.logical_and(one, other, out=one), parts)
+            return found
+        names, needs = zip(*amounts, strict=True)
+        own, layout = self._several(names), self.columns.layout
+        sums = own if width == 1 and layout.in_order else layout.members(width) @ own.astype(np.float64)
+        enough = sums >= np.array(needs, dtype=sums.dtype)[:, None, None]
+        return np.asarray(enough.all(axis=0))
+
+    def _several(self, names: tuple[str, ...]) -> Ints:
+        """What each zone may give of several resources: (resources, zones, rows)."""
+        told = all(self.columns.tells((self.when, name)) for name in names)
+        if self.taken or not told:
+            return np.stack([self.amounts(name) for name in names])
+        own = self.columns.block(self.when, names, self.rows)
+        return own.reshape(len(names), self.columns.layout.count, self.count)
 
     def sums(self, name: str, width: int) -> Ints:
         """What each set of so many zones may give of a resource, by set in the layout's order."""

@@ -153,8 +153,8 @@ class Tables:
 
     def among(self, numbers: Ints) -> Iterator[tuple[int, Table]]:
         """The tables with these numbers."""
-        counts = np.bincount(numbers[numbers >= 0])
-        return ((at, self._tables[at]) for at in np.flatnonzero(counts).tolist())
+        found = sorted({*numbers.tolist()})
+        return ((at, self._tables[at]) for at in found if at >= 0)
 
     def table(self, number: int) -> Table:
         """The nodes of one layout."""

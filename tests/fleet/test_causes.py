@@ -6,6 +6,7 @@ import pytest
 
 from numalign.fleet.causes import UNTOLD, numbers
 from numalign.fleet.columns import Moment, When
+from numalign.fleet.reach import Trial
 from numalign.rules.evaluate import NO_INTENT, evaluate
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.topology import Node
@@ -24,8 +25,8 @@ def told(pod: str, *nodes: Node, intent: Intent = NO_INTENT, when: Moment = When
     """The numbers of nodes that refuse; those with equal ones say the same."""
     demand = asks(pod)
     asked = plan(nodes[0], demand, intent)
-    found = numbers(asked, state(*nodes, when=when)).tolist()
-    assert found == [numbers(asked, state(one, when=when)).item() for one in nodes]
+    found = numbers(Trial(asked, state(*nodes, when=when))).tolist()
+    assert found == [numbers(Trial(asked, state(one, when=when))).item() for one in nodes]
     words = dict[int, object]()
     for number, one in zip(found, nodes, strict=True):
         verdict = evaluate(one, demand, intent)

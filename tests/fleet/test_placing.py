@@ -8,6 +8,7 @@ import pytest
 
 from numalign.fleet import placing
 from numalign.fleet.arrays import Bools
+from numalign.fleet.reach import Trial
 from numalign.rules import scoring
 from numalign.rules.evaluate import NO_INTENT, evaluate
 from numalign.rules.intent import Intent, Policy
@@ -24,7 +25,7 @@ ALONE = node(TWO[0])
 
 def masks(pod: str, *nodes: Node, intent: Intent = NO_INTENT) -> list[list[int] | str]:
     """By node the set of zones of each container; where columns tell it, the rules do too."""
-    chosen, unknown = placing.masks(plan(nodes[0], asks(pod), intent), state(*nodes))
+    chosen, unknown = placing.masks(Trial(plan(nodes[0], asks(pod), intent), state(*nodes)))
     return [
         "ask" if ask else _as_the_rules(one, pod, intent, sets)
         for one, ask, sets in zip(nodes, unknown, chosen.T.tolist(), strict=True)
@@ -62,7 +63,7 @@ def test_a_pod_that_asks_for_nothing_comes_nowhere() -> None:
 
 
 def test_a_pod_without_steps_comes_nowhere() -> None:
-    chosen, unknown = placing.masks(plan(RESTRICTED, asks()), state(RESTRICTED))
+    chosen, unknown = placing.masks(Trial(plan(RESTRICTED, asks()), state(RESTRICTED)))
 
     assert chosen.tolist() == [[0]]
     assert unknown.tolist() == [False]
@@ -109,7 +110,7 @@ def told(found: tuple[Bools, Bools]) -> list[str]:
 def aligned(pod: str, words: str, *nodes: Node) -> list[str]:
     """By node that takes the pod; where columns tell it, the rules do too."""
     demand, intent = asks(pod), means(words)
-    found = told(placing.aligned(plan(nodes[0], demand, intent), state(*nodes)))
+    found = told(placing.aligned(Trial(plan(nodes[0], demand, intent), state(*nodes))))
     for one, said in zip(nodes, found, strict=True):
         verdict = evaluate(one, demand, intent)
         assert verdict.admitted
@@ -182,7 +183,7 @@ def test_containers_that_were_to_sit_together_and_do_not_are_not_aligned() -> No
     demand, intent = asks("gpu=1 | gpu=1"), means("best-effort", scope="pod")
     rows = state(BEST, left(BEST, "gpu=1", "gpu=1"))
 
-    assert told(placing.aligned(plan(BEST, demand, intent), rows)) == ["yes", "no"]
+    assert told(placing.aligned(Trial(plan(BEST, demand, intent), rows))) == ["yes", "no"]
 
 
 # How good it is.
@@ -190,12 +191,12 @@ def test_containers_that_were_to_sit_together_and_do_not_are_not_aligned() -> No
 
 def scores(pod: str, nodes: Sequence[Node], weights: dict[str, int] | None = None) -> dict[str, list[int]]:
     """By strategy what columns say, which is what the rules say."""
-    demand, own = asks(pod), plan(nodes[0], asks(pod))
-    told = state(*nodes)
-    chosen, unknown = placing.masks(own, told)
+    demand, trial = asks(pod), Trial(plan(nodes[0], asks(pod)), state(*nodes))
+    chosen, unknown = placing.masks(trial)
     assert not unknown.any()
+    units = placing.units(trial, chosen)
     found = {
-        strategy.value: placing.score(own, told, chosen, strategy, weights or EVEN).tolist()
+        strategy.value: placing.score(trial, units, strategy, weights or EVEN).tolist()
         for strategy in Strategy
     }
     for at, one in enumerate(nodes):
