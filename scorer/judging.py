@@ -12,10 +12,10 @@ from itertools import compress
 from typing import Literal
 from weakref import WeakKeyDictionary
 
-from numalign.fleet.arrays import Ints
+from numalign.fleet.arrays import Bools, Ints
 from numalign.fleet.board import Answer
 from numalign.fleet.ranks import Single
-from numalign.fleet.standings import ADMITTED, STRANGE, Said, having, met
+from numalign.fleet.standings import ADMITTED, STRANGE, Said, met, sorted_by
 from numalign.rules.ledger import Offer
 from scorer import reasons
 from scorer.protocol import Filtered
@@ -123,20 +123,21 @@ class Judge:
         return Judgement(name, None, fits=False, permanent=True, reason=reasons.UNKNOWN)
 
 
+_FIT, _FAILED, _UNRESOLVABLE = range(3)
+
+
 def _parted(names: Sequence[str], numbers: Ints, no: Mapping[int, _No]) -> Filtered:
     """Nodes by the numbers of what they say, some of which mean `no`."""
-    now = {number: reason for number, (permanent, reason) in no.items() if not permanent}
-    ever = {number: reason for number, (permanent, reason) in no.items() if permanent}
-    return Filtered(
-        fit=[*compress(names, having(numbers, {*met(numbers)} - no.keys()))],
-        failed=_refused(names, numbers, now),
-        unresolvable=_refused(names, numbers, ever),
-    )
+    kinds = {number: _UNRESOLVABLE if permanent else _FAILED for number, (permanent, _) in no.items()}
+    here = sorted_by(numbers, kinds)
+    failed, unresolvable = (_refused(names, numbers, here == kind, no) for kind in (_FAILED, _UNRESOLVABLE))
+    return Filtered([*compress(names, (here == _FIT).tolist())], failed, unresolvable)
 
 
-def _refused(names: Sequence[str], numbers: Ints, texts: Mapping[int, str]) -> Mapping[str, str]:
-    """The nodes whose number has a text; mostly there are none."""
-    here = having(numbers, texts) if texts else ()
-    return dict(
-        zip(compress(names, here), map(texts.__getitem__, compress(numbers.tolist(), here)), strict=True)
-    )
+def _refused(names: Sequence[str], numbers: Ints, here: Bools, no: Mapping[int, _No]) -> dict[str, str]:
+    """Those here with the reasons that their numbers stand for; mostly there are none."""
+    if not here.any():
+        return {}
+    reasons_of = {number: reason for number, (_, reason) in no.items()}
+    refused = compress(names, here.tolist())
+    return dict(zip(refused, map(reasons_of.__getitem__, numbers[here].tolist()), strict=True))

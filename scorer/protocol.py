@@ -80,8 +80,8 @@ class Filtered:
     """
 
     fit: Sequence[str]
-    failed: Mapping[str, str]
-    unresolvable: Mapping[str, str]
+    failed: dict[str, str]
+    unresolvable: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +211,8 @@ def answer_filter(asked: Candidates, found: Filtered) -> bytes:
     return _filter_result(
         Nodes=None if items is None else {"metadata": {}, "items": items},
         NodeNames=fit if items is None else None,
-        FailedNodes=dict(found.failed),
-        FailedAndUnresolvableNodes=dict(found.unresolvable),
+        FailedNodes=found.failed,
+        FailedAndUnresolvableNodes=found.unresolvable,
     )
 
 

@@ -127,8 +127,9 @@ class Answer:
         numbers, _ = self._nodes.places(rows)
         found, unsure = np.zeros(len(numbers), dtype=np.bool_), numbers == ODD
         for part in self._parts(of.when, rows):
-            found[part.here], unsure[part.here] = of.by_columns(part.trial)
-        for at in np.flatnonzero(unsure):
+            found[part.here], doubtful = of.by_columns(part.trial)
+            unsure[part.here[doubtful]] = True
+        for at in unsure.nonzero()[0]:
             found[at] = of.by_rules(self, int(at if rows is None else rows[at]))
         return found
 
@@ -244,7 +245,7 @@ class Answer:
 
     def _tried_on(self, when: Moment, rows: Rows) -> list[_Part]:
         numbers, places = self._nodes.places(rows)
-        here = [(at, np.flatnonzero(numbers == at)) for at, _ in self._nodes.among(numbers)]
+        here = [(at, (numbers == at).nonzero()[0]) for at, _ in self._nodes.among(numbers)]
         return [_Part(those, self._trial(at, when, places[those])) for at, those in here]
 
     def _parts_with(self, wanted: Bools, when: Moment, rows: Rows | None) -> Iterator[_Part]:

@@ -136,6 +136,10 @@ def _strict(plan: Plan, state: State) -> Tried:
     Containers that are aligned as one might find memory that there is not for all of them at once: of memory
     that no set of zones could give, the manager has no opinion when it is asked for the whole pod.
     """
+    if len(plan.decisions) == 1 and not plan.as_one:
+        # Nearly every pod is such a one, and nothing of it is unsure.
+        held = common(state, plan.decisions[0])
+        return Tried(held.exists, _no(state), (held,))
     taken, unsure = ~_no(state), _no(state)
     commons = list[Common]()
     for asked in plan.decisions:

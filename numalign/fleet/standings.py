@@ -8,7 +8,7 @@ somebody asks about it. So a question costs what happened since the last one, an
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -65,11 +65,11 @@ def met(numbers: Ints) -> list[int]:
     return list[int](np.flatnonzero(np.bincount(numbers)).tolist())
 
 
-def having(numbers: Ints, wanted: Collection[int]) -> list[bool]:
-    """Per place whether one of the wanted numbers stands there."""
-    table = np.zeros(numbers.max(initial=max(wanted, default=0)) + 1, dtype=np.bool_)
-    table[list(wanted)] = True
-    return list[bool](table[numbers].tolist())
+def sorted_by(numbers: Ints, kinds: Mapping[int, int]) -> Ints:
+    """Per place the kind that its number is of, 0 for a number that is of none."""
+    table = np.zeros(numbers.max(initial=max(kinds, default=0)) + 1, dtype=np.int8)
+    table[[*kinds]] = [*kinds.values()]
+    return np.asarray(table[numbers])
 
 
 class Standings:

@@ -99,7 +99,8 @@ class State:
             parts = (self.sums(name, width) >= amount for name, amount in amounts)
             found: Bools = reduce(lambda one, other: np.logical_and(one, other, out=one), parts)
             return found
-        names, needs = zip(*amounts, strict=True)
+        # In the order of the columns, so that they are read in one piece.
+        names, needs = zip(*sorted(amounts), strict=True)
         own, layout = self._several(names), self.columns.layout
         sums = own if width == 1 and layout.in_order else layout.members(width) @ own.astype(np.float64)
         enough = sums >= np.array(needs, dtype=sums.dtype)[:, None, None]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from numalign.fleet.promises import LAG_SECONDS, Promises
 from numalign.fleet.question import Question
-from numalign.fleet.standings import ADMITTED, STRANGE, Said, Standings, having, met
+from numalign.fleet.standings import ADMITTED, STRANGE, Said, Standings, met, sorted_by
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.ledger import Record, Resident, Source, Stage
 from numalign.rules.topology import Node
@@ -150,20 +150,22 @@ def test_who_reads_ahead_notices_time_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "wanted", "found"),
+    ("numbers", "kinds", "found"),
     [
-        ([], [], []),
-        ([], [3], []),
-        ([1, 4, 1], [], [False, False, False]),
-        ([1, 4, 1], [4, 9], [False, True, False]),
-        ([0, 1], [0, 1], [True, True]),
+        ([], {}, []),
+        ([], {3: 1}, []),
+        ([1, 4, 1], {}, [0, 0, 0]),
+        ([1, 4, 1], {4: 2, 9: 1}, [0, 2, 0]),
+        ([0, 1], {0: 1, 1: 2}, [1, 2]),
     ],
-    ids=["nothing", "nothing there", "nothing wanted", "more wanted than there is", "all"],
+    ids=["nothing", "nothing there", "no kinds", "more kinds than there are", "all"],
 )
-def test_places_that_have_a_number(numbers: list[int], wanted: list[int], found: list[bool]) -> None:
+def test_places_by_the_kind_of_their_number(
+    numbers: list[int], kinds: dict[int, int], found: list[int]
+) -> None:
     there = np.array(numbers, dtype=np.int64)
 
-    assert having(there, wanted) == found
+    assert sorted_by(there, kinds).tolist() == found
     assert met(there) == sorted({*numbers})
 
 
