@@ -24,6 +24,7 @@ from pathlib import Path
 from textwrap import shorten
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.request import getproxies
 
 import aiohttp
 import orjson
@@ -42,6 +43,9 @@ LONGEST_LINE = 2**24
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds who it is."""
+
+_READ_AHEAD = 2**21
+"""Bytes of an answer that may wait to be read; events of a watch come in bursts."""
 
 Query = Sequence[tuple[str, str]]
 
@@ -226,8 +230,21 @@ async def connected(
         namespace = _from_account(configuration, account)
     client = kubernetes.client.ApiClient(configuration)
     client.user_agent = "numalign"
+    if not getproxies():
+        _ask_directly(client)
     async with client:
         yield Api(client, namespace=namespace)
+
+
+def _ask_directly(client: "ApiClient") -> None:
+    """Keep a session from looking for a proxy, and for passwords in netrc, in a thread before each call.
+
+    A password in netrc would even be sent in place of the token, and be refused.
+    """
+    rest = client.rest_client
+    looking = rest.pool_manager
+    rest.pool_manager = aiohttp.ClientSession(connector=looking.connector, read_bufsize=_READ_AHEAD)
+    looking.detach()
 
 
 def _in_a_pod() -> bool:

@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from pytest_aiohttp import AiohttpServer
 
 from certs import authority
 from numalign.cluster import api
@@ -67,6 +71,65 @@ async def test_a_token_that_is_emptied_is_a_refusal(account: Path, monkeypatch: 
         (account / "token").write_text("")
         with pytest.raises(Refused, match=r"credentials for https://10\.0\.0\.1:443 cannot be read again"):
             await found.get(NODES, what="nodes")
+
+
+# What the environment says of a way to the API server.
+
+
+@pytest.fixture
+async def listener(aiohttp_server: AiohttpServer) -> TestServer:
+    """Answers every call with the address that was asked for, and who asked."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"url": str(request.url), "as": request.headers.get("Authorization")})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    return await aiohttp_server(app)
+
+
+def kubeconfig(path: Path, url: str) -> str:
+    """A kubeconfig for the API server at this address, with a token."""
+    cluster, user = {"server": url}, {"token": "let-me-in"}
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "clusters": [{"name": "c", "cluster": cluster}],
+                "users": [{"name": "u", "user": user}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    return str(path)
+
+
+async def test_a_password_in_netrc_does_not_take_the_place_of_the_token(
+    listener: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login me password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+
+    url = str(listener.make_url(""))
+    async with connected(kubeconfig=kubeconfig(tmp_path / "kubeconfig", url)) as found:
+        said = await found.get(NODES, what="nodes")
+    assert said == {"url": f"{url.rstrip('/')}{NODES}", "as": "Bearer let-me-in"}
+
+
+async def test_a_proxy_that_the_environment_names_is_asked(
+    listener: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", str(listener.make_url("")))
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    far = kubeconfig(tmp_path / "kubeconfig", "http://far.example")
+    async with connected(kubeconfig=far) as found:
+        said = await found.get(NODES, what="nodes")
+    assert said == {"url": f"http://far.example{NODES}", "as": "Bearer let-me-in"}
+
+
+# What is asked, and what comes back.
 
 
 async def test_what_is_written_comes_back_as_it_is_stored() -> None:
