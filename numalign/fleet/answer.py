@@ -193,9 +193,9 @@ class Answer:
         return self._patched("said", np.zeros(0, dtype=np.int32), self._numbered)
 
     def _numbered(self, rows: Rows | None) -> Ints:
-        chosen = _chosen(rows)
-        found = self._told(When.NOW, rows, self.able[chosen] & ~self.admitted[chosen])
-        never = self.permanent[chosen]
+        chosen, (numbers, _) = _chosen(rows), self._nodes.places(rows)
+        refused, able = ~self.admitted[chosen] & (numbers != GONE), self.able[chosen]
+        found, never = self._told(When.NOW, rows, refused & able), refused & ~able
         return np.where(never, self._never[chosen], found) if never.any() else found
 
     @property

@@ -250,10 +250,8 @@ class Ranks:
             return []
         ordered = np.sort(self._key)
         different = ordered[np.diff(ordered, prepend=_REFUSED - 1) > 0]
-        last = len(different) - 1
-        found = np.zeros(len(self._key), dtype=np.int64)
-        for number in range(1, highest + 1):
-            found += self._key >= different[-(-number * last // highest)]
+        steps = np.arange(1, highest + 1) * (len(different) - 1)
+        found = np.searchsorted(different[-(-steps // highest)], self._key, side="right")
         return list[int]((found * self.admitted).tolist())
 
     def absolute(self) -> list[float]:

@@ -66,7 +66,10 @@ def without(books: Books, held: Held) -> Books:
 def restocked(node: Node, before: Books, after: Books) -> Node:
     """The node with what the books say is left."""
     spent = _spent(before, after)
-    zones = tuple(_left(node, at, spent, after.memory) for at in range(len(node.zones)))
+    zones = tuple(
+        _left(node, at, spent, after.memory) if _touched(at, spent, before.memory, after.memory) else zone
+        for at, zone in enumerate(node.zones)
+    )
     return replace(node, zones=zones, stock=_stock(node.stock, before, after))
 
 
@@ -83,6 +86,14 @@ def _spent(before: Books, after: Books) -> dict[str, Amounts]:
         left = after.memory.free
         spent |= {name: subtract(free, left[name]) for name, free in before.memory.free.items()}
     return spent
+
+
+def _touched(at: int, spent: Mapping[str, Amounts], before: Memory | None, after: Memory | None) -> bool:
+    """Whether anything of a zone was given out or came back."""
+    if any(amounts[at] for amounts in spent.values()):
+        return True
+    one, other = ((held.cells[at], held.assignments[at]) if held else None for held in (before, after))
+    return one != other
 
 
 def _left(node: Node, at: int, spent: Mapping[str, Amounts], held: Memory | None) -> Zone:

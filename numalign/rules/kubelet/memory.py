@@ -88,7 +88,7 @@ def offers(memory: Memory, request: Resources) -> list[Offer]:
 
 def width(memory: Memory, request: Resources) -> int:
     """The fewest zones whose allocatable memory reaches what is asked, of all names together."""
-    return min(map(int.bit_count, _large_enough(memory, request)), default=len(memory.cells))
+    return _large_enough(memory, request)[1]
 
 
 def allocate(memory: Memory, step: Step, affinity: Merged) -> Memory | None:
@@ -135,12 +135,11 @@ def _cells(zone: Zone, at: int, order: tuple[ZoneId, ...]) -> Mask:
 
 def _hint(memory: Memory, request: Resources) -> Offer:
     """What all requested names are offered alike."""
-    large = _large_enough(memory, request)
-    fewest = min(map(int.bit_count, large), default=len(memory.cells))
+    large, fewest = _large_enough(memory, request)
     return offer(MEMORY, _free_enough(memory, request, large), fewest)
 
 
-def _free_enough(memory: Memory, request: Resources, hints: list[Mask]) -> list[Mask]:
+def _free_enough(memory: Memory, request: Resources, hints: Sequence[Mask]) -> Sequence[Mask]:
     """Those that groups leave open and whose free amounts suffice, with what init containers left."""
     if groups := memory.groups:
         hints = list(compress(hints, map(_open(memory.cells, groups).__getitem__, hints)))
@@ -154,12 +153,25 @@ def _free_enough(memory: Memory, request: Resources, hints: list[Mask]) -> list[
     return hints
 
 
-def _large_enough(memory: Memory, request: Resources) -> list[Mask]:
-    """The sets of zones whose allocatable amounts reach what is asked, used or not."""
-    enough: Sequence[Mask] = masks.ascending(len(memory.cells))
-    for name, size in request.items():
-        enough = masks.reaching(enough, masks.sums(memory.allocatable.get(name, memory.nothing)), size)
-    return list(enough)
+def _large_enough(memory: Memory, request: Resources) -> tuple[tuple[Mask, ...], int]:
+    """The sets of zones whose allocatable amounts reach what is asked, used or not, and their least width.
+
+    Nodes of one make have the same to give out, and templates ask for the same: what was found is kept as
+    `masks.sums` are.
+    """
+    amounts = tuple([memory.allocatable.get(name, memory.nothing) for name in request])
+    find = _kept_large if len(memory.cells) <= masks.MOST_KEPT else _large
+    return find(len(memory.cells), amounts, tuple(request.values()))
+
+
+def _large(zones: int, amounts: tuple[Amounts, ...], sizes: tuple[int, ...]) -> tuple[tuple[Mask, ...], int]:
+    enough: Sequence[Mask] = masks.ascending(zones)
+    for each, size in zip(amounts, sizes, strict=True):
+        enough = masks.reaching(enough, masks.sums(each), size)
+    return tuple(enough), min(map(int.bit_count, enough), default=zones)
+
+
+_kept_large = lru_cache(maxsize=1024)(_large)
 
 
 def _open(cells: tuple[Mask, ...], groups: Groups) -> Sequence[bool]:
