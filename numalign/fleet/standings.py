@@ -50,7 +50,9 @@ class Said:
         if not len(said):
             return np.full(len(rows), STRANGE)
         # Where nothing is refused it says -1.
-        return np.where(rows < 0, STRANGE, said[rows].astype(np.intp) + _REFUSED)
+        found: Ints = said[rows] + _REFUSED
+        found[rows < 0] = STRANGE
+        return found
 
     def verdict(self, place: int) -> Verdict:
         """All that one of these nodes says, by its place; raises `KeyError` for one that is not known."""

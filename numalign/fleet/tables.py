@@ -4,8 +4,10 @@ Nodes in tables: one row for each on the board, one table of columns for each la
 Rows number nodes for whoever keeps something by node; a row is used again when its node has gone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import repeat
+from operator import itemgetter
 
 import numpy as np
 
@@ -94,8 +96,15 @@ class Tables:
 
     def rows(self, names: Sequence[str]) -> Rows:
         """The row of each of these nodes, -1 where there is no such node."""
-        found = map(self._rows.get, names, repeat(NOWHERE))
-        return np.fromiter(found, dtype=np.intp, count=len(names))
+        return np.fromiter(self._rows_of(names), dtype=np.intp, count=len(names))
+
+    def _rows_of(self, names: Sequence[str]) -> Iterable[int]:
+        # Nearly always there are several, and all are known: then this is the fastest way to look them up.
+        if len(names) > 1:
+            with suppress(KeyError):
+                found: tuple[int, ...] = itemgetter(*names)(self._rows)
+                return found
+        return map(self._rows.get, names, repeat(NOWHERE))
 
     def node(self, row: int) -> Node:
         """The node in a row; raises `KeyError` where there is none."""
