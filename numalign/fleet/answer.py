@@ -60,12 +60,19 @@ class _Part:
     units: Sequence[Unit] = ()
 
 
+class _Look(NamedTuple):
+    """What is tried on some rows, table by table, and which of them stand in none."""
+
+    parts: Sequence[_Part]
+    odd: Bools
+
+
 class _Lately(NamedTuple):
     """What was tried on a few rows, as of a place in what changed."""
 
     place: tuple[int, int]
     rows: bytes
-    parts: list[_Part]
+    look: _Look
 
 
 class Answer:
@@ -124,9 +131,9 @@ class Answer:
 
     def _found(self, of: _YesOrNo, rows: Rows | None) -> Bools:
         """Ask columns table by table, and the rules where they have no answer."""
-        numbers, _ = self._nodes.places(rows)
-        found, unsure = np.zeros(len(numbers), dtype=np.bool_), numbers == ODD
-        for part in self._parts(of.when, rows):
+        parts, odd = self._look(of.when, rows)
+        found, unsure = np.zeros(len(odd), dtype=np.bool_), odd.copy()
+        for part in parts:
             found[part.here], doubtful = of.by_columns(part.trial)
             unsure[part.here[doubtful]] = True
         for at in unsure.nonzero()[0]:
@@ -155,12 +162,12 @@ class Answer:
         return self._patched("masks", empty, self._masked)
 
     def _masked(self, rows: Rows | None) -> Ints:
-        numbers, _ = self._nodes.places(rows)
-        found = np.zeros((max(1, len(self.question.demand.steps)), len(numbers)), dtype=np.int16)
-        for part in self._parts(When.NOW, rows):
+        parts, odd = self._look(When.NOW, rows)
+        found = np.zeros((max(1, len(self.question.demand.steps)), len(odd)), dtype=np.int16)
+        for part in parts:
             found[:, part.here], unknown = placing.masks(part.trial)
             found[0, part.here[unknown]] = placing.UNTOLD
-        found[0, numbers == ODD] = placing.UNTOLD
+        found[0, odd] = placing.UNTOLD
         found[:, ~self.admitted[_chosen(rows)]] = 0
         return found
 
@@ -232,25 +239,28 @@ class Answer:
             self._kept[key] = Patched(_followed(self._nodes, key), empty)
         return self._kept[key].current(self._nodes.height, compute)
 
-    def _parts(self, when: Moment, rows: Rows | None) -> Sequence[_Part]:
-        """What is tried on these rows, of each table that they stand in."""
+    def _look(self, when: Moment, rows: Rows | None) -> _Look:
+        """What is tried on these rows; of a few it is the same as before, as long as nothing changes."""
         if rows is None:
-            return [_Part(table.rows, self._trial(at, when)) for at, table in self._nodes.tables()]
+            numbers, _ = self._nodes.places(None)
+            every = [_Part(table.rows, self._trial(at, when)) for at, table in self._nodes.tables()]
+            return _Look(every, numbers == ODD)
         if len(rows) > _FEW:
             return self._tried_on(when, rows)
         kept, now, key = self._lately.get(when), self._nodes.changes.place, rows.tobytes()
         if kept is None or kept.place != now or kept.rows != key:
             kept = self._lately[when] = _Lately(now, key, self._tried_on(when, rows))
-        return kept.parts
+        return kept.look
 
-    def _tried_on(self, when: Moment, rows: Rows) -> list[_Part]:
+    def _tried_on(self, when: Moment, rows: Rows) -> _Look:
         numbers, places = self._nodes.places(rows)
         here = [(at, (numbers == at).nonzero()[0]) for at, _ in self._nodes.among(numbers)]
-        return [_Part(those, self._trial(at, when, places[those])) for at, those in here]
+        parts = [_Part(those, self._trial(at, when, places[those])) for at, those in here]
+        return _Look(parts, numbers == ODD)
 
     def _parts_with(self, wanted: Bools, when: Moment, rows: Rows | None) -> Iterator[_Part]:
         """Those in which anything is wanted; of many rows these alone, of few all that are tried anyway."""
-        for part in self._parts(when, rows) if wanted.any() else ():
+        for part in self._look(when, rows).parts if wanted.any() else ():
             chosen = np.flatnonzero(wanted[part.here])
             if len(chosen) and rows is not None and len(rows) <= _FEW:
                 yield part

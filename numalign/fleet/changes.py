@@ -46,10 +46,8 @@ class Changes:
         era, at = place
         if era != self._era:
             return None
-        rows = sorted({*self._log[at:]})
-        while rows and rows[-1] >= below:
-            rows.pop()
-        return np.array(rows, dtype=np.intp)
+        rows = np.array(sorted({*self._log[at:]}), dtype=np.intp)
+        return rows if not len(rows) or rows[-1] < below else rows[rows < below]
 
 
 Compute = Callable[[Rows | None], NDArray[Any]]

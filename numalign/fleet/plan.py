@@ -67,6 +67,11 @@ class Plan:
         return len(self.decisions) < len(self.steps)
 
     @cached_property
+    def kept_anyway(self) -> bool:
+        """Whether the pod means nothing that the kubelet would not see to by itself."""
+        return nothing_to_keep(self.layout, self.question.intent)
+
+    @cached_property
     def totals(self) -> tuple[tuple[str, int], ...]:
         """What the node as a whole is asked, of everything that it tells."""
         told = {*self.layout.names, *(self.layout.totals or ())}
@@ -123,6 +128,13 @@ def _open_ended(layout: Layout, asked: Asked) -> bool:
 def _differs(whole: Asked, steps: tuple[Asked, ...]) -> bool:
     """Whether the pod as a whole asks for other memory than its containers."""
     return {name for name, _ in whole.memory} != {name for each in steps for name, _ in each.memory}
+
+
+def nothing_to_keep(layout: Layout, intent: Intent) -> bool:
+    """Whether nothing is meant, or the kubelet lets nothing in that is not as it is meant to be."""
+    alike = intent.scope in (None, layout.scope)
+    kept = layout.count == 1 or (alike and layout.policy.at_least(intent.policy))
+    return kept or not intent.binding
 
 
 def concerned(plan: Plan, asked: Asked, intent: Intent) -> frozenset[str]:

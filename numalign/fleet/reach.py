@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from numalign.fleet.arrays import Bools, Ints, Rows
 from numalign.fleet.columns import REACH, TOP, TOTAL, When
-from numalign.fleet.plan import Asked, Plan, concerned
+from numalign.fleet.plan import Asked, Plan, concerned, nothing_to_keep
 from numalign.fleet.state import State
 from numalign.rules.intent import Intent, Policy, Scope
 from numalign.rules.resources import CPU
@@ -99,7 +99,7 @@ def tried(plan: Plan, state: State) -> Tried:
         return Tried(_no(state), ~_no(state))
     found = ADMIT[plan.layout.policy](plan, state)
     taken = found.taken & large_enough(plan, state)
-    if _nothing_to_keep(plan, plan.question.intent):
+    if plan.kept_anyway:
         return Tried(taken, taken & found.unsure, found.commons)
     kept, unsure = keeps(plan, state, plan.question.intent, found)
     unsure = taken & (found.unsure | unsure)
@@ -319,7 +319,7 @@ def _width_together(state: State, asked: Asked) -> Ints:
 def keeps(plan: Plan, state: State, intent: Intent, found: Tried) -> tuple[Bools, Bools]:
     """Whether the zones that a pod would get are what an intent asks for, and where only rules can say."""
     yes, no = ~_no(state), _no(state)
-    if not found.commons or _nothing_to_keep(plan, intent):
+    if not found.commons or nothing_to_keep(plan.layout, intent):
         return yes, no
     together = (intent.scope or plan.layout.scope) is Scope.POD
     if together and plan.layout.scope is Scope.CONTAINER and len(plan.decisions) > 1:
@@ -334,13 +334,6 @@ def keeps(plan: Plan, state: State, intent: Intent, found: Tried) -> tuple[Bools
             unsure = unsure | (~held.exists if len(plan.steps) > 1 or about != asked.names else no)
             unsure = unsure | ((held.width > 1) & held.exists if apart else no)
     return kept | unsure, unsure
-
-
-def _nothing_to_keep(plan: Plan, intent: Intent) -> bool:
-    """Whether nothing is meant, or the kubelet lets nothing in that is not as it is meant to be."""
-    alike = intent.scope in (None, plan.layout.scope)
-    kept = plan.layout.count == 1 or (alike and plan.layout.policy.at_least(intent.policy))
-    return kept or not intent.binding
 
 
 def _keeps_together(plan: Plan, state: State, intent: Intent, found: Tried) -> tuple[Bools, Bools]:
