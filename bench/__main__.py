@@ -50,7 +50,7 @@ PARTS: Mapping[str, Part] = MappingProxyType(
             "bench.webhook", (), ("--nodes", "20", "--templates", "2", "--rate", "10,20", "--seconds", "0.5")
         ),
         "coldstart": Part("bench.coldstart", (), ("--nodes", "20", "--pods", "40", "--settling", "0")),
-        "rate": Part("bench.scheduling_rate", ("--cells", "base", "--repeats", "1"), ("--quick",)),
+        "rate": Part("bench.scheduling_rate", ("--cells", "base"), ("--quick",)),
         "rules": Part("bench.rules", (), ("--repeats", "1", "--resources", "1")),
     }
 )

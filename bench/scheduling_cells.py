@@ -2,7 +2,8 @@
 The ways to schedule that are compared, and what the scheduler is told in each.
 
 To each way with our scorer belongs the same way with an extender that knows nothing, and the same with none:
-what differs from the first is ours, what that differs from the second is the protocol's.
+what differs from the first is ours, what that differs from the second is the protocol's. An extender that
+knows nothing and has our server stands between: what is lost to it is Python's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,16 +29,18 @@ class Who(StrEnum):
 
     NOBODY = "nobody"
     EMPTY = "empty"
+    PYTHON = "python"
     NUMALIGN = "numalign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A way to schedule. `empty` and `none` name the cells to compare it with.
+    """A way to schedule. `empty`, `python` and `none` name the cells to compare it with.
 
     `verbs` are those that are asked, and who binds follows from them. With `managed` resources only pods that
     ask for one of them are asked about. `share` is percentageOfNodesToScore, 0 for what the scheduler thinks
     best. `whole` nodes are sent where an extender says that it keeps none itself. `pods` is a kind of pods.
+    Where the extender is `apart`, it has a processor for itself, as on a host of its own.
     """
 
     title: str
@@ -48,7 +51,9 @@ class Cell:
     share: int = 0
     whole: bool = False
     pods: str = "device"
+    apart: bool = False
     empty: str = ""
+    python: str = ""
     none: str = ""
 
     def extender(self, url: str) -> Json:
@@ -65,6 +70,7 @@ class Cell:
 
 _nobody = Cell
 _empty = partial(Cell, who=Who.EMPTY, none="none")
+_python = partial(Cell, who=Who.PYTHON, none="none")
 _ours = partial(Cell, who=Who.NUMALIGN, verbs=(*BIND, "preempt"), empty="empty-bind", none="none")
 _rank = partial(_ours, verbs=(*ASK, "preempt"), empty="empty")
 
@@ -72,9 +78,30 @@ BASE: Mapping[str, Cell] = MappingProxyType(
     {
         "none": _nobody(title="no extender"),
         "empty": _empty(title="empty: filter, prioritize"),
-        "numalign-rank": _rank(title="numalign, --promise prioritize"),
+        "python": _python(title="empty, in Python: filter, prioritize", empty="empty"),
+        "numalign-rank": _rank(title="numalign, --promise prioritize", python="python"),
         "empty-bind": _empty(title="empty: filter, prioritize, bind", verbs=BIND),
-        "numalign-bind": _ours(title="numalign, --promise bind (default)"),
+        "python-bind": _python(
+            title="empty, in Python: filter, prioritize, bind", verbs=BIND, empty="empty-bind"
+        ),
+        "numalign-bind": _ours(title="numalign, --promise bind (default)", python="python-bind"),
+        "none-apart": _nobody(title="no extender, on the other processors", apart=True),
+        "empty-apart": _empty(title="empty, on a processor of its own", apart=True, none="none-apart"),
+        "numalign-rank-apart": _rank(
+            title="numalign, --promise prioritize, on a processor of its own",
+            apart=True,
+            empty="empty-apart",
+            none="none-apart",
+        ),
+        "empty-bind-apart": _empty(
+            title="empty with bind, on a processor of its own", verbs=BIND, apart=True, none="none-apart"
+        ),
+        "numalign-bind-apart": _ours(
+            title="numalign, on a processor of its own",
+            apart=True,
+            empty="empty-bind-apart",
+            none="none-apart",
+        ),
     }
 )
 """What the aims are about. Those that are compared stand side by side, as nothing stays the same for long."""

@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -38,7 +39,7 @@ from tests.e2e.clusters import namespace
 from tests.e2e.objects import Store
 from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.planes import Place, Plane
-from tests.e2e.processes import Children, free_port, until
+from tests.e2e.processes import Child, Children, free_port, until
 from tests.gotools import BrokenError, Workshop
 from tests.sim.desk import TOPOLOGIES, ApiDesk
 from tests.sim.documents import stamp
@@ -48,6 +49,7 @@ Json = dict[str, Any]
 ADMIN, KUBELETS = "admin", "kubelets"
 SCORER = placing.SCORER
 EMPTY = "empty-extender"
+EXTENDER = "extender"
 OTHERS = "others"
 # Rights are not what is measured.
 USERS = {**schedulers.USERS, **dict.fromkeys((ADMIN, KUBELETS, SCORER, EMPTY), "system:masters")}
@@ -56,6 +58,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 PATIENCE_SECONDS = 300
 _MERGE = {"Content-Type": "application/merge-patch+json"}
+KNOWN = "numalign_ledger_nodes{"
 AT_ONCE = 16
 """Writes that wait for an answer at the same time, of whoever makes pods and nodes, and of the kubelets."""
 
@@ -174,6 +177,7 @@ class Site:
     store: Store
     kubelets: aiohttp.ClientSession
     empty: Path
+    nodes: int
     pods: int
 
     async def measure(self, name: str) -> Run:
@@ -183,6 +187,8 @@ class Site:
         try:
             async with AsyncExitStack() as stack:
                 url = await stack.enter_async_context(_SERVING[cell.who](self, cell))
+                if cell.apart:
+                    stack.enter_context(_apart(self.children))
                 kubelets = Kubelets(self.kubelets, self.pods, partial(used, self.children))
                 following = await stack.enter_async_context(_at_work(kubelets, version))
                 await stack.enter_async_context(self._scheduler(cell, url))
@@ -262,6 +268,17 @@ async def _empty_serves(site: Site, _cell: Cell) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
+async def _python_serves(site: Site, _cell: Cell) -> AsyncIterator[str]:
+    port = free_port()
+    command = (
+        *(sys.executable, "-m", "bench.empty_server", "--port", str(port)),
+        *("--kubeconfig", str(site.kubeconfig(SCORER))),
+    )
+    async with _served(site, command, port) as url:
+        yield url
+
+
+@asynccontextmanager
 async def _numalign_serves(site: Site, cell: Cell) -> AsyncIterator[str]:
     """With its Lease, so that it is ready and may bind."""
     port = free_port()
@@ -271,15 +288,28 @@ async def _numalign_serves(site: Site, cell: Cell) -> AsyncIterator[str]:
         *("--promise", "bind" if "bind" in cell.verbs else "prioritize", "--drain-seconds", "0"),
     )
     async with _served(site, command, port) as url:
+        # What is measured is not how it starts.
+        all_known = partial(_knows, url, site.nodes)
+        await until(all_known, what="every node was worked out", child=site.children.started[-1])
         yield url
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as answer:
-            (site.children.logs / "extender-metrics").write_text(await answer.text(), encoding="utf-8")
+        (site.children.logs / "extender-metrics").write_text(await _metrics(url), encoding="utf-8")
+
+
+async def _metrics(url: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as answer:
+        return await answer.text()
+
+
+async def _knows(url: str, nodes: int) -> bool:
+    """Whether what is free was worked out on so many nodes."""
+    told = (line.rpartition(" ")[2] for line in (await _metrics(url)).splitlines() if line.startswith(KNOWN))
+    return sum(map(float, told)) >= nodes
 
 
 @asynccontextmanager
 async def _served(site: Site, command: Sequence[str], port: int) -> AsyncIterator[str]:
     url = f"http://127.0.0.1:{port}"
-    child = await site.children.start(*command, name="extender")
+    child = await site.children.start(*command, name=EXTENDER)
     await until(partial(_ready, url), what="the extender was ready", child=child)
     yield url
     # It lets go of its lease, so that the next need not wait for that.
@@ -294,7 +324,12 @@ async def _ready(url: str) -> bool:
         return False
 
 
-_SERVING = {Who.NOBODY: _nobody_serves, Who.EMPTY: _empty_serves, Who.NUMALIGN: _numalign_serves}
+_SERVING = {
+    Who.NOBODY: _nobody_serves,
+    Who.EMPTY: _empty_serves,
+    Who.PYTHON: _python_serves,
+    Who.NUMALIGN: _numalign_serves,
+}
 
 
 @asynccontextmanager
@@ -349,7 +384,7 @@ async def site(
         try:
             await plane.start()
             async with plane.client(ADMIN) as admin, _session(plane) as kubelets:
-                made_ready = Site(plane, children, Store(admin), kubelets, empty, pods)
+                made_ready = Site(plane, children, Store(admin), kubelets, empty, nodes, pods)
                 await made_ready.fill(nodes)
                 yield made_ready
         finally:
@@ -364,6 +399,32 @@ def _session(plane: Plane) -> aiohttp.ClientSession:
         timeout=aiohttp.ClientTimeout(sock_read=PATIENCE_SECONDS),
         raise_for_status=True,
     )
+
+
+# ---- processors
+
+
+@contextmanager
+def _apart(children: Children) -> Iterator[None]:
+    """The extender has the last processor for itself, and everything else the others."""
+    every = os.sched_getaffinity(0)
+    own = {max(every)}
+    try:
+        for child in filter(Child.running, children.started):
+            _keep_to(child.process.pid, own if child.name == EXTENDER else every - own or every)
+        # What is started from now on inherits it.
+        _keep_to(os.getpid(), every - own or every)
+        yield
+    finally:
+        for pid in (os.getpid(), *(child.process.pid for child in children.started if child.running())):
+            _keep_to(pid, every)
+
+
+def _keep_to(pid: int, processors: AbstractSet[int]) -> None:
+    """A program with all its threads, and those that it will start."""
+    for thread in Path("/proc", str(pid), "task").iterdir():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), processors)
 
 
 # ---- seconds of a processor

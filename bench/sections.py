@@ -124,6 +124,7 @@ def _rate(found: Raw) -> Iterator[Row]:
         yield Row(cell["title"], cell["binds_per_second"], "pods/s")
         for key, whom, target in (
             ("to_empty", "the empty extender", BINDS if name in AIMED_AT else None),
+            ("to_python", "the empty one in Python", None),
             ("to_none", "no extender", None),
         ):
             if cell[key] is not None:
@@ -203,7 +204,8 @@ SECTIONS = (
         "rate",
         "The real kube-scheduler",
         "Pods bound per second, a queue of them waiting at the start. The empty extender is written in Go "
-        "and answers everything at once: what it costs is the protocol's.",
+        "and answers everything at once: what it costs is the protocol's. The one in Python has our server. "
+        "All share the processors of one machine, or the extender has one alone, as on a host of its own.",
         _rate,
     ),
     Section(

@@ -41,6 +41,6 @@ EXTENDER_MS: Mapping[tuple[int, str], float] = MappingProxyType(
 BINDS = 0.9
 """Pods per second, to those that are bound with an extender that answers everything at once."""
 
-AIMED_AT = ("numalign-rank", "numalign-bind")
+AIMED_AT = ("numalign-rank", "numalign-bind", "numalign-rank-apart", "numalign-bind-apart")
 READY_S = 20
 START_MIB = 256

@@ -75,8 +75,8 @@ def test_the_table_has_a_row_for_each_cell() -> None:
     found = outcome(none=[100, 80], empty=[50, 60])
     title, _, _, none, empty, *_ = found.text().splitlines()
     assert title == "20 pods, 10 nodes, 2 rounds, 2 cores"
-    assert re.split(r"\s{2,}", none)[:6] == ["no extender", "90.0", "80.0", "100.0", "-", "-"]
-    assert re.split(r"\s{2,}", empty)[:6] == [CELLS["empty"].title, "55.0", "50.0", "60.0", "-", "0.62"]
+    assert re.split(r"\s{2,}", none)[:7] == ["no extender", "90.0", "80.0", "100.0", "-", "-", "-"]
+    assert re.split(r"\s{2,}", empty)[:7] == [CELLS["empty"].title, "55.0", "50.0", "60.0", "-", "-", "0.62"]
 
 
 def test_a_program_gets_every_figure() -> None:
@@ -91,8 +91,10 @@ def test_a_program_gets_every_figure() -> None:
         "runs": [pytest.approx(72)],
         "steady": [pytest.approx(72)],
         "to_empty": pytest.approx(0.9),
+        "to_python": None,
         "to_none": pytest.approx(0.72),
         "beside_empty": "empty-bind",
+        "beside_python": "python-bind",
         "beside_none": "none",
         "cpu_ms_per_pod": {"extender": pytest.approx(1)},
         "cores_for_others": 0,

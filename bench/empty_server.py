@@ -1,0 +1,78 @@
+"""
+An extender that knows nothing, on the server that the scorer has: what is lost to it is not the rules'.
+
+It reads calls and answers them as the scorer does, names in and names out, and binds with the same client.
+So beside the empty extender in Go it shows what Python and its HTTP take, and beside the scorer the rest.
+
+    python -m bench.empty_server --port 8080 --kubeconfig scorer.yaml
+"""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+from aiohttp import web
+
+from numalign.cluster import bindings
+from numalign.cluster.api import Api, connected
+from numalign.runtime import logs, metrics, server
+from numalign.runtime.logs import Log
+from numalign.runtime.server import Stop
+from numalign.runtime.serving import ServerSettings
+from scorer import protocol
+from scorer.protocol import Calls, Filtered
+
+JSON = "application/json"
+
+
+async def _filter(request: web.Request, calls: Calls) -> web.Response:
+    asked = calls.candidates(await request.read())
+    every = Filtered(asked.names, {}, {})
+    return web.Response(body=protocol.answer_filter(asked, every), content_type=JSON)
+
+
+async def _prioritize(request: web.Request, calls: Calls) -> web.Response:
+    names = calls.candidates(await request.read()).names
+    return web.Response(body=protocol.answer_scores(names, [0] * len(names)), content_type=JSON)
+
+
+async def _bind(request: web.Request, api: Api) -> web.Response:
+    call = protocol.read_binding(await request.read())
+    await bindings.bind(
+        api, namespace=call.namespace, name=call.name, uid=call.uid, node=call.node, annotations={}
+    )
+    return web.Response(body=protocol.answer_binding(), content_type=JSON)
+
+
+async def _serve(stop: Stop, *, kubeconfig: Path, settings: ServerSettings, log: Log) -> int:
+    async with connected(kubeconfig=str(kubeconfig)) as api:
+        calls = Calls()
+        app = server.application(
+            [
+                web.post("/filter", partial(_filter, calls=calls)),
+                web.post("/prioritize", partial(_prioritize, calls=calls)),
+                web.post("/bind", partial(_bind, api=api)),
+            ],
+            log=log,
+            registry=metrics.registry(program="empty-server"),
+            checks={},
+            max_in_flight=settings.max_in_flight,
+        )
+        return await server.serve(app, settings, stop=stop)
+
+
+def main() -> int:
+    """Serve until told to stop; the exit code of the program."""
+    parser = argparse.ArgumentParser(prog="python -m bench.empty_server", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--port", type=int, required=True, help="where to listen, on 127.0.0.1")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="of the API server that binds")
+    chosen = parser.parse_args()
+    settings = ServerSettings(bind="127.0.0.1", port=chosen.port, insecure_http=True, drain_seconds=0)
+    log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
+    return server.run(partial(_serve, kubeconfig=chosen.kubeconfig, settings=settings, log=log), log=log)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
