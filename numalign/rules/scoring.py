@@ -170,10 +170,14 @@ def _least_distance(costs: Costs, count: int) -> int:
 def _mean_over_units(
     of_amounts: Callable[[list[Amount], Weights], int],
 ) -> Callable[[Node, list[_Unit], Weights], int]:
-    """A score of a node from a score of amounts: each unit on its zones, and the mean of them, truncated."""
+    """A score of a node from a score of amounts: each unit on its zones, and the mean of them, truncated.
+
+    A pod may have zones by one of its containers, and as a whole ask for nothing that zones give out.
+    """
 
     def mean(node: Node, units: list[_Unit], weights: Weights) -> int:
-        return sum(of_amounts(_amounts(node, unit), weights) for unit in units) // len(units)
+        told = [amounts for unit in units if (amounts := _amounts(node, unit))]
+        return sum(of_amounts(amounts, weights) for amounts in told) // len(told) if told else HIGHEST
 
     return mean
 

@@ -189,6 +189,19 @@ def test_what_a_pod_states_as_a_whole_scores_where(told: Node, most: int) -> Non
     assert score(MOST, told, wanted, admit(told, wanted).placement) == most
 
 
+@pytest.mark.parametrize("strategy", OF_AMOUNTS)
+def test_a_pod_that_asks_for_nothing_that_zones_have_loses_nothing_by_what_a_container_got(
+    strategy: Strategy,
+) -> None:
+    told = node("cpu=8", "cpu=8", policy="none", scope="pod", options=options("PodLevelResourceManagers"))
+    stated = "cpu=2.75 mem=10Gi"
+    wanted = demand.of(pod("cpu=1 mem=1Gi", "mem=1Gi..", requests=stated, limits=stated))
+    placement = admit(told, wanted).placement
+
+    assert placement.zones == {0}
+    assert score(strategy, told, wanted, placement) == HIGHEST
+
+
 # Whether the kubelet keeps together what it can, without an intent and with one.
 
 LOOSE, SINGLE = replace(TWO, policy=Policy.NONE), replace(TWO, policy=Policy.SINGLE_NUMA_NODE)
