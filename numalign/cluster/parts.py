@@ -8,7 +8,7 @@ nearly always none is.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from numalign.rules import machine, resources
-from numalign.rules.errors import BadInput, BadQuantity, Mistake
+from numalign.rules.errors import MOST_MISTAKES, BadInput, BadQuantity, Mistake
 from numalign.rules.machine import CpuSet
 from numalign.rules.resources import EMPTY, Resources
 
@@ -37,7 +37,8 @@ _NAMES: Mapping[type, str] = MappingProxyType(
 class Part:
     """A value inside an object, the place where it stands, and the mistakes found in the whole object.
 
-    `value` becomes None once it has been found wrong, so that it reads as absent from then on.
+    `value` becomes None once it has been found wrong, so that it reads as absent from then on. Reading stops
+    early once more than `MOST_MISTAKES` were found: lists and objects end then, and nothing more is noted.
     """
 
     __slots__ = ("_parent", "_step", "mistakes", "value")
@@ -63,8 +64,13 @@ class Part:
 
     def wrong(self, message: str) -> None:
         """Note a mistake at this place."""
-        self.mistakes.append(Mistake(self.where, message))
+        if not self._enough():
+            self.mistakes.append(Mistake(self.where, message))
         self.value = None
+
+    def _enough(self) -> bool:
+        """Whether more is wrong than anybody is told."""
+        return len(self.mistakes) > MOST_MISTAKES
 
     def settle(self, error: type[BadInput]) -> None:
         """End the reading; raises `error` with every mistake, if there is any."""
@@ -89,14 +95,22 @@ class Part:
         """Each element of a list."""
         value = self.value
         if isinstance(value, list):
-            return (Part(element, index, self) for index, element in enumerate(value))
+            return self._each(value)
         if value is not None:
             self.wrong(f"must be a list, not {named(value)}")
         return iter(())
 
+    def _each(self, listed: Sequence[object]) -> "Iterator[Part]":
+        for index, element in enumerate(listed):
+            if self._enough():
+                return
+            yield Part(element, index, self)
+
     def members(self) -> "Iterator[tuple[str, Part]]":
         """Each member of an object whose value is not null."""
         for key, value in self._fields().items():
+            if self._enough():
+                return
             part = Part(value, str(key), self)
             if not isinstance(key, str):
                 part.wrong("the key must be a text: put it in quotes")
@@ -241,7 +255,8 @@ def _step(step: str | int) -> str:
     """One step of a path, with the dot or the brackets that people write."""
     if isinstance(step, int):
         return f"[{step}]"
-    return f".{step}" if not step or _PLAIN.fullmatch(step) else f"[{_cut(step)}]"
+    plain = not step or (len(step) <= _LONGEST and _PLAIN.fullmatch(step))
+    return f".{step}" if plain else f"[{_cut(step)}]"
 
 
 def _cut(text: str) -> str:

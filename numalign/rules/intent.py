@@ -6,14 +6,14 @@ place, because whoever mends a manifest wants to mend it once.
 """
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
+from heapq import nsmallest
 from types import MappingProxyType
 from typing import TypeVar
 
-from numalign.rules.errors import BadIntent, Mistake
+from numalign.rules.errors import BadIntent, Mistake, cut
 
 PREFIX = "numalign.io/"
 POLICY = PREFIX + "policy"
@@ -40,7 +40,12 @@ _ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION)
 MOST_NAMES = 64
 """Of resources in one annotation; a pod asks for a handful."""
 
+LONGEST_NAME = 317
+"""Characters of a resource's name: a domain of 253, a slash and 63 (k8s.io/apimachinery, IsQualifiedName)."""
+
 _GUESSED = 16
+_LONGEST_GUESSED = 64
+_SHOWN = 80
 
 
 class Policy(StrEnum):
@@ -196,13 +201,22 @@ def _covers(pattern: str, resource: str) -> bool:
 
 
 def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: str) -> Iterator[Mistake]:
-    unknown = (key for key in sorted(written) if key.startswith(PREFIX) and key not in known)
+    unknown = (key for key in written if key.startswith(PREFIX) and key not in known)
     names = [name.removeprefix(PREFIX) for name in known]
     # To guess takes time, and nobody reads the guesses of a thousand mistakes.
-    for key in islice(unknown, _GUESSED):
-        close = difflib.get_close_matches(key.removeprefix(PREFIX)[:_GUESSED], names, n=1)
-        meant = f'; "{PREFIX}{close[0]}" is meant?' if close else f"; known are {', '.join(known)}"
+    for key in nsmallest(_GUESSED, unknown):
+        close = _close(key.removeprefix(PREFIX), names)
+        meant = f'; "{PREFIX}{close}" is meant?' if close else f"; known are {', '.join(known)}"
         yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{meant}")
+
+
+def _close(written: str, known: Iterable[str]) -> str | None:
+    """The known word that may be meant, if any is close; of what is written only the beginning is looked at.
+
+    To compare takes the square of the length, and no word that is meant is as long as this.
+    """
+    close = difflib.get_close_matches(written[:_LONGEST_GUESSED], list(known), n=1)
+    return close[0] if close else None
 
 
 def _read_policy(annotations: Mapping[str, str], mistakes: list[Mistake]) -> Policy | None:
@@ -235,9 +249,9 @@ def _read_word(
 
 def _no_word(words: type[Word], text: str, *, where: str) -> Mistake:
     known = [word.value for word in words]
-    asked = text.strip()
-    close = difflib.get_close_matches(_HABITS.get(asked.lower(), asked.lower()), known, n=1)
-    meant = f'"{close[0]}" is meant?' if close else f"one of {', '.join(known)}"
+    asked = cut(text.strip(), _SHOWN)
+    close = _close(_HABITS.get(asked.lower(), asked.lower()), known)
+    meant = f'"{close}" is meant?' if close else f"one of {', '.join(known)}"
     return Mistake(
         where,
         f'"{asked}" is none of the known words; {meant}',
@@ -251,11 +265,10 @@ def _read_resources(text: str | None, mistakes: list[Mistake]) -> Iterator[str]:
     if text is None:
         return
     where, at, seen = f"metadata.annotations[{RESOURCES}]", 0, set()
-    parts = text.split(",")
-    if len(parts) > MOST_NAMES:
-        mistakes.append(Mistake(where, f"names {len(parts)} resources: at most {MOST_NAMES} are read"))
+    if (commas := text.count(",")) >= MOST_NAMES:
+        mistakes.append(Mistake(where, f"names {commas + 1} resources: at most {MOST_NAMES} are read"))
         return
-    for part in parts:
+    for part in text.split(","):
         name = part.strip()
         place = at + len(part) - len(part.lstrip())
         at += len(part) + 1
@@ -270,6 +283,8 @@ def _read_resources(text: str | None, mistakes: list[Mistake]) -> Iterator[str]:
 def _wrong_name(name: str) -> str | None:
     if not name:
         return "an empty name: remove the comma or write a resource"
+    if len(name) > LONGEST_NAME:
+        return f'"{cut(name, _SHOWN)}" is longer than any resource name: at most {LONGEST_NAME} characters'
     if "*" in name[:-1]:
         return f'"{name}": a star may only stand at the end, like rdma/*'
     if any(not (letter.isascii() and (letter.isalnum() or letter in "-_./*")) for letter in name):

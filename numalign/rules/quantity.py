@@ -7,10 +7,9 @@ float, and nothing is rounded but where Kubernetes itself rounds.
 """
 
 import re
-import textwrap
 from types import MappingProxyType
 
-from numalign.rules.errors import BadQuantity, Mistake
+from numalign.rules.errors import BadQuantity, Mistake, cut
 
 NANO = 10**9
 MICRO = 10**6
@@ -18,6 +17,7 @@ LARGEST = 2**63 - 1
 
 # An amount is at most 19 digits and nine decimals; a text far beyond is an attack, not an amount.
 _LONGEST = 80
+_SHOWN = 32
 
 _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?")
 
@@ -118,7 +118,7 @@ def _ceiling(amount: int, divisor: int) -> int:
 
 
 def _unreadable(written: str) -> Mistake:
-    shown = textwrap.shorten(written, 40, placeholder="...") if len(written) > _LONGEST else written
+    shown = cut(written, _SHOWN) if len(written) > _LONGEST else written
     number = re.match(r"[+-]?[0-9]*\.?[0-9]*", written[:_LONGEST])
     at = number.end() if number else 0
     meant = _HABITS.get(written[at:])

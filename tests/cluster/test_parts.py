@@ -1,12 +1,12 @@
 """Walking objects of any shape: what is wrong is noted once, with its path, and reads as absent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from numalign.cluster.parts import Part
-from numalign.rules.errors import BadPod
+from numalign.rules.errors import AND_MORE, MOST_MISTAKES, BadPod
 from numalign.rules.intent import Policy
 
 
@@ -157,3 +157,49 @@ def test_settling_raises_everything_or_nothing() -> None:
     with pytest.raises(BadPod) as raised:
         whole.settle(BadPod)
     assert str(raised.value) == "a: is missing\nb: is odd"
+
+
+HUGE = "x" * 3 * 2**20
+MANY = 10**6
+
+
+def walked(part: Part) -> Iterator[str]:
+    for name, member in part.members():
+        member.wrong("is not known")
+        yield name
+
+
+WALKS: dict[str, tuple[object, Callable[[Part], Iterable[object]]]] = {
+    # what it is: many that are wrong, how they are walked
+    "elements that are no objects": ([1] * MANY, Part.objects),
+    "keys that are no texts": (dict.fromkeys(range(MANY)), Part.members),
+    "members that nobody knows": (dict.fromkeys(map(str, range(MANY)), 1), walked),
+}
+
+
+@pytest.mark.parametrize(("value", "walk"), WALKS.values(), ids=WALKS)
+def test_reading_stops_once_more_is_wrong_than_anybody_is_told(
+    value: object, walk: Callable[[Part], Iterable[object]]
+) -> None:
+    whole = Part({"x": value})
+
+    given = sum(1 for _ in walk(whole["x"]))
+
+    assert given <= MOST_MISTAKES + 1
+    assert len(whole.mistakes) == MOST_MISTAKES + 1
+    with pytest.raises(BadPod) as caught:
+        whole.settle(BadPod)
+    assert caught.value.mistakes[-1] is AND_MORE
+
+
+def test_what_is_wrong_beyond_that_reads_as_absent_all_the_same() -> None:
+    whole = Part({"x": [1] * MANY, "y": 5})
+    list(whole["x"].objects())
+
+    assert whole["y"].text() == ""
+    assert len(whole.mistakes) == MOST_MISTAKES + 1
+
+
+@pytest.mark.parametrize("name", [HUGE, f"{HUGE}/y"])
+def test_a_name_of_megabytes_is_cut_in_its_path(name: str) -> None:
+    assert len(Part({name: 1})[name].where) < 100

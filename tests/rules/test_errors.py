@@ -2,7 +2,19 @@
 
 import pytest
 
-from numalign.rules.errors import BadInput, BadIntent, BadPod, BadQuantity, BadTopology, Mistake
+from numalign.rules.errors import (
+    AND_MORE,
+    LONGEST_MESSAGE,
+    LONGEST_TEXT,
+    LONGEST_WHERE,
+    MOST_MISTAKES,
+    BadInput,
+    BadIntent,
+    BadPod,
+    BadQuantity,
+    BadTopology,
+    Mistake,
+)
 from tests.notation import table
 
 SAYS = [
@@ -37,3 +49,47 @@ def test_bad_input_tells_all_its_mistakes_each_on_its_line() -> None:
 def test_a_door_catches_every_kind_as_bad_input(kind: type[BadInput]) -> None:
     with pytest.raises(BadInput, match="is wrong"):
         raise kind([Mistake("", "is wrong")])
+
+
+HUGE = "x" * 3 * 2**20
+
+
+def test_a_mistake_is_short_whatever_it_tells_of() -> None:
+    mistake = Mistake(HUGE, HUGE, HUGE, len(HUGE) // 2)
+
+    assert (len(mistake.where), len(mistake.message), len(mistake.text)) == (
+        LONGEST_WHERE,
+        LONGEST_MESSAGE,
+        LONGEST_TEXT,
+    )
+    assert len(mistake.under(HUGE).where) == LONGEST_WHERE
+
+
+@pytest.mark.parametrize("at", [0, 1, 90, 150, 5000, 9850, 9998, 9999])
+def test_of_a_long_text_what_stands_around_the_place_is_shown(at: int) -> None:
+    text = f"{'-' * at}!{'-' * (9999 - at)}"
+
+    mistake = Mistake("here", "is wrong", text, at)
+
+    assert len(mistake.text) <= LONGEST_TEXT
+    assert mistake.at is not None
+    assert mistake.text[mistake.at] == "!"
+    assert mistake.text.startswith("...") is (at > LONGEST_TEXT // 2)
+    assert mistake.text.endswith("...") is (at < 9999 - LONGEST_TEXT // 2)
+
+
+@pytest.mark.parametrize("count", [1, MOST_MISTAKES])
+def test_as_many_mistakes_as_anybody_reads_are_all_told(count: int) -> None:
+    mistakes = tuple(Mistake(str(number), "is wrong") for number in range(count))
+
+    assert BadInput(mistakes).mistakes == mistakes
+
+
+def test_of_more_mistakes_it_is_said_that_there_are_others() -> None:
+    many = (Mistake(str(number), "is wrong") for number in range(10**6))
+
+    *told, last = BadInput(many).mistakes
+
+    assert [mistake.where for mistake in told] == list(map(str, range(MOST_MISTAKES)))
+    assert last is AND_MORE
+    assert next(many).where == str(MOST_MISTAKES + 1), "the others are not even looked at"

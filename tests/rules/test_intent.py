@@ -1,5 +1,7 @@
 """What owners and platform teams write, what it means, and every mistake at its place."""
 
+import contextlib
+import difflib
 from collections.abc import Mapping
 
 import pytest
@@ -268,3 +270,51 @@ def test_what_is_no_policy_is_told_with_the_one_that_is_meant(text: str, meant: 
     (mistake,) = raised.value.mistakes
     assert mistake.where == "defaults[0].warn"
     assert meant in mistake.message
+
+
+HUGE = "x" * 3 * 2**20
+
+# What is written, and the beginning of what is said of it.
+LONG: dict[str, tuple[dict[str, str], str]] = {
+    "a policy": ({POLICY: HUGE}, f'"{"x" * 77}..." is none of the known words'),
+    "a policy of blanks": ({POLICY: " " * len(HUGE)}, '"" is none of the known words'),
+    "Volcano's policy": ({VOLCANO: HUGE}, f'"{"x" * 77}..." is none of the known words'),
+    "a scope": ({POLICY: "none", SCOPE: HUGE}, f'"{"x" * 77}..." is none of the known words'),
+    "a key": ({f"numalign.io/{HUGE}": ""}, "numalign has no such key"),
+    "a resource": ({POLICY: "none", RESOURCES: f"cpu,{HUGE}"}, f'"{"x" * 77}..." is longer than any'),
+    "no resource": ({POLICY: "none", RESOURCES: f"?{HUGE}"}, f'"?{"x" * 76}..." is longer than any'),
+}
+
+
+@pytest.mark.parametrize(("written", "said"), LONG.values(), ids=LONG)
+def test_a_text_of_megabytes_is_answered_shortly(written: dict[str, str], said: str) -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse(written)
+
+    [mistake] = caught.value.mistakes
+    assert mistake.message.startswith(said)
+    assert len(str(mistake)) < 1500
+
+
+def test_of_a_long_text_no_more_than_its_beginning_is_compared_with_the_known_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[int] = []
+
+    def close(word: str, _known: object, **_options: object) -> list[str]:
+        compared.append(len(word))
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", close)
+    for written, _ in LONG.values():
+        with contextlib.suppress(BadIntent):
+            parse(written)
+
+    assert len(compared) == 5
+    assert max(compared) <= 64
+
+
+def test_the_longest_name_of_a_resource_is_one() -> None:
+    name = f"{'d' * 253}/{'n' * 63}"
+
+    assert parse({POLICY: "none", RESOURCES: name}) == Intent(Policy.NONE, (name,))
