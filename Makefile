@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: all demo serve test laws check agreement agreement-check oracle oracle-test fuzz-kubelet deploy-test manifests e2e \
-	sim bench bench-e2e clean
+	soak sim bench bench-e2e clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -68,6 +68,11 @@ manifests: $(READY)
 # A real kube-apiserver and etcd; needs Go once, then its cache. KUBEBUILDER_ASSETS is honoured.
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e --override-ini addopts=--import-mode=importlib --timeout 300 -v
+
+# Ever new pods against webhook and scorer, and what they hold of them:
+# make soak MINUTES=60 [REVIEWS=1000000] [SOAK="--json FILE"]
+soak: $(READY)
+	$(BIN)/python -m bench.soak --minutes $(MINUTES) $(if $(REVIEWS),--reviews $(REVIEWS)) $(SOAK)
 
 # Twenty nodes whose kubelets' managers are real, on a control plane of its own, until Ctrl-C; needs Go once.
 sim: $(READY)

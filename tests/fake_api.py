@@ -203,6 +203,9 @@ class FakeApi:
     version: int = FIRST_VERSION
     """The resource version of the last change."""
 
+    port: int = 0
+    """Where it listens; 0 takes a free one, and the same from then on."""
+
     url: str = ""
 
     def __post_init__(self) -> None:
@@ -212,7 +215,6 @@ class FakeApi:
         self._pages: dict[str, tuple[int, int, list[Json]]] = {}
         self._watches: list[Watch] = []
         self._runner: web.AppRunner | None = None
-        self._port = 0
 
     # Objects, as a test sees them.
 
@@ -305,10 +307,10 @@ class FakeApi:
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
         await self._runner.setup()
-        self._socket = socket.create_server(("127.0.0.1", self._port))
+        self._socket = socket.create_server(("127.0.0.1", self.port))
         await web.SockSite(self._runner, self._socket).start()
-        self._port = self._socket.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
+        self.port = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
 
     async def stop(self) -> None:
         """Break everything off and refuse connections; the objects stay."""

@@ -1,0 +1,275 @@
+"""
+Hours of ever new pods, and what the webhook and the scorer hold of them afterwards.
+
+Both are the installed programs, following an API server that is a process of its own. Reviews come as fast
+as they are answered, over connections that are kept; beside them pods are made, filtered, ranked, bound,
+taken in and taken away, and schedulers ask about pods that nobody ever makes. No two pods are alike, and none
+stays. So what a program holds at the end must be what it held after the first tenth: the exit code is 1 if
+either grew by 5 % or more, or if one call failed.
+"""
+
+import argparse
+import asyncio
+import itertools
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import orjson
+
+from bench import cluster
+from bench.figures import table
+from bench.soak_callers import NAMES, Caller, Counts, Reviews, Schedule
+from bench.soak_pods import NAMESPACES, Json
+from tests.attack import programs
+from tests.attack.programs import MIB, ApiServer, Running, Site
+
+MOST_GROWTH = 0.05
+TENTH = 0.1
+SAMPLES = 15
+"""Looks at the memory, a second apart, whose median counts: before the tenth and before the end."""
+
+CONNECTIONS = 4
+LOOK_SECONDS = 1.0
+TOLD_EVERY = 30
+"""Looks from one line that is printed to the next."""
+
+SCHEDULED = 10**9
+"""The number of the first pod that is scheduled; those before it are only reviewed."""
+
+_SIZES = ("bytes", "entries", "remembered", "promises", "records")
+"""Words in the names of metrics that tell how much a program holds."""
+
+Call = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Resident bytes of each program at a moment, and how far the run was then."""
+
+    seconds: float
+    share: float
+    resident: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Resident bytes of a program after the first tenth, and at the end."""
+
+    tenth: float
+    end: float
+
+    @property
+    def share(self) -> float:
+        """By how much it grew; below zero if it shrank."""
+        return self.end / self.tenth - 1
+
+
+def growth(looks: list[Look], name: str) -> Growth:
+    """The growth of a program: medians of the looks before the tenth was over and before the end."""
+    before = [look.resident[name] for look in looks if look.share <= TENTH][-SAMPLES:]
+    last = [look.resident[name] for look in looks][-SAMPLES:]
+    return Growth(median(before), median(last))
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """When a run is over: after so many reviews if that is said, else after so many seconds."""
+
+    seconds: float
+    reviews: int | None = None
+
+    def share(self, counts: Counts, seconds: float) -> float:
+        """How far it is, from 0 to 1."""
+        return min(1.0, counts.reviews / self.reviews if self.reviews else seconds / self.seconds)
+
+
+@dataclass(slots=True)
+class Run:
+    """A soak: who calls, what came of it, and what was seen meanwhile."""
+
+    aim: Aim
+    watched: dict[str, Running]
+    counts: Counts = field(default_factory=Counts)
+    looks: list[Look] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.began
+
+    @property
+    def over(self) -> bool:
+        """Whether there was enough."""
+        return self.aim.share(self.counts, self.seconds) >= 1
+
+    async def repeat(self, step: Call, *, every: float = 0.0) -> None:
+        """Do something over and over until it is over, no more often than that."""
+        while not self.over:
+            began = time.monotonic()
+            await step()
+            await asyncio.sleep(max(0.0, every - (time.monotonic() - began)))
+
+    async def look(self) -> None:
+        """See what the programs hold."""
+        resident = {name: running.memory().now for name, running in self.watched.items()}
+        self.looks.append(Look(self.seconds, self.aim.share(self.counts, self.seconds), resident))
+        if len(self.looks) % TOLD_EVERY == 1:
+            self.tell()
+
+    def tell(self) -> None:
+        """One line of how far it is."""
+        resident = ", ".join(f"{name} {each / MIB:.1f} MiB" for name, each in self.looks[-1].resident.items())
+        counts, share = self.counts, self.looks[-1].share
+        reviews = f"{counts.reviews} reviews ({counts.reviews / self.seconds:.0f}/s)"
+        others = f"{counts.calls['filter']} filters, {counts.calls['bind']} binds"
+        failed = f"{counts.outcomes['failed']} failed"
+        print(f"{self.seconds:6.0f} s {share:4.0%}  {reviews}, {others}, {failed}; {resident}", flush=True)
+
+    async def document(self, begun: dict[str, int]) -> Json:
+        """All figures; `begun` is what each program held before the first call."""
+        grown = {name: growth(self.looks, name) for name in self.watched}
+        return {
+            "seconds": round(self.seconds, 1),
+            "reviews": self.counts.reviews,
+            "calls": dict(self.counts.calls),
+            "calls_per_s": {name: round(each / self.seconds, 1) for name, each in self.counts.calls.items()},
+            "outcomes": dict(self.counts.outcomes),
+            "failed": self.counts.failed,
+            "resident_mib": {
+                name: {
+                    "begin": round(begun[name] / MIB, 1),
+                    "tenth": round(each.tenth / MIB, 1),
+                    "end": round(each.end / MIB, 1),
+                    "growth": round(each.share, 4),
+                }
+                for name, each in grown.items()
+            },
+            "sizes": {name: await sizes(running) for name, running in self.watched.items()},
+        }
+
+
+async def sizes(running: Running) -> dict[str, float]:
+    """What a program says of how much it holds."""
+    found = programs.samples(await running.metrics())
+    return {
+        series: value
+        for series, value in found.items()
+        if series.startswith("numalign_") and any(word in series.partition("{")[0] for word in _SIZES)
+    }
+
+
+async def soak(here: Site, aim: Aim, *, nodes: int, pace: float) -> Json:
+    """Start everything, call until it is enough, and give the figures; `pace` is schedules per second."""
+    objects = [*cluster.snapshot(nodes)["items"], *map(namespace, NAMESPACES)]
+    names = [each["metadata"]["name"] for each in objects if each["kind"] == "Node"]
+    api = await here.api_server(objects)
+    watched = {"webhook": await webhook(here, api), "scorer": await scorer(here, api)}
+    begun = {name: running.memory().now for name, running in watched.items()}
+    run = Run(aim, watched)
+    callers, scheduling = _callers(run, api, names)
+    async with asyncio.TaskGroup() as group:
+        for each in callers:
+            group.create_task(run.repeat(each.step))
+        group.create_task(run.repeat(scheduling.step, every=1 / pace))
+        group.create_task(run.repeat(run.look, every=LOOK_SECONDS))
+    await scheduling.reap(float("inf"))
+    run.tell()
+    return await run.document(begun)
+
+
+def _callers(run: Run, api: ApiServer, names: list[str]) -> tuple[list[Reviews], Schedule]:
+    reviewed, scheduled = itertools.count(), itertools.count(SCHEDULED)
+    asked, ranked = run.watched["webhook"].door, run.watched["scorer"].door
+    callers = [Reviews(Caller(asked, run.counts), reviewed) for _ in range(CONNECTIONS)]
+    dice = random.Random(0)  # noqa: S311 - it makes input, not secrets
+    apis, scorers = Caller(api.door, run.counts), Caller(ranked, run.counts)
+    return callers, Schedule(apis, scorers, names, scheduled, dice)
+
+
+def namespace(name: str) -> Json:
+    """A namespace; every other one asks something of pods that say nothing."""
+    labels = {"numalign.io/default": "best-effort"} if int(name[-1]) % 2 else {}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+async def webhook(here: Site, api: ApiServer) -> Running:
+    """The webhook as it is in a cluster, its log without a line for each review."""
+    return await here.webhook("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
+
+
+async def scorer(here: Site, api: ApiServer) -> Running:
+    """The scorer as it is in a cluster."""
+    return await here.scorer("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
+
+
+def verdict(document: Json) -> list[str]:
+    """What is not as it should be."""
+    grown = {name: each["growth"] for name, each in document["resident_mib"].items()}
+    wrong = [f"the {name} grew by {share:.1%}" for name, share in grown.items() if share >= MOST_GROWTH]
+    failed = document["outcomes"].get("failed", 0)
+    return [*wrong, *([f"{failed} calls failed: {document['failed'][0]}"] if failed else [])]
+
+
+def text(document: Json) -> str:
+    """The tables."""
+    memory = [
+        [name, *(f"{each[key]:.1f}" for key in ("begin", "tenth", "end")), f"{each['growth']:+.1%}"]
+        for name, each in document["resident_mib"].items()
+    ]
+    calls = [
+        [name, str(count), f"{document['calls_per_s'][name]:.1f}"]
+        for name, count in document["calls"].items()
+    ]
+    held = [
+        [name, series, f"{value:g}"]
+        for name, found in document["sizes"].items()
+        for series, value in found.items()
+    ]
+    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(document["outcomes"].items()))
+    return "\n".join(
+        [
+            table(["MiB resident", "begin", "first tenth", "end", "growth"], memory),
+            table(["calls", "in all", "per second"], calls),
+            f"{document['reviews']} reviews in {document['seconds']:.0f} s; {outcomes}",
+            table(["holds at the end", "metric", "value"], held),
+        ]
+    )
+
+
+async def _run(chosen: argparse.Namespace) -> Json:
+    aim = Aim(chosen.minutes * 60, chosen.reviews)
+    with tempfile.TemporaryDirectory() as folder:
+        async with programs.site(Path(folder)) as here:
+            return await soak(here, aim, nodes=chosen.nodes, pace=chosen.pods)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Soak as the flags say; 1 if anything grew or failed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--minutes", type=float, default=10, help="how long (default 10)")
+    parser.add_argument("--reviews", type=int, help="so many reviews, however long they take")
+    parser.add_argument("--nodes", type=int, default=40, help="nodes of the cluster (default 40)")
+    parser.add_argument("--pods", type=float, default=20, help="pods scheduled per second (default 20)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
+    chosen = parser.parse_args(arguments)
+    if min(chosen.minutes, chosen.pods, chosen.reviews or 1) <= 0 or chosen.nodes < NAMES:
+        parser.error(f"every number must be above zero, and nodes at least {NAMES}")
+    document = asyncio.run(_run(chosen))
+    print(text(document))
+    if chosen.json:
+        chosen.json.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    wrong = verdict(document)
+    print("\n".join(wrong) or "nothing grew, and no call failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

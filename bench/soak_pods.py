@@ -1,0 +1,141 @@
+"""
+Pods that nobody has met: no two have a name or a uid in common, and no two templates an amount or a label.
+
+What a pod is follows from its number alone, and two at a time come of one template. Half of them say nothing
+to us, as most pods of a cluster; some say more than is remembered, ask for resources that no node has heard
+of, are in namespaces that do not exist, or make no sense.
+"""
+
+import random
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+Json = dict[str, Any]
+
+NAMESPACES = tuple(f"team-{number}" for number in range(20))
+POLICY = "numalign.io/policy"
+GPU = "nvidia.com/gpu"
+
+OF_ONE_TEMPLATE = 2
+EVERY: Mapping[str, int] = MappingProxyType(
+    {"broken": 50, "long": 40, "strange": 30, "unknown": 10, "asking": 2}
+)
+"""Of so many templates one is broken, or says more than is remembered, and so on."""
+
+LONG = 20_000
+"""Bytes of an annotation, more than is remembered of what a pod says."""
+
+_POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
+_POD = ("", "Pod", "pods")
+_DEPLOYMENT = ("apps", "Deployment", "deployments")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A pod, and whether it makes sense."""
+
+    pod: Json
+    broken: bool
+
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+        return str(self.pod["metadata"]["namespace"])
+
+
+def made(number: int) -> Made:
+    """The pod of this number."""
+    template = number // OF_ONE_TEMPLATE
+    dice = random.Random(template)  # noqa: S311 - it makes input, not secrets
+    broken = _is("broken", template)
+    containers = [_container(at, template, dice) for at in range(dice.choice((1, 1, 2, 3)))]
+    if broken:
+        containers[0]["resources"]["requests"] = {"cpu": f"{template}q"}
+    metadata = {
+        "name": f"soak-{template}-{number}",
+        "namespace": _namespace(template),
+        "uid": str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "labels": {"app": f"soak-{template}", "pod-template-hash": f"{dice.getrandbits(40):x}"},
+        "annotations": _annotations(template, dice),
+    }
+    spec = {"containers": containers, "restartPolicy": "Always", "schedulerName": "default-scheduler"}
+    return Made({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, broken)
+
+
+def _is(kind: str, template: int) -> bool:
+    # A kind begins somewhere else than the others do, so that most of what is odd is odd in one way.
+    return template % EVERY[kind] == len(kind) % EVERY[kind]
+
+
+def _namespace(template: int) -> str:
+    known = NAMESPACES[template % len(NAMESPACES)]
+    return f"unknown-{template}" if _is("unknown", template) else known
+
+
+def _annotations(template: int, dice: random.Random) -> dict[str, str]:
+    told = {"example.com/build": f"{dice.getrandbits(64):x}"}
+    if _is("asking", template):
+        told[POLICY] = dice.choice(_POLICIES)
+    if _is("long", template):
+        told["example.com/long"] = f"{template}-" * (LONG // len(f"{template}-"))
+    return told
+
+
+def _container(at: int, template: int, dice: random.Random) -> Json:
+    amounts = {
+        "cpu": dice.choice((f"{dice.randrange(100, 4000)}m", "1", "2", "4")),
+        "memory": str(dice.randrange(2**27, 2**31)),
+        **dice.choice(({}, {}, {}, {GPU: "1"})),
+    }
+    if _is("strange", template):
+        amounts[f"example.com/device-{template}"] = "1"
+    return {
+        "name": f"c{at}",
+        "image": f"registry.example.com/team/soak:{template}",
+        "env": [{"name": f"SETTING_{each}", "value": f"value-{template}"} for each in range(4)],
+        "resources": {"requests": amounts, "limits": dict(amounts)},
+    }
+
+
+def review(path: str, pod: Made) -> bytes:
+    """The AdmissionReview of a pod, or of the Deployment that makes it."""
+    workload = path == "validate-workloads"
+    group, kind, plural = _DEPLOYMENT if workload else _POD
+    metadata = pod.pod["metadata"]
+    asked = {
+        "uid": metadata["uid"],
+        "kind": {"group": group, "version": "v1", "kind": kind},
+        "resource": {"group": group, "version": "v1", "resource": plural},
+        "namespace": pod.namespace,
+        "name": metadata["name"],
+        "operation": "CREATE",
+        "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+        "object": _deployment(pod) if workload else pod.pod,
+        "dryRun": False,
+    }
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+
+
+def _deployment(pod: Made) -> Json:
+    metadata = pod.pod["metadata"]
+    names = {key: metadata[key] for key in ("name", "namespace", "labels")}
+    template = {
+        "metadata": {key: metadata[key] for key in ("labels", "annotations")},
+        "spec": pod.pod["spec"],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": names,
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": metadata["name"]}},
+            "template": template,
+        },
+    }

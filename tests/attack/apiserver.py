@@ -1,0 +1,36 @@
+"""
+The fake API server as a program of its own, so that what it takes of a processor and of memory is its own.
+
+    python -m tests.attack.apiserver OBJECTS PORT
+
+reads a list of objects, serves them, and goes on until it is killed. It forgets what nobody asks for any
+more, so that it can be asked for hours.
+"""
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import orjson
+
+from tests.fake_api import FakeApi, Json
+
+FORGET_SECONDS = 5
+
+
+async def main(objects: Iterable[Json], port: int) -> None:
+    """Serve until killed."""
+    async with FakeApi(port=port) as api:
+        for each in objects:
+            api.put(each)
+        while True:
+            await asyncio.sleep(FORGET_SECONDS)
+            # Open watches go on; whoever asks for what was before now is told to list.
+            api.requests.clear()
+            api.compact()
+
+
+if __name__ == "__main__":
+    listed, at = sys.argv[1:]
+    asyncio.run(main(orjson.loads(Path(listed).read_bytes())["items"], int(at)))

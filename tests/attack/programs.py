@@ -1,0 +1,203 @@
+"""
+The programs as they are installed, as processes of their own, and what the kernel and they themselves say.
+
+    async with site(folder) as here:
+        webhook = await here.webhook("--snapshot", file)
+        await once(webhook.door, "GET", "/healthz")
+
+None of them outlives whoever started it (`tests.e2e.processes`).
+"""
+
+import asyncio
+import re
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from http import HTTPStatus
+from pathlib import Path
+from sys import executable
+from typing import Any, TypeVar
+
+import orjson
+
+from certs import authority
+from certs.authority import Files
+from tests.attack.wire import LOOPBACK, Door, once
+from tests.e2e.processes import Child, Children, free_port, program
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+KIB = 1024
+MIB = 1024**2
+LONGEST_START = 60
+NAMESPACE = "numalign-system"
+READY = "/readyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes in use now, and at most since `Running.forget_peak`."""
+
+    now: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One of our programs: where it takes calls, and where it tells of itself."""
+
+    child: Child
+    log: Path
+    door: Door
+    about: Door
+
+    def memory(self) -> Memory:
+        """As the kernel counts it."""
+        status = self._proc("status").read_text(encoding="ascii")
+        kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
+        return Memory(int(kib["VmRSS"]) * KIB, int(kib["VmHWM"]) * KIB)
+
+    def forget_peak(self) -> None:
+        """Count the most from now on (Documentation/filesystems/proc.rst, clear_refs)."""
+        self._proc("clear_refs").write_text("5", encoding="ascii")
+
+    def _proc(self, name: str) -> Path:
+        return Path(f"/proc/{self.child.process.pid}/{name}")
+
+    def events(self, event: str) -> list[Json]:
+        """The lines of one event in its log."""
+        return [line for line in events(self.log) if line["event"] == event]
+
+    async def metrics(self) -> str:
+        """What it counts."""
+        return (await once(self.about, "GET", "/metrics")).body.decode()
+
+    async def metric(self, name: str) -> float:
+        """The sum of the series of this name, those that have all of its labels if it has any."""
+        found = samples(await self.metrics())
+        return sum(value for series, value in found.items() if series.partition("{")[0] == name)
+
+    async def ready(self) -> bool:
+        """Whether it says so."""
+        return await answers(self.about, READY)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """The fake API server."""
+
+    child: Child
+    door: Door
+    kubeconfig: Path
+
+
+@dataclass(frozen=True)
+class Site:
+    """Starts programs, each at most once; their logs and files are in a folder."""
+
+    folder: Path
+    children: Children
+
+    @cached_property
+    def pair(self) -> Files:
+        """The pair that programs serve with, and the authority that it is trusted by."""
+        made = authority.issue(names=[LOOPBACK], days=1, now=datetime.now(UTC))
+        return authority.write(made, self.folder / "tls")
+
+    @cached_property
+    def trust(self) -> ssl.SSLContext:
+        """What callers trust."""
+        return ssl.create_default_context(cafile=str(self.pair.ca))
+
+    def file(self, name: str, content: object) -> Path:
+        """A JSON file."""
+        path = self.folder / name
+        path.write_bytes(orjson.dumps(content))
+        return path
+
+    async def api_server(self, objects: Sequence[Json]) -> ApiServer:
+        """An API server that has these objects."""
+        listed = self.file("objects.json", {"items": objects})
+        port = free_port()
+        words = (executable, "-m", "tests.attack.apiserver", str(listed), str(port))
+        child = await self.children.start(*words, name="apiserver")
+        door = Door(port)
+        await soon(partial(answers, door), what="listening", child=child)
+        return ApiServer(child, door, self._kubeconfig(port))
+
+    async def webhook(self, *flags: str) -> Running:
+        """The webhook, from the moment at which it is ready."""
+        return await self._started("numalign-webhook", *flags, *self._own_pair(), tls=self.trust)
+
+    async def scorer(self, *flags: str) -> Running:
+        """The scorer, from the moment at which it is ready."""
+        return await self._started("numalign-scorer", *flags, "--insecure-http=true")
+
+    def _own_pair(self) -> tuple[str, ...]:
+        return "--tls-cert", str(self.pair.cert), "--tls-key", str(self.pair.key)
+
+    async def _started(self, name: str, *flags: str, tls: ssl.SSLContext | None = None) -> Running:
+        door = Door(free_port(), tls)
+        here = ("--bind", LOOPBACK, "--port", str(door.port), "--drain-seconds", "0")
+        child = await self.children.start(program(name), *here, *flags)
+        made = Running(child, self.children.logs / name, door, door)
+        await soon(made.ready, what="ready", child=child)
+        return made
+
+    def _kubeconfig(self, port: int) -> Path:
+        content = {
+            "clusters": [{"name": "c", "cluster": {"server": f"http://{LOOPBACK}:{port}"}}],
+            "users": [{"name": "u", "user": {"token": "none"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": NAMESPACE}}],
+            "current-context": "x",
+        }
+        return self.file("kubeconfig", content)
+
+
+@asynccontextmanager
+async def site(folder: Path) -> AsyncIterator[Site]:
+    """A place for programs; all are ended with it."""
+    logs = folder / "logs"
+    logs.mkdir(parents=True)
+    children = Children(logs)
+    try:
+        yield Site(folder, children)
+    finally:
+        await children.end()
+
+
+def events(log: Path) -> list[Json]:
+    """The whole lines of a log that are events."""
+    lines = log.read_bytes().splitlines(keepends=True)
+    return [orjson.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n")]
+
+
+def samples(page: str) -> dict[str, float]:
+    """By series, what a page of metrics says."""
+    lines = (line.rpartition(" ") for line in page.splitlines() if line and not line.startswith("#"))
+    return {series: float(value) for series, _, value in lines}
+
+
+async def answers(door: Door, path: str = "/api/v1/nodes") -> bool:
+    """Whether a page is there."""
+    try:
+        return (await once(door, "GET", path)).status == HTTPStatus.OK
+    except OSError:
+        return False
+
+
+async def soon(
+    look: Callable[[], Awaitable[T]], *, what: str, child: Child, seconds: float = LONGEST_START
+) -> T:
+    """What is seen as soon as it is anything; raises `RuntimeError` when the time is over."""
+    until = time.monotonic() + seconds
+    while not (seen := await look()):
+        if time.monotonic() > until or not child.running():
+            raise RuntimeError(f"{child.name}: {seconds:.0f} s went by, or it ended, before {what}")
+        await asyncio.sleep(0.02)
+    return seen
