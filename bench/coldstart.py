@@ -14,7 +14,6 @@ import http.client
 import itertools
 import json
 import multiprocessing
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -249,6 +248,7 @@ def started(port: int, flags: Sequence[str]) -> Iterator[Webhook]:
             "--tls-key": files.key,
             "--bind": "127.0.0.1",
             "--port": 0,
+            "--metrics-port": 0,
             "--drain-seconds": 0,
             "--label-nodes": "false",
         }
@@ -278,23 +278,23 @@ def _kubeconfig(path: Path, port: int) -> Path:
 def _ready(process: "subprocess.Popen[bytes]", ca: Path, log: Path, began: float) -> Webhook:
     until = time.monotonic() + LONGEST_START
     while time.monotonic() < until and process.poll() is None:
-        port = _port(log)
-        if port and _says_ready(port, ca):
-            return Webhook(Server(process, port, time.perf_counter() - began), ca)
+        port, metrics_port = _ports(log)
+        if port and _says_ready(metrics_port):
+            return Webhook(Server(process, port, metrics_port, time.perf_counter() - began), ca)
         time.sleep(0.02)
     raise RuntimeError(f"the webhook did not become ready:\n{log.read_text(encoding='utf-8')}")
 
 
-def _port(log: Path) -> int:
-    """The port that it says it listens on; 0 before."""
+def _ports(log: Path) -> tuple[int, int]:
+    """The ports that it says it listens on, of calls and of metrics; 0 before."""
     lines = log.read_bytes().splitlines(keepends=True)
     events = (json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n"))
-    return next((int(each["port"]) for each in events if each["event"] == "server.listening"), 0)
+    listening = (each for each in events if each["event"] == "server.listening")
+    return next(((int(each["port"]), int(each["metrics_port"])) for each in listening), (0, 0))
 
 
-def _says_ready(port: int, ca: Path) -> bool:
-    trust = ssl.create_default_context(cafile=str(ca))
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=10)
+def _says_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == HTTPStatus.OK

@@ -67,9 +67,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.empty_server", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--port", type=int, required=True, help="where to listen, on 127.0.0.1")
+    parser.add_argument("--metrics-port", type=int, default=0, help="where to tell of itself, there too")
     parser.add_argument("--kubeconfig", type=Path, required=True, help="of the API server that binds")
     chosen = parser.parse_args()
-    settings = ServerSettings(bind="127.0.0.1", port=chosen.port, insecure_http=True, drain_seconds=0)
+    settings = ServerSettings(
+        bind="127.0.0.1",
+        port=chosen.port,
+        metrics_port=chosen.metrics_port,
+        insecure_http=True,
+        drain_seconds=0,
+    )
     log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
     return server.run(partial(_serve, kubeconfig=chosen.kubeconfig, settings=settings, log=log), log=log)
 

@@ -57,6 +57,7 @@ Costs = dict[str, dict[str, Cost]]
 class Scheduler:
     """One keep-alive connection, used as kube-scheduler uses it."""
 
+    server: Server
     connection: http.client.HTTPConnection
     sent: int = 0
 
@@ -85,22 +86,17 @@ class Scheduler:
             raise RuntimeError(f"/{verb} answered {answer.status}: {content[:200]!r}")
         return took, orjson.loads(content)
 
-    def metrics(self) -> str:
-        """What the server counts."""
-        self.connection.request("GET", "/metrics")
-        return self.connection.getresponse().read().decode()
-
     def handled(self) -> dict[str, Histogram]:
         """What the server has counted of each verb by now."""
         totals: dict[str, dict[float, float]] = {verb: {} for verb in VERBS}
-        for bound, verb, count in _BUCKET.findall(self.metrics()):
+        for bound, verb, count in _BUCKET.findall(self.server.metrics()):
             totals[verb][float(bound)] = float(count)
         return {verb: Histogram.cumulative(found) for verb, found in totals.items()}
 
     def wait(self, nodes: int) -> float:
         """Wait until the server has read so many nodes; the seconds that took."""
         began = time.monotonic()
-        while sum(map(float, _READ.findall(self.metrics()))) < nodes:
+        while sum(map(float, _READ.findall(self.server.metrics()))) < nodes:
             if time.monotonic() - began > _LONGEST_READING:
                 raise RuntimeError("the scorer does not come to an end with its nodes")
             time.sleep(0.1)
@@ -190,7 +186,7 @@ def measure(*, nodes: int, sizes: Sequence[int], templates: int, repeats: int) -
     with serving(listed) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         with contextlib.closing(connection):
-            scheduler = Scheduler(connection)
+            scheduler = Scheduler(server, connection)
             reading = scheduler.wait(nodes)
             costs = {
                 size: _costs(scheduler, pods[at : at + templates], every, size, repeats, dice)

@@ -263,36 +263,40 @@ async def _empty_serves(site: Site, _cell: Cell) -> AsyncIterator[str]:
         *(str(site.empty), "-port", str(port), "-token", EMPTY),
         *("-server", site.plane.url, "-ca", str(site.plane.ca)),
     )
-    async with _served(site, command, port) as url:
+    url = f"http://127.0.0.1:{port}"
+    async with _served(site, command, told=url):
         yield url
 
 
 @asynccontextmanager
 async def _python_serves(site: Site, _cell: Cell) -> AsyncIterator[str]:
-    port = free_port()
+    port, metrics_port = free_port(), free_port()
     command = (
-        *(sys.executable, "-m", "bench.empty_server", "--port", str(port)),
+        *(sys.executable, "-m", "bench.empty_server"),
+        *("--port", str(port), "--metrics-port", str(metrics_port)),
         *("--kubeconfig", str(site.kubeconfig(SCORER))),
     )
-    async with _served(site, command, port) as url:
-        yield url
+    async with _served(site, command, told=f"http://127.0.0.1:{metrics_port}"):
+        yield f"http://127.0.0.1:{port}"
 
 
 @asynccontextmanager
 async def _numalign_serves(site: Site, cell: Cell) -> AsyncIterator[str]:
     """With its Lease, so that it is ready and may bind."""
-    port = free_port()
+    port, metrics_port = free_port(), free_port()
+    told = f"http://127.0.0.1:{metrics_port}"
     command = (
-        *(sys.executable, "-m", "scorer", "--bind", "127.0.0.1", "--port", str(port), "--insecure-http"),
+        *(sys.executable, "-m", "scorer", "--bind", "127.0.0.1", "--insecure-http"),
+        *("--port", str(port), "--metrics-port", str(metrics_port)),
         *("--namespace", shipped.NAMESPACE, "--kubeconfig", str(site.kubeconfig(SCORER))),
         *("--promise", "bind" if "bind" in cell.verbs else "prioritize", "--drain-seconds", "0"),
     )
-    async with _served(site, command, port) as url:
+    async with _served(site, command, told=told):
         # What is measured is not how it starts.
-        all_known = partial(_knows, url, site.nodes)
+        all_known = partial(_knows, told, site.nodes)
         await until(all_known, what="every node was worked out", child=site.children.started[-1])
-        yield url
-        (site.children.logs / "extender-metrics").write_text(await _metrics(url), encoding="utf-8")
+        yield f"http://127.0.0.1:{port}"
+        (site.children.logs / "extender-metrics").write_text(await _metrics(told), encoding="utf-8")
 
 
 async def _metrics(url: str) -> str:
@@ -307,11 +311,11 @@ async def _knows(url: str, nodes: int) -> bool:
 
 
 @asynccontextmanager
-async def _served(site: Site, command: Sequence[str], port: int) -> AsyncIterator[str]:
-    url = f"http://127.0.0.1:{port}"
+async def _served(site: Site, command: Sequence[str], *, told: str) -> AsyncIterator[None]:
+    """An extender that runs; at `told` it tells whether it is ready."""
     child = await site.children.start(*command, name=EXTENDER)
-    await until(partial(_ready, url), what="the extender was ready", child=child)
-    yield url
+    await until(partial(_ready, told), what="the extender was ready", child=child)
+    yield
     # It lets go of its lease, so that the next need not wait for that.
     await child.stop()
 

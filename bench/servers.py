@@ -23,7 +23,14 @@ class Server:
 
     process: subprocess.Popen[bytes]
     port: int
+    metrics_port: int
     starting: float
+
+    def metrics(self) -> str:
+        """What it has counted by now."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.metrics_port, 60)) as connection:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
 
     def memory(self) -> dict[str, float]:
         """MiB in use now and at most, as the kernel counts them."""
@@ -46,34 +53,32 @@ class Webhook:
 
     def metrics(self) -> str:
         """What it has counted by now."""
-        with contextlib.closing(self.connection()) as connection:
-            connection.request("GET", "/metrics")
-            return connection.getresponse().read().decode()
+        return self.server.metrics()
 
 
 @contextlib.contextmanager
 def started(module: str, settings: Mapping[str, object], *, folder: Path) -> Iterator[Server]:
     """`python -m module` with these settings; raises `RuntimeError` with its log if it does not listen."""
-    flags = {**settings, "--bind": "127.0.0.1", "--port": 0}
+    flags = {**settings, "--bind": "127.0.0.1", "--port": 0, "--metrics-port": 0}
     words = [sys.executable, "-m", module, *(str(word) for pair in flags.items() for word in pair)]
     with (folder / "log").open("wb") as log:
         began = time.perf_counter()
         process = subprocess.Popen(words, stderr=log)  # noqa: S603 - our own program
         try:
-            port = _port(process, folder / "log")
-            yield Server(process, port, time.perf_counter() - began)
+            port, metrics_port = _ports(process, folder / "log")
+            yield Server(process, port, metrics_port, time.perf_counter() - began)
         finally:
             process.terminate()
             process.wait(timeout=30)
 
 
-def _port(process: subprocess.Popen[bytes], log: Path) -> int:
-    """The port that it says it listens on; by then its snapshot is read."""
+def _ports(process: subprocess.Popen[bytes], log: Path) -> tuple[int, int]:
+    """The ports that it says it listens on, of calls and of metrics; by then its snapshot is read."""
     until = time.monotonic() + LONGEST_START
     while time.monotonic() < until and process.poll() is None:
         for line in log.read_bytes().splitlines(keepends=True):
             event = json.loads(line) if line.endswith(b"\n") else {}
             if event.get("event") == "server.listening":
-                return int(event["port"])
+                return int(event["port"]), int(event["metrics_port"])
         time.sleep(0.01)
     raise RuntimeError(f"the program did not start:\n{log.read_text(encoding='utf-8')}")

@@ -22,9 +22,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from numalign.fleet.ranks import Ranks
 from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import server
+from numalign.runtime.life import Check, State
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.server import Check
 from scorer import protocol, ranked, volcano
 from scorer.binding import Binder
 from scorer.judging import Judge
@@ -113,7 +113,7 @@ def application(  # noqa: PLR0913  what the server and the door are made of
     log: Log,
     registry: CollectorRegistry,
     checks: Mapping[str, Check],
-    state: server.State,
+    state: State,
 ) -> web.Application:
     """The scorer's routes on the common server."""
     meters = Meters.of(registry)

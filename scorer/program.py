@@ -30,9 +30,10 @@ from numalign.cluster.world import Snapshot
 from numalign.fleet.promises import Promises
 from numalign.rules.ledger import Basis
 from numalign.runtime import server
+from numalign.runtime.life import Check
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.server import Check, Stop, Task
+from numalign.runtime.server import Stop, Task
 from scorer import binding, ranking, ranking_file
 from scorer.app import Door, application
 from scorer.binding import Binder, Write

@@ -28,8 +28,9 @@ from numalign.cluster.live_feed import LiveFeed
 from numalign.cluster.policy import PolicyKeeper
 from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import server
+from numalign.runtime.life import LIFE, Check
 from numalign.runtime.logs import Log
-from numalign.runtime.server import LIFE, Check, Stop, Task
+from numalign.runtime.server import Stop, Task
 from numalign.runtime.tls import utc_now
 from webhook import classes
 from webhook.app import application

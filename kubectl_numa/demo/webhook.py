@@ -96,7 +96,7 @@ def command(snapshot: Path, pair: Files, *arguments: str, port: int) -> Sequence
     return (
         *(sys.executable, "-P", "-m", "webhook"),
         *("--snapshot", str(snapshot), "--snapshot-reload-seconds", "0"),
-        *("--bind", HOST, "--port", str(port)),
+        *("--bind", HOST, "--port", str(port), "--metrics-port", "0"),
         *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--tls-reload-seconds", "0"),
         *("--drain-seconds", "0", *arguments),
     )

@@ -17,24 +17,24 @@ import contextlib
 import gc
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 
-import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry
 
 from numalign.rules.errors import BadInput, Mistake
-from numalign.runtime import logs, metrics
+from numalign.runtime import health, logs, sources
+from numalign.runtime.life import LIFE, Check, Life, State, begun
 from numalign.runtime.logs import Log
-from numalign.runtime.metrics import PREFIX
 from numalign.runtime.overload import Excess, Load
-from numalign.runtime.serving import EVERYWHERE, MAX_BYTES_IN_FLIGHT, ServerSettings
-from numalign.runtime.tls import BadPair, Clock, Keeper, PairFiles, utc_now
+from numalign.runtime.serving import EVERYWHERE, MAX_BYTES_IN_FLIGHT, PORT, ProcessSettings, ServerSettings
+from numalign.runtime.tls import BadPair, Clock, Keeper, utc_now
 
 # Two objects of 3 MiB each are the most an API server sends (an update), and their envelope.
 LARGEST_BODY = 8 * 1024**2
@@ -51,13 +51,7 @@ LAST_SECONDS = 1
 BACKLOG = 1024
 COLLECTED_AFTER = (50_000, 20, 100)
 
-STATE = "/debug/state"
-# Never turned away: a probe that fails under load would take the whole pod out and load the others.
-ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics", STATE)
-
-Check = Callable[[], str | None]
 Task = Callable[[], Awaitable[None]]
-State = Callable[[], Mapping[str, object]]
 
 NONE: Mapping[str, Task] = MappingProxyType({})
 
@@ -78,40 +72,24 @@ class Stop:
         (self.at_once if self.asked.is_set() else self.asked).set()
 
 
-@dataclass(slots=True)
-class Life:
-    """What one server is and does at the moment; it changes while the server lives."""
-
-    log: Log
-    registry: CollectorRegistry
-    checks: dict[str, Check]
-    load: Load
-    body_seconds: float
-    requests: Counter
-    failures: Counter
-    shed: Counter
-    draining: bool = False
-    keeper: Keeper | None = None
-
-    def waiting_for(self) -> dict[str, str]:
-        """Why calls should not come here now, by check; empty when ready."""
-        reasons = {name: check() for name, check in self.checks.items()}
-        if self.draining:
-            reasons["server"] = "draining"
-        return {name: reason for name, reason in reasons.items() if reason is not None}
-
-
-LIFE = web.AppKey("life", Life)
-
-
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """An open server: where, how, and (with TLS) who keeps its certificate."""
+    """An open server: where it tells of itself, and where and how it answers calls; port 0 answers none."""
 
     bind: str
-    port: int
-    scheme: str
+    metrics_port: int
+    port: int = 0
     keeper: Keeper | None = field(default=None, repr=False)
+
+    @property
+    def scheme(self) -> str:
+        """How calls are to be made to `port`."""
+        return "https" if self.keeper else "http"
+
+    def fields(self) -> dict[str, object]:
+        """The same, for a line of the log."""
+        own = {"port": self.port, "scheme": self.scheme} if self.port else {}
+        return {"bind": self.bind, **own, "metrics_port": self.metrics_port}
 
 
 def application(  # noqa: PLR0913  what a server is made of
@@ -126,7 +104,7 @@ def application(  # noqa: PLR0913  what a server is made of
     largest_body: int = LARGEST_BODY,
     state: State | None = None,
 ) -> web.Application:
-    """A program's routes, with health, readiness and metrics beside them and our manners around them.
+    """A program's own routes, with our manners around them; `listening` serves health and metrics beside it.
 
     A check answers None when all is well, else what is being waited for. `max_in_flight` counts calls of the
     program's own routes and `max_bytes_in_flight` their bodies, which are read before a handler is called and
@@ -134,78 +112,21 @@ def application(  # noqa: PLR0913  what a server is made of
     `state` gives is served at `/debug/state`, with what the server knows of itself; None leaves that route
     out.
     """
-    app = web.Application(client_max_size=largest_body, middlewares=[_mannered])
+    app = web.Application(client_max_size=largest_body, middlewares=[_mannered, _admitted])
     load = Load(max_in_flight, max_bytes_in_flight)
-    app[LIFE] = _life(log=log, registry=registry, checks=checks, load=load, body_seconds=body_seconds)
-    app.add_routes(routes)
-    app.add_routes(
-        [
-            web.get("/healthz", _healthz),
-            web.get("/readyz", _readyz),
-            web.get("/metrics", _metrics),
-            *([web.get(STATE, partial(_state, state=state))] if state else []),
-        ]
+    app[LIFE] = begun(
+        log=log, registry=registry, checks=checks, state=state, load=load, body_seconds=body_seconds
     )
+    app.add_routes(routes)
     return app
 
 
-def _life(
-    *, log: Log, registry: CollectorRegistry, checks: Mapping[str, Check], load: Load, body_seconds: float
-) -> Life:
-    counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-    gauge(f"{PREFIX}http_in_flight", "Calls being handled now.").set_function(lambda: load.calls)
-    gauge(f"{PREFIX}http_bytes_in_flight", "Bytes of their bodies, as announced.").set_function(
-        lambda: load.bytes
-    )
-    shed = counter(f"{PREFIX}http_shed", "Calls turned away because too much was in flight.", ["reason"])
-    for excess in Excess:
-        shed.labels(excess)
-    return Life(
-        log=log,
-        registry=registry,
-        checks=dict(checks),
-        load=load,
-        body_seconds=body_seconds,
-        requests=counter(f"{PREFIX}http_requests", "Answers, by status.", ["route", "code"]),
-        failures=counter(f"{PREFIX}http_failures", "Calls we broke; the log says why.", ["route"]),
-        shed=shed,
-    )
-
-
-async def _healthz(_request: web.Request) -> web.Response:
-    return web.Response(text="ok\n")
-
-
-async def _readyz(request: web.Request) -> web.Response:
-    waiting = request.app[LIFE].waiting_for()
-    answer = {"ready": not waiting, "waiting_for": waiting}
-    return web.json_response(answer, status=503 if waiting else 200)
-
-
-async def _metrics(request: web.Request) -> web.Response:
-    return metrics.exposition(request, registry=request.app[LIFE].registry)
-
-
-async def _state(request: web.Request, *, state: State) -> web.Response:
-    life = request.app[LIFE]
-    server = {
-        "draining": life.draining,
-        "waiting_for": life.waiting_for(),
-        "in_flight": life.load.calls,
-        "bytes_in_flight": life.load.bytes,
-    }
-    said = orjson.dumps({**state(), "server": server}, default=_told, option=orjson.OPT_NON_STR_KEYS)
-    return web.Response(body=said, content_type="application/json")
-
-
-def _told(value: object) -> object:
-    """What JSON has no word for, in words that it has."""
-    match value:
-        case Mapping():
-            return dict(value)
-        case set() | frozenset():
-            return list(value)
-    return str(value)
+def telling(app: web.Application) -> web.Application:
+    """What the port for health and metrics serves beside an `application`."""
+    beside = web.Application(middlewares=[_mannered])
+    beside[LIFE] = app[LIFE]
+    beside.add_routes(health.routes(app[LIFE]))
+    return beside
 
 
 @web.middleware
@@ -222,7 +143,7 @@ async def _mannered(request: web.Request, handler: Handler) -> web.StreamRespons
 async def _answered(request: web.Request, handler: Handler, life: Life) -> web.StreamResponse:
     """The handler's answer; whatever it raises becomes a short one."""
     try:
-        return await _admitted(request, handler, life)
+        return await handler(request)
     except web.HTTPException as refusal:
         return _refusal(refusal)
     except Exception as error:  # noqa: BLE001 the one place where any fault becomes an answer
@@ -234,10 +155,12 @@ async def _answered(request: web.Request, handler: Handler, life: Life) -> web.S
         return _short(500, "internal error: the log of this server says more")
 
 
-async def _admitted(request: web.Request, handler: Handler, life: Life) -> web.StreamResponse:
+@web.middleware
+async def _admitted(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The handler's answer, unless too much is being handled already, or the body does not come."""
-    if request.path in ALWAYS_OPEN or request.match_info.http_exception:
+    if request.match_info.http_exception:
         return await handler(request)
+    life = request.app[LIFE]
     size = _size(request)
     excess = life.load.excess(size)
     if excess:
@@ -302,7 +225,7 @@ def _route(request: web.Request) -> str:
 @contextlib.asynccontextmanager
 async def listening(
     app: web.Application,
-    settings: ServerSettings,
+    settings: ProcessSettings,
     *,
     clock: Clock = utc_now,
     keepalive: float = KEEPALIVE_SECONDS,
@@ -310,36 +233,57 @@ async def listening(
 ) -> AsyncIterator[Listening]:
     """Serve inside the `async with`; leaving it closes the sockets and waits for open calls.
 
-    A connection is closed when no call came over it for `keepalive` seconds. At the end open calls are waited
-    for up to `grace` seconds, and those left over are cut off.
+    The port for health and metrics is the first to open and the last to close; a program that answers no
+    calls has no other. A connection is closed when no call came over it for `keepalive` seconds. At the end
+    open calls are waited for up to `grace` seconds, and those left over are cut off.
     Raises `BadPair` or `CannotListen` before anything is served. The event `server.listening` tells the
-    port that was really taken.
+    ports that were really taken.
     """
     life = app[LIFE]
-    keeper = _keeper(settings, life, clock=clock)
-    with _socket(settings) as opened:
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            auto_decompress=False,
-            keepalive_timeout=keepalive,
-            shutdown_timeout=min(grace, LAST_SECONDS),
-        )
-        await runner.setup()
+    life.keeper = _keeper(settings, life, clock=clock)
+    async with contextlib.AsyncExitStack() as stack:
+        # Both sockets are there before either is served.
+        opened = {name: stack.enter_context(_socket(settings, name)) for name in settings.ports}
+        ports = {name: each.getsockname()[1] for name, each in opened.items()}
+        place = Listening(settings.bind, keeper=life.keeper, **ports)
+        for name, each in opened.items():
+            door = app if name == PORT else telling(app)
+            context = life.keeper.context if life.keeper and name == PORT else None
+            await stack.enter_async_context(
+                _served(door, each, context=context, keepalive=keepalive, grace=grace)
+            )
+        life.log.info("server.listening", **place.fields())
+        yield place
+
+
+@contextlib.asynccontextmanager
+async def _served(
+    app: web.Application,
+    opened: socket.socket,
+    *,
+    context: ssl.SSLContext | None,
+    keepalive: float,
+    grace: float,
+) -> AsyncIterator[None]:
+    """Serve an application at a socket; at the end its calls are waited for."""
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        auto_decompress=False,
+        keepalive_timeout=keepalive,
+        shutdown_timeout=min(grace, LAST_SECONDS),
+    )
+    await runner.setup()
+    try:
+        site = web.SockSite(runner, opened, ssl_context=context, backlog=BACKLOG)
+        await site.start()
         try:
-            context = keeper.context if keeper else None
-            site = web.SockSite(runner, opened, ssl_context=context, backlog=BACKLOG)
-            await site.start()
-            port = opened.getsockname()[1]
-            place = Listening(settings.bind, port, "https" if keeper else "http", keeper)
-            life.log.info("server.listening", bind=place.bind, port=port, scheme=place.scheme)
-            try:
-                yield place
-            finally:
-                await site.stop()
-                await _finished(life, grace)
+            yield
         finally:
-            await runner.cleanup()
+            await site.stop()
+            await _finished(app[LIFE], grace)
+    finally:
+        await runner.cleanup()
 
 
 async def _finished(life: Life, grace: float) -> None:
@@ -349,13 +293,11 @@ async def _finished(life: Life, grace: float) -> None:
         await asyncio.wait_for(life.load.none(), grace)
 
 
-def _keeper(settings: ServerSettings, life: Life, *, clock: Clock) -> Keeper | None:
-    if settings.tls_cert is None or settings.tls_key is None:
+def _keeper(settings: ProcessSettings, life: Life, *, clock: Clock) -> Keeper | None:
+    if settings.pair is None:
         return None
-    pair = PairFiles(settings.tls_cert, settings.tls_key)
-    keeper = Keeper(pair, log=life.log, registry=life.registry, clock=clock)
+    keeper = Keeper(settings.pair, log=life.log, registry=life.registry, clock=clock)
     life.checks["certificate"] = keeper.trouble
-    life.keeper = keeper
     return keeper
 
 
@@ -366,16 +308,16 @@ def renew(app: web.Application) -> None:
 
 
 @contextlib.contextmanager
-def _socket(settings: ServerSettings) -> Iterator[socket.socket]:
-    """One socket, so that one port is taken even if it is any free one."""
+def _socket(settings: ProcessSettings, name: str) -> Iterator[socket.socket]:
+    """The socket of the port so called: one, so that one port is taken even if it is any free one."""
     everywhere = settings.bind == EVERYWHERE
     both = everywhere and socket.has_dualstack_ipv6()
-    address = ("" if everywhere else settings.bind, settings.port)
+    address = ("" if everywhere else settings.bind, settings.ports[name])
     family = socket.AF_INET6 if both or ":" in settings.bind else socket.AF_INET
     try:
         opened = socket.create_server(address, family=family, dualstack_ipv6=both)
     except (OSError, UnicodeError) as error:
-        place = f"--bind {settings.bind} --port {settings.port}"
+        place = f"--bind {settings.bind} {sources.flag(name)} {address[1]}"
         # The first sentence of the standard library's; the rest repeats the address.
         reason = str(getattr(error, "strerror", error)).partition(" (while")[0]
         raise CannotListen([Mistake(place, f"cannot listen: {reason}")]) from error
@@ -385,7 +327,7 @@ def _socket(settings: ServerSettings) -> Iterator[socket.socket]:
 
 async def serve(  # noqa: PLR0913  what the life of a server depends on
     app: web.Application,
-    settings: ServerSettings,
+    settings: ProcessSettings,
     *,
     stop: Stop,
     tasks: Mapping[str, Task] = NONE,
@@ -416,10 +358,11 @@ def refused(log: Log, mistakes: Sequence[object]) -> int:
     return 2
 
 
-def _renewal(place: Listening, settings: ServerSettings) -> dict[str, Task]:
-    if place.keeper is None or not settings.tls_reload_seconds:
-        return {}
-    return {"tls": partial(place.keeper.watch, every=settings.tls_reload_seconds)}
+def _renewal(place: Listening, settings: ProcessSettings) -> dict[str, Task]:
+    match place.keeper, settings:
+        case Keeper() as keeper, ServerSettings(tls_reload_seconds=every) if every:
+            return {"tls": partial(keeper.watch, every=every)}
+    return {}
 
 
 @contextlib.asynccontextmanager

@@ -1,37 +1,85 @@
 """
-What every server of numalign can be told.
+What every program that goes on running can be told, and what those that answer calls can.
 
-A mix-in for a program's settings: where it listens, with which certificate, how it logs, how much it takes
-on at once and how it ends. The names are the same on every door, so that one chart and one habit serve all.
+Mix-ins for a program's settings: where it tells of itself, how it logs and how it ends; where it answers,
+with which certificate, and how much it takes on at once. The names are the same on every door, so that one
+chart and one habit serve all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from numalign.runtime.settings import Contradiction, Settings
+from numalign.runtime.tls import PairFiles
 
 EVERYWHERE = "*"
+# The names of the ports, in the order in which they open.
+METRICS_PORT = "metrics_port"
+PORT = "port"
 
 MAX_BYTES_IN_FLIGHT = 64 * 1024**2
 
 
-class ServerSettings(Settings):
-    """The server."""
+class ProcessSettings(Settings):
+    """The process."""
 
     bind: str = Field(
         default=EVERYWHERE,
         description="Address to listen on, or * for all of them, IPv4 and IPv6. The API server comes"
         " from another machine, so all is the default; 127.0.0.1 keeps a laptop to itself.",
     )
+    metrics_port: int = Field(
+        default=8080,
+        ge=0,
+        le=65535,
+        description="Port for health, readiness and metrics (/healthz, /readyz, /metrics), in plain HTTP. 0"
+        " takes a free one and the log line server.listening tells which. It is not the port for calls, so"
+        " that a network policy can let Prometheus in without letting it call.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info",
+        description="The least that is logged. info has a line per decision worth reading later.",
+    )
+    log_format: Literal["json", "text"] = Field(
+        default="json",
+        description="One JSON object per line for collectors, or text for a terminal.",
+    )
+    drain_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="How long, in seconds, to go on serving as not ready after SIGTERM; 0 ends at once."
+        " Ten give every API server time to learn that this endpoint is gone.",
+    )
+    debug_state: bool = Field(
+        default=False,
+        description="Serve GET /debug/state beside the metrics: what this process knows, as JSON. For whoever"
+        " hunts a fault; it shows node and namespace names.",
+    )
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports to open, by the names of their settings."""
+        return {METRICS_PORT: self.metrics_port}
+
+    @property
+    def pair(self) -> PairFiles | None:
+        """The serving certificate; None for plain HTTP."""
+        return None
+
+
+class ServerSettings(ProcessSettings):
+    """The server."""
+
     port: int = Field(
         default=8443,
         ge=0,
         le=65535,
-        description="Port for reviews, health, readiness and metrics alike. 0 takes a free one and the"
-        " log line server.listening tells which. The default needs no privilege.",
+        description="Port for calls, with TLS. 0 takes a free one and the log line server.listening tells"
+        " which. The default needs no privilege.",
     )
     tls_cert: Path | None = Field(
         default=None,
@@ -51,21 +99,6 @@ class ServerSettings(Settings):
         default=False,
         description="Serve plain HTTP in place of TLS. For a laptop: an API server never calls it.",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info",
-        description="The least that is logged. info has a line per decision worth reading later.",
-    )
-    log_format: Literal["json", "text"] = Field(
-        default="json",
-        description="One JSON object per line for collectors, or text for a terminal.",
-    )
-    drain_seconds: float = Field(
-        default=10.0,
-        ge=0,
-        le=600,
-        description="How long, in seconds, to go on serving as not ready after SIGTERM; 0 ends at once."
-        " Ten give every API server time to learn that this endpoint is gone.",
-    )
     max_in_flight: int = Field(
         default=256,
         ge=0,
@@ -79,15 +112,22 @@ class ServerSettings(Settings):
         " is more is answered as above. One body alone may be longer; none may be longer than 8 MiB. 0 sets"
         " no bound. Memory grows by up to one and a half times as much; the default is 64 MiB.",
     )
-    debug_state: bool = Field(
-        default=False,
-        description="Serve GET /debug/state: what this process knows, as JSON. For whoever hunts a fault;"
-        " it shows node and namespace names.",
-    )
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports to open, by the names of their settings; what tells of the program comes first."""
+        return {**super().ports, PORT: self.port}
+
+    @property
+    def pair(self) -> PairFiles | None:
+        """The serving certificate; None for plain HTTP."""
+        return PairFiles(self.tls_cert, self.tls_key) if self.tls_cert and self.tls_key else None
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Exactly one of a pair and plain HTTP."""
+        """Two ports; exactly one of a pair and plain HTTP."""
         yield from super().contradictions()
+        if self.port and self.port == self.metrics_port:
+            yield Contradiction((PORT, METRICS_PORT), "one port cannot serve both: give each its own")
         names = ("tls_cert", "tls_key", "insecure_http")
         pair = (self.tls_cert is not None, self.tls_key is not None)
         if self.insecure_http and any(pair):

@@ -57,7 +57,9 @@ def replica(client: Api, time: Time, told: Told, tmp_path: Path) -> Start:
         app = server.application(
             [web.get("/", answer)], log=told.log, registry=registry, checks={}, max_in_flight=0
         )
-        settings = ServerSettings(bind="127.0.0.1", port=0, tls_cert=made.cert, tls_key=made.key)
+        settings = ServerSettings(
+            bind="127.0.0.1", port=0, metrics_port=0, tls_cert=made.cert, tls_key=made.key
+        )
         async with server.listening(app, settings) as place:
             assert place.keeper is not None
             certificates = Certificates(

@@ -101,7 +101,8 @@ PROGRAMS = {
         SCHEMA["properties"]["settings"]["properties"],
         frozenset(
             {
-                *("port", "drain_seconds", "tls_secret", *PAIR, "service", "webhook_configuration"),
+                *("port", "metrics_port", "drain_seconds"),
+                *("tls_secret", *PAIR, "service", "webhook_configuration"),
                 *("label_nodes", "count_pods", "kubelet_configs", "workloads", "policy"),
                 # Never, in a cluster.
                 *("dry_run", "insecure_http"),
@@ -115,7 +116,7 @@ PROGRAMS = {
         SCHEMA["properties"]["scorer"]["properties"]["settings"]["properties"],
         frozenset(
             {
-                *("port", "drain_seconds", *PAIR, "insecure_http"),
+                *("port", "metrics_port", "drain_seconds", *PAIR, "insecure_http"),
                 *("promise", "kubelet_configs", "policy", "ranking"),
                 # From `settings`, so that both programs judge alike.
                 *("policy_match", "unknown_nodes"),

@@ -365,7 +365,7 @@ async def test_with_a_certificate_the_scheduler_trusts_its_authority_and_nobody_
     [port] = identities(found)["Service", "numalign-scorer"]["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (443, "https")
     probe = container_of(found, "numalign-scorer")["readinessProbe"]["httpGet"]
-    assert (probe["port"], probe["scheme"]) == ("https", "HTTPS")
+    assert (probe["port"], probe["scheme"]) == ("metrics", "HTTP")
 
 
 async def test_the_scheduler_never_sees_the_key_of_the_scorer(helm: Path) -> None:
@@ -389,11 +389,26 @@ async def test_callers_are_let_in_besides_our_own_scheduler(helm: Path) -> None:
         *("scorer.enabled=true", "scorer.callers[0].ipBlock.cidr=10.0.0.11/32"),
         "scorer.callers[1].namespaceSelector.matchLabels.a=b",
     )
-    [rule] = identities(found)["NetworkPolicy", "numalign-scorer"]["spec"]["ingress"]
-    assert rule["from"][1:] == [
+    calls, metrics = identities(found)["NetworkPolicy", "numalign-scorer"]["spec"]["ingress"]
+    assert calls["from"][1:] == [
         {"ipBlock": {"cidr": "10.0.0.11/32"}},
         {"namespaceSelector": {"matchLabels": {"a": "b"}}},
     ]
+    assert metrics.keys() == {"ports"}
+
+
+@pytest.mark.parametrize("name", ["numalign-webhook", "numalign-scorer"])
+async def test_who_may_read_metrics_may_not_call(helm: Path, name: str) -> None:
+    found = await made(
+        helm,
+        *("scorer.enabled=true", "metricsPort=9090"),
+        "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.a=prometheus",
+    )
+    calls, metrics = identities(found)["NetworkPolicy", name]["spec"]["ingress"]
+    peer = {"namespaceSelector": {"matchLabels": {"a": "prometheus"}}}
+    assert metrics == {"ports": [{"protocol": "TCP", "port": 9090}], "from": [peer]}
+    assert peer not in calls.get("from", [])
+    assert calls["ports"] != metrics["ports"]
 
 
 RANKING = (
@@ -445,17 +460,17 @@ async def test_what_is_read_once_is_read_anew_when_it_changes(helm: Path, name: 
     assert annotations(await made(helm, EVERY_PART)) != annotations(await made(helm, EVERY_PART, value))
 
 
-@pytest.mark.parametrize(
-    ("values", "scheme"), [((), "http"), (("scorer.tls.secretName=pair",), "https")], ids=["plain", "tls"]
-)
-async def test_metrics_of_the_scorer_are_read_where_it_serves_them(
-    helm: Path, values: tuple[str, ...], scheme: str
-) -> None:
-    found = identities(await made(helm, "scorer.enabled=true", "serviceMonitor.enabled=true", *values))
-    monitor, service = found["ServiceMonitor", "numalign-scorer"], found["Service", "numalign-scorer"]
-    [endpoint], [port] = monitor["spec"]["endpoints"], service["spec"]["ports"]
-    assert (endpoint["port"], endpoint["scheme"]) == (port["name"], scheme)
-    assert ("tlsConfig" in endpoint) == (scheme == "https")
+@pytest.mark.parametrize("name", ["numalign-webhook", "numalign-scorer"])
+async def test_metrics_are_read_where_they_are_served(helm: Path, name: str) -> None:
+    listed = await made(helm, "scorer.enabled=true", "serviceMonitor.enabled=true", "metricsPort=9090")
+    found = identities(listed)
+    monitor, service = found["ServiceMonitor", name], found["Service", name]
+    [endpoint], [_, port] = monitor["spec"]["endpoints"], service["spec"]["ports"]
+    assert (endpoint["port"], port["port"]) == (port["name"], 9090)
+    container = container_of(listed, name)
+    assert {each["name"]: each["containerPort"] for each in container["ports"]}[port["targetPort"]] == 9090
+    assert "--metrics-port=9090" in container["args"]
+    assert endpoint.keys() == {"port", "path", "interval"}
     selector = monitor["spec"]["selector"]["matchLabels"]
     assert selector.items() <= service["metadata"]["labels"].items()
 

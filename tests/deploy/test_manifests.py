@@ -12,7 +12,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from numalign.runtime import server, settings
+from numalign.runtime import health, server, settings
 from tests.deploy.render import (
     DEPLOY,
     MANIFESTS,
@@ -207,8 +207,8 @@ def test_every_argument_is_a_setting_that_the_program_takes() -> None:
     assert loaded.settings.tls_secret == "numalign-webhook-tls"  # noqa: S105 its name
     assert loaded.settings.service == SHIPPED["Service", "numalign-webhook"]["metadata"]["name"]
     assert loaded.settings.webhook_configuration == "zz-numalign"
-    [port] = CONTAINER["ports"]
-    assert loaded.settings.port == port["containerPort"]
+    opened = [port["containerPort"] for port in CONTAINER["ports"]]
+    assert [loaded.settings.port, loaded.settings.metrics_port] == opened
 
 
 def test_it_is_given_the_time_to_end_that_it_takes() -> None:
@@ -218,19 +218,18 @@ def test_it_is_given_the_time_to_end_that_it_takes() -> None:
 
 @pytest.mark.parametrize(
     ("probe", "path"),
-    [("startupProbe", "/healthz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")],
+    [("startupProbe", health.HEALTH), ("readinessProbe", health.READINESS), ("livenessProbe", health.HEALTH)],
 )
 def test_probes_ask_what_is_always_answered(probe: str, path: str) -> None:
     asked = CONTAINER[probe]["httpGet"]
-    assert asked == {"path": path, "port": "https", "scheme": "HTTPS"}
-    assert path in server.ALWAYS_OPEN
+    assert asked == {"path": path, "port": "metrics", "scheme": "HTTP"}
 
 
 def test_the_service_leads_to_the_pods() -> None:
     spec = SHIPPED["Service", "numalign-webhook"]["spec"]
     labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
     assert spec["selector"].items() <= labels.items()
-    [port], [open_port] = spec["ports"], CONTAINER["ports"]
+    [port], [open_port, _] = spec["ports"], CONTAINER["ports"]
     assert (port["port"], port["targetPort"]) == (443, open_port["name"])
 
 
@@ -285,11 +284,11 @@ def test_clouds_that_count_critical_pods_are_told_of_ours(deployment: Object) ->
     assert scope["values"] == [deployment["spec"]["template"]["spec"]["priorityClassName"]]
 
 
-def test_the_network_lets_in_calls_and_lets_out_only_questions_to_the_api_server() -> None:
+def test_the_network_lets_in_calls_and_watchers_and_lets_out_only_questions_to_the_api_server() -> None:
     spec = SHIPPED["NetworkPolicy", "numalign-webhook"]["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert spec["ingress"] == [
-        {"ports": [{"protocol": "TCP", "port": CONTAINER["ports"][0]["containerPort"]}]}
+        {"ports": [{"protocol": "TCP", "port": port["containerPort"]}]} for port in CONTAINER["ports"]
     ]
     let_out = {(port["protocol"], port["port"]) for rule in spec["egress"] for port in rule["ports"]}
     assert let_out == {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 6443)}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from numalign.cluster import lease
-from numalign.runtime import server, settings
+from numalign.runtime import health, server, settings
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import MANIFESTS, NAMESPACE, Object, identities, objects
 
@@ -87,19 +87,18 @@ def test_a_node_can_be_drained_of_the_one_that_is_ready() -> None:
 
 def test_the_service_learns_who_leads_before_a_lease_could_have_passed_on() -> None:
     probe = CONTAINER["readinessProbe"]
-    assert probe["httpGet"] == {"path": "/readyz", "port": "http", "scheme": "HTTP"}
+    assert probe["httpGet"] == {"path": "/readyz", "port": "metrics", "scheme": "HTTP"}
     unready = probe["periodSeconds"] * probe["failureThreshold"]
     assert unready < lease.LEASE_SECONDS - lease.PROOF_SECONDS
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe"])
 def test_a_replica_that_waits_is_alive(probe: str) -> None:
-    assert CONTAINER[probe]["httpGet"] == {"path": "/healthz", "port": "http", "scheme": "HTTP"}
-    assert "/healthz" in server.ALWAYS_OPEN
+    assert CONTAINER[probe]["httpGet"] == {"path": health.HEALTH, "port": "metrics", "scheme": "HTTP"}
 
 
 def test_the_service_leads_to_the_port_that_is_open() -> None:
-    [port], [opened] = SCORER["Service", NAME]["spec"]["ports"], CONTAINER["ports"]
+    [port], [opened, _] = SCORER["Service", NAME]["spec"]["ports"], CONTAINER["ports"]
     assert (port["port"], port["targetPort"]) == (80, opened["name"])
 
 
@@ -111,7 +110,8 @@ def told() -> ScorerSettings:
 
 
 def test_every_argument_is_a_setting_that_the_scorer_takes() -> None:
-    [opened] = CONTAINER["ports"]
+    opened, watched = CONTAINER["ports"]
+    assert told().metrics_port == watched["containerPort"]
     assert (told().port, told().promise, told().insecure_http) == (
         opened["containerPort"],
         PromiseAt.BIND,
@@ -140,8 +140,9 @@ def labels(component: str) -> dict[str, str]:
 
 def test_only_our_own_scheduler_may_call_the_scorer() -> None:
     """Whoever may can have pods bound to nodes of his choice."""
-    [rule] = SCORER["NetworkPolicy", NAME]["spec"]["ingress"]
-    assert rule == {
+    [calls, metrics] = SCORER["NetworkPolicy", NAME]["spec"]["ingress"]
+    assert metrics == {"ports": [{"protocol": "TCP", "port": CONTAINER["ports"][1]["containerPort"]}]}
+    assert calls == {
         "from": [{"podSelector": {"matchLabels": labels("scheduler")}}],
         "ports": [{"protocol": "TCP", "port": CONTAINER["ports"][0]["containerPort"]}],
     }
@@ -155,7 +156,7 @@ def test_the_scorer_calls_nobody_but_the_api_server() -> None:
 
 def test_the_scheduler_calls_the_api_server_and_the_scorer() -> None:
     policy = SCHEDULER["NetworkPolicy", "numalign-scheduler"]
-    [opened] = CONTAINER["ports"]
+    [opened, _] = CONTAINER["ports"]
     [to_scorer] = [rule for rule in policy["spec"]["egress"] if "to" in rule]
     assert to_scorer["to"] == [{"podSelector": {"matchLabels": labels("scorer")}}]
     assert let_out(policy) == {*let_out(SCORER["NetworkPolicy", NAME]), ("TCP", opened["containerPort"])}

@@ -175,7 +175,7 @@ class Rotation:
 
 
 def command(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
-    """The program as it is shipped, on this machine; it is told its port by whoever starts it."""
+    """The program as it is shipped, on this machine; it is told its ports by whoever starts it."""
     told = shipped.arguments() | {
         "kubeconfig": str(kubeconfig),
         "namespace": shipped.NAMESPACE,
@@ -183,7 +183,8 @@ def command(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
         "tls-names": "127.0.0.1,localhost",
         **{name.replace("_", "-"): value for name, value in flags.items()},
     }
-    del told["port"]
+    for port in ("port", "metrics-port"):
+        del told[port]
     return program("numalign-webhook"), *(f"--{name}={value}" for name, value in told.items())
 
 

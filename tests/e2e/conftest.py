@@ -240,12 +240,13 @@ class Webhook:
 
     def __init__(self, children: Children, *, snapshot: Path, pair: authority.Files) -> None:
         self.port = free_port()
-        self._ready = partial(answers, f"https://127.0.0.1:{self.port}/readyz", ca=pair.ca)
+        metrics_port = free_port()
+        self._ready = partial(answers, f"http://127.0.0.1:{metrics_port}/readyz")
         self._start = partial(
             children.start,
             program("numalign-webhook"),
             *("--snapshot", str(snapshot)),
-            *("--bind", "127.0.0.1", "--port", str(self.port)),
+            *("--bind", "127.0.0.1", "--port", str(self.port), "--metrics-port", str(metrics_port)),
             *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key)),
         )
 

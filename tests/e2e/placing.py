@@ -225,11 +225,12 @@ class Replica:
 
     child: Child
     url: str
+    telling: str
 
     async def said(self, path: str) -> tuple[int, str]:
-        """How it answers; 0 if it does not."""
+        """What it tells of itself; 0 if it does not answer."""
         with suppress(aiohttp.ClientError):
-            async with aiohttp.ClientSession() as session, session.get(self.url + path, ssl=False) as answer:
+            async with aiohttp.ClientSession() as session, session.get(self.telling + path) as answer:
                 return answer.status, await answer.text()
         return 0, ""
 
@@ -249,13 +250,15 @@ async def replica(
     **flags: str,
 ) -> Replica:
     """Told what is shipped and `flags` besides; with TLS if it has a pair. Returns at once."""
+    metrics_port = free_port()
     served = (f"--tls-cert={pair.cert}", f"--tls-key={pair.key}") if pair else ("--insecure-http=true",)
     child = await children.start(
         processes.program("numalign-scorer"),
-        *arguments("numalign-scorer", but_for=("port", "insecure-http", *flags)),
+        *arguments("numalign-scorer", but_for=("port", "metrics-port", "insecure-http", *flags)),
         *(f"--kubeconfig={kubeconfig}", f"--namespace={shipped.NAMESPACE}"),
-        *(f"--port={port}", "--bind=127.0.0.1", *served),
+        *(f"--port={port}", f"--metrics-port={metrics_port}", "--bind=127.0.0.1", *served),
         *(f"--{flag}={value}" for flag, value in flags.items()),
         name=name,
     )
-    return Replica(child, f"http{'s' * bool(pair)}://127.0.0.1:{port}")
+    url = f"http{'s' * bool(pair)}://127.0.0.1:{port}"
+    return Replica(child, url, f"http://127.0.0.1:{metrics_port}")

@@ -114,7 +114,7 @@ async def until(true: Callable[[], Awaitable[bool]], *, what: str, child: Child,
         await asyncio.sleep(0.1)
 
 
-async def answers(url: str, *, ca: Path) -> bool:
+async def answers(url: str, *, ca: Path | None = None) -> bool:
     trust = ssl.create_default_context(cafile=ca)
     try:
         async with aiohttp.ClientSession() as session, session.get(url, ssl=trust) as response:

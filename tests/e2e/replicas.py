@@ -24,9 +24,10 @@ PATIENCE = aiohttp.ClientTimeout(total=5)
 
 
 class Replica:
-    """One process. It is probed as a kubelet probes: whatever certificate it shows.
+    """One process. It is probed as a kubelet probes.
 
-    `log` is what it writes, and `lost` counts how often it said that it is ready no more.
+    It answers calls at `url` and tells of itself at `telling`. `log` is what it writes, and `lost` counts how
+    often it said that it is ready no more.
     """
 
     def __init__(
@@ -36,9 +37,12 @@ class Replica:
         self.log = children.logs / name
         self.port = free_port()
         self.url = f"{scheme}://127.0.0.1:{self.port}"
+        self.metrics_port = free_port()
+        self.telling = f"http://127.0.0.1:{self.metrics_port}"
         self.ready = False
         self.lost = 0
-        self._start = partial(children.start, *command, "--port", str(self.port), name=name)
+        ports = ("--port", str(self.port), "--metrics-port", str(self.metrics_port))
+        self._start = partial(children.start, *command, *ports, name=name)
 
     async def start(self) -> None:
         """Returns at once."""
@@ -55,7 +59,7 @@ class Replica:
 
     async def _says_ready(self, session: aiohttp.ClientSession) -> bool:
         with suppress(aiohttp.ClientError, TimeoutError):
-            async with session.get(f"{self.url}/readyz", ssl=False) as answer:
+            async with session.get(f"{self.telling}/readyz") as answer:
                 return answer.status == HTTPStatus.OK
         return False
 
@@ -68,7 +72,7 @@ class Replica:
         """All that it counts, as Prometheus would read it."""
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"{self.url}/metrics", ssl=False) as answer,
+            session.get(f"{self.telling}/metrics") as answer,
         ):
             return await answer.text()
 
@@ -76,7 +80,7 @@ class Replica:
         """What it knows of itself, if it was told to show that."""
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"{self.url}/debug/state", ssl=False) as answer,
+            session.get(f"{self.telling}/debug/state") as answer,
         ):
             found: dict[str, Any] = await answer.json()
             return found

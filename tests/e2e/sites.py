@@ -178,21 +178,18 @@ class Site:
 
     async def rank(self, wish: Json) -> Json:
         """What the scorer says of all nodes for a pod."""
-        return await self._called("POST", "v1/rank", {"pod": wish})
-
-    async def state(self) -> Json:
-        """What the scorer tells of itself."""
-        return await self._called("GET", "debug/state")
-
-    async def _called(self, method: str, path: str, body: Json | None = None) -> Json:
         async with (
             aiohttp.ClientSession() as session,
-            session.request(method, f"{self.scorers.url}/{path}", json=body) as answer,
+            session.post(f"{self.scorers.url}/v1/rank", json={"pod": wish}) as answer,
         ):
             said = await answer.text()
             assert answer.status == HTTPStatus.OK, said
             found: Json = json.loads(said)
             return found
+
+    async def state(self) -> Json:
+        """What the scorer tells of itself."""
+        return await (await self.leader()).state()
 
     async def count(self, name: str, **labels: str) -> float:
         """The sum of a metric of the scorer that is ready, over everything that has these labels."""

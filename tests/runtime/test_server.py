@@ -25,12 +25,15 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from numalign.runtime import server
-from numalign.runtime.serving import ServerSettings
+from numalign.runtime import health, server
+from numalign.runtime.life import Check
+from numalign.runtime.serving import ProcessSettings, ServerSettings
 from numalign.runtime.tls import PairFiles
 
 MIB = 2**20
 Trust = Callable[..., ssl.SSLContext]
+TELLING = (health.HEALTH, health.READINESS, health.METRICS, health.STATE)
+Watched = tuple[aiohttp.ClientSession, aiohttp.ClientSession]
 
 
 class Told(Protocol):
@@ -105,7 +108,7 @@ class House:
     told: Told
     registry: CollectorRegistry
     door: Door
-    checks: dict[str, server.Check] = field(default_factory=dict)
+    checks: dict[str, Check] = field(default_factory=dict)
 
     def app(self, *, max_in_flight: int = 0, **limits: Any) -> web.Application:  # noqa: ANN401 any limit
         """An application of this door."""
@@ -121,14 +124,29 @@ class House:
     @contextlib.asynccontextmanager
     async def open(self, **limits: Any) -> AsyncIterator[aiohttp.ClientSession]:  # noqa: ANN401 any limit
         """A client of a listening server."""
-        app = self.app(**limits)
-        async with server.listening(app, plain()) as place, client(place.port) as session:
+        async with self.place(**limits) as place, client(place.port) as session:
             yield session
+
+    @contextlib.asynccontextmanager
+    async def watched(self, **limits: Any) -> AsyncIterator[Watched]:  # noqa: ANN401 any limit
+        """A client of a listening server, and one of the port that tells of it."""
+        async with (
+            self.place(**limits) as place,
+            client(place.port) as session,
+            client(place.metrics_port) as watching,
+        ):
+            yield session, watching
+
+    @contextlib.asynccontextmanager
+    async def place(self, **limits: Any) -> AsyncIterator[server.Listening]:  # noqa: ANN401 any limit
+        """A listening server."""
+        async with server.listening(self.app(**limits), plain()) as place:
+            yield place
 
     @contextlib.asynccontextmanager
     async def port(self, **limits: Any) -> AsyncIterator[int]:  # noqa: ANN401 any limit
         """The port of a listening server."""
-        async with server.listening(self.app(**limits), plain()) as place:
+        async with self.place(**limits) as place:
             yield place.port
 
     @contextlib.asynccontextmanager
@@ -151,6 +169,10 @@ class House:
             stop.ask()
             await running
 
+    def metrics_port(self) -> int:
+        """Where a serving program tells of itself."""
+        return int(self.told.of("server.listening")[0]["metrics_port"])
+
     def loaded(self, number: int) -> bool:
         """Whether so many new pairs were loaded."""
         return len(self.told.of("tls.loaded")) == number
@@ -166,7 +188,7 @@ def house(told: Told, registry: CollectorRegistry) -> House:
 
 
 def plain(**changes: Any) -> ServerSettings:  # noqa: ANN401 any setting
-    chosen = {"bind": "127.0.0.1", "port": 0, "insecure_http": True, "drain_seconds": 0}
+    chosen = {"bind": "127.0.0.1", "port": 0, "metrics_port": 0, "insecure_http": True, "drain_seconds": 0}
     return ServerSettings.model_validate({**chosen, **changes})
 
 
@@ -216,11 +238,17 @@ async def calling(port: int) -> AsyncIterator[Caller]:
             await caller.writer.wait_closed()
 
 
+def takes_connections(port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
 # Health, readiness, metrics.
 
 
 async def test_a_server_is_healthy_and_ready(house: House) -> None:
-    async with house.open() as session:
+    async with house.watched() as (_, session):
         async with session.get("/healthz") as answer:
             assert (answer.status, await answer.text()) == (200, "ok\n")
         async with session.get("/readyz") as answer:
@@ -229,7 +257,7 @@ async def test_a_server_is_healthy_and_ready(house: House) -> None:
 
 async def test_readiness_tells_what_is_waited_for(house: House) -> None:
     house.checks = {"snapshot": lambda: "not read yet", "nothing": lambda: None}
-    async with house.open() as session, session.get("/readyz") as answer:
+    async with house.watched() as (_, watching), watching.get("/readyz") as answer:
         assert answer.status == 503
         assert await answer.json() == {"ready": False, "waiting_for": {"snapshot": "not read yet"}}
 
@@ -239,21 +267,47 @@ async def test_a_check_that_breaks_is_not_ready(house: House) -> None:
         raise RuntimeError("no")
 
     house.checks = {"snapshot": broken}
-    async with house.open() as session, session.get("/readyz") as answer:
+    async with house.watched() as (_, watching), watching.get("/readyz") as answer:
         assert answer.status == 500
 
 
 async def test_metrics_count_answers_by_declared_route(house: House) -> None:
-    async with house.open() as session:
+    async with house.watched() as (session, watching):
         for path in ("/things/a", "/things/b", "/nowhere/1", "/nowhere/2"):
             async with session.get(path):
                 pass
-        async with session.get("/metrics") as answer:
+        async with watching.get("/metrics") as answer:
             text = await answer.text()
 
     assert 'numalign_http_requests_total{code="200",route="/things/{name}"} 2.0' in text
     assert 'numalign_http_requests_total{code="404",route="unmatched"} 2.0' in text
     assert "numalign_http_in_flight 0.0" in text
+
+
+@pytest.mark.parametrize("path", TELLING)
+async def test_each_port_serves_its_own(house: House, path: str) -> None:
+    """Who may call must not be who may watch: a rule of the network tells ports apart, not paths."""
+    async with house.watched(state=dict) as (session, watching):
+        async with session.get(path) as answer:
+            assert answer.status == 404
+        async with watching.get(path) as answer:
+            assert answer.status == 200
+        async with watching.get("/things/a") as answer:
+            assert answer.status == 404
+
+
+async def test_a_program_without_calls_serves_health_alone(house: House) -> None:
+    app = server.application(
+        [], log=house.told.log, registry=house.registry, checks={}, max_in_flight=0, state=dict
+    )
+    settings = ProcessSettings(bind="127.0.0.1", metrics_port=0)
+    async with server.listening(app, settings) as place, client(place.metrics_port) as watching:
+        for path in TELLING:
+            async with watching.get(path) as answer:
+                assert answer.status == 200
+
+    (line,) = house.told.of("server.listening")
+    assert line.keys() == {"time", "level", "event", "bind", "metrics_port"}
 
 
 # Bad calls and our own faults.
@@ -300,7 +354,7 @@ async def test_bodies_up_to_8_mib(house: House, size: int, status: int) -> None:
     async with house.open() as session:
         async with session.post("/echo", data=io.BytesIO(bytes(size))) as answer:
             assert answer.status == status
-        async with session.get("/healthz") as answer:
+        async with session.get("/things/a") as answer:
             assert answer.status == 200
 
 
@@ -342,7 +396,7 @@ async def test_garbage_does_not_hurt_the_server(house: House, call: bytes) -> No
         writer.write(call)
         writer.close()
         await writer.wait_closed()
-        async with client(place.port) as session, session.get("/healthz") as answer:
+        async with client(place.port) as session, session.get("/things/a") as answer:
             assert answer.status == 200
 
 
@@ -368,12 +422,12 @@ async def test_one_call_too_many_is_asked_to_come_again(house: House) -> None:
     assert house.count("numalign_http_in_flight") == 0
 
 
-@pytest.mark.parametrize("path", server.ALWAYS_OPEN)
+@pytest.mark.parametrize("path", TELLING)
 async def test_probes_are_answered_under_overload(house: House, path: str) -> None:
-    async with house.open(max_in_flight=1, state=dict) as session:
+    async with house.watched(max_in_flight=1, state=dict) as (session, watching):
         first = asyncio.create_task(session.get("/wait"))
         await house.door.entered.wait()
-        async with session.get(path) as answer:
+        async with watching.get(path) as answer:
             assert answer.status == 200
         house.door.opened.set()
         await first
@@ -537,9 +591,9 @@ async def test_headers_that_do_not_come_close_the_connection(house: House) -> No
             await slow.say(b"POST /echo HTTP/1.1\r\nHost")
             assert await slow.reader.read() == b""
         async with calling(place.port) as slow:
-            await slow.say(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            await slow.say(b"GET /things/a HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await slow.heard())[0] == 200
-            await slow.say(b"GET /healthz HTTP/1.1\r\nHost")
+            await slow.say(b"GET /things/a HTTP/1.1\r\nHost")
             assert await slow.reader.read() == b""
 
 
@@ -556,17 +610,17 @@ async def test_headers_beyond_all_measure_are_refused(house: House, head: bytes)
 
 
 async def test_the_state_is_not_shown_unless_it_is_asked_for(house: House) -> None:
-    async with house.open() as session, session.get("/debug/state") as answer:
+    async with house.watched() as (_, watching), watching.get("/debug/state") as answer:
         assert answer.status == 404
 
 
 async def test_the_state_is_what_the_program_says_and_what_the_server_knows(house: House) -> None:
     house.checks = {"snapshot": lambda: "not read yet"}
     state = {"nodes": {"a": Path("/x")}, "classes": frozenset({"c"}), 7: MappingProxyType({"since": None})}
-    async with house.open(state=lambda: state) as session:
+    async with house.watched(state=lambda: state) as (session, watching):
         call = asyncio.create_task(session.get("/wait", data=b"12345"))
         await house.door.entered.wait()
-        async with session.get("/debug/state") as answer:
+        async with watching.get("/debug/state") as answer:
             assert (answer.status, answer.content_type) == (200, "application/json")
             assert await answer.json() == {
                 "nodes": {"a": "/x"},
@@ -584,7 +638,10 @@ async def test_the_state_is_what_the_program_says_and_what_the_server_knows(hous
 
 
 async def test_a_state_that_cannot_be_told_is_our_fault(house: House) -> None:
-    async with house.open(state=lambda: {"n": 2**70}) as session, session.get("/debug/state") as answer:
+    async with (
+        house.watched(state=lambda: {"n": 2**70}) as (_, watching),
+        watching.get("/debug/state") as answer,
+    ):
         assert answer.status == 500
     assert len(house.told.of("request.failed")) == 1
 
@@ -602,10 +659,11 @@ async def test_while_draining_calls_are_answered_and_connections_closed(house: H
             await until(lambda: house.told.of("server.draining"))
             async with session.get("/things/a") as answer:
                 assert (answer.status, answer.headers["Connection"]) == (200, "close")
-            async with session.get("/readyz") as answer:
+        async with client(house.metrics_port()) as watching:
+            async with watching.get("/readyz") as answer:
                 assert answer.status == 503
                 assert (await answer.json())["waiting_for"] == {"server": "draining"}
-            async with session.get("/healthz") as answer:
+            async with watching.get("/healthz") as answer:
                 assert answer.status == 200
         stop.ask()
         assert await running == 0
@@ -639,6 +697,21 @@ async def test_a_call_in_flight_is_answered_before_the_end(house: House) -> None
         assert await running == 0
 
 
+async def test_the_port_that_tells_is_the_last_to_close(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop) as (port, running), client(port) as session:
+        call = asyncio.create_task(session.get("/wait"))
+        await house.door.entered.wait()
+        stop.ask()
+        await until(lambda: not takes_connections(port))
+        async with client(house.metrics_port()) as watching, watching.get("/readyz") as answer:
+            assert answer.status == 503
+        house.door.opened.set()
+        await call
+        assert await running == 0
+        assert not takes_connections(house.metrics_port())
+
+
 async def test_a_body_on_its_way_is_taken_before_the_end(house: House) -> None:
     stop = server.Stop()
     async with house.serving(plain(), stop=stop) as (port, running), calling(port) as caller:
@@ -656,7 +729,7 @@ async def test_idle_connections_are_closed_at_the_end(house: House) -> None:
     stop = server.Stop()
     async with house.serving(plain(), stop=stop) as (port, running):
         async with calling(port) as used, calling(port) as fresh:
-            await used.say(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            await used.say(b"GET /things/a HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await used.heard())[0] == 200
             stop.ask()
             assert (await used.reader.read(), await fresh.reader.read()) == (b"", b"")
@@ -735,8 +808,8 @@ async def test_the_port_really_taken_is_told_once(house: House) -> None:
         assert place.port > 0
     (line,) = house.told.of("server.listening")
 
-    assert {key: line[key] for key in ("bind", "port", "scheme")} == {
-        "bind": "127.0.0.1", "port": place.port, "scheme": "http",
+    assert {key: line[key] for key in ("bind", "port", "scheme", "metrics_port")} == {
+        "bind": "127.0.0.1", "port": place.port, "scheme": "http", "metrics_port": place.metrics_port,
     }  # fmt: skip
 
 
@@ -757,21 +830,22 @@ async def test_an_address_of_ipv6_alone(house: House) -> None:
         await writer.wait_closed()
 
 
-async def test_a_port_in_use_ends_the_start(house: House) -> None:
+@pytest.mark.parametrize(("name", "flag"), [("port", "--port"), ("metrics_port", "--metrics-port")])
+async def test_a_port_in_use_ends_the_start(house: House, name: str, flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code = await server.serve(house.app(), plain(port=port), stop=server.Stop())
+        code = await server.serve(house.app(), plain(**{name: port}), stop=server.Stop())
 
     assert code == 2
     assert [line["mistakes"] for line in house.told.of("server.refused")] == [
-        [f"--bind 127.0.0.1 --port {port}: cannot listen: Address already in use"]
+        [f"--bind 127.0.0.1 {flag} {port}: cannot listen: Address already in use"]
     ]
     assert house.told.of("server.listening") == []
 
 
 @pytest.mark.parametrize("bind", ["192.0.2.1", "no.such.host.invalid", "a b", "1:2", ".."])
 async def test_an_address_that_is_not_ours_ends_the_start(house: House, bind: str) -> None:
-    with pytest.raises(server.CannotListen, match=r"--port 0: cannot listen: [a-zA-Z]"):
+    with pytest.raises(server.CannotListen, match=r"--metrics-port 0: cannot listen: [a-zA-Z]"):
         async with server.listening(house.app(), plain(bind=bind)):
             pass
 
@@ -788,9 +862,8 @@ async def test_everything_over_tls(house: House, mint: Mint, trusting: Trust) ->
     async with server.listening(house.app(), with_pair(pair)) as place:
         assert place.scheme == "https"
         async with client(place.port, tls=trusting(pair.cert)) as session:
-            for path in ("/healthz", "/readyz", "/metrics", "/things/a"):
-                async with session.get(path) as answer:
-                    assert answer.status == 200
+            async with session.get("/things/a") as answer:
+                assert answer.status == 200
             async with session.post("/echo", data=b"x" * MIB) as answer:
                 assert await answer.json() == {"length": MIB}
 
@@ -802,7 +875,7 @@ async def test_plain_http_to_a_tls_port_is_refused_and_harmless(
     async with server.listening(house.app(), with_pair(pair)) as place:
         async with client(place.port) as session:
             with pytest.raises(aiohttp.ClientError):
-                await session.get("/healthz")
+                await session.get("/things/a")
         assert await asyncio.to_thread(shown, place.port, trusting(pair.cert)) == der(pair)
 
 
@@ -815,18 +888,17 @@ async def test_a_bad_pair_ends_the_start(house: House, mint: Mint) -> None:
     assert line["mistakes"] == [f"{pair.key}: holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"]
 
 
-async def test_an_expired_certificate_is_not_ready(house: House, mint: Mint, trusting: Trust) -> None:
+async def test_an_expired_certificate_is_not_ready(house: House, mint: Mint) -> None:
     times = [datetime.now(UTC)]
     pair = mint.pair(until=times[0] + timedelta(hours=1))
-    tls = trusting(pair.cert)
     async with (
         server.listening(house.app(), with_pair(pair), clock=lambda: times[-1]) as place,
-        client(place.port, tls=tls) as session,
+        client(place.metrics_port) as watching,
     ):
-        async with session.get("/readyz") as answer:
+        async with watching.get("/readyz") as answer:
             assert answer.status == 200
         times.append(times[0] + timedelta(hours=2))
-        async with session.get("/readyz") as answer:
+        async with watching.get("/readyz") as answer:
             assert answer.status == 503
             assert "expired" in (await answer.json())["waiting_for"]["certificate"]
 
@@ -858,8 +930,8 @@ async def test_the_certificate_changes_under_an_open_connection(
             mint.renew(first, pair)
             await until(partial(house.loaded, number))
             assert await asyncio.to_thread(shown, port, context) == expected
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200 OK")
+            writer.write(b"GET /things/ok HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 OK")
         writer.close()
         await writer.wait_closed()
 
@@ -897,7 +969,7 @@ sys.exit(server.run(lambda stop: server.serve(app, chosen, stop=stop), log=log))
 def program(*argv: str) -> subprocess.Popen[str]:
     root = Path(server.__file__).parents[2]
     return subprocess.Popen(  # noqa: S603 our own program
-        [sys.executable, "-c", PROGRAM, "--bind=127.0.0.1", "--port=0", *argv],
+        [sys.executable, "-c", PROGRAM, "--bind=127.0.0.1", "--port=0", "--metrics-port=0", *argv],
         cwd=root,
         env={"PATH": os.environ["PATH"]},
         stderr=subprocess.PIPE,

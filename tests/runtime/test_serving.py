@@ -25,6 +25,19 @@ def test_a_pair_or_plain_http(argv: list[str], environ: dict[str, str]) -> None:
     assert loaded.insecure_http == (loaded.tls_cert is None)
 
 
+@pytest.mark.parametrize("port", ["8080", "0"])
+def test_each_port_is_its_own(port: str) -> None:
+    argv = ["--insecure-http", "--port", port, "--metrics-port", port]
+    if port == "0":
+        assert set(load(*argv).ports.values()) == {0}
+        return
+    with pytest.raises(settings.SettingsError) as caught:
+        load(*argv)
+    assert str(caught.value) == (
+        "flag --port, flag --metrics-port: one port cannot serve both: give each its own"
+    )
+
+
 NEITHER = (
     "--tls-cert, --tls-key, --insecure-http: give --tls-cert and --tls-key, or --insecure-http on a laptop"
 )
@@ -56,7 +69,7 @@ def test_it_is_reported_with_the_other_mistakes() -> None:
         load("--port", "70000", "--log-format", "yaml")
 
     assert str(caught.value).splitlines() == [
-        'flag --port: "70000" is not good: expected a whole number, at least 0 and at most 65535',
         'flag --log-format: "yaml" is not good: expected one of json, text',
+        'flag --port: "70000" is not good: expected a whole number, at least 0 and at most 65535',
         NEITHER,
     ]

@@ -27,7 +27,7 @@ from numalign.rules.ledger import Resident
 from numalign.rules.pod import Container, Role
 from numalign.rules.resources import Resources, render
 from numalign.rules.topology import Node, Zone
-from numalign.runtime import logs
+from numalign.runtime import logs, server
 from scorer import binding
 from scorer.app import Door, application
 from scorer.binding import Binder, Write
@@ -387,8 +387,12 @@ class Scorer:
     @contextlib.asynccontextmanager
     async def open(self, **chosen: object) -> AsyncIterator["Caller"]:
         """Serve on a free port, and call."""
-        async with TestClient(TestServer(self.app(**chosen))) as client:
-            yield Caller(client)
+        app = self.app(**chosen)
+        async with (
+            TestClient(TestServer(app)) as client,
+            TestClient(TestServer(server.telling(app))) as watching,
+        ):
+            yield Caller(client, watching)
 
 
 @dataclass(frozen=True)
@@ -396,6 +400,7 @@ class Caller:
     """One who calls a scorer, as a scheduler or not."""
 
     client: TestClient[web.Request, web.Application]
+    watching: TestClient[web.Request, web.Application]
 
     async def send(self, path: str, body: bytes, *, kind: str = "application/json") -> tuple[int, Any]:
         """The status and the document that is answered."""
@@ -428,7 +433,7 @@ class Caller:
 
     async def metric(self, name: str, **labels: str) -> float:
         """What the page of metrics says; 0 for what it does not list."""
-        async with self.client.get("/metrics") as answer:
+        async with self.watching.get("/metrics") as answer:
             page = await answer.text()
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         for line in page.splitlines():

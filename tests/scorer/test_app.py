@@ -709,7 +709,7 @@ async def test_calls_of_other_kinds(scorer: Scorer, method: str, path: str, stat
 async def test_what_it_knows_is_shown_where_that_is_wanted(
     scorer: Scorer, status: int, *, wanted: bool
 ) -> None:
-    async with scorer.open(debug_state=wanted) as caller, caller.client.get("/debug/state") as answer:
+    async with scorer.open(debug_state=wanted) as caller, caller.watching.get("/debug/state") as answer:
         assert answer.status == status
 
 

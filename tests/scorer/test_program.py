@@ -39,7 +39,8 @@ PODS = "/api/v1/namespaces/team/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
 EVENTS = "/api/v1/namespaces/team/events"
 
-HERE = ("--bind", "127.0.0.1", "--port", "0", "--drain-seconds", "0", "--insecure-http")
+PORTS = ("--port", "0", "--metrics-port", "0")
+HERE = ("--bind", "127.0.0.1", *PORTS, "--drain-seconds", "0", "--insecure-http")
 
 
 @dataclass
@@ -73,12 +74,16 @@ class Running:
 
     async def get(self, path: str) -> tuple[int, Any]:
         """Status and content of a page."""
-        async with aiohttp.ClientSession() as session, session.get(self._where(path)) as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(self._where(path, "metrics_port")) as answer,
+        ):
             return answer.status, await answer.json()
 
     async def metric(self, name: str) -> float:
         """What the page of metrics says in the line that begins so."""
-        async with aiohttp.ClientSession() as session, session.get(self._where("/metrics")) as answer:
+        where = self._where("/metrics", "metrics_port")
+        async with aiohttp.ClientSession() as session, session.get(where) as answer:
             page = await answer.text()
         [line] = (line for line in page.splitlines() if line.startswith(f"numalign_{name} "))
         return float(line.split()[-1])
@@ -109,9 +114,9 @@ class Running:
         answer = await self.ask("/bind", {**said, "PodUID": metadata["uid"], "Node": place})
         return str(answer["Error"])
 
-    def _where(self, path: str) -> str:
+    def _where(self, path: str, port: str = "port") -> str:
         [listening] = self.told.of("server.listening")
-        return f"http://127.0.0.1:{listening['port']}{path}"
+        return f"http://127.0.0.1:{listening[port]}{path}"
 
 
 @dataclass

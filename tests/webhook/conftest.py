@@ -23,7 +23,7 @@ from numalign.rules.intent import Match
 from numalign.rules.pod import Container, Role
 from numalign.rules.resources import Resources, render
 from numalign.rules.topology import Node, Zone
-from numalign.runtime import logs
+from numalign.runtime import logs, server
 from tests.naming import named
 from tests.notation import pod
 from webhook import review
@@ -245,8 +245,12 @@ class Door:
     @contextlib.asynccontextmanager
     async def open(self, **chosen: object) -> AsyncIterator["Caller"]:
         """Serve on a free port, and call."""
-        async with TestClient(TestServer(self.app(**chosen))) as client:
-            yield Caller(client)
+        app = self.app(**chosen)
+        async with (
+            TestClient(TestServer(app)) as client,
+            TestClient(TestServer(server.telling(app))) as watching,
+        ):
+            yield Caller(client, watching)
 
     def count(self, name: str, **labels: str) -> float:
         """What a metric says; 0 if it was never touched."""
@@ -258,6 +262,7 @@ class Caller:
     """One who calls the webhook, as an API server or not."""
 
     client: TestClient[web.Request, web.Application]
+    watching: TestClient[web.Request, web.Application]
 
     async def send(
         self, path: str, body: bytes, *, content_type: str = "application/json"
@@ -276,8 +281,8 @@ class Caller:
         return response
 
     async def get(self, path: str) -> tuple[int, str]:
-        """The status and the text of a page."""
-        async with self.client.get(path) as answer:
+        """The status and the text of a page that tells of the webhook."""
+        async with self.watching.get(path) as answer:
             return answer.status, await answer.text()
 
     async def metric(self, name: str, **labels: str) -> float:

@@ -62,7 +62,8 @@ async def started(*argv: object) -> Process:
 @contextlib.asynccontextmanager
 async def running(*argv: object) -> AsyncIterator[Program]:
     """The program with these flags, on a free port of this machine alone."""
-    process = await started("--bind", "127.0.0.1", "--port", 0, "--drain-seconds", 0, *argv)
+    ports = ("--port", 0, "--metrics-port", 0)
+    process = await started("--bind", "127.0.0.1", *ports, "--drain-seconds", 0, *argv)
     try:
         yield Program(process)
     finally:
@@ -112,7 +113,7 @@ async def test_it_starts_without_a_snapshot_and_waits_for_it(door: Door) -> None
 
     async with running(*flags) as program:
         place = await program.line("server.listening")
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{place['port']}") as session:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{place['metrics_port']}") as session:
             async with session.get("/readyz") as answer:
                 early = answer.status
             door.put({"a": LARGE})

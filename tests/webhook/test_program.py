@@ -65,8 +65,8 @@ class Running:
     async def get(self, path: str) -> tuple[int, Any]:
         """Status and content of a page."""
         [listening] = self.told.of("server.listening")
-        where = f"{self.scheme}://127.0.0.1:{listening['port']}{path}"
-        async with aiohttp.ClientSession() as session, session.get(where, ssl=False) as answer:
+        where = f"http://127.0.0.1:{listening['metrics_port']}{path}"
+        async with aiohttp.ClientSession() as session, session.get(where) as answer:
             return answer.status, await answer.json()
 
     async def ask(self, made: Raw) -> Raw:
@@ -94,7 +94,7 @@ class Bench:
     def settings(self, *argv: str) -> WebhookSettings:
         """Settings that lead to the API server, on any free port of this machine."""
         kubeconfig = self.api.kubeconfig(self.folder / "kubeconfig", namespace="numalign-system")
-        here = ["--bind", "127.0.0.1", "--port", "0", "--drain-seconds", "0"]
+        here = ["--bind", "127.0.0.1", "--port", "0", "--metrics-port", "0", "--drain-seconds", "0"]
         return load(
             WebhookSettings, argv=["--kubeconfig", str(kubeconfig), *here, *argv], environ={}
         ).settings

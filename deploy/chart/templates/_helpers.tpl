@@ -60,25 +60,30 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{- /* Of our own programs. Takes the name of the port, which is the scheme too. */}}
+{{- /* Of our own programs. Takes how often readiness is asked. */}}
 {{- define "numalign.probes" -}}
 # It listens at once, but Python and its libraries take seconds on a busy node.
 startupProbe:
-  httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ upper .port }}}
+  httpGet: {path: /healthz, port: metrics, scheme: HTTP}
   periodSeconds: 2
   timeoutSeconds: 2
   failureThreshold: 30
 # Ready once it can answer; not ready while it drains.
 readinessProbe:
-  httpGet: {path: /readyz, port: {{ .port }}, scheme: {{ upper .port }}}
-  periodSeconds: {{ .readySeconds | default 5 }}
+  httpGet: {path: /readyz, port: metrics, scheme: HTTP}
+  periodSeconds: {{ .readySeconds }}
   timeoutSeconds: 3
   failureThreshold: 2
 livenessProbe:
-  httpGet: {path: /healthz, port: {{ .port }}, scheme: {{ upper .port }}}
+  httpGet: {path: /healthz, port: metrics, scheme: HTTP}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
+{{- end }}
+
+{{- /* Of our own programs: where health and metrics are served. */}}
+{{- define "numalign.metricsPort" -}}
+- {name: metrics, containerPort: {{ .Values.metricsPort }}, protocol: TCP}
 {{- end }}
 
 {{- define "numalign.containerSecurity" -}}
@@ -114,6 +119,22 @@ tolerations:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{- /* Of a NetworkPolicy: who may watch our own programs. */}}
+{{- define "numalign.watchers" -}}
+# Health and metrics. A kubelet probes from the pod's own node, and is let in by every network plugin.
+- ports:
+    - {protocol: TCP, port: {{ .Values.metricsPort }}}
+  {{- with .Values.networkPolicy.metricsFrom }}
+  from:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{- /* Of a Service: what a monitor reads by. */}}
+{{- define "numalign.servedMetrics" -}}
+- {name: metrics, port: {{ .Values.metricsPort }}, targetPort: metrics, protocol: TCP}
 {{- end }}
 
 {{- /* Of a NetworkPolicy: what every pod may ask. */}}

@@ -47,7 +47,7 @@ async def until_it_lacks_only_the_lease(replica: Replica) -> None:
 
     async def lacks() -> str:
         try:
-            async with aiohttp.ClientSession() as session, session.get(f"{replica.url}/readyz") as answer:
+            async with aiohttp.ClientSession() as session, session.get(f"{replica.telling}/readyz") as answer:
                 return await answer.text()
         except aiohttp.ClientError:
             return ""
