@@ -16,7 +16,8 @@ from numalign.cluster.events import Event, Type
 from numalign.cluster.occupants import Occupant, Phase
 from numalign.fleet.recent import Recent
 from numalign.rules.kubelet.refused import Reason
-from numalign.rules.ledger import Held, Resident, Source
+from numalign.rules.ledger import Resident, Source
+from numalign.rules.placement import Held
 from numalign.rules.resources import render
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX

@@ -37,6 +37,7 @@ from numalign.runtime.server import Stop, Task
 from scorer import binding, ranking, ranking_file
 from scorer.app import Door, application
 from scorer.binding import Binder, Write
+from scorer.disbelief import Disbelief
 from scorer.judging import Judge
 from scorer.outcomes import Outcomes, Tell
 from scorer.preempting import Preemption
@@ -47,7 +48,7 @@ from scorer.settings import PromiseAt, ScorerSettings
 LEASE = "numalign-scorer"
 
 LOOK_SECONDS = 1.0
-"""How often promises are looked through for those that nobody came for."""
+"""How often promises are looked through for those that nobody came for, and pods for false records."""
 
 
 class Leads(Protocol):
@@ -159,6 +160,7 @@ class Program:
         tasks: dict[str, Task] = {
             "snapshot": partial(feed.follow, register.take),
             "promises": partial(self._expire, register.promises),
+            "records": partial(self._tell_of_records, register.promises),
             "standings": register.work_ahead,
             **work.tasks,
         }
@@ -226,6 +228,13 @@ class Program:
                 self.log.warning("promise.expired", pod="/".join(each.name))
             await asyncio.sleep(LOOK_SECONDS)
 
+    async def _tell_of_records(self, promises: Promises) -> None:
+        """Look for records that are not believed; never returns."""
+        disbelief = Disbelief(promises, log=self.log)
+        while True:
+            disbelief.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
     def _count(self, register: Register, feed: Feed) -> None:
         gauge = partial(Gauge, registry=self.registry)
         count_age(feed, self.registry)
@@ -236,6 +245,11 @@ class Program:
             "Pods whose record is not believed, for a pod left as their kubelet took them in.",
         )
         doubtful.set_function(lambda: sum(each.doubtful for each in register.promises.residents()))
+        disbelieved = gauge(
+            f"{PREFIX}disbelieved_records",
+            "Pods whose record says what they cannot hold on their node; where that lies counts as unknown.",
+        )
+        disbelieved.set_function(register.promises.count_refuted)
         nodes = gauge(
             f"{PREFIX}ledger_nodes",
             "Nodes by what their free amounts rest on, of those that were asked since they changed.",
@@ -283,6 +297,7 @@ def _state(register: Register, feed: Feed) -> Mapping[str, object]:
         "unknown": list(found.unknown) if found else [],
         "pods": len(register.pods),
         "basis": register.promises.bases(),
+        "disbelieved": ["/".join(each.name) for _, each in register.promises.refuted()],
         "doubtful": ["/".join(each.name) for each in register.promises.residents() if each.doubtful],
         "promised": {"/".join(each.name): register.promises.place_of(each.uid) for each in promised},
     }

@@ -23,8 +23,8 @@ from numalign.cluster import placements
 from numalign.cluster.parts import Part, named
 from numalign.rules import intent
 from numalign.rules.errors import BadInput, Mistake
-from numalign.rules.ledger import Held, Record, Source
-from numalign.rules.placement import Placement, ZoneSet
+from numalign.rules.ledger import Record, Source
+from numalign.rules.placement import Held, Placement, ZoneSet
 from numalign.rules.resources import Resources
 from numalign.rules.topology import Node
 

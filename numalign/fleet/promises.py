@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
+from numalign.rules import claims
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import NO_INTENT
 from numalign.rules.intent import Intent
@@ -18,7 +19,6 @@ from numalign.rules.ledger import (
     MOST_RECENT,
     Account,
     Basis,
-    Held,
     Offer,
     Record,
     Resident,
@@ -28,9 +28,11 @@ from numalign.rules.ledger import (
     Told,
     at_risk,
     doubted,
+    judged,
     offer,
     standing,
 )
+from numalign.rules.placement import Held
 from numalign.rules.topology import Node
 
 LAG_SECONDS = 75.0
@@ -48,16 +50,26 @@ KEPT_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _Book:
-    """What is known of one node; `node` is None as long as its topology is not."""
+    """What is known of one node; `node` is None as long as its topology is not.
+
+    `judged` are the residents as they count there, the `ground` of that judgement kept beside them.
+    """
 
     node: Node | None = None
     told: Told | None = None
+    ground: claims.Ground | None = None
     residents: dict[str, Resident] = field(default_factory=dict)
+    judged: dict[str, Resident] = field(default_factory=dict)
     left: dict[str, Resident] = field(default_factory=dict)
     account: Account | None = None
     standing: Standing | None = None
     before: tuple[Account, Standing] | None = None
     until: float = math.inf
+
+    def judge(self, resident: Resident) -> Resident:
+        """Note a resident as it counts here."""
+        found = self.judged[resident.uid] = judged(self.node, resident) if self.node else resident
+        return found
 
 
 class Promises:
@@ -73,6 +85,7 @@ class Promises:
         self._books: dict[str, _Book] = {}
         self._places: dict[str, str] = {}
         self._promised: set[str] = set()
+        self._refuted: set[str] = set()
         self._turn = 0
         self._complete = True
         self._hear: list[Callable[[str], object]] = []
@@ -97,7 +110,19 @@ class Promises:
         book = self._book(node.name)
         if book.node is not node or book.told is not told:
             book.node, book.told = node, told
+            self._stand_on(book, claims.ground(node))
             self._changed(node.name)
+
+    def _stand_on(self, book: _Book, ground: claims.Ground) -> None:
+        """Judge all that is there anew, if the node is another one by now."""
+        if book.ground != ground:
+            book.ground = ground
+            for each in book.residents.values():
+                self._judge(book, each)
+
+    def _judge(self, book: _Book, resident: Resident) -> None:
+        refuted = book.judge(resident).refuted
+        (self._refuted.add if refuted else self._refuted.discard)(resident.uid)
 
     def told_of_all(self, complete: bool) -> None:  # noqa: FBT001  the one thing that it is about
         """Whether every pod on every node is told of; a file may hold topologies alone."""
@@ -110,7 +135,7 @@ class Promises:
         """These nodes have no topology any more; their pods stay."""
         for name in names:
             book = self._book(name)
-            book.node = book.told = None
+            book.node = book.told = book.ground = None
             self._changed(name)
             if not book.residents:
                 del self._books[name]
@@ -150,10 +175,11 @@ class Promises:
             return
         place = self._places[uid]
         self._doubt(place, uid, now=now)
+        known = self._books[place].judged[uid]
         self._remove(uid)
         book = self._books.get(place)
         if book and book.node and resident.stage is not Stage.PROMISED:
-            book.left[uid] = resident
+            book.left[uid] = known
             while len(book.left) > MOST_RECENT:
                 del book.left[next(iter(book.left))]
 
@@ -162,10 +188,11 @@ class Promises:
         account = self.account(place)
         if account is None:
             return
-        residents = self._books[place].residents
+        book = self._books[place]
         for uid in doubted(account, leaver, now=now, within=RELEASE_SECONDS):
-            each = residents[uid]
-            residents[uid] = replace(each, record=None, guess=each.promised, doubtful=True)
+            each, guess = book.residents[uid], book.judged[uid].promised
+            book.residents[uid] = replace(each, record=None, guess=guess, doubtful=True)
+            self._judge(book, book.residents[uid])
             self._changed(place)
 
     # What is promised.
@@ -219,6 +246,16 @@ class Promises:
         """Pods that were promised a node and are not seen on one."""
         return tuple(self._books[self._places[uid]].residents[uid] for uid in self._promised)
 
+    def refuted(self) -> Iterator[tuple[str, Resident]]:
+        """Pods whose record says what cannot be, as they count on their node, each with its node's name."""
+        for uid in self._refuted:
+            place = self._places[uid]
+            yield place, self._books[place].judged[uid]
+
+    def count_refuted(self) -> int:
+        """How many of these there are."""
+        return len(self._refuted)
+
     # What is asked.
 
     def place_of(self, uid: str) -> str | None:
@@ -239,7 +276,7 @@ class Promises:
         if book is None or book.node is None:
             return None
         if book.account is None:
-            residents, left = tuple(book.residents.values()), tuple(book.left.values())
+            residents, left = tuple(book.judged.values()), tuple(book.left.values())
             book.account = Account(book.node, residents, left, book.told, self._complete)
         return book.account
 
@@ -313,6 +350,7 @@ class Promises:
     def _enter(self, place: str, resident: Resident) -> None:
         book = self._book(place)
         book.residents[resident.uid] = resident
+        self._judge(book, resident)
         book.left.pop(resident.uid, None)
         self._changed(place)
         self._places[resident.uid] = place
@@ -322,9 +360,10 @@ class Promises:
         place = self._places.pop(uid, None)
         if place is not None:
             book = self._books[place]
-            del book.residents[uid]
+            del book.residents[uid], book.judged[uid]
             self._changed(place)
             self._promised.discard(uid)
+            self._refuted.discard(uid)
             if book.node is None and not book.residents:
                 del self._books[place]
 
@@ -344,6 +383,8 @@ def _continued(before: Resident, now: Resident) -> Resident:
         record = None
     return replace(
         now,
+        # A kubelet takes back nothing that its managers gave: it does not resize such a pod in place.
+        demand=before.demand if before.settled and before.demand else now.demand,
         since=since,
         turn=before.turn,
         record=record,

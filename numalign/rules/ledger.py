@@ -23,19 +23,18 @@ from itertools import combinations, pairwise, permutations
 from types import MappingProxyType
 from typing import NamedTuple
 
+from numalign.rules import claims
+from numalign.rules.claims import given_out
 from numalign.rules.demand import WHOLE_POD, Demand, Step
 from numalign.rules.evaluate import NO_INTENT, evaluate
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.kubelet import admit as kubelet
 from numalign.rules.kubelet.observe import Seen, observe
-from numalign.rules.placement import ZoneSet
+from numalign.rules.placement import Held, ZoneSet
 from numalign.rules.pod import Qos, Role
 from numalign.rules.resources import CPU, EMPTY, Kind, Resources, ZoneId, kind
-from numalign.rules.topology import CpuManager, MemoryManager, Node, Zone
+from numalign.rules.topology import MemoryManager, Node, Zone
 from numalign.rules.verdict import Verdict
-
-Held = Mapping[tuple[str, ...], Resources]
-"""What a pod holds, by sets of zones; zones go by the names that the topology gives them."""
 
 PodName = tuple[str, str]
 """Namespace and name."""
@@ -57,10 +56,11 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a pod holds, and how that is known."""
+    """What a pod holds, and how that is known; of what is `unknown` nobody knows from which zones it is."""
 
     held: Held
     source: Source
+    unknown: frozenset[str] = frozenset()
 
 
 class Stage(StrEnum):
@@ -81,7 +81,8 @@ class Resident:
     and nothing is built on it. `turn` tells promises of one node apart: the earlier one is bound earlier.
     What was predicted or recorded of a `doubtful` pod is not believed. One that is `leaving` was deleted, and
     its kubelet may let go of it at any moment. Of one that is `adrift` nobody knows whether it was bound: its
-    kubelet may take it before others or after them.
+    kubelet may take it before others or after them. `refuted` are resources of which its record said what
+    cannot be, once it was `judged`.
     """
 
     uid: str
@@ -96,6 +97,7 @@ class Resident:
     doubtful: bool = False
     leaving: bool = False
     adrift: bool = False
+    refuted: frozenset[str] = frozenset()
 
     @property
     def settled(self) -> bool:
@@ -110,7 +112,7 @@ class Resident:
     @property
     def promised(self) -> Held | None:
         """What is kept for it; None if nobody knows."""
-        return self.record.held if self.record else self.guess
+        return self.record.held if self.record and not self.record.unknown else self.guess
 
     def holds(self, node: Node) -> bool:
         """Whether the managers of this node's kubelet give it anything of its own."""
@@ -135,8 +137,9 @@ class Account:
     """All that is known of one node: the topology as it was published, and the pods.
 
     `node` has the free amounts that its topology reports, and `told` reads the fingerprint of the pods that
-    these account for; None if it has none. `left` are pods that are gone. If not `complete`, there may be
-    pods that nobody told of, so that nothing can be counted up from what the kubelet may give out.
+    these account for; None if it has none. `left` are pods that are gone. All pods are `judged` on the node.
+    If not `complete`, there may be pods that nobody told of, so that nothing can be counted up from what the
+    kubelet may give out.
     """
 
     node: Node
@@ -195,8 +198,7 @@ class Offer(NamedTuple):
 
 def holds(node: Node, demand: Demand) -> bool:
     """Whether the managers of this node's kubelet would give the pod anything of its own."""
-    steps = kubelet.heeded(node, demand).steps
-    return any(_given_out(node, name) for step in steps for name in step.asks)
+    return any(given_out(node, name) for _, asks in claims.steps(node, demand) for name in asks)
 
 
 def exclusive(node: Node, demand: Demand) -> bool:
@@ -207,6 +209,22 @@ def exclusive(node: Node, demand: Demand) -> bool:
         if step.role is not Role.INIT
         for name in step.asks
     )
+
+
+def judged(node: Node, resident: Resident) -> Resident:
+    """The pod as it counts on this node: of its record what is believed, see `claims`."""
+    record, demand = resident.record, resident.demand
+    if record is None:
+        return resident
+    if demand is None:
+        return replace(resident, record=None)
+    held, refuted = claims.believed(node, demand, record.held)
+    if held is record.held and not refuted:
+        return resident
+    due = claims.due(node, demand).all
+    unknown = refuted & due.keys()
+    kept = None if due and unknown == due.keys() else Record(held, record.source, unknown)
+    return replace(resident, record=kept, refuted=refuted)
 
 
 def standing(
@@ -233,7 +251,7 @@ def _hold_the_same(one: Account, other: Account) -> bool:
 
 
 def _holds_the_same(one: Resident, other: Resident) -> bool:
-    mine, theirs = one.record and one.record.held, other.record and other.record.held
+    mine, theirs = (each.record and (each.record.held, each.record.unknown) for each in (one, other))
     return one.demand == other.demand and mine == theirs
 
 
@@ -420,7 +438,7 @@ def _overdrawn(node: Node, bags: Iterable[Mapping[ZoneSet, Resources]]) -> bool:
     return any(
         amount > sum(most[zone].get(name, 0) for zone in zones)
         for zones, name, amount in _entries(_merged(bags))
-        if _given_out(node, name)
+        if given_out(node, name)
     )
 
 
@@ -439,7 +457,7 @@ def _contradicted(account: Account, node: Node) -> bool:
         zone.free.get(name, 0) > amount
         for zone, told in zip(node.zones, account.node.zones, strict=True)
         for name, amount in told.free.items()
-        if _given_out(node, name) and kind(name) is not Kind.MEMORY
+        if given_out(node, name) and kind(name) is not Kind.MEMORY
     )
 
 
@@ -453,8 +471,8 @@ def _anchored(account: Account, holding: Sequence[Resident]) -> _Counted | None:
     came = [each for each in holding if each.name not in accounted or each.name in again]
     gone = (each for each in account.left if each.holds(account.node))
     left = [each for each in gone if each.name in accounted and each.name not in again]
-    back, _ = _told_apart(account.node, (each for each in left if not _unlisted(account.node, each)))
-    known = not again & accounted and len(back) == len(left)
+    back, lost = _told_apart(account.node, (each for each in left if not _unlisted(account.node, each)))
+    known = not again & accounted and len(back) == len(left) and not lost
     node = _credited(account.node, _merged(back))
     node, listed = _less_unlisted(node, (each for each in holding if each not in came))
     node, sure = _less(node, came)
@@ -494,21 +512,21 @@ def _less(node: Node, residents: Iterable[Resident]) -> tuple[Node, bool]:
     known, unknown = _told_apart(node, residents)
     node = _debited(node, _merged(known))
     for each in unknown:
-        node = _everywhere(node, each.demand)
+        node = _everywhere(node, each)
     return node, not unknown
 
 
 def _told_apart(
     node: Node, residents: Iterable[Resident]
 ) -> tuple[list[Mapping[ZoneSet, Resources]], list[Resident]]:
-    """What is held by those of which that is known, and the others."""
+    """What is held as far as that is known, and those of which it is not, or not of all that they hold."""
     known, unknown = list[Mapping[ZoneSet, Resources]](), list[Resident]()
     for each in residents:
         held = _by_id(each.record.held, node) if each.record else None
-        if held is None:
-            unknown.append(each)
-        else:
+        if held is not None:
             known.append(held)
+        if held is None or (each.record and each.record.unknown):
+            unknown.append(each)
     return known, unknown
 
 
@@ -525,7 +543,7 @@ def _grouped(node: Node, residents: Iterable[Resident]) -> tuple[Node, bool]:
     for zones, name, _ in _entries(_merged(known)):
         if kind(name) is Kind.MEMORY:
             groups |= dict.fromkeys(zones, frozenset(zones))
-    holding = [each for each in unknown if each.demand is None or Kind.MEMORY in each.demand.kinds]
+    holding = [each for each in unknown if _hides_memory(node, each)]
     if holding:
         groups = {zone: frozenset((zone,)) for zone in node.ids} | groups
     marked = (
@@ -567,29 +585,35 @@ def _less_unlisted(node: Node, residents: Iterable[Resident]) -> tuple[Node, boo
 
 def _unlisted(node: Node, resident: Resident) -> Resources:
     """What finished init containers may keep at the most; exporters see only containers that run."""
+    return EMPTY if resident.demand is None else claims.due(node, resident.demand).left_behind
+
+
+def _everywhere(node: Node, resident: Resident) -> Node:
+    """The node without all that a pod could get from any of its zones, where that is not known."""
     if resident.demand is None:
-        return EMPTY
-    asked = _asked(node, resident.demand, roles=(Role.INIT,))
-    return Resources({name: asked[name] for name in asked if kind(name) is not Kind.MEMORY})
-
-
-def _everywhere(node: Node, demand: Demand | None) -> Node:
-    """The node without all that a pod could get from any of its zones."""
-    if demand is None:
         return _with_free(node, lambda zone: Resources(dict.fromkeys(zone.free, 0)))
-    return _less_of_each(node, _asked(node, demand))
+    return _less_of_each(node, _not_known(node, resident.demand, resident.record))
+
+
+def _not_known(node: Node, demand: Demand, record: Record | None) -> Resources:
+    """What a pod may get on a node, and nobody knows from which zones."""
+    asked = claims.due(node, demand).all
+    return _of(asked, record.unknown) if record and record.unknown else asked
+
+
+def _of(amounts: Resources, names: frozenset[str]) -> Resources:
+    return Resources({name: amounts[name] for name in amounts if name in names})
+
+
+def _hides_memory(node: Node, resident: Resident) -> bool:
+    """Whether a pod of which not all is known may hold memory anywhere."""
+    if resident.demand is None:
+        return True
+    return any(kind(name) is Kind.MEMORY for name in _not_known(node, resident.demand, resident.record))
 
 
 def _less_of_each(node: Node, amounts: Resources) -> Node:
     return _with_free(node, lambda zone: _minus(zone.free, amounts))
-
-
-def _asked(node: Node, demand: Demand, *, roles: Sequence[Role] = tuple(Role)) -> Resources:
-    steps = [step for step in kubelet.heeded(node, demand).steps if step.role in roles]
-    total = EMPTY
-    for step in steps:
-        total = total.plus(Resources({name: step.asks[name] for name in step.asks if _given_out(node, name)}))
-    return total
 
 
 def _debited(node: Node, held: Mapping[ZoneSet, Resources]) -> Node:
@@ -662,18 +686,3 @@ def _by_id(held: Held, node: Node) -> Mapping[ZoneSet, Resources] | None:
     if any(name not in ids for names in held for name in names):
         return None
     return _merged({tuple(sorted(ids[name] for name in names)): amounts} for names, amounts in held.items())
-
-
-def _given_out(node: Node, name: str) -> bool:
-    """Whether a manager of this node's kubelet gives pods this resource of their own, by zones."""
-    return _GIVEN_OUT[kind(name)](node, name)
-
-
-_GIVEN_OUT: Mapping[Kind, Callable[[Node, str], bool]] = MappingProxyType(
-    {
-        Kind.CPU: lambda node, _: node.cpu_manager is CpuManager.STATIC,
-        Kind.MEMORY: lambda node, _: node.memory_manager is MemoryManager.STATIC,
-        Kind.DEVICE: lambda node, name: name in node.devices,
-        Kind.NODE: lambda _node, _name: False,
-    }
-)

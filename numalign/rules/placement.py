@@ -15,6 +15,9 @@ from numalign.rules.resources import Resources, ZoneId
 ZoneSet = tuple[ZoneId, ...]
 """Zone ids in ascending order."""
 
+Held = Mapping[tuple[str, ...], Resources]
+"""What a pod holds, by sets of zones; zones go by the names that the topology gives them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grant:

@@ -10,7 +10,6 @@ from numalign.fleet.promises import KEPT_SECONDS, LAG_SECONDS, RELEASE_SECONDS, 
 from numalign.rules.ledger import (
     MOST_RECENT,
     Basis,
-    Held,
     Offer,
     PodName,
     Record,
@@ -19,6 +18,7 @@ from numalign.rules.ledger import (
     Stage,
     Told,
 )
+from numalign.rules.placement import Held
 from numalign.rules.topology import Node
 from tests.notation import asks, bag, free_of, node, table
 

@@ -21,8 +21,8 @@ from numalign.fleet.promises import Promises
 from numalign.rules.demand import Demand
 from numalign.rules.kubelet import admit as kubelet
 from numalign.rules.kubelet.books import Held as Booked
-from numalign.rules.ledger import Held, Offer, PodName, Record, Resident, Source, Stage, named
-from numalign.rules.placement import Placement, ZoneSet
+from numalign.rules.ledger import Offer, PodName, Record, Resident, Source, Stage, named
+from numalign.rules.placement import Held, Placement, ZoneSet
 from numalign.rules.pod import Role
 from numalign.rules.resources import EMPTY, Resources
 from numalign.rules.topology import Node

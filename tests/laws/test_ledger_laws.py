@@ -20,7 +20,6 @@ from numalign.rules.kubelet import admit as kubelet
 from numalign.rules.ledger import (
     MOST_RECENT,
     Account,
-    Held,
     PodName,
     Record,
     Resident,
@@ -31,6 +30,7 @@ from numalign.rules.ledger import (
     offer,
     standing,
 )
+from numalign.rules.placement import Held
 from numalign.rules.resources import CPU, MEMORY
 from numalign.rules.topology import Node, Zone
 from tests.laws.ledger_world import MENU, Course, World, empty_ledger

@@ -14,12 +14,14 @@ from random import Random
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
+from numalign.rules import claims
 from numalign.rules import demand as demands
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import evaluate, keeps
 from numalign.rules.intent import Intent, Match, Policy, Scope
 from numalign.rules.kubelet import assume as assumed
 from numalign.rules.kubelet.admit import admit, charge, found, release
+from numalign.rules.ledger import named
 from numalign.rules.machine import Core, CpuSet, Machine, Place, Stock, cpus, render_list
 from numalign.rules.options import DEFAULTS, Options
 from numalign.rules.placement import Grant, Placement, ZoneSet
@@ -268,6 +270,29 @@ def test_the_order_in_which_zones_and_resources_are_told_changes_nothing(
     again = evaluate(replace(node, zones=tuple(told)), demands.of(replace(pod, containers=written)), intent)
 
     assert again == evaluate(node, demands.of(pod), intent)
+
+
+# Records.
+
+
+@given(any_node, asked)
+def test_what_a_pod_gets_is_what_its_record_may_say(node: Node, wanted: Demand) -> None:
+    placement = evaluate(node, wanted).placement
+    held = named(placement.kept, node)
+
+    assert claims.believed(node, wanted, held) == (held, frozenset()) or placement == Placement()
+
+
+@given(any_node, asked, asked)
+def test_nobody_holds_more_than_it_asks_for_or_less(node: Node, wanted: Demand, other: Demand) -> None:
+    due, theirs = claims.due(node, wanted), evaluate(node, other).placement.kept
+    held, refuted = claims.believed(node, wanted, named(theirs, node))
+    total = sum((Counter(dict(bag)) for bag in held.values()), Counter[str]())
+
+    assert not refuted & total.keys()
+    for name in due.all.keys() - refuted:
+        assert due.running.get(name, 0) <= total[name] <= due.all[name]
+    assert total.keys() <= due.all.keys()
 
 
 # Yes and no.

@@ -14,7 +14,6 @@ from numalign.rules.intent import Policy
 from numalign.rules.ledger import (
     Account,
     Basis,
-    Held,
     Offer,
     PodName,
     Record,
@@ -27,9 +26,11 @@ from numalign.rules.ledger import (
     doubted,
     exclusive,
     holds,
+    judged,
     offer,
     standing,
 )
+from numalign.rules.placement import Held
 from numalign.rules.topology import CpuManager, Node
 from tests.notation import asks, bag, free_of, means, node, table
 
@@ -38,6 +39,7 @@ LONG_AGO, JUST_NOW = NOW - 500, NOW - 1
 
 TWO = node("cpu=8", "cpu=8", policy="single-numa-node")
 FULL = node("cpu=8//0", "cpu=8//0", policy="single-numa-node")
+BUSY = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy="single-numa-node")
 HALF = node("cpu=8//4", "cpu=8//8", policy="single-numa-node")
 
 
@@ -118,7 +120,8 @@ class Known:
     @property
     def account(self) -> Account:
         """The same as the ledger has it."""
-        return Account(self.published, tuple(self.pods), tuple(self.left), self.told)
+        pods, left = (tuple(judged(self.published, each) for each in some) for some in (self.pods, self.left))
+        return Account(self.published, pods, left, self.told)
 
 
 OBSERVED, ANCHORED, REPORTED = Basis.OBSERVED, Basis.ANCHORED, Basis.REPORTED
@@ -134,8 +137,20 @@ BASES = [
          OBSERVED, True, [4, 6]),
     ("a pod with nothing of its own needs no record", Known(FULL, [A, SHARES]),
          OBSERVED, True, [4, 8]),
-    ("a pod that holds nothing has an empty record", Known(FULL, [on("a", has="")]),
+    ("a pod that is given nothing has an empty record", Known(FULL, [on("a", "cpu=500m mem=1Gi", has="")]),
          OBSERVED, True, [8, 8]),
+    ("a tiny pod that claims its node closes it to nobody",
+         Known(HALF, [A, on("tiny", "cpu=100m mem=1Gi", has="0 cpu=8; 1 cpu=8")]),
+         OBSERVED, True, [4, 8]),
+    ("a huge pod that claims nothing leaves a full node full",
+         Known(FULL, [on("huge", "cpu=8 mem=1Gi", has=""), on("other", "cpu=8 mem=1Gi", has="0 cpu=8")]),
+         REPORTED, False, [0, 0]),
+    ("nor does one that claims a little, while no topology accounts for it",
+         Known(TWO, [on("huge", "cpu=8 mem=1Gi", has="0 cpu=1", since=JUST_NOW)]),
+         REPORTED, False, [0, 0]),
+    ("what a record leaves out may be anywhere, and what it tells counts",
+         Known(BUSY, [on("kai", "cpu=4 mem=5Gi", has="0 cpu=4", since=JUST_NOW)]),
+         REPORTED, False, [4, 8]),
     ("no record, but a fingerprint of all pods", Known(HALF, [STRANGER], told=of("stranger")),
          ANCHORED, True, [4, 8]),
     ("who came since is taken off", Known(HALF, [STRANGER, CAME], told=of("stranger")),
@@ -175,7 +190,7 @@ BASES = [
     ("what left is not free before the topology says so", Known(FULL, [STRANGER], [A]),
          REPORTED, False, [4, 4]),
     ("what is given out at the most tells as well what is free",
-         Known(FULL, [on("a", "cpu=1 mem=1Gi"), on("b", has="0 cpu=2")]),
+         Known(FULL, [on("a", "cpu=1 mem=1Gi"), on("b", "cpu=2 mem=1Gi", has="0 cpu=2")]),
          REPORTED, False, [5, 7]),
     ("nothing is built on where a pod may have come",
          Known(HALF, [replace(CAME, record=None, guess=held("1 cpu=4"))]),
@@ -188,7 +203,8 @@ BASES = [
     ("a record that names a zone that is not there is void, all of it",
          Known(HALF, [on("a", has="0 cpu=2; 7 cpu=2", since=JUST_NOW)]),
          REPORTED, False, [4, 4]),
-    ("more is recorded than there is", Known(TWO, [A, on("b", has="0 cpu=6", since=JUST_NOW)]),
+    ("more is recorded than there is",
+         Known(TWO, [A, on("b", "cpu=6 mem=1Gi", has="0 cpu=6", since=JUST_NOW)]),
          REPORTED, False, [2, 8]),
     ("a topology of exactly these pods has less to give", Known(HALF, [on("a", has="1 cpu=4")], told=of("a")),
          ANCHORED, True, [4, 8]),

@@ -494,7 +494,9 @@ async def test_pods_of_one_node_are_bound_in_the_order_in_which_they_were_promis
 
 async def test_nobody_waits_for_who_was_promised_later(stand: Stand) -> None:
     """One CPU is left on the first zone: whoever comes first has it, and the other goes to the second."""
-    stand.scorer.see(running(on("a", raw(SEVEN, name="there"), record=placed({"cpu": "7"}, "node-0"))))
+    stand.scorer.see(
+        running(on("a", raw(SEVEN, name="there"), record=placed({"cpu": "7", "memory": "1Gi"}, "node-0")))
+    )
     before, one, other = raw("cpu=0.5", name="before"), *(raw("cpu=1 mem=1Gi", name=name) for name in "xy")
     stand.scorer.see(before, one, other)
     began = stand.scorer.time()
