@@ -8,7 +8,6 @@ no second rule anywhere.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from numalign.rules.kubelet.refused import Reason, Refused
 from numalign.rules.placement import Grant, Placement
 from numalign.rules.pod import Qos
 from numalign.rules.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
-from numalign.rules.topology import Node, Zone
+from numalign.rules.topology import Node
 from numalign.rules.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 
 UNSATISFIED = "IntentNotSatisfied"
@@ -282,12 +281,8 @@ def _cause(node: Node, needs: tuple[Need, ...]) -> Cause:
     widths_asked = {need.zones for need in needs}
     if len(widths_asked) > 1:
         return Cause.WIDTHS_DIFFER
-    sets = combinations(node.zones, *widths_asked)
-    return Cause.SPREAD if any(_holds(zones, needs) for zones in sets) else Cause.NOT_TOGETHER
-
-
-def _holds(zones: tuple[Zone, ...], needs: tuple[Need, ...]) -> bool:
-    return all(sum(zone.free.get(need.resource, 0) for zone in zones) >= need.asked for need in needs)
+    amounts = {need.resource: need.asked for need in needs}
+    return Cause.SPREAD if kubelet.together(node, amounts, *widths_asked) else Cause.NOT_TOGETHER
 
 
 def _shortages(node: Node, step: Step) -> Iterator[Shortage]:

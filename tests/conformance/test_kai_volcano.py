@@ -26,7 +26,7 @@ from numalign.rules.demand import Demand, Step
 from numalign.rules.errors import BadIntent, BadTopology
 from numalign.rules.evaluate import NO_INTENT, evaluate
 from numalign.rules.intent import Intent, Match, Policy, Scope
-from numalign.rules.kubelet import cpu, masks
+from numalign.rules.kubelet import cpu, hints, masks
 from numalign.rules.kubelet.admit import admit, charge
 from numalign.rules.kubelet.cpu import Cpus
 from numalign.rules.kubelet.merge import Offer, Zones, decide
@@ -205,7 +205,8 @@ def parsed(case: Json, _read: Read) -> Answer:
 
 def hinted(case: Json, _read: Read) -> Answer:
     (offer,) = cpu.offers(_machine(case), _cpus(case["request"]))
-    ours = [[list(masks.members(mask)), mask in offer.preferred] for mask in offer.possible]
+    every = hints.listed(offer.possible)
+    ours = [[list(masks.members(mask)), bool(offer.preferred >> mask & 1)] for mask in every]
     return ours, case["expect"]["hints"]
 
 
@@ -512,11 +513,9 @@ def _cpus(count: int) -> Step:
     return Step("c", Role.APP, cpu=count * MILLI)
 
 
-def _offer(hints: Iterable[tuple[list[int], bool]]) -> Offer:
-    preferred = {masks.of(zones): wanted for zones, wanted in hints}
-    return Offer(
-        "", tuple(sorted(preferred)), frozenset(mask for mask, wanted in preferred.items() if wanted)
-    )
+def _offer(told: Iterable[tuple[list[int], bool]]) -> Offer:
+    preferred = {masks.of(zones): wanted for zones, wanted in told}
+    return Offer("", hints.of(preferred), hints.of(mask for mask, wanted in preferred.items() if wanted))
 
 
 def _in_zones(node: Node, count: int) -> Verdict:

@@ -9,11 +9,12 @@ the same set of zones. Amounts are given out per container in both.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
+from operator import and_
 from typing import NamedTuple
 
 from numalign.rules.demand import Demand, Step
 from numalign.rules.intent import Policy, Scope
-from numalign.rules.kubelet import bubble, cpu, device, masks, memory
+from numalign.rules.kubelet import bubble, cpu, device, hints, masks, memory
 from numalign.rules.kubelet.amounts import Amounts
 from numalign.rules.kubelet.books import Books, Entry, Held, books_of, held_since, restocked, without
 from numalign.rules.kubelet.cpu import Cpus
@@ -159,6 +160,13 @@ def widths(node: Node, step: Step) -> dict[str, int]:
     by_cpu = {CPU: cpu.width(books.cpus.layout.sizes, step.cpu // MILLI)} if books.cpus and step.cpu else {}
     by_memory = dict.fromkeys(step.memory, memory.width(books.memory, step.memory)) if books.memory else {}
     return {**by_device, **by_cpu, **by_memory}
+
+
+def together(node: Node, amounts: Mapping[str, int], zones: int) -> bool:
+    """Whether any so many zones have all these amounts free, whatever managers make of it."""
+    frees = {name: tuple([zone.free.get(name, 0) for zone in node.zones]) for name in amounts}
+    enough = [hints.reaching(frees[name], asked) for name, asked in amounts.items()]
+    return bool(hints.of_width(reduce(and_, enough, hints.every(len(node.zones))), zones))
 
 
 def whole_cores(node: Node) -> tuple[int, int]:

@@ -5,12 +5,13 @@ Restates policy_static.go of pkg/kubelet/cm/cpumanager; which CPUs of those in q
 `take`. It works on sets of CPU ids, whether somebody described the machine or it is assumed from counts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 from numalign.rules.demand import Step
-from numalign.rules.kubelet import assume, masks
+from numalign.rules.kubelet import assume, hints, masks
+from numalign.rules.kubelet.hints import Hints
 from numalign.rules.kubelet.masks import Mask
 from numalign.rules.kubelet.merge import Offer
 from numalign.rules.kubelet.refused import Reason
@@ -71,13 +72,11 @@ def offers(cpus: Cpus, step: Step) -> list[Offer]:
         return []
     asked, laid = step.cpu // MILLI, cpus.layout
     # A mask is a set of zones that own CPUs; the CPUs of init containers must all lie within.
-    possible = masks.reaching(
-        masks.inside(masks.of(laid.hosts)), masks.sums(by_zone(laid, cpus.available)), asked
-    )
+    possible = hints.inside(masks.of(laid.hosts)) & hints.reaching(by_zone(laid, cpus.available), asked)
     if cpus.reusable:
         anchor = masks.of([at for at, size in enumerate(by_zone(laid, cpus.reusable)) if size])
-        possible = [mask for mask in possible if mask & anchor == anchor]
-    return [Offer(CPU, tuple(possible), _preferred(cpus, possible, width(laid.sizes, asked)))]
+        possible &= hints.around(anchor, len(laid.zones))
+    return [Offer(CPU, possible, _preferred(cpus, possible, width(laid.sizes, asked)))]
 
 
 def width(sizes: Iterable[int], asked: int) -> int:
@@ -114,16 +113,21 @@ def reserve(laid: Layout, options: Options, count: int) -> CpuSet:
     return take(laid, laid.everything, count, _strategy(options, laid.threads_per_core))
 
 
-def _preferred(cpus: Cpus, possible: Sequence[Mask], fewest: int) -> frozenset[Mask]:
-    narrow = masks.of_width(possible, fewest)
+def _preferred(cpus: Cpus, possible: Hints, fewest: int) -> Hints:
+    narrow = hints.of_width(possible, fewest)
     laid = cpus.layout
     per_socket = laid.zones_with_cpus // len(laid.sockets) if laid.sockets else 0
     if CpuOption.ALIGN_BY_SOCKET not in cpus.options.cpu or not per_socket:
         return narrow
     # A mask is as good if it spans just the sockets that so many zones would take (isHintSocketAligned).
+    return narrow | possible & _spanning(laid, -(-fewest // per_socket))
+
+
+@lru_cache(maxsize=64)
+def _spanning(laid: Layout, sockets: int) -> Hints:
+    """The masks whose zones lie on so many sockets."""
     spanned = masks.joined(tuple(_sockets_of(laid, zone) for zone in laid.zones))
-    sockets = -(-fewest // per_socket)
-    return narrow | {mask for mask in possible if spanned[mask].bit_count() == sockets}
+    return hints.of(mask for mask, touched in enumerate(spanned) if mask and touched.bit_count() == sockets)
 
 
 def _sockets_of(laid: Layout, zone: CpuSet) -> int:

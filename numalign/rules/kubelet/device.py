@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from numalign.rules.demand import Step
-from numalign.rules.kubelet import masks
+from numalign.rules.kubelet import hints, masks
 from numalign.rules.kubelet.amounts import Amounts, add, draw, subtract
+from numalign.rules.kubelet.hints import Hints
 from numalign.rules.kubelet.masks import Mask
 from numalign.rules.kubelet.merge import Offer, impossible, offer
 from numalign.rules.machine import Place
@@ -40,22 +41,17 @@ class Devices:
     healthy: bool
     near: bool
     hosts: Mask = field(init=False)
-    hinted: tuple[Mask, ...] = field(init=False)
+    hinted: Hints = field(init=False)
     """Every mask that could be a hint."""
 
     def __post_init__(self) -> None:
         hosts = masks.union([place for place, count in zip(self.places, self.total, strict=True) if count])
         object.__setattr__(self, "hosts", hosts)
-        object.__setattr__(self, "hinted", masks.inside(hosts if self.near else masks.full(self.zones)))
+        object.__setattr__(self, "hinted", hints.inside(hosts if self.near else masks.full(self.zones)))
 
-    def touching(self, amounts: Amounts) -> Sequence[int]:
-        """How many of these devices sit on some zone of a mask, indexed by the mask."""
-        if len(amounts) == self.zones:
-            return masks.sums(amounts)
-        totals: Sequence[int] = masks.sums(amounts[: self.zones])
-        for place, count in self._wide(amounts):
-            totals = [total + (count if mask & place else 0) for mask, total in enumerate(totals)]
-        return totals
+    def reaching(self, amounts: Amounts, asked: int) -> Hints:
+        """The masks on whose zones as many of these devices sit as are asked for."""
+        return hints.reaching(amounts[: self.zones], asked, tuple(self._wide(amounts)))
 
     def in_zones(self, amounts: Amounts) -> Amounts:
         """How many of these devices sit on each zone; one between zones counts for each of them."""
@@ -131,8 +127,7 @@ def width(devices: Devices, asked: int) -> int:
     all_of_them = devices.hosts.bit_count() if devices.near else zones
     if not any(devices.total[zones:]):
         return masks.fewest(devices.total[:zones], asked) or all_of_them
-    large = masks.reaching(masks.ascending(zones), devices.touching(devices.total), asked)
-    return min((*map(int.bit_count, large), all_of_them))
+    return min(all_of_them, hints.narrowest_width(devices.reaching(devices.total, asked), all_of_them))
 
 
 def allocate(pools: Pools, step: Step, mask: Mask | None) -> tuple[Pools, dict[str, Taken]] | str:
@@ -187,9 +182,9 @@ def _offer(name: str, pool: Pool, asked: int) -> Offer:
         available = add(available, pool.reusable)
     if sum(available) < asked:
         return impossible(name)
-    enough = masks.reaching(devices.hinted, devices.touching(available), asked)
+    enough = devices.hinted & devices.reaching(available, asked)
     for place in _again(pool):
-        enough = [mask for mask in enough if mask & place]
+        enough &= hints.touching(place, devices.zones)
     return offer(name, enough, width(devices, asked))
 
 

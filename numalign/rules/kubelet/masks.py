@@ -5,13 +5,12 @@ Bit i stands for the zone with the i-th smallest id. The kubelet orders masks by
 order-preserving renaming of zones does not change that order, so ids need not be dense. Outside this folder
 there are only ids.
 
-Eight zones make 255 sets, and each of them is walked for each resource of each container. So the walks here
-are left to the interpreter's own loops (`map`, `compress`), which is several times as fast.
+Eight zones make 255 sets, and each of them may be walked for each resource of each container. So the walks
+here are left to the interpreter's own loops (`map`), and `hints` has many sets in one number.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import compress
 
 from numalign.rules.placement import ZoneSet
 from numalign.rules.resources import ZoneId
@@ -29,22 +28,6 @@ def full(count: int) -> Mask:
 def ascending(count: int) -> range:
     """Every mask but the empty one, by number."""
     return range(1, 1 << count)
-
-
-def reaching(candidates: Sequence[Mask], totals: Sequence[int], asked: int) -> list[Mask]:
-    """Those among the candidates whose total is at least what is asked."""
-    return list(compress(candidates, map(asked.__le__, map(totals.__getitem__, candidates))))
-
-
-@lru_cache(maxsize=1024)
-def inside(most: Mask) -> tuple[Mask, ...]:
-    """Every mask but the empty one that holds nothing beyond this one, by number."""
-    return tuple(mask for mask in ascending(most.bit_length()) if mask & most == mask)
-
-
-def of_width(candidates: Sequence[Mask], width: int) -> frozenset[Mask]:
-    """Those among the candidates that have so many zones."""
-    return frozenset(compress(candidates, map(width.__eq__, map(int.bit_count, candidates))))
 
 
 def members(mask: Mask) -> Iterator[int]:
@@ -102,11 +85,6 @@ def fewest(amounts: Iterable[int], asked: int) -> int | None:
         if reached >= asked:
             return count
     return None
-
-
-def narrowest(masks: Iterable[Mask]) -> Mask:
-    """The kubelet's choice among equals: fewest zones, then the smaller number."""
-    return min(masks, key=lambda mask: (mask.bit_count(), mask))
 
 
 def _sums(amounts: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,15 +7,15 @@ under every policy. And zones that share a block form a group (`cells`): a zone 
 no group, and the zones of a group serve only that very set until their last block is gone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, reduce
-from itertools import compress
 from types import MappingProxyType
 from typing import NamedTuple
 
 from numalign.rules.demand import Step
-from numalign.rules.kubelet import masks
+from numalign.rules.kubelet import hints, masks
 from numalign.rules.kubelet.amounts import Amounts, draw, subtract
+from numalign.rules.kubelet.hints import Hints
 from numalign.rules.kubelet.masks import Mask
 from numalign.rules.kubelet.merge import Merged, Offer, impossible, offer
 from numalign.rules.pod import Role
@@ -139,54 +139,40 @@ def _hint(memory: Memory, request: Resources) -> Offer:
     return offer(MEMORY, _free_enough(memory, request, large), fewest)
 
 
-def _free_enough(memory: Memory, request: Resources, hints: Sequence[Mask]) -> Sequence[Mask]:
+def _free_enough(memory: Memory, request: Resources, possible: Hints) -> Hints:
     """Those that groups leave open and whose free amounts suffice, with what init containers left."""
     if groups := memory.groups:
-        hints = list(compress(hints, map(_open(memory.cells, groups).__getitem__, hints)))
-    for name, size in request.items() if hints else ():
-        free: Sequence[int] = masks.sums(memory.free[name])
-        if memory.reusable:
-            free = list(free)
-            for mask, again in memory.left_over(name):
-                free[mask] += again
-        hints = masks.reaching(hints, free, size)
-    return hints
+        possible &= _open(memory.cells, groups)
+    for name, size in request.items() if possible else ():
+        possible &= hints.reaching(memory.free[name], size) | _left_enough(memory, name, size)
+    return possible
 
 
-def _large_enough(memory: Memory, request: Resources) -> tuple[tuple[Mask, ...], int]:
-    """The sets of zones whose allocatable amounts reach what is asked, used or not, and their least width.
-
-    Nodes of one make have the same to give out, and templates ask for the same: what was found is kept as
-    `masks.sums` are.
-    """
-    amounts = tuple([memory.allocatable.get(name, memory.nothing) for name in request])
-    find = _kept_large if len(memory.cells) <= masks.MOST_KEPT else _large
-    return find(len(memory.cells), amounts, tuple(request.values()))
+def _left_enough(memory: Memory, name: str, size: int) -> Hints:
+    """The sets of zones of which init containers left so much that it suffices with what is free."""
+    free = memory.free[name]
+    left_over = memory.left_over(name) if memory.reusable else ()
+    return hints.of(
+        mask for mask, again in left_over if sum([free[zone] for zone in masks.members(mask)]) + again >= size
+    )
 
 
-def _large(zones: int, amounts: tuple[Amounts, ...], sizes: tuple[int, ...]) -> tuple[tuple[Mask, ...], int]:
-    enough: Sequence[Mask] = masks.ascending(zones)
-    for each, size in zip(amounts, sizes, strict=True):
-        enough = masks.reaching(enough, masks.sums(each), size)
-    return tuple(enough), min(map(int.bit_count, enough), default=zones)
+def _large_enough(memory: Memory, request: Resources) -> tuple[Hints, int]:
+    """The sets of zones whose allocatable amounts reach what is asked, used or not, and their least width."""
+    zones = len(memory.cells)
+    enough = hints.every(zones)
+    for name, size in request.items() if enough else ():
+        enough &= hints.reaching(memory.allocatable.get(name, memory.nothing), size)
+    return enough, hints.narrowest_width(enough, zones)
 
 
-_kept_large = lru_cache(maxsize=1024)(_large)
-
-
-def _open(cells: tuple[Mask, ...], groups: Groups) -> Sequence[bool]:
-    """Whether groups let a set of zones be used, indexed by its mask; kept as `masks.sums` are."""
-    return _kept_open(cells, groups) if len(cells) <= masks.MOST_KEPT else _usable(cells, groups)
-
-
-def _usable(cells: tuple[Mask, ...], groups: Groups) -> tuple[bool, ...]:
-    """One zone outside any group can be used, or a group as it is."""
-    singles = {1 << zone: cell.bit_count() <= 1 for zone, cell in enumerate(cells)}
-    every = range(1 << len(cells))
-    return tuple([singles[mask] if mask in singles else not _breaks_a_group(groups, mask) for mask in every])
-
-
-_kept_open = lru_cache(maxsize=1024)(_usable)
+@lru_cache(maxsize=256)
+def _open(cells: tuple[Mask, ...], groups: Groups) -> Hints:
+    """The sets of zones that can be used: a zone outside any group, several free ones, a group as it is."""
+    single = hints.of(1 << zone for zone, cell in enumerate(cells) if cell.bit_count() <= 1)
+    whole = hints.of(cell for _, cell in groups if cell.bit_count() > 1 and not _breaks_a_group(groups, cell))
+    free = hints.inside(masks.of(zone for zone in range(len(cells)) if zone not in dict(groups)))
+    return single | whole | free & ~hints.of_width(free, 1)
 
 
 def _breaks_a_group(groups: Groups, mask: Mask) -> bool:
@@ -209,11 +195,12 @@ def _best_around(memory: Memory, request: Resources, affinity: Merged) -> Merged
     # Hints hang on names, so a request for nothing has none.
     hint = _hint(memory, request) if request else impossible(MEMORY)
     inner = affinity.mask or 0
-    around = [mask for mask in hint.possible if mask & inner == inner]
-    preferred = [mask for mask in around if mask in hint.preferred]
+    around = hint.possible & hints.around(inner, len(memory.cells))
+    preferred = around & hint.preferred
     if not around or (affinity.preferred and not preferred):
         return None
-    return Merged(masks.narrowest(preferred or around), preferred=bool(preferred))
+    chosen = hints.lowest(hints.narrowest(preferred or around))
+    return Merged(chosen, preferred=bool(preferred))
 
 
 def _has_room(memory: Memory, request: Resources, mask: Mask) -> bool:

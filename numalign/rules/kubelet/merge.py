@@ -7,17 +7,19 @@ closed form:
 
 * the preferred results are the masks that every list prefers;
 * the other results are all intersections of one mask from each list. Which ones exist is counted by an
-  AND-convolution over the lattice of masks, k * 2^n * n steps instead of (2^n)^k.
+  AND-convolution over the lattice of masks, k * 2^n * n steps instead of (2^n)^k (`hints.intersections`).
 """
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import and_
 from types import MappingProxyType
 from typing import NamedTuple
 
 from numalign.rules.intent import Policy
-from numalign.rules.kubelet import masks
+from numalign.rules.kubelet import hints, masks
+from numalign.rules.kubelet.hints import Hints
 from numalign.rules.kubelet.masks import Mask
 
 
@@ -29,8 +31,8 @@ class Offer(NamedTuple):
     """
 
     resource: str
-    possible: tuple[Mask, ...]
-    preferred: frozenset[Mask]
+    possible: Hints
+    preferred: Hints
 
 
 Distances = tuple[tuple[int, ...], ...]
@@ -44,20 +46,27 @@ class Zones:
     count: int
     distances: Distances | None = None
 
-    def best(self, candidates: Iterable[Mask]) -> Mask:
+    def best(self, candidates: Hints) -> Mask:
         """The kubelet's choice among equals: fewest zones, then the closest, then the smaller number."""
-        if self.distances is None:
-            return masks.narrowest(candidates)
-        return min(candidates, key=self.rank)
+        narrow = hints.narrowest(candidates)
+        first = hints.lowest(narrow)
+        if self.distances is None or narrow == 1 << first:
+            return first
+        return min(hints.listed(narrow), key=_spreads(self.distances).__getitem__)
 
     def rank(self, mask: Mask) -> tuple[int, int, Mask]:
         """By what the kubelet compares two sets of zones: the smaller is the better."""
-        return mask.bit_count(), self._spread(mask) if self.distances else 0, mask
+        return mask.bit_count(), _spreads(self.distances)[mask] if self.distances else 0, mask
 
-    def _spread(self, mask: Mask) -> int:
-        """All distances within a mask, each zone's to itself included (CalculateAverageFor, undivided)."""
-        inside, far = list(masks.members(mask)), self.distances or ()
-        return sum(far[here][there] for here in inside for there in inside)
+
+@lru_cache(maxsize=16)
+def _spreads(distances: Distances) -> Sequence[int]:
+    """All distances within each mask, each zone's to itself included (CalculateAverageFor, undivided)."""
+    spreads = [0]
+    for zone, row in enumerate(distances):
+        both = tuple([there + distances[at][zone] for at, there in enumerate(row[:zone])])
+        spreads += [spread + more + row[zone] for spread, more in zip(spreads, masks.sums(both), strict=True)]
+    return spreads
 
 
 class Merged(NamedTuple):
@@ -74,14 +83,14 @@ class Decision(NamedTuple):
     admitted: bool
 
 
-def offer(resource: str, possible: Sequence[Mask], width: int) -> Offer:
+def offer(resource: str, possible: Hints, width: int) -> Offer:
     """An offer that prefers the masks of one width, as all managers do by default."""
-    return Offer(resource, tuple(possible), masks.of_width(possible, width))
+    return Offer(resource, possible, hints.of_width(possible, width))
 
 
 def impossible(resource: str) -> Offer:
     """The offer of a resource that no mask can serve."""
-    return Offer(resource, (), frozenset())
+    return Offer(resource, hints.NONE, hints.NONE)
 
 
 def decide(policy: Policy, offers: Sequence[Offer], zones: Zones) -> Decision:
@@ -117,70 +126,46 @@ def _only(preferred: Merged | None) -> Decision:
 
 
 def _of_one_zone(offer: Offer) -> Offer:
-    ones = tuple(mask for mask in offer.possible if mask in offer.preferred and mask.bit_count() == 1)
-    return Offer(offer.resource, ones, frozenset(ones))
+    ones = hints.of_width(offer.possible & offer.preferred, 1)
+    return Offer(offer.resource, ones, ones)
 
 
 def _preferred(offers: Sequence[Offer], zones: Zones) -> Merged | None:
     """The narrowest mask that every resource prefers; all zones where none has an opinion."""
     if not offers:
         return Merged(masks.full(zones.count), preferred=True)
-    common = frozenset.intersection(*(offer.preferred for offer in offers))
+    common = reduce(and_, (offer.preferred for offer in offers))
     return Merged(zones.best(common), preferred=True) if common else None
 
 
 def _best_of(offers: Sequence[Offer], zones: Zones) -> Mask:
     """HintMerger.compare for what is not preferred: of that width, else the widest below, else above."""
-    limit, everything = _narrowest_width(offers), masks.full(zones.count)
-    if not zones.distances and _first_is_reached(offers, masks.full(limit), everything):
+    lists, everything = [offer.possible for offer in offers if offer.possible], masks.full(zones.count)
+    limit = max((hints.narrowest_width(possible, 0) for possible in lists), default=0)
+    if not zones.distances and _first_is_reached(lists, masks.full(limit), everything):
         return masks.full(limit)
-    reachable = _intersections(offers, zones.count)
-    if not reachable:
-        return everything
-    below = [mask for mask in reachable if mask.bit_count() <= limit]
-    width = max(map(int.bit_count, below)) if below else min(map(int.bit_count, reachable))
-    return zones.best(mask for mask in reachable if mask.bit_count() == width)
+    reachable = _intersections(lists, zones.count)
+    for width in (*range(limit, 0, -1), *range(limit + 1, zones.count + 1)):
+        if found := hints.of_width(reachable, width):
+            return zones.best(found)
+    return everything
 
 
-def _first_is_reached(offers: Sequence[Offer], first: Mask, everything: Mask) -> bool:
+def _first_is_reached(lists: Sequence[Hints], first: Mask, everything: Mask) -> bool:
     """Whether some list holds the mask with the lowest number of its width, and all hold all zones.
 
     Beside lists that hold all zones a hint stays as it is.
     """
-    if not all(everything in offer.possible for offer in offers):
+    if not all(possible >> everything & 1 for possible in lists):
         return False
-    return any(first in offer.possible for offer in offers)
+    return any(possible >> first & 1 for possible in lists)
 
 
-def _narrowest_width(offers: Sequence[Offer]) -> int:
-    """BestNonPreferredAffinityCount: the widest of the lists' narrowest hints."""
-    return max((min(map(int.bit_count, offer.possible)) for offer in offers if offer.possible), default=0)
-
-
-def _intersections(offers: Sequence[Offer], count: int) -> list[Mask]:
-    """Every mask but the empty one that is the intersection of one hint from each list, by number."""
-    lists = [offer.possible for offer in offers if offer.possible]
+def _intersections(lists: Sequence[Hints], count: int) -> Hints:
+    """Every mask but the empty one that is the intersection of one hint from each list."""
     if not lists:
-        return [masks.full(count)]
-    ways = [1] * (1 << count)
-    for possible in lists:
-        holds = [0] * (1 << count)
-        for mask in possible:
-            holds[mask] = 1
-        ways = list(map(operator.mul, ways, _over_supersets(holds, count, operator.add)))
-    ways = _over_supersets(ways, count, operator.sub)
-    return [mask for mask in masks.ascending(count) if ways[mask]]
-
-
-def _over_supersets(table: list[int], count: int, join: Callable[[int, int], int]) -> list[int]:
-    """Fold into each mask all masks around it (the zeta transform over supersets; by `sub`, its inverse).
-
-    Each round folds the lowest bit and rotates it to the top, so that the rounds together keep the order.
-    """
-    for _ in range(count):
-        without, within = table[0::2], table[1::2]
-        table = [*map(join, without, within), *within]
-    return table
+        return 1 << masks.full(count)
+    return reduce(lambda one, other: hints.intersections(one, other, count), lists)
 
 
 _POLICIES: Mapping[Policy, Callable[[Sequence[Offer], Zones], Decision]] = MappingProxyType(

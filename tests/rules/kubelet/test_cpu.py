@@ -7,6 +7,7 @@ import pytest
 from numalign.rules.demand import Step
 from numalign.rules.kubelet import cpu
 from numalign.rules.kubelet.cpu import Cpus
+from numalign.rules.kubelet.hints import listed
 from numalign.rules.kubelet.merge import Offer
 from numalign.rules.kubelet.refused import Reason
 from numalign.rules.machine import Core, lay_out, read_list, render_list
@@ -47,7 +48,7 @@ def given(before: Cpus, step: Step, inside: int | None = None) -> tuple[Cpus, st
 def written(offers: list[Offer]) -> str:
     """Hints as masks with p for what is preferred: `1p 10p 11`."""
     [offer] = offers
-    return " ".join(f"{mask:b}{'p' * (mask in offer.preferred)}" for mask in offer.possible)
+    return " ".join(f"{mask:b}{'p' * (offer.preferred >> mask & 1)}" for mask in listed(offer.possible))
 
 
 USED = node("cpu=6//4", "cpu=6//6")

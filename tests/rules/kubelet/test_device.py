@@ -8,6 +8,7 @@ from numalign.rules.demand import Step
 from numalign.rules.kubelet import device
 from numalign.rules.kubelet.amounts import Amounts
 from numalign.rules.kubelet.device import Pool, Pools, Taken
+from numalign.rules.kubelet.hints import listed
 from numalign.rules.kubelet.merge import Offer
 from numalign.rules.pod import Role
 from numalign.rules.topology import Node
@@ -39,7 +40,9 @@ def given(before: Pools, text: str, inside: int | None = None) -> tuple[Pools, d
 def written(offers: list[Offer]) -> dict[str, str]:
     """Hints as masks with p for what is preferred, by resource."""
     return {
-        offer.resource: " ".join(f"{mask:b}{'p' * (mask in offer.preferred)}" for mask in offer.possible)
+        offer.resource: " ".join(
+            f"{mask:b}{'p' * (offer.preferred >> mask & 1)}" for mask in listed(offer.possible)
+        )
         for offer in offers
     }
 

@@ -25,17 +25,6 @@ def test_the_total_of_every_mask_stands_at_its_number() -> None:
     assert list(masks.sums((1, 10, 100))) == [0, 1, 10, 11, 100, 101, 110, 111]
 
 
-def test_masks_are_chosen_from_candidates_by_total_and_by_width() -> None:
-    assert masks.reaching(masks.ascending(2), [0, 4, 6, 10], 5) == [0b10, 0b11]
-    assert masks.reaching([0b11, 0b01], [0, 4, 6, 10], 5) == [0b11]
-    assert masks.of_width([0b10, 0b11, 0b100], 1) == {0b10, 0b100}
-
-
-def test_masks_are_chosen_by_what_they_hold() -> None:
-    assert list(masks.inside(0b1011)) == [0b1, 0b10, 0b11, 0b1000, 0b1001, 0b1010, 0b1011], "not zone 2"
-    assert list(masks.inside(0)) == []
-
-
 def test_together_masks_hold_every_zone_that_is_in_one() -> None:
     assert masks.union([0b0011, 0b1010]) == 0b1011
     assert masks.union([]) == 0
@@ -54,14 +43,3 @@ FEWEST = [
 @pytest.mark.parametrize(("amounts", "asked", "zones"), table(FEWEST))
 def test_the_fewest_zones_that_reach(amounts: list[int], asked: int, zones: int | None) -> None:
     assert masks.fewest(amounts, asked) == zones
-
-
-NARROWEST = [
-    ("fewer zones before smaller numbers", [0b0011, 0b1000], 0b1000),
-    ("the smaller number among equals", [0b1001, 0b0110], 0b0110),
-]
-
-
-@pytest.mark.parametrize(("candidates", "chosen"), table(NARROWEST))
-def test_the_kubelet_prefers(candidates: list[int], chosen: int) -> None:
-    assert masks.narrowest(candidates) == chosen

@@ -6,6 +6,7 @@ import pytest
 
 from numalign.rules.demand import Step
 from numalign.rules.kubelet import masks, memory
+from numalign.rules.kubelet.hints import listed
 from numalign.rules.kubelet.memory import Block, Memory
 from numalign.rules.kubelet.merge import Merged
 from numalign.rules.topology import MemoryManager, Node
@@ -30,7 +31,8 @@ def written(held: Memory, text: str) -> str:
     """Hints as masks with p for what is preferred; all names have the same."""
     offers = memory.offers(held, wants(text).memory)
     texts = {
-        " ".join(f"{mask:b}{'p' * (mask in offer.preferred)}" for mask in offer.possible) for offer in offers
+        " ".join(f"{mask:b}{'p' * (offer.preferred >> mask & 1)}" for mask in listed(offer.possible))
+        for offer in offers
     }
     return " and ".join(texts)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.rules.intent import Policy
-from numalign.rules.kubelet import masks
+from numalign.rules.kubelet import hints, masks
 from numalign.rules.kubelet.merge import Decision, Distances, Merged, Offer, Zones, decide, impossible, offer
 from tests.notation import table
 
@@ -26,8 +26,8 @@ def offers_of(text: str) -> list[Offer]:
 
 
 def _offer(at: int, words: list[str]) -> Offer:
-    hints = {_mask(word): word.endswith("p") for word in words if word != "-"}
-    return Offer(f"r{at}", tuple(hints), frozenset(mask for mask, preferred in hints.items() if preferred))
+    told = {_mask(word): word.endswith("p") for word in words if word != "-"}
+    return Offer(f"r{at}", hints.of(told), hints.of(mask for mask, preferred in told.items() if preferred))
 
 
 def _mask(word: str) -> int:
@@ -67,9 +67,9 @@ MERGED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("hints", "best_effort", "restricted", "single"), table(MERGED))
-def test_hints_merge(hints: str, best_effort: str, restricted: str, single: str) -> None:
-    offers = offers_of(hints)
+@pytest.mark.parametrize(("told", "best_effort", "restricted", "single"), table(MERGED))
+def test_hints_merge(told: str, best_effort: str, restricted: str, single: str) -> None:
+    offers = offers_of(told)
 
     assert written(decide(Policy.BEST_EFFORT, offers, EIGHT)) == best_effort
     assert written(decide(Policy.RESTRICTED, offers, EIGHT)) == restricted
@@ -114,14 +114,14 @@ CLOSEST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("hints", "distances", "best_effort", "restricted"), table(CLOSEST))
+@pytest.mark.parametrize(("told", "distances", "best_effort", "restricted"), table(CLOSEST))
 def test_the_kubelet_may_prefer_close_zones(
-    hints: str, distances: Distances, best_effort: str, restricted: str
+    told: str, distances: Distances, best_effort: str, restricted: str
 ) -> None:
     zones = Zones(EIGHT.count, distances)
 
-    assert written(decide(Policy.BEST_EFFORT, offers_of(hints), zones)) == best_effort
-    assert written(decide(Policy.RESTRICTED, offers_of(hints), zones)) == restricted
+    assert written(decide(Policy.BEST_EFFORT, offers_of(told), zones)) == best_effort
+    assert written(decide(Policy.RESTRICTED, offers_of(told), zones)) == restricted
 
 
 def test_single_numa_node_takes_the_lowest_zone_however_far() -> None:
@@ -147,12 +147,14 @@ def test_a_refused_container_keeps_no_affinity() -> None:
 
 
 def test_an_offer_prefers_the_masks_of_one_width() -> None:
-    assert offer("cpu", [0b01, 0b10, 0b11], 1) == Offer("cpu", (0b01, 0b10, 0b11), frozenset({0b01, 0b10}))
-    assert offer("cpu", [0b11], 1) == Offer("cpu", (0b11,), frozenset())
+    both = hints.of([0b01, 0b10, 0b11])
+
+    assert offer("cpu", both, 1) == Offer("cpu", both, hints.of([0b01, 0b10]))
+    assert offer("cpu", hints.of([0b11]), 1) == Offer("cpu", hints.of([0b11]), hints.NONE)
 
 
 def test_an_impossible_offer_has_no_masks() -> None:
-    assert impossible("cpu") == Offer("cpu", (), frozenset())
+    assert impossible("cpu") == Offer("cpu", hints.NONE, hints.NONE)
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -162,7 +164,7 @@ def test_every_policy_decides(policy: Policy) -> None:
 
 def test_eight_zones_and_eight_resources_are_no_walk_over_permutations() -> None:
     """There are 255^8 of them: whoever walks them never ends."""
-    every = Offer("r", tuple(masks.ascending(EIGHT.count)), frozenset())
+    every = Offer("r", hints.every(EIGHT.count), hints.NONE)
 
     assert written(decide(Policy.BEST_EFFORT, [every] * 8, EIGHT)) == "0"
 
@@ -175,13 +177,13 @@ Hint = tuple[int | None, bool]
 def walked(policy: Policy, lists: Sequence[Sequence[Hint]], zones: Zones, shuffle: Random) -> Merged:
     """What the walk over all permutations, in any order, merges the hints to."""
     full, closest = masks.full(zones.count), zones.distances
-    lists = [list(hints) or [(None, False)] for hints in lists] or [[(None, True)]]
+    lists = [list(told) or [(None, False)] for told in lists] or [[(None, True)]]
     if policy is Policy.SINGLE_NUMA_NODE:
         lists, closest = (
-            [[hint for hint in hints if hint[1] and _is_single(hint[0])] for hints in lists],
+            [[hint for hint in told if hint[1] and _is_single(hint[0])] for told in lists],
             None,
         )
-    narrowest = (min((mask.bit_count() for mask, _ in hints if mask), default=0) for hints in lists)
+    narrowest = (min((mask.bit_count() for mask, _ in told if mask), default=0) for told in lists)
     limit = max(narrowest, default=0)
     permutations = list(product(*lists))
     shuffle.shuffle(permutations)
@@ -238,8 +240,8 @@ def _order(mask: int, distances: Distances | None) -> tuple[int, float, int]:
 
 
 def hint_lists(count: int) -> st.SearchStrategy[list[dict[int, bool]]]:
-    hints = st.dictionaries(st.integers(1, masks.full(count)), st.booleans(), max_size=6)
-    return st.lists(hints, max_size=3)
+    told = st.dictionaries(st.integers(1, masks.full(count)), st.booleans(), max_size=6)
+    return st.lists(told, max_size=3)
 
 
 def distances(count: int) -> st.SearchStrategy[Distances | None]:
@@ -253,11 +255,11 @@ def test_the_merge_is_what_the_walk_over_all_permutations_finds(
 ) -> None:
     drawn, zones = data.draw(hint_lists(count)), Zones(count, data.draw(distances(count)))
     offers = [
-        Offer(f"r{at}", tuple(sorted(hints)), frozenset(mask for mask in hints if hints[mask]))
-        for at, hints in enumerate(drawn)
+        Offer(f"r{at}", hints.of(told), hints.of(mask for mask in told if told[mask]))
+        for at, told in enumerate(drawn)
     ]
     for policy in (Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE):
         found = decide(policy, offers, zones)
-        expected = walked(policy, [list(hints.items()) for hints in drawn], zones, shuffle)
+        expected = walked(policy, [list(told.items()) for told in drawn], zones, shuffle)
         assert found.admitted is (policy is Policy.BEST_EFFORT or expected.preferred)
         assert not found.admitted or found.affinity == expected
