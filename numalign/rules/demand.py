@@ -9,6 +9,7 @@ Restates guaranteedCPUs and podGuaranteedCPUs of cpumanager/policy_static.go, ge
 memorymanager/policy_static.go, and the limits that the device manager reads.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -146,32 +147,45 @@ def _pod_level(pod: Pod, *, guaranteed: bool) -> PodLevel:
         memory=_only(Kind.MEMORY, stated),
         managed=guaranteed,
     )
-    crowded = (name for name, amount in whole.exclusive.items() if _crowds(steps, name, amount))
-    return PodLevel(steps, whole, frozenset(crowded))
+    crowded = _crowded(steps, _cpus, _cpus(whole)) | _crowded(steps, _memory, whole.memory)
+    return PodLevel(steps, whole, crowded)
 
 
-def _crowds(steps: tuple[Step, ...], name: str, stated: int) -> bool:
-    """Whether pinned containers leave nothing for one that shares (validatePodScopeResources)."""
-    beside, shared = 0, False
-    for step in steps:
-        shares = not (step.memory if kind(name) is Kind.MEMORY else step.cpu)
-        if step.role is Role.INIT:
-            if shares and beside >= stated:
-                return True
-        else:
-            shared |= shares
-            beside += step.exclusive.get(name, 0)
-    return shared and beside >= stated
+def _crowded(
+    steps: tuple[Step, ...], pinned: Callable[[Step], Resources], stated: Resources
+) -> frozenset[str]:
+    """Where pinned containers leave nothing for one that shares (validatePodScopeResources).
+
+    What is held beside an init container only grows, so the last that shares has as little as any. Takes time
+    by the amounts, however many containers there are.
+    """
+    sharing = [at for at, step in enumerate(steps) if not pinned(step)]
+    if not sharing:
+        return frozenset()
+    last = sharing[-1] if all(steps[at].role is Role.INIT for at in sharing) else len(steps)
+    beside = Counter[str]()
+    for step in steps[:last]:
+        if step.role is not Role.INIT:
+            beside.update(pinned(step))
+    return frozenset(name for name, amount in stated.items() if beside[name] >= amount)
+
+
+def _cpus(step: Step) -> Resources:
+    return Resources({CPU: step.cpu}) if step.cpu else EMPTY
+
+
+def _memory(step: Step) -> Resources:
+    return step.memory
 
 
 def _whole(steps: tuple[Step, ...]) -> Step:
     """The pod-scope request; memory counts only under names that an app container asks for."""
     apps = {name for step in steps if step.role is Role.APP for name in step.memory}
-    memory = _peak(steps, lambda step: step.memory)
+    memory = _peak(steps, _memory)
     return Step(
         container=WHOLE_POD,
         role=Role.APP,
-        cpu=_peak(steps, lambda step: Resources({CPU: step.cpu})).get(CPU, 0),
+        cpu=_peak(steps, _cpus).get(CPU, 0),
         memory=Resources({name: amount for name, amount in memory.items() if name in apps}),
         devices=_peak(steps, lambda step: step.devices),
         loose=tuple(sorted({name for step in steps for name in step.loose})),

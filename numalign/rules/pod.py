@@ -6,6 +6,7 @@ manifest on a laptop has not been there. `Container.defaulted` and `Pod.defaulte
 rules see the same pod before and after it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -110,18 +111,28 @@ def peak(asked: Iterable[tuple[Role, Resources]]) -> Resources:
     """The most that is held at once: init containers one after another, sidecars from then on, apps together.
 
     Restates `PodRequests` of k8s.io/component-helpers; overhead is no part of it, for the kubelet's
-    managers do not count it either.
+    managers do not count it either. Takes time by the amounts, however many containers there are.
     """
-    beside = before = together = EMPTY
+    beside, together = Counter[str](), Counter[str]()
+    most: dict[str, int] = {}
     for role, amounts in asked:
+        # What stands beside stays, so there can be more than before of this container's own names only.
         if role is Role.INIT:
-            before = before.most(beside.plus(amounts))
+            _raise(most, {name: beside[name] + amount for name, amount in amounts.items()})
         elif role is Role.SIDECAR:
-            beside = beside.plus(amounts)
-            before = before.most(beside)
+            beside.update(amounts)
+            _raise(most, {name: beside[name] for name in amounts})
         else:
-            together = together.plus(amounts)
-    return before.most(beside.plus(together))
+            together.update(amounts)
+    _raise(most, {name: beside[name] + amount for name, amount in together.items()})
+    return Resources(most)
+
+
+def _raise(most: dict[str, int], held: Mapping[str, int]) -> None:
+    """Take over what is more than before, and names that are new."""
+    for name, amount in held.items():
+        if amount >= most.get(name, 0):
+            most[name] = amount
 
 
 def _pod_requests(pod: Pod, containers: tuple[Container, ...]) -> Resources:

@@ -4,7 +4,8 @@ import pytest
 
 from numalign.rules import demand
 from numalign.rules.demand import WHOLE_POD, Step
-from numalign.rules.pod import Pod, Qos, Role
+from numalign.rules.pod import Container, Pod, Qos, Role
+from numalign.rules.resources import Resources
 from tests.notation import GPU, HUGE, asks, bag, pod, table
 
 STEPS = [
@@ -154,3 +155,44 @@ def test_the_whole_pod_asks_as_one_container() -> None:
 
     assert [step.asks for step in one.steps] == [bag("cpu=6 mem=9Gi gpu=2")]
     assert one.total == bag("cpu=6 mem=9Gi gpu=2")
+
+
+class Named(str):
+    """A name of a resource that counts how often anybody looks for it."""
+
+    __slots__ = ()
+    looked_for = 0
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        Named.looked_for += 1
+        return str.__hash__(self)
+
+
+def work(containers: int, role: Role, limits: Resources | None = None) -> int:
+    """How often a name is looked for to know what a pod asks whose containers ask for ten names each."""
+    ours = {"cpu": 1000, "memory": 2**30}
+    own = [
+        Resources(
+            {**ours, **{Named(f"{prefix}{at:03d}-{each}"): 1 for each in range(5) for prefix in ("x", HUGE)}}
+        )
+        for at in range(containers)
+    ]
+    made = [Container(f"c{at}", role, each, each) for at, each in enumerate(own)]
+    before = Named.looked_for
+    demand.of(Pod("p", containers=(*made, Container("last", Role.APP, own[0], own[0])), pod_limits=limits))
+    return Named.looked_for - before
+
+
+@pytest.mark.parametrize("role", Role)
+def test_twice_as_many_containers_take_twice_as_long_to_read(role: Role) -> None:
+    assert work(100, role) < 2.1 * work(50, role)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_resources_of_the_pod_as_a_whole_take_no_longer_for_each_container(role: Role) -> None:
+    stated = bag("cpu=400 mem=400Gi").plus({Named(f"{HUGE}{at}"): 1 for at in range(200)})
+
+    assert work(100, role, stated) < 2.1 * work(50, role, stated)

@@ -1,9 +1,11 @@
 """What a pod asks for, before and after the API server has filled in its defaults, and its QoS class."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from numalign.rules.pod import Container, Pod, Qos, Role, peak, qos
-from numalign.rules.resources import EMPTY
+from numalign.rules.resources import EMPTY, Resources
 from tests.notation import bag, pod, table
 
 BOTH = "cpu=4 mem=1Gi"
@@ -108,6 +110,24 @@ def test_each_name_has_its_own_peak() -> None:
     held = [(Role.INIT, bag("cpu=4 mem=1Gi")), (Role.APP, bag("cpu=2 mem=2Gi gpu=1"))]
 
     assert peak(held) == bag("cpu=4 mem=2Gi gpu=1")
+
+
+BAGS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9), max_size=4).map(Resources)
+
+
+@given(st.lists(st.tuples(st.sampled_from(Role), BAGS), max_size=8))
+def test_the_peak_is_the_most_of_all_moments(asked: list[tuple[Role, Resources]]) -> None:
+    beside = before = together = EMPTY
+    for role, amounts in asked:
+        if role is Role.INIT:
+            before = before.most(beside.plus(amounts))
+        elif role is Role.SIDECAR:
+            beside = beside.plus(amounts)
+            before = before.most(beside)
+        else:
+            together = together.plus(amounts)
+
+    assert peak(asked) == before.most(beside.plus(together))
 
 
 def test_a_container_asks_for_nothing_unless_it_says_so() -> None:

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from numalign.rules import demand
 from numalign.rules.demand import PodLevel
 from numalign.rules.kubelet import bubble, cpu
 from numalign.rules.machine import read_list, render_list
+from numalign.rules.pod import Role
 from numalign.rules.resources import Resources
 from tests.notation import bag, machine, pod, table
 
@@ -96,3 +99,27 @@ CROWDED = [
 @pytest.mark.parametrize(("containers", "names"), table(CROWDED))
 def test_what_pinned_containers_leave_to_the_others(containers: list[str], names: set[str]) -> None:
     assert stated(*containers).crowded == names
+
+
+PINNED = [f"cpu={cpus} mem={memory}Gi" for cpus in (1, 3) for memory in (1, 6)]
+CONTAINERS = st.builds(
+    str.__add__, st.sampled_from(["", "init ", "sidecar "]), st.sampled_from([SHARES, *PINNED])
+)
+
+
+@given(st.lists(CONTAINERS, min_size=1, max_size=5))
+def test_crowded_is_what_any_container_that_shares_finds_taken(containers: list[str]) -> None:
+    level = stated(*containers)
+
+    def crowded(name: str) -> bool:
+        held, shared, most = 0, False, level.whole.asks[name]
+        for step in level.steps:
+            own = step.exclusive.get(name, 0)
+            if step.role is not Role.INIT:
+                shared |= not own
+                held += own
+            elif not own and held >= most:
+                return True
+        return shared and held >= most
+
+    assert level.crowded == {name for name in level.whole.asks if crowded(name)}
