@@ -15,6 +15,9 @@ from numalign.rules import intent
 
 Object: TypeAlias = dict[str, Any]
 
+MOST_CUT = 1024
+"""Elements of a list; no longer one is read, so that to cut it would be time spent for nobody."""
+
 _ALL = True
 # kubectl keeps whole manifests in an annotation of its own, the environment of their containers included.
 _READ = (intent.PREFIX, "volcano.sh/", "kai.scheduler/")
@@ -116,6 +119,8 @@ def cut(value: object, kept: object) -> object:
         return _beginning(value, kept)
     fields = cast("Mapping[str, object]", kept)
     if isinstance(value, list):
+        if len(value) > MOST_CUT:
+            return value
         return [cut(element, fields) if isinstance(element, dict) else element for element in value]
     if isinstance(value, dict):
         return {key: cut(value[key], inner) for key, inner in fields.items() if key in value}

@@ -7,7 +7,7 @@ before. A pod that is made anew under an old name is another pod, known by its u
 kept for as long as they live, so all that is common to them is kept once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,13 +24,16 @@ from numalign.cluster.records import Found
 from numalign.cluster.reflector import Key
 from numalign.cluster.world import Problem
 from numalign.fleet.recent import Recent
-from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.errors import AND_MORE, BadInput, Mistake
 from numalign.rules.ledger import Record
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
 REMEMBERED = 4096
 """Different records of placements that are kept at hand."""
+
+MOST_MISTAKES = 16
+"""Of one pod that are kept, for as long as it lives, and logged; there may be many pods like it."""
 
 LONGEST_MESSAGE = 1024
 """Characters of what a kubelet says of a pod that are kept."""
@@ -127,7 +130,7 @@ class Occupants:
         key = (pod.namespace, pod.name)
         if pod.uid and pod.name and self._keys.get(pod.uid, key) != key:
             self._taken_over(pod)
-        self._note(key, tuple(dict.fromkeys(whole.mistakes)))
+        self._note(key, _told(whole.mistakes))
         self._set(key, pod if pod.uid and pod.name else None)
 
     def drop(self, key: Key) -> None:
@@ -200,7 +203,7 @@ class Occupants:
 
     def _record(self, annotations: Part) -> Found:
         """The pods of a template on the same zones have the same record."""
-        written = {key: part.value for key, part in annotations.members() if key in records.KEYS}
+        written = {key: text for key in records.SOURCES if (text := annotations[key].value) is not None}
         if not written:
             return records.NOTHING
         texts = tuple(text for text in map(written.get, records.SOURCES) if isinstance(text, str | None))
@@ -221,6 +224,12 @@ def _phase(part: Part) -> Phase:
 
 def _acknowledged(status: Part) -> bool:
     return bool(status["startTime"].value or status["containerStatuses"].value)
+
+
+def _told(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
+    """Each mistake once; of many the first, and that there are more."""
+    once = tuple(dict.fromkeys(mistakes))
+    return once if len(once) <= MOST_MISTAKES else (*once[:MOST_MISTAKES], AND_MORE)
 
 
 def _shown(key: Key) -> str:

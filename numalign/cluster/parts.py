@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from numalign.rules import machine, resources
 from numalign.rules.errors import MOST_MISTAKES, BadInput, BadQuantity, Mistake
+from numalign.rules.intent import LONGEST_NAME
 from numalign.rules.machine import CpuSet
 from numalign.rules.resources import EMPTY, Resources
 
@@ -144,6 +145,10 @@ class Part:
 
     def texts(self) -> Mapping[str, str]:
         """An object of texts, like annotations."""
+        fields = self._fields()
+        # Nearly always all are, and there may be thousands that nobody asks about.
+        if {*map(type, fields.values())} <= {str} and {*map(type, fields)} <= {str}:
+            return {**cast("Mapping[str, str]", fields)}
         return {key: part.text() for key, part in self.members()}
 
     def word(self, words: type[Word]) -> Word | None:
@@ -206,13 +211,17 @@ class Part:
         if isinstance(value, list | dict):
             self.wrong(f"must be an amount, not {named(value)}")
             return None
+        if len(resource) > LONGEST_NAME:
+            self.wrong(f"is no resource: a name has at most {LONGEST_NAME} characters, not {len(resource)}")
+            return None
         try:
             if type(value) is str:
                 return _amount(resource, value)
             # Python's shortest text of a number is the one that was written; a quantity is never a float.
             return resources.parse_amount(resource, repr(value) if isinstance(value, float) else value)
         except BadQuantity as error:
-            self.mistakes.extend(mistake.under(self.where) for mistake in error.mistakes)
+            if not self._enough():
+                self.mistakes.extend(mistake.under(self.where) for mistake in error.mistakes)
             return None
 
     def amounts(self) -> Resources:

@@ -14,7 +14,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TypeAlias
 
-from numalign.cluster.parts import Part, group
+from numalign.cluster.parts import Part, group, named
 from numalign.rules import resources
 from numalign.rules.errors import BadPod, Mistake
 from numalign.rules.pod import Container, Pod, Role
@@ -22,6 +22,10 @@ from numalign.rules.resources import Resources
 
 MOST_CONTAINERS = 100
 """Of one kind. What one container leaves matters to each after it, so time grows with their square."""
+
+MOST_AMOUNTS = 4096
+"""In all lists of a pod together. A container that asks for something asks for a handful, so that this is a
+hundred containers of twenty requests and twenty limits each; what has more is not read, however short."""
 
 MOST_TEMPLATES = 100
 """In one object, and entries on the way to them; a job of several roles has a handful."""
@@ -206,11 +210,13 @@ def pods_of(raw: Mapping[str, object], *, extra: Templates = NO_TEMPLATES) -> tu
     whole = Part(raw)
     kind, version = whole["kind"].needed_text(), whole["apiVersion"].needed_text()
     whole.settle(BadPod)
-    found, mistakes = places(raw, paths_of((group(version), kind), extra=extra))
-    whole.mistakes.extend(mistakes)
-    made = [_made(place, owner=raw, mistakes=whole.mistakes) for place in found]
-    whole.settle(BadPod)
-    return tuple(made)
+    found, wrong = places(raw, paths_of((group(version), kind), extra=extra))
+    mistakes = [*wrong]
+    made = tuple(_made(place, owner=raw, mistakes=mistakes) for place in found)
+    if mistakes:
+        # What is wrong with the owner is wrong with each of its pods, and told once.
+        raise BadPod(dict.fromkeys(mistakes))
+    return made
 
 
 def _made(place: Place, *, owner: Mapping[str, object], mistakes: list[Mistake]) -> Template:
@@ -218,7 +224,7 @@ def _made(place: Place, *, owner: Mapping[str, object], mistakes: list[Mistake])
     whole, above = Part(place.raw), Part(owner)
     read = _pod(whole, owner=above["metadata"])
     mistakes += [mistake.under(place.where) if place.where else mistake for mistake in whole.mistakes]
-    mistakes += [mistake for mistake in above.mistakes if mistake not in mistakes]
+    mistakes += above.mistakes
     return Template(place.where, read)
 
 
@@ -246,6 +252,11 @@ def _containers(spec: Part) -> Iterator[Container]:
         if isinstance(listed, list) and len(listed) > MOST_CONTAINERS:
             spec[key].wrong(f"has {len(listed)} containers: numalign reads at most {MOST_CONTAINERS}")
             return
+    if (amounts := _amounts(spec.value)) > MOST_AMOUNTS:
+        spec.wrong(
+            f"has {amounts} amounts of resources: numalign reads at most {MOST_AMOUNTS}, ask for fewer"
+        )
+        return
     places: dict[str, Part] = {}
     for part in spec["initContainers"].objects():
         role = Role.SIDECAR if part["restartPolicy"].text() == "Always" else Role.INIT
@@ -257,10 +268,23 @@ def _containers(spec: Part) -> Iterator[Container]:
         apps.wrong("is empty: a pod has at least one container")
 
 
+def _amounts(spec: object) -> int:
+    """How many amounts stand in all resource lists of a pod together, whatever they say."""
+    listed = (_inner(spec, key) for key in ("initContainers", "containers"))
+    containers = chain.from_iterable(each for each in listed if isinstance(each, list))
+    bags = [_inner(holder, "resources") for holder in (spec, *containers)]
+    lists = [_inner(spec, "overhead"), *(_inner(bag, key) for bag in bags for key in ("requests", "limits"))]
+    return sum(len(each) for each in lists if isinstance(each, dict))
+
+
+def _inner(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, dict) else None
+
+
 def _container(part: Part, role: Role, places: dict[str, Part]) -> Container:
     name = part["name"].needed_text()
     if name and places.setdefault(name, part) is not part:
-        part["name"].wrong(f'"{name}" is the name of {places[name].where} too')
+        part["name"].wrong(f"{named(name)} is the name of {places[name].where} too")
     requests, limits = _asked(part["resources"])
     return Container(name, role, requests, limits)
 

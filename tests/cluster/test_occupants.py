@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry
 
 from numalign.cluster.asking import Asking
 from numalign.cluster.kinds import PODS
-from numalign.cluster.occupants import LONGEST_MESSAGE, Occupant, Occupants, Phase
+from numalign.cluster.occupants import LONGEST_MESSAGE, MOST_MISTAKES, Occupant, Occupants, Phase
 from numalign.cluster.reflector import Key
+from numalign.rules.errors import AND_MORE
 from numalign.rules.intent import PLACEMENT, PLACEMENT_OBSERVED, Intent, Policy
 from numalign.rules.ledger import Record, Source
 from numalign.runtime import logs
@@ -315,6 +316,15 @@ def test_the_pods_of_a_template_that_makes_no_sense_are_logged_once(watched: Wat
     watched.put(pod("p0", uid="0", status={"phase": "?"}))
 
     assert (len(watched.lines()), watched.unreadable()) == (1, 5)
+
+
+def test_of_many_mistakes_of_a_pod_the_first_are_kept_and_logged(watched: Watched) -> None:
+    many = [{"name": f"c{number}", "resources": number} for number in range(1, 90)]
+    watched.put(pod(spec={"containers": many, "initContainers": many}))
+
+    [line] = watched.lines()
+    assert len(watched.mistakes()) == len(line["mistakes"]) == MOST_MISTAKES + 1
+    assert watched.mistakes()[-1] == f"Pod team/p: {AND_MORE}"
 
 
 def test_a_uid_that_two_pods_have_is_the_last_ones(watched: Watched) -> None:

@@ -7,7 +7,7 @@ import yaml
 
 from numalign.cluster import pods
 from numalign.cluster.pods import TemplatePath
-from numalign.rules.errors import BadPod
+from numalign.rules.errors import AND_MORE, MOST_MISTAKES, BadPod
 from numalign.rules.pod import Container, Pod, Role
 from numalign.rules.resources import Resources
 
@@ -473,3 +473,56 @@ def test_more_resources_than_any_node_has_are_not_read() -> None:
 
     with pytest.raises(BadPod, match=r"resources\.limits: has 257 entries: at most 256 are read$"):
         pods.pod(raw(asks(limits=many)))
+
+
+def amounts(count: int, *, value: object = 1) -> dict[str, object]:
+    return {f"example.com/r{number}": value for number in range(count)}
+
+
+MANY = [container(f"c{number}", resources={"limits": amounts(200)}) for number in range(20)]
+"""Containers with 4,000 amounts together."""
+
+
+def test_a_pod_has_so_many_amounts_together_and_no_more() -> None:
+    rest = {"resources": {"requests": amounts(40), "limits": amounts(40)}, "overhead": amounts(16)}
+
+    assert len(pods.pod(raw(*MANY, **rest)).containers) == 20
+    with pytest.raises(BadPod) as raised:
+        pods.pod(raw(*MANY, initContainers=[asks(requests=amounts(1, value="wrong"))], **rest))
+    assert (
+        str(raised.value) == "spec: has 4097 amounts of resources: numalign reads at most 4096, ask for fewer"
+    )
+
+
+def test_of_many_mistakes_the_first_are_told() -> None:
+    with pytest.raises(BadPod) as raised:
+        pods.pod(raw(asks(limits=amounts(256, value="x"))))
+
+    [*told, last] = raised.value.mistakes
+    assert (len(told), last) == (MOST_MISTAKES, AND_MORE)
+
+
+def test_of_many_templates_with_mistakes_the_first_are_told() -> None:
+    tasks = [
+        {"template": {"spec": {"containers": [container(f"{number}", resources=1), 2]}}}
+        for number in range(60)
+    ]
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": tasks}, "metadata": 1}
+
+    with pytest.raises(BadPod) as raised:
+        pods.pods_of(job)
+    told = [str(each) for each in raised.value.mistakes]
+    assert (len(told), told[-1]) == (MOST_MISTAKES + 1, str(AND_MORE))
+    assert [each for each in told if each.startswith("metadata")] == [
+        "metadata: must be an object, not a number"
+    ]
+
+
+def test_a_name_that_no_resource_has_is_not_read() -> None:
+    longest = "x" * 253 + "/" + "y" * 63
+    assert dict(pods.pod(raw(asks(limits={longest: 1}))).containers[0].limits) == {longest: 1}
+
+    with pytest.raises(
+        BadPod, match=r"limits\[x+\.\.\.\]: is no resource: a name has at most 317 characters, not 318$"
+    ):
+        pods.pod(raw(asks(limits={f"{longest}y": 1})))
