@@ -23,7 +23,7 @@ from numalign.fleet.ranks import Ranks
 from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import server
 from numalign.runtime.life import Check, State
-from numalign.runtime.logs import Log
+from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from scorer import protocol, ranked, volcano
 from scorer.binding import Binder
@@ -67,6 +67,7 @@ class Door:
     clock: Callable[[], float]
     age: Callable[[], float]
     log: Log
+    quiet_log: QuietLog
     elsewhere: Callable[[], bool] = lambda: False
     calls: Calls = field(default_factory=Calls)
 
@@ -164,7 +165,7 @@ def _not_yet() -> web.Response:
 
 def _bad(door: Door, meters: Meters, name: str, error: BadInput, status: HTTPStatus) -> web.Response:
     meters.calls.labels(name, "bad").inc()
-    door.log.warning("call.unreadable", verb=name, mistakes=error.mistakes)
+    door.quiet_log.warning("call.unreadable", verb=name, mistakes=error.mistakes)
     return web.json_response({"error": str(error)}, status=status)
 
 
@@ -313,7 +314,7 @@ async def _volcano_session(_door: Door, _meters: Meters, _body: bytes) -> bytes:
 
 
 def _complain(door: Door, verb: str, mistakes: Iterable[Mistake]) -> None:
-    door.log.warning("call.unreadable", verb=verb, mistakes=list(mistakes))
+    door.quiet_log.warning("call.unreadable", verb=verb, mistakes=list(mistakes))
 
 
 ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType(

@@ -31,7 +31,7 @@ from numalign.fleet.promises import Promises
 from numalign.rules.ledger import Basis
 from numalign.runtime import server
 from numalign.runtime.life import Check
-from numalign.runtime.logs import Log
+from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.server import Stop, Task
 from scorer import binding, ranking, ranking_file
@@ -191,6 +191,7 @@ class Program:
             clock=time.monotonic,
             age=feed.age,
             log=self.log,
+            quiet_log=QuietLog(self.log),
         )
 
     # What there is to do in a cluster.

@@ -22,7 +22,7 @@ from numalign.cluster.policy import PolicyKeeper
 from numalign.fleet import Fleet
 from numalign.rules.errors import Mistake
 from numalign.runtime import server
-from numalign.runtime.logs import Log
+from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from webhook import review
 from webhook.catalogue import Catalogue, Moment
@@ -51,6 +51,7 @@ class Door:
     policy: PolicyKeeper
     settings: WebhookSettings
     log: Log
+    quiet_log: QuietLog
     readings: Readings
     reviews: Counter
     below: Counter
@@ -106,6 +107,7 @@ def _door(
         policy,
         settings,
         log,
+        QuietLog(log),
         Readings(),
         reviews=counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"]),
         below=counter(
@@ -132,7 +134,7 @@ async def _handle(request: web.Request, *, door: Door, name: str) -> web.Respons
         asked = review.read(body)
     except BadReview as error:
         door.bad_calls.labels(name, str(int(error.status))).inc()
-        door.log.warning("review.unreadable", webhook=name, mistakes=error.mistakes)
+        door.quiet_log.warning("review.unreadable", webhook=name, mistakes=error.mistakes)
         return web.json_response({"error": str(error)}, status=error.status)
     moment = door.catalogue.now
     if moment is None:

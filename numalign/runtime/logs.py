@@ -10,8 +10,9 @@ bytes (bodies, keys) only by their length, long texts are cut, and nothing a pee
 import json
 import logging
 import textwrap
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType, TracebackType
@@ -21,6 +22,8 @@ import orjson
 
 LONGEST_TEXT = 1000
 LONGEST_TRACEBACK = 8000
+# For what any peer can bring about: a line a minute shows that it goes on, and a metric how much.
+QUIET_SECONDS = 60
 
 _FIELDS = "numalign_fields"
 _LEVELS: Mapping[str, int] = MappingProxyType(
@@ -78,6 +81,42 @@ class Log:
         if self.logger.isEnabledFor(level):
             extra = {_FIELDS: {**self.fields, **fields}}
             self.logger.log(level, "%s", event, extra=extra, exc_info=trace)
+
+
+@dataclass(slots=True)
+class QuietLog:
+    """A log for what a peer can bring about as often as it likes: each event is said once in so many seconds.
+
+    The field `unsaid` tells how often it was not said since the line before, if it was not.
+    """
+
+    log: Log
+    every: float = QUIET_SECONDS
+    clock: Callable[[], float] = time.monotonic
+    _last: dict[str, float] = field(default_factory=dict)
+    _unsaid: dict[str, int] = field(default_factory=dict)
+
+    def info(self, event: str, /, **fields: object) -> None:
+        """Say what happened, if it is time."""
+        if self._is_time(event):
+            self.log.info(event, **self._with_unsaid(event, fields))
+
+    def warning(self, event: str, /, **fields: object) -> None:
+        """Say what someone should look at soon, if it is time."""
+        if self._is_time(event):
+            self.log.warning(event, **self._with_unsaid(event, fields))
+
+    def _is_time(self, event: str) -> bool:
+        now = self.clock()
+        if event in self._last and now - self._last[event] < self.every:
+            self._unsaid[event] = self._unsaid.get(event, 0) + 1
+            return False
+        self._last[event] = now
+        return True
+
+    def _with_unsaid(self, event: str, fields: Mapping[str, object]) -> dict[str, object]:
+        unsaid = self._unsaid.pop(event, 0)
+        return {**fields, **({"unsaid": unsaid} if unsaid else {})}
 
 
 def to(stream: TextIO, *, level: str, form: str) -> Log:

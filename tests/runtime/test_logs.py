@@ -181,3 +181,31 @@ def test_libraries_are_heard_from_warnings_up() -> None:
     (line,) = map(json.loads, stream.getvalue().splitlines())
 
     assert (line["logger"], line["message"]) == ("asyncio", "slow callback of 3 s")
+
+
+def quiet(stream: io.StringIO, times: Iterator[float]) -> logs.QuietLog:
+    return logs.QuietLog(logs.to(stream, level="debug", form="json"), every=60, clock=lambda: next(times))
+
+
+def test_what_a_peer_can_repeat_is_said_once_a_minute_with_how_often_it_was_not() -> None:
+    stream = io.StringIO()
+    log = quiet(stream, iter([0, 1, 59.9, 60, 61, 300]))
+    for number in range(6):
+        log.warning("request.slow", number=number)
+
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["number"], line.get("unsaid"), line["level"]) for line in lines] == [
+        (0, None, "warning"), (3, 2, "warning"), (5, 1, "warning"),
+    ]  # fmt: skip
+
+
+def test_one_event_does_not_silence_another() -> None:
+    stream = io.StringIO()
+    log = quiet(stream, iter([0, 0, 0]))
+    log.info("request.slow")
+    log.info("request.unreadable")
+    log.info("request.slow")
+
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [
+        "request.slow", "request.unreadable",
+    ]  # fmt: skip

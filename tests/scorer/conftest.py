@@ -381,6 +381,7 @@ class Scorer:
             clock=self.time,
             age=lambda: 0.5,
             log=self.told.log,
+            quiet_log=logs.QuietLog(self.told.log),
             elsewhere=lambda: not self.leads,
         )
 

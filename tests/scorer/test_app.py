@@ -623,7 +623,8 @@ async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(scorer: S
         after = await caller.filter(raw(FOUR), "empty")
 
     assert after["NodeNames"] == ["empty"]
-    assert len(scorer.told.of("call.unreadable")) == len(OURS)
+    # Once a minute: the page of metrics counts them all.
+    assert len(scorer.told.of("call.unreadable")) == 1
 
 
 @pytest.mark.parametrize("body", table(GARBAGE))
