@@ -26,14 +26,14 @@ from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from webhook import review
 from webhook.catalogue import Catalogue, Moment
-from webhook.mutate import concerns, mutate
+from webhook.mutate import UNSTEERED, concerns, mutate
 from webhook.readings import Readings
 from webhook.review import Allowed, BadReview, Denied, Patched, Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Broken, Skip, Subject, subject
 from webhook.tenancy import PodsBelow
 from webhook.validate import refuse_broken, shortfalls, validate
-from webhook.workloads import Workloads, judge, workload
+from webhook.workloads import Result, Steps, Workloads, judge, workload
 
 JSON = "application/json"
 
@@ -169,11 +169,17 @@ async def _mutation(door: Door, asked: Review, moment: Moment) -> Outcome:
         if concerns(found, mode=door.settings.injection):
             await _patiently(moment.fleet.ask(found.question))
         answer = mutate(found, moment.fleet, mode=door.settings.injection)
-        decision = "patched" if isinstance(answer, Patched) else "admitted"
+        decision = _mutated(answer)
     else:
         # What cannot be read is refused at validation, as it would be stored.
         answer, decision = Allowed(), "skipped" if isinstance(found, Skip) else "invalid"
     return Outcome(decision, answer, review.answer_mutation(asked.uid, answer))
+
+
+def _mutated(answer: Allowed | Patched) -> str:
+    if isinstance(answer, Patched):
+        return "patched"
+    return UNSTEERED if UNSTEERED in answer.audit else "admitted"
 
 
 async def _validation(door: Door, asked: Review, moment: Moment) -> Outcome:
@@ -203,7 +209,8 @@ def _asked(found: Subject, fleet: Fleet) -> Iterator[None]:
 
 async def _workloads(door: Door, asked: Review, moment: Moment) -> Outcome:
     mode = door.settings.workloads
-    found = workload(asked, moment, match=door.settings.policy_match, policy=door.policy.now)
+    steps = workload(asked, moment, match=door.settings.policy_match, policy=door.policy.now)
+    found = await _result(steps)
     if isinstance(found, Skip) or mode is Workloads.OFF:
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
@@ -255,6 +262,17 @@ async def _patiently(work: Iterator[None]) -> None:
         if time.perf_counter() > until:
             await asyncio.sleep(0)
             until = time.perf_counter() + PATIENCE_SECONDS
+
+
+async def _result(work: Steps[Result]) -> Result:
+    """What work comes to that is done `_patiently`."""
+    found: list[Result] = []
+
+    def steps() -> Iterator[None]:
+        found.append((yield from work))
+
+    await _patiently(steps())
+    return found[0]
 
 
 def _tell(log: Log, name: str, asked: Review, outcome: Outcome) -> None:

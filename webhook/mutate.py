@@ -3,6 +3,7 @@ What is written into a pod: a requirement that keeps it away from node classes t
 
 Mutation never refuses. The pod may still be changed by webhooks after this one, and what is refused must be
 what would be stored; so a pod that is broken or fits nowhere passes here untouched and ends at validation.
+One that holds more than is read passes untouched as well, and the audit log says so.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,11 +11,13 @@ from types import MappingProxyType
 
 from numalign.fleet import Fleet, Survey
 from numalign.rules.intent import CLASS_LABEL
+from webhook.excess import Unsteered
 from webhook.patch import Mode, Operator, Requirement, inject
 from webhook.review import Allowed, Patched
 from webhook.subject import Subject
 
-_LONGEST_AUDIT = 1000
+UNSTEERED = "unsteered"
+"""The audit annotation of a pod that was left as it is, though it could have been kept from some classes."""
 
 
 def mutate(subject: Subject, fleet: Fleet, *, mode: Mode) -> Allowed | Patched:
@@ -25,11 +28,14 @@ def mutate(subject: Subject, fleet: Fleet, *, mode: Mode) -> Allowed | Patched:
     if not survey.able:
         return Allowed()
     requirement = _REQUIREMENTS[mode](survey)
-    operations = inject(subject.pod, requirement, mode=mode)
+    try:
+        operations = inject(subject.pod, requirement, mode=mode)
+    except Unsteered as error:
+        return Allowed(audit={UNSTEERED: str(error)})
     if not operations:
         return Allowed()
     written = f"{requirement.operator} {','.join(requirement.values)}"
-    return Patched(operations=operations, audit={"classes": written[:_LONGEST_AUDIT]})
+    return Patched(operations=operations, audit={"classes": written})
 
 
 def concerns(subject: Subject, *, mode: Mode) -> bool:

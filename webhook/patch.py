@@ -9,17 +9,22 @@ one, and a second pass finds nothing to do.
 
 Terms are ORed and a term without requirements matches no node (k8s.io/component-helpers, nodeaffinity):
 to add to such a term would open it, so it stays as it is.
+
+Nobody has validated the pod yet. One with more in it than is read (`excess`) is left alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+import orjson
+
 from numalign.cluster import labels
 from numalign.cluster.parts import Part, group
 from numalign.rules.errors import BadPod
+from webhook.excess import LONGEST_PATCH, Excess, Unsteered, crowded, excess
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
 
@@ -30,6 +35,7 @@ _REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringE
 _PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
 
 _NODE_FIELD = "metadata.name"
+_NOTHING = Part(None)
 _DAEMON_GROUPS = frozenset({"apps", "apps.kruise.io"})
 
 
@@ -98,14 +104,19 @@ def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -
     Operations that make the pod ask for the requirement; none where it asks for as much already.
 
     A pinned pod is never patched. Raises `BadPod` where the pod's affinity has not the shape that
-    Kubernetes gives it, and `ValueError` for a requirement that contradicts the mode.
+    Kubernetes gives it, `Unsteered` where there is too much of it or of the patch, and `ValueError` for a
+    requirement that contradicts the mode.
     """
     if requirement.operator is not _OPERATORS.get(mode, requirement.operator):
         raise ValueError(f"mode {mode} cannot write {requirement.operator}")
     if mode is Mode.OFF or not requirement.values:
         return ()
     shape = _read(pod)
-    return () if shape.pin else _WRITERS[mode](shape, requirement)
+    if shape.pin:
+        return ()
+    if shape.excess:
+        raise Unsteered(shape.excess)
+    return tuple(_short(_WRITERS[mode](shape, requirement)))
 
 
 def pinned(pod: Mapping[str, object]) -> Pin | None:
@@ -113,8 +124,8 @@ def pinned(pod: Mapping[str, object]) -> Pin | None:
     Who has placed the pod already, or None for a pod that a scheduler may place freely.
 
     The DaemonSet controller reads the node back from the pod's affinity (kubernetes,
-    pkg/controller/daemon/util), so such a pod is evaluated on its node and never patched. Raises
-    `BadPod` as `inject` does.
+    pkg/controller/daemon/util), so such a pod is evaluated on its node and never patched. Where there is too
+    much of its affinity or its owners, they do not count. Raises `BadPod` as `inject` does.
     """
     return _read(pod).pin
 
@@ -149,10 +160,14 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What of a pod decides its patch; None where the pod has no such list."""
+    """What of a pod decides its patch; None where the pod has no such list.
+
+    With an `excess`, the affinity was not read.
+    """
 
     spec: Mapping[str, object]
     pin: Pin | None
+    excess: Excess | None
     terms: tuple[_Term, ...] | None
     preferred: list[object] | None
 
@@ -161,7 +176,8 @@ def _read(pod: Mapping[str, object]) -> _Shape:
     """Take apart what decides the patch, or raise `BadPod` with all that is wrong; null counts as absent."""
     whole = Part(pod)
     spec = whole["spec"].needed()
-    affinity = spec["affinity"]["nodeAffinity"]
+    too_much = excess(pod)
+    affinity = _NOTHING if too_much else spec["affinity"]["nodeAffinity"]
     required, preferred = affinity[_REQUIRED[-1]], affinity[_PREFERRED[-1]]
     listed = [_term(term) for term in required["nodeSelectorTerms"].entries()]
     terms = None if required.value is None else tuple(listed)
@@ -169,6 +185,7 @@ def _read(pod: Mapping[str, object]) -> _Shape:
     shape = _Shape(
         spec=spec.value if isinstance(spec.value, dict) else {},
         pin=_pin(spec["nodeName"].text(), terms or (), daemon=_owned_by_daemon(whole)),
+        excess=too_much,
         terms=terms,
         preferred=None if preferred.value is None else wishes,
     )
@@ -185,11 +202,21 @@ def _term(term: Part) -> _Term:
 
 
 def _expression(part: Part) -> _Expression:
-    values = frozenset(value.text() for value in part["values"].entries())
+    values = _values(part["values"])
     return _Expression(part["key"].text(), part["operator"].text(), values)
 
 
+def _values(listed: Part) -> frozenset[str]:
+    told = listed.value
+    # Of these there may be thousands.
+    if isinstance(told, list) and all(type(value) is str for value in told):
+        return frozenset(told)
+    return frozenset(value.text() for value in listed.entries())
+
+
 def _owned_by_daemon(pod: Part) -> bool:
+    if crowded(pod.value):
+        return False
     # All of them are read, for the mistakes of the last are mistakes too.
     daemons = list(map(_is_daemon, pod["metadata"]["ownerReferences"].entries()))
     return any(daemons)
@@ -215,17 +242,26 @@ def _only_one(names: Sequence[frozenset[str]]) -> str | None:
     return next(iter(every)) if len(every) == 1 and all(names) else None
 
 
-def _require(shape: _Shape, requirement: Requirement) -> tuple[Operation, ...]:
+def _short(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """The operations, one by one; raises `Unsteered` at the one that makes the patch too long."""
+    room = LONGEST_PATCH
+    for operation in operations:
+        room -= len(orjson.dumps(operation))
+        if room < 0:
+            raise Unsteered(Excess.PATCH)
+        yield operation
+
+
+def _require(shape: _Shape, requirement: Requirement) -> Iterator[Operation]:
     """AND the requirement into each term that can match a node, or make the only term."""
     if shape.terms is None:
-        term: Json = {"matchExpressions": [_wire(requirement)]}
-        return (_plant(shape.spec, _REQUIRED, {"nodeSelectorTerms": [term]}),)
+        only: Json = {"matchExpressions": [_wire(requirement)]}
+        yield _plant(shape.spec, _REQUIRED, {"nodeSelectorTerms": [only]})
+        return
     path = "/".join(("/spec", *_REQUIRED, "nodeSelectorTerms"))
-    tightened = (
-        _tighten(term, f"{path}/{index}/matchExpressions", requirement)
-        for index, term in enumerate(shape.terms)
-    )
-    return tuple(operation for operation in tightened if operation)
+    for index, term in enumerate(shape.terms):
+        if tightened := _tighten(term, f"{path}/{index}/matchExpressions", requirement):
+            yield tightened
 
 
 def _tighten(term: _Term, path: str, requirement: Requirement) -> Operation | None:
@@ -262,14 +298,13 @@ def _joins(written: _Expression, requirement: Requirement) -> bool:
     )
 
 
-def _prefer(shape: _Shape, requirement: Requirement) -> tuple[Operation, ...]:
+def _prefer(shape: _Shape, requirement: Requirement) -> Iterator[Operation]:
     """Add our preference beside what the owner prefers, unless it is there."""
     term: Json = {"weight": WEIGHT, "preference": {"matchExpressions": [_wire(requirement)]}}
     if shape.preferred is None:
-        return (_plant(shape.spec, _PREFERRED, [term]),)
-    if term in shape.preferred:
-        return ()
-    return (Operation("add", "/".join(("/spec", *_PREFERRED, "-")), term),)
+        yield _plant(shape.spec, _PREFERRED, [term])
+    elif term not in shape.preferred:
+        yield Operation("add", "/".join(("/spec", *_PREFERRED, "-")), term)
 
 
 def _plant(here: Mapping[str, object], steps: Sequence[str], leaf: Json, path: str = "/spec") -> Operation:
@@ -303,6 +338,6 @@ _ENOUGH: Mapping[tuple[str, str], Callable[[frozenset[str], frozenset[str]], boo
 
 _OPERATORS = MappingProxyType({Mode.EXCLUDE: Operator.NOT_IN, Mode.INCLUDE: Operator.IN})
 
-_WRITERS: Mapping[Mode, Callable[[_Shape, Requirement], tuple[Operation, ...]]] = MappingProxyType(
+_WRITERS: Mapping[Mode, Callable[[_Shape, Requirement], Iterator[Operation]]] = MappingProxyType(
     {Mode.EXCLUDE: _require, Mode.INCLUDE: _require, Mode.PREFER: _prefer}
 )

@@ -35,7 +35,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from numalign.cluster.parts import named
-from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.errors import BadInput, Mistake, cut
 from webhook.patch import Operation
 
 ApiVersion: TypeAlias = Literal["admission.k8s.io/v1"]
@@ -52,6 +52,9 @@ CAUSES = 32
 # (k8s.io/apiserver, endpoints/filters/warning.go).
 WARNING = 256
 WARNINGS = 4096
+
+AUDIT = 1000
+"""Characters of one audit annotation."""
 
 
 class BadReview(BadInput):
@@ -133,7 +136,8 @@ class _Notes:
     What may go with any answer.
 
     Warnings reach whoever called the API server. Audit keys hold no slash, since the API server puts the
-    webhook's name and one before them; `ValueError` where one does. Values must be the same in every pass.
+    webhook's name and one before them; `ValueError` where one does. Values must be the same in every pass,
+    and are cut after `AUDIT` characters.
     """
 
     warnings: tuple[str, ...] = ()
@@ -143,6 +147,7 @@ class _Notes:
         unusable = [key for key in self.audit if not _AUDIT_KEY.fullmatch(key)]
         if unusable:
             raise ValueError(f"audit annotations cannot have the keys {unusable}")
+        object.__setattr__(self, "audit", {key: cut(text, AUDIT) for key, text in self.audit.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,15 +318,20 @@ def _status(denied: Denied) -> dict[str, object]:
     status: dict[str, object] = {
         "code": _CODES[denied.reason],
         "reason": denied.reason,
-        "message": _cut(_harmless(denied.message), MESSAGE),
+        "message": _shown(denied.message),
     }
     causes = [_cause(mistake) for mistake in denied.causes[:CAUSES]]
     return {**status, "details": {"causes": causes}} if causes else status
 
 
 def _cause(mistake: Mistake) -> dict[str, str]:
-    message = _cut(_harmless(str(replace(mistake, where=""))), MESSAGE)
+    message = _shown(str(replace(mistake, where="")))
     return {"reason": "FieldValueInvalid", "field": _harmless(mistake.where), "message": message}
+
+
+def _shown(message: str) -> str:
+    """A message as it is answered; of one that is far too long, the beginning alone is looked at."""
+    return _cut(_harmless(message[: 2 * MESSAGE]), MESSAGE)
 
 
 def _harmless(text: str) -> str:
@@ -331,7 +341,7 @@ def _harmless(text: str) -> str:
 
 def _warnings(texts: Iterable[str]) -> list[str]:
     """Warnings that the API server will neither cut nor drop, and a last one that counts the others."""
-    lines = (_cut(_CONTROL.sub(" ", text).strip(), WARNING) for text in texts)
+    lines = (_cut(_CONTROL.sub(" ", text[: 4 * WARNING]).strip(), WARNING) for text in texts)
     short = [line for line in dict.fromkeys(lines) if line]
     if sum(map(len, short)) <= WARNINGS:
         return short

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from numalign.cluster import pods
+from numalign.cluster import kinds, pods
 from numalign.cluster.parts import Part
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy
 from numalign.fleet import Question
@@ -19,10 +20,15 @@ from numalign.rules import demand, intent
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import Match, NamespaceRules, Policy
 from webhook.catalogue import Moment
+from webhook.excess import Excess, excess
 from webhook.patch import Pin, pinned
 from webhook.review import Kind, Review, Verb
 
 POD = Kind("", "v1", "Pod")
+
+_OURS: Mapping[str, object] = MappingProxyType(
+    {"metadata": {"annotations": (intent.PREFIX, intent.VOLCANO_POLICY)}}
+)
 
 
 class Skip(StrEnum):
@@ -48,17 +54,22 @@ class Said:
     question: Question
     stated: bool
     pin: Pin | None
+    excess: Excess | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One pod under review. `question` carries the intent, policy none where nobody stated one."""
+    """One pod under review. `question` carries the intent, policy none where nobody stated one.
+
+    Where there is an `excess`, nothing is known of what the pod's owners and its node affinity say.
+    """
 
     namespace: str
     rules: NamespaceRules
     question: Question
     stated: bool
     pin: Pin | None
+    excess: Excess | None
     pod: Mapping[str, Any]
 
     @property
@@ -78,7 +89,9 @@ Reader = Callable[[object, NamespaceRules, Match], Said | None]
 
 def said(pod: object, rules: NamespaceRules, match: Match) -> Said | None:
     """What a pod says, None if neither it nor its namespace asks anything; raises `Broken` as `subject`."""
-    annotations = Part(pod)["metadata"]["annotations"].texts()
+    # Of the others there may be many.
+    ours = kinds.cut(pod, _OURS)
+    annotations = Part(ours)["metadata"]["annotations"].texts()
     stated, unclear = _attempt(partial(intent.parse, annotations, default=rules.default, match=match))
     if stated is None and not unclear and not (rules.enforce or rules.warn or rules.audit):
         return None
@@ -89,7 +102,7 @@ def said(pod: object, rules: NamespaceRules, match: Match) -> Said | None:
         mistakes = _each_place_once(unreadable, misplaced, unclear)
         raise Broken(sorted(mistakes, key=_as_in_a_manifest))
     question = Question(demand.of(whole), stated or intent.Intent(Policy.NONE))
-    return Said(question, stated is not None, pin)
+    return Said(question, stated is not None, pin, excess(raw))
 
 
 def subject(
@@ -131,7 +144,9 @@ def read(
     """A pod, or a template of one, of which anybody asks anything; raises `Broken` as `subject` does."""
     found = reader(pod, rules, match)
     raw: Any = pod
-    return Subject(namespace, rules, found.question, found.stated, found.pin, raw) if found else None
+    if found is None:
+        return None
+    return Subject(namespace, rules, found.question, found.stated, found.pin, found.excess, raw)
 
 
 Read = TypeVar("Read")

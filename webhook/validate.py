@@ -81,6 +81,8 @@ def _of_namespace(subject: Subject) -> Iterator[str]:
 
 def _of_nodes(subject: Subject, fleet: Fleet) -> Iterator[str]:
     question = subject.question
+    if subject.excess:
+        yield f"the pod is left as it is: {subject.excess}"
     if not fleet.nodes:
         yield "no node topology is known, so the pod was not checked"
     elif vain := in_vain(subject):

@@ -7,19 +7,23 @@ what no later step can mend. Nothing is ever written into a workload, and its po
 the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+import orjson
 
 from numalign.cluster import pods
 from numalign.cluster.parts import Part, group
 from numalign.cluster.pods import Place, TemplatePath
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy
 from numalign.fleet import Fleet, Question
-from numalign.rules.errors import Mistake
+from numalign.rules.errors import MOST_MISTAKES, Mistake
 from numalign.rules.intent import UNRULED, Match, NamespaceRules, Policy
 from numalign.rules.resources import CPU, MEMORY
 from webhook.catalogue import Moment
+from webhook.excess import crowded
 from webhook.review import Allowed, Denied, Reason, Review, Verb
 from webhook.subject import Broken, Skip, Subject, exempt, read, rules_of
 from webhook.validate import (
@@ -31,6 +35,8 @@ from webhook.validate import (
     shortfalls,
     warning,
 )
+
+Result = TypeVar("Result")
 
 # A warning must have room for its reason beside the place.
 _LONGEST_PLACE = 56
@@ -58,6 +64,7 @@ class Workload:
     """A workload under review: its templates, and the mistakes in those that cannot be read.
 
     The mistakes in what the owner said to numalign are `unclear`; the others are the API server's to refuse.
+    There are no more than `MOST_MISTAKES` of either; the templates after so many were not read.
     """
 
     kind: str
@@ -77,10 +84,14 @@ class Workload:
         return tuple(dict.fromkeys(subject.question for subject in asking))
 
 
+Steps = Generator[None, None, Result]
+"""Work that lets others in between its steps, and gives its result at the end."""
+
+
 def workload(
     review: Review, moment: Moment, *, match: Match, policy: ClusterPolicy = NO_POLICY
-) -> Workload | Skip:
-    """Read the workload under review, or say why it is none of our business.
+) -> Steps[Workload | Skip]:
+    """Read the workload under review, a template at each step, or say why it is none of our business.
 
     Of an update only the templates count that it changes.
     """
@@ -91,13 +102,13 @@ def workload(
         return reason
     found, astray = pods.places(review.object, paths)
     before, _ = pods.places(review.old, paths)
-    changed = [place for place in found if not _among(before, place)]
+    changed = list(_other(found, before))
     if before and not changed and not astray:
         return Skip.UNCHANGED
     heard = [place for place in changed if not exempt(review, place.raw, policy=policy)]
     if changed and not heard:
         return Skip.EXEMPT
-    made = _workload(review, heard, rules=rules, match=match, astray=astray)
+    made = yield from _workload(review, heard, rules=rules, match=match, astray=astray)
     return made if made.templates or made.mistakes else Skip.SILENT
 
 
@@ -118,6 +129,8 @@ def _none_of_ours(
 
 def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
     """Whether a controller made it from an object that was looked at itself."""
+    if crowded(raw):
+        return False
     for owner in Part(raw)["metadata"]["ownerReferences"].entries():
         sort = (group(owner["apiVersion"].text()), owner["kind"].text())
         if owner["controller"].value is True and pods.paths_of(sort, extra=policy.templates):
@@ -125,12 +138,19 @@ def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
     return False
 
 
-def _among(before: Iterable[Place], place: Place) -> bool:
-    """Whether the same stood there before; values nested too deep to be compared count as new."""
+def _other(places: Iterable[Place], before: Iterable[Place]) -> Iterator[Place]:
+    """The places that did not stand there before with the same in them."""
+    # Values themselves would be compared each with each, and every one of them may be long.
+    there = set(filter(None, map(_written, before)))
+    return (place for place in places if _written(place) not in there)
+
+
+def _written(place: Place) -> tuple[str, bytes] | None:
+    """A place and what stands there, to be compared; None for what is nested too deep for that."""
     try:
-        return place in before
-    except RecursionError:
-        return False
+        return place.where, orjson.dumps(place.raw, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return None
 
 
 def _workload(
@@ -140,12 +160,14 @@ def _workload(
     rules: NamespaceRules,
     match: Match,
     astray: tuple[Mistake, ...],
-) -> Workload:
+) -> Steps[Workload]:
     templates: list[Template] = []
     # As for a pod that is none: where nobody asks anything, nothing is told.
     mistakes = list(astray) if rules != UNRULED else []
     unclear: list[Mistake] = []
     for place in places:
+        if len(mistakes) + len(unclear) > MOST_MISTAKES:
+            break
         try:
             found = read(place.raw, namespace=review.namespace, rules=rules, match=match)
         except Broken as error:
@@ -154,7 +176,9 @@ def _workload(
                 (unclear if each.where in ours else mistakes).append(each.under(place.where))
         else:
             templates += [Template(place.where, found)] if found else []
-    return Workload(review.kind.kind, tuple(templates), tuple(unclear), tuple(mistakes))
+        yield
+    told = (tuple(unclear[:MOST_MISTAKES]), tuple(mistakes[:MOST_MISTAKES]))
+    return Workload(review.kind.kind, tuple(templates), *told)
 
 
 def judge(workload: Workload, fleet: Fleet, *, mode: Workloads, unknown_may_fit: bool) -> Allowed | Denied:

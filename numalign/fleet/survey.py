@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
+from numalign.rules.errors import cut
 from numalign.rules.intent import POLICY, Intent, Policy
 from numalign.rules.resources import render
 from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
@@ -95,7 +96,9 @@ def refusal_text(
         *([f"{_nodes(unknown)} without topology not counted"] if unknown else []),
         *_advice(refusal, looser, enough),
     ]
-    return textwrap.shorten(". ".join(sentences) + ".", LONGEST, placeholder=" ...")
+    # Names of containers are as long as their owners like.
+    text = cut(". ".join(sentences) + ".", 4 * LONGEST)
+    return textwrap.shorten(text, LONGEST, placeholder=" ...")
 
 
 def _closeness(group: Group) -> tuple[int, Fraction, int, str]:

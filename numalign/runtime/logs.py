@@ -4,7 +4,8 @@ What a process says while it works.
 One line per event, with a name that a search or an alert can hold on to (`review.denied`) and fields in
 place of prose. Lines are JSON for collectors or text for a terminal, always on standard error, so that
 standard output stays free for answers. A log line must neither fail nor leak: odd values are shown somehow,
-bytes (bodies, keys) only by their length, long texts are cut, and nothing a peer sends can begin a new line.
+bytes (bodies, keys) only by their length, long texts and lists are cut, and nothing a peer sends can begin a
+new line.
 """
 
 import json
@@ -15,6 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from types import MappingProxyType, TracebackType
 from typing import TextIO
 
@@ -22,6 +24,7 @@ import orjson
 
 LONGEST_TEXT = 1000
 LONGEST_TRACEBACK = 8000
+MOST_ENTRIES = 100
 # For what any peer can bring about: a line a minute shows that it goes on, and a metric how much.
 QUIET_SECONDS = 60
 
@@ -196,9 +199,11 @@ def _safe(value: object) -> object:
         case BaseException():
             return _cut(f"{type(value).__name__}: {value}")
         case Mapping():
-            return {_cut(str(key)): _safe(inner) for key, inner in value.items()}
+            shown = {_cut(str(key)): _safe(inner) for key, inner in islice(value.items(), MOST_ENTRIES)}
+            return shown if len(value) <= MOST_ENTRIES else {**shown, "...": f"({len(value)} entries)"}
         case list() | tuple() | set() | frozenset():
-            return [_safe(inner) for inner in value]
+            listed = [_safe(inner) for inner in islice(value, MOST_ENTRIES)]
+            return listed if len(value) <= MOST_ENTRIES else [*listed, f"... ({len(value)} entries)"]
     return _cut(str(value))
 
 

@@ -52,6 +52,8 @@ def test_a_librarys_record_takes_the_same_form(form: str, expected: str) -> None
     assert logs.FORMATTERS[form]().format(RECORD) == expected
 
 
+LARGE_SHOWN = {**{str(key): 7 for key in range(100)}, "...": "(101 entries)"}
+
 VALUES: list[tuple[str, object, object]] = [
     ("nothing", None, None),
     ("a time", datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02 00:00:00+00:00"),
@@ -60,6 +62,9 @@ VALUES: list[tuple[str, object, object]] = [
     ("bytes inside", {"body": [bytearray(9)]}, {"body": ["<9 bytes>"]}),
     ("a long text", "x" * 1001, "x" * 1000 + "... (1001 characters)"),
     ("a text that just fits", "x" * 1000, "x" * 1000),
+    ("a long list", [7] * 101, [7] * 100 + ["... (101 entries)"]),
+    ("a list that just fits", [7] * 100, [7] * 100),
+    ("a large object", {str(key): 7 for key in range(101)}, LARGE_SHOWN),
     ("an error", ValueError("no"), "ValueError: no"),
     ("a set", frozenset({1}), [1]),
     ("keys that are no text", {1: 2}, {"1": 2}),

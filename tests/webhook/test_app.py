@@ -96,6 +96,9 @@ async def test_a_pod_that_must_wait_is_admitted_with_a_warning(door: Door) -> No
 
 
 OFF = {"admission": "disabled"}
+ANYWHERE = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+TERMS = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ANYWHERE] * 513}}
+CROWDED = with_spec(FITS, affinity={"nodeAffinity": TERMS})
 
 DECIDED = [
     # what it shows                   the path     the pod its namespace the decision
@@ -103,6 +106,7 @@ DECIDED = [
     ("the same, to be checked",       "/validate", SILENT, {},                  "skipped"),
     ("one that is kept from a class", "/mutate",   FITS,   {},                  "patched"),
     ("one that fits",                 "/validate", FITS,   {},                  "admitted"),
+    ("one with too many terms",       "/mutate",   CROWDED, {},                 "unsteered"),
     ("one that fits nowhere",         "/mutate",   NEVER,  {},                  "admitted"),
     ("one that is refused",           "/validate", NEVER,  {},                  "denied"),
     ("one that cannot be read",       "/mutate",   BROKEN, {},                  "invalid"),

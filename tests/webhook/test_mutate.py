@@ -137,6 +137,20 @@ def test_a_pod_that_somebody_placed_is_left_alone(made: Raw, mode: Mode) -> None
     assert mutate(read(made, BOTH), BOTH.fleet, mode=mode) == Allowed()
 
 
+CROWDED = with_spec(ASKING, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [ZONE] * 513}}})
+
+
+@pytest.mark.parametrize("mode", [EXCLUDE, INCLUDE, PREFER])
+def test_a_pod_with_more_terms_than_are_read_is_left_alone_and_the_audit_log_says_so(mode: str) -> None:
+    assert mutate(read(CROWDED, BOTH), BOTH.fleet, mode=Mode(mode)) == Allowed(
+        audit={"unsteered": "its node affinity has more than 512 terms"}
+    )
+
+
+def test_nothing_is_said_of_it_where_nothing_would_be_written() -> None:
+    assert mutate(read(CROWDED, FITS), FITS.fleet, mode=Mode.OFF) == Allowed()
+
+
 AUDITED = [
     # mode      what the audit log keeps
     ("exclude", f"NotIn {SMALL_CLASS}"),

@@ -222,6 +222,25 @@ def test_a_placed_pod_is_not_refused_for_its_node(made: Raw, now: Moment, said: 
     assert answer.warnings == tuple(said)
 
 
+NODE_ZERO = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node"]}]}
+
+
+def crowded(made: Raw) -> Raw:
+    """With so many terms, each of which names the same node, that they are not read."""
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [NODE_ZERO] * 513}}
+    return with_spec(made, affinity={"nodeAffinity": required})
+
+
+def test_a_pod_with_more_terms_than_are_read_is_not_placed_and_its_owner_is_warned() -> None:
+    answer = verdict(crowded(FITS), ROOM)
+
+    assert isinstance(answer, Allowed)
+    assert answer.warnings == (
+        "numalign: the pod is left as it is: its node affinity has more than 512 terms",
+    )
+    assert isinstance(verdict(crowded(NEVER), ROOM), Denied)
+
+
 @pytest.mark.parametrize("made", [on_node(SILENT), of_daemon(SILENT)], ids=["on a node", "of a DaemonSet"])
 def test_a_namespace_enforces_its_policy_on_placed_pods_too(made: Raw) -> None:
     assert isinstance(verdict(made, under(enforce="restricted")), Denied)

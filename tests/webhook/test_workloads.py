@@ -1,17 +1,19 @@
 """What is said of a workload when it is applied."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster.pods import TemplatePath
+from numalign.cluster.pods import MOST_TEMPLATES, TemplatePath
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
+from numalign.rules.errors import MOST_MISTAKES
 from numalign.rules.intent import Match, NamespaceRules, Policy
 from numalign.rules.topology import node_class
 from tests.notation import node, table
@@ -58,7 +60,14 @@ def volcano(*pods: Raw, **changes: object) -> Review:
 
 
 def read(review: Review, now: Moment = ROOM, *, policy: ClusterPolicy = NO_POLICY) -> Workload | Skip:
-    return workload(review, now, match=Match.SATISFIES, policy=policy)
+    found: list[Workload | Skip] = []
+
+    def steps() -> Iterator[None]:
+        found.append((yield from workload(review, now, match=Match.SATISFIES, policy=policy)))
+
+    for _ in steps():
+        pass
+    return found[0]
 
 
 def answer(
@@ -221,6 +230,60 @@ def test_a_template_too_deep_to_be_compared_is_a_new_one() -> None:
     before, after = ({"spec": {"template": template(deep())}} for _ in range(2))
 
     assert isinstance(read(replace(update({}, deployment(NEVER)), object=after, old=before)), Workload)
+
+
+BY_ROLE = ClusterPolicy(templates={("x.io", "Train"): (TemplatePath.read("spec.roles.*.template"),)})
+
+
+def roles(*made: Raw) -> Review:
+    """A workload whose templates stand under names so long that they are shown alike."""
+    named = {f"{'r' * 100}{at}": {"template": template(pod)} for at, pod in enumerate(made)}
+    return applied("x.io/v3", "Train", {"roles": named})
+
+
+def test_what_is_new_among_members_that_are_shown_alike_is_looked_at() -> None:
+    found = read(update(roles(FITS, NEVER).object, roles(FITS, NEVER, VAIN)), policy=BY_ROLE)
+
+    assert isinstance(found, Workload)
+    assert [each.subject.pod for each in found.templates] == [template(VAIN)]
+
+
+def test_what_stands_at_a_place_is_written_once_to_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = roles(*[NEVER] * MOST_TEMPLATES)
+    changed = update(many.object, many)
+    written: list[object] = []
+
+    def counted(value: object, **how: Any) -> bytes:  # noqa: ANN401
+        written.append(value)
+        return dumps(value, **how)
+
+    dumps = orjson.dumps
+    monkeypatch.setattr(orjson, "dumps", counted)
+
+    assert read(changed, policy=BY_ROLE) is Skip.UNCHANGED
+    assert len(written) == 2 * MOST_TEMPLATES
+
+
+WRONG = template(with_spec(NEVER, containers=[{"name": "", "resources": 7}] * 40))
+
+
+def test_no_more_mistakes_are_told_than_anybody_reads() -> None:
+    tasks = [{"template": WRONG}] * MOST_TEMPLATES
+    found = read(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}))
+
+    assert isinstance(found, Workload)
+    assert len(found.mistakes) == MOST_MISTAKES
+
+
+def test_templates_are_read_one_at_each_step() -> None:
+    review = volcano(*[NEVER] * MOST_TEMPLATES)
+
+    assert sum(1 for _ in workload(review, ROOM, match=Match.SATISFIES)) == MOST_TEMPLATES
+
+
+def test_whoever_has_more_owners_than_are_read_is_looked_at_itself() -> None:
+    assert isinstance(read(with_owners(OWNED * 513)), Workload)
+    assert read(with_owners(OWNED * 512)) is Skip.OWNED
 
 
 # What is said: one realistic manifest of each kind, with a pod that no node could ever align.
