@@ -158,15 +158,14 @@ def _by_zone(listed: Part) -> Mapping[ZoneId, Resources] | None:
     """The memory that is kept of each zone; None where nobody told."""
     if listed.value is None:
         return None
-    found: dict[ZoneId, Resources] = {}
+    found: dict[ZoneId, dict[str, int]] = {}
     for entry in listed.objects():
         number, limits = entry["numaNode"].needed().integer(), entry["limits"].needed()
-        before, amounts = found.get(ZoneId(number or 0), EMPTY), _limits(limits)
+        before, amounts = found.setdefault(ZoneId(number or 0), {}), _limits(limits)
         for name in sorted(before.keys() & amounts.keys()):
             limits[name].wrong(f"is reserved on zone {number} twice")
-        if number is not None:
-            found[ZoneId(number)] = before.plus(amounts)
-    return MappingProxyType(found)
+        before.update(amounts)
+    return MappingProxyType({zone: Resources(amounts) for zone, amounts in found.items()})
 
 
 def _limits(limits: Part) -> Resources:

@@ -4,11 +4,15 @@ NodeResourceTopology: what an exporter tells about the zones of one node.
 Exporters race with the kubelet, write their zones in any order, and name them by id or by position. What can
 be told apart from a mistake is taken, and what contradicts itself is refused with every mistake. Field for
 field the API of github.com/k8stopologyawareschedwg/noderesourcetopology-api, in both its versions.
+
+Every zone tells its distance to every other one. So lists are measured before any is read, and an object with
+more in it than a node has is refused at once, with that one mistake.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from sys import intern
 from types import MappingProxyType
 
@@ -28,6 +32,18 @@ KIND = "NodeResourceTopology"
 VERSIONS = ("v1alpha2", "v1alpha1")
 """Those that can be read, the preferred one first."""
 
+MOST_ZONES = 64
+"""Of type Node. Linux knows 1,024; a kubelet that aligns starts with 8, and with more if it is told to."""
+
+MOST_ENTRIES = 4096
+"""Of all zones together: distances, those of 64 zones to each other, and as many resources."""
+
+MOST_ATTRIBUTES = 256
+"""Of one node; there are half a dozen."""
+
+LONGEST_NAME = 253
+"""Characters of a zone's name."""
+
 # The largest CONFIG_NODES_SHIFT of Linux is 10.
 _LARGEST_ID = 1023
 _NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
@@ -39,6 +55,8 @@ _POLICY, _SCOPE, _MAX_ZONES = "topologyManagerPolicy", "topologyManagerScope", "
 _FINGERPRINT, _METHOD = "nodeTopologyPodsFingerprint", "nodeTopologyPodsFingerprintMethod"
 _READ = frozenset({_POLICY, _SCOPE, _MAX_ZONES})
 _ABSENT, _CONTRADICTED = Part(None), Part(())
+_NUMA = "Node"
+_INNER, _OUTER = ("resources", "costs"), ("attributes", "topologyPolicies")
 _AMOUNTS = ("capacity", "allocatable", "available")
 
 # The deprecated field, read as scheduler-plugins does (pkg/noderesourcetopology/nodeconfig): its first word
@@ -73,9 +91,12 @@ class Topology:
 def topology(raw: Mapping[str, object]) -> Topology:
     """The zones and the policy of a node; raises `BadTopology` with every mistake.
 
-    A zone's free amount never exceeds its allocatable one, whatever was published.
+    A zone's free amount never exceeds its allocatable one, whatever was published. Where there is more than
+    is read, that is the only mistake.
     """
     whole = Part(raw)
+    _measure(whole)
+    whole.settle(BadTopology)
     _known_version(whole["apiVersion"])
     said = _attributes(whole)
     policy, scope = _deprecated(whole)
@@ -89,6 +110,26 @@ def topology(raw: Mapping[str, object]) -> Topology:
     )
     whole.settle(BadTopology)
     return read
+
+
+def _measure(whole: Part) -> None:
+    """Note the lists that are too long, without reading what is in them."""
+    zones = whole["zones"]
+    listed = [zone for zone in _listed(zones.value) if isinstance(zone, dict)]
+    numa = sum(1 for zone in listed if zone.get("type") == _NUMA)
+    measured = (
+        (zones, "zones", len(_listed(zones.value)), MOST_ENTRIES),
+        (zones, f"zones of type {_NUMA}", numa, MOST_ZONES),
+        *((zones, key, sum(len(_listed(zone.get(key))) for zone in listed), MOST_ENTRIES) for key in _INNER),
+        *((whole[key], "entries", len(_listed(whole[key].value)), MOST_ATTRIBUTES) for key in _OUTER),
+    )
+    crowded = ((part, what, count, most) for part, what, count, most in measured if count > most)
+    for part, what, count, most in islice(crowded, 1):
+        part.wrong(f"{count} {what} are more than the {most} that are read")
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _known_version(part: Part) -> None:
@@ -127,9 +168,9 @@ def _fingerprint(said: Callable[[str], Part], metadata: object) -> Fingerprint |
 def _zones(whole: Part) -> tuple[Zone, ...]:
     """Every NUMA zone, ascending by id."""
     listed = whole["zones"].needed()
-    parts = [part for part in listed.objects() if part["type"].needed_text() == "Node"]
+    parts = [part for part in listed.objects() if part["type"].needed_text() == _NUMA]
     if not parts and not whole.mistakes:
-        listed.wrong("holds no zone of type Node")
+        listed.wrong(f"holds no zone of type {_NUMA}")
     ids = _ids(parts)
     zones = [_zone(part, ids) for part in parts]
     return tuple(sorted((zone for zone in zones if zone), key=lambda zone: zone.id))
@@ -152,6 +193,9 @@ def _ids(parts: list[Part]) -> dict[str, ZoneId]:
 
 def _id(place: Part) -> ZoneId | None:
     name = place.needed_text()
+    if len(name) > LONGEST_NAME:
+        place.wrong(f"{named(name)} is longer than a name: at most {LONGEST_NAME} characters are read")
+        return None
     found = _NUMBERED.fullmatch(name)
     if name and not found:
         place.wrong(f"{named(name)} does not end in the number of a zone, as node-0 does")

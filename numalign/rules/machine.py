@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
+from numalign.rules.errors import cut
 from numalign.rules.resources import ZoneId
 
 CpuSet = int
@@ -21,6 +22,10 @@ CpuSet = int
 MOST_CPUS = 8192
 """The largest NR_CPUS of Linux; an id beyond it is a mistake."""
 
+LONGEST_LIST = 2**16
+"""Characters of a list of CPUs; one of every other CPU has a third of that."""
+
+_SHOWN = 64
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
@@ -169,6 +174,10 @@ def lowest(held: CpuSet, count: int) -> CpuSet:
 
 def read_list(text: str) -> CpuSet:
     """Read the kernel's list format, as in `0-3,8`; raises `ValueError` naming what is wrong."""
+    if len(text) > LONGEST_LIST:
+        raise ValueError(
+            f"a list of {len(text)} characters is longer than any: at most {LONGEST_LIST} are read"
+        )
     return union(_range(part.strip()) for part in text.split(",")) if text.strip() else 0
 
 
@@ -185,8 +194,8 @@ def _range(part: str) -> CpuSet:
     found = _RANGE.fullmatch(part)
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
     if first > last or last >= MOST_CPUS:
-        raise ValueError(f'"{part}" is no CPU id and no range of them, as in 0-3,8')
-    return cpus(range(first, last + 1))
+        raise ValueError(f'"{cut(part, _SHOWN)}" is no CPU id and no range of them, as in 0-3,8')
+    return (1 << last + 1) - (1 << first)
 
 
 def _joined(pairs: Iterable[tuple[int, CpuSet]]) -> Mapping[int, CpuSet]:

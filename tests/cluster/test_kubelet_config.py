@@ -1,5 +1,6 @@
 """A kubelet's configuration: what is written counts, and nothing else."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -321,3 +322,21 @@ def test_every_mistake_is_told_with_its_path() -> None:
 )
 def test_what_no_kubelet_would_read_is_a_mistake(fields: dict[str, Any], said: list[str]) -> None:
     assert mistakes(raw(**fields)) == said
+
+
+def test_memory_told_size_by_size_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {f"hugepages-{size}Ki": f"{size}Ki" for size in range(1, 2001)}
+    told = [{"numaNode": 0, "limits": {name: amount}} for name, amount in sizes.items()]
+    made: list[Resources] = []
+    plus = Resources.plus
+
+    def counted(bag: Resources, other: Mapping[str, int]) -> Resources:
+        made.append(bag)
+        return plus(bag, other)
+
+    monkeypatch.setattr(Resources, "plus", counted)
+    read = kubelet_configuration(raw(reservedMemory=told))
+
+    assert read.reserved is not None
+    assert len(read.reserved.zones[ZoneId(0)]) == len(sizes)
+    assert len(made) < 10

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from numalign.cluster import kinds
 from numalign.cluster.fingerprints import Fingerprint, Method
+from numalign.cluster.parts import Part
 from numalign.cluster.topologies import Topology, topology
 from numalign.rules.errors import BadTopology
 from numalign.rules.intent import Policy, Scope
@@ -407,6 +408,74 @@ def test_mistakes_in_different_places_are_told_together() -> None:
         "zones[1].costs[0].value",
         "attributes[0].value",
     ]
+
+
+def all_to_all(count: int) -> list[Json]:
+    """Zones that tell their distances to each other."""
+    names = [f"node-{number}" for number in range(count)]
+    return [zone(name, costs=[cost(other, 10) for other in names]) for name in names]
+
+
+CROWDED: dict[str, tuple[Json, str]] = {
+    # what there is too much of: the object, what is said of it
+    "zones": (raw(*all_to_all(65)), "zones: 65 zones of type Node are more than the 64 that are read"),
+    "zones of other types": (
+        raw(zone(), *[zone(type="Core")] * 4096),
+        "zones: 4097 zones are more than the 4096 that are read",
+    ),
+    "distances": (
+        raw(zone(), zone("node-1", costs=[cost("node-0", 10)] * 4097)),
+        "zones: 4097 costs are more than the 4096 that are read",
+    ),
+    "resources": (
+        raw(*[zone(f"node-{number}", *[resource("cpu", 1, 1, 1)] * 2049) for number in range(2)]),
+        "zones: 4098 resources are more than the 4096 that are read",
+    ),
+    "attributes": (
+        raw(zone(), attributes=[{"name": "a", "value": "b"}] * 257),
+        "attributes: 257 entries are more than the 256 that are read",
+    ),
+    "deprecated policies": (
+        raw(zone(), topologyPolicies=["None"] * 257),
+        "topologyPolicies: 257 entries are more than the 256 that are read",
+    ),
+    "characters in a name": (
+        raw(zone(f"{'n' * 253}-0")),
+        f'zones[0].name: "{"n" * 61}..." is longer than a name: at most 253 characters are read',
+    ),
+    "everything": (
+        raw(*[zone(costs=[7] * 100, resources=[7] * 100)] * 1024, attributes=[7] * 1000),
+        "zones: 1024 zones of type Node are more than the 64 that are read",
+    ),
+}
+
+
+@pytest.mark.parametrize(("written", "said"), CROWDED.values(), ids=CROWDED)
+def test_what_there_is_too_much_of_is_one_mistake(written: Json, said: str) -> None:
+    with pytest.raises(BadTopology) as raised:
+        topology(written)
+
+    assert str(raised.value) == said
+
+
+def test_the_largest_node_is_read() -> None:
+    assert len(topology(raw(*all_to_all(64))).zones) == 64
+
+
+def test_of_what_there_is_too_much_of_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = raw(*all_to_all(1024))
+    made: list[object] = []
+    begin = Part.__init__
+
+    def counted(part: Part, value: object, *rest: Any) -> None:  # noqa: ANN401
+        made.append(value)
+        begin(part, value, *rest)
+
+    monkeypatch.setattr(Part, "__init__", counted)
+    with pytest.raises(BadTopology):
+        topology(written)
+
+    assert len(made) < 20
 
 
 def test_an_attribute_said_twice_alike_is_no_mistake() -> None:

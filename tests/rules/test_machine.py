@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.rules.machine import (
+    LONGEST_LIST,
     MOST_CPUS,
     Core,
     Machine,
@@ -155,3 +156,19 @@ def test_a_union_holds_what_any_set_holds() -> None:
 @given(st.sets(st.integers(0, 200)))
 def test_a_set_of_cpus_survives_its_text(held: set[int]) -> None:
     assert list(ids(read_list(render_list(cpus(held))))) == sorted(held)
+
+
+def test_a_list_longer_than_any_is_not_read() -> None:
+    odd = ",".join(map(str, range(1, MOST_CPUS, 2)))
+    assert len(odd) < LONGEST_LIST
+    assert read_list(odd).bit_count() == MOST_CPUS // 2
+
+    with pytest.raises(ValueError, match="100000 characters is longer than any: at most 65536"):
+        read_list("0-8191," * 14285 + "0-819")
+
+
+def test_a_long_text_that_is_no_list_is_told_shortly() -> None:
+    with pytest.raises(ValueError, match="is no CPU id") as caught:
+        read_list("x" * LONGEST_LIST)
+
+    assert len(str(caught.value)) < 150
