@@ -250,7 +250,6 @@ def started(port: int, flags: Sequence[str]) -> Iterator[Webhook]:
             "--port": 0,
             "--metrics-port": 0,
             "--drain-seconds": 0,
-            "--label-nodes": "false",
         }
         words = [sys.executable, "-m", "webhook", *map(str, itertools.chain(*settings.items())), *flags]
         log = folder / "log"

@@ -34,7 +34,7 @@ from tests.e2e.objects import Store
 from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.planes import Place, Plane
 from tests.e2e.processes import Children, program
-from tests.e2e.replicas import Replica, replicas
+from tests.e2e.replicas import ONLY_METRICS, Replica, replicas
 from tests.e2e.schedulers import Extender, scheduler
 from tests.sim.cluster import Cluster, simulated
 from tests.sim.fingerprints import Fingerprint
@@ -45,7 +45,7 @@ SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
 # Rights are not what is measured; names are, for they tell in the audit log who asked.
 USERS: Mapping[str, str] = {
     **schedulers.USERS,
-    **dict.fromkeys((CONTROLLER, KUBELETS, SCORER, shipped.ACCOUNT), "system:masters"),
+    **dict.fromkeys((CONTROLLER, KUBELETS, SCORER, *shipped.ACCOUNTS.values()), "system:masters"),
 }
 PER_POD = frozenset({"pods", "events"})
 """Of these, writes are counted; topologies and leases are written for each node and second."""
@@ -259,13 +259,21 @@ async def _kubelets(case: Case, site: Site) -> AsyncIterator[Cluster]:
 
 @asynccontextmanager
 async def _webhook(case: Case, site: Site) -> AsyncIterator[None]:
-    """Asked by the API server, with a class on every node."""
+    """Asked by the API server, with a controller beside it that gives every node a class."""
     command = (
         *(program("numalign-webhook"), "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
         *("--kubeconfig", str(_kubeconfig(site, shipped.ACCOUNT))),
         *("--tls-cert", str(site.pair.cert), "--tls-key", str(site.pair.key)),
     )
-    async with replicas(site.children, command=command, name="webhook") as everyone:
+    writing = (
+        *(program("numalign-controller"), "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
+        *("--kubeconfig", str(_kubeconfig(site, shipped.CONTROLLERS))),
+    )
+    async with (
+        replicas(site.children, command=writing, name="controller", ports=ONLY_METRICS) as controllers,
+        replicas(site.children, command=command, name="webhook") as everyone,
+    ):
+        await controllers.start()
         replica = await everyone.start()
         for document in shipped.webhooks():
             await site.store.apply(_trusting(shipped.by_address(document, replica.port), site.pair))

@@ -1,8 +1,8 @@
 """
 A rotation by hand: begun now, and followed until the old authority is trusted no longer.
 
-Whoever follows it also does what is due, as every replica does, so that it comes to its end even while no
-replica runs.
+Whoever follows it also does what is due, as the controller does, so that it comes to its end even while no
+controller runs.
 """
 
 from collections.abc import Callable
@@ -91,7 +91,7 @@ def _phase(look: Look, *, now: datetime) -> str:
 
 _EARLY = "is not valid before {}: some clock is wrong. When none is, delete the Secret and it is made anew"
 _WHY = {
-    True: "holds no pair yet: a running webhook makes one",
+    True: "holds no pair yet: a running controller makes one",
     False: "is not ours to change (its label app.kubernetes.io/managed-by is not numalign): whoever made it"
     " rotates it, like cert-manager with `cmctl renew`",
 }

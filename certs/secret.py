@@ -1,13 +1,14 @@
 """
 The Secret in which replicas share their pair, found and kept.
 
-Whoever finds none makes it, and the API server lets only one of them win; whoever changes it says which
-version he read. A Secret without our label belongs to somebody else, like cert-manager: it is read, never
-written. One with the label that holds nothing good is as good as none.
+Whoever keeps it and finds none makes it, and the API server lets only one of them win; whoever changes it
+says which version he read. A Secret without our label belongs to somebody else, like cert-manager: it is
+read, never written. One with the label that holds nothing good is as good as none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -71,6 +72,14 @@ async def find(api: Api, place: Place) -> Found:
     except Missing:
         return Found(place)
     return _read(place, raw)
+
+
+def judged(found: Found, *, names: Sequence[str], now: datetime) -> Found:
+    """The same; refused if it is somebody else's and no client would accept it. Ours makes way by itself."""
+    if found.state is None or found.ours:
+        return found
+    pair = found.state.current
+    return found.refused((*state.untimely(pair, now=now), *state.misnamed(pair, names=names)))
 
 
 async def keep(api: Api, found: Found, held: State) -> Found:

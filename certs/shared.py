@@ -1,17 +1,17 @@
 """
 One look at all that replicas share, and the step that is due.
 
-Every replica looks, and so does whoever rotates by hand; nobody leads. What they do is decided by what stands
-in the cluster alone, and the API server lets one of them do it. The order of a look matters: the webhook
-configurations are read before the Secret, so that what is then written into them can be refused if anybody
-went on in between.
+The controller that leads looks, and so does whoever rotates by hand. Neither has to know of the other: what
+they do is decided by what stands in the cluster alone, and the API server lets one of them do it. The order
+of a look matters: the webhook configurations are read before the Secret, so that what is then written into
+them can be refused if anybody went on in between.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
-from certs import bundle, rotation, secret, state
+from certs import bundle, rotation, secret
 from certs.bundle import Configuration
 from certs.rotation import Move, Plan
 from certs.secret import Found, Place
@@ -56,6 +56,14 @@ class SharedPair:
                 continue
         return await self._looked(moves)
 
+    async def seen(self) -> Look:
+        """Look at everything and change nothing, but remember it as well; raises `ClusterError`."""
+        seen = await bundle.look(self.api, self.configuration)
+        found = await self._found()
+        if found.state:
+            self._note(found, seen)
+        return Look(found, seen)
+
     def published(self, held: State, seen: Sequence[Configuration]) -> float | None:
         """For how many seconds the bundle of this very state has been seen to be trusted, if it is."""
         if self._trusted != (held, bundle.versions(seen)):
@@ -64,7 +72,7 @@ class SharedPair:
 
     async def _looked(self, moves: list[Move]) -> Look:
         seen = await bundle.look(self.api, self.configuration)
-        found = self._judged(await secret.find(self.api, self.place))
+        found = await self._found()
         move = self._move(found, seen)
         if move:
             found = await secret.keep(self.api, found, move.state)
@@ -75,13 +83,9 @@ class SharedPair:
         self._note(found, after)
         return Look(found, after, tuple(moves))
 
-    def _judged(self, found: Found) -> Found:
-        """Somebody else's pair that clients would not accept is refused; ours makes way by itself."""
-        if found.state is None or found.ours:
-            return found
-        pair = found.state.current
-        untimely = state.untimely(pair, now=self.now())
-        return found.refused((*untimely, *state.misnamed(pair, names=self.plan.names)))
+    async def _found(self) -> Found:
+        found = await secret.find(self.api, self.place)
+        return secret.judged(found, names=self.plan.names, now=self.now())
 
     def _move(self, found: Found, seen: Sequence[Configuration]) -> Move | None:
         if found.lost:

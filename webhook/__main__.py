@@ -1,6 +1,5 @@
 """`numalign-webhook`: reads settings, joins the parts, serves until told to stop."""
 
-import asyncio
 import gc
 import os
 import sys
@@ -9,7 +8,7 @@ from numalign.cluster.api import ClusterError
 from numalign.rules.errors import BadInput
 from numalign.runtime import logs, metrics, server
 from numalign.runtime.settings import from_command_line
-from webhook.program import Program, rehearse
+from webhook.program import Program
 from webhook.settings import WebhookSettings
 
 PROGRAM = "numalign-webhook"
@@ -18,8 +17,6 @@ PROGRAM = "numalign-webhook"
 def main() -> int:
     """Serve; the exit code of the program."""
     settings = from_command_line(WebhookSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
-    if settings.dry_run:
-        return _rehearse(settings)
     log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
     program = Program(settings, log, metrics.registry(program=PROGRAM), settled=_settle)
     try:
@@ -37,15 +34,6 @@ def _settle() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-def _rehearse(settings: WebhookSettings) -> int:
-    try:
-        sys.stdout.write(f"{asyncio.run(rehearse(settings))}\n")
-    except (BadInput, ClusterError) as error:
-        sys.stderr.write(f"{PROGRAM}: {error}\n")
-        return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -26,14 +26,10 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The cluster as one snapshot shows it.
-
-    `labels` is the class that each Node is labelled with, None where it is with none.
-    """
+    """The cluster as one snapshot shows it."""
 
     fleet: Fleet
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
-    labels: Mapping[str, str | None] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
@@ -44,7 +40,6 @@ class Moment:
         return cls(
             fleet or Fleet(found.nodes, unknown=unknown),
             found.namespaces,
-            found.labels,
             found.namespace_labels,
         )
 

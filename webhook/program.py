@@ -1,15 +1,13 @@
 """
 How the parts of the webhook are joined, for a file and for a cluster.
 
-Answering needs a catalogue and a policy, and both sources give them. What follows an API server also has work
-to do there: the leader labels nodes, each replica keeps the shared certificate fresh, and one by one the
-kubelets are asked for their configuration, where that is allowed. Each piece of work is a task beside the
-server.
+Answering needs a catalogue and a policy, and both sources give them. What follows an API server also reads
+the certificate that all replicas serve, and one by one the kubelets are asked for their configuration, where
+that is allowed. Each is a task beside the server. Nothing is written anywhere: that is the controller's.
 """
 
-import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,12 +16,11 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from certs.keeper import Certificates, start_pair
-from numalign.cluster import configz, live, live_feed, snapshot
+from certs.reader import SharedCertificate, start_pair
+from numalign.cluster import configz, live_feed
 from numalign.cluster.api import Api, connected
 from numalign.cluster.feed import Feed
 from numalign.cluster.file_feed import FileFeed
-from numalign.cluster.lease import Election
 from numalign.cluster.live_feed import LiveFeed
 from numalign.cluster.policy import PolicyKeeper
 from numalign.rules.errors import BadInput, Mistake
@@ -32,13 +29,9 @@ from numalign.runtime.life import LIFE, Check
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop, Task
 from numalign.runtime.tls import utc_now
-from webhook import classes
 from webhook.app import application
-from webhook.catalogue import Catalogue, Moment
-from webhook.classes import Labeller
+from webhook.catalogue import Catalogue
 from webhook.settings import WebhookSettings
-
-LEASE = "numalign-webhook"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ class Program:
             live = LiveFeed(api, watched=watched, log=self.log, registry=self.registry)
             catalogue = self._catalogue(live)
             with _folder() as folder:
-                work = partial(self._work, api, live, catalogue, folder)
+                work = partial(self._work, api, live, folder)
                 return await self._run(catalogue, policy, work, stop)
 
     def _catalogue(self, feed: Feed) -> Catalogue:
@@ -104,61 +97,33 @@ class Program:
 
     # What there is to do in a cluster.
 
-    def _work(
-        self, api: Api, feed: LiveFeed, catalogue: Catalogue, folder: Path, app: web.Application
-    ) -> Work:
-        namespace = self.settings.namespace or api.namespace
+    def _work(self, api: Api, feed: LiveFeed, folder: Path, app: web.Application) -> Work:
         tasks: dict[str, Task] = {}
-        if self.settings.label_nodes:
-            tasks |= self._labelling(api, catalogue, namespace)
         if self.settings.kubelet_configs:
             tasks["kubelet-configs"] = configz.of_world(
                 feed.world, api, log=self.log, registry=self.registry
             ).run
         if self.settings.tls_secret is None:
             return Work(self.settings, tasks)
-        certificates = self._certificates(api, namespace, folder, changed=partial(server.renew, app))
+        certificate = self._certificate(api, folder, changed=partial(server.renew, app))
         made = {"tls_cert": folder / "tls.crt", "tls_key": folder / "tls.key"}
         return Work(
             self.settings.model_copy(update=made),
-            {**tasks, "certificates": certificates.run},
-            {"certificates": certificates.trouble},
+            {**tasks, "certificates": certificate.run},
+            {"certificates": certificate.trouble},
         )
 
-    def _labelling(self, api: Api, catalogue: Catalogue, namespace: str) -> dict[str, Task]:
-        election = Election(
-            api,
-            namespace=namespace,
-            name=LEASE,
-            identity=socket.gethostname(),
-            log=self.log,
-            registry=self.registry,
-        )
-        labeller = Labeller(
-            api,
-            moment=lambda: catalogue.now,
-            age=catalogue.feed.age,
-            leading=lambda: election.leading,
-            log=self.log,
-            registry=self.registry,
-        )
-        return {"election": election.run, "classes": labeller.run}
-
-    def _certificates(
-        self, api: Api, namespace: str, folder: Path, *, changed: Callable[[], object]
-    ) -> Certificates:
-        names = tuple(_names(self.settings.service, namespace, self.settings.names))
+    def _certificate(self, api: Api, folder: Path, *, changed: Callable[[], object]) -> SharedCertificate:
+        namespace = self.settings.namespace or api.namespace
+        names = self.settings.names_in(namespace)
         start_pair(folder, names=names, now=utc_now())
-        return Certificates(
+        return SharedCertificate(
             api,
             namespace=namespace,
             secret=self.settings.tls_secret or "",
             names=names,
             folder=folder,
-            configuration=self.settings.webhook_configuration,
             log=self.log,
-            registry=self.registry,
-            days=self.settings.tls_days,
             changed=changed,
         )
 
@@ -173,19 +138,3 @@ def _folder() -> Iterator[Path]:
         raise BadInput([Mistake(place, f"cannot be written: {error.strerror}")]) from error
     with made as folder:
         yield Path(folder)
-
-
-def _names(service: str, namespace: str, more: Sequence[str]) -> Iterator[str]:
-    """What callers call the webhook: an API server the first of these."""
-    yield from (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local")
-    yield from more
-
-
-async def rehearse(settings: WebhookSettings) -> str:
-    """Which node labels would change, as text; raises `BadInput` and `ClusterError`."""
-    if settings.snapshot:
-        found = snapshot.load(settings.snapshot)
-    else:
-        taken = await live.collect(kubeconfig=settings.kubeconfig, context=settings.context)
-        found = snapshot.of([taken])
-    return classes.rehearsal(Moment.of(found))

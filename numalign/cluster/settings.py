@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from numalign.rules.intent import Match
 from numalign.runtime.serving import ServerSettings
-from numalign.runtime.settings import Contradiction
+from numalign.runtime.settings import Contradiction, Settings
 
 # RFC 1123, as Kubernetes asks of the names of nearly everything.
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -25,19 +25,14 @@ def _named(text: str) -> str:
 Name = Annotated[str, AfterValidator(_named)]
 
 
-class ClusterSettings(ServerSettings):
-    """Where a door learns what the cluster is, and what it makes of it."""
+class SourceSettings(Settings):
+    """Where a program learns what the cluster is."""
 
     snapshot: Path | None = Field(
         default=None,
         description="File of nodes, their topologies and namespaces, as `kubectl numa snapshot` writes"
         " it (JSON or YAML, gzip understood). Answers come from it, in place of the API server."
         " Replace it by renaming another file over it: YAML that is cut off can look whole.",
-    )
-    snapshot_reload_seconds: float = Field(
-        default=2.0,
-        ge=0,
-        description="How often, in seconds, to look whether the snapshot has changed; 0 never does.",
     )
     kubeconfig: str | None = Field(
         default=None,
@@ -57,6 +52,25 @@ class ClusterSettings(ServerSettings):
         default=False,
         description="Read the configuration of every kubelet through the API server's node proxy, slowly."
         " Verdicts then know its options. Off by default, for the right to nodes/proxy is a strong one.",
+    )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """One source."""
+        yield from super().contradictions()
+        for name in ("kubeconfig", "context", "kubelet_configs"):
+            if self.snapshot and getattr(self, name):
+                yield Contradiction(
+                    ("snapshot", name), "a file and an API server exclude each other: keep one of them"
+                )
+
+
+class ClusterSettings(SourceSettings, ServerSettings):
+    """What a door makes of the cluster that it answers for."""
+
+    snapshot_reload_seconds: float = Field(
+        default=2.0,
+        ge=0,
+        description="How often, in seconds, to look whether the snapshot has changed; 0 never does.",
     )
     policy_match: Match = Field(
         default=Match.SATISFIES,
@@ -78,12 +92,3 @@ class ClusterSettings(ServerSettings):
         ge=0,
         description="How often, in seconds, to look whether the policy file has changed; 0 never does.",
     )
-
-    def contradictions(self) -> Iterator[Contradiction]:
-        """One source."""
-        yield from super().contradictions()
-        for name in ("kubeconfig", "context", "kubelet_configs"):
-            if self.snapshot and getattr(self, name):
-                yield Contradiction(
-                    ("snapshot", name), "a file and an API server exclude each other: keep one of them"
-                )

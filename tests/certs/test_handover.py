@@ -12,8 +12,9 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from certs import keeper, rotating, state
+from certs import reader, rotating, state
 from certs.keeper import Certificates
+from certs.reader import SharedCertificate
 from numalign.cluster.api import Api
 from numalign.runtime import server
 from numalign.runtime.logs import Log
@@ -31,9 +32,9 @@ class Told(Protocol):
 
 @dataclass(frozen=True)
 class Replica:
-    """A server that really listens, and what keeps its certificates."""
+    """A server that really listens, and what reads its certificate."""
 
-    certificates: Certificates
+    certificate: SharedCertificate
     url: str
 
 
@@ -47,13 +48,13 @@ async def answer(request: web.Request) -> web.Response:
 
 
 @pytest.fixture
-def replica(client: Api, time: Time, told: Told, tmp_path: Path) -> Start:
+def replica(client: Api, told: Told, tmp_path: Path) -> Start:
     """Starts replicas."""
 
     @asynccontextmanager
     async def started(name: str) -> AsyncIterator[Replica]:
         registry = CollectorRegistry()
-        made = keeper.start_pair(tmp_path / name, names=NAMES, now=utc_now())
+        made = reader.start_pair(tmp_path / name, names=NAMES, now=utc_now())
         app = server.application(
             [web.get("/", answer)], log=told.log, registry=registry, checks={}, max_in_flight=0
         )
@@ -62,21 +63,34 @@ def replica(client: Api, time: Time, told: Told, tmp_path: Path) -> Start:
         )
         async with server.listening(app, settings) as place:
             assert place.keeper is not None
-            certificates = Certificates(
+            certificate = SharedCertificate(
                 client,
                 namespace=PLACE.namespace,
                 secret=PLACE.name,
                 names=NAMES,
                 folder=tmp_path / name,
-                configuration=CONFIGURATION,
                 log=told.log,
-                registry=registry,
-                clock=time.clock,
                 changed=place.keeper.reload,
             )
-            yield Replica(certificates, f"https://127.0.0.1:{place.port}/")
+            yield Replica(certificate, f"https://127.0.0.1:{place.port}/")
 
     return started
+
+
+@pytest.fixture
+def controller(client: Api, time: Time, told: Told) -> Certificates:
+    """Who makes and changes what they serve."""
+    return Certificates(
+        client,
+        namespace=PLACE.namespace,
+        secret=PLACE.name,
+        names=NAMES,
+        configuration=CONFIGURATION,
+        leading=lambda: True,
+        log=told.log,
+        registry=CollectorRegistry(),
+        clock=time.clock,
+    )
 
 
 async def called(session: aiohttp.ClientSession, url: str) -> str:
@@ -115,12 +129,13 @@ class Callers:
 
 
 async def test_not_one_call_fails_from_the_first_step_to_the_last(
-    cluster: FakeApi, client: Api, time: Time, replica: Start
+    cluster: FakeApi, client: Api, time: Time, replica: Start, controller: Certificates
 ) -> None:
     async with AsyncExitStack() as stack:
         both = [await stack.enter_async_context(replica(name)) for name in ("a", "b")]
+        await controller.look()
         for each in both:
-            await each.certificates.look()
+            await each.certificate.look()
         first = state.read(cluster.get(PLACE.path)).current
         staying = [await stack.enter_async_context(session(first.ca_pem)) for _ in both]
         callers = Callers(cluster, both, staying, set())
@@ -128,29 +143,32 @@ async def test_not_one_call_fails_from_the_first_step_to_the_last(
         await rotating.begin(client, PLACE, settle=60, now=utc_now)
         before = bundles(cluster, VALIDATING)[0]
         for _ in range(20):
-            for each in both:
-                await each.certificates.look()
+            for look in (controller.look, *(each.certificate.look for each in both)):
+                await look()
                 # An API server may be behind by the last change of the bundle, not by two looks.
                 await callers.call(also=before)
             before = bundles(cluster, VALIDATING)[0]
             time.passes(10)
         held = state.read(cluster.get(PLACE.path))
 
-    assert callers.calls == 4 + 20 * 2 * 6
+    assert callers.calls == 4 + 20 * 3 * 6
     assert len(callers.connections) == 2
     assert held.current != first
     assert bundles(cluster, VALIDATING) == [held.current.ca_pem]
 
 
-async def test_nobody_trusts_a_replica_that_has_only_its_start_pair(cluster: FakeApi, replica: Start) -> None:
+async def test_nobody_trusts_a_replica_that_has_only_its_start_pair(
+    cluster: FakeApi, replica: Start, controller: Certificates
+) -> None:
     async with AsyncExitStack() as stack:
         one, late = [await stack.enter_async_context(replica(name)) for name in ("a", "late")]
-        await one.certificates.look()
+        await controller.look()
+        await one.certificate.look()
         async with session(bundles(cluster, VALIDATING)[0]) as anew:
             assert await called(anew, one.url)
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
                 await called(anew, late.url)
-            assert late.certificates.trouble() is not None
-            await late.certificates.look()
+            assert late.certificate.trouble() is not None
+            await late.certificate.look()
             assert await called(anew, late.url)
-            assert late.certificates.trouble() is None
+            assert late.certificate.trouble() is None

@@ -1,24 +1,19 @@
-"""A replica: what it serves, what it waits for, what it says when something is wrong."""
+"""The controller's part: what it makes and keeps true while it leads, and what it sees while it does not."""
 
 import asyncio
 import math
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from certs import keeper, state
+from certs import state
 from certs.authority import Pair
 from certs.keeper import Certificates
 from certs.state import State
 from numalign.cluster.api import Api
-from numalign.rules.errors import BadInput
-from numalign.runtime import tls
 from tests.fake_api import FakeApi
 from tests.pairs import (
     CONFIGURATION,
@@ -45,6 +40,7 @@ class Told(Protocol):
     """What the fixture `told` can do."""
 
     log: Any
+    stream: Any
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """The lines of one event."""
@@ -54,16 +50,16 @@ Replica = Callable[..., Certificates]
 
 
 @pytest.fixture
-def replica(client: Api, time: Time, told: Told, registry: CollectorRegistry, tmp_path: Path) -> Replica:
-    """Makes a replica; more of them need a registry of their own."""
+def replica(client: Api, time: Time, told: Told, registry: CollectorRegistry) -> Replica:
+    """Makes a replica, which leads; more of them need a registry of their own."""
 
-    def made(folder: str = "tls", **changes: Any) -> Certificates:  # noqa: ANN401  fields of the replica
+    def made(**changes: Any) -> Certificates:  # noqa: ANN401  fields of the replica
         fields: dict[str, Any] = {
             "namespace": PLACE.namespace,
             "secret": PLACE.name,
             "names": NAMES,
-            "folder": tmp_path / folder,
             "configuration": CONFIGURATION,
+            "leading": lambda: True,
             "log": told.log,
             "registry": registry,
             "days": 30,
@@ -75,54 +71,76 @@ def replica(client: Api, time: Time, told: Told, registry: CollectorRegistry, tm
     return made
 
 
-def served(certificates: Certificates) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in certificates.folder.iterdir()}
-
-
 def shared(cluster: FakeApi) -> State:
     return state.read(cluster.get(PLACE.path))
 
 
-def test_a_server_can_listen_before_the_cluster_was_reached(tmp_path: Path) -> None:
-    made = keeper.start_pair(tmp_path, names=NAMES, now=START)
-    loaded = tls.load(tls.PairFiles(made.cert, made.key), now=START)
-
-    assert loaded.expires > START
+def writes(cluster: FakeApi) -> list[str]:
+    return [asked.method for asked in cluster.requests if asked.method != "GET"]
 
 
-def test_a_start_pair_for_names_that_cannot_be_certified(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="names: '_' is neither a DNS name nor an IP address"):
-        keeper.start_pair(tmp_path / "new", names=["_"], now=START)
-    assert list(tmp_path.iterdir()) == []
+async def test_whoever_leads_makes_the_pair_and_lets_it_be_trusted(
+    cluster: FakeApi, replica: Replica, told: Told
+) -> None:
+    await replica().look()
 
-
-async def test_what_is_shared_is_served(cluster: FakeApi, replica: Replica, told: Told) -> None:
-    certificates = replica()
-    await certificates.look()
-
-    assert served(certificates) == files(shared(cluster).current)
+    assert bundles(cluster, VALIDATING) == [shared(cluster).current.ca_pem]
     assert [line["step"] for line in told.of("certificates.step")] == ["created"]
-    assert [line["secret"] for line in told.of("certificates.served")] == [str(PLACE)]
 
 
-async def test_two_replicas_serve_the_same(cluster: FakeApi, replica: Replica) -> None:
-    both = [replica("a"), replica("b", registry=CollectorRegistry())]
-    await asyncio.gather(*(each.look() for each in both))
+async def test_whoever_does_not_lead_writes_nothing(cluster: FakeApi, replica: Replica, time: Time) -> None:
+    waiting = replica(leading=lambda: False, registry=CollectorRegistry())
+    await waiting.look()
+    assert "the replica that leads makes it" in (waiting.trouble() or "")
+    await replica().look()
+    done = writes(cluster)
+    time.passes(25 * DAY)
+    cluster.put(configuration(MUTATING, bundle=pair("x").ca_pem, webhooks=2))
+    await waiting.look()
 
-    assert served(both[0]) == served(both[1]) == files(shared(cluster).current)
-    assert len([asked for asked in cluster.requests if asked.method == "POST"]) <= 2
-
-
-async def test_the_server_is_told_when_the_folder_changed(replica: Replica) -> None:
-    told: list[set[str]] = []
-    certificates: Certificates = replica(changed=lambda: told.append(set(served(certificates))))
-    await certificates.look()
-    await certificates.look()
-
-    assert told == [{"ca.crt", "tls.crt", "tls.key"}]
+    assert waiting.trouble() is None
+    assert writes(cluster) == done
 
 
-async def test_readiness_waits_for_what_is_shared(cluster: FakeApi, replica: Replica) -> None:
+async def test_the_next_leader_restores_what_it_saw_before_somebody_deleted_it(
+    cluster: FakeApi, replica: Replica
+) -> None:
+    """The one that led is gone with the machine it ran on, and so is the Secret."""
+    leads = False
+    waiting = replica(leading=lambda: leads, registry=CollectorRegistry())
+    await replica().look()
+    await waiting.look()
+    before = shared(cluster).current
+    cluster.delete(PLACE.path)
+    await waiting.look()
+    assert cluster.get(PLACE.path) is None
+    leads = True
+    await waiting.look()
+
+    assert shared(cluster).current == before
+    assert shared(cluster).next is not None
+
+
+async def test_the_next_leader_knows_for_how_long_a_step_has_been_known(
+    cluster: FakeApi, replica: Replica, time: Time
+) -> None:
+    leads = False
+    waiting = replica(leading=lambda: leads, registry=CollectorRegistry())
+    leader = replica()
+    await leader.look()
+    time.passes(20 * DAY)
+    await leader.look()
+    coming = shared(cluster).next
+    await waiting.look()
+    time.passes(60)
+    await waiting.look()
+    leads = True
+    await waiting.look()
+
+    assert shared(cluster).current == coming
+
+
+async def test_readiness_waits_until_the_pair_is_there(cluster: FakeApi, replica: Replica) -> None:
     certificates = replica()
     waiting = "waiting for the certificate in Secret numalign-system/numalign-webhook-tls: "
     assert certificates.trouble() == f"{waiting}it was not read yet"
@@ -135,17 +153,14 @@ async def test_readiness_waits_for_what_is_shared(cluster: FakeApi, replica: Rep
     assert certificates.trouble() is None
 
 
-async def test_a_cluster_that_is_gone_takes_nothing_away(
-    cluster: FakeApi, replica: Replica, told: Told
-) -> None:
+async def test_a_cluster_that_is_gone_is_said_once(cluster: FakeApi, replica: Replica, told: Told) -> None:
     certificates = replica()
     await certificates.look()
-    before = served(certificates)
     await cluster.stop()
     for _ in range(3):
         await certificates.look()
 
-    assert (served(certificates), certificates.trouble()) == (before, None)
+    assert certificates.trouble() is None
     assert len(told.of("certificates.failing")) == 1
 
 
@@ -161,93 +176,17 @@ async def test_the_same_failure_is_said_again_after_it_was_over(
     assert len(told.of("certificates.failing")) == 2
 
 
-async def test_a_folder_that_cannot_be_written_is_said(replica: Replica, told: Told, tmp_path: Path) -> None:
-    (tmp_path / "tls").write_text("no folder")
-    certificates = replica()
-    await certificates.look()
-
-    assert "File exists" in told.of("certificates.failing")[0]["error"]
-    assert "File exists" in (certificates.trouble() or "")
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """Files can be made here, but hold nothing, as on a disk without room."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-async def test_a_full_disk_takes_nothing_away_and_is_tried_again(
+async def test_a_secret_of_somebody_else_that_is_not_good_is_said_and_never_written(
     cluster: FakeApi, replica: Replica, told: Told
-) -> None:
-    old, new = pair(), pair()
-    cluster.put(secret(files(old)))
-    certificates = replica()
-    await certificates.look()
-    cluster.put(secret(files(new)))
-    with full_disk():
-        await certificates.look()
-        await certificates.look()
-    meanwhile = served(certificates)
-    await certificates.look()
-
-    assert (meanwhile, certificates.trouble()) == (files(old), None)
-    assert len(told.of("certificates.failing")) == 1
-    assert served(certificates) == files(new)
-
-
-async def test_a_secret_of_somebody_else_that_breaks_is_refused_and_the_old_pair_goes_on(
-    cluster: FakeApi, replica: Replica, told: Told
-) -> None:
-    good = pair()
-    cluster.put(secret(files(good), ours=False))
-    certificates = replica()
-    await certificates.look()
-    broken = {**files(good), "tls.key": b"x", "ca.crt": b""}
-    cluster.put(secret(broken, ours=False))
-    await certificates.look()
-    await certificates.look()
-
-    assert served(certificates) == files(good)
-    assert certificates.trouble() is None
-    assert [line["mistakes"] for line in told.of("certificates.refused")] == [
-        [
-            "data[ca.crt]: is missing",
-            "data[tls.key]: holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)",
-        ]
-    ]
-
-
-async def test_a_secret_of_somebody_else_that_was_never_good_is_waited_for(
-    cluster: FakeApi, replica: Replica
 ) -> None:
     cluster.put(secret(files(pair("x")), ours=False))
     certificates = replica()
     await certificates.look()
+    await certificates.look()
 
     assert (certificates.trouble() or "").endswith(f"tls.crt: is not for {NAMES[0]}: its names are x")
-
-
-async def test_a_pair_from_the_future_is_not_served_before_its_time(
-    cluster: FakeApi, replica: Replica, time: Time, told: Told
-) -> None:
-    now, later = pair(), pair(days=60)
-    cluster.put(secret(files(now)))
-    certificates = replica()
-    await certificates.look()
-    cluster.put(secret(files(later)))
-    time.day = START.replace(month=4)
-    await certificates.look()
-
-    assert served(certificates) == files(now)
     assert len(told.of("certificates.refused")) == 1
-    time.day = START
-    await certificates.look()
-    assert served(certificates) == files(later)
+    assert writes(cluster) == []
 
 
 async def test_bundles_that_cannot_be_kept_are_said_once(
@@ -331,7 +270,6 @@ async def test_it_looks_again_and_again(cluster: FakeApi, replica: Replica, time
 
     assert set(slept) == {7}
     assert pairs[0] != pairs[-1]
-    assert served(certificates) == files(shared(cluster).current)
     assert shared(cluster) == State(pairs[-1])
 
 

@@ -83,7 +83,7 @@ async def test_what_it_waits_for_is_said(cluster: FakeApi, client: Api, time: Ti
 
 
 async def test_there_is_nothing_to_rotate(client: Api, time: Time) -> None:
-    with pytest.raises(NotRotatable, match="holds no pair yet: a running webhook makes one"):
+    with pytest.raises(NotRotatable, match="holds no pair yet: a running controller makes one"):
         await rotating.begin(client, PLACE, settle=60, now=time.now)
 
 

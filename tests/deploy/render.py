@@ -2,7 +2,8 @@
 
 `python -m tests.deploy.render` writes deploy/manifests anew: what helm makes of deploy/chart with the values
 that stand there, without what only helm needs, and with the namespace that helm would make itself. What the
-values leave out, the scorer and a scheduler that asks it, comes into a folder of its own each.
+values leave out, the scorer and a scheduler that asks it, comes into a folder of its own each, and so does
+what older clusters do not know.
 """
 
 import asyncio
@@ -30,6 +31,9 @@ COMMAND = "python -m tests.deploy.render"
 PARTS = ("scorer", "scheduler")
 """What is installed only where it is wanted: a value that enables it, and a folder."""
 
+GUARD = "guard"
+"""What is installed everywhere but on clusters that are too old for it, and so in a folder of its own."""
+
 EVERY_PART = ",".join(f"{part}.enabled=true" for part in PARTS)
 """For `--set`."""
 
@@ -54,6 +58,9 @@ apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources:
 {resources}
+"""
+
+_IMAGES_TEXT = """\
 images:
   # newName is where {where}.
   - name: {image}
@@ -109,23 +116,22 @@ def _kustomizations(files: Mapping[str, str]) -> dict[str, str]:
         folder, _, file = name.rpartition("/")
         folders[folder].append(file)
     return {
-        str(Path(folder, _KUSTOMIZATION)): _kustomization(
-            listed,
-            image=image_of(files[str(Path(folder, "deployment.yaml"))]),
-            where=_WHERE.get(folder, _OURS),
-        )
+        str(Path(folder, _KUSTOMIZATION)): _kustomization(listed)
+        + _images(files.get(str(Path(folder, "deployment.yaml"))), where=_WHERE.get(folder, _OURS))
         for folder, listed in folders.items()
     }
 
 
-def _kustomization(files: list[str], *, image: str, where: str) -> str:
-    name, _, version = image.partition(":")
-    return _KUSTOMIZATION_TEXT.format(
-        resources="\n".join(f"  - {file}" for file in files),
-        where=where,
-        image=name,
-        version=version,
-    )
+def _kustomization(files: list[str]) -> str:
+    return _KUSTOMIZATION_TEXT.format(resources="\n".join(f"  - {file}" for file in files))
+
+
+def _images(deployment: str | None, *, where: str) -> str:
+    """Where the image of a folder's pods is to be had; nothing for a folder without any."""
+    if deployment is None:
+        return ""
+    name, _, version = image_of(deployment).partition(":")
+    return _IMAGES_TEXT.format(where=where, image=name, version=version)
 
 
 def _plain(text: str) -> str:
@@ -162,7 +168,9 @@ def objects(folder: Path = MANIFESTS) -> list[Object]:
 
 def everything() -> list[Object]:
     """The objects of all folders."""
-    return [each for folder in (MANIFESTS, *map(MANIFESTS.joinpath, PARTS)) for each in objects(folder)]
+    return [
+        each for folder in (MANIFESTS, *map(MANIFESTS.joinpath, (GUARD, *PARTS))) for each in objects(folder)
+    ]
 
 
 def identities(found: list[Object]) -> Mapping[tuple[str, str], Object]:

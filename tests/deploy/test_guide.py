@@ -56,7 +56,8 @@ def test_either_way_of_installing_is_one_command() -> None:
 
 
 def test_whoever_installed_it_sees_it_refuse_what_is_no_policy() -> None:
-    _, _, ready, refused, _ = commands("Install")
+    _, _, writing, ready, refused, _ = commands("Install")
+    assert writing.endswith("deployment/numalign-controller")
     assert ready.endswith("deployment/numalign-webhook")
     assert refused.startswith("kubectl run ")
     assert refused.endswith(" --dry-run=server")
@@ -92,15 +93,16 @@ def test_kinds_that_the_policy_adds_are_sent_too() -> None:
 
 
 def test_uninstalling_takes_back_what_was_applied_and_every_label() -> None:
-    deleted, nodes, namespaces = commands("Uninstall")
-    assert deleted.startswith("kubectl delete -k deploy/manifests")
+    guard, deleted, nodes, namespaces = commands("Uninstall")
+    assert guard.startswith("kubectl delete -k deploy/manifests/guard")
+    assert deleted.startswith("kubectl delete -k deploy/manifests ")
     assert nodes == f"kubectl label nodes --all {intent.CLASS_LABEL}-"
     labels = [intent.DEFAULT, intent.ENFORCE, intent.WARN, intent.AUDIT, intent.ADMISSION]
     assert namespaces == f"kubectl label namespaces --all {' '.join(f'{label}-' for label in labels)}"
 
 
 def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
-    _, nodes, namespaces = commands("Uninstall")
+    _, _, nodes, namespaces = commands("Uninstall")
     by_helm, _, *labels = commands("Uninstall what Helm installed")
     assert by_helm.startswith("helm uninstall numalign --namespace numalign-system")
     assert labels == [nodes, namespaces]

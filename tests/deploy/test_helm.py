@@ -11,9 +11,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from controller.settings import ControllerSettings
 from numalign.cluster import policy
 from numalign.runtime import settings
-from numalign.runtime.serving import ServerSettings
+from numalign.runtime.serving import ProcessSettings
 from scorer import ranking, ranking_file
 from scorer.ranking import Ranking
 from scorer.settings import PromiseAt, ScorerSettings
@@ -63,7 +64,9 @@ async def test_the_plain_manifests_are_what_the_chart_makes(helm: Path) -> None:
 
 SETS = {
     "as it is": (),
-    "one replica": ("replicas=1",),
+    "one replica": ("replicas=1", "controller.replicas=1"),
+    "a controller that only labels": ("tls.source=cert-manager", "controller.settings.log-level=debug"),
+    "no controller": ("labelNodes=false", "tls.source=cert-manager"),
     "cert-manager": ("tls.source=cert-manager",),
     "an issuer that is there": ("tls.source=cert-manager", "tls.issuerRef.name=ca"),
     "own files": ("tls.source=secret", f"tls.caBundle={AN_AUTHORITY}"),
@@ -142,8 +145,9 @@ async def test_every_set_of_values_makes_objects_that_kubernetes_knows(
             settings.load(model, argv=container_of(found, name)["args"], environ={})
 
 
-PROGRAMS: dict[tuple[str, str], type[ServerSettings]] = {
+PROGRAMS: dict[tuple[str, str], type[ProcessSettings]] = {
     ("Deployment", "numalign-webhook"): WebhookSettings,
+    ("Deployment", "numalign-controller"): ControllerSettings,
     ("Deployment", "numalign-scorer"): ScorerSettings,
 }
 
@@ -168,29 +172,75 @@ def rights_of(found: list[Object], name: str = "numalign-webhook") -> set[tuple[
 NODES_PROXY = ("nodes/proxy", "get")
 
 
-# Nobody is elected where nobody labels.
-LABELLING = {("nodes", "patch"), *(("leases", verb) for verb in ("create", "get", "update"))}
+WEBHOOK, CONTROLLER = "numalign-webhook", "numalign-controller"
+
+PODS = {("pods", "list"), ("pods", "watch")}
+SERVING = {("secrets", "get")}
+LABELLING = {
+    ("nodes", "patch"),
+    *((kind, verb) for kind in ("nodes", "noderesourcetopologies") for verb in ("list", "watch")),
+}
 CERTIFYING = {
     *(("secrets", verb) for verb in ("create", "get", "update")),
     *(("mutatingwebhookconfigurations", verb) for verb in ("get", "patch")),
     *(("validatingwebhookconfigurations", verb) for verb in ("get", "patch")),
 }
+NONE: set[tuple[str, str]] = set()
 
 
 @pytest.mark.parametrize(
-    ("values", "gone", "more"),
+    ("name", "values", "gone", "more"),
     [
-        (["labelNodes=false"], LABELLING, set()),
-        (["countPods=false"], {("pods", "list"), ("pods", "watch")}, set()),
-        (["kubeletConfigs.enabled=true"], set(), {NODES_PROXY}),
-        (["tls.source=cert-manager"], CERTIFYING, set()),
-        (["labelNodes=false", "tls.source=cert-manager"], LABELLING | CERTIFYING, set()),
+        (WEBHOOK, ["labelNodes=false"], NONE, NONE),
+        (WEBHOOK, ["countPods=false"], PODS, NONE),
+        (WEBHOOK, ["kubeletConfigs.enabled=true"], NONE, {NODES_PROXY}),
+        (WEBHOOK, ["tls.source=cert-manager"], SERVING, NONE),
+        (CONTROLLER, ["labelNodes=false"], LABELLING, NONE),
+        (CONTROLLER, ["tls.source=cert-manager"], CERTIFYING, NONE),
+        (CONTROLLER, ["kubeletConfigs.enabled=true"], NONE, {NODES_PROXY}),
+        (CONTROLLER, ["kubeletConfigs.enabled=true", "labelNodes=false"], LABELLING, NONE),
     ],
 )
 async def test_rights_go_with_what_is_switched_off(
-    helm: Path, values: list[str], gone: set[tuple[str, str]], more: set[tuple[str, str]]
+    helm: Path, name: str, values: list[str], gone: set[tuple[str, str]], more: set[tuple[str, str]]
 ) -> None:
-    assert rights_of(await made(helm, *values)) == (rights_of(objects()) - gone) | more
+    usual = rights_of(objects(), name)
+    assert gone <= usual
+    assert rights_of(await made(helm, *values), name) == (usual - gone) | more
+
+
+async def test_the_webhook_has_no_right_but_to_read(helm: Path) -> None:
+    found = await made(helm, "kubeletConfigs.enabled=true")
+    assert {verb for _, verb in rights_of(found, WEBHOOK)} == {"get", "list", "watch"}
+    assert {resource for resource, verb in rights_of(found, WEBHOOK) if verb == "get"} == {
+        "secrets",
+        "nodes/proxy",
+    }
+
+
+async def test_a_controller_with_nothing_to_do_is_not_made(helm: Path) -> None:
+    found = await made(helm, "labelNodes=false", "tls.source=cert-manager", "serviceMonitor.enabled=true")
+    assert {name for _, name in identities(found) if name == CONTROLLER} == set()
+
+
+async def test_what_guards_the_controller_comes_where_it_is_known(helm: Path) -> None:
+    def guards(text: str) -> set[str]:
+        return {each["kind"] for each in parsed(text)} & {
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+        }
+
+    assert guards(await template(helm, "--kube-version=1.29.9")) == set()
+    assert len(guards(await template(helm, "--kube-version=1.30.0-eks-1"))) == 2
+
+
+async def test_the_certificate_is_made_as_the_settings_say(helm: Path) -> None:
+    found = await made(helm, "settings.tls-days=30", "settings.tls-names=127.0.0.1")
+    controller = settings.load(
+        ControllerSettings, argv=container_of(found, CONTROLLER)["args"], environ={}
+    ).settings
+    webhook = settings.load(WebhookSettings, argv=container_of(found, WEBHOOK)["args"], environ={}).settings
+    assert (controller.tls_days, controller.names, webhook.names) == (30, ("127.0.0.1",), ("127.0.0.1",))
 
 
 async def test_there_is_no_role_without_a_right(helm: Path) -> None:
@@ -299,7 +349,7 @@ async def test_a_name_that_looks_like_something_else_stays_a_name(
 
 async def test_one_replica_alone_may_be_moved(helm: Path) -> None:
     """A budget of one out of one would keep its node from ever being drained."""
-    found = await made(helm, EVERY_PART, "replicas=1", "scheduler.replicas=1")
+    found = await made(helm, EVERY_PART, "replicas=1", "controller.replicas=1", "scheduler.replicas=1")
     assert "PodDisruptionBudget" not in {each["kind"] for each in found}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.render import DEPLOY, MANIFESTS, identities, objects
+from tests.deploy.render import DEPLOY, everything, identities, objects
 
 ROOT = DEPLOY.parent
 FILE = DEPLOY / "Dockerfile"
@@ -85,14 +85,15 @@ def test_every_package_of_the_project_is_copied() -> None:
     assert {step.words[0] for step in BUILD if step.verb == "COPY"} >= set(packages)
 
 
-def test_the_scorer_starts_from_where_the_image_has_it() -> None:
-    [container] = identities(objects(MANIFESTS / "scorer"))["Deployment", "numalign-scorer"]["spec"][
-        "template"
-    ]["spec"]["containers"]
+@pytest.mark.parametrize("name", ["numalign-controller", "numalign-scorer"])
+def test_other_programs_start_from_where_the_image_has_them(name: str) -> None:
+    deployment = identities(everything())["Deployment", name]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
     [program] = container["command"]
-    folder, _, name = program.rpartition("/")
+    folder, _, called = program.rpartition("/")
     assert f'["{folder}/numalign-webhook"]' in {step.rest for step in FINAL}
-    assert name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert called == name
+    assert called in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
 
 def test_the_image_and_the_pod_agree_on_who_runs_it_and_where_it_listens() -> None:
@@ -145,7 +146,7 @@ async def test_the_steps_make_a_program_that_starts(tmp_path: Path) -> None:
         if step.verb == "RUN":
             await command(moved(step.rest, places), cwd=places["src"], path=f"{image}/bin:/usr/bin:/bin")
     made = places["opt"] / "numalign" / "bin"
-    for program in ("numalign-webhook", "numalign-scorer"):
+    for program in ("numalign-webhook", "numalign-controller", "numalign-scorer"):
         said = await command(f"{made}/{program} --version", cwd=tmp_path)
         assert said.startswith(f"{program} 0.")
     assert not (made / "pip").exists()

@@ -20,10 +20,10 @@ from tests.e2e.objects import Store
 from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.planes import Plane
 from tests.e2e.processes import program
-from tests.e2e.replicas import Replica, Replicas
+from tests.e2e.replicas import PORTS, Replica, Replicas
 from tests.e2e.wires import Wire
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{shipped.NAMESPACE}/leases/{shipped.NAME}"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{shipped.NAMESPACE}/leases/{shipped.CONTROLLER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,13 @@ class Led:
 class Cluster:
     """Its parts, and what is asked of it again and again.
 
-    `uplink` is what the program comes to the API server through.
+    `replicas` are those of the webhook. `uplink` is what the programs come to the API server through.
     """
 
     plane: Plane
     store: Store
     replicas: Replicas
+    controllers: Replicas
     uplink: Wire
 
     @property
@@ -117,7 +118,7 @@ class Cluster:
         lease = (await ask(self.api, "GET", LEASE)).body
         holder = lease.get("spec", {}).get("holderIdentity")
         said = f'"identity":"{holder}"'
-        return next((each for each in self.replicas.running if said in each.log.read_text()), None)
+        return next((each for each in self.controllers.running if said in each.log.read_text()), None)
 
     async def take_the_lead_away(self) -> None:
         """Somebody who is not there writes himself into the lease."""
@@ -175,17 +176,24 @@ class Rotation:
 
 
 def command(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
-    """The program as it is shipped, on this machine; it is told its ports by whoever starts it."""
-    told = shipped.arguments() | {
+    """The webhook as it is shipped, on this machine; it is told its ports by whoever starts it."""
+    return _command(shipped.NAME, kubeconfig, flags)
+
+
+def controller(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
+    """The controller, as above."""
+    return _command(shipped.CONTROLLER, kubeconfig, flags)
+
+
+def _command(name: str, kubeconfig: Path, flags: Mapping[str, str]) -> tuple[str, ...]:
+    told = shipped.arguments(name) | {
         "kubeconfig": str(kubeconfig),
         "namespace": shipped.NAMESPACE,
         "bind": "127.0.0.1",
         "tls-names": "127.0.0.1,localhost",
-        **{name.replace("_", "-"): value for name, value in flags.items()},
+        **{flag.replace("_", "-"): value for flag, value in flags.items()},
     }
-    for port in ("port", "metrics-port"):
-        del told[port]
-    return program("numalign-webhook"), *(f"--{name}={value}" for name, value in told.items())
+    return program(name), *(f"--{flag}={value}" for flag, value in told.items() if flag not in PORTS)
 
 
 # So that a test need not wait as long as a cluster should.

@@ -14,13 +14,20 @@ from tests.e2e.asking import Json, ask
 from tests.e2e.clusters import Cluster
 from tests.e2e.objects import Kind
 from tests.e2e.patience import SELDOM
+from tests.e2e.replicas import Replicas
 
-DEPLOYMENT = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"namespace": shipped.NAMESPACE, "name": shipped.NAME},
-}
 HOME = f"/api/v1/namespaces/{shipped.NAMESPACE}"
+
+
+def deployment(name: str) -> Json:
+    """What runs a program."""
+    metadata = {"namespace": shipped.NAMESPACE, "name": name}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+
+
+def programs(cluster: Cluster) -> dict[str, Replicas]:
+    """All of ours that run."""
+    return {shipped.NAME: cluster.replicas, shipped.CONTROLLER: cluster.controllers}
 
 
 @asynccontextmanager
@@ -35,12 +42,13 @@ async def controllers(cluster: Cluster) -> AsyncIterator[None]:
 
 async def _work(cluster: Cluster) -> None:
     while True:
-        deployment = await cluster.store.read(DEPLOYMENT)
-        if deployment.code == HTTPStatus.NOT_FOUND:
-            await cluster.replicas.end()
+        for name, everyone in programs(cluster).items():
+            if (await cluster.store.read(deployment(name))).code == HTTPStatus.NOT_FOUND:
+                await everyone.end()
         home = await ask(cluster.api, "GET", HOME)
         if home.body.get("metadata", {}).get("deletionTimestamp"):
-            await cluster.replicas.end()
+            for everyone in programs(cluster).values():
+                await everyone.end()
             await _emptied(cluster)
             await ask(cluster.api, "PUT", f"{HOME}/finalize", {**home.body, "spec": {"finalizers": []}})
         await asyncio.sleep(SELDOM)

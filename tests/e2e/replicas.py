@@ -20,6 +20,9 @@ from tests.e2e.processes import Child, Children, free_port, until
 from tests.e2e.wires import Wire, wire
 
 PROBE_SECONDS = 0.1
+PORTS = ("port", "metrics-port")
+ONLY_METRICS = PORTS[1:]
+"""Of a program that nobody calls."""
 PATIENCE = aiohttp.ClientTimeout(total=5)
 
 
@@ -31,18 +34,24 @@ class Replica:
     """
 
     def __init__(
-        self, children: Children, *, name: str, command: Sequence[str], scheme: str = "https"
+        self,
+        children: Children,
+        *,
+        name: str,
+        command: Sequence[str],
+        scheme: str = "https",
+        ports: Sequence[str] = PORTS,
     ) -> None:
         self.name = name
         self.log = children.logs / name
-        self.port = free_port()
+        free = {each: free_port() for each in PORTS}
+        self.port, self.metrics_port = free.values()
         self.url = f"{scheme}://127.0.0.1:{self.port}"
-        self.metrics_port = free_port()
         self.telling = f"http://127.0.0.1:{self.metrics_port}"
         self.ready = False
         self.lost = 0
-        ports = ("--port", str(self.port), "--metrics-port", str(self.metrics_port))
-        self._start = partial(children.start, *command, *ports, name=name)
+        told = [f"--{each}={free[each]}" for each in ports]
+        self._start = partial(children.start, *command, *told, name=name)
 
     async def start(self) -> None:
         """Returns at once."""
@@ -96,7 +105,7 @@ class Replica:
 class Replicas:
     """All processes that run, and the one address under which they are called."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a process is started by, and the one address
         self,
         children: Children,
         *,
@@ -104,11 +113,12 @@ class Replicas:
         service: Wire,
         name: str = "replica",
         scheme: str = "https",
+        ports: Sequence[str] = PORTS,
     ) -> None:
         self.running: list[Replica] = []
         self.service = service
         self.url = f"{scheme}://127.0.0.1:{service.port}"
-        self._new = partial(Replica, children, command=command, scheme=scheme)
+        self._new = partial(Replica, children, command=command, scheme=scheme, ports=ports)
         self._name = name
         self._started = 0
         self._turns = 0
@@ -159,11 +169,16 @@ class Replicas:
 
 @asynccontextmanager
 async def replicas(
-    children: Children, *, command: Sequence[str], name: str = "replica", scheme: str = "https"
+    children: Children,
+    *,
+    command: Sequence[str],
+    name: str = "replica",
+    scheme: str = "https",
+    ports: Sequence[str] = PORTS,
 ) -> AsyncIterator[Replicas]:
     """Nobody yet, behind an address that is probed for. Their logs are called `name` and a number."""
     async with wire() as service:
-        everyone = Replicas(children, command=command, service=service, name=name, scheme=scheme)
+        everyone = Replicas(children, command=command, service=service, name=name, scheme=scheme, ports=ports)
         service.where = everyone.next
         probing = asyncio.create_task(everyone.probe())
         try:

@@ -11,9 +11,13 @@ DEPLOY = ROOT / "deploy"
 MANIFESTS = DEPLOY / "manifests"
 NAMESPACE = "numalign-system"
 NAME = "numalign-webhook"
+CONTROLLER = "numalign-controller"
 SECRET = "numalign-webhook-tls"  # noqa: S105  the name of a secret is none
 CONFIGURATION = "zz-numalign"
-ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+ACCOUNT, CONTROLLERS = (f"system:serviceaccount:{NAMESPACE}:{name}" for name in (NAME, CONTROLLER))
+ACCOUNTS = {NAME: ACCOUNT, CONTROLLER: CONTROLLERS}
+"""Who the API server takes each program for."""
+GROUPS = f"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}"
 LABEL = "numalign.io/class"
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass")
@@ -26,14 +30,20 @@ def documents(file: Path) -> list[Json]:
 
 def objects() -> list[Json]:
     """All that one installs, in an order in which it can be."""
-    files = sorted(file for file in MANIFESTS.glob("*.yaml") if file.name != "kustomization.yaml")
+    folders = (MANIFESTS, MANIFESTS / "guard")
+    files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
+    files = [file for file in files if file.name != "kustomization.yaml"]
     found = [document for file in files for document in documents(file)]
     return sorted(found, key=lambda document: document["kind"] not in _FIRST)
 
 
-def arguments() -> dict[str, str]:
-    """What the Deployment tells the program."""
-    [deployment] = [document for document in objects() if document["kind"] == "Deployment"]
+def arguments(name: str = NAME) -> dict[str, str]:
+    """What its Deployment tells a program."""
+    [deployment] = [
+        document
+        for document in objects()
+        if (document["kind"], document["metadata"]["name"]) == ("Deployment", name)
+    ]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     return dict(argument.removeprefix("--").split("=", 1) for argument in container["args"])
 

@@ -108,12 +108,6 @@ async def test_a_snapshot_is_a_fleet_and_the_rules_of_namespaces(followed: Follo
     assert followed.told.of("snapshot.loaded")[0]["nodes"] == 2
 
 
-async def test_labels_are_those_of_all_nodes(followed: Followed) -> None:
-    now = await followed.take(shown({"a": replace(SMALL, label="blue"), "b": Node("b", zones=())}))
-
-    assert now.labels == {"a": "blue", "b": None}
-
-
 async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
     labelled = replace(SMALL, label="blue")
     members = {"a": labelled, "b": SMALL, "c": Node("c", zones=())}

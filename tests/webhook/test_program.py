@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,15 +15,19 @@ import pytest
 from cryptography import x509
 from prometheus_client import CollectorRegistry
 
+from certs import authority, state
+from certs.authority import Pair
+from certs.state import State
 from numalign.cluster.api import Unconfigured
 from numalign.rules.errors import BadInput
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
+from numalign.runtime.tls import utc_now
 from tests.fake_api import FakeApi
 from tests.notation import node, table
 from tests.webhook import conftest
 from tests.webhook.conftest import Raw, Told, raw, request
-from webhook.program import Program, rehearse
+from webhook.program import Program
 from webhook.settings import WebhookSettings
 
 SINGLE = "single-numa-node"
@@ -33,6 +36,10 @@ LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 TWO_GPUS = raw("cpu=2 mem=1Gi gpu=2", policy=SINGLE)
 
 KEPT = "/api/v1/namespaces/numalign-system/secrets/own"
+
+
+def pair() -> Pair:
+    return authority.issue(names=["127.0.0.1"], days=1, now=utc_now())
 
 
 @dataclass
@@ -99,6 +106,10 @@ class Bench:
             WebhookSettings, argv=["--kubeconfig", str(kubeconfig), *here, *argv], environ={}
         ).settings
 
+    def share(self, made: Pair) -> None:
+        """Put a pair where the controller does."""
+        self.api.put(state.render(State(made), namespace="numalign-system", name="own"))
+
     @asynccontextmanager
     async def running(self, *argv: str) -> AsyncIterator[Running]:
         """A webhook with these flags; ended in order, with exit code 0."""
@@ -124,33 +135,12 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with FakeApi() as api:
         for each in conftest.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
-        for kind in ("Mutating", "Validating"):
-            api.put(
-                {
-                    "apiVersion": "admissionregistration.k8s.io/v1",
-                    "kind": f"{kind}WebhookConfiguration",
-                    "metadata": {"name": "zz-numalign"},
-                    "webhooks": [{"name": "pods.numalign.io", "clientConfig": {"url": "https://127.0.0.1"}}],
-                }
-            )
         yield Bench(tmp_path, api)
 
 
-def label(api: FakeApi, name: str) -> str | None:
-    found = api.get(f"/api/v1/nodes/{name}")
-    assert found
-    labelled: str | None = found["metadata"].get("labels", {}).get("numalign.io/class")
-    return labelled
-
-
-async def test_it_follows_the_cluster_and_labels_its_nodes(bench: Bench) -> None:
+async def test_it_follows_the_cluster(bench: Bench) -> None:
     async with bench.running("--insecure-http") as webhook:
         await webhook.until(webhook.ready)
-
-        async def labelled() -> bool:
-            return all(label(bench.api, name) for name in ("small", "large"))
-
-        await webhook.until(labelled)
         before = await webhook.ask(TWO_GPUS)
         bench.api.delete("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/small")
 
@@ -161,17 +151,16 @@ async def test_it_follows_the_cluster_and_labels_its_nodes(bench: Bench) -> None
 
     assert "patch" in before
     assert bench.settled == ["settled"]
-    lease = bench.api.get("/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases/numalign-webhook")
-    assert lease
-    assert lease["spec"]["holderIdentity"] == ""
 
 
-async def test_it_labels_nothing_where_it_is_told_so(bench: Bench) -> None:
-    async with bench.running("--insecure-http", "--label-nodes=false") as webhook:
+async def test_it_writes_nothing_anywhere(bench: Bench) -> None:
+    bench.share(pair())
+    async with bench.running(*OWN, "--kubelet-configs=true") as webhook:
         await webhook.until(webhook.ready)
         await webhook.ask(TWO_GPUS)
 
-    assert [asked.method for asked in bench.api.requests if asked.method != "GET"] == []
+    assert {asked.method for asked in bench.api.requests} == {"GET"}
+    assert LEASES not in {asked.path.rpartition("/")[0] for asked in bench.api.requests}
 
 
 @pytest.mark.parametrize(("flag", "watched"), [("true", True), ("false", False)])
@@ -183,27 +172,27 @@ async def test_pods_are_watched_only_to_count_them(bench: Bench, flag: str, watc
     assert any(asked.path == "/api/v1/pods" for asked in bench.api.requests) is watched
 
 
-async def test_it_makes_a_certificate_that_callers_trust_before_it_is_ready(bench: Bench) -> None:
-    flags = ("--tls-secret", "own", "--tls-names", "127.0.0.1", "--label-nodes=false")
-    async with bench.running(*flags) as webhook:
+async def test_it_serves_the_certificate_that_stands_in_the_secret_as_soon_as_it_does(bench: Bench) -> None:
+    async with bench.running(*OWN) as webhook:
+
+        async def missed() -> bool:
+            said = (await webhook.get("/readyz"))[1]
+            return "numalign-controller has not made it yet" in said["waiting_for"].get("certificates", "")
+
+        await webhook.until(missed)
+        shared = pair()
+        bench.share(shared)
         await webhook.until(webhook.ready)
         [listening] = bench.told.of("server.listening")
-        secret = bench.api.get(KEPT)
-        assert secret
-
         pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", listening["port"]))
-        served = x509.load_pem_x509_certificate(pem.encode())
 
-    kept = x509.load_pem_x509_certificate(b64decode(secret["data"]["tls.crt"]))
+    served, kept = map(x509.load_pem_x509_certificate, (pem.encode(), shared.cert_pem))
     assert served.serial_number == kept.serial_number
-    found = bench.api.get("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-numalign")
-    assert found
-    assert found["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
 
 
 async def test_without_an_api_server_it_waits_and_says_so(bench: Bench) -> None:
-    flags = ("--tls-secret", "own", "--tls-names", "127.0.0.1")
-    settings = bench.settings(*flags)
+    bench.share(pair())
+    settings = bench.settings(*OWN)
     await bench.api.stop()
     stop = Stop()
     task = asyncio.create_task(Program(settings, bench.told.log, CollectorRegistry()).serve(stop))
@@ -243,29 +232,12 @@ async def test_a_missing_kubeconfig_stops_it(bench: Bench, tmp_path: Path) -> No
         await Program(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
 
 
-async def test_a_rehearsal_tells_what_would_change_and_changes_nothing(bench: Bench) -> None:
-    said = await rehearse(bench.settings("--dry-run"))
-
-    assert [line.split(":")[0] for line in said.splitlines()] == ["large", "small"]
-    assert [asked.method for asked in bench.api.requests if asked.method != "GET"] == []
-
-
-async def test_a_rehearsal_of_a_snapshot_needs_no_api_server(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.json"
-    path.write_bytes(orjson.dumps(conftest.snapshot({"small": SMALL})))
-    chosen = load(WebhookSettings, argv=["--dry-run", "--snapshot", str(path)], environ={}).settings
-
-    assert (await rehearse(chosen)).startswith("small: no label -> 2x8cpu-1gpu-single-numa-node")
-
-
 # What goes wrong in a cluster, as it is seen from outside.
 
 NODES = "/api/v1/nodes"
 TOPOLOGIES = "/apis/topology.node.k8s.io/{version}/noderesourcetopologies"
 NEWER, OLDER = (TOPOLOGIES.format(version=version) for version in ("v1alpha2", "v1alpha1"))
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
-LEASE = f"{LEASES}/numalign-webhook"
-CALLERS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-numalign"
 
 PLAIN = ("--insecure-http",)
 OWN = ("--tls-secret", "own", "--tls-names", "127.0.0.1")
@@ -352,17 +324,12 @@ async def test_a_cluster_that_serves_no_topologies_is_served_and_nothing_is_stee
     [line] = bench.told.of("watch.not_served")
     assert line["kind"] == "NodeResourceTopology"
     assert (answer["allowed"], "patch" in answer) == (True, False)
-    assert [label(bench.api, name) for name in ("small", "large")] == [None, None]
 
 
 UNKNOWN, DENIED = HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN
 WATCH = {UNKNOWN: "watch.unauthorized", DENIED: "watch.forbidden"}
-LABEL = {UNKNOWN: "class.failed", DENIED: "class.forbidden"}
 PROXY = {UNKNOWN: "kubelet_config.unanswered", DENIED: "kubelet_config.forbidden"}
-FAILED, FAILING, UNPUBLISHED = (
-    dict.fromkeys((UNKNOWN, DENIED), event)
-    for event in ("lease.failed", "certificates.failing", "certificates.unpublished")
-)
+FAILING = dict.fromkeys((UNKNOWN, DENIED), "certificates.failing")
 
 Where = str | tuple[str, str]
 
@@ -372,13 +339,7 @@ CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = 
     ("namespaces",   PLAIN,     "/api/v1/namespaces",          WATCH,        False),
     ("topologies",   PLAIN,     NEWER,                         WATCH,        False),
     ("pods",         PLAIN,     "/api/v1/pods",                WATCH,        True),
-    ("the lease",    PLAIN,     LEASE,                         FAILED,       True),
-    ("a new lease",  PLAIN,     ("POST", LEASES),              FAILED,       True),
-    ("labels",       PLAIN,     ("PATCH", f"{NODES}/small"),   LABEL,        True),
     ("the Secret",   OWN,       KEPT,                          FAILING,      False),
-    ("a new Secret", OWN,       ("POST", KEPT[:-4]),           FAILING,      False),
-    ("our webhooks", OWN,       CALLERS,                       UNPUBLISHED,  True),
-    ("their bundle", OWN,       ("PATCH", CALLERS),            UNPUBLISHED,  True),
     ("kubelets",     KUBELETS,  f"{NODES}/small/proxy/configz", PROXY,       True),
 ]  # fmt: skip
 

@@ -55,7 +55,7 @@ def test_without_a_snapshot_it_follows_a_cluster() -> None:
     chosen = load(WebhookSettings, argv=["--insecure-http"], environ={}).settings
 
     assert (chosen.snapshot, chosen.kubeconfig, chosen.namespace) == (None, None, None)
-    assert (chosen.label_nodes, chosen.count_pods, chosen.kubelet_configs) == (True, True, False)
+    assert (chosen.count_pods, chosen.kubelet_configs) == (True, False)
 
 
 def test_a_certificate_in_a_secret_takes_the_place_of_files() -> None:
@@ -78,9 +78,8 @@ def test_a_certificate_in_a_secret_takes_the_place_of_files() -> None:
         ("--tls-secret", "s", "--insecure-http"),
         ("--tls-secret", "s", "--tls-cert", "c", "--tls-key", "k"),
         ("--tls-secret", "s", "--snapshot", "cluster.json"),
-        ("--tls-secret", "s", "--tls-days", "0"),
     ],
-    ids=["none", "half a pair", "and plain HTTP", "and files", "without an API server", "no days"],
+    ids=["none", "half a pair", "and plain HTTP", "and files", "without an API server"],
 )
 def test_exactly_one_certificate_is_served(flags: tuple[str, ...]) -> None:
     assert len(mistakes(*flags)) == 1
@@ -92,7 +91,6 @@ def test_exactly_one_certificate_is_served(flags: tuple[str, ...]) -> None:
         ("--namespace", "../x"),
         ("--tls-secret", "T l/s"),
         ("--service", "Web"),
-        ("--webhook-configuration", "../x"),
         ("--tls-names", "a_b"),
         ("--tls-names", "127.0.0.1, not a name"),
         ("--tls-names", ","),
@@ -112,8 +110,9 @@ def test_a_snapshot_and_an_api_server_exclude_each_other(flags: tuple[str, ...])
     assert mistakes(*ENOUGH, *flags) == [f"flag --snapshot, flag {flags[0]}"]
 
 
-def test_a_rehearsal_serves_nothing_and_needs_no_certificate() -> None:
-    assert load(WebhookSettings, argv=["--dry-run"], environ={}).settings.dry_run
+def test_it_writes_nothing_and_so_is_told_nothing_of_what_is_written() -> None:
+    for flag in ("--label-nodes", "--dry-run", "--tls-days", "--webhook-configuration"):
+        assert mistakes(*ENOUGH, f"{flag}=1") == [f"flag {flag}"]
 
 
 def test_a_negative_interval_is_a_mistake() -> None:

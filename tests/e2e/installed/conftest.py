@@ -1,8 +1,8 @@
-"""numalign as a cluster has it: installed with what is shipped, following its API server, in two replicas.
+"""numalign as a cluster has it: installed with what is shipped, following its API server, two replicas each.
 
-The API server is one of its own, for it is killed here. The program comes to it as its service account, with
-exactly the roles that are shipped, and what it asked for can be read in the audit log afterwards. It comes
-through a wire that can be cut.
+The API server is one of its own, for it is killed here. Webhook and controller come to it as their service
+accounts, with exactly the roles that are shipped, and what each asked for can be read in the audit log
+afterwards. They come through a wire that can be cut.
 """
 
 import asyncio
@@ -19,20 +19,30 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from certs import authority
 from tests.e2e import audits, fleets, shipped
 from tests.e2e.asking import ask
-from tests.e2e.clusters import IMPATIENT, ROTATING, Cluster, Rehearsal, Rotation, admitted, command, namespace
+from tests.e2e.clusters import (
+    IMPATIENT,
+    ROTATING,
+    Cluster,
+    Rehearsal,
+    Rotation,
+    admitted,
+    command,
+    controller,
+    namespace,
+)
 from tests.e2e.loads import LOADED, load, reviews
 from tests.e2e.objects import Store
 from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.planes import BINARIES, Place, Plane
-from tests.e2e.processes import Children, program, run
-from tests.e2e.replicas import Replicas, replicas
+from tests.e2e.processes import Children, program, run, until
+from tests.e2e.replicas import ONLY_METRICS, Replicas, replicas
 from tests.e2e.wires import Wire, wire
 
 REHEARSER = "rehearser"
 USERS = {
     "admin": "system:masters",
     REHEARSER: "system:masters",
-    shipped.ACCOUNT: f"system:serviceaccounts,system:serviceaccounts:{shipped.NAMESPACE}",
+    **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
 }
 NAMESPACES: Mapping[str, Mapping[str, str]] = {
     "team": {},
@@ -55,7 +65,7 @@ async def plane(
 ) -> Plane:
     """An API server of its own, that notes what our users ask for."""
     place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("installed"), pair)
-    noted = audits.flags(place.folder, users=(REHEARSER, shipped.ACCOUNT))
+    noted = audits.flags(place.folder, users=(REHEARSER, *shipped.ACCOUNTS.values()))
     running = Plane(children, place, users=USERS, flags=noted)
     await running.start()
     return running
@@ -93,7 +103,7 @@ async def rehearsal(fleet: Store, plane: Plane, tmp_path_factory: pytest.TempPat
     """`--dry-run`, before anything of ours is installed."""
     kubeconfig = plane.kubeconfig(REHEARSER, tmp_path_factory.mktemp("rehearser"))
     before = await fleet.list("v1", "Node")
-    code, said = await run(*command(kubeconfig, dry_run="true"))
+    code, said = await run(*controller(kubeconfig, dry_run="true"))
     uses = audits.uses(plane.folder, user=REHEARSER)
     return Rehearsal(code, said, before=before, after=await fleet.list("v1", "Node"), uses=uses)
 
@@ -103,7 +113,7 @@ async def rehearsal(fleet: Store, plane: Plane, tmp_path_factory: pytest.TempPat
 
 @session_fixture()
 async def uplink(plane: Plane) -> AsyncIterator[Wire]:
-    """What the program comes to the API server through."""
+    """What the programs come to the API server through."""
     async with wire() as leading:
         leading.where = lambda: plane.port
         yield leading
@@ -121,6 +131,18 @@ async def everyone(
 
 
 @session_fixture()
+async def controllers(
+    children: Children, plane: Plane, uplink: Wire, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Replicas]:
+    """The controllers that there will be."""
+    folder = tmp_path_factory.mktemp("controllers")
+    kubeconfig = plane.kubeconfig(shipped.CONTROLLERS, folder, port=uplink.port)
+    told = controller(kubeconfig)
+    async with replicas(children, command=told, name="controller", ports=ONLY_METRICS) as everyone:
+        yield everyone
+
+
+@session_fixture()
 async def installed(rehearsal: Rehearsal, fleet: Store, everyone: Replicas) -> Store:
     """A cluster with all that is shipped, before the program starts."""
     assert rehearsal.code == 0, rehearsal.said
@@ -130,11 +152,16 @@ async def installed(rehearsal: Rehearsal, fleet: Store, everyone: Replicas) -> S
 
 
 @session_fixture()
-async def cluster(plane: Plane, installed: Store, everyone: Replicas, uplink: Wire) -> Cluster:
-    """Two replicas that are asked by the API server, and the nodes labelled."""
-    running = Cluster(plane, installed, everyone, uplink)
-    await everyone.start()
-    await everyone.start()
+async def cluster(
+    plane: Plane, installed: Store, everyone: Replicas, controllers: Replicas, uplink: Wire
+) -> Cluster:
+    """Two replicas that are asked by the API server, two controllers, and the nodes labelled."""
+    running = Cluster(plane, installed, everyone, controllers, uplink)
+    for _ in range(2):
+        await everyone.add()
+        await controllers.start()
+    for each in everyone.running:
+        await until(each.is_ready, what=f"{each.name} was ready", child=each.child)
     published = [topology["metadata"]["name"] for topology in fleets.topologies()]
     await running.until_labelled(*published)
     return running

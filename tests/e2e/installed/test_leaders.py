@@ -1,4 +1,4 @@
-"""Replicas that come and go, under load, and the one among them that labels nodes."""
+"""Replicas that come and go under load: all of the webhook answer, and one of the controller writes."""
 
 import asyncio
 import signal
@@ -34,17 +34,55 @@ async def seconds_to_label(cluster: Cluster, name: str) -> float:
         return await cluster.until_labelled(name)
 
 
+# ---- the webhook
+
+
+async def test_no_review_fails_when_a_replica_is_ended(cluster: Cluster, tell: Callable[[str], None]) -> None:
+    before = await reviews(cluster.api)
+    async with loaded(cluster) as count:
+        code = await cluster.replicas.stop(cluster.replicas.running[0])
+        await cluster.replicas.start()
+    asked = (await reviews(cluster.api)).since(before)
+
+    assert (code, asked.failed, count.wrong) == (0, 0, [])
+    assert count.right > 50
+    tell(f"replica ended by SIGTERM: 0 failed of {asked.asked} reviews ({count.right} pods)")
+
+
+async def test_when_a_replica_is_killed_nothing_fails_once_the_service_knows(
+    cluster: Cluster, tell: Callable[[str], None]
+) -> None:
+    """Calls that are under way on its connections are lost: nothing that runs can answer them."""
+    before = await reviews(cluster.api)
+    async with loaded(cluster) as count:
+        await cluster.replicas.kill(cluster.replicas.running[0])
+        await asyncio.sleep(2)
+        lost = len(count.wrong)
+        await asyncio.sleep(2)
+        await cluster.replicas.start()
+    asked = (await reviews(cluster.api)).since(before)
+
+    assert len(count.wrong) == lost
+    tell(
+        f"replica killed by SIGKILL: {asked.failed} failed of {asked.asked} reviews ({lost} of"
+        f" {count.right + lost} pods saw it)"
+    )
+
+
+# ---- the controller
+
+
 async def test_no_review_fails_when_the_leader_is_ended_and_the_other_goes_on_labelling(
     cluster: Cluster, tell: Callable[[str], None]
 ) -> None:
     leader = (await cluster.until_led()).by
     before = await reviews(cluster.api)
     async with loaded(cluster) as count:
-        ending = asyncio.create_task(cluster.replicas.stop(leader))
+        ending = asyncio.create_task(cluster.controllers.stop(leader))
         next_leader = await cluster.until_led(by_other_than=leader, within=TAKEN_OVER_SECONDS)
         labelled = await seconds_to_label(cluster, "after-the-end")
         code = await ending
-        await cluster.replicas.start()
+        await cluster.controllers.start()
     asked = (await reviews(cluster.api)).since(before)
 
     assert (code, asked.failed, count.wrong) == (0, 0, [])
@@ -79,25 +117,22 @@ async def test_no_review_fails_when_the_lead_is_taken_away(
     )
 
 
-async def test_when_the_leader_is_killed_the_other_takes_the_lease(
+async def test_no_review_fails_when_the_leader_is_killed_and_the_other_takes_the_lease(
     cluster: Cluster, tell: Callable[[str], None]
 ) -> None:
-    """Calls that are under way on its connections are lost: nothing that runs can answer them."""
     leader = (await cluster.until_led()).by
     before = await reviews(cluster.api)
     async with loaded(cluster) as count:
-        await cluster.replicas.kill(leader)
+        await cluster.controllers.kill(leader)
         next_leader = await cluster.until_led(by_other_than=leader, within=TAKEN_OVER_SECONDS)
-        lost = len(count.wrong)
         labelled = await seconds_to_label(cluster, "after-the-kill")
-        await cluster.replicas.start()
+        await cluster.controllers.start()
     asked = (await reviews(cluster.api)).since(before)
 
-    assert len(count.wrong) == lost, "nothing fails any more once the Service knows"
+    assert (asked.failed, count.wrong) == (0, [])
     tell(
-        f"leader killed by SIGKILL: {asked.failed} failed of {asked.asked} reviews ({lost} of"
-        f" {count.right + lost} pods saw it); another led after {next_leader.seconds:.1f} s and labelled"
-        f" a new node in {labelled:.1f} s"
+        f"leader killed by SIGKILL: 0 failed of {asked.asked} reviews ({count.right} pods); another led after"
+        f" {next_leader.seconds:.1f} s and labelled a new node in {labelled:.1f} s"
     )
 
 
@@ -111,3 +146,19 @@ async def test_a_leader_that_was_frozen_does_not_lead_when_it_wakes(cluster: Clu
 
     assert await cluster.leader() is other
     assert (await leader.metric("numalign_leader"), await other.metric("numalign_leader")) == (0, 1)
+
+
+async def test_no_review_fails_while_no_controller_runs_and_a_replica_that_starts_gets_ready(
+    cluster: Cluster,
+) -> None:
+    before = await reviews(cluster.api)
+    async with loaded(cluster) as count:
+        for each in tuple(cluster.controllers.running):
+            await cluster.controllers.stop(each)
+        late = await cluster.replicas.start()
+        await cluster.replicas.stop(late)
+        for _ in range(2):
+            await cluster.controllers.start()
+    asked = (await reviews(cluster.api)).since(before)
+
+    assert (asked.failed, count.wrong) == (0, [])

@@ -48,11 +48,12 @@ async def forgotten(cluster: Cluster) -> AsyncIterator[None]:
 @asynccontextmanager
 async def frozen(cluster: Cluster) -> AsyncIterator[None]:
     """It is stopped and notices nothing, not even that the API server restarts."""
-    for replica in cluster.replicas.running:
+    everyone = (*cluster.replicas.running, *cluster.controllers.running)
+    for replica in everyone:
         replica.child.send(signal.SIGSTOP)
     async with forgotten(cluster):
         yield
-    for replica in cluster.replicas.running:
+    for replica in everyone:
         replica.child.send(signal.SIGCONT)
 
 

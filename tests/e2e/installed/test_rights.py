@@ -1,6 +1,6 @@
-"""The roles that are shipped are exactly what the program needs: it was refused nothing, and used them all.
+"""The roles that are shipped are exactly what each program needs: it was refused nothing, and used them all.
 
-Read from the API server's audit log, after all that the other tests made the program do.
+Read from the API server's audit log, after all that the other tests made the programs do.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,10 @@ Right = tuple[str, str, str, str, str]
 """Namespace (empty for all), group, resource, verb, name (empty for any)."""
 
 
-def granted() -> set[Right]:
-    """All that the shipped roles allow."""
-    roles = [document for document in shipped.objects() if document["kind"] in {"Role", "ClusterRole"}]
+def granted(name: str) -> set[Right]:
+    """All that the shipped roles of a program allow."""
+    called = [document for document in shipped.objects() if document["metadata"]["name"] == name]
+    roles = [document for document in called if document["kind"] in {"Role", "ClusterRole"}]
     return {right for role in roles for rule in role["rules"] for right in rights(role, rule)}
 
 
@@ -42,37 +43,55 @@ def exercises(use: Use, right: Right) -> bool:
     )
 
 
-@pytest.mark.asyncio(loop_scope="session")
-async def test_the_program_was_never_refused_anything(cluster: Cluster) -> None:
-    found = audits.uses(cluster.plane.folder, user=shipped.ACCOUNT)
+of_each_program = pytest.mark.parametrize("name", shipped.ACCOUNTS)
 
+
+def uses(cluster: Cluster, name: str) -> list[Use]:
+    """All that a program asked for."""
+    found = audits.uses(cluster.plane.folder, user=shipped.ACCOUNTS[name])
     assert found
-    refused = [use for use in found if use.code in {401, 403} and not cluster.plane.starting(use.at)]
+    return found
+
+
+@of_each_program
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_program_was_never_refused_anything(cluster: Cluster, name: str) -> None:
+    refused = [
+        use for use in uses(cluster, name) if use.code in {401, 403} and not cluster.plane.starting(use.at)
+    ]
     assert refused == []
 
 
+@of_each_program
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.usefixtures("rotation")
-async def test_every_right_that_is_granted_was_used(cluster: Cluster) -> None:
-    found = set(audits.uses(cluster.plane.folder, user=shipped.ACCOUNT))
-
-    allowed = granted()
+async def test_every_right_that_is_granted_was_used(cluster: Cluster, name: str) -> None:
+    found, allowed = set(uses(cluster, name)), granted(name)
     assert allowed
     assert {right for right in allowed if not any(exercises(use, right) for use in found)} == set()
 
 
+@of_each_program
 @pytest.mark.asyncio(loop_scope="session")
-async def test_every_request_was_allowed_by_what_is_shipped_and_by_nothing_else(cluster: Cluster) -> None:
-    found = set(audits.uses(cluster.plane.folder, user=shipped.ACCOUNT))
-
-    allowed = granted()
-    asked = {use for use in found if use.resource}
+async def test_every_request_was_allowed_by_what_is_shipped_and_by_nothing_else(
+    cluster: Cluster, name: str
+) -> None:
+    allowed, asked = granted(name), {use for use in uses(cluster, name) if use.resource}
     assert {use for use in asked if not any(exercises(use, right) for right in allowed)} == set()
 
 
-def test_no_role_gives_what_is_dangerous_by_default() -> None:
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_webhook_wrote_nothing_and_read_no_secret_but_its_own(cluster: Cluster) -> None:
+    found = uses(cluster, shipped.NAME)
+    assert [use for use in found if use.writes] == []
+    secrets = {(use.verb, use.namespace, use.name) for use in found if use.resource == "secrets"}
+    assert secrets == {("get", shipped.NAMESPACE, shipped.SECRET)}
+
+
+@pytest.mark.parametrize("name", shipped.ACCOUNTS)
+def test_no_role_gives_what_is_dangerous_by_default(name: str) -> None:
     """The node proxy leads into every kubelet; a wildcard leads everywhere."""
-    allowed = granted()
+    allowed = granted(name)
 
     assert {right for right in allowed if right[2] == "nodes/proxy" or "*" in right} == set()
     assert {right for right in allowed if right[2] == "secrets" and not right[0]} == set()

@@ -25,7 +25,7 @@ async def test_nothing_of_ours_is_left_after_the_uninstall_that_is_documented(
             assert code == 0, f"{command}\n{said}"
 
     assert await traces(cluster) == []
-    assert cluster.replicas.running == []
+    assert (cluster.replicas.running, cluster.controllers.running) == ([], [])
 
 
 def commands(heading: str) -> list[str]:

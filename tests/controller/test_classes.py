@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import pairwise
 from typing import Any
@@ -14,31 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from controller import classes
+from controller.classes import Absences, Change, Labeller, Moment, Patches, changes
 from numalign.cluster.api import ClusterError, Forbidden, Missing, Patch, Unreachable
-from numalign.fleet import Fleet
 from numalign.rules.topology import Node, node_class
 from tests.fake_api import FakeApi
 from tests.notation import node, table
 from tests.webhook.conftest import Clock, Told
-from webhook import classes
-from webhook.classes import Absences, Change, Labeller, Patches, changes
 
 SMALL, LARGE = node("cpu=8", "cpu=8"), node("cpu=64", "cpu=64")
 IS_SMALL, IS_LARGE = node_class(SMALL), node_class(LARGE)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A moment: the fleet, and the labels of nodes."""
-
-    fleet: Fleet
-    labels: Mapping[str, str | None]
-
-
-def seen(labels: Mapping[str, str | None], **nodes: Node) -> Seen:
+def seen(labels: Mapping[str, str | None], **nodes: Node) -> Moment:
     """The moment of these labels and topologies."""
-    members = (replace(made, name=name, label=labels.get(name)) for name, made in nodes.items())
-    return Seen(Fleet(members), labels)
+    return Moment(labels, {name: node_class(made) for name, made in nodes.items()})
 
 
 # What has to change.
@@ -191,7 +181,7 @@ class Work:
 
     def __post_init__(self) -> None:
         self.nodes = Nodes(self.clock)
-        self.moment: Seen | None = None
+        self.moment: Moment | None = None
         self.until = 0.0
         self.enough = asyncio.Event()
         self.more = asyncio.Event()
@@ -228,16 +218,9 @@ class Work:
         self._look()
 
     def _look(self) -> None:
-        now = dict(self.nodes.labels)
-        same = self.moment and self.moment.labels == now and self.moment.fleet is self._fleet()
-        if not self.blind and not same:
-            self.moment = Seen(self._fleet(), now)
-
-    def _fleet(self) -> Fleet:
-        members = tuple(replace(made, name=name) for name, made in self.known.items())
-        if self.moment and self.moment.fleet.nodes == members:
-            return self.moment.fleet
-        return Fleet(members)
+        now = seen(dict(self.nodes.labels), **self.known)
+        if not self.blind and self.moment != now:
+            self.moment = now
 
     def count(self, result: str) -> float:
         """How many writes ended so."""

@@ -22,7 +22,6 @@ from urllib.parse import quote
 from prometheus_client import CollectorRegistry, Counter
 
 from numalign.cluster.api import ClusterError, Forbidden, Missing, Patch
-from numalign.fleet import Fleet
 from numalign.rules.intent import CLASS_LABEL
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
@@ -64,16 +63,12 @@ class Change:
     after: str | None
 
 
-class Moment(Protocol):
-    """What of the present is needed: `webhook.catalogue.Moment` has it."""
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is known at a moment: the class label of every Node, and the class of those with a topology."""
 
-    @property
-    def fleet(self) -> Fleet:
-        """The nodes whose topology is known."""
-
-    @property
-    def labels(self) -> Mapping[str, str | None]:
-        """The class label of every Node."""
+    labels: Mapping[str, str | None]
+    classes: Mapping[str, str]
 
 
 class Patches(Protocol):
@@ -108,8 +103,7 @@ def _changes(
 
 def planned(moment: Moment) -> tuple[Change, ...]:
     """What would change if nothing else happened, the labels that would only go after a while included."""
-    classes = _classes(moment)
-    return changes(moment.labels, classes, gone=_missing(moment.labels, classes))
+    return changes(moment.labels, moment.classes, gone=_missing(moment))
 
 
 def table(changes: Sequence[Change], *, labelled: int) -> str:
@@ -135,13 +129,12 @@ def _after(change: Change) -> str:
     return change.after or f"no label, after {GRACE_SECONDS} s without topology"
 
 
-def _classes(moment: Moment) -> dict[str, str]:
-    return {node.name: moment.fleet.class_of(node) for node in moment.fleet.nodes}
-
-
-def _missing(labels: Mapping[str, str | None], classes: Mapping[str, str]) -> frozenset[str]:
+def _missing(moment: Moment) -> frozenset[str]:
     """Nodes with a label that nothing supports."""
-    return frozenset(node for node, label in labels.items() if label is not None and node not in classes)
+    classes = moment.classes
+    return frozenset(
+        node for node, label in moment.labels.items() if label is not None and node not in classes
+    )
 
 
 class Absences:
@@ -229,7 +222,6 @@ class Labeller:
         self._seen: Moment | None = None
         self._gone: frozenset[str] = frozenset()
         self._looked = clock()
-        self._classes: dict[str, str] = {}
         self._plan: tuple[Change, ...] = ()
         self._tries: dict[str, _Try] = {}
         self._failures = 0
@@ -275,12 +267,12 @@ class Labeller:
         """Plan anew if anything has changed."""
         new = moment is not self._seen
         if new:
-            self._seen, self._classes = moment, _classes(moment)
-            self._absences.seen(_missing(moment.labels, self._classes), now=now)
+            self._seen = moment
+            self._absences.seen(_missing(moment), now=now)
         gone = self._absences.gone(now=now)
         if new or gone != self._gone:
             self._gone = gone
-            self._plan = changes(moment.labels, self._classes, gone=gone)
+            self._plan = changes(moment.labels, moment.classes, gone=gone)
             self._tries = dict(self._remembered(moment.labels, now=now))
 
     def _remembered(self, labels: Mapping[str, str | None], *, now: float) -> Iterator[tuple[str, _Try]]:

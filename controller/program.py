@@ -1,0 +1,149 @@
+"""
+How the parts of the controller are joined.
+
+Each part is something to do in the cluster, by whoever holds the one lease: a function that takes what all
+parts are made of, and gives the tasks that run beside the server and what readiness waits for because of
+them. The others follow the cluster too and write nothing, so that the next one needs no more than the lease.
+"""
+
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+
+from certs.keeper import Certificates
+from controller import classes, present
+from controller.classes import Labeller
+from controller.present import Present
+from controller.settings import ControllerSettings
+from numalign.cluster import configz, kinds, live, snapshot
+from numalign.cluster.api import Api, connected
+from numalign.cluster.feed import count_age
+from numalign.cluster.lease import Election
+from numalign.cluster.live_feed import LiveFeed
+from numalign.runtime import server
+from numalign.runtime.life import Check
+from numalign.runtime.logs import Log
+from numalign.runtime.server import Stop, Task
+
+LEASE = "numalign-controller"
+
+WATCHED = ((kinds.NODES,), kinds.TOPOLOGIES)
+"""What the classes of nodes depend on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What every part is made of. `leading` is asked before every write."""
+
+    settings: ControllerSettings
+    api: Api
+    leading: Callable[[], bool]
+    log: Log
+    registry: CollectorRegistry
+
+    @property
+    def namespace(self) -> str:
+        """Where the controller itself is."""
+        return self.settings.namespace or self.api.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What runs beside the server, and what readiness waits for because of it."""
+
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+    checks: Mapping[str, Check] = field(default_factory=dict)
+
+
+Part = Callable[[Given], Work]
+
+
+def node_classes(given: Given) -> Work:
+    """Keep the class label of every node true."""
+    if not given.settings.label_nodes:
+        return Work()
+    feed = LiveFeed(given.api, watched=WATCHED, log=given.log, registry=given.registry)
+    nodes = Present()
+    count_age(feed, given.registry)
+    labeller = Labeller(
+        given.api,
+        moment=lambda: nodes.now,
+        age=feed.age,
+        leading=given.leading,
+        log=given.log,
+        registry=given.registry,
+    )
+    tasks: dict[str, Task] = {"nodes": partial(feed.follow, nodes.take), "classes": labeller.run}
+    if given.settings.kubelet_configs:
+        proxy = configz.of_world(feed.world, given.api, log=given.log, registry=given.registry)
+        tasks["kubelet-configs"] = proxy.run
+    return Work(tasks, {"snapshot": lambda: feed.waiting_for() or nodes.waiting_for()})
+
+
+def certificates(given: Given) -> Work:
+    """Make the webhook's certificate, renew it, and let API servers trust it."""
+    settings = given.settings
+    if settings.tls_secret is None:
+        return Work()
+    made = Certificates(
+        given.api,
+        namespace=given.namespace,
+        secret=settings.tls_secret,
+        names=settings.names_in(given.namespace),
+        configuration=settings.webhook_configuration,
+        leading=given.leading,
+        log=given.log,
+        registry=given.registry,
+        days=settings.tls_days,
+    )
+    return Work({"certificates": made.run}, {"certificates": made.trouble})
+
+
+PARTS: tuple[Part, ...] = (node_classes, certificates)
+"""All that the controller does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The controller that these settings describe."""
+
+    settings: ControllerSettings
+    log: Log
+    registry: CollectorRegistry
+    parts: Iterable[Part] = PARTS
+
+    async def serve(self, stop: Stop) -> int:
+        """Write what is due until told to stop; the exit code. Raises `ClusterError` for a bad kubeconfig."""
+        async with connected(kubeconfig=self.settings.kubeconfig, context=self.settings.context) as api:
+            election = self._election(api)
+            given = Given(self.settings, api, lambda: election.leading, self.log, self.registry)
+            works = [part(given) for part in self.parts]
+            tasks = {name: task for work in works for name, task in work.tasks.items()}
+            checks = {name: check for work in works for name, check in work.checks.items()}
+            app = server.application([], log=self.log, registry=self.registry, checks=checks, max_in_flight=0)
+            return await server.serve(
+                app, self.settings, stop=stop, tasks={"election": election.run, **tasks}
+            )
+
+    def _election(self, api: Api) -> Election:
+        return Election(
+            api,
+            namespace=self.settings.namespace or api.namespace,
+            name=LEASE,
+            identity=socket.gethostname(),
+            log=self.log,
+            registry=self.registry,
+        )
+
+
+async def rehearse(settings: ControllerSettings) -> str:
+    """Which node labels would change, as text; raises `BadInput` and `ClusterError`."""
+    if settings.snapshot:
+        found = snapshot.load(settings.snapshot)
+    else:
+        taken = await live.collect(kubeconfig=settings.kubeconfig, context=settings.context)
+        found = snapshot.of([taken])
+    return classes.rehearsal(present.moment(found))

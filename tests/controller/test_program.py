@@ -1,0 +1,309 @@
+"""The controller as it runs in a cluster, its parts joined: in this process, against an API server in it."""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from cryptography import x509
+from prometheus_client import CollectorRegistry
+
+from controller.program import LEASE, Given, Part, Program, Work, rehearse
+from controller.settings import ControllerSettings
+from numalign.cluster.api import Unconfigured
+from numalign.runtime.server import Stop
+from numalign.runtime.settings import load
+from tests.fake_api import FakeApi
+from tests.notation import node, table
+from tests.webhook import conftest
+from tests.webhook.conftest import Told
+
+SINGLE = "single-numa-node"
+SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
+LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
+
+NODES = "/api/v1/nodes"
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
+SECRETS = "/api/v1/namespaces/numalign-system/secrets"
+KEPT = f"{SECRETS}/own"
+CALLERS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-numalign"
+
+OWN = ("--tls-secret", "own", "--tls-names", "127.0.0.1")
+NO_LABELS = ("--label-nodes=false",)
+
+
+@dataclass
+class Running:
+    """A controller that runs, and what it said."""
+
+    told: Told
+    task: asyncio.Task[int]
+
+    async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
+        """Wait for something that can only be looked at; fails after ten seconds."""
+        for _ in range(500):
+            if self.task.done():
+                pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
+            if await happened():
+                return
+            await asyncio.sleep(0.02)
+        pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
+
+    async def until_told(self, event: str) -> None:
+        """Wait until it says so."""
+
+        async def told() -> bool:
+            return bool(self.told.of(event))
+
+        await self.until(told)
+
+    async def ready(self) -> bool:
+        """Whether it says that it is ready."""
+        return (await self.get("/readyz"))[0] == HTTPStatus.OK
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and content of a page."""
+        [listening] = self.told.of("server.listening")
+        where = f"http://127.0.0.1:{listening['metrics_port']}{path}"
+        async with aiohttp.ClientSession() as session, session.get(where) as answer:
+            return answer.status, await answer.text()
+
+
+@dataclass
+class Bench:
+    """Starts controllers."""
+
+    folder: Path
+    api: FakeApi
+    told: Told = field(default_factory=Told)
+
+    def settings(self, *argv: str) -> ControllerSettings:
+        """Settings that lead to the API server, on any free port of this machine."""
+        kubeconfig = self.api.kubeconfig(self.folder / "kubeconfig", namespace="numalign-system")
+        here = ["--bind", "127.0.0.1", "--metrics-port", "0", "--drain-seconds", "0"]
+        return load(
+            ControllerSettings, argv=["--kubeconfig", str(kubeconfig), *here, *argv], environ={}
+        ).settings
+
+    @asynccontextmanager
+    async def running(self, *argv: str, **changes: Any) -> AsyncIterator[Running]:  # noqa: ANN401  fields of a Program
+        """A controller with these flags; ended in order, with exit code 0."""
+        stop, told = Stop(), Told()
+        program = Program(self.settings(*argv), told.log, CollectorRegistry(), **changes)
+        task = asyncio.create_task(program.serve(stop))
+        made = Running(told, task)
+        try:
+            await made.until_told("server.listening")
+            yield made
+            stop.ask()
+            assert await task == 0
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def label(self, name: str) -> str | None:
+        """The class that a Node is labelled with."""
+        found = self.api.get(f"{NODES}/{name}")
+        assert found
+        labelled: str | None = found["metadata"].get("labels", {}).get("numalign.io/class")
+        return labelled
+
+    async def labelled(self) -> bool:
+        """Whether both nodes are."""
+        return all(self.label(name) for name in ("small", "large"))
+
+    def writes(self) -> list[str]:
+        """Where something was written."""
+        return [asked.path for asked in self.api.requests if asked.method != "GET"]
+
+    def asked(self) -> set[str]:
+        """Where anything was asked for."""
+        return {asked.path for asked in self.api.requests}
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """An API server with a small and a large node, and both webhook configurations."""
+    async with FakeApi() as api:
+        for each in conftest.snapshot({"small": SMALL, "large": LARGE})["items"]:
+            api.put(each)
+        for kind in ("Mutating", "Validating"):
+            api.put(
+                {
+                    "apiVersion": "admissionregistration.k8s.io/v1",
+                    "kind": f"{kind}WebhookConfiguration",
+                    "metadata": {"name": "zz-numalign"},
+                    "webhooks": [{"name": "pods.numalign.io", "clientConfig": {"url": "https://127.0.0.1"}}],
+                }
+            )
+        yield Bench(tmp_path, api)
+
+
+async def test_it_labels_nodes_and_gives_the_lease_back_at_its_end(bench: Bench) -> None:
+    async with bench.running() as controller:
+        await controller.until(controller.ready)
+        await controller.until(bench.labelled)
+
+    lease = bench.api.get(f"{LEASES}/{LEASE}")
+    assert lease
+    assert lease["spec"]["holderIdentity"] == ""
+    assert KEPT not in bench.asked()
+
+
+async def test_it_watches_nodes_and_topologies_and_nothing_else(bench: Bench) -> None:
+    async with bench.running() as controller:
+        await controller.until(bench.labelled)
+
+    watched = {path for path in bench.asked() if not path.startswith((LEASES, f"{NODES}/"))}
+    assert watched == {NODES, TOPOLOGIES}
+
+
+async def test_it_makes_a_certificate_that_callers_trust(bench: Bench) -> None:
+    async with bench.running(*OWN) as controller:
+        await controller.until(controller.ready)
+        await controller.until(bench.labelled)
+
+    secret, found = bench.api.get(KEPT), bench.api.get(CALLERS)
+    assert secret
+    assert found
+    made = x509.load_pem_x509_certificate(b64decode(secret["data"]["tls.crt"]))
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "numalign-webhook.numalign-system.svc" in names.get_values_for_type(x509.DNSName)
+    assert found["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
+
+
+async def test_where_it_labels_nothing_it_does_not_look_at_nodes(bench: Bench) -> None:
+    async with bench.running(*OWN, *NO_LABELS) as controller:
+        await controller.until(controller.ready)
+
+    assert bench.api.get(KEPT)
+    assert [path for path in bench.asked() if path.startswith((NODES, TOPOLOGIES))] == []
+
+
+async def test_of_two_one_writes_and_the_other_does_when_it_is_gone(bench: Bench) -> None:
+    async with bench.running(*OWN) as second_to_lead, bench.running(*OWN) as other:
+        await second_to_lead.until(second_to_lead.ready)
+        await other.until(other.ready)
+        told = [each.told for each in (second_to_lead, other)]
+        assert sum(len(each.of("lease.acquired")) for each in told) == 1
+        assert sum(len(each.of("certificates.step")) for each in told) == 1
+        [leader] = [each for each in told if each.of("lease.acquired")]
+        [waits] = [each for each in told if each is not leader]
+        assert waits.of("node.labelled") == []
+
+
+async def test_it_serves_health_and_metrics_and_nothing_else(bench: Bench) -> None:
+    async with bench.running() as controller:
+        await controller.until(controller.ready)
+        pages = {path: (await controller.get(path))[0] for path in ("/healthz", "/metrics", "/mutate", "/")}
+        [listening] = controller.told.of("server.listening")
+
+    assert pages == {"/healthz": 200, "/metrics": 200, "/mutate": 404, "/": 404}
+    assert "port" not in listening
+
+
+async def test_a_part_more_is_a_function_more(bench: Bench) -> None:
+    """Its tasks run beside the others, and readiness waits for it too."""
+    ran = asyncio.Event()
+
+    async def heal() -> None:
+        ran.set()
+        await asyncio.Event().wait()
+
+    def healing(given: Given) -> Work:
+        assert given.namespace == "numalign-system"
+        return Work({"healing": heal}, {"healing": lambda: None if given.leading() else "the lease"})
+
+    parts: tuple[Part, ...] = (healing,)
+    async with bench.running(parts=parts) as controller:
+        await asyncio.wait_for(ran.wait(), 5)
+        await controller.until(controller.ready)
+
+    assert not await bench.labelled()
+
+
+async def test_without_an_api_server_it_waits_and_says_so(bench: Bench) -> None:
+    await bench.api.stop()
+    async with bench.running(*OWN) as controller:
+        await controller.until_told("certificates.failing")
+        await controller.until_told("lease.failed")
+        code, said = await controller.get("/readyz")
+        await bench.api.start()
+        await controller.until(controller.ready)
+        await controller.until(bench.labelled)
+
+    waiting = orjson.loads(said)["waiting_for"]
+    assert code == HTTPStatus.SERVICE_UNAVAILABLE
+    assert "cannot be asked" in waiting["certificates"]
+    assert waiting["snapshot"]
+
+
+async def test_a_missing_kubeconfig_stops_it(bench: Bench, tmp_path: Path) -> None:
+    chosen = bench.settings().model_copy(update={"kubeconfig": str(tmp_path / "none")})
+
+    with pytest.raises(Unconfigured, match="there is no kubeconfig"):
+        await Program(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
+
+
+async def test_a_rehearsal_tells_what_would_change_and_changes_nothing(bench: Bench) -> None:
+    said = await rehearse(bench.settings("--dry-run"))
+
+    assert [line.split(":")[0] for line in said.splitlines()] == ["large", "small"]
+    assert bench.writes() == []
+
+
+# What it may not do, it says, and does not do.
+
+UNKNOWN, DENIED = HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN
+WATCH = {UNKNOWN: "watch.unauthorized", DENIED: "watch.forbidden"}
+LABEL = {UNKNOWN: "class.failed", DENIED: "class.forbidden"}
+PROXY = {UNKNOWN: "kubelet_config.unanswered", DENIED: "kubelet_config.forbidden"}
+FAILED, FAILING, UNPUBLISHED = (
+    dict.fromkeys((UNKNOWN, DENIED), event)
+    for event in ("lease.failed", "certificates.failing", "certificates.unpublished")
+)
+NOTHING: tuple[str, ...] = ()
+KUBELETS = ("--kubelet-configs=true",)
+
+Where = str | tuple[str, str]
+
+CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = [
+    # what is closed the flags   where                         what is said  whether it gets ready
+    ("nodes",        NOTHING,    NODES,                        WATCH,        False),
+    ("topologies",   NOTHING,    TOPOLOGIES,                   WATCH,        False),
+    ("the lease",    NOTHING,    f"{LEASES}/{LEASE}",          FAILED,       True),
+    ("a new lease",  NOTHING,    ("POST", LEASES),             FAILED,       True),
+    ("labels",       NOTHING,    ("PATCH", f"{NODES}/small"),  LABEL,        True),
+    ("the Secret",   OWN,        KEPT,                         FAILING,      False),
+    ("a new Secret", OWN,        ("POST", SECRETS),            FAILING,      False),
+    ("our webhooks", OWN,        CALLERS,                      UNPUBLISHED,  True),
+    ("their bundle", OWN,        ("PATCH", CALLERS),           UNPUBLISHED,  True),
+    ("kubelets",     KUBELETS,   f"{NODES}/small/proxy/configz", PROXY,      True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [UNKNOWN, DENIED], ids=["401", "403"])
+@pytest.mark.parametrize(("flags", "where", "events", "ready"), table(CLOSED))
+async def test_a_right_that_is_missing_is_said_and_what_it_is_for_is_not_done(  # noqa: PLR0913  a table
+    bench: Bench,
+    flags: tuple[str, ...],
+    where: Where,
+    events: dict[HTTPStatus, str],
+    status: HTTPStatus,
+    *,
+    ready: bool,
+) -> None:
+    bench.api.failures[where] = status
+    async with bench.running(*flags) as controller:
+        await controller.until_told(events[status])
+        if ready:
+            await controller.until(controller.ready)
+        assert await controller.ready() is ready

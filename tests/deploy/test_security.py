@@ -1,0 +1,93 @@
+"""docs/security.md tells every right that the chart gives, under just those values, and no other."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests import rights
+from tests.deploy.render import EVERY_PART, Object, everything, parsed, template
+from tests.rights import PROGRAMS, Right, Row
+
+ROWS = rights.rows()
+
+# How each value of the tables is met, and how it is not.
+VALUES = {
+    "labelNodes": ("labelNodes=true", "labelNodes=false"),
+    "countPods": ("countPods=true", "countPods=false"),
+    "kubeletConfigs.enabled": ("kubeletConfigs.enabled=true", "kubeletConfigs.enabled=false"),
+    "tls.source: own": ("tls.source=own", "tls.source=cert-manager"),
+    "scorer.promise: bind": ("scorer.promise=bind", "scorer.promise=prioritize"),
+}
+BY_DEFAULT = VALUES.keys() - {"kubeletConfigs.enabled"}
+SETS = [frozenset(each) for each in (VALUES.keys(), *(VALUES.keys() - {each} for each in VALUES), ())]
+
+
+def account(program: str) -> str:
+    return f"numalign-{program}"
+
+
+def given(found: list[Object], program: str) -> tuple[Counter[Right], set[str]]:
+    """The rights of a program's account, and the roles of others that it is bound to."""
+    roles = {
+        (each["kind"], each["metadata"]["name"]): each for each in found if each["kind"].endswith("Role")
+    }
+    counted, foreign = Counter[Right](), set[str]()
+    for binding in (each for each in found if each["kind"].endswith("RoleBinding")):
+        if [subject["name"] for subject in binding["subjects"]] != [account(program)]:
+            continue
+        ref = binding["roleRef"]["kind"], binding["roleRef"]["name"]
+        if ref in roles:
+            counted.update(rights.of_role(roles[ref]))
+        else:
+            foreign.add(ref[1])
+    return counted, foreign
+
+
+def told(program: str, values: frozenset[str]) -> tuple[Counter[Right], set[str]]:
+    """What the page says of it."""
+    rows = [row for row in ROWS if row.program == program and row.values <= values]
+    if program == "controller" and not values & {"labelNodes", "tls.source: own"}:
+        rows = []
+    return Counter(right for row in rows for right in row.rights), {r for row in rows for r in row.roles}
+
+
+def test_every_value_of_the_tables_is_one_that_is_tried() -> None:
+    assert {value for row in ROWS for value in row.values} == VALUES.keys()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_every_right_has_a_reason_and_is_missed(row: Row) -> None:
+    assert row.reason
+    assert row.without
+    assert row.rights or row.roles
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_page_tells_the_rights_that_are_shipped_and_no_others(program: str) -> None:
+    assert given(everything(), program) == told(program, frozenset(BY_DEFAULT))
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("values", SETS, ids=lambda values: ", ".join(sorted(values)) or "none")
+async def test_the_page_tells_the_rights_that_the_chart_gives_whatever_the_values(
+    helm: Path, values: frozenset[str]
+) -> None:
+    chosen = [pair[name not in values] for name, pair in VALUES.items()]
+    found = parsed(await template(helm, *(f"--set={each}" for each in (EVERY_PART, *chosen))))
+    for program in PROGRAMS:
+        assert given(found, program) == told(program, values)
+
+
+def test_every_role_is_bound_to_one_account_of_the_page() -> None:
+    """What is bound to somebody else, or to nobody, would stand in no table."""
+    found = everything()
+    bound = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"]): [subject["name"] for subject in each["subjects"]]
+        for each in found
+        if each["kind"].endswith("RoleBinding")
+    }
+    roles = {(each["kind"], each["metadata"]["name"]) for each in found if each["kind"].endswith("Role")}
+    assert roles <= bound.keys()
+    assert {name for names in bound.values() for name in names} == {account(program) for program in PROGRAMS}
