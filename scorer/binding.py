@@ -11,12 +11,15 @@ takes them. A pod that would find other zones if the kubelet took it first waits
 
 A call that nobody answered may have bound its pod, or may do so in a moment. So the pod keeps its zones, and
 when the scheduler comes again the very same is written again: only that tells what became of it.
+
+A thousand pods may be bound at once. Whoever waits for its node is woken by what happens there and looks at
+nothing meanwhile, and between any two that are worked on everybody else has a turn.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
@@ -25,8 +28,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.cluster import records
 from numalign.cluster.api import ClusterError, Conflict, Forbidden, Missing, Refused
+from numalign.cluster.bindings import BIND_SECONDS
+from numalign.fleet.promises import NEWS_SECONDS
 from numalign.rules import intent
-from numalign.rules.ledger import Offer
+from numalign.rules.ledger import Account, Offer, Resident
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
@@ -35,7 +40,10 @@ from scorer.protocol import BindingCall
 from scorer.register import Register, Subject
 
 LOOK_SECONDS = 0.02
-"""How often a pod that waits looks whether it still has to."""
+"""How long a pod that waits lets news gather, once it has looked whether it still has to."""
+
+FEW = 64
+"""So many pods of which it is known what was written are not looked through."""
 
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
@@ -73,6 +81,23 @@ class _Sent:
     done: bool = False
 
 
+@dataclass(slots=True)
+class _Queue:
+    """The pods that are to be bound to one node: one at a time, in turn. `news` tells of anything there."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    pods: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """What a node offered when the pod was promised it, and what was known of it then."""
+
+    account: Account | None
+    offer: Offer | None
+
+
 @dataclass(frozen=True, slots=True)
 class Meters:
     """What is counted of binds."""
@@ -96,7 +121,7 @@ class Meters:
 
 
 class Binder:
-    """Binds pods through `write`, as long as it is `leading`; without a `write` it refuses.
+    """Binds pods through `write`, as long as it `acts_for` longer than that takes; without one it refuses.
 
     A pod waits at most `patience` seconds for others on its node. One that must be aligned is bound to a node
     without topology only if such nodes `may-fit`.
@@ -107,7 +132,7 @@ class Binder:
         register: Register,
         *,
         write: Write | None,
-        leading: Callable[[], bool],
+        acts_for: Callable[[], float],
         patience: float,
         unknown: Literal["cannot-fit", "may-fit"],
         log: Log,
@@ -117,16 +142,24 @@ class Binder:
     ) -> None:
         self._register = register
         self._write = write
-        self._leading = leading
+        self._acts_for = acts_for
         self._patience = patience
         self._unknown = unknown
         self._log = log
         self._meters = meters
         self._clock = clock
         self._sleep = sleep
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._queues: dict[str, _Queue] = {}
+        self._work = asyncio.Lock()
         self._busy: set[str] = set()
         self._sent: dict[str, _Sent] = {}
+        self._many = FEW
+        register.promises.listen(self._heard)
+
+    @property
+    def remembered(self) -> tuple[int, int]:
+        """To how many nodes pods are being bound, and of how many pods it is known what was written."""
+        return len(self._queues), len(self._sent)
 
     async def bind(self, call: BindingCall) -> str:
         """Bind a pod; the reason why not, or an empty text."""
@@ -146,25 +179,58 @@ class Binder:
         return why
 
     async def _bound(self, call: BindingCall) -> None:
-        if self._write is None or not self._leading():
+        until = self._clock() + self._patience
+        if self._write is None or not self._leads():
             raise _No(Outcome.NOT_LEADING, "this replica does not hold the lease, and binds nothing")
         if call.uid in self._busy:
             raise _No(Outcome.BEING_BOUND, "the pod is being bound by another call at this moment")
-        self._forget()
         self._busy.add(call.uid)
         try:
+            await self._others()
+            self._forget(call.uid)
             subject, sent = self._known(call), self._sent.get(call.uid)
             if sent:
                 await self._again(call, sent, self._write)
             else:
-                await self._promised(call, subject, self._write)
+                await self._promised(call, subject, self._write, until=until)
         finally:
             self._busy.discard(call.uid)
 
-    def _forget(self) -> None:
+    def _leads(self) -> bool:
+        """Whether a bind that is begun now is over before anybody else may bind."""
+        return self._acts_for() > BIND_SECONDS
+
+    async def _others(self) -> None:
+        """Let everybody else have a turn: between any two of these one pod is worked on."""
+        async with self._work:
+            await asyncio.sleep(0)
+
+    def _forget(self, uid: str) -> None:
         """Of pods that were seen since, or whose promise has expired, it is no matter what was written."""
-        unseen = {each.uid for each in self._register.promises.promised()}
-        self._sent = {uid: sent for uid, sent in self._sent.items() if uid in unseen}
+        promises = self._register.promises
+        if not promises.is_promised(uid):
+            self._sent.pop(uid, None)
+        if len(self._sent) >= self._many:
+            self._sent = {each: sent for each, sent in self._sent.items() if promises.is_promised(each)}
+            self._many = max(FEW, 2 * len(self._sent))
+
+    def _heard(self, node: str) -> None:
+        """Something has happened on a node."""
+        if queue := self._queues.get(node):
+            queue.news.set()
+
+    @contextlib.asynccontextmanager
+    async def _in_turn(self, node: str) -> AsyncIterator[_Queue]:
+        """Wait until the pods before have been bound to the node, or have not."""
+        queue = self._queues.setdefault(node, _Queue())
+        queue.pods += 1
+        try:
+            async with queue.turn:
+                yield queue
+        finally:
+            queue.pods -= 1
+            if not queue.pods:
+                del self._queues[node]
 
     def _known(self, call: BindingCall) -> Subject:
         """The pod; raises `_No` for one that is gone, on a node already, or was never heard of."""
@@ -184,16 +250,13 @@ class Binder:
             raise _No(Outcome.UNKNOWN_POD, f"the pod with this uid is {subject.namespace}/{subject.name}")
         return subject
 
-    async def _promised(self, call: BindingCall, subject: Subject, write: Write) -> None:
+    async def _promised(self, call: BindingCall, subject: Subject, write: Write, *, until: float) -> None:
         """Keep zones for the pod, bind it in its turn, and let go of them if that fails."""
-        until = self._clock() + self._patience
-        first = self._promise(call.node, subject)
+        offer = self._promise(call.node, subject)
+        first = _First(self._register.promises.account(call.node), offer)
         try:
-            account = self._register.promises.account(call.node)
-            async with self._locks[call.node]:
-                # While others were bound, anything may have happened on the node.
-                still = self._register.promises.account(call.node) is account
-                offer = await self._turn(call.node, subject, first if still else None, until=until)
+            async with self._in_turn(call.node) as queue:
+                offer = await self._settled(call.node, subject, first, queue, until=until)
                 await self._written(call, self._placement(call.node, offer), write)
         except (_No, asyncio.CancelledError):
             # What may have been written is kept, until the pod is seen or the promise expires.
@@ -205,7 +268,7 @@ class Binder:
 
     async def _again(self, call: BindingCall, sent: _Sent, write: Write) -> None:
         """Bind a pod that may be bound already: its zones were kept meanwhile, and others waited for it."""
-        async with self._locks[call.node]:
+        async with self._in_turn(call.node):
             await self._written(call, sent.annotations, write)
 
     def _promise(self, node: str, subject: Subject) -> Offer | None:
@@ -230,38 +293,62 @@ class Binder:
         """What the node says, all that was promised before this pod counted and nothing after it."""
         return self._register.offer(node, subject, beside=self._register.promises.since(subject.uid))
 
-    async def _turn(self, node: str, subject: Subject, known: Offer | None, *, until: float) -> Offer | None:
-        """Wait until the pod may be bound; what the node offers then is kept in place of the first offer.
-
-        `known` is what it offers at this moment, if that is known.
-        """
+    async def _settled(
+        self, node: str, subject: Subject, first: _First, queue: _Queue, *, until: float
+    ) -> Offer | None:
+        """Wait until the pod may be bound; what the node offers then is kept in place of the first offer."""
+        # Whoever had nobody before it has not waited, and its offer is a moment old.
+        if self._register.promises.account(node) is not first.account:
+            await self._others()
         while True:
-            offer, known = known or self._offer(node, subject), None
+            queue.news.clear()
+            # While others were bound, anything may have happened on the node.
+            same = first.offer and self._register.promises.account(node) is first.account
+            offer = first.offer if same else self._offer(node, subject)
             if offer is None:
                 return None
             if not offer.verdict.admitted:
                 raise _lost(offer)
             late = self._clock() >= until
-            risky = offer.stands and self._risky(node, subject)
+            risks = self._risks(node, subject) if offer.stands else ()
             # Whoever leaves may take long; then nobody can say where the pod will sit, and that is all.
-            if not risky and (offer.stands or (late and not offer.waits_for)):
+            if not risks and (offer.stands or (late and not offer.waits_for)):
                 self._register.promises.amend(subject.uid, offer)
                 return offer
             if late:
                 raise _No(Outcome.WAITED, f"{node}: {reasons.WAITING}")
+            await self._woken(queue, min(until, self._until(node, risks)) - self._clock())
+            await self._others()
+
+    async def _woken(self, queue: _Queue, seconds: float) -> None:
+        """Wait for news of the node, and a little longer for more of them, but no longer than so."""
+        wait = [asyncio.ensure_future(each) for each in (queue.news.wait(), self._sleep(max(seconds, 0)))]
+        try:
+            await asyncio.wait(wait, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in wait:
+                each.cancel()
+        if queue.news.is_set():
             await self._sleep(LOOK_SECONDS)
 
-    def _risky(self, node: str, subject: Subject) -> bool:
-        """Whether the pod could be refused for pods that were taken in a moment ago."""
+    def _until(self, node: str, risks: tuple[Resident, ...]) -> float:
+        """When time alone may change what a node says to a pod that has to wait."""
+        promises = self._register.promises
+        promises.standing(node, now=self._clock())
+        over = [each.since + NEWS_SECONDS + _A_MOMENT for each in risks if each.settled]
+        return min([promises.until(node), *over])
+
+    def _risks(self, node: str, subject: Subject) -> tuple[Resident, ...]:
+        """Pods that were taken in a moment ago, for which this one could be refused."""
         promises = self._register.promises
         beside = promises.since(subject.uid)
         demand = subject.question.demand
-        return bool(promises.at_risk(node, demand, now=self._clock(), beside=beside))
+        return promises.at_risk(node, demand, now=self._clock(), beside=beside)
 
     async def _written(self, call: BindingCall, annotations: Mapping[str, str], write: Write) -> None:
         """One call binds and records; raises `_No` for what the API server makes of it."""
         # Whoever waited may have lost the lead meanwhile.
-        if not self._leading():
+        if not self._leads():
             raise _No(Outcome.NOT_LEADING, "this replica has lost the lease, and binds nothing any more")
         again = call.uid in self._sent
         self._sent[call.uid] = _Sent(annotations)
@@ -287,6 +374,9 @@ class Binder:
         if offer is None or offer.record is None or account is None:
             return {}
         return {intent.PLACEMENT: records.write(offer.verdict.placement.kept, account.node)}
+
+
+_A_MOMENT = 0.001
 
 
 def _lost(offer: Offer) -> _No:

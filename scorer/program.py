@@ -10,7 +10,7 @@ import asyncio
 import math
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -19,15 +19,16 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.cluster import bindings, configz, live_feed
 from numalign.cluster.api import Api, connected
+from numalign.cluster.bindings import BIND_SECONDS, Flights
 from numalign.cluster.events import Event, Recorder
 from numalign.cluster.feed import Feed, count_age
 from numalign.cluster.file_feed import FileFeed
-from numalign.cluster.lease import Election
+from numalign.cluster.lease import Election, Inherits
 from numalign.cluster.live_feed import LiveFeed
 from numalign.cluster.occupants import Occupants
 from numalign.cluster.policy import PolicyKeeper
 from numalign.cluster.world import Snapshot
-from numalign.fleet.promises import Promises
+from numalign.fleet.promises import NEWS_SECONDS, Promises
 from numalign.rules.ledger import Basis
 from numalign.runtime import server
 from numalign.runtime.life import Check
@@ -62,16 +63,24 @@ def _never() -> bool:
     return False
 
 
+def _no_time() -> float:
+    return 0.0
+
+
 def _tell_nobody(_event: Event) -> None:
     """A file has no pods that anybody could be told about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What comes with a cluster: who writes binds and events, who leads, and what runs beside the server."""
+    """What comes with a cluster: who writes binds and events, who leads, and what runs beside the server.
+
+    `acts_for` is for how many seconds this replica leads for sure, see `Election`.
+    """
 
     write: Write | None = None
     tell: Tell = _tell_nobody
+    acts_for: Callable[[], float] = _no_time
     leading: Leads = _never
     elsewhere: Leads = _never
     tasks: Mapping[str, Task] = field(default_factory=dict)
@@ -172,7 +181,7 @@ class Program:
         binder = Binder(
             register,
             write=work.write,
-            leading=work.leading,
+            acts_for=work.acts_for,
             patience=self.settings.bind_wait_seconds,
             unknown=self.settings.unknown_nodes,
             log=self.log,
@@ -198,6 +207,7 @@ class Program:
 
     def _work(self, api: Api, feed: LiveFeed) -> Work:
         settings = self.settings
+        flights = Flights(partial(bindings.bind, api))
         election = Election(
             api,
             namespace=settings.namespace or api.namespace,
@@ -205,6 +215,7 @@ class Program:
             identity=socket.gethostname(),
             log=self.log,
             registry=self.registry,
+            inherits=Inherits(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, flights.landed),
         )
         recorder = Recorder(api, component="numalign-scorer", log=self.log, registry=self.registry)
         tasks: dict[str, Task] = {"election": election.run, "events": recorder.run}
@@ -212,11 +223,11 @@ class Program:
             tasks["kubelet-configs"] = configz.of_world(
                 feed.world, api, log=self.log, registry=self.registry
             ).run
-        write = partial(bindings.bind, api) if settings.promise is PromiseAt.BIND else None
         return Work(
-            write,
+            flights if settings.promise is PromiseAt.BIND else None,
             recorder.tell,
-            lambda: election.leading,
+            election.acts_for,
+            lambda: election.acts_for() > 0,
             lambda: not election.leading,
             tasks,
             {"lease": partial(_waiting_for_lease, election)},
@@ -286,7 +297,9 @@ def _waiting_for(register: Register, feed: Feed) -> str | None:
 
 
 def _waiting_for_lease(election: Election) -> str | None:
-    return None if election.leading else f"the lease {LEASE}, which another replica holds"
+    if election.leading:
+        return None if election.acts_for() else "what the last holder of the lease began to be over"
+    return f"the lease {LEASE}, which another replica holds"
 
 
 def _state(register: Register, feed: Feed) -> Mapping[str, object]:

@@ -109,9 +109,9 @@ class Api:
         """What stands at a path; `most` is how many bytes of it make sense."""
         return await self._asked("GET", path, query, what=what, most=most)
 
-    async def create(self, path: str, body: object, *, what: str) -> object:
+    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
         """Make an object in the collection at a path, and give it as it is stored."""
-        return await self._asked("POST", path, body=body, what=what)
+        return await self._asked("POST", path, query, body=body, what=what)
 
     async def replace(self, path: str, body: object, *, what: str) -> object:
         """Put an object in place of the one at its path, if that still has the body's `resourceVersion`."""

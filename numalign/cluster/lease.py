@@ -6,13 +6,15 @@ still for so long that its holder cannot believe in it any more. This is the ele
 (k8s.io/client-go/tools/leaderelection), with one promise more: `leading` is asked before every act, and says
 no unless it can be proved. A leader that cannot renew, or that was frozen and does not know it yet, is none.
 All that is judged by the wall clock is what people read in the Lease.
+
+Nor does a new leader act before the last one's acts are over: see `Inherits`.
 """
 
 import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -54,6 +56,28 @@ _MICROSECOND = timedelta(microseconds=1)
 _MOST_TRANSITIONS = 2**31 - 1
 
 Object = dict[str, Any]
+
+
+async def _at_once() -> None:
+    """Nothing is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inherits:
+    """How long a new leader waits before it acts, in seconds.
+
+    From when it took the Lease: `released` after one who gave it up, so that the news of what he did arrive;
+    `lost` after anybody else, who may have begun something that is not over yet. Whoever gives the Lease up
+    first waits for `over`, which must come to an end.
+    """
+
+    released: float = 0.0
+    lost: float = 0.0
+    over: Callable[[], Awaitable[None]] = _at_once
+
+
+NOTHING = Inherits()
+"""What a leader does is over as soon as it is begun, or it does no harm that two do it."""
 
 
 class Leases(Protocol):
@@ -116,7 +140,7 @@ class _Sight:
 
 
 class Election:
-    """One candidate. `leading` says at every moment whether it may act.
+    """One candidate. `leading` says at every moment whether it leads, `acts_for` how long it may act.
 
     The Lease is `name` in `namespace`. Candidates may have the same `identity`: what stands in the Lease is
     `identity` with some letters of `chance` after it (`self.identity`), for a process that was started again
@@ -138,6 +162,7 @@ class Election:
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         within: float = ATTEMPT_SECONDS,
+        inherits: Inherits = NOTHING,
     ) -> None:
         self.identity = f"{identity}_{int(chance() * 16**8):08x}"
         self._api = api
@@ -148,7 +173,8 @@ class Election:
         self._log = log.bound(lease=f"{namespace}/{name}", identity=self.identity)
         self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
         self._within = within
-        self._proved_until = _NEVER
+        self._inherits = inherits
+        self._proved_until = self._acts_from = _NEVER
         self._stamped = _AT_NO_TIME
         self._sight: _Sight | None = None
         self._said_leading = False
@@ -160,6 +186,14 @@ class Election:
     def leading(self) -> bool:
         """Whether nobody else can lead now; ask before every act, for a moment later it may have ended."""
         return self._clock() < self._proved_until
+
+    def acts_for(self) -> float:
+        """For how many more seconds it is proved that nobody else can act; 0 if it is not.
+
+        It is 0 too while a predecessor's acts may not be over. Whatever is begun must be over before.
+        """
+        now = self._clock()
+        return max(0.0, self._proved_until - now) if now >= self._acts_from else 0.0
 
     async def run(self) -> None:
         """Try to lead, and to go on leading; never returns. Cancelled, it gives the Lease up."""
@@ -190,9 +224,10 @@ class Election:
         if not self._may_take(record):
             return
         # The proof counts from here: whoever else may take the Lease waits from when it sees this one.
-        began = self._clock()
+        began, waits = self._clock(), self._waits(record)
         if await self._written(record):
             self._proved_until = began + PROOF_SECONDS
+            self._acts_from = max(self._acts_from, self._clock() + waits)
         elif record is None:
             self._proved_until = _NEVER
 
@@ -225,6 +260,14 @@ class Election:
         if record is None:
             return waited >= LEASE_SECONDS
         return record.holder == self.identity or record.released or waited >= _patience(record)
+
+    def _waits(self, record: Record | None) -> float:
+        """How long to wait for the acts of whoever led before; for our own nobody has to."""
+        if self.leading or (record or self._sight) is None:
+            return 0.0
+        if record and record.holder == self.identity:
+            return 0.0
+        return self._inherits.released if record and record.released else self._inherits.lost
 
     async def _written(self, record: Record | None) -> bool:
         """Whether the Lease is ours now; if not, somebody else was faster, and it is read again."""
@@ -276,6 +319,7 @@ class Election:
         """Let another lead at once, as far as that can be told in the time there is."""
         self._proved_until = _NEVER
         self._tell_leading(because="the process ends")
+        await self._inherits.over()
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._release()
@@ -292,7 +336,7 @@ class Election:
         leading, before = self.leading, self._said_leading
         self._said_leading = leading
         if leading and not before:
-            self._log.info("lease.acquired")
+            self._log.info("lease.acquired", acts_in=max(0.0, self._acts_from - self._clock()))
         if before and not leading:
             self._log.info("lease.lost", holder=self._holder(), because=because)
 

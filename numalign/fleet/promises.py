@@ -258,6 +258,10 @@ class Promises:
 
     # What is asked.
 
+    def is_promised(self, uid: str) -> bool:
+        """Whether a pod was promised a node and is not seen on one."""
+        return uid in self._promised
+
     def place_of(self, uid: str) -> str | None:
         """The node that a pod is on, or was promised to."""
         return self._places.get(uid)

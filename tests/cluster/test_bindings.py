@@ -1,12 +1,14 @@
 """A pod is bound and told what it was promised in one write, or nothing happens."""
 
+import asyncio
 from http import HTTPStatus
 from typing import Any
 
 import pytest
 
-from numalign.cluster.api import ClusterError, Conflict, Forbidden, Missing, Unreachable
-from numalign.cluster.bindings import bind
+from numalign.cluster import bindings
+from numalign.cluster.api import ClusterError, Conflict, Forbidden, Missing, Query, Unreachable
+from numalign.cluster.bindings import BIND_SECONDS, Flights, bind
 from numalign.rules.intent import PLACEMENT
 from tests.fake_api import FakeApi
 
@@ -108,9 +110,91 @@ async def test_a_name_is_never_more_than_a_name() -> None:
     asked: list[str] = []
 
     class Noting:
-        async def create(self, path: str, _body: object, *, what: str) -> object:
+        async def create(self, path: str, _body: object, _query: Query = (), *, what: str) -> object:
             asked.append(path)
             return what
 
     await bind(Noting(), namespace="a/b", name="../c", uid="", node="n", annotations={})
     assert asked == ["/api/v1/namespaces/a%2Fb/pods/..%2Fc/binding"]
+
+
+# It is soon over.
+
+
+async def test_the_api_server_is_told_how_long_it_may_take() -> None:
+    async with FakeApi() as server:
+        await bound(server, uid=server.put(pod())["metadata"]["uid"])
+
+        [asked] = server.requests
+        assert asked.query == {"timeout": "4s"}
+
+
+async def test_one_that_is_not_answered_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        async def create(self, _path: str, _body: object, _query: Query = (), *, what: str) -> object:
+            return await asyncio.Future[str]() or what
+
+    monkeypatch.setattr(bindings, "BIND_SECONDS", 0.01)
+    with pytest.raises(Unreachable, match=r"did not answer within 0\.01 s: the binding of pod team/web"):
+        await bind(Silent(), namespace="team", name="web", uid="", node="a", annotations={})
+
+
+class Wire:
+    """Answers with what a test says, and a clock and a sleep that go with it."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+        self.answer = asyncio.get_running_loop().create_future()
+
+    def clock(self) -> float:
+        """The time now."""
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Time passes only as somebody waits."""
+        self.seconds += seconds
+        await asyncio.sleep(0)
+
+    async def write(self, **_told: object) -> None:
+        """Bind."""
+        await self.answer
+
+
+async def ended(wire: Wire, call: "asyncio.Task[None]", flights: Flights) -> float:
+    """How long nothing more could land, from when the call had ended."""
+    await asyncio.gather(call, return_exceptions=True)
+    began = wire.seconds
+    await flights.landed()
+    return wire.seconds - began
+
+
+ANSWERS: dict[str, tuple[Exception | None, float]] = {
+    # what becomes of a bind: the answer, and how long it may land after that
+    "it is done": (None, 0),
+    "it is refused": (Conflict("bound already"), 0),
+    "nobody answers": (Unreachable("silence"), BIND_SECONDS),
+}
+
+
+@pytest.mark.parametrize(("error", "seconds"), ANSWERS.values(), ids=ANSWERS)
+async def test_it_is_known_when_nothing_can_land_any_more(error: Exception | None, seconds: float) -> None:
+    wire = Wire()
+    flights = Flights(wire.write, clock=wire.clock, sleep=wire.sleep)
+    call = asyncio.create_task(flights())
+    waiting = asyncio.create_task(flights.landed())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+
+    wire.answer.set_exception(error) if error else wire.answer.set_result(None)
+    assert await ended(wire, call, flights) == pytest.approx(seconds, abs=0.1)
+    await waiting
+
+
+async def test_a_call_that_was_cut_off_may_still_land() -> None:
+    wire = Wire()
+    flights = Flights(wire.write, clock=wire.clock, sleep=wire.sleep)
+    call = asyncio.create_task(flights())
+    await asyncio.sleep(0)
+    call.cancel()
+
+    assert await ended(wire, call, flights) == pytest.approx(BIND_SECONDS, abs=0.1)

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from numalign.cluster.api import Conflict, Missing, Unreachable
-from numalign.cluster.lease import LEASE_SECONDS, PROOF_SECONDS, RETRY_SECONDS, Election, Leases, Record
+from numalign.cluster.lease import (
+    LEASE_SECONDS,
+    NOTHING,
+    PROOF_SECONDS,
+    RETRY_SECONDS,
+    Election,
+    Inherits,
+    Leases,
+    Record,
+)
 from tests.fake_api import FakeApi
 from tests.notation import table
 from tests.runtime.conftest import Told
@@ -70,7 +79,9 @@ class Candidate:
     naps: Naps = field(default_factory=Naps)
     chance: float = 0.5
 
-    def join(self, api: Leases, *, identity: str = "a", within: float = 5) -> None:
+    def join(
+        self, api: Leases, *, identity: str = "a", within: float = 5, inherits: Inherits = NOTHING
+    ) -> None:
         """Begin."""
         self.election = Election(
             api,
@@ -84,6 +95,7 @@ class Candidate:
             sleep=self.naps,
             chance=lambda: self.chance,
             within=within,
+            inherits=inherits,
         )
         self.task = asyncio.create_task(self.election.run())
 
@@ -555,6 +567,69 @@ async def test_the_same_name_started_again_is_another_candidate(clock: Clock) ->
     assert again.election.identity == "pod_c0000000"
     await before.leave()
     await again.leave()
+
+
+INHERITED = [
+    # what it shows, the Lease that is there, and how long its new holder waits before it acts
+    ("there never was one", None, 0.0),
+    ("it was given up", {"holderIdentity": "", "leaseDurationSeconds": 1}, 2.0),
+    ("its holder was silent", HELD, 6.0),
+    ("its holder was erased", {"holderIdentity": ""}, 6.0),
+]
+
+
+@pytest.mark.parametrize(("lease", "waits"), table(INHERITED))
+async def test_a_new_leader_waits_before_it_acts_if(clock: Clock, lease: Json | None, waits: float) -> None:
+    store, first = Store(), Candidate(clock)
+    if lease:
+        store.put(**lease)
+    first.join(store, inherits=Inherits(released=2.0, lost=6.0))
+    await first.turn()
+    if not first.leading:
+        await first.turn(after=LEASE_SECONDS)
+
+    began = clock.seconds
+    acts = [(first.leading, clock.seconds - began, first.election.acts_for())]
+    while clock.seconds < began + 8:
+        await first.turn(after=0.5)
+        acts.append((first.leading, clock.seconds - began, first.election.acts_for()))
+    assert all(leads for leads, _, _ in acts)
+    assert next(seconds for _, seconds, left in acts if left) == waits
+    assert first.told.of("lease.acquired")[0]["acts_in"] == waits
+    await first.leave()
+
+
+async def test_nobody_waits_for_its_own_acts(clock: Clock) -> None:
+    store, first = Store(), Candidate(clock)
+    first.join(store, inherits=Inherits(released=2.0, lost=6.0))
+    await first.turn()
+
+    clock.seconds += PROOF_SECONDS + 1
+    assert first.election.acts_for() == 0
+    await first.turn(after=0)
+    assert first.election.acts_for() == PROOF_SECONDS
+    store.lease = None
+    await first.turn(after=0)
+    assert first.election.acts_for() == PROOF_SECONDS
+    await first.leave()
+
+
+async def test_the_lease_is_given_up_when_all_that_was_begun_is_over(clock: Clock) -> None:
+    store, first, over = Store(), Candidate(clock), asyncio.Event()
+
+    async def until_over() -> None:
+        await over.wait()
+
+    first.join(store, inherits=Inherits(over=until_over))
+    await first.turn()
+    leaving = asyncio.create_task(first.leave())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (first.leading, store.spec["holderIdentity"]) == (False, first.election.identity)
+
+    over.set()
+    await leaving
+    assert store.spec["holderIdentity"] == ""
 
 
 def test_what_is_kept_of_a_lease_reads_as_absent_where_it_makes_no_sense() -> None:

@@ -196,12 +196,17 @@ class Told:
         return [line for line in lines if line["event"] == event]
 
 
+_TURNS = 20
+"""So often everybody else has a turn before the time goes on."""
+
+
 @dataclass
 class Time:
     """A clock that goes on as somebody sleeps; what was planned `at` a moment happens in its turn."""
 
     seconds: float = 1000.0
     plans: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
 
     def __call__(self) -> float:
         """The time now."""
@@ -216,12 +221,24 @@ class Time:
         self.plans.append((self.seconds + seconds, plan))
 
     async def sleep(self, seconds: float) -> None:
-        """Let the time pass, and everybody else have a turn."""
-        self.seconds += seconds
+        """Let the time pass, as far as the next thing that is to happen, while nobody does anything else."""
+        end = self.seconds + seconds
+        self.ends.append(end)
+        try:
+            while self.seconds < end:
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+                if self.seconds < end == min(self.ends):
+                    self._go_on(min([end, *(at for at, _ in self.plans)]))
+        finally:
+            self.ends.remove(end)
+        await asyncio.sleep(0)
+
+    def _go_on(self, seconds: float) -> None:
+        self.seconds = max(self.seconds, seconds)
         for plan in [each for each in self.plans if each[0] <= self.seconds]:
             self.plans.remove(plan)
             plan[1]()
-        await asyncio.sleep(0)
 
 
 @dataclass
@@ -253,6 +270,7 @@ class Scorer:
     patience: float = 3.0
     writes: Write | None = field(default_factory=Writes)
     leads: bool = True
+    proved: float = 10.0
     told: Told = field(default_factory=Told)
     time: Time = field(default_factory=Time)
     teller: list[Event] = field(default_factory=list)
@@ -284,7 +302,7 @@ class Scorer:
         return Binder(
             self.register,
             write=self.writes,
-            leading=lambda: self.leads,
+            acts_for=lambda: self.proved if self.leads else 0.0,
             patience=self.patience,
             unknown=self.settings().unknown_nodes,
             log=self.told.log,

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from numalign.cluster.api import ClusterError, Conflict, Forbidden, Gone, Missing, Refused, Unreachable
+from numalign.cluster.bindings import BIND_SECONDS
 from numalign.fleet.promises import NEWS_SECONDS
 from numalign.rules.intent import PLACEMENT
 from numalign.rules.ledger import Source, Stage
-from scorer.binding import LOOK_SECONDS, Outcome
+from scorer.binding import FEW, LOOK_SECONDS, Outcome
 from tests.notation import node, table
 from tests.scorer.conftest import EMPTY, SINGLE, SMALL, Raw, Scorer, Writes, on, raw, running, uid
 
@@ -586,7 +587,8 @@ async def test_a_pod_that_goes_while_it_waits_leaves_nothing(stand: Stand) -> No
 async def test_a_call_that_is_cancelled_while_it_waits_keeps_nothing(stand: Stand) -> None:
     second = await rivals(stand)
     waiting = asyncio.create_task(stand.scorer.bind(second, "a"))
-    await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
     during = stand.kept
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
@@ -632,3 +634,99 @@ async def test_a_pod_waits_while_an_end_that_nobody_heard_of_could_have_it_refus
 
     assert await stand.scorer.bind(second, "a") == ""
     assert stand.scorer.time() - began >= NEWS_SECONDS
+
+
+# Many at once.
+
+
+class Counted:
+    """Counts how often nodes are asked, and how often between two turns of everybody else."""
+
+    def __init__(self, stand: Stand) -> None:
+        self.asked = self.most = self._since = 0
+        self._offer = stand.scorer.register.offer
+        stand.scorer.register.offer = self  # type: ignore[method-assign]
+
+    def __call__(self, *asked: Any, **told: Any) -> Any:  # noqa: ANN401  as `Register.offer`
+        """Ask."""
+        self.asked += 1
+        self._since += 1
+        self.most = max(self.most, self._since)
+        return self._offer(*asked, **told)
+
+    async def everybody_else(self) -> None:
+        """Has a turn again and again."""
+        while True:
+            self._since = 0
+            await asyncio.sleep(0)
+
+
+async def test_of_many_pods_one_is_worked_on_before_everybody_else_has_a_turn(stand: Stand) -> None:
+    pods = [raw("cpu=1 mem=1Gi", name=f"web-{at}") for at in range(60)]
+    await stand.scorer.know({f"node-{at}": EMPTY for at in range(10)})
+    stand.scorer.see(*pods)
+    counted = Counted(stand)
+    beside = asyncio.create_task(counted.everybody_else())
+    await asyncio.gather(*(stand.scorer.bind(each, f"node-{at % 10}") for at, each in enumerate(pods)))
+    beside.cancel()
+
+    assert len(stand.bound()) >= 10
+    assert (counted.most, counted.asked >= len(pods)) == (1, True)
+
+
+async def test_a_pod_that_waits_asks_again_when_something_has_happened_on_its_node_alone(
+    stand: Stand,
+) -> None:
+    second = await rivals(stand)
+    counted = Counted(stand)
+    for at in range(10):
+        elsewhere = running(on("b", raw("cpu=1 mem=1Gi", name=f"other-{at}")))
+        stand.scorer.time.after(0.2 * at, partial(stand.scorer.see, elsewhere))
+    stand.scorer.time.after(1.5, lambda: stand.scorer.see(running(on("a", raw(SEVEN, name="first")))))
+
+    assert await stand.scorer.bind(second, "a") == ""
+    assert counted.asked <= 4
+
+
+async def test_news_that_come_at_once_are_looked_at_once(stand: Stand) -> None:
+    second = await rivals(stand)
+    counted = Counted(stand)
+    for at in range(20):
+        small = running(on("a", raw("cpu=100m", name=f"small-{at}", policy=None)))
+        stand.scorer.time.after(1.0, partial(stand.scorer.see, small))
+
+    assert "still taking in pods" in await stand.scorer.bind(second, "a")
+    assert counted.asked <= 5
+
+
+async def test_nothing_is_remembered_of_pods_that_are_seen(stand: Stand) -> None:
+    await stand.scorer.know({"wide": node("cpu=999 mem=999Gi", policy=SINGLE)})
+    most = 0
+    for at in range(4 * FEW):
+        web = raw("cpu=1 mem=1Gi", name=f"web-{at}", creationTimestamp=OLDER)
+        stand.scorer.see(web)
+        assert await stand.scorer.bind(web, "wide") == ""
+        stand.scorer.see(
+            running(on("wide", web, record=json.loads(stand.writes.made[-1]["annotations"][PLACEMENT])))
+        )
+        stand.scorer.lose(f"web-{at}")
+        most = max(most, stand.scorer.binder.remembered[1])
+        stand.scorer.time.seconds += 15
+
+    assert most <= FEW + 1
+    assert stand.scorer.binder.remembered[0] == 0
+
+
+async def test_a_node_that_nobody_knows_leaves_nothing_behind(stand: Stand) -> None:
+    for at in range(10):
+        await stand.scorer.bind(raw(FOUR), f"no-{at}")
+
+    assert stand.scorer.binder.remembered == (0, 0)
+
+
+async def test_nothing_is_begun_that_might_outlive_the_lead(stand: Stand) -> None:
+    stand.scorer.proved = BIND_SECONDS
+
+    assert "does not hold the lease" in await stand.scorer.bind(raw(FOUR), "a")
+    stand.scorer.proved = BIND_SECONDS + 0.1
+    assert await stand.scorer.bind(raw(FOUR), "a") == ""

@@ -1,0 +1,244 @@
+"""
+The law of a lead that changes hands: no two replicas ever bind pods to the same zone.
+
+Three replicas hold elections at one API server, each behind a wire of its own, and are frozen for as long as
+nobody lets them go on. Whoever may bind does, to a zone that is free as far as it knows: it knows what it
+began itself and what has landed a while ago. What it begins is on its way for as long as a bind may take, and
+on the API server for as long again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from numalign.cluster.api import Unreachable
+from numalign.cluster.bindings import BIND_SECONDS, Flights
+from numalign.cluster.lease import LEASE_SECONDS, PROOF_SECONDS, Election, Inherits
+from numalign.fleet.promises import NEWS_SECONDS
+from tests.cluster.test_lease import TURN, Clock, Store, Wire
+from tests.runtime.conftest import Told
+
+REPLICAS = 3
+Event = tuple[Any, ...]
+
+WHO = st.integers(0, REPLICAS - 1)
+SHARES = st.sampled_from([0.0, 0.25, 0.5, 0.99])
+EVENTS: st.SearchStrategy[Event] = st.one_of(
+    st.tuples(st.just("steps"), WHO, st.sampled_from([TURN, TURN, 2 * TURN, 1, 2, 3])),
+    st.tuples(st.just("bind"), WHO, st.tuples(SHARES, SHARES)),
+    st.tuples(st.just("bind"), WHO, st.tuples(SHARES, SHARES)),
+    st.tuples(st.just("pass"), st.sampled_from([0.5, 2.0, 3.0, 7.0, float(LEASE_SECONDS)])),
+    st.tuples(st.just("leave"), WHO),
+    st.tuples(st.just("everybody")),
+)
+
+
+@dataclass
+class Flight:
+    """A bind on its way: when it lands, when whoever began it goes away, and how that is told."""
+
+    pod: str
+    lands: float
+    given_up: float
+    answer: "asyncio.Future[None]"
+
+
+@dataclass
+class World:
+    """One zone with room for one pod, and who may bind it there."""
+
+    clock: Clock = field(default_factory=Clock)
+    store: Store = field(default_factory=Store)
+    flying: list[Flight] = field(default_factory=list)
+    landed: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.wires = [Wire(self.store) for _ in range(REPLICAS)]
+        self.begun: list[set[str]] = [set() for _ in range(REPLICAS)]
+        self.flights = [Flights(self.write, clock=self.clock, sleep=_yield) for _ in range(REPLICAS)]
+        self.elections = [self.election(at) for at in range(REPLICAS)]
+        self.tasks = [asyncio.create_task(each.run()) for each in self.elections]
+        self.calls: list[asyncio.Task[None]] = []
+
+    def election(self, at: int) -> Election:
+        """As the scorer's program makes it."""
+        return Election(
+            self.wires[at],
+            namespace="numalign-system",
+            name="numalign-webhook",
+            identity=f"replica-{at}",
+            log=Told().log,
+            registry=CollectorRegistry(),
+            clock=self.clock,
+            now=self.clock.wall,
+            sleep=self.wires[at].sleep,
+            chance=lambda: 0.5,
+            inherits=Inherits(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, self.flights[at].landed),
+        )
+
+    async def write(self, *, pod: str, late: tuple[float, float]) -> None:
+        """A bind that takes such shares of what it may take on its way, and on the API server."""
+        answer = asyncio.get_running_loop().create_future()
+        now, (way, there) = self.clock(), late
+        lands = now + (way + there) * BIND_SECONDS
+        self.flying.append(Flight(pod, lands, now + BIND_SECONDS, answer))
+        await answer
+
+    async def steps(self, who: int, count: int) -> None:
+        """One replica goes on so far."""
+        for _ in range(count):
+            await self.wires[who].step()
+
+    async def bind(self, who: int, late: tuple[float, float]) -> None:
+        """One replica binds a new pod, if it may and the zone is free as far as it knows."""
+        heard = {pod for pod, at in self.landed.items() if at <= self.clock() - NEWS_SECONDS * 0.99}
+        if self.elections[who].acts_for() > BIND_SECONDS and not heard | self.begun[who]:
+            pod = f"pod-{len(self.calls)}"
+            self.begun[who].add(pod)
+            self.calls.append(asyncio.create_task(self.flights[who](pod=pod, late=late)))
+            await _yield()
+
+    async def goes_by(self, seconds: float) -> None:
+        """Time passes, and what is on its way lands."""
+        self.clock.seconds += seconds
+        for each in [each for each in self.flying if each.lands <= self.clock()]:
+            self.landed[each.pod] = each.lands
+            self.flying.remove(each)
+            if not each.answer.done():
+                each.answer.set_result(None)
+        for each in self.flying:
+            if each.given_up <= self.clock() and not each.answer.done():
+                each.answer.set_exception(Unreachable("no answer"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def leaves(self, who: int) -> None:
+        """A replica is told to end."""
+        self.tasks[who].cancel()
+        await _yield()
+
+    async def everybody(self) -> None:
+        """Nobody is frozen for a moment."""
+        for who in range(REPLICAS):
+            await self.steps(who, TURN)
+
+    async def end(self) -> None:
+        """Stop everything."""
+        for wire in self.wires:
+            wire.open()
+        for each in (*self.tasks, *self.calls):
+            each.cancel()
+        await asyncio.gather(*self.tasks, *self.calls, return_exceptions=True)
+
+
+async def _yield(_seconds: float = 0) -> None:
+    await asyncio.sleep(0)
+
+
+HAPPENINGS: dict[str, Callable[..., Awaitable[None]]] = {
+    "steps": World.steps,
+    "bind": World.bind,
+    "pass": World.goes_by,
+    "leave": World.leaves,
+    "everybody": World.everybody,
+}
+
+
+@asynccontextmanager
+async def lived(schedule: Sequence[Event]) -> AsyncIterator[World]:
+    """Where a schedule leads to; the first replica leads when it begins."""
+    world = World()
+    try:
+        for who in range(REPLICAS):
+            await world.steps(who, TURN)
+        for what, *told in schedule:
+            await HAPPENINGS[what](world, *told)
+        yield world
+    finally:
+        await world.end()
+
+
+async def zones_given(schedule: Sequence[Event]) -> int:
+    """How often the zone was given out, once everything is over."""
+    async with lived(schedule) as world:
+        for _ in range(10):
+            await world.goes_by(1.0)
+        return len(world.landed)
+
+
+def succession(one: int, other: int, before: float, late: float, after: float) -> list[Event]:
+    """One binds at the end of its time and is frozen; another takes over as soon as it can, and binds."""
+    return [
+        ("steps", one, 2 * TURN),
+        ("everybody",),
+        ("pass", before),
+        ("bind", one, (late, late)),
+        ("pass", LEASE_SECONDS - before),
+        ("steps", other, 2 * TURN),
+        ("pass", after),
+        ("steps", other, TURN),
+        ("bind", other, (late, late)),
+    ]
+
+
+SUCCESSIONS = st.builds(
+    succession, WHO, WHO, st.sampled_from([0.0, 5.9, 9.9]), SHARES, st.sampled_from([0.0, 1.0, 6.0])
+)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(SUCCESSIONS | st.lists(EVENTS, max_size=10), min_size=1, max_size=6).map(
+        lambda some: [*chain.from_iterable(some)]
+    )
+)
+def test_no_zone_is_given_out_twice_whoever_is_frozen(schedule: list[Event]) -> None:
+    assert asyncio.run(zones_given(schedule)) <= 1
+
+
+LATE = (0.99, 0.99)
+FROZEN: list[Event] = [("pass", float(LEASE_SECONDS)), ("steps", 1, 2 * TURN)]
+BEGUN_LATE: list[Event] = [
+    ("pass", 5.5),
+    ("bind", 0, LATE),
+    ("pass", LEASE_SECONDS - 5.5),
+    ("steps", 1, 2 * TURN),
+]
+NEXT: list[Event] = [("pass", BIND_SECONDS + NEWS_SECONDS), ("steps", 1, TURN), ("bind", 1, LATE)]
+
+
+def landed(*schedule: Event) -> int:
+    return asyncio.run(zones_given(schedule))
+
+
+def test_whoever_succeeds_one_who_was_frozen_binds_after_a_while() -> None:
+    assert landed(*FROZEN, ("bind", 1, LATE)) == 0
+    assert landed(*FROZEN, *NEXT) == 1
+
+
+def test_what_the_predecessor_began_last_is_over_and_known() -> None:
+    assert landed(*BEGUN_LATE) == 1
+    assert landed(*BEGUN_LATE, ("bind", 1, LATE), *NEXT) == 1
+
+
+def test_one_whose_proof_ends_before_a_bind_would_binds_nothing() -> None:
+    assert landed(("pass", PROOF_SECONDS - BIND_SECONDS), ("bind", 0, LATE)) == 0
+
+
+def test_one_who_ends_gives_the_lead_up_once_its_binds_are_over() -> None:
+    leaves: list[Event] = [("bind", 0, LATE), ("leave", 0), ("pass", 3.0), ("steps", 0, TURN)]
+
+    async def led(*more: Event) -> bool:
+        """Whether another leads then."""
+        async with lived([*leaves, *more, ("steps", 1, 2 * TURN)]) as world:
+            return world.elections[1].leading
+
+    assert not asyncio.run(led())
+    assert asyncio.run(led(("pass", 5.0), ("steps", 0, TURN)))
