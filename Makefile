@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: all demo serve test laws check agreement agreement-check oracle oracle-test fuzz-kubelet deploy-test manifests e2e \
-	soak sim bench bench-e2e clean
+	attack soak sim bench bench-e2e clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -68,6 +68,10 @@ manifests: $(READY)
 # A real kube-apiserver and etcd; needs Go once, then its cache. KUBEBUILDER_ASSETS is honoured.
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e --override-ini addopts=--import-mode=importlib --timeout 300 -v
+
+# What strangers and tenants can do to the running programs, beside honest callers: make attack [ATTACK="-k records"]
+attack: $(READY)
+	$(BIN)/python -m pytest tests/attack --override-ini addopts=--import-mode=importlib --timeout 120 -v -s $(ATTACK)
 
 # Ever new pods against webhook and scorer, and what they hold of them:
 # make soak MINUTES=60 [REVIEWS=1000000] [SOAK="--json FILE"]

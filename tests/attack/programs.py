@@ -41,7 +41,7 @@ READY = "/readyz"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes in use now, and at most since `Running.forget_peak`."""
+    """Bytes in use now, and at most since that was forgotten."""
 
     now: int
     most: int
@@ -55,6 +55,11 @@ class Running:
     log: Path
     door: Door
     about: Door
+
+    @property
+    def name(self) -> str:
+        """As it is installed."""
+        return self.child.name
 
     def memory(self) -> Memory:
         """As the kernel counts it."""
@@ -142,10 +147,11 @@ class Site:
         return "--tls-cert", str(self.pair.cert), "--tls-key", str(self.pair.key)
 
     async def _started(self, name: str, *flags: str, tls: ssl.SSLContext | None = None) -> Running:
-        door = Door(free_port(), tls)
-        here = ("--bind", LOOPBACK, "--port", str(door.port), "--drain-seconds", "0")
-        child = await self.children.start(program(name), *here, *flags)
-        made = Running(child, self.children.logs / name, door, door)
+        door, about = Door(free_port(), tls), Door(free_port())
+        ports = ("--port", str(door.port), "--metrics-port", str(about.port))
+        here = ("--bind", LOOPBACK, "--drain-seconds", "0")
+        child = await self.children.start(program(name), *here, *ports, *flags)
+        made = Running(child, self.children.logs / name, door, about)
         await soon(made.ready, what="ready", child=child)
         return made
 

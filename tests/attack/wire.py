@@ -106,10 +106,10 @@ async def connection(door: Door, *, source: str | None = None) -> AsyncIterator[
         made.close()
 
 
-async def once(door: Door, method: str, path: str, body: bytes = b"") -> Answer:
+async def once(door: Door, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> Answer:
     """One call over a connection of its own."""
     async with connection(door) as made:
-        return await made.call(method, path, body)
+        return await made.call(method, path, body, content_type)
 
 
 def request(method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
