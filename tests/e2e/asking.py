@@ -12,6 +12,8 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from kubernetes_asyncio.client.exceptions import ApiException
 from multidict import CIMultiDictProxy
 
+from numalign.cluster.api import Patch
+
 Json = dict[str, Any]
 
 INTENT = {"numalign.io/policy": "single-numa-node"}
@@ -35,18 +37,35 @@ class Answer:
 
 async def ask(api: ApiClient, method: str, path: str, body: Json | None = None, **query: str) -> Answer:
     """One request. PATCH is always a server-side apply."""
+    return await _asked(api, method, path, body, headers=APPLY if method == "PATCH" else {}, query=query)
+
+
+async def patch(api: ApiClient, path: str, body: Json, *, how: Patch, **query: str) -> Answer:
+    """A patch of another kind."""
+    return await _asked(api, "PATCH", path, body, headers={"Content-Type": how}, query=query)
+
+
+async def _asked(  # noqa: PLR0913  what a request is
+    api: ApiClient,
+    method: str,
+    path: str,
+    body: Json | None,
+    *,
+    headers: Mapping[str, str],
+    query: Mapping[str, str],
+) -> Answer:
     try:
-        content, code, headers = await api.call_api(
+        content, code, answered = await api.call_api(
             path,
             method,
             body=body,
             query_params=list(query.items()),
-            header_params=dict(APPLY) if method == "PATCH" else {},
+            header_params=dict(headers),
             response_types_map=AS_THEY_CAME,
         )
     except ApiException as error:
         return Answer(error.status, refusal(error.body), texts(error.headers))
-    return Answer(code, content, texts(headers))
+    return Answer(code, content, texts(answered))
 
 
 def refusal(body: str | bytes | None) -> Json:

@@ -1,0 +1,195 @@
+"""What the controller's account could do by its roles, and an API server does not let it do all the same."""
+
+import base64
+from collections.abc import AsyncIterator
+from functools import partial
+from http import HTTPStatus
+
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from numalign.cluster.api import Patch
+from tests.e2e import asking, fleets, shipped
+from tests.e2e.asking import Answer, Json, ask
+from tests.e2e.clusters import LEASE, Cluster
+from tests.e2e.patience import SELDOM, seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+NODE = "/api/v1/nodes/cpu-00"
+SECRETS = f"/api/v1/namespaces/{shipped.NAMESPACE}/secrets"
+LEASES = LEASE.rpartition("/")[0]
+KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+CONFIGURATIONS = [f"/apis/admissionregistration.k8s.io/v1/{kind}/{shipped.CONFIGURATION}" for kind in KINDS]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def thief(cluster: Cluster) -> AsyncIterator[ApiClient]:
+    """Somebody who is taken for the controller; in the audit log it stands whose doing it is."""
+    async with cluster.plane.client("admin") as client:
+        client.set_default_header("Impersonate-User", shipped.CONTROLLERS)
+        yield client
+
+
+async def patch(api: ApiClient, path: str, body: Json, how: Patch = Patch.MERGE) -> Answer:
+    """As the administrator or the thief; nothing is stored."""
+    return await asking.patch(api, path, body, how=how, dryRun="All")
+
+
+def denied(answer: Answer, by: str) -> bool:
+    return (
+        answer.code in {HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY}
+        and by in answer.body["message"]
+    )
+
+
+@pytest_asyncio.fixture(loop_scope="session", autouse=True)
+async def guarded(thief: ApiClient) -> None:
+    """An API server learns of a policy by and by, as the tests that stood before gave it time to."""
+    look = partial(patch, thief, NODE, {"spec": {"unschedulable": True}})
+    await seconds_until(
+        look,
+        lambda answer: answer.code != HTTPStatus.OK,
+        what="the policy was in force",
+        within=30,
+        every=SELDOM,
+    )
+
+
+NODES: dict[str, Json] = {
+    "a taint": {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
+    "that it takes pods": {"spec": {"unschedulable": True}},
+    "another label": {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
+    "a label that is there": {"metadata": {"labels": {"kubernetes.io/hostname": "x"}}},
+    "a label less": {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
+    "ours and another": {"metadata": {"labels": {shipped.LABEL: "x", "a": "b"}}},
+    "an annotation": {"metadata": {"annotations": {"a": "b"}}},
+    "a finalizer": {"metadata": {"finalizers": ["example.com/stay"]}},
+    "an owner": {
+        "metadata": {
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Namespace",
+                    "name": "x",
+                    "uid": "00000000-0000-0000-0000-000000000000",
+                }
+            ]
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("what", NODES)
+async def test_of_a_node_it_changes_nothing_but_the_class(
+    cluster: Cluster, thief: ApiClient, what: str
+) -> None:
+    # The administrator may, so it is the policy that says no.
+    assert (await patch(cluster.api, NODE, NODES[what])).code == HTTPStatus.OK
+    assert denied(await patch(thief, NODE, NODES[what]), by="nothing of a Node but its label")
+
+
+@pytest.mark.parametrize("label", ["x", None])
+async def test_the_class_it_may_write_and_take_away(thief: ApiClient, label: str | None) -> None:
+    answer = await patch(thief, NODE, {"metadata": {"labels": {shipped.LABEL: label}}})
+    assert answer.code == HTTPStatus.OK, answer.body
+
+
+ENTRIES: dict[str, Json] = {
+    "what becomes of a failure": {"failurePolicy": "the other"},
+    "how long it takes": {"timeoutSeconds": 30},
+    "which namespaces": {"namespaceSelector": {"matchLabels": {"a": "b"}}},
+    "which objects": {"objectSelector": {"matchLabels": {"a": "b"}}},
+    "where it is sent": {"clientConfig": {"url": "https://example.com/mutate"}},
+    "what is sent": {
+        "rules": [
+            {
+                "apiGroups": ["*"],
+                "apiVersions": ["*"],
+                "operations": ["*"],
+                "resources": ["secrets"],
+                "scope": "*",
+            }
+        ]
+    },
+    "under which condition": {"matchConditions": [{"name": "never", "expression": "false"}]},
+    "how a kind is understood": {"matchPolicy": "Exact"},
+    "another name": {"name": "other.numalign.io"},
+}
+
+
+OTHER = {"Fail": "Ignore", "Ignore": "Fail"}
+
+
+async def with_changes(cluster: Cluster, path: str, changes: Json) -> Json:
+    """All webhooks of a configuration, the first of them changed, as a merge patch sends them."""
+    first, *others = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    if "failurePolicy" in changes:
+        changes = {"failurePolicy": OTHER[first["failurePolicy"]]}
+    return {"webhooks": [first | changes, *others]}
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=KINDS)
+@pytest.mark.parametrize("what", ENTRIES)
+async def test_of_a_webhook_configuration_it_changes_nothing_but_the_bundle(
+    cluster: Cluster, thief: ApiClient, path: str, what: str
+) -> None:
+    body = await with_changes(cluster, path, ENTRIES[what])
+    assert (await patch(cluster.api, path, body)).code == HTTPStatus.OK
+    assert denied(await patch(thief, path, body), by="nothing of a webhook configuration but caBundle")
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=KINDS)
+async def test_no_webhook_comes_or_goes(cluster: Cluster, thief: ApiClient, path: str) -> None:
+    first, *others = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    for webhooks in (others, [first, first | {"name": "more.numalign.io"}, *others]):
+        answer = await patch(thief, path, {"webhooks": webhooks})
+        assert denied(answer, by="nothing of a webhook configuration but caBundle")
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=KINDS)
+async def test_the_bundle_it_may_write(cluster: Cluster, thief: ApiClient, path: str) -> None:
+    first, *_ = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    bundle = {"clientConfig": {"caBundle": base64.b64encode(cluster.plane.ca.read_bytes()).decode()}}
+    answer = await patch(thief, path, {"webhooks": [{"name": first["name"]} | bundle]}, Patch.STRATEGIC)
+    assert answer.code == HTTPStatus.OK, answer.body
+
+
+def secret(name: str, kind: str, **annotations: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "annotations": annotations},
+        "type": kind,
+        "data": {"tls.crt": "", "tls.key": ""} if kind == "kubernetes.io/tls" else {},
+    }
+
+
+TOKEN = {"kubernetes.io/service-account.name": "numalign-scorer"}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        secret("token", "kubernetes.io/service-account-token", **TOKEN),
+        secret(shipped.SECRET, "kubernetes.io/service-account-token", **TOKEN),
+        secret("another", "kubernetes.io/tls"),
+    ],
+    ids=["a token of another account", "under our name", "another name"],
+)
+async def test_it_makes_no_secret_but_the_certificate(thief: ApiClient, made: Json) -> None:
+    answer = await ask(thief, "POST", SECRETS, made, dryRun="All")
+    assert denied(answer, by="no Secret but the webhook's certificate")
+
+
+async def test_it_makes_no_lease_but_its_own(thief: ApiClient) -> None:
+    made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "numalign-scorer"}}
+    answer = await ask(thief, "POST", LEASES, made, dryRun="All")
+    assert denied(answer, by="no Lease but its own")
+
+
+async def test_nobody_else_is_guarded(cluster: Cluster) -> None:
+    """A person may do what he may."""
+    node = fleets.node("cpu-00", fleets.SHAPES["cpu"])
+    assert (await cluster.store.try_to_apply(node, dryRun="All", force="true")).code == HTTPStatus.OK
