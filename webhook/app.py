@@ -31,7 +31,7 @@ from webhook.readings import Readings
 from webhook.review import Allowed, BadReview, Denied, Patched, Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Broken, Skip, Subject, subject
-from webhook.tenancy import PodsBelow
+from webhook.tenancy import PodsBelow, ReviewsBelow
 from webhook.validate import refuse_broken, shortfalls, validate
 from webhook.workloads import Result, Steps, Workloads, judge, workload
 
@@ -54,7 +54,7 @@ class Door:
     quiet_log: QuietLog
     readings: Readings
     reviews: Counter
-    below: Counter
+    below: ReviewsBelow
     bad_calls: Counter
     seconds: Histogram
 
@@ -110,11 +110,7 @@ def _door(
         QuietLog(log),
         Readings(),
         reviews=counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"]),
-        below=counter(
-            f"{PREFIX}reviews_below",
-            "Reviewed pods that fall short of a level that their namespace asks for.",
-            ["namespace", "level"],
-        ),
+        below=ReviewsBelow(catalogue, registry),
         bad_calls=counter(f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]),
         seconds=Histogram(
             f"{PREFIX}review_seconds",
@@ -192,7 +188,7 @@ async def _validation(door: Door, asked: Review, moment: Moment) -> Outcome:
     else:
         await _patiently(_asked(found, moment.fleet))
         answer = validate(found, moment.fleet, unknown_may_fit=_may_fit(door))
-        _count_below(door, found)
+        door.below.count(found.namespace, shortfalls(found.rules, found.question))
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
 
@@ -240,11 +236,6 @@ def _state(door: Door) -> dict[str, object]:
 
 def _may_fit(door: Door) -> bool:
     return door.settings.unknown_nodes == "may-fit"
-
-
-def _count_below(door: Door, found: Subject) -> None:
-    for level in shortfalls(found.rules, found.question):
-        door.below.labels(found.namespace, level).inc()
 
 
 def _subject(door: Door, asked: Review, moment: Moment) -> Subject | Skip | Broken:

@@ -1,15 +1,20 @@
 """
-The pods that are there already, held against what their namespaces ask.
+Pods held against what their namespaces ask: those that are there already, and those that come.
 
 Whoever is about to enforce a level wants to know first how many pods would have been refused. So the running
-pods are counted by namespace and level whenever the metrics are read; nothing is done to them.
+pods are counted by namespace and level whenever the metrics are read; nothing is done to them. Those that are
+reviewed are counted as they come.
+
+A series costs memory and a line of every scrape for as long as it is there. So a namespace has one only while
+the cluster has the namespace: what a review calls it is up to its caller.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import collections
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from numalign.cluster.policy import PolicyKeeper
@@ -42,9 +47,9 @@ class PodsBelow(Collector):
             family.add_metric([namespace, level], count)
         yield family
 
-    def _counts(self) -> Counter[tuple[str, str]]:
+    def _counts(self) -> collections.Counter[tuple[str, str]]:
         ruled = self._ruled()
-        counts = Counter[tuple[str, str]]()
+        counts = collections.Counter[tuple[str, str]]()
         for namespace, rules in ruled.items():
             counts.update({(namespace, name): 0 for name in LEVELS if LEVELS[name](rules)})
         for tenants in self.catalogue.feed.tenants():
@@ -66,3 +71,51 @@ class PodsBelow(Collector):
             if name not in policy.exemptions.namespaces
         }
         return {name: asked for name, asked in rules.items() if not asked.disabled}
+
+
+UNKNOWN = ""
+"""The label of all namespaces that the cluster does not have; none can be called so."""
+
+
+class ReviewsBelow(Collector):
+    """Counts the reviewed pods that fall short of a level, by namespace."""
+
+    def __init__(self, catalogue: Catalogue, registry: CollectorRegistry) -> None:
+        self._catalogue = catalogue
+        self._named: set[str] = set()
+        self._counter = Counter(
+            f"{PREFIX}reviews_below",
+            "Reviewed pods that fall short of a level that their namespace asks for.",
+            ["namespace", "level"],
+            registry=None,
+        )
+        registry.register(self)
+
+    def count(self, namespace: str, levels: Iterable[str]) -> None:
+        """A pod in this namespace falls short of these levels."""
+        known = self._known()
+        name = namespace if namespace in known else UNKNOWN
+        for level in levels:
+            self._named.add(name)
+            self._counter.labels(name, level).inc()
+        # Namespaces may come and go while nobody reads the metrics.
+        if len(self._named) > len(known) + 1:
+            self._forget()
+
+    def describe(self) -> Iterable[Metric]:
+        """What is counted, without any number."""
+        return self._counter.describe()
+
+    def collect(self) -> Iterable[Metric]:
+        """The counts of namespaces that are still there."""
+        self._forget()
+        return self._counter.collect()
+
+    def _forget(self) -> None:
+        for gone in self._named - self._known().keys() - {UNKNOWN}:
+            self._named.discard(gone)
+            for level in LEVELS:
+                self._counter.remove(gone, level)
+
+    def _known(self) -> Mapping[str, NamespaceRules]:
+        return self._catalogue.now.namespaces if self._catalogue.now else {}

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import random
 import time
 from base64 import b64decode
 from dataclasses import replace
@@ -12,9 +13,11 @@ import orjson
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from numalign.cluster.policy import ClusterPolicy, Default
+from numalign.rules.intent import NamespaceRules, Policy
 from numalign.rules.topology import Node, node_class
 from tests.notation import node, table
-from tests.webhook.conftest import UID, Door, Raw, patched, raw, request, with_spec
+from tests.webhook.conftest import UID, Caller, Door, Raw, patched, raw, request, with_spec
 from webhook.catalogue import Moment
 
 SINGLE = "single-numa-node"
@@ -185,6 +188,50 @@ async def test_pods_below_the_levels_of_their_namespace_are_counted(door: Door) 
         ]
 
     assert counts == [2, 1, 0]
+
+
+ENFORCED = ClusterPolicy((Default((), NamespaceRules(enforce=Policy(SINGLE), warn=Policy(SINGLE))),))
+
+
+def strange(dice: random.Random) -> dict[str, object]:
+    """What a caller who means harm says of a review."""
+    word = "".join(dice.choices("abcdefgh.-/", k=dice.randrange(1, 30)))
+    kind = {"group": word, "version": word, "kind": word}
+    sayings: list[dict[str, object]] = [
+        {"namespace": word},
+        {"namespace": word, "name": word, "userInfo": {"username": word}},
+        {"kind": kind},
+        {"resource": {"group": word, "version": word, "resource": word}},
+        {"operation": word},
+        {"subResource": word},
+        {"uid": word * 10},
+    ]
+    return dice.choice(sayings)
+
+
+async def harass(caller: Caller, seed: int) -> None:
+    """Reviews, and calls that are none, of names that nobody knows."""
+    dice = random.Random(seed)  # noqa: S311 - it makes input, not secrets
+    for _ in range(100):
+        path, made = dice.choice(["/mutate", "/validate", "/validate-workloads"]), dice.choice([SILENT, FITS])
+        await caller.send(path, orjson.dumps(request(made, **strange(dice))))
+        method = dice.choice(["DELETE", "OPTIONS", "PATCH", "PROPFIND", "PUT"])
+        async with caller.client.request(method, f"/{dice.random()}") as answer:
+            await answer.read()
+
+
+async def test_whoever_makes_up_names_adds_no_series(served: Door) -> None:
+    served.policy.now = ENFORCED
+    async with served.open() as caller:
+        await harass(caller, 0)
+        await caller.get("/metrics")
+        _, before = await caller.get("/metrics")
+        for seed in range(1, 4):
+            await harass(caller, seed)
+        _, after = await caller.get("/metrics")
+
+    assert 'numalign_reviews_below_total{level="enforce",namespace=""}' in before
+    assert len(after.splitlines()) == len(before.splitlines())
 
 
 async def test_what_it_knows_can_be_read_where_that_is_wanted(served: Door) -> None:

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.cluster.policy import PolicyKeeper
 from tests.webhook.conftest import Door, Raw, raw
-from webhook.tenancy import PodsBelow
+from webhook.tenancy import PodsBelow, ReviewsBelow
 
 SINGLE = "single-numa-node"
 ALIGNABLE = "cpu=2 mem=1Gi gpu=1"
@@ -93,3 +93,62 @@ async def test_a_pod_that_cannot_be_read_is_not_counted(door: Door, broken: Raw)
     door.put({}, pods=[{**broken, "apiVersion": "v1", "kind": "Pod"}], team={"audit": SINGLE})
 
     assert await counted(door) == {("team", "audit"): 0}
+
+
+# Reviews.
+
+
+def below(door: Door) -> dict[tuple[str, str], float]:
+    """What is counted of reviews, as it is scraped."""
+    found = (sample for family in door.registry.collect() for sample in family.samples)
+    return {
+        (each.labels["namespace"], each.labels["level"]): each.value
+        for each in found
+        if each.name == "numalign_reviews_below_total"
+    }
+
+
+async def test_namespaces_that_nobody_knows_are_counted_together(door: Door) -> None:
+    door.put({}, team={})
+    await door.load()
+    counted = ReviewsBelow(door.catalogue, door.registry)
+
+    for name in ("team", "phantom", "ghost", "team"):
+        counted.count(name, ("warn", "audit"))
+
+    assert below(door) == {
+        ("team", "warn"): 2,
+        ("team", "audit"): 2,
+        ("", "warn"): 2,
+        ("", "audit"): 2,
+    }
+
+
+async def test_before_there_is_a_snapshot_no_namespace_is_known(door: Door) -> None:
+    ReviewsBelow(door.catalogue, door.registry).count("team", ("warn",))
+
+    assert below(door) == {("", "warn"): 1}
+
+
+async def test_a_namespace_that_is_gone_takes_its_counts_with_it(door: Door) -> None:
+    door.put({}, team={}, other={})
+    await door.load()
+    counted = ReviewsBelow(door.catalogue, door.registry)
+    for name in ("team", "other"):
+        counted.count(name, ("warn", "enforce"))
+    door.put({}, other={})
+    await door.load()
+
+    assert below(door) == {("other", "warn"): 1, ("other", "enforce"): 1}
+
+
+async def test_namespaces_that_come_and_go_leave_nothing_though_nobody_looks(door: Door) -> None:
+    counter = ReviewsBelow(door.catalogue, door.registry)
+    for number in range(20):
+        door.put({}, **{f"team-{number}": {}, "other": {}})
+        await door.load()
+        counter.count(f"team-{number}", ("warn",))
+
+    assert len(list(counter.describe())) == 1
+    series = [sample for family in counter._counter.collect() for sample in family.samples]  # noqa: SLF001  before anybody scrapes
+    assert len({sample.labels["namespace"] for sample in series}) <= 3
