@@ -1,0 +1,245 @@
+"""Each right that docs/security.md tells of is needed: taken away, the program says so as the page has it.
+
+Each program runs in this process as it does in a cluster, with all that it can be told to do, against an API
+server that refuses one thing. What is asked of a real one, the audit log of `make e2e` shows.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from certs import authority, state
+from certs.state import State
+from controller.program import Program as Controller
+from controller.settings import ControllerSettings
+from numalign.runtime.server import Stop
+from numalign.runtime.settings import load
+from numalign.runtime.tls import utc_now
+from scorer.program import Program as Scorer
+from scorer.settings import ScorerSettings
+from tests import rights
+from tests.fake_api import RESOURCES, FakeApi, Json
+from tests.notation import node
+from tests.pairs import MUTATING, VALIDATING, configuration
+from tests.rights import NAMESPACE, Right, Row
+from tests.webhook import conftest
+from tests.webhook.conftest import Told, raw
+from webhook.program import Program as Webhook
+from webhook.settings import WebhookSettings
+
+SINGLE = "single-numa-node"
+HOME, TEAM, SECRET = "numalign-system", "team", "numalign-webhook-tls"
+NODE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
+POD = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
+
+VERBS = {"get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH"}
+PARTS = {
+    "nodes/proxy": "/api/v1/nodes/a/proxy/configz",
+    "pods/binding": f"/api/v1/namespaces/{TEAM}/pods/web/binding",
+    "events": f"/api/v1/namespaces/{TEAM}/events",
+}
+"""Where what has no name of its own in a role is asked for."""
+
+PROGRAMS: Mapping[str, tuple[Any, Any, tuple[str, ...]]] = {
+    "webhook": (Webhook, WebhookSettings, ("--port=0", f"--tls-secret={SECRET}")),
+    "controller": (Controller, ControllerSettings, (f"--tls-secret={SECRET}",)),
+    "scorer": (Scorer, ScorerSettings, ("--port=0", "--insecure-http")),
+}
+
+NEEDED = [
+    pytest.param(row, right, id=f"{row.program}: {right.verb} {right.resource} {right.name}".rstrip())
+    for row in rights.rows()
+    if row.program in PROGRAMS
+    for right in row.rights
+]
+
+
+def asked(right: Right) -> tuple[str, str]:
+    """The request that the right allows."""
+    path = PARTS.get(right.resource)
+    if path is None:
+        [found] = [
+            each
+            for each in RESOURCES
+            if (each.plural, each.prefix.split("/")[2] if right.group else "")
+            == (right.resource, right.group)
+            and not each.api_version.endswith("v1alpha1")
+        ]
+        home = f"/namespaces/{HOME}" if right.where == NAMESPACE else ""
+        path = f"{found.prefix}{home}/{found.plural}"
+        named = right.name or ("a" if right.verb == "patch" else "")
+        path += f"/{named}" if named else ""
+    return VERBS[right.verb], path
+
+
+@dataclass(frozen=True)
+class Running:
+    """A program that runs, and what it said."""
+
+    task: asyncio.Task[int]
+    told: Told
+
+    async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
+        """Wait for something that can only be looked at; fails after ten seconds."""
+        for _ in range(500):
+            if self.task.done():
+                pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
+            if await happened():
+                return
+            await asyncio.sleep(0.02)
+        pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
+
+    async def until_said(self, event: str) -> None:
+        """Wait for a line of the log."""
+
+        async def said() -> bool:
+            return bool(self.told.of(event))
+
+        await self.until(said)
+
+    async def ready(self) -> bool:
+        """Whether it says that it is ready."""
+        where = self._where("metrics_port", "/readyz")
+        async with aiohttp.ClientSession() as session, session.get(where) as answer:
+            return answer.status == HTTPStatus.OK
+
+    async def call(self, path: str, said: Json) -> Json:
+        """What a scheduler is answered."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(self._where("port", path), json=said) as answer,
+        ):
+            found: Json = await answer.json()
+            return found
+
+    def _where(self, port: str, path: str) -> str:
+        [listening] = self.told.of("server.listening")
+        return f"http://127.0.0.1:{listening[port]}{path}"
+
+
+@asynccontextmanager
+async def running(api: FakeApi, folder: Path, name: str) -> AsyncIterator[Running]:
+    """One of the programs, told to do all that it can."""
+    program, settings, flags = PROGRAMS[name]
+    kubeconfig = api.kubeconfig(folder / "kubeconfig", namespace=HOME)
+    everything = (f"--kubeconfig={kubeconfig}", "--bind=127.0.0.1", "--metrics-port=0", "--drain-seconds=0")
+    told, stop = Told(), Stop()
+    chosen = load(settings, argv=[*everything, "--kubelet-configs=true", *flags], environ={}).settings
+    task = asyncio.create_task(program(chosen, told.log, CollectorRegistry()).serve(stop))
+    made = Running(task, told)
+    try:
+        await made.until_said("server.listening")
+        yield made
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def lease(name: str) -> Json:
+    """One that its last holder gave back."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"namespace": HOME, "name": name},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1},
+    }
+
+
+def kept(data: Mapping[str, str] | None) -> Json:
+    """The certificate as it stands in its Secret, or with other data in its place."""
+    pair = authority.issue(names=[f"numalign-webhook.{HOME}.svc"], days=1, now=utc_now())
+    made: Json = dict(state.render(State(pair), namespace=HOME, name=SECRET))
+    return made if data is None else made | {"data": dict(data)}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    """A node, a pod that waits, both webhook configurations, and nothing of ours yet."""
+    async with FakeApi() as server:
+        for each in conftest.snapshot({"a": NODE}, namespaces={TEAM: {}})["items"]:
+            server.put(each)
+        for kind in (MUTATING, VALIDATING):
+            server.put(configuration(kind))
+        yield server
+
+
+def prepare(api: FakeApi, row: Row, right: Right) -> None:
+    """What has to be there for the right to be used."""
+    if right.resource == "leases" and right.verb != "create":
+        api.put(lease(right.name))
+    if row.program == "webhook":
+        api.put(kept(None))
+    elif right.resource == "secrets" and right.verb != "create":
+        # Ours and empty, so that it has to be written.
+        api.put(kept({}))
+
+
+async def bound(api: FakeApi, program: Running) -> Json:
+    """A pod is bound by a scheduler, and the scorer's answer to that."""
+    await program.until(program.ready)
+    made = api.put({**POD, "metadata": {**POD["metadata"], "namespace": TEAM, "name": "web"}})
+    metadata = {"PodName": "web", "PodNamespace": TEAM, "PodUID": made["metadata"]["uid"], "Node": "a"}
+
+    async def answered() -> bool:
+        why = (await program.call("/bind", metadata))["Error"]
+        return not why or "you may not" in why
+
+    await program.until(answered)
+    return metadata
+
+
+async def bounced(api: FakeApi, program: Running) -> None:
+    """The kubelet refuses what was bound."""
+    await bound(api, program)
+    found = api.get(f"/api/v1/namespaces/{TEAM}/pods/web")
+    assert found
+    api.put({**found, "status": {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no"}})
+
+
+OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
+    "pods/binding": bound,
+    "events": bounced,
+}
+"""What has to happen for the right to be used."""
+
+
+@pytest.mark.parametrize(("row", "right"), NEEDED)
+async def test_without_a_right_the_program_says_so(
+    api: FakeApi, tmp_path: Path, row: Row, right: Right
+) -> None:
+    prepare(api, row, right)
+    api.failures[asked(right)] = HTTPStatus.FORBIDDEN
+    async with running(api, tmp_path, row.program) as program:
+        if happen := OCCASIONS.get(right.resource):
+            await happen(api, program)
+        for event in row.events:
+            await program.until_said(event)
+
+        assert row.events
+        # Who may list and not watch has been ready once, and goes on with what he knows.
+        if "not ready" in row.without and right.verb != "watch":
+            assert not await program.ready()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_with_all_its_rights_no_program_says_that_one_is_missing(
+    api: FakeApi, tmp_path: Path, name: str
+) -> None:
+    if name == "webhook":
+        api.put(kept(None))
+    events = {event for row in rights.rows() if row.program == name for event in row.events}
+    async with running(api, tmp_path, name) as program:
+        await program.until(program.ready)
+        if name == "scorer":
+            await bounced(api, program)
+        await asyncio.sleep(0.1)
+
+    assert {event for event in events if program.told.of(event)} <= {"bind.refused"}
