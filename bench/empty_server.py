@@ -17,6 +17,7 @@ from aiohttp import web
 from numalign.cluster import bindings
 from numalign.cluster.api import Api, connected
 from numalign.runtime import logs, metrics, server
+from numalign.runtime.calls import body
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop
 from numalign.runtime.serving import ServerSettings
@@ -27,18 +28,18 @@ JSON = "application/json"
 
 
 async def _filter(request: web.Request, calls: Calls) -> web.Response:
-    asked = calls.candidates(await request.read())
+    asked = calls.candidates(body(request))
     every = Filtered(asked.names, {}, {})
     return web.Response(body=protocol.answer_filter(asked, every), content_type=JSON)
 
 
 async def _prioritize(request: web.Request, calls: Calls) -> web.Response:
-    names = calls.candidates(await request.read()).names
+    names = calls.candidates(body(request)).names
     return web.Response(body=protocol.answer_scores(names, [0] * len(names)), content_type=JSON)
 
 
 async def _bind(request: web.Request, api: Api) -> web.Response:
-    call = protocol.read_binding(await request.read())
+    call = protocol.read_binding(body(request))
     await bindings.bind(
         api, namespace=call.namespace, name=call.name, uid=call.uid, node=call.node, annotations={}
     )
@@ -57,7 +58,7 @@ async def _serve(stop: Stop, *, kubeconfig: Path, settings: ServerSettings, log:
             log=log,
             registry=metrics.registry(program="empty-server"),
             checks={},
-            max_in_flight=settings.max_in_flight,
+            limits=settings.limits,
         )
         return await server.serve(app, settings, stop=stop)
 

@@ -123,7 +123,7 @@ class Program:
             works = [part(given) for part in self.parts]
             tasks = {name: task for work in works for name, task in work.tasks.items()}
             checks = {name: check for work in works for name, check in work.checks.items()}
-            app = server.application([], log=self.log, registry=self.registry, checks=checks, max_in_flight=0)
+            app = server.application([], log=self.log, registry=self.registry, checks=checks)
             return await server.serve(
                 app, self.settings, stop=stop, tasks={"election": election.run, **tasks}
             )

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.fleet.ranks import Ranks
 from numalign.rules.errors import BadInput, Mistake
-from numalign.runtime import server
+from numalign.runtime import calls, server
 from numalign.runtime.life import Check, State
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
@@ -36,9 +36,6 @@ from scorer.settings import PromiseAt, ScorerSettings
 from scorer.volcano import Code, Task, Vote
 
 JSON = "application/json"
-
-LARGEST_BODY = 64 * 1024**2
-"""A scheduler that sends whole nodes sends megabytes, and Volcano sends every pod on them."""
 
 _BUCKETS = (
     *(0.0001, 0.0002, 0.0003, 0.0004, 0.0005, 0.0006, 0.0007, 0.0008, 0.001, 0.0015, 0.002, 0.003, 0.004),
@@ -126,16 +123,14 @@ def application(  # noqa: PLR0913  what the server and the door are made of
         log=log,
         registry=registry,
         checks=checks,
-        max_in_flight=settings.max_in_flight,
-        max_bytes_in_flight=settings.max_bytes_in_flight,
-        largest_body=LARGEST_BODY,
+        limits=settings.limits,
         state=state if settings.debug_state else None,
     )
 
 
 async def _handle(request: web.Request, *, door: Door, meters: Meters, name: str) -> web.Response:
     """Answer; whoever calls the wrong replica is sent away."""
-    said = await _answered(await request.read(), door, meters, name)
+    said = await _answered(calls.body(request), door, meters, name)
     if door.elsewhere():
         # A scheduler keeps its connections: only one that is closed comes to whoever leads by now.
         said.force_close()

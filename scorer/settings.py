@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from numalign.cluster.settings import ClusterSettings
 from numalign.fleet.promises import KEPT_SECONDS, LAG_SECONDS
+from numalign.runtime.serving import MIB
 from numalign.runtime.settings import Contradiction
 from scorer import ranking
 
@@ -69,8 +70,27 @@ class ScorerSettings(ClusterSettings):
     max_in_flight: int = Field(
         default=2048,
         ge=0,
-        description="Calls handled at once; one more is answered 503, and its pod is tried again later. Binds"
-        " wait for their node, so there may be many; 0 sets no bound.",
+        description="Calls handled at once; one more is answered 503, and its pod is tried again later. One"
+        " peer alone gets three quarters. Binds wait for their node, so there may be many; 0 sets no bound.",
+    )
+    max_bytes_in_flight: int = Field(
+        default=32 * MIB,
+        ge=0,
+        description="Bytes that the bodies of all calls may have together, counted as they arrive; what is"
+        " more is answered as above. One body alone may be longer. 0 sets no bound. The default is 32 MiB.",
+    )
+    max_body_bytes: int = Field(
+        default=16 * MIB,
+        ge=1,
+        description="Bytes of the longest body; a longer one is answered 413. Parsed it takes up to 25 times"
+        " as much memory, and one at a time is. The default is 16 MiB, names of all nodes many times over; a"
+        " scheduler that sends whole nodes needs more, and then so does the memory limit.",
+    )
+    max_connections: int = Field(
+        default=2048,
+        ge=0,
+        description="Open connections at once. One more is let in, and the one that is idle for longest is"
+        " closed, of the peer that has most. 0 sets no bound. Each bind that waits has one.",
     )
     topology_lag_seconds: float = Field(
         default=LAG_SECONDS,

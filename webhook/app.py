@@ -21,7 +21,7 @@ from numalign.cluster.parts import Part
 from numalign.cluster.policy import PolicyKeeper
 from numalign.fleet import Fleet
 from numalign.rules.errors import Mistake
-from numalign.runtime import server
+from numalign.runtime import calls, server
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from webhook import review
@@ -87,8 +87,7 @@ def application(
         log=log,
         registry=registry,
         checks={"snapshot": catalogue.waiting_for},
-        max_in_flight=settings.max_in_flight,
-        max_bytes_in_flight=settings.max_bytes_in_flight,
+        limits=settings.limits,
         state=partial(_state, door) if settings.debug_state else None,
     )
 
@@ -125,7 +124,7 @@ def _door(
 async def _handle(request: web.Request, *, door: Door, name: str) -> web.Response:
     """Read, decide, answer; a call that is no review is told so."""
     try:
-        body = await _body(request)
+        body = _body(request)
         began = time.perf_counter()
         asked = review.read(body)
     except BadReview as error:
@@ -152,11 +151,11 @@ def _not_yet() -> web.Response:
     return web.json_response(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
 
 
-async def _body(request: web.Request) -> bytes:
+def _body(request: web.Request) -> bytes:
     if request.content_type != JSON:
         message = f"the content type is {request.content_type}: send {JSON}"
         raise BadReview(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, [Mistake("Content-Type", message)])
-    return await request.read()
+    return calls.body(request)
 
 
 async def _mutation(door: Door, asked: Review, moment: Moment) -> Outcome:

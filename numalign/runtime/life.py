@@ -1,19 +1,55 @@
 """What one server is and does at the moment, for the port that answers calls and the one that tells."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.runtime.logs import Log
+from numalign.runtime.guests import Guests
+from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.overload import Excess, Load
+from numalign.runtime.overload import Excess, Lane, Limits, Load, Turns
+from numalign.runtime.patience import Patience, Slow
 from numalign.runtime.tls import Keeper
 
 Check = Callable[[], str | None]
 State = Callable[[], Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What is counted of calls."""
+
+    requests: Counter
+    failures: Counter
+    shed: Counter
+    slow: Counter
+    malformed: Counter
+    proven: Counter
+    handshakes: Counter
+
+    @classmethod
+    def of(cls, registry: CollectorRegistry) -> "Counters":
+        """Declared, and at zero where what can happen is known."""
+        counter = partial(Counter, registry=registry)
+        made = cls(
+            requests=counter(f"{PREFIX}http_requests", "Answers, by status.", ["route", "code"]),
+            failures=counter(f"{PREFIX}http_failures", "Calls we broke; the log says why.", ["route"]),
+            shed=counter(
+                f"{PREFIX}http_shed", "Calls turned away because too much was in flight.", ["reason"]
+            ),
+            slow=counter(f"{PREFIX}http_slow", "What did not come in time, and was given up.", ["part"]),
+            malformed=counter(f"{PREFIX}http_malformed", "Requests that cannot be read as HTTP."),
+            proven=counter(f"{PREFIX}http_proven", "Calls by callers whose certificate was proven."),
+            handshakes=counter(f"{PREFIX}tls_handshake_failures", "TLS handshakes that failed."),
+        )
+        for excess in Excess:
+            made.shed.labels(excess)
+        for slow in Slow:
+            made.slow.labels(slow)
+        return made
 
 
 @dataclass(slots=True)
@@ -24,11 +60,14 @@ class Life:
     registry: CollectorRegistry
     checks: dict[str, Check]
     state: State | None
+    limits: Limits
+    patience: Patience
     load: Load
-    body_seconds: float
-    requests: Counter
-    failures: Counter
-    shed: Counter
+    guests: Guests
+    counters: Counters
+    quiet_log: QuietLog
+    lane: Lane = field(default_factory=Lane)
+    turns: Turns = field(default_factory=Turns)
     draining: bool = False
     keeper: Keeper | None = None
 
@@ -38,6 +77,21 @@ class Life:
         if self.draining:
             reasons["server"] = "draining"
         return {name: reason for name, reason in reasons.items() if reason is not None}
+
+    def slow(self, part: Slow, **fields: object) -> None:
+        """Something did not come in time."""
+        self.counters.slow.labels(part).inc()
+        self.quiet_log.info("request.slow", part=str(part), **fields)
+
+    def malformed(self, reason: str) -> None:
+        """Somebody sent what is no HTTP."""
+        self.counters.malformed.inc()
+        self.quiet_log.info("request.malformed", reason=reason)
+
+    def no_handshake(self, error: OSError) -> None:
+        """Somebody could not agree with us on TLS, or showed a certificate that proves nothing."""
+        self.counters.handshakes.inc()
+        self.quiet_log.info("tls.no_handshake", error=error)
 
 
 LIFE = web.AppKey("life", Life)
@@ -49,26 +103,38 @@ def begun(  # noqa: PLR0913  what a server is made of
     registry: CollectorRegistry,
     checks: Mapping[str, Check],
     state: State | None,
-    load: Load,
-    body_seconds: float,
+    limits: Limits,
+    patience: Patience,
 ) -> Life:
     """The life of a server that takes on so much, with what it counts declared in the registry."""
-    counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-    gauge(f"{PREFIX}http_in_flight", "Calls being handled now.").set_function(lambda: load.calls)
-    gauge(f"{PREFIX}http_bytes_in_flight", "Bytes of their bodies, as announced.").set_function(
-        lambda: load.bytes
-    )
-    shed = counter(f"{PREFIX}http_shed", "Calls turned away because too much was in flight.", ["reason"])
-    for excess in Excess:
-        shed.labels(excess)
-    return Life(
+    life = Life(
         log=log,
         registry=registry,
         checks=dict(checks),
         state=state,
-        load=load,
-        body_seconds=body_seconds,
-        requests=counter(f"{PREFIX}http_requests", "Answers, by status.", ["route", "code"]),
-        failures=counter(f"{PREFIX}http_failures", "Calls we broke; the log says why.", ["route"]),
-        shed=shed,
+        limits=limits,
+        patience=patience,
+        load=Load.of(limits),
+        guests=Guests(limits.connections),
+        counters=Counters.of(registry),
+        quiet_log=QuietLog(log),
     )
+    _watch(life, registry)
+    return life
+
+
+def _watch(life: Life, registry: CollectorRegistry) -> None:
+    gauge, counter = partial(Gauge, registry=registry), partial(Counter, registry=registry)
+    load, guests = life.load, life.guests
+    gauge(f"{PREFIX}http_in_flight", "Calls being handled now.").set_function(lambda: load.calls.total)
+    gauge(f"{PREFIX}http_reading", "Calls whose body is still to come.").set_function(
+        lambda: load.open - load.calls.total
+    )
+    gauge(f"{PREFIX}http_bytes_in_flight", "Bytes of bodies that have arrived.").set_function(
+        lambda: load.bytes.total
+    )
+    gauge(f"{PREFIX}http_connections", "Connections that are open.").set_function(lambda: len(guests))
+    displaced = counter(
+        f"{PREFIX}http_connections_displaced", "Connections that had to go because others came."
+    )
+    guests.displaced = displaced.inc

@@ -1,17 +1,29 @@
 """
-How much one server takes on at once.
+How much one server takes on at once, and how much of it one peer.
 
-Memory is spent on whoever announces a body, and two hundred long ones together are more than a pod has. So
-calls and the bytes of their bodies are counted before a body is read, and what is too much is turned away
-while it has cost nothing yet. A body counts as it was announced, for the rest of it may come at any moment;
-one that does not come in time is given up by the server, so that nobody holds for ever what others wait for.
+Whoever reaches the port can send as much as it likes, and as slowly. So what counts is what has arrived:
+the bytes of a body as they come, a call once its body is whole. What is too much is turned away; who
+announces and stays silent holds nothing.
+
+One peer has a share. It may hold `SHARE` times as much as is left, so a peer that is alone gets most of
+all there is, k peers leave room for another one, and nobody needs to know how many they are (Choudhury and
+Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). A part can be kept for
+callers that showed a certificate. And calls begin in turn, one peer after the other, so that a peer that
+sends a thousand does not make another one wait for them all.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+SHARE = 3
+# Of what there is room for, this part is kept for those who are proven.
+RESERVED = 4
+# Parsed, a body is up to 25 times as long. Those that are longer than this are handled one at a time.
+LARGE = 128 * 1024
 
 
 class Excess(StrEnum):
@@ -21,42 +33,211 @@ class Excess(StrEnum):
     BYTES = "bytes"
 
 
-@dataclass(slots=True)
-class Load:
-    """The calls being handled, and how long their bodies are together; a bound of 0 is none."""
+class TooMuch(Exception):
+    """Raised where a call, or the next bytes of its body, cannot be taken on."""
 
-    max_calls: int
-    max_bytes: int
+    def __init__(self, excess: Excess) -> None:
+        super().__init__(f"too many {excess} in flight")
+        self.excess = excess
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who calls: an address, and whether a certificate proved that it may go first."""
+
+    address: str
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one server takes on: calls and bytes of bodies at once, bytes of one body, open connections.
+
+    0 sets no bound. `reserve` keeps a part of all of it for callers that are proven.
+    """
+
     calls: int = 0
     bytes: int = 0
+    body: int = 4 * 1024**2
+    connections: int = 0
+    reserve: bool = False
+
+
+@dataclass(slots=True)
+class Pool:
+    """What there is only so much of, and who holds how much; a size of 0 sets no bound.
+
+    `reserved` of it is for the proven alone.
+    """
+
+    size: int
+    reserved: int = 0
+    total: int = 0
+    proven: int = 0
+    held: dict[Peer, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, size: int, *, reserve: bool) -> "Pool":
+        """A pool of so much, a part of it kept for the proven if there can be any."""
+        return cls(size, size // RESERVED if reserve else 0)
+
+    def has_room(self, peer: Peer, amount: int) -> bool:
+        """Whether a peer may take so much more."""
+        if not self.size:
+            return True
+        free = self.size - self.total
+        if peer.proven:
+            return amount <= free
+        free = min(free, self.size - self.reserved - (self.total - self.proven))
+        return amount <= free and self.held.get(peer, 0) + amount <= SHARE * free
+
+    def take(self, peer: Peer, amount: int) -> None:
+        """Count what a peer holds more, or less if it is negative."""
+        self.total += amount
+        self.proven += amount * peer.proven
+        held = self.held.get(peer, 0) + amount
+        if held:
+            self.held[peer] = held
+        else:
+            self.held.pop(peer, None)
+
+
+@dataclass(slots=True)
+class Visit:
+    """One call from its headers to its answer: what of it has arrived, and whether it is being handled."""
+
+    peer: Peer
+    load: "Load"
+    bytes: int = 0
+    calls: int = 0
+
+    def arrived(self, size: int) -> None:
+        """Take on so many more bytes of the body; raises `TooMuch`."""
+        held = self.load.bytes
+        # One body that is longer than all may be together is taken on while no other is there.
+        alone = held.total == self.bytes
+        if not alone and not held.has_room(self.peer, size):
+            raise TooMuch(Excess.BYTES)
+        held.take(self.peer, size)
+        self.bytes += size
+
+    def begin(self) -> None:
+        """Take on the call, whose body is whole; raises `TooMuch`."""
+        if not self.load.calls.has_room(self.peer, 1):
+            raise TooMuch(Excess.CALLS)
+        self.load.calls.take(self.peer, 1)
+        self.calls = 1
+
+
+@dataclass(slots=True)
+class Load:
+    """The calls being handled, the bytes of bodies that have arrived, and all that is open or on its way."""
+
+    calls: Pool
+    bytes: Pool
+    open: int = 0
     _idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
-    def excess(self, size: int) -> Excess | None:
-        """What a call with a body of so many bytes would be too much of; None if it can be taken on.
-
-        One body that is longer than all may be together is taken on while no other is there.
-        """
-        if self.max_calls and self.calls >= self.max_calls:
-            return Excess.CALLS
-        if self.max_bytes and self.bytes and self.bytes + size > self.max_bytes:
-            return Excess.BYTES
-        return None
+    @classmethod
+    def of(cls, limits: Limits) -> "Load":
+        """Nothing yet, within limits."""
+        return cls(
+            Pool.of(limits.calls, reserve=limits.reserve), Pool.of(limits.bytes, reserve=limits.reserve)
+        )
 
     @contextmanager
-    def carrying(self, size: int) -> Iterator[None]:
-        """Count a call and its body while it is handled."""
-        self.calls += 1
-        self.bytes += size
+    def visit(self, peer: Peer) -> Iterator[Visit]:
+        """One call of a peer; what it came to hold is given back at the end."""
+        visit = Visit(peer, self)
+        self.open += 1
         self._idle.clear()
         try:
-            yield
+            yield visit
         finally:
-            self.calls -= 1
-            self.bytes -= size
-            if not self.calls:
+            self.calls.take(peer, -visit.calls)
+            self.bytes.take(peer, -visit.bytes)
+            self.open -= 1
+            if not self.open:
                 self._idle.set()
 
     async def none(self) -> None:
-        """Wait until no call is being handled."""
-        if self.calls:
+        """Wait until no call is being handled or on its way."""
+        if self.open:
             await self._idle.wait()
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Who waits, by peer: the proven first, and then one peer after the other."""
+
+    waiting: dict[Peer, deque[asyncio.Future[None]]] = field(default_factory=dict)
+
+    def join(self, peer: Peer) -> asyncio.Future[None]:
+        """Wait behind those of the same peer; the future is done when it is one's turn."""
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.setdefault(peer, deque()).append(place)
+        return place
+
+    def call(self) -> bool:
+        """Let the next one go; False if nobody waits."""
+        while self.waiting:
+            peer = next((peer for peer in self.waiting if peer.proven), next(iter(self.waiting)))
+            places = self.waiting.pop(peer)
+            place = places.popleft()
+            if places:
+                # To the end: everybody else comes first.
+                self.waiting[peer] = places
+            # Whoever gave up waiting has cancelled its place.
+            if not place.done():
+                place.set_result(None)
+                return True
+        return False
+
+
+@dataclass(slots=True)
+class Turns:
+    """Lets one begin in each round of the event loop, so that between two calls others are heard."""
+
+    _queue: _Queue = field(default_factory=_Queue)
+    _taken: bool = False
+
+    async def wait(self, peer: Peer) -> None:
+        """Returns when it is this peer's turn: at once where nobody else has begun in this round."""
+        if not self._taken:
+            self._taken = True
+            asyncio.get_running_loop().call_soon(self._next_round)
+            return
+        await self._queue.join(peer)
+
+    def _next_round(self) -> None:
+        self._taken = self._queue.call()
+        if self._taken:
+            asyncio.get_running_loop().call_soon(self._next_round)
+
+
+@dataclass(slots=True)
+class Lane:
+    """Lets through one at a time."""
+
+    _queue: _Queue = field(default_factory=_Queue)
+    _busy: bool = False
+
+    @asynccontextmanager
+    async def passing(self, peer: Peer) -> AsyncIterator[None]:
+        """Hold the lane, when it is this peer's turn."""
+        if self._busy:
+            place = self._queue.join(peer)
+            try:
+                await place
+            except asyncio.CancelledError:
+                if not place.cancelled():
+                    self._pass_on()
+                raise
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._busy = self._queue.call()

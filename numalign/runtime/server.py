@@ -3,10 +3,9 @@ A server that answers reviews in a cluster: how it starts, holds out and ends.
 
 The API server calls with a deadline, keeps idle connections for 90 seconds and does not repeat a POST whose
 connection broke (k8s.io/client-go transport, net/http). So connections are kept longer than that; too much
-work at once is turned away with a 503 that the caller repeats (client-go obeys Retry-After); a body that is
-not there in time is given up; and the end is slow on purpose: first not ready, then `Connection: close` on
-every answer while calls still come, then the sockets. What a handler raises stays in the log: the peer learns
-only that it was our fault.
+work at once is turned away with a 503 that the caller repeats (client-go obeys Retry-After); and the end is
+slow on purpose: first not ready, then `Connection: close` on every answer while calls still come, then the
+sockets. Who comes in is told in door.py, and what becomes of a call in calls.py.
 
     BadInput
     └── CannotListen    an address or port that this machine does not give
@@ -15,40 +14,34 @@ only that it was our fault.
 import asyncio
 import contextlib
 import gc
+import resource
 import signal
 import socket
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from http import HTTPStatus
 from types import MappingProxyType
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry
 
 from numalign.rules.errors import BadInput, Mistake
-from numalign.runtime import health, logs, sources
+from numalign.runtime import calls, health, logs, sources
+from numalign.runtime.door import Door
+from numalign.runtime.guests import Guests
 from numalign.runtime.life import LIFE, Check, Life, State, begun
 from numalign.runtime.logs import Log
-from numalign.runtime.overload import Excess, Load
-from numalign.runtime.serving import EVERYWHERE, MAX_BYTES_IN_FLIGHT, PORT, ProcessSettings, ServerSettings
+from numalign.runtime.overload import Limits
+from numalign.runtime.patience import Patience
+from numalign.runtime.serving import EVERYWHERE, METRICS_PORT, PORT, ProcessSettings, ServerSettings
 from numalign.runtime.tls import BadPair, Clock, Keeper, utc_now
 
-# Two objects of 3 MiB each are the most an API server sends (an update), and their envelope.
-LARGEST_BODY = 8 * 1024**2
-# No API server packs what it sends, and what is packed becomes a thousand times as long.
-PLAIN = "identity"
-# Also the most that a connection may take until its first or next call is there, headers and all.
-KEEPALIVE_SECONDS = 240
-# The most that an API server waits for an answer (timeoutSeconds of a webhook configuration).
-BODY_SECONDS = 30
 # After draining, for the calls still being handled; they have deadlines of their own.
 GRACE_SECONDS = 10
 # For those that are not answered by then: once to come to an end, once more to give up.
 LAST_SECONDS = 1
-BACKLOG = 1024
+# Of the port for health and metrics.
+MOST_WATCHERS = 128
 COLLECTED_AFTER = (50_000, 20, 100)
 
 Task = Callable[[], Awaitable[None]]
@@ -98,24 +91,20 @@ def application(  # noqa: PLR0913  what a server is made of
     log: Log,
     registry: CollectorRegistry,
     checks: Mapping[str, Check],
-    max_in_flight: int,
-    max_bytes_in_flight: int = MAX_BYTES_IN_FLIGHT,
-    body_seconds: float = BODY_SECONDS,
-    largest_body: int = LARGEST_BODY,
+    limits: Limits = Limits(),  # noqa: B008  frozen
+    patience: Patience = Patience(),  # noqa: B008  frozen
     state: State | None = None,
 ) -> web.Application:
     """A program's own routes, with our manners around them; `listening` serves health and metrics beside it.
 
-    A check answers None when all is well, else what is being waited for. `max_in_flight` counts calls of the
-    program's own routes and `max_bytes_in_flight` their bodies, which are read before a handler is called and
-    must be there in `body_seconds`; 0 sets no bound. No body may be longer than `largest_body` bytes. What
-    `state` gives is served at `/debug/state`, with what the server knows of itself; None leaves that route
-    out.
+    A check answers None when all is well, else what is being waited for. Bodies are read, within `limits` and
+    `patience`, before a handler is called, which finds it in `calls.body`. What `state` gives is served at
+    `/debug/state`, with what the server knows of itself; None leaves that route out.
     """
-    app = web.Application(client_max_size=largest_body, middlewares=[_mannered, _admitted])
-    load = Load(max_in_flight, max_bytes_in_flight)
+    # Longer bodies are refused as they are read, with the rest of what is counted then.
+    app = web.Application(middlewares=[calls.called])
     app[LIFE] = begun(
-        log=log, registry=registry, checks=checks, state=state, load=load, body_seconds=body_seconds
+        log=log, registry=registry, checks=checks, state=state, limits=limits, patience=patience
     )
     app.add_routes(routes)
     return app
@@ -123,103 +112,10 @@ def application(  # noqa: PLR0913  what a server is made of
 
 def telling(app: web.Application) -> web.Application:
     """What the port for health and metrics serves beside an `application`."""
-    beside = web.Application(middlewares=[_mannered])
+    beside = web.Application(middlewares=[calls.watched])
     beside[LIFE] = app[LIFE]
     beside.add_routes(health.routes(app[LIFE]))
     return beside
-
-
-@web.middleware
-async def _mannered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Count every answer, and close connections while draining."""
-    life = request.app[LIFE]
-    answer = await _answered(request, handler, life)
-    life.requests.labels(_route(request), str(answer.status)).inc()
-    if life.draining:
-        answer.force_close()
-    return answer
-
-
-async def _answered(request: web.Request, handler: Handler, life: Life) -> web.StreamResponse:
-    """The handler's answer; whatever it raises becomes a short one."""
-    try:
-        return await handler(request)
-    except web.HTTPException as refusal:
-        return _refusal(refusal)
-    except Exception as error:  # noqa: BLE001 the one place where any fault becomes an answer
-        if error is request.content.exception():
-            life.log.info("request.unreadable", route=_route(request), error=error)
-            return _short(400, "the body of the request cannot be read")
-        life.log.failed("request.failed", error, route=_route(request))
-        life.failures.labels(_route(request)).inc()
-        return _short(500, "internal error: the log of this server says more")
-
-
-@web.middleware
-async def _admitted(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The handler's answer, unless too much is being handled already, or the body does not come."""
-    if request.match_info.http_exception:
-        return await handler(request)
-    life = request.app[LIFE]
-    size = _size(request)
-    excess = life.load.excess(size)
-    if excess:
-        life.shed.labels(excess).inc()
-        return _overloaded(excess)
-    with life.load.carrying(size):
-        try:
-            async with asyncio.timeout(life.body_seconds):
-                await request.read()
-        except TimeoutError:
-            life.log.info("request.slow", route=_route(request), seconds=life.body_seconds)
-            return _slow(life.body_seconds)
-        # Handlers that ask for the body are given the one that was read.
-        return await handler(request)
-
-
-def _size(request: web.Request) -> int:
-    """How many bytes the body may come to; raises `HTTPException` for one that is not taken."""
-    if not request.body_exists:
-        return 0
-    coding = request.headers.get("Content-Encoding", PLAIN)
-    if coding != PLAIN:
-        raise web.HTTPUnsupportedMediaType(text=f"the content encoding is {coding}: send the body as it is")
-    announced = request.content_length
-    if announced is not None and announced > request.client_max_size:
-        raise web.HTTPRequestEntityTooLarge(request.client_max_size, announced)
-    # A body that comes in chunks does not say how long it is.
-    return request.client_max_size if announced is None else announced
-
-
-def _overloaded(excess: Excess) -> web.Response:
-    """The caller comes again in a second, on a new connection, perhaps to another replica."""
-    answer = _short(HTTPStatus.SERVICE_UNAVAILABLE, f"too many {excess} in flight: try again")
-    answer.headers["Retry-After"] = "1"
-    answer.force_close()
-    return answer
-
-
-def _slow(seconds: float) -> web.Response:
-    answer = _short(HTTPStatus.REQUEST_TIMEOUT, f"the body of the request did not come within {seconds:g} s")
-    answer.force_close()
-    return answer
-
-
-def _refusal(refusal: web.HTTPException) -> web.Response:
-    answer = _short(refusal.status, refusal.text or refusal.reason)
-    if "Allow" in refusal.headers:
-        answer.headers["Allow"] = refusal.headers["Allow"]
-    return answer
-
-
-def _short(status: int, text: str) -> web.Response:
-    return web.json_response({"error": text}, status=status)
-
-
-def _route(request: web.Request) -> str:
-    """The route as declared; what matches none has one name, or a peer could invent labels."""
-    resource = request.match_info.route.resource
-    return resource.canonical if resource else "unmatched"
 
 
 @contextlib.asynccontextmanager
@@ -228,16 +124,14 @@ async def listening(
     settings: ProcessSettings,
     *,
     clock: Clock = utc_now,
-    keepalive: float = KEEPALIVE_SECONDS,
     grace: float = GRACE_SECONDS,
 ) -> AsyncIterator[Listening]:
     """Serve inside the `async with`; leaving it closes the sockets and waits for open calls.
 
     The port for health and metrics is the first to open and the last to close; a program that answers no
-    calls has no other. A connection is closed when no call came over it for `keepalive` seconds. At the end
-    open calls are waited for up to `grace` seconds, and those left over are cut off.
-    Raises `BadPair` or `CannotListen` before anything is served. The event `server.listening` tells the
-    ports that were really taken.
+    calls has no other. At the end open calls are waited for up to `grace` seconds, and those left over are
+    cut off. Raises `BadPair` or `CannotListen` before anything is served. The event `server.listening` tells
+    the ports that were really taken.
     """
     life = app[LIFE]
     life.keeper = _keeper(settings, life, clock=clock)
@@ -246,42 +140,28 @@ async def listening(
         opened = {name: stack.enter_context(_socket(settings, name)) for name in settings.ports}
         ports = {name: each.getsockname()[1] for name, each in opened.items()}
         place = Listening(settings.bind, keeper=life.keeper, **ports)
-        for name, each in opened.items():
-            door = app if name == PORT else telling(app)
-            context = life.keeper.context if life.keeper and name == PORT else None
-            await stack.enter_async_context(
-                _served(door, each, context=context, keepalive=keepalive, grace=grace)
-            )
+        watchers = Guests(MOST_WATCHERS)
+        await stack.enter_async_context(
+            _served(telling(app), partial(Door, opened[METRICS_PORT], guests=watchers), grace=grace)
+        )
+        if PORT in opened:
+            context = life.keeper.context if life.keeper else None
+            door = partial(Door, opened[PORT], guests=life.guests, context=context)
+            await stack.enter_async_context(_served(app, door, grace=grace))
         life.log.info("server.listening", **place.fields())
         yield place
 
 
 @contextlib.asynccontextmanager
-async def _served(
-    app: web.Application,
-    opened: socket.socket,
-    *,
-    context: ssl.SSLContext | None,
-    keepalive: float,
-    grace: float,
-) -> AsyncIterator[None]:
-    """Serve an application at a socket; at the end its calls are waited for."""
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        auto_decompress=False,
-        keepalive_timeout=keepalive,
-        shutdown_timeout=min(grace, LAST_SECONDS),
-    )
+async def _served(app: web.Application, door: Callable[..., Door], *, grace: float) -> AsyncIterator[None]:
+    """Serve an application at a door; at the end its calls are waited for."""
+    life = app[LIFE]
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=min(grace, LAST_SECONDS))
     await runner.setup()
     try:
-        site = web.SockSite(runner, opened, ssl_context=context, backlog=BACKLOG)
-        await site.start()
-        try:
+        async with door(server=runner.server, life=life):
             yield
-        finally:
-            await site.stop()
-            await _finished(app[LIFE], grace)
+        await _finished(life, grace)
     finally:
         await runner.cleanup()
 
@@ -294,9 +174,11 @@ async def _finished(life: Life, grace: float) -> None:
 
 
 def _keeper(settings: ProcessSettings, life: Life, *, clock: Clock) -> Keeper | None:
-    if settings.pair is None:
+    if not isinstance(settings, ServerSettings) or settings.pair is None:
         return None
-    keeper = Keeper(settings.pair, log=life.log, registry=life.registry, clock=clock)
+    keeper = Keeper(
+        settings.pair, log=life.log, registry=life.registry, clock=clock, client_ca=settings.client_ca
+    )
     life.checks["certificate"] = keeper.trouble
     return keeper
 
@@ -390,7 +272,7 @@ async def _running(tasks: Mapping[str, Task], *, log: Log, stop: Stop) -> AsyncI
 async def _drained(life: Life, seconds: float, *, stop: Stop) -> None:
     """Go on serving as not ready, so that nobody calls a closed door."""
     life.draining = True
-    life.log.info("server.draining", seconds=seconds, in_flight=life.load.calls)
+    life.log.info("server.draining", seconds=seconds, in_flight=life.load.calls.total)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(stop.at_once.wait(), seconds)
 
@@ -401,7 +283,14 @@ def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
     # A large cluster is a million objects without a cycle. To look for cycles as often as Python does by
     # itself takes longer than to read them (bench/coldstart).
     gc.set_threshold(*COLLECTED_AFTER)
+    _many_files()
     return asyncio.run(_until_signalled(program))
+
+
+def _many_files() -> None:
+    """Open as many files as this process may: a connection is one, and shells begin with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _until_signalled(program: Callable[[Stop], Awaitable[int]]) -> int:

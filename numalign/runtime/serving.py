@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from numalign.runtime.overload import Limits
 from numalign.runtime.settings import Contradiction, Settings
 from numalign.runtime.tls import PairFiles
 
@@ -20,7 +21,7 @@ EVERYWHERE = "*"
 METRICS_PORT = "metrics_port"
 PORT = "port"
 
-MAX_BYTES_IN_FLIGHT = 64 * 1024**2
+MIB = 1024**2
 
 
 class ProcessSettings(Settings):
@@ -65,11 +66,6 @@ class ProcessSettings(Settings):
         """The ports to open, by the names of their settings."""
         return {METRICS_PORT: self.metrics_port}
 
-    @property
-    def pair(self) -> PairFiles | None:
-        """The serving certificate; None for plain HTTP."""
-        return None
-
 
 class ServerSettings(ProcessSettings):
     """The server."""
@@ -99,18 +95,36 @@ class ServerSettings(ProcessSettings):
         default=False,
         description="Serve plain HTTP in place of TLS. For a laptop: an API server never calls it.",
     )
+    client_ca: Path | None = Field(
+        default=None,
+        description="PEM file of the authority that signs the certificates of callers. Whoever shows one of"
+        " its is proven: a quarter of all that can be taken on is kept for those, and they go first. Nobody"
+        " is refused for showing none; one of another authority is. By default nobody is asked.",
+    )
     max_in_flight: int = Field(
-        default=256,
+        default=512,
         ge=0,
         description="Calls handled at once; one more is answered 503 with Retry-After: 1, which API"
-        " servers obey. 0 sets no bound. Calls take about a millisecond, so 256 waiting means overload.",
+        " servers obey. One peer alone gets three quarters. 0 sets no bound. Calls take about a millisecond,"
+        " so as many waiting means overload.",
     )
     max_bytes_in_flight: int = Field(
-        default=MAX_BYTES_IN_FLIGHT,
+        default=16 * MIB,
         ge=0,
-        description="Bytes that the bodies of all calls being handled may have together, as announced; what"
-        " is more is answered as above. One body alone may be longer; none may be longer than 8 MiB. 0 sets"
-        " no bound. Memory grows by up to one and a half times as much; the default is 64 MiB.",
+        description="Bytes that the bodies of all calls may have together, counted as they arrive; what is"
+        " more is answered as above. One body alone may be longer. 0 sets no bound. The default is 16 MiB.",
+    )
+    max_body_bytes: int = Field(
+        default=4 * MIB,
+        ge=1,
+        description="Bytes of the longest body; a longer one is answered 413. Parsed it takes up to 25 times"
+        " as much memory, and one at a time is. The default is 4 MiB; an API server stores no object of 2.",
+    )
+    max_connections: int = Field(
+        default=1024,
+        ge=0,
+        description="Open connections at once. One more is let in, and the one that is idle for longest is"
+        " closed, of the peer that has most. 0 sets no bound. With TLS each takes 50 KB and more.",
     )
 
     @property
@@ -123,11 +137,26 @@ class ServerSettings(ProcessSettings):
         """The serving certificate; None for plain HTTP."""
         return PairFiles(self.tls_cert, self.tls_key) if self.tls_cert and self.tls_key else None
 
+    @property
+    def limits(self) -> Limits:
+        """How much is taken on; something is kept for proven callers where there can be any."""
+        return Limits(
+            calls=self.max_in_flight,
+            bytes=self.max_bytes_in_flight,
+            body=self.max_body_bytes,
+            connections=self.max_connections,
+            reserve=self.client_ca is not None,
+        )
+
     def contradictions(self) -> Iterator[Contradiction]:
-        """Two ports; exactly one of a pair and plain HTTP."""
+        """Two ports; exactly one of a pair and plain HTTP; certificates only with TLS."""
         yield from super().contradictions()
         if self.port and self.port == self.metrics_port:
             yield Contradiction((PORT, METRICS_PORT), "one port cannot serve both: give each its own")
+        if self.client_ca and self.insecure_http:
+            yield Contradiction(
+                ("client_ca", "insecure_http"), "in plain HTTP nobody shows a certificate: serve TLS"
+            )
         names = ("tls_cert", "tls_key", "insecure_http")
         pair = (self.tls_cert is not None, self.tls_key is not None)
         if self.insecure_http and any(pair):

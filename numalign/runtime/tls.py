@@ -7,8 +7,11 @@ and only then becomes the current one; the listening context holds no certificat
 connection to the current context from its SNI callback, which OpenSSL calls with or without a server name.
 A pair that is not good is refused and the old one goes on serving. Open connections keep what they have.
 
+With an authority for callers, each context also asks for a certificate. OpenSSL verifies it by the context
+that it was handed to, but whether to ask stands in the one it came from, so both are told.
+
     BadInput
-    └── BadPair    a certificate and key that must not be served
+    └── BadPair    a certificate and key that must not be served, or an authority that is none
 """
 
 import asyncio
@@ -48,6 +51,11 @@ class PairFiles:
     cert: Path
     key: Path
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files."""
+        return self.cert, self.key
+
 
 @dataclass(frozen=True, slots=True)
 class ServingPair:
@@ -63,11 +71,14 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def load(pair: PairFiles, *, now: datetime) -> ServingPair:
-    """Read and examine a pair; raises `BadPair` with everything that is wrong with it."""
+def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> ServingPair:
+    """Read and examine a pair, and who vouches for callers; raises `BadPair` with all that is wrong."""
     before = _contents(pair)
     certificate = _examined(pair, before, now=now)
     context = bare_context()
+    if client_ca:
+        ask(context)
+        context.load_verify_locations(cadata=_authority(client_ca))
     try:
         # A passphrase is given so that OpenSSL never asks the terminal for one.
         context.load_cert_chain(pair.cert, pair.key, password=lambda: b"")
@@ -87,17 +98,41 @@ def bare_context() -> ssl.SSLContext:
     return context
 
 
+def ask(context: ssl.SSLContext) -> None:
+    """Have callers asked for a certificate; nobody need have one."""
+    context.verify_mode = ssl.CERT_OPTIONAL
+
+
+def _authority(path: Path) -> str:
+    """The certificates of an authority, in PEM form; raises `BadPair`."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadPair([Mistake(str(path), f"cannot be read: {error.strerror}")]) from error
+    found = chain(content)
+    if isinstance(found, str):
+        raise BadPair([Mistake(str(path), found)])
+    return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
+
+
 class Keeper:
     """Holds the pair that is shown to new connections; `context` is what a server listens with.
 
-    `files` is where the pair is kept.
+    `files` is where the pair is kept, and `client_ca` who vouches for callers.
     """
 
     def __init__(
-        self, pair: PairFiles, *, log: Log, registry: CollectorRegistry, clock: Clock = utc_now
+        self,
+        pair: PairFiles,
+        *,
+        log: Log,
+        registry: CollectorRegistry,
+        clock: Clock = utc_now,
+        client_ca: Path | None = None,
     ) -> None:
         """Load the first pair; raises `BadPair`, for a server without any must not start."""
         self.files = pair
+        self.client_ca = client_ca
         self._log = log
         self._clock = clock
         self._expiry = Gauge(
@@ -111,9 +146,12 @@ class Keeper:
             ["result"],
             registry=registry,
         )
-        self._stamps = files.stamps((pair.cert, pair.key))
-        self._current = self._adopted(load(pair, now=clock()))
+        self._paths = (*pair.paths, client_ca) if client_ca else pair.paths
+        self._stamps = files.stamps(self._paths)
+        self._current = self._adopted(load(pair, now=clock(), client_ca=client_ca))
         self.context = bare_context()
+        if client_ca:
+            ask(self.context)
         self.context.sni_callback = self._show
 
     @property
@@ -124,7 +162,7 @@ class Keeper:
     def reload(self) -> bool:
         """Serve what the files hold now if it is good; else keep the old pair and say why. True if new."""
         try:
-            self._current = self._adopted(load(self.files, now=self._clock()))
+            self._current = self._adopted(load(self.files, now=self._clock(), client_ca=self.client_ca))
         except BadPair as error:
             self._reloads.labels("refused").inc()
             self._log.error("tls.refused", mistakes=error.mistakes)
@@ -135,12 +173,11 @@ class Keeper:
 
     async def watch(self, *, every: float, sleep: files.Sleep = asyncio.sleep) -> None:
         """Reload whenever the files change, looking every so many seconds; never returns."""
-        paths = (self.files.cert, self.files.key)
 
         async def changed() -> None:
             self.reload()
 
-        await files.watch(paths, since=self._stamps, every=every, changed=changed, sleep=sleep)
+        await files.watch(self._paths, since=self._stamps, every=every, changed=changed, sleep=sleep)
 
     def trouble(self) -> str | None:
         """Why clients would not trust the pair now, for readiness; None while they would."""

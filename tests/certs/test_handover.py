@@ -55,9 +55,7 @@ def replica(client: Api, told: Told, tmp_path: Path) -> Start:
     async def started(name: str) -> AsyncIterator[Replica]:
         registry = CollectorRegistry()
         made = reader.start_pair(tmp_path / name, names=NAMES, now=utc_now())
-        app = server.application(
-            [web.get("/", answer)], log=told.log, registry=registry, checks={}, max_in_flight=0
-        )
+        app = server.application([web.get("/", answer)], log=told.log, registry=registry, checks={})
         settings = ServerSettings(
             bind="127.0.0.1", port=0, metrics_port=0, tls_cert=made.cert, tls_key=made.key
         )

@@ -108,7 +108,7 @@ PROGRAMS = {
         SCHEMA["properties"]["settings"]["properties"],
         frozenset(
             {
-                *("port", "metrics_port", "drain_seconds", "tls_secret", *PAIR, "service"),
+                *("port", "metrics_port", "drain_seconds", "tls_secret", *PAIR, "service", "client_ca"),
                 *("count_pods", "kubelet_configs", "workloads", "policy"),
                 # Never, in a cluster.
                 "insecure_http",
@@ -139,7 +139,7 @@ PROGRAMS = {
         SCHEMA["properties"]["scorer"]["properties"]["settings"]["properties"],
         frozenset(
             {
-                *("port", "metrics_port", "drain_seconds", *PAIR, "insecure_http"),
+                *("port", "metrics_port", "drain_seconds", *PAIR, "client_ca", "insecure_http"),
                 *("promise", "kubelet_configs", "policy", "ranking"),
                 # From `settings`, so that both programs judge alike.
                 *("policy_match", "unknown_nodes"),

@@ -95,6 +95,7 @@ SETS = {
             "podAnnotations.a=b",
         ),
         *("tolerations[0].operator=Exists", "service.annotations.a=b", "serviceAccount.annotations.a=b"),
+        *("tls.clientCA=callers", "settings.max-connections=64", "settings.max-body-bytes=8388608"),
         *("webhooks.annotations.a=b", "webhooks.matchConditions[0].name=a"),
         *("webhooks.matchConditions[0].expression=true", "webhooks.excludedNamespaces={a,b}"),
     ),
@@ -103,7 +104,12 @@ SETS = {
     "one of each": (EVERY_PART, "scorer.replicas=1", "scheduler.replicas=1"),
     "a scorer that does not bind": (EVERY_PART, "scorer.promise=prioritize"),
     "a scorer with everything": (
-        *(EVERY_PART, "scorer.tls.secretName=a", "scorer.service.clusterIP=10.96.0.53"),
+        *(
+            EVERY_PART,
+            "scorer.tls.secretName=a",
+            "scorer.tls.clientCA=b",
+            "scorer.service.clusterIP=10.96.0.53",
+        ),
         *("scorer.service.annotations.a=b", "scorer.callers[0].ipBlock.cidr=10.0.0.11/32"),
         *("scorer.callers[0].ipBlock.except={10.0.0.12/32}", "scorer.callers[1].podSelector.matchLabels.a=b"),
         *("scorer.ranking.strategies={MostAllocated}", "scorer.ranking.rankings[0].weights.cpu=3"),

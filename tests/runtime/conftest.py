@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.runtime import logs
 from numalign.runtime.tls import PairFiles
+from tests.houses import Door, House
 
 
 @dataclass
@@ -50,6 +51,11 @@ def told() -> Told:
 @pytest.fixture
 def registry() -> CollectorRegistry:
     return CollectorRegistry()
+
+
+@pytest.fixture
+def house(told: Told, registry: CollectorRegistry) -> House:
+    return House(told, registry, Door())
 
 
 @dataclass(frozen=True)

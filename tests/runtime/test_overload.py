@@ -1,69 +1,271 @@
-"""How much is taken on at once: laws of counting."""
+"""How much is taken on at once, and from whom: laws of counting."""
 
 import asyncio
 import contextlib
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.runtime.overload import Excess, Load
+from numalign.runtime.overload import RESERVED, Excess, Lane, Limits, Load, Peer, Pool, TooMuch, Turns, Visit
 
-SIZES = st.lists(st.integers(0, 200), max_size=30)
+A, B, C = (Peer(name) for name in "abc")
+PROVEN = Peer("p", proven=True)
+SNATTED = Peer("a", proven=True)
+PEERS = st.sampled_from([A, B, C, PROVEN, SNATTED])
 
 
 @pytest.mark.parametrize(
-    ("load", "size", "excess"),
+    ("pool", "peer", "amount", "room"),
     [
-        (Load(2, 100), 5, None),
-        (Load(2, 100, calls=1, bytes=60), 40, None),
-        (Load(2, 100, calls=1, bytes=60), 41, Excess.BYTES),
-        (Load(2, 100, calls=2, bytes=60), 41, Excess.CALLS),
-        (Load(2, 100, calls=1, bytes=0), 101, None),
-        (Load(2, 100, calls=1, bytes=1), 101, Excess.BYTES),
-        (Load(2, 100, calls=1, bytes=101), 0, Excess.BYTES),
-        (Load(0, 0, calls=9999, bytes=9999), 9999, None),
+        (Pool(0), A, 10**9, True),
+        (Pool(1), A, 1, True),
+        (Pool(100), A, 75, True),
+        (Pool(100, total=75, held={A: 75}), A, 1, False),
+        (Pool(100, total=75, held={A: 75}), B, 25, True),
+        (Pool(100, total=75, held={A: 75}), B, 26, False),
+        (Pool(100, 25, total=75, held={A: 75}), B, 1, False),
+        (Pool(100, 25, total=75, held={A: 75}), PROVEN, 25, True),
+        (Pool(100, 25, total=100, proven=100, held={PROVEN: 100}), A, 1, False),
     ],
     ids=[
-        "nothing is there", "just as much as fits", "one byte too many", "a call too many comes first",
-        "longer than all, with no other body", "longer than all, beside another", "no room beside a long one",
-        "no bounds",
+        "no bound", "the only one there is", "alone, one has three quarters", "and no more than that",
+        "and another peer the rest", "of which there is no more than there is",
+        "what is reserved is for nobody who is not proven", "and for those who are", "who may have it all",
     ],
 )  # fmt: skip
-def test_what_is_too_much(load: Load, size: int, excess: Excess | None) -> None:
-    assert load.excess(size) is excess
+def test_who_has_room_for_how_much(pool: Pool, peer: Peer, amount: int, room: bool) -> None:  # noqa: FBT001
+    assert pool.has_room(peer, amount) is room
 
 
-@given(SIZES)
-def test_more_than_the_bound_is_only_ever_one_body_alone(sizes: list[int]) -> None:
-    load, taken = Load(0, 100), []
+@dataclass
+class Crowd:
+    """Calls that come, grow, begin and end in any order; what is refused ends."""
+
+    load: Load
+    visits: list[tuple[contextlib.ExitStack, Visit]] = field(default_factory=list)
+
+    def come(self, peer: Peer) -> None:
+        """One more call."""
+        stack = contextlib.ExitStack()
+        self.visits.append((stack, stack.enter_context(self.load.visit(peer))))
+
+    def act(self, which: int, what: int) -> None:
+        """A call gets more of its body, or is whole (0), or ends (negative)."""
+        if not self.visits:
+            return
+        stack, visit = self.visits[which % len(self.visits)]
+        try:
+            if what > 0:
+                visit.arrived(what)
+            elif what == 0 and not visit.calls:
+                visit.begin()
+            elif what < 0:
+                self._end(stack, visit)
+        except TooMuch:
+            self._end(stack, visit)
+
+    def _end(self, stack: contextlib.ExitStack, visit: Visit) -> None:
+        stack.close()
+        self.visits = [each for each in self.visits if each[1] is not visit]
+
+    def sums(self) -> tuple[int, int, int]:
+        """Calls, bytes and visits, counted one by one."""
+        visits = [visit for _, visit in self.visits]
+        return sum(each.calls for each in visits), sum(each.bytes for each in visits), len(visits)
+
+
+STEPS = st.lists(st.tuples(PEERS, st.integers(0, 50), st.integers(-1, 60)), max_size=80)
+LIMITS = st.builds(Limits, calls=st.integers(0, 12), bytes=st.integers(0, 300), reserve=st.booleans())
+
+
+def after(limits: Limits, steps: list[tuple[Peer, int, int]]) -> Crowd:
+    crowd = Crowd(Load.of(limits))
+    for peer, which, what in steps:
+        crowd.come(peer)
+        crowd.act(which, what)
+        crowd.act(which + 1, 0)
+    return crowd
+
+
+@given(LIMITS, STEPS)
+def test_what_is_counted_is_what_has_arrived_and_all_of_it_is_given_back(
+    limits: Limits, steps: list[tuple[Peer, int, int]]
+) -> None:
+    crowd = after(limits, steps)
+    load = crowd.load
+    assert (load.calls.total, load.bytes.total, load.open) == crowd.sums()
+    assert all(held > 0 for pool in (load.calls, load.bytes) for held in pool.held.values())
+    while crowd.visits:
+        crowd.act(0, -1)
+    assert (load.calls, load.bytes, load.open) == (Load.of(limits).calls, Load.of(limits).bytes, 0)
+
+
+@given(LIMITS, STEPS)
+def test_no_more_is_taken_on_than_was_set(limits: Limits, steps: list[tuple[Peer, int, int]]) -> None:
+    crowd = after(limits, steps)
+    longest = max((visit.bytes for _, visit in crowd.visits), default=0)
+    if limits.calls:
+        assert crowd.load.calls.total <= limits.calls
+    if limits.bytes:
+        # One body may be longer than all may be together, while no other was there.
+        assert crowd.load.bytes.total <= max(limits.bytes, limits.bytes + longest)
+        assert crowd.load.bytes.total - longest <= limits.bytes
+
+
+@given(st.integers(4, 40), STEPS)
+def test_whatever_others_do_a_proven_caller_is_let_in_below_its_reserve(
+    calls: int, steps: list[tuple[Peer, int, int]]
+) -> None:
+    crowd = after(Limits(calls=calls, bytes=0, reserve=True), steps)
+    proven = sum(visit.calls for _, visit in crowd.visits if visit.peer.proven)
+    with crowd.load.visit(PROVEN) as visit:
+        if proven < calls // RESERVED:
+            visit.begin()
+
+
+@given(st.integers(4, 400), st.integers(1, 3))
+def test_peers_that_take_all_they_get_leave_room_for_another_one(calls: int, greedy: int) -> None:
+    load = Load.of(Limits(calls=calls))
+    peers = [Peer(str(number)) for number in range(greedy)]
     with contextlib.ExitStack() as stack:
-        for size in sizes:
-            if not load.excess(size):
-                stack.enter_context(load.carrying(size))
-                taken.append(size)
-            assert load.bytes == sum(taken)
-            assert load.bytes <= 100 or len([size for size in taken if size]) == 1
+        for _ in range(calls):
+            for peer in peers:
+                with contextlib.suppress(TooMuch):
+                    stack.enter_context(load.visit(peer)).begin()
+        if calls > 3 * greedy + 1:
+            assert load.calls.total < calls
+            stack.enter_context(load.visit(Peer("another"))).begin()
 
 
-@given(SIZES)
-def test_everything_is_given_back(sizes: list[int]) -> None:
-    load = Load(0, 0)
-    with contextlib.ExitStack() as stack, contextlib.suppress(RuntimeError):
-        for size in sizes:
-            stack.enter_context(load.carrying(size))
-        raise RuntimeError
-    assert (load.calls, load.bytes) == (0, 0)
+def test_one_peer_alone_gets_three_quarters() -> None:
+    """Behind one address may stand every API server there is, with 256 calls at once."""
+    load = Load.of(Limits(calls=512, reserve=True))
+    with contextlib.ExitStack() as stack:
+        for _ in range(256):
+            stack.enter_context(load.visit(A)).begin()
+
+
+def test_a_body_longer_than_all_together_is_taken_while_it_is_alone() -> None:
+    load = Load.of(Limits(bytes=100))
+    with load.visit(A) as first:
+        first.arrived(1000)
+        first.arrived(1000)
+        with load.visit(B) as second, pytest.raises(TooMuch) as caught:
+            second.arrived(1)
+        assert caught.value.excess is Excess.BYTES
+        assert load.bytes.total == 2000
 
 
 async def test_the_last_call_is_waited_for() -> None:
-    load = Load(0, 0)
+    load = Load.of(Limits())
     await load.none()
-    with load.carrying(1):
+    with load.visit(A):
         waiting = asyncio.create_task(load.none())
-        with load.carrying(1):
+        with load.visit(A):
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
     async with asyncio.timeout(1):
         await waiting
+
+
+# Turns.
+
+
+async def rounds(peers: list[Peer]) -> list[list[Peer]]:
+    """Who begins in which round of the event loop, if all come at once."""
+    turns, began = Turns(), list[Peer]()
+
+    async def call(peer: Peer) -> None:
+        await turns.wait(peer)
+        began.append(peer)
+
+    tasks = [asyncio.create_task(call(peer)) for peer in peers]
+    found = []
+    while not all(task.done() for task in tasks):
+        before = len(began)
+        await asyncio.sleep(0)
+        found.append(began[before:])
+    return found
+
+
+async def test_one_begins_in_each_round() -> None:
+    found = await rounds([A] * 20)
+    assert max(map(len, found)) == 1
+    assert sum(map(len, found)) == 20
+
+
+async def test_whoever_sends_a_thousand_is_followed_by_whoever_sends_one() -> None:
+    began = [peer for each in await rounds([*[A] * 1000, B, *[A] * 10, C]) for peer in each]
+    assert began.index(B) <= 3
+    assert began.index(C) <= 3
+
+
+async def test_the_proven_go_first() -> None:
+    began = [peer for each in await rounds([*[A] * 10, *[B] * 10, *[PROVEN] * 3]) for peer in each]
+    assert began[1:4] == [PROVEN] * 3
+
+
+async def test_nobody_waits_who_is_alone() -> None:
+    turns = Turns()
+    waiting = turns.wait(A)
+    with pytest.raises(StopIteration):
+        waiting.send(None)
+    await asyncio.sleep(0)
+
+
+async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
+    turns = Turns()
+    tasks = [asyncio.create_task(turns.wait(peer)) for peer in (A, A, B, C)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    tasks[2].cancel()
+    async with asyncio.timeout(1):
+        await tasks[3]
+
+
+# The lane for long bodies.
+
+
+@dataclass
+class Road:
+    """A lane, and who is on it."""
+
+    lane: Lane = field(default_factory=Lane)
+    passed: list[Peer] = field(default_factory=list)
+    on_it: int = 0
+
+    async def drive(self, peer: Peer) -> None:
+        """Take some rounds of the event loop."""
+        async with self.lane.passing(peer):
+            self.on_it += 1
+            assert self.on_it == 1
+            self.passed.append(peer)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            self.on_it -= 1
+
+
+async def test_one_is_on_the_lane_and_no_peer_holds_it() -> None:
+    road = Road()
+    await asyncio.gather(*(road.drive(peer) for peer in [A, A, A, A, B, B, C]))
+    assert road.passed == [A, A, B, C, A, B, A]
+
+
+@given(st.lists(st.integers(0, 9), max_size=6))
+def test_the_lane_is_free_again_whoever_gave_up(given_up: list[int]) -> None:
+    async def scene() -> None:
+        road = Road()
+        tasks = [asyncio.create_task(road.drive(Peer(str(n % 3)))) for n in range(10)]
+        for number in given_up:
+            await asyncio.sleep(0)
+            tasks[number].cancel()
+        # One that was driving leaves the road as it was found.
+        await asyncio.gather(*tasks, return_exceptions=True)
+        road.on_it = 0
+        async with asyncio.timeout(1):
+            await road.drive(A)
+
+    asyncio.run(scene())

@@ -11,238 +11,33 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
 
 import aiohttp
 import pytest
-from aiohttp import web
-from prometheus_client import CollectorRegistry
 
-from numalign.runtime import health, server
-from numalign.runtime.life import Check
-from numalign.runtime.serving import ProcessSettings, ServerSettings
+from numalign.runtime import server
+from numalign.runtime.patience import Patience
+from numalign.runtime.serving import ProcessSettings
 from numalign.runtime.tls import PairFiles
-
-MIB = 2**20
-Trust = Callable[..., ssl.SSLContext]
-TELLING = (health.HEALTH, health.READINESS, health.METRICS, health.STATE)
-Watched = tuple[aiohttp.ClientSession, aiohttp.ClientSession]
-
-
-class Told(Protocol):
-    """What the fixture `told` can do."""
-
-    log: Any
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        """The lines of one event."""
-
-
-class Mint(Protocol):
-    """What the fixture `mint` can do."""
-
-    def pair(
-        self, kind: str = "ec", *, since: datetime | None = None, until: datetime | None = None
-    ) -> PairFiles:
-        """Make a pair."""
-
-    def renew(self, old: PairFiles, new: PairFiles) -> None:
-        """Replace a pair."""
-
-
-async def until(happened: Callable[[], object]) -> None:
-    """Wait for something that can only be looked at; fails after ten seconds."""
-    for _ in range(2000):
-        if happened():
-            return
-        await asyncio.sleep(0.005)
-    pytest.fail("it never happened")
-
-
-@dataclass
-class Door:
-    """Handlers of a made-up program; `wait` is answered when the test opens it."""
-
-    opened: asyncio.Event = field(default_factory=asyncio.Event)
-    entered: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def routes(self) -> list[web.RouteDef]:
-        """Every handler at its path."""
-        return [
-            web.post("/echo", self.echo),
-            web.get("/wait", self.wait),
-            web.get("/fail", self.fail),
-            web.get("/things/{name}", self.thing),
-        ]
-
-    async def echo(self, request: web.Request) -> web.Response:
-        """How long the body is."""
-        return web.json_response({"length": len(await request.read())})
-
-    async def wait(self, _request: web.Request) -> web.Response:
-        """Answer late."""
-        self.entered.set()
-        await self.opened.wait()
-        return web.Response(text="done")
-
-    async def fail(self, _request: web.Request) -> web.Response:
-        """Break."""
-        raise RuntimeError("the secret of the house")
-
-    async def thing(self, request: web.Request) -> web.Response:
-        """Answer under any name."""
-        return web.Response(text=request.match_info["name"])
-
-
-@dataclass
-class House:
-    """Builds servers from the same parts."""
-
-    told: Told
-    registry: CollectorRegistry
-    door: Door
-    checks: dict[str, Check] = field(default_factory=dict)
-
-    def app(self, *, max_in_flight: int = 0, **limits: Any) -> web.Application:  # noqa: ANN401 any limit
-        """An application of this door."""
-        return server.application(
-            self.door.routes(),
-            log=self.told.log,
-            registry=self.registry,
-            checks=self.checks,
-            max_in_flight=max_in_flight,
-            **limits,
-        )
-
-    @contextlib.asynccontextmanager
-    async def open(self, **limits: Any) -> AsyncIterator[aiohttp.ClientSession]:  # noqa: ANN401 any limit
-        """A client of a listening server."""
-        async with self.place(**limits) as place, client(place.port) as session:
-            yield session
-
-    @contextlib.asynccontextmanager
-    async def watched(self, **limits: Any) -> AsyncIterator[Watched]:  # noqa: ANN401 any limit
-        """A client of a listening server, and one of the port that tells of it."""
-        async with (
-            self.place(**limits) as place,
-            client(place.port) as session,
-            client(place.metrics_port) as watching,
-        ):
-            yield session, watching
-
-    @contextlib.asynccontextmanager
-    async def place(self, **limits: Any) -> AsyncIterator[server.Listening]:  # noqa: ANN401 any limit
-        """A listening server."""
-        async with server.listening(self.app(**limits), plain()) as place:
-            yield place
-
-    @contextlib.asynccontextmanager
-    async def port(self, **limits: Any) -> AsyncIterator[int]:  # noqa: ANN401 any limit
-        """The port of a listening server."""
-        async with self.place(**limits) as place:
-            yield place.port
-
-    @contextlib.asynccontextmanager
-    async def serving(
-        self,
-        settings: ServerSettings,
-        *,
-        stop: server.Stop,
-        tasks: Mapping[str, server.Task] = server.NONE,
-        grace: float = 5,
-    ) -> AsyncIterator[tuple[int, asyncio.Task[int]]]:
-        """The port of a serving program, and the task that ends with its exit code."""
-        serving = server.serve(self.app(), settings, stop=stop, tasks=tasks, grace=grace)
-        running = asyncio.create_task(serving)
-        await until(lambda: self.told.of("server.listening"))
-        try:
-            yield self.told.of("server.listening")[0]["port"], running
-        finally:
-            stop.ask()
-            stop.ask()
-            await running
-
-    def metrics_port(self) -> int:
-        """Where a serving program tells of itself."""
-        return int(self.told.of("server.listening")[0]["metrics_port"])
-
-    def loaded(self, number: int) -> bool:
-        """Whether so many new pairs were loaded."""
-        return len(self.told.of("tls.loaded")) == number
-
-    def count(self, name: str, **labels: str) -> float | None:
-        """What a counter says."""
-        return self.registry.get_sample_value(name, labels)
-
-
-@pytest.fixture
-def house(told: Told, registry: CollectorRegistry) -> House:
-    return House(told, registry, Door())
-
-
-def plain(**changes: Any) -> ServerSettings:  # noqa: ANN401 any setting
-    chosen = {"bind": "127.0.0.1", "port": 0, "metrics_port": 0, "insecure_http": True, "drain_seconds": 0}
-    return ServerSettings.model_validate({**chosen, **changes})
-
-
-def with_pair(pair: PairFiles, **changes: Any) -> ServerSettings:  # noqa: ANN401 any setting
-    return plain(insecure_http=False, tls_cert=pair.cert, tls_key=pair.key, **changes)
-
-
-def client(port: int, *, tls: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
-    base = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
-    return aiohttp.ClientSession(
-        base, connector=aiohttp.TCPConnector(ssl=tls or True), timeout=aiohttp.ClientTimeout(10)
-    )
-
-
-@dataclass
-class Caller:
-    """Speaks HTTP by hand, as slowly as a test wants."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-    async def say(self, *pieces: bytes) -> None:
-        """Send it now."""
-        self.writer.write(b"".join(pieces))
-        await self.writer.drain()
-
-    async def begin(self, length: int) -> None:
-        """Announce a body, and send none of it."""
-        await self.say(f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode())
-
-    async def heard(self) -> tuple[int, dict[str, str], bytes]:
-        """The next answer."""
-        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-        headers = dict(line.split(": ", 1) for line in head[1:] if line)
-        body = await self.reader.readexactly(int(headers.get("Content-Length", 0)))
-        return int(head[0].split()[1]), headers, body
-
-
-@contextlib.asynccontextmanager
-async def calling(port: int) -> AsyncIterator[Caller]:
-    caller = Caller(*await asyncio.open_connection("127.0.0.1", port))
-    try:
-        yield caller
-    finally:
-        caller.writer.close()
-        with contextlib.suppress(ConnectionError):
-            await caller.writer.wait_closed()
-
-
-def takes_connections(port: int) -> bool:
-    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
-
+from tests.houses import (
+    MIB,
+    TELLING,
+    House,
+    Mint,
+    Trust,
+    calling,
+    client,
+    plain,
+    takes_connections,
+    until,
+    with_pair,
+)
 
 # Health, readiness, metrics.
 
@@ -297,9 +92,7 @@ async def test_each_port_serves_its_own(house: House, path: str) -> None:
 
 
 async def test_a_program_without_calls_serves_health_alone(house: House) -> None:
-    app = server.application(
-        [], log=house.told.log, registry=house.registry, checks={}, max_in_flight=0, state=dict
-    )
+    app = server.application([], log=house.told.log, registry=house.registry, checks={}, state=dict)
     settings = ProcessSettings(bind="127.0.0.1", metrics_port=0)
     async with server.listening(app, settings) as place, client(place.metrics_port) as watching:
         for path in TELLING:
@@ -349,8 +142,8 @@ async def test_what_a_handler_raises_stays_in_the_log(house: House) -> None:
     assert house.count("numalign_http_requests_total", route="/fail", code="500") == 1
 
 
-@pytest.mark.parametrize(("size", "status"), [(8 * MIB, 200), (8 * MIB + 1, 413), (9 * MIB, 413)])
-async def test_bodies_up_to_8_mib(house: House, size: int, status: int) -> None:
+@pytest.mark.parametrize(("size", "status"), [(4 * MIB, 200), (4 * MIB + 1, 413), (9 * MIB, 413)])
+async def test_bodies_up_to_4_mib(house: House, size: int, status: int) -> None:
     async with house.open() as session:
         async with session.post("/echo", data=io.BytesIO(bytes(size))) as answer:
             assert answer.status == status
@@ -404,7 +197,7 @@ async def test_garbage_does_not_hurt_the_server(house: House, call: bytes) -> No
 
 
 async def test_one_call_too_many_is_asked_to_come_again(house: House) -> None:
-    async with house.open(max_in_flight=1) as session:
+    async with house.open(calls=1) as session:
         first = asyncio.create_task(session.get("/wait"))
         await house.door.entered.wait()
         async with session.get("/things/a") as answer:
@@ -424,7 +217,7 @@ async def test_one_call_too_many_is_asked_to_come_again(house: House) -> None:
 
 @pytest.mark.parametrize("path", TELLING)
 async def test_probes_are_answered_under_overload(house: House, path: str) -> None:
-    async with house.watched(max_in_flight=1, state=dict) as (session, watching):
+    async with house.watched(calls=1, state=dict) as (session, watching):
         first = asyncio.create_task(session.get("/wait"))
         await house.door.entered.wait()
         async with watching.get(path) as answer:
@@ -434,14 +227,14 @@ async def test_probes_are_answered_under_overload(house: House, path: str) -> No
 
 
 async def test_a_call_that_breaks_leaves_its_place(house: House) -> None:
-    async with house.open(max_in_flight=1) as session:
+    async with house.open(calls=1) as session:
         for _ in range(3):
             async with session.get("/fail") as answer:
                 assert answer.status == 500
 
 
 async def test_zero_sets_no_bound(house: House) -> None:
-    async with house.open(max_in_flight=0) as session:
+    async with house.open(calls=0) as session:
         calls = [asyncio.create_task(session.get("/wait")) for _ in range(20)]
         await until(lambda: house.count("numalign_http_in_flight") == 20)
         house.door.opened.set()
@@ -453,100 +246,147 @@ async def test_zero_sets_no_bound(house: House) -> None:
 # Too many bytes at once.
 
 
-async def test_one_body_too_many_is_asked_to_come_again_before_it_is_read(house: House) -> None:
-    async with house.port(max_bytes_in_flight=100) as port, calling(port) as one, calling(port) as two:
-        await one.begin(60)
-        await until(lambda: house.count("numalign_http_bytes_in_flight") == 60)
-        await two.begin(41)
+def arrived(house: House, count: int) -> Callable[[], bool]:
+    return lambda: house.count("numalign_http_bytes_in_flight") == count
+
+
+async def test_what_is_announced_holds_nothing(house: House) -> None:
+    """Eight sockets that announce megabytes, and four hundred that announce ten bytes: all stay silent."""
+    async with contextlib.AsyncExitStack() as stack:
+        port = await stack.enter_async_context(house.port(calls=32, bytes=16 * MIB))
+        for length in (*[4 * MIB] * 8, *[10] * 400):
+            silent = await stack.enter_async_context(calling(port))
+            await silent.begin(length)
+            await silent.say(b"x")
+        await until(arrived(house, 408))
+        session = await stack.enter_async_context(client(port))
+        for _ in range(20):
+            async with session.post("/echo", data=b"x" * 1000) as answer:
+                assert answer.status == 200
+        assert house.count("numalign_http_in_flight") == 0
+
+
+async def test_bytes_count_as_they_come(house: House) -> None:
+    async with house.port() as port, calling(port) as caller:
+        await caller.begin(100)
+        await caller.say(b"x" * 60)
+        await until(arrived(house, 60))
+        await caller.say(b"x" * 40)
+        assert (await caller.heard())[0] == 200
+        assert arrived(house, 0)()
+
+
+async def test_a_body_that_becomes_too_much_is_asked_to_come_again(house: House) -> None:
+    async with house.port(bytes=100) as port, calling(port) as one, calling(port) as two:
+        await one.begin(70)
+        await one.say(b"x" * 60)
+        await until(arrived(house, 60))
+        await two.begin(60)
+        await two.say(b"x" * 50)
         status, headers, body = await two.heard()
         assert (status, headers["Retry-After"], headers["Connection"]) == (503, "1", "close")
         assert json.loads(body) == {"error": "too many bytes in flight: try again"}
-        await one.say(b"x" * 60)
-        assert (await one.heard())[::2] == (200, b'{"length": 60}')
-        assert house.count("numalign_http_bytes_in_flight") == 0
+        await one.say(b"x" * 10)
+        assert (await one.heard())[::2] == (200, b'{"length": 70}')
+        await until(arrived(house, 0))
 
     assert house.count("numalign_http_shed_total", reason="bytes") == 1
     assert house.count("numalign_http_shed_total", reason="calls") == 0
 
 
-async def test_bodies_that_fit_together_are_taken_together(house: House) -> None:
-    async with house.port(max_bytes_in_flight=100) as port, calling(port) as one, calling(port) as two:
-        await one.begin(60)
-        await two.begin(40)
-        await two.say(b"x" * 40)
-        assert (await two.heard())[0] == 200
-        await one.say(b"x" * 60)
-        assert (await one.heard())[0] == 200
-
-
 async def test_a_call_without_a_body_needs_no_room(house: House) -> None:
-    async with house.port(max_bytes_in_flight=100) as port, calling(port) as one, client(port) as session:
-        await one.begin(100)
-        await until(lambda: house.count("numalign_http_bytes_in_flight") == 100)
+    async with house.port(bytes=100) as port, calling(port) as one, client(port) as session:
+        await one.begin(101)
+        await one.say(b"x" * 100)
+        await until(arrived(house, 100))
         async with session.get("/things/a") as answer:
             assert answer.status == 200
 
 
 async def test_a_body_longer_than_all_together_is_taken_while_it_is_alone(house: House) -> None:
-    async with house.open(max_bytes_in_flight=100) as session:
+    async with house.open(bytes=100) as session:
         for _ in range(2):
             async with session.post("/echo", data=b"x" * MIB) as answer:
                 assert await answer.json() == {"length": MIB}
 
 
-async def test_a_body_in_chunks_counts_as_the_longest(house: House) -> None:
-    async with house.port() as port, calling(port) as caller:
-        await caller.say(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
-        await until(lambda: house.count("numalign_http_bytes_in_flight") == 8 * MIB)
-        await caller.say(b"5\r\nhello\r\n0\r\n\r\n")
+async def test_a_body_in_chunks_counts_as_it_comes_and_has_an_end(house: House) -> None:
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with house.port(body=10) as port, calling(port) as caller:
+        await caller.say(head, b"5\r\nhello\r\n")
+        await until(arrived(house, 5))
+        await caller.say(b"0\r\n\r\n")
         assert json.loads((await caller.heard())[2]) == {"length": 5}
-        assert house.count("numalign_http_bytes_in_flight") == 0
+        await caller.say(head, b"5\r\nhello\r\n", b"6\r\nhello!\r\n")
+        assert (await caller.heard())[0] == 413
 
 
 async def test_a_body_announced_too_large_is_refused_before_it_comes(house: House) -> None:
     async with house.port() as port, calling(port) as caller:
-        await caller.begin(8 * MIB + 1)
+        await caller.begin(4 * MIB + 1)
         status, _, body = await caller.heard()
         assert status == 413
-        assert "8388608" in json.loads(body)["error"]
+        assert "4194304" in json.loads(body)["error"]
 
 
 async def test_what_no_route_takes_is_refused_unread(house: House) -> None:
-    async with house.port(max_bytes_in_flight=1) as port, calling(port) as caller:
+    async with house.port(bytes=1) as port, calling(port) as caller:
         await caller.say(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n")
         assert (await caller.heard())[0] == 404
 
 
 async def test_many_at_once_hold_no_more_than_was_set(house: House) -> None:
-    """Forty senders of a mebibyte each, and room for four."""
-    async with house.port(max_bytes_in_flight=4 * MIB) as port, contextlib.AsyncExitStack() as stack:
+    """Forty senders of nearly a mebibyte each: one peer gets three quarters of the room for four."""
+    async with house.port(bytes=4 * MIB) as port, contextlib.AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(calling(port)) for _ in range(40)]
         for caller in callers:
             await caller.begin(MIB)
-        await until(lambda: house.count("numalign_http_shed_total", reason="bytes") == 36)
-        assert house.count("numalign_http_bytes_in_flight") == 4 * MIB
+        await asyncio.gather(*(caller.say(b"x" * (MIB - 1)) for caller in callers), return_exceptions=True)
+        await until(lambda: (house.count("numalign_http_shed_total", reason="bytes") or 0) >= 36)
+        assert 0 < (house.count("numalign_http_bytes_in_flight") or 0) <= 4 * MIB
 
 
 async def test_a_caller_who_hangs_up_gives_its_bytes_back(house: House) -> None:
-    async with house.port(max_bytes_in_flight=100) as port:
+    async with house.port(bytes=100) as port:
         async with calling(port) as caller:
             await caller.begin(100)
-            await until(lambda: house.count("numalign_http_bytes_in_flight") == 100)
-        await until(lambda: house.count("numalign_http_bytes_in_flight") == 0)
+            await caller.say(b"x" * 50)
+            await until(arrived(house, 50))
+        await until(arrived(house, 0))
 
 
 async def test_a_handler_that_breaks_gives_its_bytes_back(house: House) -> None:
-    async with house.open(max_bytes_in_flight=100) as session:
+    async with house.open(bytes=100) as session:
         async with session.get("/fail", data=b"x" * 100) as answer:
             assert answer.status == 500
-        assert house.count("numalign_http_bytes_in_flight") == 0
+        assert arrived(house, 0)()
+
+
+async def test_an_answer_that_nobody_takes_is_given_up(house: House) -> None:
+    async with house.port(patience=Patience(answer=0.05)) as port, calling(port) as deaf:
+        await deaf.say(b"GET /much HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: house.count("numalign_http_slow_total", part="answer") == 1)
+        await until(lambda: house.count("numalign_http_in_flight") == 0)
+
+
+async def test_long_bodies_are_handled_one_at_a_time_and_short_ones_beside_them(house: House) -> None:
+    async with house.open() as session:
+        long = [asyncio.create_task(session.get("/wait", data=b"x" * MIB)) for _ in range(3)]
+        await until(lambda: house.count("numalign_http_in_flight") == 3)
+        for _ in range(5):
+            async with session.post("/echo", data=b"x") as answer:
+                assert answer.status == 200
+        assert house.door.most == 1
+        house.door.opened.set()
+        assert [(await each).status for each in long] == [200] * 3
+        assert house.door.most == 1
 
 
 # Too slow.
 
 
 async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
-    limits = {"body_seconds": 0.03, "max_bytes_in_flight": 100}
+    limits = {"patience": Patience(body=0.03), "bytes": 100}
     async with house.port(**limits) as port, calling(port) as slow, client(port) as session:
         await slow.begin(100)
         await slow.say(b"some of it")
@@ -557,12 +397,13 @@ async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
             assert answer.status == 200
 
     (line,) = house.told.of("request.slow")
-    assert (line["route"], line["seconds"]) == ("/echo", 0.03)
+    assert (line["route"], line["part"], line["seconds"]) == ("/echo", "body", 0.03)
+    assert house.count("numalign_http_slow_total", part="body") == 1
     assert house.count("numalign_http_requests_total", route="/echo", code="408") == 1
 
 
 async def test_a_body_that_comes_drop_by_drop_is_given_up_too(house: House) -> None:
-    async with house.port(body_seconds=0.05) as port, calling(port) as slow:
+    async with house.port(patience=Patience(body=0.05)) as port, calling(port) as slow:
         await slow.begin(1000)
 
         async def drip() -> None:
@@ -576,34 +417,13 @@ async def test_a_body_that_comes_drop_by_drop_is_given_up_too(house: House) -> N
 
 
 async def test_a_handler_may_take_longer_than_a_body(house: House) -> None:
-    async with house.open(body_seconds=0.01) as session:
+    async with house.open(patience=Patience(body=0.01)) as session:
         call = asyncio.create_task(session.get("/wait", data=b"x"))
         await house.door.entered.wait()
         await asyncio.sleep(0.03)
         house.door.opened.set()
         async with await call as answer:
             assert answer.status == 200
-
-
-async def test_headers_that_do_not_come_close_the_connection(house: House) -> None:
-    async with server.listening(house.app(), plain(), keepalive=0.05) as place:
-        async with calling(place.port) as slow:
-            await slow.say(b"POST /echo HTTP/1.1\r\nHost")
-            assert await slow.reader.read() == b""
-        async with calling(place.port) as slow:
-            await slow.say(b"GET /things/a HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert (await slow.heard())[0] == 200
-            await slow.say(b"GET /things/a HTTP/1.1\r\nHost")
-            assert await slow.reader.read() == b""
-
-
-@pytest.mark.parametrize(
-    "head", [b"X: " + b"x" * 20_000, b"X: y\r\n" * 2_000], ids=["one that is long", "many"]
-)
-async def test_headers_beyond_all_measure_are_refused(house: House, head: bytes) -> None:
-    async with house.port() as port, calling(port) as caller:
-        await caller.say(b"GET /healthz HTTP/1.1\r\n", head, b"\r\n\r\n")
-        assert (await caller.heard())[0] == 400
 
 
 # What the process knows.
@@ -631,6 +451,7 @@ async def test_the_state_is_what_the_program_says_and_what_the_server_knows(hous
                     "waiting_for": {"snapshot": "not read yet"},
                     "in_flight": 1,
                     "bytes_in_flight": 5,
+                    "connections": 1,
                 },
             }
         house.door.opened.set()
@@ -716,7 +537,7 @@ async def test_a_body_on_its_way_is_taken_before_the_end(house: House) -> None:
     stop = server.Stop()
     async with house.serving(plain(), stop=stop) as (port, running), calling(port) as caller:
         await caller.begin(4)
-        await until(lambda: house.count("numalign_http_in_flight") == 1)
+        await until(lambda: house.count("numalign_http_reading") == 1)
         stop.ask()
         await until(lambda: house.told.of("server.draining"))
         await caller.say(b"body")
@@ -752,7 +573,7 @@ async def test_a_body_that_never_comes_does_not_hold_up_the_end(house: House) ->
     stop = server.Stop()
     async with house.serving(plain(), stop=stop, grace=0.05) as (port, running), calling(port) as caller:
         await caller.begin(100)
-        await until(lambda: house.count("numalign_http_in_flight") == 1)
+        await until(lambda: house.count("numalign_http_reading") == 1)
         stop.ask()
         async with asyncio.timeout(2):
             assert await running == 0
@@ -851,7 +672,7 @@ async def test_an_address_that_is_not_ours_ends_the_start(house: House, bind: st
 
 
 def test_connections_are_kept_longer_than_the_api_server_keeps_them() -> None:
-    assert server.KEEPALIVE_SECONDS >= 180
+    assert Patience().idle >= 180
 
 
 # TLS.
@@ -961,7 +782,7 @@ async def slow(request):
     await asyncio.sleep(0.4)
     return web.Response(text="late")
 
-app = server.application([web.get("/slow", slow)], log=log, registry=registry, checks={}, max_in_flight=1)
+app = server.application([web.get("/slow", slow)], log=log, registry=registry, checks={})
 sys.exit(server.run(lambda stop: server.serve(app, chosen, stop=stop), log=log))
 """
 

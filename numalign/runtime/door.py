@@ -1,0 +1,244 @@
+"""
+The door: how connections are let in, and what becomes of those who dawdle there.
+
+asyncio and aiohttp bound how much a caller sends, but hardly how slowly. So here a TLS handshake and the
+headers of a request have seconds, and a request that makes no sense costs its sender the connection and us
+one line a minute. Connections are counted before TLS begins, for that is what costs; and handshakes begin
+in turn by peer, for they are the dearest thing that a stranger can ask for.
+"""
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
+
+from numalign.runtime.guests import Guests
+from numalign.runtime.life import Life
+from numalign.runtime.overload import Peer, Turns
+from numalign.runtime.patience import Slow
+
+BACKLOG = 1024
+# In one go, so that calls are heard between many newcomers.
+ACCEPTED_AT_ONCE = 64
+# When this process has no more file descriptors.
+PAUSE_SECONDS = 1.0
+# A head of ours is some hundred bytes; one with a token and what a proxy adds some thousand.
+LONGEST_HEAD = 32 * 1024
+# What one connection can make the kernel, and asyncio's TLS, hold before anything of it is counted.
+BUFFERED = 64 * 1024
+
+
+class Connection(web.RequestHandler):
+    """One connection, from its acceptance on; it is the `protocol` of its requests."""
+
+    def __init__(self, server: web.Server, peer: Peer, *, door: "Door") -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # aiohttp means this to be possible
+            auto_decompress=False,
+            keepalive_timeout=door.life.patience.idle,
+            lingering_time=door.life.patience.lingering,
+        )
+        self.peer = peer
+        self._door = door
+        self._head = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._welcome: asyncio.Task[None] | None = None
+        self.is_in = False
+
+    def welcome(self, task: "asyncio.Task[None]") -> None:
+        """What leads to the first byte, to be given up when the connection is cut before."""
+        self._welcome = task
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """TLS is done, if there is any: by now it is known whose the connection is."""
+        if transport.get_extra_info("peercert"):
+            self.peer = replace(self.peer, proven=True)
+            self._door.guests.prove(self)
+        self.is_in = True
+        # asyncio's TLS has one, of 256 KiB by default.
+        if limit := getattr(transport, "set_read_buffer_limits", None):
+            limit(high=BUFFERED)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Nobody is there any more."""
+        self._door.guests.leave(self)
+        self._end_of_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand bytes on, and see to it that headers come to an end."""
+        before, between_calls = self._request_count, self._between_calls()
+        super().data_received(data)
+        if self._request_count != before:
+            self._end_of_head()
+            if len(self._messages) > 1:
+                # No client of ours sends the next request before it has an answer, and each takes memory.
+                self._refuse("several requests at once")
+        elif data and between_calls:
+            self._head += len(data)
+            if self._head > LONGEST_HEAD:
+                self._refuse("the headers are too long")
+            elif self._deadline is None:
+                self._deadline = self._loop.call_later(self._door.life.patience.headers, self._give_up)
+
+    def _between_calls(self) -> bool:
+        """Whether what comes belongs to a request that is not there yet, and to no body."""
+        if not self._request_count:
+            return True
+        if self._waiter is not None:
+            return not self._waiter.done()
+        current = self._current_request
+        return current is not None and current.content.is_eof()
+
+    def _end_of_head(self) -> None:
+        self._head = 0
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        self._door.life.slow(Slow.HEADERS, seconds=self._door.life.patience.headers)
+        self.cut()
+
+    def _refuse(self, reason: str) -> None:
+        self._door.life.malformed(reason)
+        self.cut()
+
+    def cut(self) -> None:
+        """End the connection now, whatever is still to be sent."""
+        transport = self.transport
+        self.force_close()
+        if transport is not None:
+            transport.abort()
+        elif self._welcome is not None:
+            self._welcome.cancel()
+
+    def work(self) -> None:
+        """A call is whole and being handled: nothing more is read before it is answered."""
+        self._door.guests.work(self)
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def rest(self) -> None:
+        """It is answered."""
+        self._door.guests.rest(self)
+        if self.transport is not None:
+            self.transport.resume_reading()
+
+    def handle_error(
+        self,
+        request: BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what aiohttp cannot read; anybody can send that, so it is no error of ours."""
+        if status != web.HTTPBadRequest.status_code:
+            return super().handle_error(request, status, exc, message)
+        self._door.life.malformed(type(exc).__name__)
+        answer = web.json_response({"error": "the request cannot be read as HTTP"}, status=status)
+        answer.force_close()
+        return answer
+
+
+@dataclass(slots=True)
+class Door:
+    """Accepts connections at a socket, inside an `async with`."""
+
+    opened: socket.socket
+    server: web.Server
+    life: Life
+    guests: Guests
+    context: ssl.SSLContext | None = None
+    _turns: Turns = field(default_factory=Turns)
+    _coming: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    async def __aenter__(self) -> Self:
+        self.opened.settimeout(0)
+        # Whoever comes in takes it over.
+        self.opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFERED)
+        self.opened.listen(BACKLOG)
+        asyncio.get_running_loop().add_reader(self.opened, self._accept)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nobody comes in any more; connections that are open stay."""
+        asyncio.get_running_loop().remove_reader(self.opened)
+        self.opened.close()
+        for task in self._coming:
+            task.cancel()
+        await asyncio.gather(*self._coming, return_exceptions=True)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connection, address = self.opened.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            connection.settimeout(0)
+            self._admit(connection, Peer(str(address[0])))
+
+    def _pause(self, error: OSError) -> None:
+        """No more file descriptors, or no more memory: some calls may end meanwhile."""
+        self.life.quiet_log.warning("server.full", error=error, connections=len(self.guests))
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self.opened)
+        loop.call_later(PAUSE_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        # It may have been closed meanwhile.
+        if self.opened.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self.opened, self._accept)
+
+    def _admit(self, connection: socket.socket, peer: Peer) -> None:
+        guest = Connection(self.server, peer, door=self)
+        self.guests.enter(guest)
+        task = asyncio.get_running_loop().create_task(self._welcome(connection, guest))
+        guest.welcome(task)
+        self._coming.add(task)
+        task.add_done_callback(self._coming.discard)
+
+    async def _welcome(self, connection: socket.socket, guest: Connection) -> None:
+        """Greet a newcomer, with TLS if that is how it is done here."""
+        try:
+            await self._in_turn(connection, guest.peer)
+            await self._greet(connection, guest)
+        except ConnectionAbortedError:
+            self.life.slow(Slow.HANDSHAKE, seconds=self.life.patience.handshake)
+        except OSError as error:
+            self.life.no_handshake(error)
+        finally:
+            if not guest.is_in:
+                self.guests.leave(guest)
+
+    async def _in_turn(self, connection: socket.socket, peer: Peer) -> None:
+        try:
+            await self._turns.wait(peer)
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+
+    async def _greet(self, connection: socket.socket, guest: Connection) -> None:
+        """From here on asyncio closes the connection if it comes to nothing."""
+        connect = asyncio.get_running_loop().connect_accepted_socket
+        if self.context is None:
+            await connect(lambda: guest, connection)
+            return
+        await connect(
+            lambda: guest,
+            connection,
+            ssl=self.context,
+            ssl_handshake_timeout=self.life.patience.handshake,
+            ssl_shutdown_timeout=self.life.patience.lingering,
+        )

@@ -1,0 +1,93 @@
+"""
+Connections that are open, and which of them goes when there are too many.
+
+A connection over TLS takes some 50 KB, so there is a bound; and a caller that is kept out for lack of room
+is a review that fails. So a newcomer always comes in, and what goes is the connection on which nothing has
+happened for longest, of the peer that holds most. Callers with a proven certificate keep theirs, and so
+does every call that is being handled.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from numalign.runtime.overload import Peer
+
+
+class Guest(Protocol):
+    """One open connection."""
+
+    @property
+    def peer(self) -> Peer:
+        """Whose it is."""
+
+    def cut(self) -> None:
+        """End it, now."""
+
+
+@dataclass(slots=True)
+class Guests:
+    """All open connections; a size of 0 sets no bound. `displaced` is told of each that had to go."""
+
+    size: int
+    displaced: Callable[[], None] = lambda: None
+    held: Counter[Peer] = field(default_factory=Counter)
+    _peers: dict[Guest, Peer] = field(default_factory=dict)
+    # Those that may go, by peer; the one on which nothing has happened for longest comes first.
+    _quiet: dict[Peer, dict[Guest, None]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def enter(self, guest: Guest) -> None:
+        """One more; another one may have to go."""
+        if self.size and len(self) >= self.size:
+            self._make_room()
+        self._peers[guest] = guest.peer
+        self.held[guest.peer] += 1
+        self.rest(guest)
+
+    def leave(self, guest: Guest) -> None:
+        """One less; nothing happens to one that has left."""
+        peer = self._peers.pop(guest, None)
+        if peer is None:
+            return
+        self._forget(guest, peer)
+        self.held[peer] -= 1
+        if not self.held[peer]:
+            del self.held[peer]
+
+    def prove(self, guest: Guest) -> None:
+        """A guest has become another peer's: its certificate was shown."""
+        if guest in self._peers:
+            self.leave(guest)
+            self._peers[guest] = guest.peer
+            self.held[guest.peer] += 1
+
+    def work(self, guest: Guest) -> None:
+        """A call of this guest is being handled: it stays."""
+        if guest in self._peers:
+            self._forget(guest, self._peers[guest])
+
+    def rest(self, guest: Guest) -> None:
+        """A guest has come, or its call is answered: it may go, after those that rest for longer."""
+        peer = self._peers.get(guest)
+        if peer is not None and not peer.proven:
+            self._forget(guest, peer)
+            self._quiet.setdefault(peer, {})[guest] = None
+
+    def _forget(self, guest: Guest, peer: Peer) -> None:
+        quiet = self._quiet.get(peer, {})
+        quiet.pop(guest, None)
+        if not quiet:
+            self._quiet.pop(peer, None)
+
+    def _make_room(self) -> None:
+        """Of the peer that holds most, the one that rests for longest; nobody goes where nobody rests."""
+        if self._quiet:
+            most = max(self._quiet, key=self.held.__getitem__)
+            guest = next(iter(self._quiet[most]))
+            self.leave(guest)
+            self.displaced()
+            guest.cut()
