@@ -32,7 +32,13 @@ SHAPE = Shape(zones=2, cpus=16, gib=64, devices={"nvidia.com/gpu": 4})
 SCHEDULER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scheduler"
 SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
 ACCOUNTS = f"system:serviceaccounts,system:serviceaccounts:{shipped.NAMESPACE}"
-USERS = {"admin": "system:masters", SCHEDULER: ACCOUNTS, SCORER: ACCOUNTS, **schedulers.USERS}
+STANDBY = f"{SCORER}-standby"
+"""A scorer with the same roles and a name of its own, so that the audit log tells the two apart."""
+USERS = {
+    "admin": "system:masters",
+    **dict.fromkeys((SCHEDULER, SCORER, STANDBY), ACCOUNTS),
+    **schedulers.USERS,
+}
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
 
 SHIPPED = [each for part in PARTS for each in objects(MANIFESTS / part)]
@@ -106,7 +112,7 @@ def why(seen: Json) -> str:
 @asynccontextmanager
 async def cluster_of(children: Children, place: Place) -> AsyncIterator[Cluster]:
     """A plane that notes what our accounts ask for; its own, for pods of other tests are not to be placed."""
-    noted = audits.flags(place.folder, users=(SCHEDULER, SCORER))
+    noted = audits.flags(place.folder, users=(SCHEDULER, SCORER, STANDBY))
     plane = Plane(children, place, users=USERS, flags=noted)
     await plane.start()
     async with plane.client("admin") as api:

@@ -20,7 +20,7 @@ from tests.e2e import audits, shipped
 from tests.e2e.asking import INTENT, Answer, Json, ask, gpus
 from tests.e2e.audits import Use
 from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.placing import LEASES, SCORER, Asking, Cluster, Replica, is_bound, replica
+from tests.e2e.placing import LEASES, SCORER, STANDBY, Asking, Cluster, Replica, is_bound, replica
 from tests.e2e.processes import Children, free_port, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -85,11 +85,23 @@ async def test_a_pod_that_no_zone_can_hold_waits_and_says_why(
     assert not is_bound(seen)
 
 
-async def test_a_second_replica_is_alive_and_not_ready(
-    published: Cluster, children: Children, kubeconfig: Path, scorer: Replica
+@module_fixture()
+async def standby(published: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """By which a second replica comes, with the roles of the first."""
+    _, _, name = STANDBY.rpartition(":")
+    for each in objects(MANIFESTS / "scorer"):
+        if each["kind"].endswith("RoleBinding"):
+            [subject] = each["subjects"]
+            metadata = each["metadata"] | {"name": f"{each['metadata']['name']}-standby"}
+            await published.store.apply(each | {"metadata": metadata, "subjects": [subject | {"name": name}]})
+    return published.plane.kubeconfig(STANDBY, tmp_path_factory.mktemp("standby"))
+
+
+async def test_a_second_replica_is_alive_not_ready_and_writes_nothing(
+    tidy: Cluster, children: Children, standby: Path, scorer: Replica, second: Asking
 ) -> None:
-    """The Service must not lead to it: it would refuse to bind."""
-    waiting = await replica(children, kubeconfig, port=free_port(), name="numalign-scorer-2")
+    """The Service must not lead to it: it would refuse to bind. Of its rights it uses those to read."""
+    waiting = await replica(children, standby, port=free_port(), name="numalign-scorer-2")
 
     async def said() -> str:
         _, text = await waiting.said("/readyz")
@@ -98,11 +110,16 @@ async def test_a_second_replica_is_alive_and_not_ready(
     # By then it knows the cluster, and lacks nothing else.
     text = partial(seconds_until, said, lambda seen: "lease" in seen and "snapshot" not in seen)
     await text(what="it waited for the lease alone", within=30, every=SELDOM)
+    await tidy.create("meanwhile", scheduler=second.name, asks=gpus(1), annotations=INTENT)
+    await tidy.until_bound("meanwhile")
     assert not await waiting.ready()
     assert await scorer.ready()
-    lease = await ask(published.api, "GET", LEASES.format(shipped.NAMESPACE, NAME))
+    lease = await ask(tidy.api, "GET", LEASES.format(shipped.NAMESPACE, NAME))
     assert lease.body["spec"]["holderIdentity"] in (children.logs / NAME).read_text()
     await waiting.child.end()
+    used = audits.uses(tidy.plane.folder, user=STANDBY)
+    assert used
+    assert [use for use in used if use.writes] == []
 
 
 async def test_the_owner_of_a_pod_that_a_kubelet_refused_reads_what_was_predicted(
