@@ -42,8 +42,8 @@ def test_every_value_is_explained() -> None:
     assert unexplained == [
         "image:",
         "kubeletConfigs:",
-        "    requests: {cpu: 50m, memory: 128Mi}",
-        "    limits: {memory: 256Mi}",
+        "    requests: {cpu: 50m, memory: 192Mi}",
+        "    limits: {memory: 512Mi}",
         "  tls:",
         "  service:",
         "    requests: {cpu: 250m, memory: 512Mi}",
