@@ -31,8 +31,8 @@ COMMAND = "python -m tests.deploy.render"
 PARTS = ("scorer", "scheduler")
 """What is installed only where it is wanted: a value that enables it, and a folder."""
 
-GUARD = "guard"
-"""What is installed everywhere but on clusters that are too old for it, and so in a folder of its own."""
+GUARD, SCORER_GUARD = GUARDS = ("guard", "scorer/guard")
+"""What is installed everywhere but on clusters that are too old for it, and so in folders of their own."""
 
 EVERY_PART = ",".join(f"{part}.enabled=true" for part in PARTS)
 """For `--set`."""
@@ -168,9 +168,8 @@ def objects(folder: Path = MANIFESTS) -> list[Object]:
 
 def everything() -> list[Object]:
     """The objects of all folders."""
-    return [
-        each for folder in (MANIFESTS, *map(MANIFESTS.joinpath, (GUARD, *PARTS))) for each in objects(folder)
-    ]
+    folders = (MANIFESTS, *map(MANIFESTS.joinpath, (*GUARDS, *PARTS)))
+    return [each for folder in folders for each in objects(folder)]
 
 
 def identities(found: list[Object]) -> Mapping[tuple[str, str], Object]:

@@ -23,7 +23,9 @@ from tests.deploy.render import (
     COMMAND,
     EVERY_PART,
     MANIFESTS,
+    NAMESPACE,
     PARTS,
+    SCORER_GUARD,
     HelmError,
     Object,
     everything,
@@ -240,6 +242,33 @@ async def test_what_guards_the_controller_comes_where_it_is_known(helm: Path) ->
     assert len(guards(await template(helm, "--kube-version=1.30.0-eks-1"))) == 2
 
 
+async def test_records_are_guarded_where_that_is_known_and_wanted(helm: Path) -> None:
+    async def guard(*values: str) -> Object | None:
+        found = identities(await made(helm, *values))
+        return found.get(("ValidatingAdmissionPolicy", "numalign-records"))
+
+    assert await guard() is None
+    assert await guard("scorer.enabled=true", "scorer.records.guarded=false") is None
+    old = parsed(await template(helm, "--set=scorer.enabled=true", "--kube-version=1.29.9"))
+    assert ("ValidatingAdmissionPolicy", "numalign-records") not in identities(old)
+
+
+async def test_whoever_else_writes_records_is_named(helm: Path) -> None:
+    writers = "scorer.records.writers={system:serviceaccount:kai-scheduler:binder,exporter@example.com}"
+    found = identities(await made(helm, "scorer.enabled=true", writers))
+    [condition] = found["ValidatingAdmissionPolicy", "numalign-records"]["spec"]["matchConditions"]
+
+    assert condition["expression"] == (
+        f"!(request.userInfo.username in ['system:serviceaccount:{NAMESPACE}:numalign-scorer',"
+        "'system:serviceaccount:kai-scheduler:binder','exporter@example.com'])"
+    )
+    for odd in ("a'b", 'a"b', "a b", "a\\\\b", ""):
+        with pytest.raises(HelmError):
+            await template(
+                helm, "--set=scorer.enabled=true", f"--set-json=scorer.records.writers={json.dumps([odd])}"
+            )
+
+
 async def test_the_certificate_is_made_as_the_settings_say(helm: Path) -> None:
     found = await made(helm, "settings.tls-days=30", "settings.tls-names=127.0.0.1")
     controller = settings.load(
@@ -366,7 +395,9 @@ async def test_who_wants_the_scorer_gets_the_webhook_as_it_is(helm: Path) -> Non
     with_parts, without = identities(await made(helm, EVERY_PART)), identities(await made(helm))
     assert without.items() <= with_parts.items()
     assert with_parts.keys() - without.keys() == {
-        (each["kind"], each["metadata"]["name"]) for part in PARTS for each in objects(MANIFESTS / part)
+        (each["kind"], each["metadata"]["name"])
+        for part in (*PARTS, SCORER_GUARD)
+        for each in objects(MANIFESTS / part)
     }
 
 

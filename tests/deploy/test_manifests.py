@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ import kubernetes_validate
 import pytest
 
 from controller.settings import ControllerSettings
+from numalign.cluster import records
 from numalign.runtime import health, server, settings
 from tests.deploy.render import (
     DEPLOY,
-    GUARD,
+    GUARDS,
     MANIFESTS,
     NAMESPACE,
     PARTS,
@@ -30,7 +32,7 @@ from webhook.settings import WebhookSettings
 
 EVERYTHING = identities(everything())
 DEPLOYMENTS = {name: each for (kind, name), each in EVERYTHING.items() if kind == "Deployment"}
-FOLDERS = {".": MANIFESTS} | {part: MANIFESTS / part for part in (GUARD, *PARTS)}
+FOLDERS = {".": MANIFESTS} | {part: MANIFESTS / part for part in (*GUARDS, *PARTS)}
 
 SHIPPED = identities(objects())
 DEPLOYMENT = SHIPPED["Deployment", "numalign-webhook"]
@@ -49,7 +51,7 @@ CLUSTER_WIDE = {
     "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration",
 }
-GUARDING = identities(objects(MANIFESTS / GUARD))
+GUARDING = identities([each for folder in GUARDS for each in objects(MANIFESTS / folder)])
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
@@ -165,8 +167,24 @@ def test_what_roles_cannot_say_of_the_controller_a_policy_says() -> None:
     writing = {"create", "update", "patch", "delete"}
     roles = [SHIPPED[kind, "numalign-controller"] for kind in ("ClusterRole", "Role")]
     assert {resource for role in roles for _, resource, verb, _ in rights(role) if verb in writing} == guarded
-    [binding] = [each for (kind, _), each in GUARDING.items() if kind == "ValidatingAdmissionPolicyBinding"]
-    assert binding["spec"] == {"policyName": "numalign-controller", "validationActions": ["Deny"]}
+
+
+def test_the_annotations_that_are_read_are_those_that_are_guarded() -> None:
+    spec = GUARDING["ValidatingAdmissionPolicy", "numalign-records"]["spec"]
+    [condition], [rule] = spec["matchConditions"], spec["matchConstraints"]["resourceRules"]
+    [changed] = [each["expression"] for each in spec["variables"] if each["name"] == "changed"]
+    assert {*re.findall(r"'([^']+)'", changed)} == records.KEYS
+    assert re.findall(r"'([^']+)'", condition["expression"]) == [
+        f"system:serviceaccount:{NAMESPACE}:numalign-scorer"
+    ]
+    assert (rule["resources"], rule["operations"]) == (["pods", "pods/*", "bindings"], ["CREATE", "UPDATE"])
+
+
+@pytest.mark.parametrize("name", ["numalign-controller", "numalign-records"])
+def test_what_a_policy_forbids_is_denied(name: str) -> None:
+    assert GUARDING["ValidatingAdmissionPolicy", name]["spec"]["failurePolicy"] == "Fail"
+    binding = GUARDING["ValidatingAdmissionPolicyBinding", name]
+    assert binding["spec"] == {"policyName": name, "validationActions": ["Deny"]}
 
 
 OUR_ROLES = [(kind, name) for kind, name in EVERYTHING if kind in {"Role", "ClusterRole"}]

@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from numalign.cluster import records
 from numalign.cluster.api import Api
 from numalign.rules.intent import PLACEMENT
-from tests.deploy.render import MANIFESTS, objects
+from tests.deploy.render import MANIFESTS, SCORER_GUARD, objects
 from tests.e2e import shipped
 from tests.e2e.asking import INTENT, Json, ask
 from tests.e2e.objects import Store
@@ -275,7 +275,7 @@ async def site(children: Children, place: Place) -> AsyncIterator[Site]:
         await ApiDesk(Api(client, namespace="default")).learn()
         for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
             await store.apply(document)
-        for document in objects(MANIFESTS / "scorer"):
+        for document in (*objects(MANIFESTS / "scorer"), *objects(MANIFESTS / SCORER_GUARD)):
             await store.apply(document)
         async with replicas(children, command=_command(plane), name="scorer", scheme="http") as scorers:
             await scorers.start()

@@ -6,7 +6,9 @@ from time import monotonic
 import aiohttp
 import pytest
 
+from numalign.cluster.bindings import BIND_SECONDS
 from numalign.cluster.lease import JITTER, LEASE_SECONDS, RETRY_SECONDS
+from numalign.fleet.promises import NEWS_SECONDS
 from tests.e2e.asking import Json
 from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.replicas import Replica, Replicas
@@ -61,8 +63,8 @@ async def until_it_lacks_only_the_lease(replica: Replica) -> None:
 @pytest.mark.parametrize(
     ("end", "within"),
     [
-        pytest.param(Replicas.kill, LEASE_SECONDS + LOOK + SLOW, id="killed"),
-        pytest.param(Replicas.stop, LOOK + SLOW, id="stopped"),
+        pytest.param(Replicas.kill, LEASE_SECONDS + LOOK + BIND_SECONDS + NEWS_SECONDS + SLOW, id="killed"),
+        pytest.param(Replicas.stop, LOOK + NEWS_SECONDS + SLOW, id="stopped"),
     ],
 )
 async def test_when_the_scorer_ends_the_next_one_goes_on(site: Site, end: Ending, within: float) -> None:
