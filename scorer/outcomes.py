@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from numalign.cluster.events import Event, Type
 from numalign.cluster.occupants import Occupant, Phase
-from numalign.fleet.recent import Recent
+from numalign.fleet.recent import Caches, Recent
 from numalign.rules.kubelet.refused import Reason
 from numalign.rules.ledger import Resident, Source
 from numalign.rules.placement import Held
@@ -77,6 +77,10 @@ class Outcomes:
             "Pods sent to a node that had just refused one that asked for the same.",
             registry=registry,
         )
+
+    def caches(self) -> Caches:
+        """What is remembered of refusals."""
+        return {"refused": self._refused}
 
     def heard(self, pod: Occupant, before: Occupant | None) -> None:
         """A pod is like this now; it was like that before, or was not seen."""

@@ -31,6 +31,7 @@ from numalign.cluster.world import Snapshot
 from numalign.fleet.promises import NEWS_SECONDS, Promises
 from numalign.rules.ledger import Basis
 from numalign.runtime import server
+from numalign.runtime.caches import CacheSizes
 from numalign.runtime.life import Check
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
@@ -119,7 +120,7 @@ class Program:
             )
             # A file is there at once: whoever starts the program may ask as soon as it listens.
             await feed.load(register.take)
-            return await self._run(register, feed, rules, policy, work=Work(), stop=stop)
+            return await self._run(register, pods, feed, rules, policy, work=Work(), stop=stop)
         async with connected(kubeconfig=settings.kubeconfig, context=settings.context) as api:
             live = LiveFeed(
                 api,
@@ -130,7 +131,7 @@ class Program:
                 label_keys=keys,
             )
             work = self._work(api, live)
-            return await self._run(register, live, rules, policy, work=work, stop=stop)
+            return await self._run(register, pods, live, rules, policy, work=work, stop=stop)
 
     def _register(self, policy: PolicyKeeper) -> Register:
         promises = Promises(lag=self.settings.topology_lag_seconds, kept=self.settings.promise_seconds)
@@ -146,6 +147,7 @@ class Program:
     async def _run(  # noqa: PLR0913  what the parts are made of
         self,
         register: Register,
+        pods: Occupants,
         feed: Feed,
         rules: RankingRules,
         policy: PolicyKeeper,
@@ -154,13 +156,17 @@ class Program:
         stop: Stop,
     ) -> int:
         settings = self.settings
-        register.watch = Outcomes(
+        outcomes = Outcomes(
             register, tell=work.tell, log=self.log, registry=self.registry, clock=time.monotonic
-        ).heard
+        )
+        register.watch = outcomes.heard
         self._count(register, feed)
+        door = self._door(register, feed, rules, work)
+        owners = (register.caches, pods.caches, outcomes.caches, door.calls.caches)
+        self.registry.register(CacheSizes(owners))
         app = application(
             settings,
-            self._door(register, feed, rules, work),
+            door,
             log=self.log,
             registry=self.registry,
             checks={"snapshot": partial(_waiting_for, register, feed), **work.checks},

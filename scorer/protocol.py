@@ -24,8 +24,8 @@ from typing import Any
 
 import orjson
 
-from numalign.cluster.parts import Part, named
-from numalign.fleet.recent import Recent
+from numalign.cluster.parts import UID, Part, named
+from numalign.fleet.recent import Caches, Recent, digest
 from numalign.rules.errors import BadInput, Mistake
 
 MAX_SCORE = 10
@@ -124,6 +124,10 @@ class Calls:
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._pods: Recent[bytes, Mapping[str, Any]] = Recent(remembered)
 
+    def caches(self) -> Caches:
+        """What is remembered of calls."""
+        return {"calls": self._pods}
+
     def candidates(self, body: bytes) -> Candidates:
         """The call in a body; of calls that are alike up to the names, all but the names is read once.
 
@@ -132,14 +136,15 @@ class Calls:
         # No text holds these bytes, for its quotes would be escaped. So if nothing but a list and the end of
         # the call comes after them, all that is before them is the call without that list.
         before, mark, after = body.rpartition(_NAMES_COME)
-        pod = self._pods.peek(before) if mark else None
+        known = digest(before) if mark and len(before) <= _LONGEST_POD else None
+        pod = self._pods.peek(known) if known else None
         names = None if pod is None else _names_alone(after)
         if pod is not None and names is not None:
             return Candidates(pod, names)
         call = document(body, "ExtenderArgs")
         asked, listed = _candidates(call), call["NodeNames"].value
-        if mark and len(before) <= _LONGEST_POD and after == orjson.dumps(listed)[1:] + b"}":
-            self._pods.put(before, asked.pod)
+        if known and after == orjson.dumps(listed)[1:] + b"}":
+            self._pods.put(known, asked.pod)
         return asked
 
 
@@ -473,8 +478,7 @@ _SUBDOMAIN = re.compile(
     rf"(?=.{{1,{_LONGEST_NAME}}}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_UID = re.compile(r"[!-~]{1,128}")
 
 _BINDING: Mapping[str, re.Pattern[str]] = MappingProxyType(
-    {"PodName": _SUBDOMAIN, "PodNamespace": _LABEL, "PodUID": _UID, "Node": _SUBDOMAIN}
+    {"PodName": _SUBDOMAIN, "PodNamespace": _LABEL, "PodUID": UID, "Node": _SUBDOMAIN}
 )

@@ -22,8 +22,10 @@ from numalign.cluster.policy import PolicyKeeper
 from numalign.cluster.world import Snapshot
 from numalign.fleet import Question
 from numalign.fleet.promises import Promises
-from numalign.fleet.recent import Recent
+from numalign.fleet.recent import Caches, Recent
 from numalign.fleet.standings import Standings
+from numalign.fleet.weight import weight
+from numalign.rules.errors import BadInput
 from numalign.rules.intent import UNRULED, Intent, Match, NamespaceRules, Policy
 from numalign.rules.ledger import Offer, PodName, Resident, Stage, Told, exclusive
 from numalign.rules.topology import Node
@@ -108,10 +110,19 @@ class Register:
         self._complete = complete
         self._askings = Askings()
         self._last: tuple[Mapping[str, object], _Said] | None = None
-        self._asked: Recent[str, Subject] = Recent(REMEMBERED)
-        self._numbers: Recent[Question, int] = Recent(REMEMBERED)
+        self._asked: Recent[str, Subject] = Recent(REMEMBERED, weigh=_weight_of_subject)
+        self._numbers: Recent[Question, int] = Recent(REMEMBERED, weigh=_weight_of_question)
         self._count = itertools.count(1)
         self._told: dict[str, tuple[Fingerprint, Told]] = {}
+
+    def caches(self) -> Caches:
+        """What is remembered of those who asked."""
+        return {
+            "asked": self._asked,
+            "numbers": self._numbers,
+            "asked_askings": self._askings.cache,
+            **self.standings.caches(),
+        }
 
     # What the cluster tells.
 
@@ -159,6 +170,7 @@ class Register:
     def gone(self, uid: str) -> None:
         """A pod is there no more."""
         self.pods.pop(uid, None)
+        self._asked.drop(uid)
         self.promises.drop(uid, now=self._clock())
 
     def _resident(self, pod: Occupant) -> Resident:
@@ -194,7 +206,7 @@ class Register:
         whole = Part(raw)
         metadata = whole["metadata"]
         return _Said(
-            uid=metadata["uid"].text(),
+            uid=_uid(raw),
             namespace=metadata["namespace"].text() or "default",
             name=metadata["name"].text() or metadata["generateName"].text(),
             created=metadata["creationTimestamp"].time(),
@@ -257,6 +269,22 @@ class Register:
         """All nodes, those without a topology too."""
         yield from self.promises.reported()
         yield from self.snapshot.unknown if self.snapshot else ()
+
+
+def _uid(raw: Mapping[str, object]) -> str:
+    """Raises `BadInput` for what is no uid, for such a pod could not be told from others."""
+    whole = Part(raw)
+    uid = whole["metadata"]["uid"].uid()
+    whole.settle(BadInput)
+    return uid
+
+
+def _weight_of_subject(_uid: str, subject: Subject) -> int:
+    return subject.question.weight + weight(subject.uid, subject.namespace, subject.name)
+
+
+def _weight_of_question(question: Question, _number: int) -> int:
+    return question.weight
 
 
 def _accounted(

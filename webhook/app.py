@@ -22,6 +22,7 @@ from numalign.cluster.policy import PolicyKeeper
 from numalign.fleet import Fleet
 from numalign.rules.errors import Mistake
 from numalign.runtime import calls, server
+from numalign.runtime.caches import CacheSizes
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from webhook import review
@@ -82,6 +83,7 @@ def application(
     """The webhook's routes on the common server."""
     door = _door(settings, catalogue, policy, log=log, registry=registry)
     registry.register(PodsBelow(catalogue, policy))
+    registry.register(CacheSizes((catalogue.caches, door.readings.caches)))
     return server.application(
         [web.post(f"/{name}", partial(_handle, door=door, name=name)) for name in _ENDPOINTS],
         log=log,

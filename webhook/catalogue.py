@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from numalign.cluster.feed import Feed, count_age
 from numalign.cluster.world import Problem, Snapshot
 from numalign.fleet import Fleet
+from numalign.fleet.recent import Caches
 from numalign.rules.intent import UNRULED, NamespaceRules
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
@@ -81,6 +82,10 @@ class Catalogue:
     def waiting_for(self) -> str | None:
         """What readiness lacks: a first snapshot."""
         return None if self.now else self.feed.waiting_for() or "the first snapshot to be put together"
+
+    def caches(self) -> Caches:
+        """What is remembered of the nodes, and of the pods that are counted."""
+        return {**self.feed.caches(), **(self.now.fleet.caches() if self.now else {})}
 
     async def follow(self) -> None:
         """Keep up with the feed; never returns."""

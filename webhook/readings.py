@@ -14,7 +14,8 @@ import orjson
 
 from numalign.cluster import kinds
 from numalign.fleet import Question
-from numalign.fleet.recent import Recent
+from numalign.fleet.recent import Caches, Recent, digest
+from numalign.fleet.weight import weight
 from numalign.rules import intent
 from numalign.rules.errors import Mistake
 from numalign.rules.intent import Match, NamespaceRules
@@ -22,9 +23,6 @@ from webhook.subject import Broken, Said, said
 
 REMEMBERED = 4096
 """Templates whose meaning is kept at hand."""
-
-LONGEST = 4096
-"""Bytes of what is read of a pod; few have more, and those are read each time, so that memory is bounded."""
 
 _Key = tuple[bytes, NamespaceRules, Match]
 _Meaning = Said | tuple[Mistake, ...] | None
@@ -47,12 +45,16 @@ class Readings:
     """Reads pods as `subject.said` does, and remembers what was said most recently."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._meanings: Recent[_Key, _Meaning] = Recent(remembered)
-        self._questions: Recent[Question, Question] = Recent(remembered)
+        self._meanings: Recent[_Key, _Meaning] = Recent(remembered, weigh=_weight)
+        self._questions: Recent[Question, Question] = Recent(remembered, weigh=_weight_of_question)
 
     def __len__(self) -> int:
         """How many different pods are remembered."""
         return len(self._meanings)
+
+    def caches(self) -> Caches:
+        """What is remembered of pods."""
+        return {"readings": self._meanings, "questions": self._questions}
 
     def said(self, pod: object, rules: NamespaceRules, match: Match) -> Said | None:
         """As `subject.said`."""
@@ -76,16 +78,26 @@ class Readings:
         return replace(found, question=question)
 
 
+def _weight(_key: _Key, meaning: _Meaning) -> int:
+    """A question is shared by those that mean the same, and weighed once."""
+    if isinstance(meaning, Said):
+        return meaning.question.weight + weight(meaning.pin)
+    return weight(meaning)
+
+
+def _weight_of_question(question: Question, _same: Question) -> int:
+    return question.weight
+
+
 def _written(pod: object) -> bytes | None:
-    """All that is read of a pod, in bytes; None for what is too long or too deep to be remembered."""
+    """A digest of all that is read of a pod; None for what is too deep to be remembered."""
     told = kinds.cut(pod, _READ)
     if isinstance(told, dict) and isinstance(metadata := told.get("metadata"), dict):
         told["metadata"] = _lasting(metadata)
     try:
-        written = orjson.dumps(told)
+        return digest(orjson.dumps(told))
     except orjson.JSONEncodeError:
         return None
-    return written if len(written) <= LONGEST else None
 
 
 def _lasting(metadata: Mapping[str, object]) -> Mapping[str, object]:

@@ -9,14 +9,14 @@ what was read is remembered by what was written.
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import orjson
 
 from numalign.cluster import kinds, pods, records
 from numalign.cluster.parts import Part
-from numalign.fleet.recent import Recent
+from numalign.fleet.recent import Cache, Recent, digest
 from numalign.rules import demand, intent
 from numalign.rules.demand import Demand
 from numalign.rules.errors import BadInput, Mistake
@@ -24,9 +24,6 @@ from numalign.rules.intent import Intent
 
 REMEMBERED = 4096
 """Kinds of pods whose meaning is kept at hand."""
-
-LONGEST = 16384
-"""Bytes of what a pod says; the few that say more are read each time, so that memory is bounded."""
 
 Raw = Mapping[str, object]
 Read = TypeVar("Read")
@@ -40,16 +37,29 @@ class Asking:
     intent: Intent | None
 
 
+Meaning: TypeAlias = Asking | tuple[Mistake, ...]
+"""What was read of a pod, or every mistake in it."""
+
+
 class Askings:
-    """Reads what pods ask for. Pods that ask for the same share one value, as long as anybody holds it."""
+    """Reads what pods ask for. Pods that ask for the same share one value, as long as anybody holds it.
+
+    What was read is known again by a digest of what was written: a pod of a megabyte, which comes again with
+    every change of its status, is read as rarely as any.
+    """
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._meanings: Recent[bytes, Asking | tuple[Mistake, ...]] = Recent(remembered)
+        self._meanings: Recent[bytes, Meaning] = Recent(remembered)
         self._living: WeakValueDictionary[tuple[Demand, Intent | None], Asking] = WeakValueDictionary()
 
     def __len__(self) -> int:
         """How many different meanings are known."""
         return len(self._living)
+
+    @property
+    def cache(self) -> Cache:
+        """What was read most recently."""
+        return self._meanings
 
     def of(self, raw: object) -> Asking | None:
         """What a v1 Pod asks for.
@@ -66,18 +76,16 @@ class Askings:
             return meaning
         raise BadInput(meaning)
 
-    def _meaning(self, raw: object) -> Asking | tuple[Mistake, ...]:
+    def _meaning(self, raw: object) -> Meaning:
         told = _told(raw)
         try:
             written = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError:
-            # A number or a nesting that YAML can write: rare, and not worth to be remembered.
+            # A number or a nesting that no API server stores: rare, and not worth to be remembered.
             return self._understood(told)
-        if len(written) > LONGEST:
-            return self._understood(told)
-        return self._meanings.get(written, lambda: self._understood(told))
+        return self._meanings.get(digest(written), lambda: self._understood(told))
 
-    def _understood(self, told: Raw) -> Asking | tuple[Mistake, ...]:
+    def _understood(self, told: Raw) -> Meaning:
         try:
             asking = _read(told)
         except BadInput as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from numalign.cluster.asking import Asking, Askings
 from numalign.cluster.parts import Part
+from numalign.fleet.recent import Caches
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -38,6 +39,10 @@ class Census:
 
     def __len__(self) -> int:
         return len(self._asking)
+
+    def caches(self) -> Caches:
+        """What is remembered of pods that may be there no more."""
+        return {"askings": self._askings.cache}
 
     def put(self, key: Key, raw: Mapping[str, object]) -> None:
         """A pod is there, as this v1 Pod says."""

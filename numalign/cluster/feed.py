@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.cluster.census import Tenants
 from numalign.cluster.world import Snapshot
+from numalign.fleet.recent import Caches
 from numalign.runtime.metrics import PREFIX
 
 Take = Callable[[Snapshot], Awaitable[None]]
@@ -29,6 +30,9 @@ class Feed(Protocol):
 
     def tenants(self) -> Iterator[Tenants]:
         """The pods of the cluster, as far as the source tells."""
+
+    def caches(self) -> Caches:
+        """What is remembered of pods that may be there no more."""
 
     async def follow(self, take: Take) -> None:
         """Give a snapshot to `take` whenever there is a new one; never returns.

@@ -20,6 +20,7 @@ from numalign.cluster.feed import Take
 from numalign.cluster.kinds import Object
 from numalign.cluster.reflector import Key, Sink
 from numalign.cluster.world import Snapshot
+from numalign.fleet.recent import Caches
 from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import files
 from numalign.runtime.logs import Log
@@ -74,6 +75,10 @@ class FileFeed:
     def tenants(self) -> Iterator[Tenants]:
         """The pods in the file, unless somebody else is given them."""
         return self._census.tenants()
+
+    def caches(self) -> Caches:
+        """Of the pods that are counted."""
+        return self._census.caches()
 
     async def follow(self, take: Take) -> None:
         """Read the file whenever it changes, without holding up whoever asks meanwhile; never returns."""

@@ -23,6 +23,7 @@ from numalign.cluster.kinds import Collection, Object
 from numalign.cluster.reflector import Key, Meters, Reflector, Sink
 from numalign.cluster.topologies import KIND
 from numalign.cluster.world import Shelf, World
+from numalign.fleet.recent import Caches
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
 
@@ -118,6 +119,10 @@ class LiveFeed:
     def tenants(self) -> Iterator[Tenants]:
         """The pods that are counted."""
         return self.world.census.tenants()
+
+    def caches(self) -> Caches:
+        """Of the pods that are counted."""
+        return self.world.census.caches()
 
     async def follow(self, take: Take) -> None:
         """Watch, and give a snapshot whenever something has changed; never returns."""

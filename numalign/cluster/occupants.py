@@ -14,6 +14,7 @@ from enum import StrEnum
 from sys import intern
 from typing import Protocol
 
+import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.cluster import records
@@ -23,7 +24,7 @@ from numalign.cluster.parts import Part
 from numalign.cluster.records import Found
 from numalign.cluster.reflector import Key
 from numalign.cluster.world import Problem
-from numalign.fleet.recent import Recent
+from numalign.fleet.recent import Caches, Recent, digest
 from numalign.rules.errors import AND_MORE, BadInput, Mistake
 from numalign.rules.ledger import Record
 from numalign.runtime.logs import Log
@@ -34,6 +35,9 @@ REMEMBERED = 4096
 
 MOST_MISTAKES = 16
 """Of one pod that are kept, for as long as it lives, and logged; there may be many pods like it."""
+
+LONGEST_NAME = 253
+"""Characters of the name of an object, and of words that are kept."""
 
 LONGEST_MESSAGE = 1024
 """Characters of what a kubelet says of a pod that are kept."""
@@ -105,8 +109,8 @@ class Occupants:
         self._keys: dict[str, Key] = {}
         self._mistakes: dict[Key, tuple[Mistake, ...]] = {}
         self._askings = Askings()
-        self._records: Recent[tuple[str | None, ...], Found] = Recent(REMEMBERED)
-        self._said: Recent[tuple[Mistake, ...], Key] = Recent(REMEMBERED)
+        self._records: Recent[bytes, Found] = Recent(REMEMBERED)
+        self._said: Recent[bytes, None] = Recent(REMEMBERED)
         Gauge(
             f"{PREFIX}unreadable_pods", "Pods of which something cannot be read.", registry=registry
         ).set_function(lambda: len(self._mistakes))
@@ -118,6 +122,10 @@ class Occupants:
     def __iter__(self) -> Iterator[Occupant]:
         """All that is there, as it was last told."""
         return iter(self._pods.values())
+
+    def caches(self) -> Caches:
+        """What is remembered of pods that may be there no more."""
+        return {"askings": self._askings.cache, "records": self._records, "unreadable": self._said}
 
     def problems(self) -> Iterator[Problem]:
         """The pods with mistakes."""
@@ -168,9 +176,10 @@ class Occupants:
         if mistakes:
             self._mistakes[key] = mistakes
         # A template that cannot be read makes many pods that cannot, and one line tells of them all.
-        if mistakes and mistakes not in self._said:
-            self._said.put(mistakes, key)
-            self._log.warning("pod.unreadable", pod=_shown(key), mistakes=[*map(str, mistakes)])
+        lines = [*map(str, mistakes)]
+        if lines and (said := digest("\n".join(lines).encode(errors="replace"))) not in self._said:
+            self._said.put(said, None)
+            self._log.warning("pod.unreadable", pod=_shown(key), mistakes=lines)
 
     def _read(self, whole: Part) -> Occupant:
         metadata, spec, status = whole["metadata"], whole["spec"], whole["status"]
@@ -178,17 +187,17 @@ class Occupants:
         found = self._record(metadata["annotations"])
         whole.mistakes.extend(found.mistakes)
         return Occupant(
-            uid=metadata["uid"].needed_text(),
+            uid=metadata["uid"].uid() if metadata["uid"].needed_text() else "",
             namespace=intern(metadata["namespace"].text()),
             name=metadata["name"].needed_text(),
             node=intern(spec["nodeName"].text()),
-            scheduler=intern(spec["schedulerName"].text()),
+            scheduler=intern(spec["schedulerName"].text()[:LONGEST_NAME]),
             created=metadata["creationTimestamp"].time(),
             started=status["startTime"].time(),
             phase=phase,
             acknowledged=phase is not Phase.PENDING or _acknowledged(status),
             leaving=metadata["deletionTimestamp"].value is not None,
-            reason=intern(status["reason"].text()),
+            reason=intern(status["reason"].text()[:LONGEST_NAME]),
             message=status["message"].text()[:LONGEST_MESSAGE],
             asking=self._asking(whole),
             record=found.record,
@@ -206,10 +215,11 @@ class Occupants:
         written = {key: text for key in records.SOURCES if (text := annotations[key].value) is not None}
         if not written:
             return records.NOTHING
-        texts = tuple(text for text in map(written.get, records.SOURCES) if isinstance(text, str | None))
-        if len(texts) < len(records.SOURCES):
+        try:
+            key = digest(orjson.dumps(written))
+        except orjson.JSONEncodeError:
             return records.record_of(written)
-        return self._records.get(texts, lambda: records.record_of(written))
+        return self._records.get(key, lambda: records.record_of(written))
 
 
 _ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})

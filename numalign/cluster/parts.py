@@ -28,6 +28,9 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 MOST_AMOUNTS = 256
 """Of resources in one list; a node has a few dozen."""
+UID = re.compile(r"[!-~]{1,128}")
+"""What can be the uid of an object: an API server gives 36 letters, digits and dashes."""
+
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 _NAMES: Mapping[type, str] = MappingProxyType(
@@ -143,6 +146,14 @@ class Part:
             return ""
         return self.needed().text()
 
+    def uid(self) -> str:
+        """The uid of an object; empty, if absent or none."""
+        text = self.text()
+        if not text or UID.fullmatch(text):
+            return text
+        self.wrong(f"{named(text)} is no uid, which has at most 128 letters, digits and signs")
+        return ""
+
     def texts(self) -> Mapping[str, str]:
         """An object of texts, like annotations."""
         fields = self._fields()
@@ -244,7 +255,10 @@ class Part:
 
 @lru_cache(maxsize=4096)
 def _amount(resource: str, text: str) -> int:
-    """As `resources.parse_amount`: what is written of one machine is written of many."""
+    """As `resources.parse_amount`: what is written of one machine is written of many.
+
+    Only what is an amount is kept, and neither that nor the name of a resource is long.
+    """
     return resources.parse_amount(resource, text)
 
 

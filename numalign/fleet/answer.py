@@ -24,6 +24,7 @@ from numalign.fleet.question import Question
 from numalign.fleet.reach import Trial
 from numalign.fleet.state import Ever, State
 from numalign.fleet.tables import GONE, ODD, Tables
+from numalign.fleet.weight import weight
 from numalign.fleet.worth import Unit
 from numalign.rules import scoring
 from numalign.rules.evaluate import evaluate
@@ -40,7 +41,13 @@ _FEW = 256
 """Of so many rows what is worked out for one thing is kept for the next."""
 
 _VERDICTS = 4096
-"""So many verdicts of single nodes are kept."""
+"""So many verdicts of single nodes are kept, if the pod is a small one."""
+
+_BYTES_OF_VERDICTS = 2**24
+"""So much may those take of a pod with many containers, each of which has its place in every one of them."""
+
+_BYTES_OF_PLAN = 4096
+"""What it takes to know how a pod is tried on the nodes of one layout, roughly."""
 
 
 class _YesOrNo(NamedTuple):
@@ -85,17 +92,30 @@ class Answer:
         self._plans: dict[int, tuple[Plan, Ever]] = {}
         self._lately: dict[Moment, _Lately] = {}
         self._verdicts: dict[int, tuple[Node, Verdict]] = {}
+        self._verdicts_bytes = 0
         self._numbers: dict[object, int] = {}
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory by now, those of its question included."""
+        arrays = sum(each.bytes for each in self._kept.values())
+        return self.question.weight + arrays + self._verdicts_bytes + len(self._plans) * _BYTES_OF_PLAN
 
     def verdict(self, row: int) -> Verdict:
         """All that the node in a row says; raises `KeyError` where there is none."""
         node, known = self._nodes.node(row), self._verdicts.get(row)
         if known is None or known[0] is not node:
-            if len(self._verdicts) >= _VERDICTS:
-                self._verdicts.clear()
             known = node, evaluate(node, self.question.demand, self.question.intent)
-            self._verdicts[row] = known
+            self._keep(row, known)
         return known[1]
+
+    def _keep(self, row: int, known: tuple[Node, Verdict]) -> None:
+        if len(self._verdicts) >= _VERDICTS or self._verdicts_bytes >= _BYTES_OF_VERDICTS:
+            self._verdicts.clear()
+            self._verdicts_bytes = 0
+        before = self._verdicts.get(row)
+        self._verdicts_bytes += weight(known[1]) - (weight(before[1]) if before else 0)
+        self._verdicts[row] = known
 
     def placed(self, row: int) -> Placement:
         """Where the pod comes to on the node in a row; nowhere, where it is refused."""

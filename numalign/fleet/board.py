@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from numalign.fleet.answer import Answer
 from numalign.fleet.question import Question
-from numalign.fleet.recent import Recent
+from numalign.fleet.recent import Caches, Recent
 from numalign.fleet.tables import Tables
 from numalign.rules.topology import Node
 
@@ -18,6 +18,9 @@ __all__ = ["Answer", "Board"]
 REMEMBERED = 256
 """Questions whose answers are kept; the least recently asked goes first."""
 
+MOST_BYTES = 2**26
+"""Of all answers together: one about 5,000 nodes takes a tenth of a MiB, and more for many containers."""
+
 
 class Board(Tables):
     """Nodes that can be asked. Changed in place, by one thread; so much of what was asked is `remembered`."""
@@ -25,10 +28,23 @@ class Board(Tables):
     def __init__(self, nodes: Iterable[Node] = (), *, remembered: int = REMEMBERED) -> None:
         super().__init__()
         self._remembered = remembered
-        self._answers: Recent[Question, Answer] = Recent(remembered)
+        self._answers: Recent[Question, Answer] = Recent(
+            remembered, most_bytes=MOST_BYTES, weigh=_weight_of_answer
+        )
         for node in nodes:
             self.put(node)
 
     def ask(self, question: Question) -> Answer:
         """What every node says."""
-        return self._answers.get(question, lambda: Answer(self, question))
+        found = self._answers.get(question, lambda: Answer(self, question))
+        # An answer is empty in the beginning, and grows with what it is asked.
+        self._answers.weigh_again(question)
+        return found
+
+    def caches(self) -> Caches:
+        """What is remembered of what was asked."""
+        return {"answers": self._answers}
+
+
+def _weight_of_answer(_question: Question, answer: Answer) -> int:
+    return answer.weight

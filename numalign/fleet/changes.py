@@ -63,6 +63,11 @@ class Patched:
         self._array = empty
         self._count = 0
 
+    @property
+    def bytes(self) -> int:
+        """What the array takes in memory."""
+        return self._array.nbytes
+
     def current(self, count: int, compute: Compute) -> NDArray[Any]:
         """The array of so many rows; only what changed is worked out, if little did."""
         place = self._changes.place

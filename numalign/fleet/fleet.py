@@ -18,10 +18,11 @@ from numalign.fleet.changes import Changes
 from numalign.fleet.columns import Moment, When
 from numalign.fleet.found import Able, Found, Place, Room
 from numalign.fleet.question import Question
-from numalign.fleet.recent import Recent
+from numalign.fleet.recent import Caches, Recent
 from numalign.fleet.roster import Roster
 from numalign.fleet.survey import Group, Survey, refusal_text
 from numalign.fleet.sweep import Sweep
+from numalign.fleet.weight import weight
 from numalign.rules.demand import asking
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Policy
@@ -74,11 +75,21 @@ class Fleet:
         self._roster, self._able, self._room = left.roster, left.able, left.room
         self._roster.become({node.name: node for node in self.nodes})
         self._sweeps: dict[tuple[Question, Moment], Sweep] = {}
-        self._surveys: Recent[Question, Survey] = Recent(remembered)
-        self._groups: Recent[Question, list[Group]] = Recent(remembered)
-        self._why: Recent[tuple[Question, Policy], str] = Recent(remembered)
+        self._surveys: Recent[Question, Survey] = Recent(remembered, weigh=_weight_of_answer)
+        self._groups: Recent[Question, list[Group]] = Recent(remembered, weigh=_weight_of_answer)
+        self._why: Recent[tuple[Question, Policy], str] = Recent(remembered, weigh=_weight_of_text)
         self.classes = self._roster.classes.every()
         """Every class name in use, sorted."""
+
+    def caches(self) -> Caches:
+        """What is remembered of what was asked."""
+        return {
+            "able": self._able.cache,
+            "room": self._room.cache,
+            "surveys": self._surveys,
+            "groups": self._groups,
+            "refusals": self._why,
+        }
 
     def following(self, nodes: Iterable[Node], *, unknown: int = 0) -> "Fleet":
         """The fleet of the next moment, with what was found out before."""
@@ -255,6 +266,14 @@ class Fleet:
             groups.append(Group(name, count, evaluate(empty, question.demand, question.intent)))
             yield
         self._groups.get(question, lambda: groups)
+
+
+def _weight_of_answer(question: Question, answer: object) -> int:
+    return question.weight + weight(answer)
+
+
+def _weight_of_text(key: tuple[Question, Policy], text: str) -> int:
+    return _weight_of_answer(key[0], text)
 
 
 def _below(policy: Policy) -> list[Policy]:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from numalign.fleet.arrays import Bools
 from numalign.fleet.question import Question
-from numalign.fleet.recent import Recent
+from numalign.fleet.recent import Cache, Recent
 from numalign.rules.topology import Node
 
 Place = tuple[int, int]
@@ -25,6 +25,11 @@ class Able:
     place: Place
     rows: Bools
 
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory."""
+        return self.question.weight + self.rows.nbytes
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -33,6 +38,11 @@ class Room:
     question: Question
     place: Place
     witness: Node | None
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory beside its node, which is there anyway."""
+        return self.question.weight
 
 
 Kept = TypeVar("Kept", Able, Room)
@@ -44,7 +54,12 @@ class Found(Generic[Kept]):
     def __init__(self, limit: int, before: "Found[Kept] | None" = None) -> None:
         self._limit = limit
         self._before: Found[Kept] | None = before
-        self._kept: Recent[Question, Kept] = Recent(limit)
+        self._kept: Recent[Question, Kept] = Recent(limit, weigh=lambda _, kept: kept.weight)
+
+    @property
+    def cache(self) -> Cache:
+        """What was found, at this moment or, if nobody has asked at it, before."""
+        return self._before.cache if self._before else self._kept
 
     def of(self, question: Question) -> Kept | None:
         """What was found, at this moment or before."""

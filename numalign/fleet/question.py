@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+from numalign.fleet.weight import weight
 from numalign.rules.demand import Demand
 from numalign.rules.intent import Intent, Policy
 
@@ -13,6 +14,7 @@ class Question:
     demand: Demand
     intent: Intent
     _hash: int = field(init=False, compare=False, repr=False)
+    _weight: int = field(init=False, compare=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
         # It is asked for with every look into what is remembered, and a demand has many parts.
@@ -20,6 +22,13 @@ class Question:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory, found out when somebody asks for the first time."""
+        if not self._weight:
+            object.__setattr__(self, "_weight", weight(self))
+        return self._weight
 
     def with_policy(self, policy: Policy) -> "Question":
         """The same pod, asking for another policy."""

@@ -18,6 +18,7 @@ from numalign.fleet.arrays import Ints, Rows
 from numalign.fleet.board import Answer, Board
 from numalign.fleet.promises import Promises
 from numalign.fleet.question import Question
+from numalign.fleet.recent import Caches
 from numalign.rules.verdict import Verdict
 
 STRANGE = 0
@@ -83,6 +84,10 @@ class Standings:
         self._late = set(promises.reported())
         self._due: list[tuple[float, str]] = []
         promises.listen(self._late.add)
+
+    def caches(self) -> Caches:
+        """What is remembered of what was asked."""
+        return self._board.caches()
 
     def ask(self, names: Sequence[str], question: Question, *, now: float) -> Said:
         """What these nodes say to a question."""

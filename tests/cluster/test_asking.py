@@ -3,14 +3,17 @@
 import gc
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster.asking import LONGEST, Asking, Askings
+from numalign.cluster import pods
+from numalign.cluster.asking import Asking, Askings
 from numalign.cluster.kinds import PODS
 from numalign.cluster.records import KAI_OBSERVED, KAI_PREDICTED
+from numalign.fleet.recent import MOST_BYTES
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import PLACEMENT, PLACEMENT_OBSERVED, Intent, Policy
 from tests.notation import asks
@@ -75,17 +78,34 @@ def test_no_more_is_remembered_than_may_be_and_what_somebody_holds_stays_one() -
     assert askings.of(pod(cpu="1m")) is held
 
 
-def test_what_is_very_long_is_read_each_time_and_is_one_all_the_same() -> None:
-    askings = Askings()
-    first = pod()["spec"]["containers"][0]
-    long = pod(containers=[{**first, "name": f"c{number}-{'x' * LONGEST}"} for number in range(2)])
-    held = askings.of(long)
+def large(number: int) -> Json:
+    """A pod of a quarter of a megabyte with a thousand amounts."""
+    names = [f"example.com/{number}-{'x' * 200}-{at}" for at in range(1000)]
+    bags = [dict.fromkeys(names[at::5], "1") for at in range(5)]
+    return pod(containers=[{"name": f"c{at}", "resources": {"limits": bag}} for at, bag in enumerate(bags)])
 
-    assert held
-    assert askings.of(long) is held
-    del held
+
+def test_what_is_large_is_read_once_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Mock(side_effect=pods.pod)
+    monkeypatch.setattr(pods, "pod", read)
+    askings, many = Askings(), pod(containers=[{} for _ in range(50_000)])
+    held = [askings.of(each) for each in (large(1), large(1), many, many)]
+
+    assert held[0]
+    assert held == [held[0], held[0], None, None]
+    assert read.call_count == 2
+
+
+def test_what_nobody_holds_is_remembered_within_a_bound() -> None:
+    askings = Askings()
+    for number in range(60):
+        askings.of(large(number))
+        with pytest.raises(BadInput):
+            askings.read(pod({"numalign.io/policy": str(number) * 10_000}))
     gc.collect()
-    assert len(askings) == 0
+
+    assert askings.cache.bytes <= MOST_BYTES
+    assert 10 < len(askings.cache) < 120
 
 
 BROKEN: dict[str, tuple[object, list[str]]] = {

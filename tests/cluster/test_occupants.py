@@ -4,6 +4,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from numalign.cluster import records
 from numalign.cluster.asking import Asking
 from numalign.cluster.kinds import PODS
 from numalign.cluster.occupants import LONGEST_MESSAGE, MOST_MISTAKES, Occupant, Occupants, Phase
 from numalign.cluster.reflector import Key
+from numalign.fleet.recent import MOST_BYTES
 from numalign.rules.errors import AND_MORE
 from numalign.rules.intent import PLACEMENT, PLACEMENT_OBSERVED, Intent, Policy
 from numalign.rules.ledger import Record, Source
@@ -228,10 +231,20 @@ def test_pods_of_one_template_share_what_they_ask_for_and_what_they_hold(watched
     assert len({id(each.asking) for each in pods}) == len({id(each.record) for each in pods}) == 1
 
 
+NO_UID = "is no uid, which has at most 128 letters, digits and signs"
+
 UNKNOWABLE: dict[str, tuple[Json, list[str]]] = {
     # situation: a pod, and what is wrong with it
     "no uid": (pod(uid=None), ["Pod team/p: metadata.uid: is missing"]),
     "an empty uid": (pod(uid=""), ["Pod team/p: metadata.uid: is empty"]),
+    "a uid as long as a body": (
+        pod(uid="1" * 129),
+        [f'Pod team/p: metadata.uid: "{"1" * 61}..." {NO_UID}'],
+    ),
+    "a uid that cannot be printed": (
+        pod(uid="1 2"),
+        [f'Pod team/p: metadata.uid: "1 2" {NO_UID}'],
+    ),
     "a uid that is a number": (pod(uid=7), ["Pod team/p: metadata.uid: must be a text, not a number"]),
 }
 
@@ -325,6 +338,42 @@ def test_of_many_mistakes_of_a_pod_the_first_are_kept_and_logged(watched: Watche
     [line] = watched.lines()
     assert len(watched.mistakes()) == len(line["mistakes"]) == MOST_MISTAKES + 1
     assert watched.mistakes()[-1] == f"Pod team/p: {AND_MORE}"
+
+
+def hostile(number: int) -> Json:
+    """A pod with a long record, a long word and long mistakes of its own."""
+    amount = {f"example.com/{number}-{at}-{'x' * 60}": "1" for at in range(250)}
+    record = [{"zones": [f"z{at}"], "amount": amount} for at in range(10)]
+    annotations = {PLACEMENT_OBSERVED: "[" * 1000 + str(number), PLACEMENT: orjson.dumps(record).decode()}
+    spec = {"schedulerName": str(number) * 10_000, "containers": [{"name": f"{number}", "resources": 1}]}
+    status = {"phase": str(number) * 1000, "reason": "r" * 10_000}
+    return pod(f"p{number}", uid=f"{number}", metadata={"annotations": annotations}, spec=spec, status=status)
+
+
+def test_what_is_remembered_of_pods_that_are_gone_is_bounded(watched: Watched) -> None:
+    for number in range(60):
+        watched.put(hostile(number))
+        watched.drop(f"p{number}")
+
+    caches = watched.occupants.caches()
+    assert all(cache.bytes <= MOST_BYTES for cache in caches.values())
+    assert 5 < len(caches["records"]) < 60
+    assert (watched.mistakes(), watched.unreadable(), len(watched.occupants)) == ([], 0, 0)
+
+
+def test_a_record_that_was_read_is_not_read_again(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Mock(side_effect=records.read)
+    monkeypatch.setattr(records, "read", read)
+    for phase in ("Pending", "Running", "Failed"):
+        watched.put({**hostile(1), "status": {"phase": phase}})
+
+    assert read.call_count == 2
+
+
+def test_words_that_are_kept_are_cut(watched: Watched) -> None:
+    occupant = watched.one(hostile(1))
+
+    assert (len(occupant.scheduler), len(occupant.reason)) == (253, 253)
 
 
 def test_a_uid_that_two_pods_have_is_the_last_ones(watched: Watched) -> None:

@@ -1,13 +1,14 @@
 """All nodes asked together: what is kept, what changes, and what is said of a node in either way."""
 
 import gc
+import tracemalloc
 import weakref
 from dataclasses import replace
 
 import pytest
 
 from numalign.fleet import Question, reach, worth
-from numalign.fleet.board import Board
+from numalign.fleet.board import Answer, Board
 from numalign.rules import demand
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Policy
@@ -137,6 +138,32 @@ def test_so_many_answers_are_kept_and_no_more() -> None:
 
     assert kept[first]() is board.ask(first)
     assert kept[second]() is None
+
+
+@pytest.mark.parametrize("containers", [1, 20])
+def test_an_answer_knows_what_it_takes(containers: int) -> None:
+    board = board_of(replace(A, name=f"n{number}") for number in range(300))
+    asked = [question(*[f"cpu=1 mem={size}Mi gpu=0"] * containers) for size in (1, 2)]
+
+    def answered(question: Question) -> Answer:
+        answer = board.ask(question)
+        for row in range(300):
+            answer.verdict(row)
+        assert len(answer.admitted) == 300
+        return answer
+
+    answered(asked[0])
+    gc.collect()
+    tracemalloc.start()
+    try:
+        answer = answered(asked[1])
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken / 2 < answer.weight < 2 * taken
+    board.ask(asked[1])
+    assert board.caches()["answers"].bytes > answer.weight
 
 
 def test_more_changes_than_anybody_notes_are_not_missed() -> None:

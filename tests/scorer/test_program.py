@@ -574,3 +574,27 @@ async def test_a_file_that_is_wrong_is_told_in_the_log(tmp_path: Path) -> None:
 
     assert (process.returncode, line["event"]) == (2, "server.refused")
     assert "Best" in str(line["mistakes"])
+
+
+async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> None:
+    names = (
+        "asked",
+        "asked_askings",
+        "numbers",
+        "answers",
+        "askings",
+        "records",
+        "unreadable",
+        "refused",
+        "calls",
+    )
+    asking = bench.pod(raw(FOUR))
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        before = await scorer.metric('cache_bytes{cache="answers"}')
+        await scorer.fit(asking, "n1")
+        sizes = {name: await scorer.metric(f'cache_entries{{cache="{name}"}}') for name in names}
+        after = await scorer.metric('cache_bytes{cache="answers"}')
+
+    assert (before, sizes["answers"], sizes["asked"], sizes["calls"]) == (0, 1, 1, 0)
+    assert after > 1000

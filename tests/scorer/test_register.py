@@ -9,6 +9,7 @@ from numalign.cluster import fingerprints
 from numalign.cluster.fingerprints import Fingerprint, Method
 from numalign.cluster.occupants import Occupant
 from numalign.cluster.policy import parse
+from numalign.fleet.recent import MOST_BYTES
 from numalign.rules.errors import BadInput
 from numalign.rules.intent import Intent, Match, Policy
 from numalign.rules.ledger import Basis, Stage
@@ -373,6 +374,34 @@ def test_a_pod_without_a_uid_is_answered_and_not_remembered(scorer: Scorer) -> N
     found = scorer.subject(raw(FOUR, uid=""))
 
     assert (found.uid, scorer.register.waiting("")) == ("", None)
+
+
+@pytest.mark.parametrize("wrong", ["u" * 129, "a uid", "\t"])
+def test_what_is_no_uid_makes_no_pod(scorer: Scorer, wrong: str) -> None:
+    with pytest.raises(BadInput, match=r"^metadata\.uid: .* is no uid"):
+        scorer.subject(raw(FOUR, uid=wrong))
+
+
+def test_who_asked_is_forgotten_when_the_pod_is_gone(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR))
+    scorer.subject(raw(FOUR))
+    assert len(scorer.register.caches()["asked"]) == 1
+
+    scorer.register.gone(uid("web"))
+    assert len(scorer.register.caches()["asked"]) == 0
+
+
+def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Scorer) -> None:
+    for number in range(200):
+        made = raw(*[FOUR] * 100, name=f"p{number}", uid=f"u{number}")
+        for at, container in enumerate(made["spec"]["containers"]):
+            container["name"] = f"c{at}-{number}-{'x' * 1000}"
+        scorer.subject(made)
+
+    sizes = {name: (cache.bytes, len(cache)) for name, cache in scorer.register.caches().items()}
+    assert sizes.keys() == {"asked", "numbers", "asked_askings", "answers"}
+    assert all(size <= MOST_BYTES for size, _ in sizes.values()), sizes
+    assert all(10 < count < 200 for name, (_, count) in sizes.items() if name != "answers"), sizes
 
 
 def test_what_a_pod_asks_for_is_what_was_asked_last(scorer: Scorer) -> None:

@@ -360,6 +360,18 @@ async def test_what_is_no_review_is_told_so_and_counted(
     assert len(served.told.of("review.unreadable")) == 1
 
 
+async def test_metrics_tell_the_size_of_all_that_is_remembered(served: Door) -> None:
+    async with served.open() as caller:
+        await caller.ask("/mutate", FITS)
+        await caller.ask("/validate", FITS)
+        names = ("readings", "questions", "able", "room", "surveys", "groups", "refusals", "askings")
+        sizes = {name: await caller.metric("numalign_cache_entries", cache=name) for name in names}
+        taken = await caller.metric("numalign_cache_bytes", cache="readings")
+
+    assert (sizes["readings"], sizes["questions"], sizes["able"], sizes["askings"]) == (1, 1, 1, 0)
+    assert taken > 1000
+
+
 @pytest.mark.parametrize("content_type", ["text/plain", "application/yaml"])
 async def test_another_content_type_is_refused_and_counted(served: Door, content_type: str) -> None:
     async with served.open() as caller:

@@ -10,6 +10,7 @@ from numalign.cluster import snapshot
 from numalign.cluster.census import Tenants
 from numalign.cluster.feed import Take
 from numalign.cluster.world import Snapshot
+from numalign.fleet.recent import Caches
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from numalign.rules.topology import Node, node_class
 from tests.notation import node
@@ -47,6 +48,10 @@ class Fed:
     def tenants(self) -> Iterator[Tenants]:
         """Nobody."""
         return iter(())
+
+    def caches(self) -> Caches:
+        """Nothing."""
+        return {}
 
     async def follow(self, take: Take) -> None:
         """Give all that there is."""

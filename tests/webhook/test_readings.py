@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.fleet.recent import MOST_BYTES
 from numalign.rules.errors import Mistake
 from numalign.rules.intent import UNRULED, Match, NamespaceRules, Policy
 from tests.notation import table
 from tests.webhook.conftest import POLICY, Raw, raw, with_spec
-from webhook.readings import LONGEST, Readings
+from webhook.readings import Readings
 from webhook.subject import Broken, Said, said
 
 SINGLE = "single-numa-node"
@@ -133,15 +134,30 @@ def test_no_more_is_remembered_than_may_be() -> None:
     assert len(readings) == 3
 
 
-def test_what_is_very_long_is_read_each_time() -> None:
-    readings = Readings()
-    long = raw(*[GUARANTEED] * (LONGEST // 20), policy=SINGLE)
-    for at, container in enumerate(long["spec"]["containers"][:100]):
-        container["name"] = f"c-{at}"
-    long["spec"]["containers"] = long["spec"]["containers"][:100]
+def large(number: int) -> Raw:
+    """A pod of a hundred containers, each with its own amounts and a name as long as nobody writes."""
+    made = raw(*[GUARANTEED] * 100, policy=SINGLE)
+    for at, container in enumerate(made["spec"]["containers"]):
+        container["name"] = f"c-{at}-{number}-{'x' * 2000}"
+    return made
 
-    assert read(readings, long) == said(long, UNRULED, Match.SATISFIES)
-    assert len(readings) == 0
+
+def test_what_is_large_is_read_once_as_well() -> None:
+    readings, made = Readings(), large(1)
+    first = read(readings, made)
+
+    assert first == said(made, UNRULED, Match.SATISFIES)
+    assert read(readings, large(1)) is first
+
+
+def test_what_is_remembered_is_bounded_in_bytes() -> None:
+    readings = Readings()
+    for number in range(80):
+        read(readings, large(number))
+
+    sizes = {name: (cache.bytes <= MOST_BYTES, len(cache)) for name, cache in readings.caches().items()}
+    assert sizes.keys() == {"readings", "questions"}
+    assert all(small and 10 < count < 80 for small, count in sizes.values()), sizes
 
 
 SCRAPS = st.recursive(
