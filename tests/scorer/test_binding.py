@@ -693,7 +693,7 @@ async def test_news_that_come_at_once_are_looked_at_once(stand: Stand) -> None:
     counted = Counted(stand)
     for at in range(20):
         small = running(on("a", raw("cpu=100m", name=f"small-{at}", policy=None)))
-        stand.scorer.time.after(1.0, partial(stand.scorer.see, small))
+        stand.scorer.time.after(1.0 + at / 2000, partial(stand.scorer.see, small))
 
     assert "still taking in pods" in await stand.scorer.bind(second, "a")
     assert counted.asked <= 5
