@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter
 
-from numalign.cluster.events import Event, Type
+from numalign.cluster.events import LONGEST_MESSAGE, Event, Type
 from numalign.cluster.occupants import Occupant, Phase
 from numalign.fleet.recent import Caches, Recent
+from numalign.rules.errors import cut
 from numalign.rules.kubelet.refused import Reason
 from numalign.rules.ledger import Resident, Source
 from numalign.rules.placement import Held
@@ -104,7 +105,8 @@ class Outcomes:
         known = "promised" if promised else "ranked"
         self._refused.put(pod.node, _Refusal(self._number(pod), self._clock()))
         self._refusals.labels(pod.reason, known).inc()
-        message = _story(pod, promised)
+        # What a pod was promised may be as long as the record that its owner wrote.
+        message = cut(_story(pod, promised), LONGEST_MESSAGE)
         self._log.warning("prediction.wrong", pod=f"{pod.namespace}/{pod.name}", node=pod.node, story=message)
         self._tell(_event(pod, message))
 

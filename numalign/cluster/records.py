@@ -34,6 +34,9 @@ KAI_PREDICTED = "kai.scheduler/numa-placement-predicted"
 LONGEST = 2**18
 """Bytes; the API server stores no more of all annotations of an object together."""
 
+MOST_AMOUNTS = 4096
+"""In all entries of a record together, as in a pod."""
+
 MOST_ENTRIES = 1024
 """In one record; sixteen zones and a few blocks of memory across them make a few dozen."""
 
@@ -126,6 +129,8 @@ _READERS: Mapping[str, Callable[[object], Held]] = MappingProxyType(
 def _held(whole: Part) -> Held:
     if isinstance(whole.value, list) and len(whole.value) > MOST_ENTRIES:
         whole.wrong(f"has {len(whole.value)} entries: at most {MOST_ENTRIES} are read")
+    if (amounts := _amounts(whole.value)) > MOST_AMOUNTS:
+        whole.wrong(f"has {amounts} amounts: at most {MOST_AMOUNTS} are read")
     held: dict[tuple[str, ...], Resources] = {}
     places: dict[tuple[str, ...], Part] = {}
     for entry in whole.objects():
@@ -134,6 +139,16 @@ def _held(whole: Part) -> Held:
         if zones and places.setdefault(zones, entry) is not entry:
             entry.wrong(f"{', '.join(map(named, zones))} stands here twice: see {places[zones].where}")
     return held
+
+
+def _amounts(entries: object) -> int:
+    """How many amounts all entries have together, whatever they say."""
+    found = (
+        [each.get("amount") for each in entries if isinstance(each, dict)]
+        if isinstance(entries, list)
+        else []
+    )
+    return sum(len(bag) for bag in found if isinstance(bag, dict))
 
 
 def _zones(entry: Part) -> tuple[str, ...]:

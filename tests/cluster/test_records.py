@@ -98,6 +98,10 @@ MISTAKES: dict[str, tuple[object, list[str]]] = {
         [entry([str(number)]) for number in range(MOST_ENTRIES + 1)],
         [f"has {MOST_ENTRIES + 1} entries: at most {MOST_ENTRIES} are read"],
     ),
+    "too many amounts": (
+        [entry([str(number)], **{f"r{each}": "1" for each in range(256)}) for number in range(17)],
+        ["has 4352 amounts: at most 4096 are read"],
+    ),
     "mistakes in several places": (
         [entry(["a"], cpu=True), entry(["b"], cpu="1"), entry([])],
         [

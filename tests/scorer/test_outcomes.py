@@ -2,7 +2,7 @@
 
 import pytest
 
-from numalign.cluster.events import Type
+from numalign.cluster.events import LONGEST_MESSAGE, Type
 from numalign.rules.kubelet.refused import Reason
 from scorer.outcomes import EVENT, REMEMBERED_SECONDS, shown
 from tests.notation import bag, table
@@ -74,6 +74,16 @@ async def test_a_pod_that_was_only_ranked_reads_that_it_should_have_fitted(score
         "it was predicted that the pod fits on a;"
         " the kubelet of a refused the pod: TopologyAffinityError: cannot be aligned"
     )
+
+
+async def test_a_long_story_is_cut(scorer: Scorer) -> None:
+    scorer.ask(raw(FOUR), "a", "b")
+    scorer.see(on("a", raw(FOUR)))
+    made = refused(on("a", raw(FOUR)))
+    scorer.see({**made, "status": {**made["status"], "message": "x" * 5000}})
+
+    [event] = scorer.teller
+    assert (len(event.message), event.message[-4:]) == (LONGEST_MESSAGE, "x...")
 
 
 async def test_what_was_promised_by_a_scorer_before_this_one_stands_on_the_pod(scorer: Scorer) -> None:
