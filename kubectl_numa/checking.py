@@ -6,7 +6,7 @@ does not fit at the moment is no mistake of a manifest.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -29,12 +29,16 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One manifest, checked. `able` counts the nodes that could run its pod; `reason` says why none may."""
+    """One manifest, checked; `reason` says why no node may run its pod.
+
+    `able` counts the nodes that could, so many `unanswered` ones among them: nobody can say it of those.
+    """
 
     manifest: Manifest
     result: Result
     asked: Asked | None = None
     able: int = 0
+    unanswered: int = 0
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -49,6 +53,7 @@ class Checked:
             "namespace": pod.namespace if pod else None,
             "result": self.result,
             "able": self.able,
+            "notAnswered": self.unanswered,
             "reason": self.reason,
             "mistakes": [str(mistake) for mistake in self.manifest.mistakes],
         }
@@ -62,13 +67,14 @@ def check(manifest: Manifest, cluster: Cluster, *, match: Match) -> Checked:
         asked = questions.ask(manifest.pod, cluster.namespaces, match=match)
     except BadInput as error:
         return Checked(manifest.wrong_pod(error), Result.BAD)
-    able = cluster.fleet.ever(asked.question).able
+    survey = cluster.fleet.ever(asked.question)
+    found = Checked(manifest, Result.OK, asked, survey.able, survey.unanswered)
     if asked.below:
-        return Checked(manifest, Result.DENIED, asked, able, enforced(asked))
-    if not able:
+        return replace(found, result=Result.DENIED, reason=enforced(asked))
+    if not survey.able:
         floor = asked.rules.enforce or Policy.BEST_EFFORT
-        return Checked(manifest, Result.NEVER, asked, 0, cluster.fleet.why_not(asked.question, floor=floor))
-    return Checked(manifest, Result.OK, asked, able)
+        return replace(found, result=Result.NEVER, reason=cluster.fleet.why_not(asked.question, floor=floor))
+    return found
 
 
 def exit_code(results: list[Checked]) -> int:
@@ -93,7 +99,9 @@ def _words(checked: Checked, known: int) -> str:
     if checked.reason:
         return checked.reason.partition(". ")[0].rstrip(".")
     intent = checked.asked.intent if checked.asked else None
-    return f"{intent.policy if intent else 'no intent'}, {checked.able} of {known} nodes could run it"
+    sure, unanswered = checked.able - checked.unanswered, checked.unanswered
+    more = f", {unanswered} not answered" if unanswered else ""
+    return f"{intent.policy if intent else 'no intent'}, {sure} of {known} nodes could run it{more}"
 
 
 _CODES = {Result.OK: 0, Result.NEVER: 1, Result.DENIED: 1, Result.BAD: 2}

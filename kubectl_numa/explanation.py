@@ -2,8 +2,8 @@
 What every node says to one pod: the values, before anybody draws them.
 
 A node is asked twice by the rules, as it is and with nothing on it, which gives three answers: it fits, it
-would fit with less on the node, or it never will. Nodes that say the same make one group, since a person
-reads groups.
+would fit with less on the node, or it never will. What takes too long to work out is not answered. Nodes that
+say the same make one group, since a person reads groups.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +28,7 @@ class Chance(StrEnum):
 
     FITS = "fits"
     LATER = "later"
+    UNANSWERED = "not answered"
     NEVER = "never"
 
 
@@ -45,6 +46,8 @@ class Answer:
         """The verdict in a word."""
         if self.verdict.admitted:
             return Chance.FITS
+        if not self.verdict.answered:
+            return Chance.UNANSWERED
         return Chance.NEVER if self.verdict.permanent else Chance.LATER
 
     @property
@@ -103,6 +106,8 @@ def sentence(refusal: Refusal) -> str:
     """Who is refused, by whom, and why."""
     if refusal.refuser is Refuser.NODE:
         return f"{refusal.subject} {refusal}"
+    if refusal.refuser is Refuser.NOBODY:
+        return str(refusal)
     whose = "the kubelet's " if _of_kubelet(refusal) else ""
     return f"{refusal.subject}: {whose}{refusal}"
 

@@ -15,7 +15,12 @@ from numalign.fleet.survey import enforcement_text
 from numalign.rules.demand import Step
 from numalign.rules.doubt import SENTENCES, Doubt
 
-STYLES = {Chance.FITS: "green", Chance.LATER: "yellow", Chance.NEVER: "red"}
+STYLES = {
+    Chance.FITS: "green",
+    Chance.LATER: "yellow",
+    Chance.UNANSWERED: "yellow",
+    Chance.NEVER: "red",
+}
 
 _INDENT = 13
 _INNER = 19
@@ -89,11 +94,13 @@ def _asks(step: Step) -> str:
 def _summary(explanation: Explanation) -> str:
     total, fits = len(explanation.answers), explanation.count(Chance.FITS)
     later, never = explanation.count(Chance.LATER), explanation.count(Chance.NEVER)
+    unanswered = explanation.count(Chance.UNANSWERED)
     if not total:
         return "no node publishes its topology, so nothing can be said"
     parts = [f"fits on {fits:,} of {counted(total)} now"]
     parts += [f"on {later:,} later"] if later else []
     parts += [f"on {never:,} never"] if never else []
+    parts += [f"{unanswered:,} not answered"] if unanswered else []
     unknown = explanation.unknown
     hidden = f"; no topology is published by {some(unknown)}" if unknown else ""
     return f"{', '.join(parts)}{hidden}"

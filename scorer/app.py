@@ -24,7 +24,8 @@ from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import calls, server
 from numalign.runtime.life import Check, State
 from numalign.runtime.logs import Log, QuietLog
-from numalign.runtime.metrics import PREFIX
+from numalign.runtime.metrics import PREFIX, not_answered
+from numalign.runtime.turns import patiently
 from scorer import protocol, ranked, volcano
 from scorer.binding import Binder
 from scorer.judging import Judge
@@ -75,6 +76,7 @@ class Meters:
 
     calls: Counter
     nodes: Mapping[str, Counter]
+    not_answered: Counter
     seconds: Histogram
 
     @classmethod
@@ -91,6 +93,7 @@ class Meters:
                 f"{PREFIX}scheduler_calls", "Calls of schedulers.", ["verb", "result"], registry=registry
             ),
             {answer: nodes.labels(answer) for answer in _ANSWERS},
+            not_answered(registry),
             Histogram(
                 f"{PREFIX}scheduler_call_seconds",
                 "From the whole request in hand to the answer in bytes.",
@@ -173,7 +176,10 @@ async def _filter(door: Door, meters: Meters, body: bytes) -> bytes:
         subject = door.register.subject(asked.pod)
     except BadInput as error:
         return protocol.answer_filter_error(f"numalign: {error}")
-    found = door.judge.poll(asked.names, subject).filtered()
+    await patiently(door.judge.asking(asked.names, subject))
+    poll = door.judge.poll(asked.names, subject)
+    found = poll.filtered()
+    meters.not_answered.inc(not poll.answered)
     for answer, nodes in zip(_ANSWERS, (found.fit, found.failed, found.unresolvable), strict=True):
         meters.nodes[answer].inc(len(nodes))
     # With a single node left nobody asks which is the best.
@@ -185,7 +191,7 @@ async def _filter(door: Door, meters: Meters, body: bytes) -> bytes:
 async def _prioritize(door: Door, _meters: Meters, body: bytes) -> bytes:
     asked = door.calls.candidates(body)
     subject = door.register.subject(asked.pod)
-    ranks = _ranked(door, asked.names, subject)
+    ranks = await _ranked(door, asked.names, subject)
     if _may_promise(door, subject):
         best = ranks.best(asked.names)
         if best is not None:
@@ -204,7 +210,8 @@ async def _preempt(door: Door, _meters: Meters, body: bytes) -> bytes:
     return protocol.answer_preemption(door.preemption.worthwhile(subject, asked.victims))
 
 
-def _ranked(door: Door, names: Sequence[str], subject: Subject) -> Ranks:
+async def _ranked(door: Door, names: Sequence[str], subject: Subject) -> Ranks:
+    await patiently(door.judge.asking(names, subject))
     poll = door.judge.poll(names, subject)
     return ranked.ranks(poll, subject, register=door.register, ranker=door.ranker)
 
@@ -230,7 +237,7 @@ async def _rank(door: Door, _meters: Meters, body: bytes) -> bytes:
     asked = protocol.read_rank(body)
     subject = door.register.subject(asked.pod)
     names = asked.names if asked.names is not None else sorted(door.register.names())
-    found = _ranked(door, names, subject)
+    found = await _ranked(door, names, subject)
     return ranked.page(door.judge.ask(names, subject), found, subject=subject, age=door.age())
 
 
@@ -251,7 +258,7 @@ async def _volcano_predicate(door: Door, _meters: Meters, body: bytes) -> bytes:
 async def _volcano_prioritize(door: Door, _meters: Meters, body: bytes) -> bytes:
     try:
         task, names = volcano.read_prioritize(body)
-        found = _ranked(door, names, door.register.subject(task.pod))
+        found = await _ranked(door, names, door.register.subject(task.pod))
     except BadInput as error:
         _complain(door, "volcano/prioritize", error.mistakes)
         return volcano.answer_prioritize({})

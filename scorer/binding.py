@@ -279,9 +279,10 @@ class Binder:
         """
         new = self._register.promises.place_of(subject.uid) is None
         offer = self._offer(node, subject)
-        if offer is None and self._unknown == "cannot-fit" and subject.question.intent.binding:
-            raise _No(Outcome.LOST, f"{node}: {reasons.UNKNOWN}")
-        if offer and not offer.verdict.admitted:
+        why = _unsaid(offer)
+        if why and self._unknown == "cannot-fit" and subject.question.intent.binding:
+            raise _No(Outcome.LOST, f"{node}: {why}")
+        if offer and offer.verdict.refused:
             raise _lost(offer)
         self._keep(node, subject, offer)
         return offer if new else None
@@ -305,7 +306,7 @@ class Binder:
             # While others were bound, anything may have happened on the node.
             same = first.offer and self._register.promises.account(node) is first.account
             offer = first.offer if same else self._offer(node, subject)
-            if offer is None:
+            if offer is None or not offer.verdict.answered:
                 return None
             if not offer.verdict.admitted:
                 raise _lost(offer)
@@ -377,6 +378,13 @@ class Binder:
 
 
 _A_MOMENT = 0.001
+
+
+def _unsaid(offer: Offer | None) -> str:
+    """Why a node does not say where the pod would come to; empty if it does, or refuses the pod."""
+    if offer is None:
+        return reasons.UNKNOWN
+    return "" if offer.verdict.answered else reasons.reason(offer.verdict)
 
 
 def _lost(offer: Offer) -> _No:

@@ -6,10 +6,10 @@ are asked at once. Whoever wants to know where on a node the pod would come to, 
 wait, asks that node by itself.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Literal
+from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from numalign.fleet.arrays import Bools, Ints
@@ -25,15 +25,24 @@ _No = tuple[bool, str]
 """Whether a refusal is permanent, and its reason."""
 
 
+class _Word(NamedTuple):
+    """What nodes say that do not take the pod, and whether they have `answered` at all."""
+
+    permanent: bool
+    reason: str
+    answered: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a node says; `offer` is None if its topology is not known."""
+    """What a node says; `offer` is None if its topology is not known, or it has not `answered`."""
 
     name: str
     offer: Offer | None
     fits: bool
     permanent: bool = False
     reason: str = ""
+    answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +50,15 @@ class Poll:
     """What the nodes of a call say to a pod, all asked at once.
 
     Of a node that was asked `apart`, by its place, that answer counts; `unknown` is what all say whose
-    topology is not known. `no` are refusals by their numbers, to which others are added as they are met.
+    topology is not known, and one that was not answered fits if these do. `no` are refusals by their numbers,
+    to which others are added as they are met.
     """
 
     names: Sequence[str]
     said: Said
     apart: Mapping[int, Judgement]
     unknown: Judgement
-    no: dict[int, _No] = field(default_factory=dict)
+    no: dict[int, _Word] = field(default_factory=dict)
 
     @property
     def singles(self) -> Mapping[int, Single]:
@@ -65,15 +75,27 @@ class Poll:
         others = {STRANGE: self.unknown}
         for number, (place, judged) in enumerate(self.apart.items(), start=max([ADMITTED, *there]) + 1):
             numbers[place], others[number] = number, judged
-        no = {number: self.no[number] for number in there if number in self.no}
+        words = {number: self.no[number] for number in there if number in self.no}
+        no = {
+            number: (word.permanent, word.reason)
+            for number, word in words.items()
+            if word.answered or not self.unknown.fits
+        }
         no |= {number: (each.permanent, each.reason) for number, each in others.items() if not each.fits}
         return _parted(self.names, numbers, no)
+
+    @property
+    def answered(self) -> bool:
+        """Whether all nodes have answered, as far as they were heard (`filtered`)."""
+        silent = {number for number, word in self.no.items() if not word.answered}
+        here = silent.intersection(met(self.said.numbers())) if silent else silent
+        return not here and all(each.answered for each in self.apart.values())
 
     def _learn(self, there: Iterable[int], numbers: Ints) -> None:
         """Have put into words what was not met before."""
         for number in {*there} - self.no.keys() - {ADMITTED, STRANGE}:
             verdict = self.said.verdict(numbers.tolist().index(number))
-            self.no[number] = verdict.permanent, reasons.reason(verdict)
+            self.no[number] = _Word(verdict.permanent, reasons.reason(verdict), verdict.answered)
 
 
 class Judge:
@@ -89,7 +111,11 @@ class Judge:
         self._register = register
         self._unknown = unknown
         self._clock = clock
-        self._no: WeakKeyDictionary[Answer, dict[int, _No]] = WeakKeyDictionary()
+        self._no: WeakKeyDictionary[Answer, dict[int, _Word]] = WeakKeyDictionary()
+
+    def asking(self, names: Sequence[str], subject: Subject) -> Iterator[None]:
+        """Find out what takes long to say, step by step, before it is asked by `poll`."""
+        return self._register.standings.asking(names, subject.question, now=self._clock())
 
     def ask(self, names: Iterable[str], subject: Subject) -> list[Judgement]:
         """What each of these nodes says, in their order."""
@@ -114,13 +140,20 @@ class Judge:
         verdict = offer.verdict
         if verdict.admitted:
             return Judgement(name, offer, fits=True)
+        if not verdict.answered:
+            fits = self._may_fit(subject)
+            return Judgement(name, None, fits=fits, reason=reasons.reason(verdict), answered=False)
         return Judgement(name, offer, fits=False, permanent=verdict.permanent, reason=reasons.reason(verdict))
 
     def _of_unknown(self, name: str, subject: Subject) -> Judgement:
-        if self._unknown == "may-fit" or not subject.question.intent.binding:
+        if self._may_fit(subject):
             return Judgement(name, None, fits=True)
         # Whoever were evicted there, no topology would appear.
         return Judgement(name, None, fits=False, permanent=True, reason=reasons.UNKNOWN)
+
+    def _may_fit(self, subject: Subject) -> bool:
+        """Whether the pod is let on a node that says nothing."""
+        return self._unknown == "may-fit" or not subject.question.intent.binding
 
 
 _FIT, _FAILED, _UNRESOLVABLE = range(3)

@@ -25,6 +25,9 @@ class Preemption:
 
     def _helps(self, name: str, victims: Victims, subject: Subject) -> bool:
         offer = self._register.offer(name, subject, beside=(*victims.uids, subject.uid))
+        if offer is not None and not offer.verdict.answered:
+            # No eviction makes the answer any shorter.
+            return not subject.question.intent.binding
         return offer is None or offer.verdict.admitted or not _certain(offer)
 
 

@@ -66,6 +66,10 @@ def _other(_refusal: Refusal, _when: str) -> str:
     return "have another topology policy than the pod asks for"
 
 
+def _unanswered(_refusal: Refusal, _when: str) -> str:
+    return "have so many zones that it takes too long to work out what becomes of the pod"
+
+
 def _now(when: str) -> str:
     return {"ever": "", "now": " now"}[when]
 
@@ -96,5 +100,6 @@ _TEXTS: Mapping[Cause, Callable[[Refusal, str], str]] = MappingProxyType(
         Cause.NOT_EXCLUSIVE: _exclusive,
         Cause.NOT_ALIGNED: _unaligned,
         Cause.OTHER_POLICY: _other,
+        Cause.NOT_ANSWERED: _unanswered,
     }
 )

@@ -6,7 +6,6 @@ review that says no, its owner is told. *We* are bad: the server's middleware an
 policy of the webhook configuration decides.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -24,7 +23,8 @@ from numalign.rules.errors import Mistake
 from numalign.runtime import calls, server
 from numalign.runtime.caches import CacheSizes
 from numalign.runtime.logs import Log, QuietLog
-from numalign.runtime.metrics import PREFIX
+from numalign.runtime.metrics import PREFIX, not_answered
+from numalign.runtime.turns import patiently, result_of
 from webhook import review
 from webhook.catalogue import Catalogue, Moment
 from webhook.mutate import UNSTEERED, concerns, mutate
@@ -34,12 +34,9 @@ from webhook.settings import WebhookSettings
 from webhook.subject import Broken, Skip, Subject, subject
 from webhook.tenancy import PodsBelow, ReviewsBelow
 from webhook.validate import refuse_broken, shortfalls, validate
-from webhook.workloads import Result, Steps, Workloads, judge, workload
+from webhook.workloads import Workloads, judge, workload
 
 JSON = "application/json"
-
-# How long one review may keep the others waiting while it asks nodes for the first time.
-PATIENCE_SECONDS = 0.001
 
 _BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 2.5)
 
@@ -57,6 +54,7 @@ class Door:
     reviews: Counter
     below: ReviewsBelow
     bad_calls: Counter
+    not_answered: Counter
     seconds: Histogram
 
 
@@ -113,6 +111,7 @@ def _door(
         reviews=counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"]),
         below=ReviewsBelow(catalogue, registry),
         bad_calls=counter(f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]),
+        not_answered=not_answered(registry),
         seconds=Histogram(
             f"{PREFIX}review_seconds",
             "From the whole request in hand to the answer in bytes.",
@@ -164,7 +163,7 @@ async def _mutation(door: Door, asked: Review, moment: Moment) -> Outcome:
     found = _subject(door, asked, moment)
     if isinstance(found, Subject):
         if concerns(found, mode=door.settings.injection):
-            await _patiently(moment.fleet.ask(found.question))
+            await patiently(moment.fleet.ask(found.question))
         answer = mutate(found, moment.fleet, mode=door.settings.injection)
         decision = _mutated(answer)
     else:
@@ -187,9 +186,11 @@ async def _validation(door: Door, asked: Review, moment: Moment) -> Outcome:
     elif isinstance(found, Broken):
         answer, decision = refuse_broken(found), "invalid"
     else:
-        await _patiently(_asked(found, moment.fleet))
+        await patiently(_asked(found, moment.fleet))
         answer = validate(found, moment.fleet, unknown_may_fit=_may_fit(door))
         door.below.count(found.namespace, shortfalls(found.rules, found.question))
+        if found.asks and not _answered(found, moment.fleet):
+            door.not_answered.inc()
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
 
@@ -201,19 +202,28 @@ def _asked(found: Subject, fleet: Fleet) -> Iterator[None]:
     if found.pin is None:
         return fleet.look(found.question)
     # One that names its node is held against that node alone.
-    return iter(()) if found.pin.node else fleet.ask(found.question)
+    return fleet.hear(found.pin.node, found.question) if found.pin.node else fleet.ask(found.question)
+
+
+def _answered(found: Subject, fleet: Fleet) -> bool:
+    """Whether every node that was asked has answered."""
+    if found.pin and found.pin.node:
+        verdict = fleet.verdict(found.pin.node, found.question)
+        return verdict is None or verdict.answered
+    return not fleet.ever(found.question).unanswered
 
 
 async def _workloads(door: Door, asked: Review, moment: Moment) -> Outcome:
     mode = door.settings.workloads
     steps = workload(asked, moment, match=door.settings.policy_match, policy=door.policy.now)
-    found = await _result(steps)
+    found = await result_of(steps)
     if isinstance(found, Skip) or mode is Workloads.OFF:
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
     else:
         for question in found.questions:
-            await _patiently(moment.fleet.look(question))
+            await patiently(moment.fleet.look(question))
+            door.not_answered.inc(bool(moment.fleet.ever(question).unanswered))
         answer = judge(found, moment.fleet, mode=mode, unknown_may_fit=_may_fit(door))
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
@@ -245,26 +255,6 @@ def _subject(door: Door, asked: Review, moment: Moment) -> Subject | Skip | Brok
         return subject(asked, moment, match=match, policy=policy, reader=door.readings.said)
     except Broken as error:
         return error
-
-
-async def _patiently(work: Iterator[None]) -> None:
-    """Do the work step by step, and let other reviews pass in between."""
-    until = time.perf_counter() + PATIENCE_SECONDS
-    for _ in work:
-        if time.perf_counter() > until:
-            await asyncio.sleep(0)
-            until = time.perf_counter() + PATIENCE_SECONDS
-
-
-async def _result(work: Steps[Result]) -> Result:
-    """What work comes to that is done `_patiently`."""
-    found: list[Result] = []
-
-    def steps() -> Iterator[None]:
-        found.append((yield from work))
-
-    await _patiently(steps())
-    return found[0]
 
 
 def _tell(log: Log, name: str, asked: Review, outcome: Outcome) -> None:

@@ -91,8 +91,19 @@ def _of_nodes(subject: Subject, fleet: Fleet) -> Iterator[str]:
         yield from _of_its_node(subject.pin, question, fleet)
     elif not fleet.ever(question).able:
         yield "no node of known topology could ever take the pod; it waits for one that may"
-    elif not fleet.now(question):
-        yield f"no node has room for {subject.policy} now; the pod will wait"
+    else:
+        if not fleet.now(question):
+            yield f"no node has room for {subject.policy} now; the pod will wait"
+        yield from not_answered(question, fleet)
+
+
+def not_answered(question: Question, fleet: Fleet) -> Iterator[str]:
+    """Nodes that say nothing to so many containers; the pod may fit there all the same."""
+    nodes, count = fleet.ever(question).unanswered, len(question.demand.steps)
+    if nodes:
+        who = "1 node was" if nodes == 1 else f"{nodes} nodes were"
+        what = "1 container" if count == 1 else f"{count} containers"
+        yield f"{who} not asked: what becomes of {what} there takes too long to work out"
 
 
 def _of_its_node(pin: Pin, question: Question, fleet: Fleet) -> Iterator[str]:
@@ -101,7 +112,9 @@ def _of_its_node(pin: Pin, question: Question, fleet: Fleet) -> Iterator[str]:
             yield f"{pin.why}, but no node could ever take it"
         return
     verdict = fleet.verdict(pin.node, question)
-    if verdict is not None and verdict.refusal:
+    if verdict is not None and not verdict.answered:
+        yield f"its node {pin.node} was not asked: {verdict.refusal}"
+    elif verdict is not None and verdict.refusal:
         when = "can never" if verdict.permanent else "cannot now"
         yield f"its node {pin.node} {when} take it: {verdict.refusal}"
 

@@ -7,10 +7,9 @@ what no later step can mend. Nothing is ever written into a workload, and its po
 the same.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
 
 import orjson
 
@@ -22,6 +21,7 @@ from numalign.fleet import Fleet, Question
 from numalign.rules.errors import MOST_MISTAKES, Mistake
 from numalign.rules.intent import UNRULED, Match, NamespaceRules, Policy
 from numalign.rules.resources import CPU, MEMORY
+from numalign.rules.steps import Steps
 from webhook.catalogue import Moment
 from webhook.excess import crowded
 from webhook.review import Allowed, Denied, Reason, Review, Verb
@@ -35,8 +35,6 @@ from webhook.validate import (
     shortfalls,
     warning,
 )
-
-Result = TypeVar("Result")
 
 # A warning must have room for its reason beside the place.
 _LONGEST_PLACE = 56
@@ -82,10 +80,6 @@ class Workload:
         """What its pods will ask of the nodes, each once."""
         asking = (each.subject for each in self.templates if each.subject.asks)
         return tuple(dict.fromkeys(subject.question for subject in asking))
-
-
-Steps = Generator[None, None, Result]
-"""Work that lets others in between its steps, and gives its result at the end."""
 
 
 def workload(

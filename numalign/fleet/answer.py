@@ -6,9 +6,9 @@ Columns say it, table by table; a node that stands in none, or where amounts do 
 rules, whose verdict is kept as long as the node stands.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,13 +27,14 @@ from numalign.fleet.tables import GONE, ODD, Tables
 from numalign.fleet.weight import weight
 from numalign.fleet.worth import Unit
 from numalign.rules import scoring
-from numalign.rules.evaluate import evaluate
+from numalign.rules.evaluate import evaluating
 from numalign.rules.placement import Placement
 from numalign.rules.scoring import EVEN, Strategy, Weights
+from numalign.rules.steps import Steps, finished
 from numalign.rules.topology import Node
 from numalign.rules.verdict import Verdict
 
-_ABLE_KEY, _NEVER_KEY = "able", "never"
+_ADMITTED_KEY, _ABLE_KEY, _NEVER_KEY = "admitted", "able", "never"
 _ON_EMPTY = (_ABLE_KEY, _NEVER_KEY)
 """What is asked of empty nodes."""
 
@@ -51,11 +52,11 @@ _BYTES_OF_PLAN = 4096
 
 
 class _YesOrNo(NamedTuple):
-    """How something about a node is found out: in which state, by columns, and by the rules."""
+    """How something about a node is found out: in which state, by columns, and by the rules' verdict."""
 
     when: Moment
     by_columns: Callable[[Trial], tuple[Bools, Bools]]
-    by_rules: Callable[["Answer", int], bool]
+    by_rules: Callable[["Answer", int, Verdict], bool]
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class Answer:
         self._kept: dict[object, Patched] = {}
         self._plans: dict[int, tuple[Plan, Ever]] = {}
         self._lately: dict[Moment, _Lately] = {}
-        self._verdicts: dict[int, tuple[Node, Verdict]] = {}
+        self._verdicts: dict[tuple[Moment, int], tuple[Node, Verdict]] = {}
         self._verdicts_bytes = 0
         self._numbers: dict[object, int] = {}
 
@@ -103,19 +104,33 @@ class Answer:
 
     def verdict(self, row: int) -> Verdict:
         """All that the node in a row says; raises `KeyError` where there is none."""
-        node, known = self._nodes.node(row), self._verdicts.get(row)
+        return finished(self._judging(When.NOW, row))
+
+    def _judging(self, when: Moment, row: int) -> Steps[Verdict]:
+        """What the node in a row says, as it is or with nothing on it."""
+        node, known = self._nodes.node(row), self._verdicts.get((when, row))
         if known is None or known[0] is not node:
-            known = node, evaluate(node, self.question.demand, self.question.intent)
-            self._keep(row, known)
+            there = node.emptied() if when is When.EMPTY else node
+            known = node, (yield from evaluating(there, self.question.demand, self.question.intent))
+            self._keep((when, row), known)
         return known[1]
 
-    def _keep(self, row: int, known: tuple[Node, Verdict]) -> None:
+    def _keep(self, place: tuple[Moment, int], known: tuple[Node, Verdict]) -> None:
         if len(self._verdicts) >= _VERDICTS or self._verdicts_bytes >= _BYTES_OF_VERDICTS:
             self._verdicts.clear()
             self._verdicts_bytes = 0
-        before = self._verdicts.get(row)
+        before = self._verdicts.get(place)
         self._verdicts_bytes += weight(known[1]) - (weight(before[1]) if before else 0)
-        self._verdicts[row] = known
+        self._verdicts[place] = known
+
+    def asking(self) -> Iterator[None]:
+        """Have the rules asked what columns cannot say, step by step; the answer is then there at once.
+
+        What changes meanwhile is asked when the answer is read.
+        """
+        for key, of in ((_ADMITTED_KEY, _ADMITTED), (_ABLE_KEY, _ABLE)):
+            kept = self._array_of(key, np.zeros(0, dtype=np.bool_))
+            yield from kept.catching_up(self._nodes.height, partial(self._finding, of))
 
     def placed(self, row: int) -> Placement:
         """Where the pod comes to on the node in a row; nowhere, where it is refused."""
@@ -126,16 +141,16 @@ class Answer:
     @property
     def admitted(self) -> Bools:
         """Whether the pod is admitted as things stand."""
-        return self._true("admitted", _ADMITTED)
+        return self._true(_ADMITTED_KEY, _ADMITTED)
 
     @property
     def able(self) -> Bools:
-        """Whether the pod would be admitted with nothing on the node."""
+        """Whether the pod would be admitted with nothing on the node, or nobody can say."""
         return self._true(_ABLE_KEY, _ABLE)
 
     @property
     def permanent(self) -> Bools:
-        """Whether the pod is refused and would be with nothing on the node."""
+        """Whether the pod is refused and would be with nothing on the node, which is known."""
         tables, _ = self._nodes.places(None)
         found: Bools = ~(self.admitted | self.able) & (tables != GONE)
         return found
@@ -147,9 +162,10 @@ class Answer:
         return found
 
     def _true(self, key: str, of: _YesOrNo) -> Bools:
-        return self._patched(key, np.zeros(0, dtype=np.bool_), lambda rows: self._found(of, rows))
+        empty = np.zeros(0, dtype=np.bool_)
+        return self._patched(key, empty, lambda rows: finished(self._finding(of, rows)))
 
-    def _found(self, of: _YesOrNo, rows: Rows | None) -> Bools:
+    def _finding(self, of: _YesOrNo, rows: Rows | None) -> Steps[Bools]:
         """Ask columns table by table, and the rules where they have no answer."""
         parts, odd = self._look(of.when, rows)
         found, unsure = np.zeros(len(odd), dtype=np.bool_), odd.copy()
@@ -157,7 +173,12 @@ class Answer:
             found[part.here], doubtful = of.by_columns(part.trial)
             unsure[part.here[doubtful]] = True
         for at in unsure.nonzero()[0]:
-            found[at] = of.by_rules(self, int(at if rows is None else rows[at]))
+            row = int(at if rows is None else rows[at])
+            # It may have gone since the first step.
+            if self._nodes.has(row):
+                verdict = yield from self._judging(of.when, row)
+                found[at] = of.by_rules(self, row, verdict)
+            yield
         return found
 
     # Where the pod comes to.
@@ -242,7 +263,8 @@ class Answer:
             found[part.here] = np.where(those, shared, REFUSED)
             by_rules[part.here[those & (said == causes.UNTOLD)]] = True
         for at in np.flatnonzero(by_rules):
-            found[at] = self._number(_said(_BY_RULES[when](self, int(at if rows is None else rows[at]))))
+            row = int(at if rows is None else rows[at])
+            found[at] = self._number(_said(finished(self._judging(when, row))))
         return found
 
     def _shared(self, key: tuple[Moment, int], said: Ints) -> Ints:
@@ -255,9 +277,12 @@ class Answer:
     # How arrays are kept.
 
     def _patched(self, key: object, empty: NDArray[Any], compute: Compute) -> NDArray[Any]:
+        return self._array_of(key, empty).current(self._nodes.height, compute)
+
+    def _array_of(self, key: object, empty: NDArray[Any]) -> Patched:
         if key not in self._kept:
             self._kept[key] = Patched(_followed(self._nodes, key), empty)
-        return self._kept[key].current(self._nodes.height, compute)
+        return self._kept[key]
 
     def _look(self, when: Moment, rows: Rows | None) -> _Look:
         """What is tried on these rows; of a few it is the same as before, as long as nothing changes."""
@@ -319,15 +344,6 @@ def _admitted(trial: Trial) -> tuple[Bools, Bools]:
     return trial.outcome.taken, trial.outcome.unsure
 
 
-def _on_empty(answer: Answer, row: int) -> Verdict:
-    asked, empty = answer.question, answer.node(row).emptied()
-    return evaluate(empty, asked.demand, asked.intent)
-
-
-def _able_by_rules(answer: Answer, row: int) -> bool:
-    return _on_empty(answer, row).admitted
-
-
 def _said(verdict: Verdict) -> object:
     """All that somebody is told of a refusal."""
     refusal = verdict.refusal
@@ -337,17 +353,13 @@ def _said(verdict: Verdict) -> object:
     return refusal.reason, refusal.cause, refusal.policy, verdict.permanent, needs, refusal.detail
 
 
-def _aligned_by_rules(answer: Answer, row: int) -> bool:
-    verdict, asked = answer.verdict(row), answer.question
+def _aligned_by_rules(answer: Answer, row: int, verdict: Verdict) -> bool:
+    asked = answer.question
     return verdict.admitted and scoring.aligned(
         answer.node(row), asked.demand, verdict.placement, asked.intent
     )
 
 
-_BY_RULES: Mapping[Moment, Callable[[Answer, int], Verdict]] = MappingProxyType(
-    {When.NOW: Answer.verdict, When.EMPTY: _on_empty}
-)
-
-_ADMITTED = _YesOrNo(When.NOW, _admitted, lambda answer, row: answer.verdict(row).admitted)
-_ABLE = _YesOrNo(When.EMPTY, _admitted, _able_by_rules)
+_ADMITTED = _YesOrNo(When.NOW, _admitted, lambda _answer, _row, verdict: verdict.admitted)
+_ABLE = _YesOrNo(When.EMPTY, _admitted, lambda _answer, _row, verdict: not verdict.refused)
 _ALIGNED = _YesOrNo(When.NOW, placing.aligned, _aligned_by_rules)

@@ -5,13 +5,14 @@ Rows that change are noted in a log. Whoever keeps something by row remembers ho
 missed are the rows to do again. A log that grew longer than it is worth begins anew, and then all is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from numalign.fleet.arrays import Rows
+from numalign.rules.steps import Steps
 
 _LONGEST = 4096
 
@@ -53,6 +54,9 @@ class Changes:
 Compute = Callable[[Rows | None], NDArray[Any]]
 """Works out an array whose last axis is the rows: these, or all."""
 
+Computing = Callable[[Rows | None], Steps[NDArray[Any]]]
+"""The same step by step."""
+
 
 class Patched:
     """An array whose last axis is the rows, kept up to date with changes of them."""
@@ -72,19 +76,38 @@ class Patched:
         """The array of so many rows; only what changed is worked out, if little did."""
         place = self._changes.place
         if place != self._place or count != self._count:
-            self._follow(count, compute)
+            rows = self._behind(count)
+            if rows is None:
+                self._array = compute(None)
+            elif len(rows):
+                self._array[..., rows] = compute(rows)
             self._place, self._count = place, count
         return self._array[..., :count]
 
-    def _follow(self, count: int, compute: Compute) -> None:
+    def catching_up(self, count: int, computing: Computing) -> Iterator[None]:
+        """Work out what changed until now, step by step; whatever changes meanwhile is left for later."""
+        before, place = self._place, self._changes.place
+        rows = self._behind(count)
+        if rows is not None and not len(rows):
+            return
+        found = yield from computing(rows)
+        # Somebody who could not wait may have done it meanwhile, and knows better.
+        if self._place != before:
+            return
+        if rows is None:
+            self._array = found
+        else:
+            self._array[..., rows] = found
+        self._place, self._count = place, count
+
+    def _behind(self, count: int) -> Rows | None:
+        """The rows to be worked out, for which there is room; None for all."""
         rows = self._changes.since(self._place, below=count)
         if rows is None or 2 * len(rows) > count:
-            self._array = compute(None)
-            return
+            return None
         if count > self._array.shape[-1]:
             self._widen(count)
-        if len(rows):
-            self._array[..., rows] = compute(rows)
+        return rows
 
     def _widen(self, count: int) -> None:
         old = self._array

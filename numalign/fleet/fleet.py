@@ -24,8 +24,9 @@ from numalign.fleet.survey import Group, Survey, refusal_text
 from numalign.fleet.sweep import Sweep
 from numalign.fleet.weight import weight
 from numalign.rules.demand import asking
-from numalign.rules.evaluate import evaluate
+from numalign.rules.evaluate import evaluate, evaluating
 from numalign.rules.intent import Policy
+from numalign.rules.kubelet import work
 from numalign.rules.topology import Node, node_class
 from numalign.rules.verdict import Verdict
 
@@ -78,6 +79,7 @@ class Fleet:
         self._surveys: Recent[Question, Survey] = Recent(remembered, weigh=_weight_of_answer)
         self._groups: Recent[Question, list[Group]] = Recent(remembered, weigh=_weight_of_answer)
         self._why: Recent[tuple[Question, Policy], str] = Recent(remembered, weigh=_weight_of_text)
+        self._verdicts: Recent[tuple[str, Question], Verdict] = Recent(_AT_ONCE, weigh=_weight_of_verdict)
         self.classes = self._roster.classes.every()
         """Every class name in use, sorted."""
 
@@ -88,6 +90,7 @@ class Fleet:
             "room": self._room.cache,
             "surveys": self._surveys,
             "groups": self._groups,
+            "verdicts": self._verdicts,
             "refusals": self._why,
         }
 
@@ -104,8 +107,16 @@ class Fleet:
 
     def verdict(self, name: str, question: Question) -> Verdict | None:
         """What one node says as things stand; None for a node whose topology is not known."""
+        for _ in self.hear(name, question):
+            pass
+        return self._verdicts.peek((name, question))
+
+    def hear(self, name: str, question: Question) -> Iterator[None]:
+        """Find out what one node says, step by step; `verdict` then answers at once."""
         node = self._roster.get(name)
-        return evaluate(node, question.demand, question.intent) if node else None
+        if node and (name, question) not in self._verdicts:
+            verdict = yield from evaluating(node, question.demand, question.intent)
+            self._verdicts.put((name, question), verdict)
 
     # What could ever be.
 
@@ -123,31 +134,38 @@ class Fleet:
         sweep = self._begin(question, When.EMPTY, rows)
         yield from sweep.run()
         self._end(question, When.EMPTY)
-        self._able.put(Able(question, facts.place, sweep.patched(known.rows if known else None)))
+        able = sweep.patched(known.rows if known else None)
+        unanswered = sweep.patched_unanswered(known.unanswered if known else None)
+        self._able.put(Able(question, facts.place, able, unanswered))
 
     def ever(self, question: Question) -> Survey:
         """Which classes could hold the pod with nothing else on them."""
         return self._surveys.get(question, lambda: self._survey(question))
 
     def _survey(self, question: Question) -> Survey:
-        able = self._able_to(question)
-        feasible = {*self._roster.classes.among(able)}
+        found = self._found(question)
+        feasible = {*self._roster.classes.among(found.rows)} if found else frozenset[str]()
         return Survey(
             feasible=tuple(name for name in self.classes if name in feasible),
             infeasible=tuple(name for name in self.classes if name not in feasible),
-            able=int(np.count_nonzero(able)),
+            able=int(np.count_nonzero(found.rows)) if found else 0,
             known=len(self.nodes),
             unknown=self.unknown,
+            unanswered=int(np.count_nonzero(found.unanswered)) if found else 0,
         )
 
     def _able_to(self, question: Question) -> Bools:
         """Which rows could ever take the pod."""
+        found = self._found(question)
+        return found.rows if found else np.zeros(0, dtype=np.bool_)
+
+    def _found(self, question: Question) -> Able | None:
         known = self._able.of(question)
         if known is None or known.place != self._roster.facts.place:
             for _ in self._find_able(question):
                 pass
             known = self._able.of(question)
-        return known.rows if known else np.zeros(0, dtype=np.bool_)
+        return known
 
     # What fits now.
 
@@ -162,7 +180,7 @@ class Fleet:
         yield from self._hear(question)
 
     def now(self, question: Question) -> bool:
-        """Whether some node that could ever take the pod could do so as things stand."""
+        """Whether some node that could ever take the pod could do so as things stand, or may (`Survey`)."""
         for _ in self.look(question):
             pass
         return self._witness(question) is not None
@@ -189,7 +207,8 @@ class Fleet:
     def _guess_room(self, question: Question) -> Iterator[None]:
         for row in np.flatnonzero(self._able_to(question))[:GUESSES]:
             node = self._roster.node(int(row))
-            if evaluate(node, question.demand, question.intent).admitted:
+            verdict = yield from evaluating(node, question.demand, question.intent)
+            if not verdict.refused:
                 self._room.put(Room(question, self._roster.changes.place, node))
                 return
             yield
@@ -238,7 +257,7 @@ class Fleet:
     def _because(self, question: Question, floor: Policy) -> str:
         groups = self._groups.get(question, list)
         looser = (policy for policy in _below(question.intent.policy) if policy.at_least(floor))
-        helpful = (policy for policy in looser if self.ever(question.with_policy(policy)).able)
+        helpful = (policy for policy in looser if self._surely_able(question.with_policy(policy)))
         return refusal_text(
             groups,
             question.intent,
@@ -247,10 +266,19 @@ class Fleet:
             enough=partial(self._fits_with, question),
         )
 
+    def _surely_able(self, question: Question) -> bool:
+        survey = self.ever(question)
+        return survey.able > survey.unanswered
+
     def _fits_with(self, question: Question, container: str, resource: str, amount: int) -> bool:
-        """Whether the pod would fit somewhere if it asked for this much."""
+        """Whether the pod would fit somewhere if it asked for this much; no, if that takes long to say."""
         less = asking(question.demand, container, resource, amount)
-        return any(evaluate(empty, less, question.intent).admitted for _, empty, _ in self._examples())
+        left = work.MOST_AT_ONCE
+        for _, empty, _ in self._examples():
+            left -= work.units(empty, less)
+            if left < 0 or evaluate(empty, less, question.intent).admitted:
+                return left >= 0
+        return False
 
     def _examples(self) -> Iterator[tuple[str, Node, int]]:
         """Each class, one of its nodes with nothing on it, and how many it has."""
@@ -263,13 +291,18 @@ class Fleet:
             return
         groups = []
         for name, empty, count in self._examples():
-            groups.append(Group(name, count, evaluate(empty, question.demand, question.intent)))
+            verdict = yield from evaluating(empty, question.demand, question.intent)
+            groups.append(Group(name, count, verdict))
             yield
         self._groups.get(question, lambda: groups)
 
 
 def _weight_of_answer(question: Question, answer: object) -> int:
     return question.weight + weight(answer)
+
+
+def _weight_of_verdict(key: tuple[str, Question], verdict: Verdict) -> int:
+    return _weight_of_answer(key[1], verdict)
 
 
 def _weight_of_text(key: tuple[Question, Policy], text: str) -> int:

@@ -19,21 +19,22 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Able:
-    """Which rows could ever take a pod, as of a place in what changed."""
+    """Which rows could ever take a pod, as of a place in what changed; of them those that did not answer."""
 
     question: Question
     place: Place
     rows: Bools
+    unanswered: Bools
 
     @property
     def weight(self) -> int:
         """The bytes that it takes in memory."""
-        return self.question.weight + self.rows.nbytes
+        return self.question.weight + self.rows.nbytes + self.unanswered.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Which node has room for a pod, None if there is no such node, as of a place in what changed."""
+    """Which node has room for a pod, or may have, None if there is no such node, as of a place in changes."""
 
     question: Question
     place: Place

@@ -95,6 +95,12 @@ class Standings:
         self._follow(self._late.intersection(names) if self._late else (), now)
         return Said(self._board.ask(question), self._board.rows(names))
 
+    def asking(self, names: Sequence[str], question: Question, *, now: float) -> Iterator[None]:
+        """Find out what takes long to say, step by step; what these nodes say is then there at once."""
+        self._look(now)
+        self._follow(self._late.intersection(names) if self._late else (), now)
+        yield from self._board.ask(question).asking()
+
     def catching_up(self, most: int, clock: Callable[[], float]) -> Iterator[int]:
         """Read anew what nobody has asked about since, `most` nodes at a time; gives how many are left."""
         while self._late:

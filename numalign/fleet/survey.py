@@ -33,6 +33,7 @@ TELLING = (
     Cause.NOT_ALLOCATED,
     Cause.NODE_TOO_SMALL,
     Cause.NOT_ALIGNED,
+    Cause.NOT_ANSWERED,
 )
 
 OTHERS: Mapping[Cause, str] = MappingProxyType(
@@ -48,6 +49,7 @@ OTHERS: Mapping[Cause, str] = MappingProxyType(
         Cause.NOT_ALLOCATED: "could not allocate it",
         Cause.NODE_TOO_SMALL: "have too little as a whole",
         Cause.NOT_ALIGNED: "do not align it",
+        Cause.NOT_ANSWERED: "have too many zones for it to be worked out",
     }
 )
 
@@ -66,7 +68,8 @@ class Survey:
     """Which classes could ever hold a pod.
 
     `feasible` and `infeasible` are sorted class names; a class is infeasible only if every node that it
-    names is. `able` and `known` count nodes; `unknown` those that publish no topology.
+    names is. `able` and `known` count nodes; `unknown` those that publish no topology. Of the `able` ones so
+    many are `unanswered`: what becomes of the pod there takes too long to work out, so they may be.
     """
 
     feasible: tuple[str, ...]
@@ -74,6 +77,7 @@ class Survey:
     able: int
     known: int
     unknown: int
+    unanswered: int = 0
 
 
 Enough = Callable[[str, str, int], bool]

@@ -113,6 +113,10 @@ class Tables:
             raise KeyError(row)
         return found
 
+    def has(self, row: int) -> bool:
+        """Whether a node stands in a row."""
+        return 0 <= row < len(self._nodes) and self._nodes[row] is not None
+
     def nodes(self) -> Iterator[Node]:
         """All nodes, by row."""
         return (node for node in self._nodes if node is not None)

@@ -20,6 +20,7 @@ from numalign.rules.kubelet.refused import Reason, Refused
 from numalign.rules.placement import Grant, Placement
 from numalign.rules.pod import Qos
 from numalign.rules.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
+from numalign.rules.steps import Steps, finished
 from numalign.rules.topology import Node
 from numalign.rules.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 
@@ -33,16 +34,22 @@ NO_INTENT = Intent(Policy.NONE)
 def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
     """The verdict on a pod as things stand on the node.
 
-    A refusal is permanent if the empty node would refuse too, and then speaks of the empty node. Never
-    raises for values that were read without error.
+    A refusal is permanent if the empty node would refuse too, and then speaks of the empty node. What takes
+    too long to work out is not answered, which is no refusal. Never raises for values that were read without
+    error.
     """
+    return finished(evaluating(node, demand, intent))
+
+
+def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[Verdict]:
+    """The same in steps of at most some hundredths of a second."""
     asked = kubelet.heeded(node, demand)
-    now = _judge(node, asked, intent)
+    now = yield from _judging(node, asked, intent)
     if now.admitted:
         return now
     empty = node.emptied()
-    ever = now if empty == node else _judge(empty, asked, intent)
-    return now if ever.admitted else replace(ever, permanent=True)
+    ever = now if empty == node else (yield from _judging(empty, asked, intent))
+    return replace(ever, permanent=True) if ever.refused else now
 
 
 def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> bool:
@@ -59,6 +66,8 @@ def refusal_of(node: Node, admission: Admission) -> Refusal | None:
     refused = admission.refusal
     if refused is None:
         return None
+    if refused.reason is Reason.NOT_ANSWERED:
+        return _not_answered(node, refused.step)
     # What earlier containers of the pod already hold is gone for this one.
     left = kubelet.found(node, admission)
     why = _WHY[refused.reason](left, refused)
@@ -76,11 +85,17 @@ def refusal_of(node: Node, admission: Admission) -> Refusal | None:
     )
 
 
-def _judge(node: Node, demand: Demand, intent: Intent) -> Verdict:
+def _not_answered(node: Node, step: Step) -> Refusal:
+    detail, place = f"{len(node.zones)} zones", (step.container, step.role)
+    reason = Reason.NOT_ANSWERED
+    return Refusal(Refuser.NOBODY, reason, Cause.NOT_ANSWERED, node.policy, *place, detail=detail)
+
+
+def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
     refusal = _too_large(node, demand) or by_kind(node, demand, intent)
     placement = Placement()
     if not refusal:
-        admission = kubelet.admit(node, demand)
+        admission = yield from kubelet.admitting(node, demand)
         placement = admission.placement
         refusal = refusal_of(node, admission) or _by_intent(node, demand, intent, placement)
     return Verdict(

@@ -21,11 +21,12 @@ from numalign.rules.topology import Known
 
 
 class Refuser(StrEnum):
-    """Who says no: the node as a whole, its kubelet, or the pod's own intent."""
+    """Who says no: the node as a whole, its kubelet, or the pod's own intent; nobody, if nobody was asked."""
 
     NODE = "node"
     KUBELET = "kubelet"
     INTENT = "intent"
+    NOBODY = "nobody"
 
 
 class Cause(StrEnum):
@@ -42,6 +43,8 @@ class Cause(StrEnum):
     NOT_EXCLUSIVE = "not-exclusive"
     NOT_ALIGNED = "not-aligned"
     OTHER_POLICY = "other-policy"
+    NOT_ANSWERED = "not-answered"
+    """It would take too long to say; neither a yes nor a no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Refusal:
 
     `container` is empty where the pod as a whole is refused; `beside` says that there would be more if
     earlier containers of the pod did not hold it. `detail` names what `cause` turns on: the node's policy,
-    why a resource is not pinned, or the size of a core that is broken.
+    why a resource is not pinned, the size of a core that is broken, or the zones that are too many to say.
     """
 
     refuser: Refuser
@@ -105,7 +108,8 @@ class Verdict:
     """What becomes of one pod on one node.
 
     `permanent` means that the node would refuse it with nothing on it as well. `known` says what the verdict
-    rests on, and `doubts` what could make it wrong. A verdict has no truth value: ask for `admitted`.
+    rests on, and `doubts` what could make it wrong. A verdict has no truth value: ask for `admitted`. One
+    that is not `answered` promises nothing, and nothing may be refused for it.
     """
 
     refusal: Refusal | None
@@ -118,6 +122,16 @@ class Verdict:
     def admitted(self) -> bool:
         """Whether the kubelet would take the pod and the intent be kept."""
         return self.refusal is None
+
+    @property
+    def answered(self) -> bool:
+        """Whether it was worked out what becomes of the pod (`kubelet.work`)."""
+        return self.refusal is None or self.refusal.cause is not Cause.NOT_ANSWERED
+
+    @property
+    def refused(self) -> bool:
+        """Whether the pod is refused, which is known."""
+        return self.answered and not self.admitted
 
     def __bool__(self) -> bool:
         """Refuse to be mistaken for a yes."""
@@ -199,6 +213,10 @@ def _other_policy(refusal: Refusal) -> str:
     return f'{refusal.policy} must be the node\'s own policy, which is "{refusal.detail}"'
 
 
+def _not_answered(refusal: Refusal) -> str:
+    return f"on {refusal.detail} it takes too long to work out what becomes of {refusal.subject}"
+
+
 def _amount(resource: str, amount: int) -> str:
     return f"{render(resource, amount)} {resource}"
 
@@ -229,5 +247,6 @@ _SENTENCES: Mapping[Cause, Callable[[Refusal], str]] = MappingProxyType(
         Cause.NOT_EXCLUSIVE: _not_exclusive,
         Cause.NOT_ALIGNED: _not_aligned,
         Cause.OTHER_POLICY: _other_policy,
+        Cause.NOT_ANSWERED: _not_answered,
     }
 )

@@ -9,7 +9,7 @@ every process has: its build, its memory and its processor time.
 import platform
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.gc_collector import GCCollector
 
@@ -31,6 +31,15 @@ def registry(*, program: str) -> CollectorRegistry:
     )
     build.labels(program, about.version(), platform.python_version()).set(1)
     return made
+
+
+def not_answered(registry: CollectorRegistry) -> Counter:
+    """What both doors count: questions that some node could not be asked, for it would take too long."""
+    return Counter(
+        f"{PREFIX}questions_not_answered",
+        "Pods of which it takes too long to say what becomes of them on some of the nodes.",
+        registry=registry,
+    )
 
 
 def exposition(request: web.Request, *, registry: CollectorRegistry) -> web.Response:

@@ -20,7 +20,7 @@ def room(cpus: int, at: int = 0) -> Room:
 
 def test_what_was_found_is_kept() -> None:
     found: Found[Able] = Found(4)
-    kept = Able(question(1), (0, 7), np.array([True]))
+    kept = Able(question(1), (0, 7), np.array([True]), np.array([False]))
     found.put(kept)
 
     assert found.of(question(1)) is kept

@@ -9,8 +9,10 @@ import pytest
 from kubectl_numa import checking, manifests
 from kubectl_numa.checking import Checked
 from kubectl_numa.questions import Cluster
+from numalign.fleet import Fleet
 from numalign.rules.intent import Match
-from tests.notation import table
+from tests.naming import named
+from tests.notation import node, table
 
 Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Path]
@@ -80,6 +82,17 @@ def test_the_worst_result_gives_the_code(cluster: Cluster, manifest: Make, write
     assert checking.exit_code([]) == 0
 
 
+def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(manifest: Make, write: Write) -> None:
+    vast = node(*["cpu=8 mem=64Gi"] * 17, policy="restricted")
+    cluster = Cluster(Fleet(named([vast, node("cpu=8 mem=64Gi", policy="restricted")])))
+    path = write("p.yaml", manifest("a", "2", policy="restricted"))
+    [found] = checked(cluster, path)
+    [(_, words)] = checking.lines([found], cluster)
+
+    assert (found.result, found.able, found.unanswered) == ("ok", 2, 1)
+    assert words.endswith("restricted, 1 of 2 nodes could run it, 1 not answered")
+
+
 def test_the_same_policy_may_be_asked_for(cluster: Cluster, manifest: Make, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8", policy="restricted"))
     assert [each.result for each in checked(cluster, path, match=Match.EQUAL)] == ["never"]
@@ -97,6 +110,7 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, manifest: Make, wr
         "namespace": "default",
         "result": "ok",
         "able": 2,
+        "notAnswered": 0,
         "reason": None,
         "mistakes": [],
     }

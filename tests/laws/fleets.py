@@ -64,6 +64,9 @@ def seeded(build: Callable[[Pick], T], seed: int) -> T:
 # Nodes of which amounts are known.
 
 IDS = [(0, 1), (0, 1), (0, 1, 2, 3), (0,), (0, 3), (2, 5, 7), (0, 1, 2, 3), (0, 4, 8, 9), tuple(range(8))]
+VAST_IDS = [tuple(range(10)), tuple(range(16)), tuple(range(17))]
+"""More zones than columns have, and more than anybody answers for."""
+
 NAMES = [
     (CPU, MEMORY, GPU),
     (CPU, MEMORY, GPU),
@@ -138,11 +141,13 @@ MOST_ZONES = [8, 8, 8, 8, 8, 8, 16, 2, 5]
 NEAR = [10, 11, 12, 21, 32]
 
 OFTEN, SOMETIMES, SELDOM = ([True] * 3 + [False], [False] * 3 + [True], [False] * 9 + [True])
+RARELY = [False] * 29 + [True]
 
 
 def counted(pick: Pick) -> Node:
     """A node of which amounts are known, with nothing on it; mostly one of a plain kubelet and even CPUs."""
-    plain, ids, names = pick(OFTEN), zone_ids(*pick(IDS)), pick(NAMES)
+    plain, names = pick(OFTEN), pick(NAMES)
+    ids = zone_ids(*pick(IDS if not pick(RARELY) else VAST_IDS))
     hardware = _ordinary(pick, ids, names) if plain else _any_hardware(pick, ids, names)
     made = [_zone(pick, at, listed, plain=plain) for at, listed in hardware.items()]
     cpu, memory = managers(made)

@@ -78,6 +78,9 @@ SENTENCES = [
     ("the node has another policy",
      refusal(Cause.OTHER_POLICY, detail="restricted"),
      'single-numa-node must be the node\'s own policy, which is "restricted"'),
+    ("it takes too long to say",
+     refusal(Cause.NOT_ANSWERED, detail="16 zones"),
+     "on 16 zones it takes too long to work out what becomes of the pod"),
 ]  # fmt: skip
 
 

@@ -216,6 +216,17 @@ async def test_nodes_are_counted_by_what_they_say(scorer: Scorer) -> None:
     assert (counted, calls, timed) == ([2, 1, 3], 1, 1)
 
 
+async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY, "vast": node(*["cpu=8 mem=8Gi gpu=2"] * 17, policy=SINGLE)})
+    async with scorer.open() as caller:
+        answers = [await caller.filter(raw(FOUR), *names) for names in (["a", "vast"], ["a"])]
+        counted = await caller.metric("questions_not_answered_total")
+
+    assert [answer["NodeNames"] for answer in answers] == [["a"], ["a"]]
+    assert list(answers[0]["FailedNodes"]) == ["vast"]
+    assert counted == 1
+
+
 NAMESPACES: list[tuple[str, dict[str, str], Raw, list[str]]] = [
     ("nothing is asked for",          {},                                      SILENT,    ["empty", "loose"]),
     ("a default is",                  {"default": SINGLE},                     SILENT,    ["empty"]),

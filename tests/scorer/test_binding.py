@@ -156,6 +156,35 @@ async def test_unless_such_nodes_may_fit() -> None:
     assert await stand.scorer.bind(raw(FOUR), "bare") == ""
 
 
+VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 17, policy=SINGLE)
+"""More zones than anybody answers for."""
+
+
+async def test_to_a_node_that_does_not_answer_a_pod_that_must_be_aligned_is_not_bound(stand: Stand) -> None:
+    await stand.scorer.know({"vast": VAST})
+
+    assert "takes too long to work out" in await stand.scorer.bind(raw(FOUR), "vast")
+    assert (stand.outcomes(), stand.kept, stand.bound()) == ({"lost": 1}, {}, [])
+
+
+MAY_GO = [
+    ("who asks for nothing", "cannot-fit", raw(FOUR, policy=None)),
+    ("where nobody minds", "may-fit", raw(FOUR)),
+]
+
+
+@pytest.mark.parametrize(("unknown", "made"), table(MAY_GO))
+async def test_who_may_go_there_is_bound_without_a_record(unknown: str, made: Raw) -> None:
+    writes = Writes()
+    stand = Stand(Scorer(unknown=unknown, writes=writes), writes)
+    await stand.scorer.know({"vast": VAST})
+    stand.scorer.see(made)
+
+    assert await stand.scorer.bind(made, "vast") == ""
+    [bound] = writes.made
+    assert (bound["node"], bound["annotations"]) == ("vast", {})
+
+
 # It is not.
 
 Arrange = Callable[[Stand], object]

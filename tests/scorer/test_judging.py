@@ -65,6 +65,52 @@ async def test_what_is_taken_now_is_no_permanent_refusal(scorer: Scorer) -> None
     assert found.reason.startswith("node(s) have not got 4 cpu")
 
 
+VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 17, policy=SINGLE)
+"""More zones than anybody answers for."""
+
+SILENT_NODES = [
+    ("a pod that must be aligned", "cannot-fit", raw(FOUR), False),
+    ("a pod that tries", "cannot-fit", raw(FOUR, policy="best-effort"), True),
+    ("one that must, where nobody minds", "may-fit", raw(FOUR), True),
+]
+
+
+@pytest.mark.parametrize(("unknown", "made", "fits"), table(SILENT_NODES))
+async def test_a_node_that_does_not_answer_is_taken_for_an_unknown_one(
+    unknown: str, made: Raw, *, fits: bool
+) -> None:
+    scorer = Scorer(unknown=unknown)
+    await scorer.know({"a": EMPTY, "vast": VAST})
+    known, found = scorer.ask(made, "a", "vast")
+
+    assert (known.answered, found.answered) == (True, False)
+    assert (found.fits, found.permanent, found.offer) == (fits, False, None)
+    assert "takes too long to work out" in found.reason
+
+
+async def test_who_was_not_answered_by_a_node_is_known_of_the_whole_call(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY, "vast": VAST})
+    subject = scorer.subject(raw(FOUR))
+    polls = [scorer.judge.poll(names, subject) for names in (["a", "vast"], ["a"])]
+    filtered_ = [poll.filtered() for poll in polls]
+
+    assert [each.fit for each in filtered_] == [["a"], ["a"]]
+    assert list(filtered_[0].failed) == ["vast"]
+    assert [poll.answered for poll in polls] == [False, True]
+
+
+async def test_what_takes_long_is_found_out_in_steps_before_all_are_asked(scorer: Scorer) -> None:
+    large = node(*["cpu=8 mem=8Gi gpu=2"] * 12, policy=SINGLE)
+    await scorer.know({"a": EMPTY, "b": large, "c": large})
+    subject = scorer.subject(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"))
+    steps = list(scorer.judge.asking(["a", "b", "c"], subject))
+
+    # Of each of the two large nodes, as it is and with nothing on it: its containers, and the node itself.
+    assert len(steps) == 2 * 2 * 3
+    assert list(scorer.judge.asking(["a", "b", "c"], subject)) == []
+    assert scorer.fits(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"), "a", "b", "c") == [True] * 3
+
+
 UNKNOWN_NODES = [
     # what it shows                           what they may do  the pod, and whether it fits
     ("a pod that must be aligned",            "cannot-fit",     raw(FOUR),                       False),

@@ -3,7 +3,7 @@
 import pytest
 
 from scorer.protocol import Victims
-from tests.notation import table
+from tests.notation import node, table
 from tests.scorer.conftest import EMPTY, LOOSE, SMALL, Raw, Scorer, on, raw, running, uid
 
 HALF = "cpu=4 mem=1Gi gpu=1"
@@ -97,3 +97,11 @@ async def test_room_that_was_promised_meanwhile_is_not_freed_by_others(scorer: S
     scorer.promised(raw(HALF, name="promised"), "a")
 
     assert worthwhile(scorer, raw(ALL), a=victims("v1")) == {}
+
+
+async def test_nobody_is_evicted_from_a_node_that_would_not_answer_any_sooner(scorer: Scorer) -> None:
+    await scorer.know({"vast": node(*["cpu=8 mem=8Gi gpu=2"] * 17, policy="single-numa-node")})
+    scorer.see(running(on("vast", raw(HALF, name="v"))))
+
+    assert worthwhile(scorer, raw(HALF), vast=victims("v")) == {}
+    assert worthwhile(scorer, raw(HALF, policy="best-effort"), vast=victims("v")) == {"vast": victims("v")}

@@ -587,6 +587,50 @@ async def test_a_first_refusal_on_many_nodes_does_not_hold_up_the_others(door: D
     assert longest < (beats[-1] - beats[0]) / 2
 
 
+LARGE_MACHINE = node(*["cpu=16 mem=64Gi gpu=4"] * 16, policy="restricted", max_zones=16)
+CROWD = raw(" | ".join(["init cpu=1 mem=1Gi"] * 60 + ["cpu=1 mem=1Gi"] * 60), policy="restricted")
+"""So many containers that one node takes longer to answer than a review may keep others waiting."""
+
+
+@pytest.mark.parametrize(
+    ("path", "made"),
+    [("/mutate", CROWD), ("/validate", CROWD), ("/validate", with_spec(CROWD, nodeName="one"))],
+    ids=["to be steered", "to be checked", "on its node"],
+)
+async def test_a_review_of_many_containers_on_one_node_lets_others_pass(
+    door: Door, path: str, made: Raw
+) -> None:
+    door.put({"one": LARGE_MACHINE})
+    await door.load()
+    finished: list[str] = []
+
+    async with door.open() as caller:
+
+        async def ask(name: str, made: Raw) -> None:
+            await caller.ask(path, made)
+            finished.append(name)
+
+        await ask("connected", SILENT)
+        await asyncio.gather(ask("crowd", made), ask("quick", SILENT))
+
+    assert finished == ["connected", "quick", "crowd"]
+
+
+async def test_questions_that_are_not_answered_are_counted(door: Door) -> None:
+    large = node(*["cpu=16 mem=64Gi gpu=4"] * 16, policy="best-effort", max_zones=16)
+    merged = raw(" | ".join(["cpu=1 mem=1Gi gpu=0"] * 80), policy="best-effort")
+    door.put({**CLUSTER, "large": large})
+    await door.load()
+    async with door.open() as caller:
+        answers = [await caller.ask("/validate", made) for made in (FITS, merged, merged, SILENT)]
+        counted = await caller.metric("numalign_questions_not_answered_total")
+
+    warned = "numalign: 1 node was not asked: what becomes of 80 containers there takes too long to work out"
+    assert [answer["allowed"] for answer in answers] == [True] * 4
+    assert [answer.get("warnings") for answer in answers] == [None, [warned], [warned], None]
+    assert counted == 2
+
+
 async def test_before_the_snapshot_the_caller_is_asked_to_come_again(door: Door) -> None:
     async with (
         TestClient(TestServer(door.app())) as client,

@@ -59,6 +59,11 @@ EXCLUDE, INCLUDE, PREFER, OFF = "exclude", "include", "prefer", "off"
 FITS, TIGHT, FULL, BARE = moment([LARGE]), moment([SMALL]), moment([SMALL, BUSY]), moment([])
 PINNED = with_spec(ASKING, nodeName="n1")
 
+VAST = node(*["cpu=8 mem=8Gi gpu=4"] * 17, policy=SINGLE)
+"""More zones than anybody answers for."""
+
+VASTLY, MAY = moment([SMALL, LARGE, VAST]), required(rule("In", LARGE_CLASS, node_class(VAST)))
+
 WRITTEN = [
     # how, the pod, the cluster, its affinity then
     ("exclude keeps a pod from what cannot",      ASKING, BOTH,  EXCLUDE, NOT_SMALL),
@@ -71,6 +76,8 @@ WRITTEN = [
     ("a pod that fits nowhere is left as it is",  ASKING, TIGHT, EXCLUDE, None),
     ("so it is when it must be included",         ASKING, TIGHT, INCLUDE, None),
     ("nothing is known of an empty cluster",      ASKING, BARE,  INCLUDE, None),
+    ("a class that was not asked may take it",    ASKING, VASTLY, EXCLUDE, NOT_SMALL),
+    ("and is named with those that can",          ASKING, VASTLY, INCLUDE, MAY),
     ("unknown nodes are not written about",
         ASKING, moment([SMALL, LARGE], unknown=3), EXCLUDE, NOT_SMALL),
     ("a default asks as the pod itself would",

@@ -83,6 +83,42 @@ def test_a_pod_is_admitted(made: Raw, now: Moment, said: list[str]) -> None:
     assert answer.warnings == tuple(said)
 
 
+# Not answered.
+
+VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 17, policy=SINGLE)
+"""More zones than anybody answers for."""
+
+NOT_ASKED = "not asked: what becomes of 1 container there takes too long to work out"
+ONE_SILENT, TWO_SILENT = f"numalign: 1 node was {NOT_ASKED}", f"numalign: 2 nodes were {NOT_ASKED}"
+TOO_LARGE = raw("cpu=500 mem=1Gi", policy=SINGLE)
+
+SILENT_NODES = [
+    # what it shows                         the pod    the cluster                what is said
+    ("no node has answered",                FITS,      moment([VAST]),            [ONE_SILENT]),
+    ("two have not, one says no",           NEVER,     moment([VAST, VAST, TWO]), [TWO_SILENT]),
+    ("those that have have no room",        FITS,      moment([VAST, FULL]),      [ONE_SILENT]),
+    ("one that is refused as a whole has",  TOO_LARGE, moment([VAST]),            None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "now", "said"), table(SILENT_NODES))
+def test_a_pod_is_not_refused_for_nodes_that_were_not_asked(
+    made: Raw, now: Moment, said: list[str] | None
+) -> None:
+    answer = verdict(made, now)
+
+    assert (list(answer.warnings) if isinstance(answer, Allowed) else None) == said
+
+
+def test_of_its_own_node_a_pod_is_told_that_it_was_not_asked() -> None:
+    pinned = with_spec(FITS, nodeName="node")
+    answer = verdict(pinned, moment([VAST]))
+
+    assert isinstance(answer, Allowed)
+    [said] = answer.warnings
+    assert said.startswith("numalign: its node node was not asked: on 17 zones it takes too long")
+
+
 # Refused.
 
 NEVER_FITS = (

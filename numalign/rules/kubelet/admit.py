@@ -6,7 +6,8 @@ each container, when earlier ones already hold something; pod scope asks once an
 the same set of zones. Amounts are given out per container in both.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import and_
@@ -14,18 +15,19 @@ from typing import NamedTuple
 
 from numalign.rules.demand import Demand, Step
 from numalign.rules.intent import Policy, Scope
-from numalign.rules.kubelet import bubble, cpu, device, hints, masks, memory
+from numalign.rules.kubelet import bubble, cpu, device, hints, masks, memory, work
 from numalign.rules.kubelet.amounts import Amounts
 from numalign.rules.kubelet.books import Books, Entry, Held, books_of, held_since, restocked, without
 from numalign.rules.kubelet.cpu import Cpus
 from numalign.rules.kubelet.device import Pool, Taken
 from numalign.rules.kubelet.memory import Memory
-from numalign.rules.kubelet.merge import Decision, Merged, Offer, Zones, decide, impossible
+from numalign.rules.kubelet.merge import Decision, Merged, Offer, Zones, deciding, impossible
 from numalign.rules.kubelet.refused import Reason, Refused
 from numalign.rules.machine import CpuSet
 from numalign.rules.options import Gate, TopologyOption
 from numalign.rules.placement import Grant, Placement, ZoneSet
 from numalign.rules.resources import CPU, MILLI, Resources
+from numalign.rules.steps import Steps, finished
 from numalign.rules.topology import Node
 
 NO_PLACEMENT = Placement()
@@ -56,18 +58,28 @@ class _Gift(NamedTuple):
 
 
 def admit(node: Node, demand: Demand) -> Admission:
-    """Ask this node's kubelet to admit a pod on top of what it already gave out."""
+    """Ask this node's kubelet to admit a pod on top of what it already gave out.
+
+    What takes too long to work out (`work`) is refused as not answered.
+    """
+    return finished(admitting(node, demand))
+
+
+def admitting(node: Node, demand: Demand) -> Steps[Admission]:
+    """The same container by container."""
     asked = heeded(node, demand)
     start = books_of(node, asked.whole.devices)
+    if not work.answerable(node, asked):
+        return _refused(Refused(Reason.NOT_ANSWERED, asked.whole), start, start)
     if node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
-        return _each(node, asked, start, shared=None)
-    decision = _decide(node, start, asked.whole, _crowded(node, asked))
+        return (yield from _each(node, asked, start, shared=None))
+    decision = yield from _decide(node, start, asked.whole, _crowded(node, asked))
     if not decision.admitted:
         crowded = tuple(sorted(_crowded(node, asked)))
         return _refused(Refused(Reason.TOPOLOGY_AFFINITY, asked.whole, crowded), start, start)
     if _stands_as_one(node, asked):
         return _together(node, asked, start, decision.affinity)
-    return _each(node, asked, start, shared=decision)
+    return (yield from _each(node, asked, start, shared=decision))
 
 
 def heeded(node: Node, demand: Demand) -> Demand:
@@ -87,11 +99,13 @@ def _crowded(node: Node, demand: Demand) -> frozenset[str]:
     return level.crowded if level and _stands_as_one(node, demand) else frozenset()
 
 
-def _each(node: Node, demand: Demand, start: Books, shared: Decision | None) -> Admission:
+def _each(node: Node, demand: Demand, start: Books, shared: Decision | None) -> Steps[Admission]:
     """Serve one container after another, each with an affinity of its own unless they share one."""
     books, gifts = start, list[_Gift]()
     for step in demand.steps:
-        decision = shared or _decide(node, books, step)
+        if gifts:
+            yield
+        decision = shared or (yield from _decide(node, books, step))
         if not decision.admitted:
             return _refused(Refused(Reason.TOPOLOGY_AFFINITY, step), start, books)
         outcome = _allocate(books, step, decision.affinity)
@@ -100,7 +114,8 @@ def _each(node: Node, demand: Demand, start: Books, shared: Decision | None) -> 
         books, gift = outcome
         gifts.append(gift)
     # A later container may have taken over an init container's memory, so blocks are read at the end.
-    grants = tuple(_grant(node, gift, books) for gift in gifts)
+    blocks = _blocks(books)
+    grants = tuple(_granted(node, gift, books, blocks[gift.step.container]) for gift in gifts)
     settled = _started(books)
     held = held_since(start, settled)
     # A container alone holds what it was given.
@@ -129,7 +144,8 @@ def _together(node: Node, demand: Demand, start: Books, affinity: Merged) -> Adm
     gifts = (_Gift(step, affinity, parts.get(step.container, 0), {}) for step in demand.steps)
     grants = tuple(_granted(node, gift, settled, blocks.get(gift.step.container, ())) for gift in gifts)
     held = held_since(start, settled)
-    whole = _grant(node, _Gift(demand.whole, affinity, held.cpus, {}), settled)
+    gift = _Gift(demand.whole, affinity, held.cpus, {})
+    whole = _granted(node, gift, settled, _blocks(settled)[demand.whole.container])
     return Admission(None, Placement(grants, whole.amounts, whole), start, settled, held)
 
 
@@ -182,14 +198,14 @@ def _refused(refusal: Refused, before: Books, after: Books) -> Admission:
     return Admission(refusal, NO_PLACEMENT, before, after, held._replace(cpus=held.cpus | refusal.cpus))
 
 
-def _decide(node: Node, books: Books, step: Step, crowded: frozenset[str] = frozenset()) -> Decision:
+def _decide(node: Node, books: Books, step: Step, crowded: frozenset[str] = frozenset()) -> Steps[Decision]:
     """Ask the hint providers in the kubelet's order; policy none asks nobody."""
     offers: list[Offer] = []
     if node.policy is not Policy.NONE:
         offers += device.offers(books.devices, step)
         offers += _cpu_offers(books.cpus, step, crowded) if books.cpus else []
         offers += _memory_offers(books.memory, step, crowded) if books.memory else []
-    return decide(node.policy, offers, zones_of(node))
+    return (yield from deciding(node.policy, offers, zones_of(node)))
 
 
 def _cpu_offers(cpus: Cpus, step: Step, crowded: frozenset[str]) -> list[Offer]:
@@ -230,10 +246,12 @@ def _allocate(books: Books, step: Step, affinity: Merged) -> tuple[Books, _Gift]
     return Books(cpus, held, devices), _Gift(step, affinity, ids, taken)
 
 
-def _grant(node: Node, gift: _Gift, books: Books) -> Grant:
-    blocks = books.memory.blocks if books.memory else ()
-    own = (block for block in blocks if block.container == gift.step.container)
-    return _granted(node, gift, books, ((block.mask, block.resource, block.size) for block in own))
+def _blocks(books: Books) -> Mapping[str, Sequence[Entry]]:
+    """The memory of each container of the pod, by its name."""
+    found = defaultdict[str, list[Entry]](list)
+    for block in books.memory.blocks if books.memory else ():
+        found[block.container].append((block.mask, block.resource, block.size))
+    return found
 
 
 def _granted(node: Node, gift: _Gift, books: Books, memory_of_it: Iterable[Entry]) -> Grant:

@@ -33,7 +33,7 @@ def cpus(
         return served
     after, ids = served
     parts = divide_cpus(after, ids, demand.steps)
-    return Reason.UNEXPECTED_ADMISSION if parts is None else (books._replace(cpus=after), parts)
+    return parts if isinstance(parts, Reason) else (books._replace(cpus=after), parts)
 
 
 def memory(
@@ -56,14 +56,14 @@ def memory(
     return books._replace(memory=held), entries
 
 
-def divide_cpus(cpus: Cpus, whole: CpuSet, steps: Sequence[Step]) -> Mapping[str, CpuSet] | None:
-    """The CPUs of each pinned container, by its name; None where there are too few for one."""
+def divide_cpus(cpus: Cpus, whole: CpuSet, steps: Sequence[Step]) -> Mapping[str, CpuSet] | Reason:
+    """The CPUs of each pinned container, by its name; why not, where there are too few for one."""
     shares, rest = dict[str, CpuSet](), whole
     for step in steps:
         if step.cpu:
             taken = cpu.some_of(cpus, rest, step.cpu // MILLI)
-            if taken is None:
-                return None
+            if isinstance(taken, Reason):
+                return taken
             shares[step.container] = taken
             rest = rest if step.role is Role.INIT else rest & ~taken
     return shares

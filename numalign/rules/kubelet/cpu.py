@@ -15,12 +15,18 @@ from numalign.rules.kubelet.hints import Hints
 from numalign.rules.kubelet.masks import Mask
 from numalign.rules.kubelet.merge import Offer
 from numalign.rules.kubelet.refused import Reason
-from numalign.rules.kubelet.take import Strategy, take
+from numalign.rules.kubelet.take import Strategy, choices, take
 from numalign.rules.machine import CpuSet, Layout, union
 from numalign.rules.options import CpuOption, Options
 from numalign.rules.pod import Role
 from numalign.rules.resources import CPU, MILLI
 from numalign.rules.topology import CpuManager, Node
+
+MOST_CHOICES = 5_000
+"""So many ways to distribute CPUs are compared at the most, which takes tens of milliseconds.
+
+On 8 zones there are never so many. On 16 zones there can be more for what does not fit in three.
+"""
 
 
 class Cpus(NamedTuple):
@@ -93,19 +99,22 @@ def allocate(cpus: Cpus, step: Step, mask: Mask | None) -> tuple[Cpus, CpuSet] |
     available = cpus.available
     near = 0 if mask is None else available & _aligned(cpus, mask)
     taken = some_of(cpus, near, min(asked, near.bit_count()))
-    if taken is not None and (rest := asked - taken.bit_count()) > 0:
+    if not isinstance(taken, Reason) and (rest := asked - taken.bit_count()) > 0:
         far = some_of(cpus, available & ~taken, rest)
-        taken = None if far is None else taken | far
-    return Reason.UNEXPECTED_ADMISSION if taken is None else (cpus.charged(taken, step.role), taken)
+        taken = far if isinstance(far, Reason) else taken | far
+    return taken if isinstance(taken, Reason) else (cpus.charged(taken, step.role), taken)
 
 
-def some_of(cpus: Cpus, held: CpuSet, count: int) -> CpuSet | None:
-    """So many of these CPUs, however they are spread; None if the kubelet finds too few.
+def some_of(cpus: Cpus, held: CpuSet, count: int) -> CpuSet | Reason:
+    """So many of these CPUs, however they are spread; why not, if the kubelet finds too few.
 
     Where a cache spans zones the kubelet counts it twice and is content with fewer.
     """
-    taken = take(cpus.layout, held, count, _strategy(cpus.options, cpus.layout.threads_per_core))
-    return None if count and not taken else taken
+    strategy = _strategy(cpus.options, cpus.layout.threads_per_core)
+    if strategy.distribute and choices(cpus.layout, held, count, strategy) > MOST_CHOICES:
+        return Reason.NOT_ANSWERED
+    taken = take(cpus.layout, held, count, strategy)
+    return Reason.UNEXPECTED_ADMISSION if count and not taken else taken
 
 
 def reserve(laid: Layout, options: Options, count: int) -> CpuSet:

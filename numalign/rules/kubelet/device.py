@@ -41,13 +41,15 @@ class Devices:
     healthy: bool
     near: bool
     hosts: Mask = field(init=False)
-    hinted: Hints = field(init=False)
-    """Every mask that could be a hint."""
 
     def __post_init__(self) -> None:
         hosts = masks.union([place for place, count in zip(self.places, self.total, strict=True) if count])
         object.__setattr__(self, "hosts", hosts)
-        object.__setattr__(self, "hinted", hints.inside(hosts if self.near else masks.full(self.zones)))
+
+    @property
+    def hinted(self) -> Hints:
+        """Every mask that could be a hint."""
+        return hints.inside(self.hosts if self.near else masks.full(self.zones))
 
     def reaching(self, amounts: Amounts, asked: int) -> Hints:
         """The masks on whose zones as many of these devices sit as are asked for."""

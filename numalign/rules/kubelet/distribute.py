@@ -39,9 +39,24 @@ def plan(room: Sequence[int], count: int, *, group: int, groups_per_zone: int) -
     `groups_per_zone` is the machine's average, rounded up. `None` if no zones can share the amount, which is
     then packed. Where the kubelet's own accidents spoil its plan, there is less to take than was asked for.
     """
-    groups = count // group
+    width = _width(room, count, group, groups_per_zone)
+    return None if width is None else _best_plan(room, width, count, group)
+
+
+def choices(room: Sequence[int], count: int, *, group: int, groups_per_zone: int) -> int:
+    """How many ways `plan` compares at the most: sets of zones, and for each of them those that give more."""
+    width = _width(room, count, group, groups_per_zone)
+    if width is None:
+        return 0
+    even = count % (width * group) == 0
+    return math.comb(len(room), width) << (0 if even else width)
+
+
+def _width(room: Sequence[int], count: int, group: int, groups_per_zone: int) -> int | None:
+    """How many zones share the amount: the first number of which those with most room can."""
+    groups, most = count // group, sorted(room, reverse=True)
     widths = range(-(-groups // groups_per_zone), min(groups, len(room)) + 1)
-    return next(filter(None, (_best_plan(room, width, count, group) for width in widths)), None)
+    return next((width for width in widths if _share(most, tuple(range(width)), count, group)), None)
 
 
 def turns(left: Sequence[int], zones: Sequence[int], groups: int, group: int) -> list[int]:
@@ -65,16 +80,26 @@ def _best_plan(room: Sequence[int], width: int, count: int, group: int) -> Plan 
 
 
 def _plan(room: Sequence[int], zones: tuple[int, ...], count: int, group: int) -> Plan | None:
-    share = count // len(zones) // group * group
-    groups = (count - share * len(zones)) // group
-    left = _less(room, zones, share)
-    if min(left) < 0 or sum(left[zone] // group for zone in zones) < groups:
+    shared = _share(room, zones, count, group)
+    if shared is None:
         return None
+    share, groups, left = shared
     able = tuple(zone for zone in zones if left[zone] >= group) if groups else ()
     found = {extra: _unevenness(left, extra, groups, group) for extra in _subsets(able)}
     best = min(found, key=found.__getitem__)
     extra = _remembered(best, able) if found[best] > _ENDLESS else ()
     return Plan(zones, share, groups, extra, found[best])
+
+
+def _share(
+    room: Sequence[int], zones: tuple[int, ...], count: int, group: int
+) -> tuple[int, int, list[int]] | None:
+    """What each of these zones gives, how many groups are still missing, and what is left everywhere."""
+    share = count // len(zones) // group * group
+    groups = (count - share * len(zones)) // group
+    left = _less(room, zones, share)
+    enough = min(left) >= 0 and sum(left[zone] // group for zone in zones) >= groups
+    return (share, groups, left) if enough else None
 
 
 def _unevenness(left: Sequence[int], extra: Sequence[int], groups: int, group: int) -> float:

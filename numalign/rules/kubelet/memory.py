@@ -222,7 +222,8 @@ def _reserve(memory: Memory, block: Block) -> Memory:
         cells=tuple([mask if mask >> zone & 1 else cell for zone, cell in enumerate(memory.cells)]),
         assignments=tuple([count + (mask >> zone & 1) for zone, count in enumerate(memory.assignments)]),
         reusable={**memory.reusable, key: _left_over(left_over, block)},
-        blocks=(*_shrunken(memory.blocks, block), block),
+        # Of init containers' blocks just as much is there as can be used again.
+        blocks=(*(_shrunken(memory.blocks, block) if left_over else memory.blocks), block),
     )
 
 

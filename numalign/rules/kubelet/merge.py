@@ -21,6 +21,7 @@ from numalign.rules.intent import Policy
 from numalign.rules.kubelet import hints, masks
 from numalign.rules.kubelet.hints import Hints
 from numalign.rules.kubelet.masks import Mask
+from numalign.rules.steps import Steps, finished
 
 
 class Offer(NamedTuple):
@@ -95,6 +96,13 @@ def impossible(resource: str) -> Offer:
 
 def decide(policy: Policy, offers: Sequence[Offer], zones: Zones) -> Decision:
     """Merge the offers for a node with these zones and let the policy judge the outcome."""
+    return finished(deciding(policy, offers, zones))
+
+
+def deciding(policy: Policy, offers: Sequence[Offer], zones: Zones) -> Steps[Decision]:
+    """The same step by step: a policy that aligns at best merges list after list."""
+    if policy is Policy.BEST_EFFORT:
+        return (yield from _best_effort(offers, zones))
     return _POLICIES[policy](offers, zones)
 
 
@@ -102,9 +110,12 @@ def _none(_offers: Sequence[Offer], _zones: Zones) -> Decision:
     return Decision(Merged(None, preferred=False), admitted=True)
 
 
-def _best_effort(offers: Sequence[Offer], zones: Zones) -> Decision:
+def _best_effort(offers: Sequence[Offer], zones: Zones) -> Steps[Decision]:
     merged = _preferred(offers, zones)
-    return Decision(merged or Merged(_best_of(offers, zones), preferred=False), admitted=True)
+    if merged is None:
+        best = yield from _best_of(offers, zones)
+        merged = Merged(best, preferred=False)
+    return Decision(merged, admitted=True)
 
 
 def _restricted(offers: Sequence[Offer], zones: Zones) -> Decision:
@@ -138,13 +149,13 @@ def _preferred(offers: Sequence[Offer], zones: Zones) -> Merged | None:
     return Merged(zones.best(common), preferred=True) if common else None
 
 
-def _best_of(offers: Sequence[Offer], zones: Zones) -> Mask:
+def _best_of(offers: Sequence[Offer], zones: Zones) -> Steps[Mask]:
     """HintMerger.compare for what is not preferred: of that width, else the widest below, else above."""
     lists, everything = [offer.possible for offer in offers if offer.possible], masks.full(zones.count)
     limit = max((hints.narrowest_width(possible, 0) for possible in lists), default=0)
     if not zones.distances and _first_is_reached(lists, masks.full(limit), everything):
         return masks.full(limit)
-    reachable = _intersections(lists, zones.count)
+    reachable = yield from _intersections(lists, zones.count)
     for width in (*range(limit, 0, -1), *range(limit + 1, zones.count + 1)):
         if found := hints.of_width(reachable, width):
             return zones.best(found)
@@ -161,17 +172,20 @@ def _first_is_reached(lists: Sequence[Hints], first: Mask, everything: Mask) -> 
     return any(possible >> first & 1 for possible in lists)
 
 
-def _intersections(lists: Sequence[Hints], count: int) -> Hints:
+def _intersections(lists: Sequence[Hints], count: int) -> Steps[Hints]:
     """Every mask but the empty one that is the intersection of one hint from each list."""
     if not lists:
         return 1 << masks.full(count)
-    return reduce(lambda one, other: hints.intersections(one, other, count), lists)
+    found, *others = lists
+    for other in others:
+        yield
+        found = hints.intersections(found, other, count)
+    return found
 
 
 _POLICIES: Mapping[Policy, Callable[[Sequence[Offer], Zones], Decision]] = MappingProxyType(
     {
         Policy.NONE: _none,
-        Policy.BEST_EFFORT: _best_effort,
         Policy.RESTRICTED: _restricted,
         Policy.SINGLE_NUMA_NODE: _single_numa_node,
     }

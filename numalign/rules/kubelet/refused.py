@@ -14,6 +14,8 @@ class Reason(StrEnum):
     UNEXPECTED_ADMISSION = "UnexpectedAdmissionError"
     SMT_ALIGNMENT = "SMTAlignmentError"
     EMPTY_SHARED_POOL = "EmptyPodSharedPoolError"
+    NOT_ANSWERED = "NotAnswered"
+    """No kubelet says this: what it would say takes too long to work out (`work`)."""
 
 
 @dataclass(frozen=True, slots=True)

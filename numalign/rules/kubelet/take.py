@@ -52,6 +52,16 @@ def take(layout: Layout, available: CpuSet, count: int, strategy: Strategy) -> C
     return _packed(layout, available, count, steps)
 
 
+def choices(layout: Layout, available: CpuSet, count: int, strategy: Strategy) -> int:
+    """How many ways `take` compares to distribute so many CPUs; of packing there is one."""
+    if not strategy.distribute or count % strategy.group or not 0 < count <= available.bit_count():
+        return 0
+    room = _room(_zones(layout, available), available)
+    return distribute.choices(
+        room, count, group=strategy.group, groups_per_zone=_per_zone(layout, strategy.group)
+    )
+
+
 # --- Packing
 
 
@@ -70,7 +80,7 @@ def _packed(layout: Layout, free: CpuSet, needed: int, steps: Iterable[Step]) ->
 
 def _distributed(layout: Layout, free: CpuSet, count: int, group: int, steps: Iterable[Step]) -> CpuSet:
     zones = _zones(layout, free)
-    per_zone = _ceil(_ceil(sum(layout.sizes), group), layout.zones_with_cpus)
+    per_zone = _per_zone(layout, group)
     plan = distribute.plan(_room(zones, free), count, group=group, groups_per_zone=per_zone)
     if plan is None:
         return _packed(layout, free, count, steps)
@@ -78,6 +88,10 @@ def _distributed(layout: Layout, free: CpuSet, count: int, group: int, steps: It
     turns = distribute.turns(_room(zones, free & ~taken), plan.extra, plan.groups, group)
     taken |= _from_each(layout, free & ~taken, [zones[at] for at in turns], group, steps)
     return taken if taken.bit_count() == count else 0
+
+
+def _per_zone(layout: Layout, group: int) -> int:
+    return _ceil(_ceil(sum(layout.sizes), group), layout.zones_with_cpus)
 
 
 def _from_each(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numalign.rules import demand
 from numalign.rules.demand import PodLevel
 from numalign.rules.kubelet import bubble, cpu
+from numalign.rules.kubelet.refused import Reason
 from numalign.rules.machine import read_list, render_list
 from numalign.rules.pod import Role
 from numalign.rules.resources import Resources
@@ -48,14 +49,16 @@ def test_cpus(containers: list[str], shares: Mapping[str, str]) -> None:
     assert cpus
     found = bubble.divide_cpus(cpus, read_list("0-2,4-6"), stated(*containers).steps)
 
-    assert found is not None
+    assert not isinstance(found, Reason)
     assert {name: render_list(held) for name, held in found.items()} == shares
 
 
 def test_a_container_that_asks_for_more_than_the_pod_has() -> None:
     cpus = cpu.of(NODE)
     assert cpus
-    assert bubble.divide_cpus(cpus, read_list("0,4"), stated("cpu=4 mem=4Gi").steps) is None
+    asked = stated("cpu=4 mem=4Gi").steps
+
+    assert bubble.divide_cpus(cpus, read_list("0,4"), asked) is Reason.UNEXPECTED_ADMISSION
 
 
 MEMORY = [

@@ -1,0 +1,35 @@
+"""
+Long work among short work.
+
+One thread answers everybody, so whoever has much to find out does it in steps and lets others have a turn.
+"""
+
+import asyncio
+import time
+from collections.abc import Generator, Iterator
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+SECONDS = 0.001
+"""How long one caller may keep the others waiting, if no single step takes longer."""
+
+
+async def patiently(work: Iterator[None]) -> None:
+    """Do the work step by step, and let others pass in between."""
+    until = time.perf_counter() + SECONDS
+    for _ in work:
+        if time.perf_counter() > until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + SECONDS
+
+
+async def result_of(work: Generator[None, None, Result]) -> Result:
+    """What work comes to that is done `patiently`."""
+    found: list[Result] = []
+
+    def steps() -> Iterator[None]:
+        found.append((yield from work))
+
+    await patiently(steps())
+    return found[0]

@@ -1,0 +1,137 @@
+"""
+Laws of work: what is told of it before is never less than what is done, and steps change no answer.
+
+Counted are the lists of hints that are found and those that are merged, on machines of up to sixteen zones
+and for pods of up to two hundred containers, whatever is free. No second is measured.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numalign.rules import demand as demands
+from numalign.rules.demand import Demand
+from numalign.rules.evaluate import evaluate, evaluating
+from numalign.rules.intent import Policy, Scope
+from numalign.rules.kubelet import admit as kubelet
+from numalign.rules.kubelet import hints, work
+from numalign.rules.kubelet.hints import Hints
+from numalign.rules.steps import Steps
+from numalign.rules.topology import Node
+from numalign.rules.verdict import Verdict
+from tests.laws.fleets import Case, case, drawn
+from tests.notation import node, options, pod
+
+seeds = st.integers(0, 2**32)
+FEW = settings(max_examples=max(10, settings().max_examples // 4))
+
+
+@dataclass
+class Done:
+    """What was really done."""
+
+    lists: int = 0
+    merges: int = 0
+
+
+@contextmanager
+def watched(patch: pytest.MonkeyPatch) -> Iterator[Done]:
+    """Count what is done from now on; lists that were found before are forgotten."""
+    done, merge = Done(), hints.intersections
+    caches = (hints._kept_reaching, hints._few_reaching)  # noqa: SLF001 - nobody else knows what was found
+
+    def merged(one: Hints, other: Hints, zones: int) -> Hints:
+        done.merges += 1
+        return merge(one, other, zones)
+
+    for cache in caches:
+        cache.cache_clear()
+    with patch.context() as patched:
+        patched.setattr(hints, "intersections", merged)
+        yield done
+    done.lists = sum(cache.cache_info().misses for cache in caches)
+
+
+AMOUNTS = (
+    "cpu=1 mem=1Gi gpu=1",
+    "cpu=2 mem=2Gi",
+    "cpu=1 mem=9Gi gpu=0",
+    "cpu=1 mem=1Mi gpu=1 nic=1",
+    "cpu=20 mem=70Gi gpu=5 nic=2",
+)
+
+
+def large(seed: int) -> tuple[Node, Demand]:
+    """A machine of up to sixteen zones, and a pod of up to two hundred containers."""
+    chance = Random(seed)  # noqa: S311 - inputs of tests keep no secret
+    zones = chance.choice([1, 2, 4, 7, 8, 9, 12, 16])
+    free = [[chance.randint(0, most) for most in (16, 64, 4)] for _ in range(zones)]
+    told = [f"cpu=16//{cpus} mem=64Gi//{memory}Gi gpu=4//{gpus} nic=2" for cpus, memory, gpus in free]
+    made = node(
+        *told,
+        policy=chance.choice(list(Policy)),
+        scope=chance.choice(list(Scope)),
+        options=options(chance.choice(["", "", "align-by-socket", "prefer-closest-numa-nodes"])),
+        costs={(a, b): 10 if a == b else chance.choice([12, 21]) for a in range(zones) for b in range(zones)},
+        max_zones=16,
+    )
+    roles = ["", "", "init ", "sidecar "]
+    count = chance.choice([1, 2, 5, 20, 200])
+    texts = [chance.choice(roles) + chance.choice(AMOUNTS) for _ in range(count)]
+    return chance.choice([made, made.emptied()]), demands.of(pod(" | ".join(texts)))
+
+
+@FEW
+@given(seed=seeds)
+def test_more_is_told_than_is_done(seed: int) -> None:
+    told, wanted = large(seed)
+    expected = work.of(told, kubelet.heeded(told, wanted))
+    with pytest.MonkeyPatch.context() as patch, watched(patch) as done:
+        kubelet.admit(told, wanted)
+
+    assert done.lists <= expected.lists
+    assert done.merges <= expected.merges
+
+
+def test_what_is_told_is_not_far_from_what_can_be_done() -> None:
+    """Of an ordinary pod on a machine that takes it every list is made."""
+    told = node(*["cpu=16 mem=64Gi//63Gi gpu=4"] * 16, policy="restricted")
+    wanted = demands.of(pod("cpu=1 mem=1Gi gpu=1 | cpu=2 mem=2Gi gpu=2"))
+    with pytest.MonkeyPatch.context() as patch, watched(patch) as done:
+        assert kubelet.admit(told, wanted).refusal is None
+
+    assert done.lists == work.of(told, wanted).lists
+
+
+def in_turn(several: Sequence[Steps[Verdict]]) -> list[Verdict]:
+    """What they come to, one step of each after the other."""
+    verdicts: dict[int, Verdict] = {}
+    while len(verdicts) < len(several):
+        for at, steps in enumerate(several):
+            if at not in verdicts:
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    verdicts[at] = done.value
+    return [verdicts[at] for at in range(len(several))]
+
+
+@FEW
+@given(st.lists(seeds, min_size=2, max_size=4))
+def test_who_takes_turns_is_answered_as_if_alone(several: list[int]) -> None:
+    asked = [large(seed) for seed in several]
+
+    assert in_turn([evaluating(*each) for each in asked]) == [evaluate(*each) for each in asked]
+
+
+@given(drawn(case))
+def test_of_ordinary_machines_everything_is_answered(asked: Case) -> None:
+    told = [each for each in asked.nodes if len(each.zones) <= work.MOST_ZONES]
+    verdicts = [evaluate(each, asked.question.demand, asked.question.intent) for each in told]
+
+    assert all(verdict.answered for verdict in verdicts)
