@@ -36,6 +36,13 @@ REMEMBERED = 1024
 GUESSES = 8
 """Nodes that are asked for room one by one before all are: nearly always one of them has some."""
 
+HEARD = 128
+"""Questions of which it is kept what every class says: of those that wait for the sentence to be made of it.
+
+That is as much as all templates of a workload come to. The sentence is some hundred bytes, what it is made of
+grows with the classes; and pods that fit nowhere are rare, so more of it would fill memory for a long time.
+"""
+
 _AT_ONCE = 64
 
 
@@ -76,8 +83,9 @@ class Fleet:
         self._roster, self._able, self._room = left.roster, left.able, left.room
         self._roster.become({node.name: node for node in self.nodes})
         self._sweeps: dict[tuple[Question, Moment], Sweep] = {}
+        heard = min(HEARD, remembered)
         self._surveys: Recent[Question, Survey] = Recent(remembered, weigh=_weight_of_answer)
-        self._groups: Recent[Question, list[Group]] = Recent(remembered, weigh=_weight_of_answer)
+        self._groups: Recent[Question, list[Group]] = Recent(heard, weigh=_weight_of_answer)
         self._why: Recent[tuple[Question, Policy], str] = Recent(remembered, weigh=_weight_of_text)
         self._verdicts: Recent[tuple[str, Question], Verdict] = Recent(_AT_ONCE, weigh=_weight_of_verdict)
         self.classes = self._roster.classes.every()
@@ -177,7 +185,8 @@ class Fleet:
             return
         for policy in _below(question.intent.policy):
             yield from self.ask(question.with_policy(policy))
-        yield from self._hear(question)
+        if not any((question, floor) in self._why for floor in Policy):
+            yield from self._hear(question)
 
     def now(self, question: Question) -> bool:
         """Whether some node that could ever take the pod could do so as things stand, or may (`Survey`)."""
@@ -250,11 +259,11 @@ class Fleet:
 
         Each class speaks through one of its nodes, for they differ by no more than parts of a GiB.
         """
-        for _ in self._hear(question):
-            pass
         return self._why.get((question, floor), lambda: self._because(question, floor))
 
     def _because(self, question: Question, floor: Policy) -> str:
+        for _ in self._hear(question):
+            pass
         groups = self._groups.get(question, list)
         looser = (policy for policy in _below(question.intent.policy) if policy.at_least(floor))
         helpful = (policy for policy in looser if self._surely_able(question.with_policy(policy)))

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalign.fleet import Fleet, Question
+from numalign.fleet.fleet import HEARD
+from numalign.fleet.survey import Group
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Match, Policy
@@ -470,3 +472,51 @@ def test_room_is_looked_for_only_on_nodes_that_could_ever_take_the_pod() -> None
 
     assert 0 < looks(fleet, asked) < 5
     assert not fleet.now(asked)
+
+
+# What is kept of pods that fit nowhere.
+
+
+def never(gpus: int) -> Question:
+    return question(f"cpu=2 mem=1Gi gpu={gpus}")
+
+
+def groups() -> list[Group]:
+    """What classes said that anybody holds."""
+    return [each for each in gc.get_objects() if isinstance(each, Group)]
+
+
+def test_of_pods_that_fit_nowhere_the_sentence_is_kept_and_not_what_every_class_says() -> None:
+    others = groups()
+    fleet = Fleet([SMALL, LARGE])
+    for gpus in range(10, 10 + 2 * HEARD):
+        assert fleet.why_not(never(gpus))
+    gc.collect()
+
+    strangers = set(map(id, others))
+    held = [each for each in groups() if id(each) not in strangers]
+
+    assert 0 < len(held) <= HEARD * len(fleet.classes)
+
+
+def test_whoever_knows_the_sentence_hears_no_class_again() -> None:
+    fleet = Fleet([SMALL, LARGE])
+    first = len(list(fleet.look(never(10))))
+    said = fleet.why_not(never(10))
+    for gpus in range(11, 11 + 2 * HEARD):
+        fleet.why_not(never(gpus))
+
+    assert first >= len(fleet.classes)
+    assert list(fleet.look(never(10))) == []
+    assert fleet.why_not(never(10)) == said
+
+
+def test_another_floor_is_answered_though_what_the_classes_said_is_forgotten() -> None:
+    fleet, other = (Fleet([SMALL, LARGE]) for _ in range(2))
+    fleet.why_not(never(10))
+    for gpus in range(11, 11 + 2 * HEARD):
+        fleet.why_not(never(gpus))
+
+    assert fleet.why_not(never(10), floor=Policy.RESTRICTED) == other.why_not(
+        never(10), floor=Policy.RESTRICTED
+    )
