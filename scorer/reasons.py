@@ -7,8 +7,10 @@ no it is, never what this very node has left: forty nodes with forty texts would
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from types import MappingProxyType
 
+from numalign.rules.errors import cut
 from numalign.rules.resources import render
 from numalign.rules.verdict import Cause, Need, Refusal, Verdict
 
@@ -19,13 +21,20 @@ WAITING = "node(s) are still taking in pods that were bound before (numalign)"
 """Of a node where it is open which pod comes first."""
 
 
+LONGEST = 400
+"""Characters of what a reason says: it goes out once for each node, and a pod may name thousands."""
+
+MOST_NEEDS = 16
+"""Resources that are named in one."""
+
+
 def reason(verdict: Verdict) -> str:
     """The reason of a refusal; raises `ValueError` for a verdict that is none."""
     refusal = verdict.refusal
     if refusal is None:
         raise ValueError("the pod is admitted: there is no reason against it")
     when = "ever" if verdict.permanent else "now"
-    return f"node(s) {_TEXTS[refusal.cause](refusal, when)} (numalign: {refusal.policy})"
+    return f"node(s) {cut(_TEXTS[refusal.cause](refusal, when), LONGEST)} (numalign: {refusal.policy})"
 
 
 def _apart(refusal: Refusal, when: str) -> str:
@@ -75,11 +84,17 @@ def _now(when: str) -> str:
 
 
 def _asked(needs: Iterable[Need]) -> str:
-    return " and ".join(f"{render(need.resource, need.asked)} {need.resource}" for need in needs)
+    return _all(f"{render(need.resource, need.asked)} {need.resource}" for need in needs)
 
 
 def _names(needs: Iterable[Need]) -> str:
-    return " and ".join(need.resource for need in needs)
+    return _all(need.resource for need in needs)
+
+
+def _all(words: Iterable[str]) -> str:
+    """The first of these words; that there are others is said by the next."""
+    first = [*islice(words, MOST_NEEDS + 1)]
+    return " and ".join([*first[:MOST_NEEDS], *(["more"] if len(first) > MOST_NEEDS else [])])
 
 
 def _zones(needs: Iterable[Need]) -> str:

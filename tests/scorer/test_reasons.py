@@ -4,13 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.rules import demand
 from numalign.rules.evaluate import NO_INTENT, evaluate
 from numalign.rules.intent import Policy
 from numalign.rules.placement import Placement
+from numalign.rules.pod import Container, Pod
+from numalign.rules.resources import Resources
 from numalign.rules.topology import Known, Node
 from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
 from scorer import reasons
-from scorer.reasons import reason
+from scorer.reasons import LONGEST, MOST_NEEDS, reason
 from tests.notation import asks, machine, means, node, options, table
 
 SINGLE = "single-numa-node"
@@ -115,3 +118,23 @@ def test_what_a_node_has_left_does_not_show(
     kinds = {(refusal.cause, refusal.container, each.permanent) for each, refusal in refusals}
 
     assert len({reason(each) for each, _ in refusals}) <= len(kinds)
+
+
+def test_a_reason_is_short_whatever_the_pod_names() -> None:
+    """It goes out once for each of thousands of nodes."""
+    names = [f"{'x' * 250}/{number}" for number in range(3000)]
+    bag = Resources(dict.fromkeys(names, 1))
+    asked = demand.of(Pod("p", containers=(Container("c", requests=bag, limits=bag),)))
+    small = node("cpu=8 mem=16Gi", policy=SINGLE, totals="cpu=8 mem=16Gi")
+
+    told = reason(evaluate(small, asked, NO_INTENT))
+    assert len(told) < LONGEST + 100
+    assert told.endswith("... (numalign: single-numa-node)")
+
+
+def test_of_many_resources_the_first_are_named() -> None:
+    bag = Resources({f"x/{number:02}": 1 for number in range(MOST_NEEDS + 2)})
+    asked = demand.of(Pod("p", containers=(Container("c", requests=bag, limits=bag),)))
+    small = node("cpu=8 mem=16Gi", policy=SINGLE, totals="cpu=8 mem=16Gi")
+
+    assert "1 x/15 and more (numalign" in reason(evaluate(small, asked, NO_INTENT))
