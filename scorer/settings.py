@@ -80,10 +80,10 @@ class ScorerSettings(ClusterSettings):
         " more is answered as above. One body alone may be longer. 0 sets no bound. The default is 32 MiB.",
     )
     max_body_bytes: int = Field(
-        default=16 * MIB,
+        default=8 * MIB,
         ge=1,
-        description="Bytes of the longest body; a longer one is answered 413. Parsed it takes up to 25 times"
-        " as much memory, and one at a time is. The default is 16 MiB, names of all nodes many times over; a"
+        description="Bytes of the longest body; a longer one is answered 413. Parsed it takes up to 60 times"
+        " as much memory, and one at a time is. The default is 8 MiB, names of all nodes many times over; a"
         " scheduler that sends whole nodes needs more, and then so does the memory limit.",
     )
     max_connections: int = Field(

@@ -2,7 +2,7 @@
 What becomes of a call, between its headers and its answer.
 
 Its body is read here, counted as it comes, before a handler is called: who is slow or sends too much never
-reaches one. Then calls begin in turn by peer, and long bodies, which parsed are up to 25 times as long, are
+reaches one. Then calls begin in turn by peer, and long bodies, which parsed are up to 60 times as long, are
 handled one at a time. A call is counted until its answer is taken. What a handler raises stays in the log:
 the peer learns only that it was our fault.
 """
@@ -19,7 +19,7 @@ from aiohttp.typedefs import Handler
 
 from numalign.runtime.door import Connection
 from numalign.runtime.life import LIFE, Life
-from numalign.runtime.overload import LARGE, Excess, Peer, TooMuch, Visit
+from numalign.runtime.overload import HUGE, LARGE, LONGEST_REST, Excess, Peer, TooMuch, Visit
 from numalign.runtime.patience import Slow
 
 # No API server packs what it sends, and what is packed becomes a thousand times as long.
@@ -110,8 +110,8 @@ async def _admitted(request: web.Request, *, handler: Handler, visit: Visit) -> 
         return _slow(life.patience.body)
     visit.begin()
     with _working(request):
-        await life.turns.wait(visit.peer)
         async with _passing(life, visit):
+            await life.turns.wait(visit.peer)
             return await handler(request)
 
 
@@ -153,12 +153,19 @@ def _working(request: web.Request) -> Iterator[None]:
 
 @asynccontextmanager
 async def _passing(life: Life, visit: Visit) -> AsyncIterator[None]:
-    """Long bodies go one at a time; short ones pass between them."""
+    """Long bodies go one at a time, the longest with a rest between them; short ones pass beside."""
     if visit.bytes <= LARGE:
-        yield
+        async with life.short.passing(visit.peer, visit.bytes):
+            yield
         return
-    async with life.lane.passing(visit.peer):
-        yield
+    clock = asyncio.get_running_loop().time
+    async with life.long.passing(visit.peer, 1) as taken:
+        began = clock()
+        try:
+            yield
+        finally:
+            if visit.bytes > HUGE and life.load.open > 1:
+                taken.rest = min(clock() - began, LONGEST_REST)
 
 
 def _overloaded(excess: Excess) -> web.Response:

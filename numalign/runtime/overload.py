@@ -22,8 +22,14 @@ from enum import StrEnum
 SHARE = 3
 # Of what there is room for, this part is kept for those who are proven.
 RESERVED = 4
-# Parsed, a body is up to 25 times as long. Those that are longer than this are handled one at a time.
+# Parsed, JSON takes up to 60 times as much memory (lists in lists). Bodies that are longer than this are
+# handled one at a time, and of the shorter ones only so many bytes at once.
 LARGE = 128 * 1024
+TOGETHER = 2 * 1024**2
+# To parse a body that is longer than this stops all else for a tenth of a second, so the next one waits for
+# as long: a short call takes some rounds of the event loop, and would meet another one in each.
+HUGE = 1024**2
+LONGEST_REST = 0.5
 
 
 class Excess(StrEnum):
@@ -216,28 +222,68 @@ class Turns:
 
 
 @dataclass(slots=True)
-class Lane:
-    """Lets through one at a time."""
+class Gate:
+    """Lets through what there is room for, as `Pool` shares it; the others wait in turn."""
 
-    _queue: _Queue = field(default_factory=_Queue)
-    _busy: bool = False
+    pool: Pool
+    _waiting: dict[Peer, deque[tuple[asyncio.Future[None], int]]] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def passing(self, peer: Peer) -> AsyncIterator[None]:
-        """Hold the lane, when it is this peer's turn."""
-        if self._busy:
-            place = self._queue.join(peer)
-            try:
-                await place
-            except asyncio.CancelledError:
-                if not place.cancelled():
-                    self._pass_on()
-                raise
-        self._busy = True
+    async def passing(self, peer: Peer, amount: int) -> AsyncIterator["Pass"]:
+        """Take so much of the pool, when it is this peer's turn."""
+        await self._enter(peer, amount)
+        taken = Pass()
         try:
-            yield
+            yield taken
         finally:
-            self._pass_on()
+            if taken.rest:
+                asyncio.get_running_loop().call_later(taken.rest, self._leave, peer, amount)
+            else:
+                self._leave(peer, amount)
 
-    def _pass_on(self) -> None:
-        self._busy = self._queue.call()
+    async def _enter(self, peer: Peer, amount: int) -> None:
+        if peer not in self._waiting and self._fits(peer, amount):
+            self.pool.take(peer, amount)
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(peer, deque()).append((place, amount))
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():
+                self._leave(peer, amount)
+            raise
+
+    def _leave(self, peer: Peer, amount: int) -> None:
+        self.pool.take(peer, -amount)
+        while self._let_one_go():
+            pass
+
+    def _let_one_go(self) -> bool:
+        """The first in turn for whom there is room, the proven before all; False if there is none."""
+        for peer in sorted(self._waiting, key=lambda peer: not peer.proven):
+            places = self._waiting[peer]
+            while places and places[0][0].done():
+                places.popleft()
+            if not places:
+                del self._waiting[peer]
+            elif self._fits(peer, places[0][1]):
+                place, amount = places.popleft()
+                # To the end: everybody else comes first.
+                del self._waiting[peer]
+                if places:
+                    self._waiting[peer] = places
+                self.pool.take(peer, amount)
+                place.set_result(None)
+                return True
+        return False
+
+    def _fits(self, peer: Peer, amount: int) -> bool:
+        return not self.pool.total or self.pool.has_room(peer, amount)
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one holds of a gate; after it, nobody else has it for `rest` seconds."""
+
+    rest: float = 0

@@ -117,7 +117,7 @@ class ServerSettings(ProcessSettings):
     max_body_bytes: int = Field(
         default=4 * MIB,
         ge=1,
-        description="Bytes of the longest body; a longer one is answered 413. Parsed it takes up to 25 times"
+        description="Bytes of the longest body; a longer one is answered 413. Parsed it takes up to 60 times"
         " as much memory, and one at a time is. The default is 4 MiB; an API server stores no object of 2.",
     )
     max_connections: int = Field(

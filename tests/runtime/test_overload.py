@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.runtime.overload import RESERVED, Excess, Lane, Limits, Load, Peer, Pool, TooMuch, Turns, Visit
+from numalign.runtime.overload import RESERVED, Excess, Gate, Limits, Load, Peer, Pool, TooMuch, Turns, Visit
 
 A, B, C = (Peer(name) for name in "abc")
 PROVEN = Peer("p", proven=True)
@@ -226,20 +226,20 @@ async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
         await tasks[3]
 
 
-# The lane for long bodies.
+# Gates.
 
 
 @dataclass
 class Road:
-    """A lane, and who is on it."""
+    """A gate for one at a time, and who is past it."""
 
-    lane: Lane = field(default_factory=Lane)
+    gate: Gate = field(default_factory=lambda: Gate(Pool(1)))
     passed: list[Peer] = field(default_factory=list)
     on_it: int = 0
 
     async def drive(self, peer: Peer) -> None:
         """Take some rounds of the event loop."""
-        async with self.lane.passing(peer):
+        async with self.gate.passing(peer, 1):
             self.on_it += 1
             assert self.on_it == 1
             self.passed.append(peer)
@@ -248,14 +248,14 @@ class Road:
             self.on_it -= 1
 
 
-async def test_one_is_on_the_lane_and_no_peer_holds_it() -> None:
+async def test_one_passes_at_a_time_and_no_peer_holds_the_gate() -> None:
     road = Road()
     await asyncio.gather(*(road.drive(peer) for peer in [A, A, A, A, B, B, C]))
     assert road.passed == [A, A, B, C, A, B, A]
 
 
 @given(st.lists(st.integers(0, 9), max_size=6))
-def test_the_lane_is_free_again_whoever_gave_up(given_up: list[int]) -> None:
+def test_the_gate_is_open_again_whoever_gave_up(given_up: list[int]) -> None:
     async def scene() -> None:
         road = Road()
         tasks = [asyncio.create_task(road.drive(Peer(str(n % 3)))) for n in range(10)]
@@ -269,3 +269,54 @@ def test_the_lane_is_free_again_whoever_gave_up(given_up: list[int]) -> None:
             await road.drive(A)
 
     asyncio.run(scene())
+
+
+async def test_as_many_pass_as_there_is_room_for_and_another_peer_finds_some() -> None:
+    gate, held = Gate(Pool(100)), list[Peer]()
+
+    async def hold(peer: Peer) -> None:
+        async with gate.passing(peer, 10):
+            held.append(peer)
+            await asyncio.Event().wait()
+
+    tasks = [asyncio.create_task(hold(peer)) for peer in [A] * 20]
+    await asyncio.sleep(0)
+    assert held == [A] * 8
+    tasks.append(asyncio.create_task(hold(B)))
+    await asyncio.sleep(0)
+    assert held == [*[A] * 8, B]
+    for task in tasks[:3]:
+        task.cancel()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert held == [*[A] * 8, B, A, A]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert gate.pool == Pool(100)
+
+
+async def test_what_is_larger_than_the_gate_passes_alone() -> None:
+    gate = Gate(Pool(100))
+
+    async def pass_by() -> None:
+        async with gate.passing(B, 1):
+            pass
+
+    async with gate.passing(A, 1000):
+        waiting = asyncio.create_task(pass_by())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    async with asyncio.timeout(1):
+        await waiting
+
+
+async def test_after_one_that_took_long_the_gate_rests() -> None:
+    gate = Gate(Pool(1))
+    async with gate.passing(A, 1) as taken:
+        taken.rest = 0.02
+    async with asyncio.timeout(1):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with gate.passing(B, 1):
+            assert loop.time() - began >= 0.015

@@ -615,8 +615,8 @@ GARBAGE = [
     ("a number",                   b"7"),
     ("not UTF-8",                  b'{"Pod": "\xff"}'),
     ("cut off",                    b'{"Pod": {"metadata": '),
-    ("ten mebibytes of letters",   b"x" * (10 * MIB)),
-    ("ten mebibytes of brackets",  b"[" * (10 * MIB)),
+    ("seven mebibytes of letters",  b"x" * (7 * MIB)),
+    ("seven mebibytes of brackets", b"[" * (7 * MIB)),
     ("nested as deep as it gets",  nested(MIB)),
 ]  # fmt: skip
 
@@ -690,7 +690,7 @@ async def test_what_a_body_is_called_is_nothing_to_us(scorer: Scorer, kind: str)
 
 
 async def test_a_call_of_many_mebibytes_is_answered(scorer: Scorer) -> None:
-    nodes = [{"metadata": {"name": name}, "status": {"images": "x" * (2 * MIB)}} for name in NAMES]
+    nodes = [{"metadata": {"name": name}, "status": {"images": "x" * (MIB)}} for name in NAMES]
     async with scorer.open() as caller:
         answer = await caller.ask("/filter", {"Pod": raw(FOUR), "Nodes": {"items": nodes}})
 
