@@ -17,6 +17,7 @@ import gc
 import resource
 import signal
 import socket
+from asyncio import sslproto
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +44,9 @@ LAST_SECONDS = 1
 # Of the port for health and metrics.
 MOST_WATCHERS = 128
 COLLECTED_AFTER = (50_000, 20, 100)
+# What TLS sends at a time (RFC 8446, 5.1), and so all that reading it takes. asyncio keeps a buffer of
+# 256 KiB for every connection, also for one that never says a word.
+TLS_RECORD = 16 * 1024
 
 Task = Callable[[], Awaitable[None]]
 
@@ -283,6 +287,7 @@ def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
     # A large cluster is a million objects without a cycle. To look for cycles as often as Python does by
     # itself takes longer than to read them (bench/coldstart).
     gc.set_threshold(*COLLECTED_AFTER)
+    sslproto.SSLProtocol.max_size = TLS_RECORD
     _many_files()
     return asyncio.run(_until_signalled(program))
 

@@ -38,6 +38,7 @@ from tests.houses import (
     until,
     with_pair,
 )
+from tests.notation import table
 
 # Health, readiness, metrics.
 
@@ -840,17 +841,25 @@ def http(port: int) -> contextlib.closing[HTTPConnection]:
     return contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=10))
 
 
-def test_a_process_looks_for_cycles_seldom() -> None:
+TUNED = [
+    # what holds for a process         how it is seen                            expected
+    ("it looks for cycles seldom",     "gc.get_threshold()[0]",                  server.COLLECTED_AFTER[0]),
+    ("TLS takes a record at a time",   "asyncio.sslproto.SSLProtocol.max_size",  server.TLS_RECORD),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen", "expected"), table(TUNED))
+def test_a_process_is_tuned_as_it_starts(seen: str, expected: int) -> None:
     """In a process of its own, for it holds for the whole of it."""
     said = (
-        "import gc, sys; from numalign.runtime import logs, server\n"
-        "async def look(stop): return gc.get_threshold()[0] // 1000\n"
+        "import asyncio, gc, sys; from numalign.runtime import logs, server\n"
+        f"async def look(stop): return {seen} // 1000\n"
         "sys.exit(server.run(look, log=logs.to(sys.stderr, level='info', form='json')))"
     )
     root = Path(server.__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", said], cwd=root, check=False)  # noqa: S603 our own program
 
-    assert done.returncode == server.COLLECTED_AFTER[0] // 1000
+    assert done.returncode == expected // 1000
 
 
 def test_a_process_that_cannot_start_says_why_and_ends_with_2() -> None:
