@@ -10,20 +10,19 @@ is an attack, after which no honest call was lost or late, and the webhook never
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from tests.attack import honest, objects
-from tests.attack.honest import Call, Caller
+from tests.attack.honest import Caller
 from tests.attack.objects import Json
-from tests.attack.programs import MIB, ApiServer, Memory, Running, Site
+from tests.attack.programs import CONTROLLER, MIB, SCORER, WEBHOOK, ApiServer, Memory, Running, Site
 
-ALONE_SECONDS = 1.0
+ALONE_SECONDS = 0.5
 """Honest callers are alone for so long, before and after."""
 
-LIMITS: Mapping[str, int] = {"numalign-webhook": 512, "numalign-scorer": 1024}
+LIMITS: Mapping[str, int] = {WEBHOOK: 512, SCORER: 1024, CONTROLLER: 512}
 """MiB that the chart gives a program."""
 
 
@@ -76,6 +75,10 @@ class Arena:
         """The webhook, on a file unless it follows an API server."""
         return await self.here.webhook(*self._source(api), *flags)
 
+    async def controller(self, api: ApiServer) -> Running:
+        """The controller, which takes no calls."""
+        return await self.here.controller(*self._source(api))
+
     async def scorer(self, *flags: str, api: ApiServer | None = None) -> Running:
         """The scorer, on a file unless it follows an API server."""
         return await self.here.scorer(*self._source(api), *flags)
@@ -92,7 +95,7 @@ class Arena:
 
         No program may at any time hold so many MiB more than it held before.
         """
-        callers = [honest.callers(each, self._calls(each)) for each in programs]
+        callers = [[*self._callers(each)] for each in programs]
         tasks = [asyncio.create_task(each.go_on()) for some in callers for each in some]
         try:
             await asyncio.sleep(ALONE_SECONDS)
@@ -109,12 +112,13 @@ class Arena:
         for each in sieges:
             each.judge(slowest=self.bound, most=most)
 
-    def _calls(self, program: Running) -> Iterator[Call]:
-        asked: dict[str, Callable[[], Iterator[Call]]] = {
-            "numalign-webhook": honest.reviews,
-            "numalign-scorer": partial(honest.schedules, self.names),
-        }
-        return asked[program.name]()
+    def _callers(self, program: Running) -> Iterator[Caller]:
+        """Those who call a program, and those who look after it."""
+        yield Caller(program.about, honest.looks(), honest.LOOKS)
+        if program.name == WEBHOOK:
+            yield Caller(program.door, honest.reviews(), honest.CALLS)
+        if program.name == SCORER:
+            yield Caller(program.door, honest.schedules(self.names), honest.CALLS)
 
 
 def _afresh(program: Running) -> Memory:

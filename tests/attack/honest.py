@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tests.attack import objects
-from tests.attack.programs import Running
 from tests.attack.wire import Connection, Door
 
 PATIENCE_SECONDS = 3.0
@@ -125,8 +124,3 @@ def schedules(places: Sequence[str]) -> Iterator[Call]:
 def looks() -> Iterator[Call]:
     """What a kubelet and Prometheus ask of any program."""
     return itertools.cycle([("GET", path, b"") for path in ("/healthz", "/metrics", "/healthz", "/healthz")])
-
-
-def callers(program: Running, calls: Iterator[Call]) -> list[Caller]:
-    """Those who call a program, and those who look after it."""
-    return [Caller(program.door, calls, CALLS), Caller(program.about, looks(), LOOKS)]

@@ -14,8 +14,8 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
@@ -23,15 +23,21 @@ from sys import executable
 from typing import Any, TypeVar
 
 import orjson
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs import authority
 from certs.authority import Files
+from numalign.runtime.tls import PairFiles
 from tests.attack.wire import LOOPBACK, Door, once
 from tests.e2e.processes import Child, Children, free_port, program
+from tests.runtime.conftest import certificate, key_pem
 
 Json = dict[str, Any]
 T = TypeVar("T")
 
+WEBHOOK, SCORER, CONTROLLER = "numalign-webhook", "numalign-scorer", "numalign-controller"
+
+DAY = timedelta(days=1)
 KIB = 1024
 MIB = 1024**2
 LONGEST_START = 60
@@ -114,11 +120,6 @@ class Site:
         made = authority.issue(names=[LOOPBACK], days=1, now=datetime.now(UTC))
         return authority.write(made, self.folder / "tls")
 
-    @cached_property
-    def trust(self) -> ssl.SSLContext:
-        """What callers trust."""
-        return ssl.create_default_context(cafile=str(self.pair.ca))
-
     def file(self, name: str, content: object) -> Path:
         """A JSON file."""
         path = self.folder / name
@@ -135,25 +136,46 @@ class Site:
         await soon(partial(answers, door), what="listening", child=child)
         return ApiServer(child, door, self._kubeconfig(port))
 
+    @cached_property
+    def caller(self) -> PairFiles:
+        """What a caller can show, its certificate the authority of its own."""
+        key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+        made = PairFiles(self.folder / "caller.crt", self.folder / "caller.key")
+        made.cert.write_bytes(certificate(key, since=now - DAY, until=now + DAY))
+        made.key.write_bytes(key_pem(key))
+        return made
+
+    def proven(self, program: Running) -> Running:
+        """The same program, called by whoever shows that certificate."""
+        trust = self._trust()
+        trust.load_cert_chain(self.caller.cert, self.caller.key)
+        return replace(program, door=replace(program.door, tls=trust))
+
     async def webhook(self, *flags: str) -> Running:
         """The webhook, from the moment at which it is ready."""
-        return await self._started("numalign-webhook", *flags, *self._own_pair(), tls=self.trust)
+        door = Door(free_port(), self._trust())
+        pair = ("--tls-cert", str(self.pair.cert), "--tls-key", str(self.pair.key))
+        return await self._started(WEBHOOK, door, "--port", str(door.port), *pair, *flags)
 
     async def scorer(self, *flags: str) -> Running:
         """The scorer, from the moment at which it is ready."""
-        return await self._started("numalign-scorer", *flags, "--insecure-http=true")
+        door = Door(free_port())
+        return await self._started(SCORER, door, "--port", str(door.port), "--insecure-http=true", *flags)
 
-    def _own_pair(self) -> tuple[str, ...]:
-        return "--tls-cert", str(self.pair.cert), "--tls-key", str(self.pair.key)
+    async def controller(self, *flags: str) -> Running:
+        """The controller, from the moment at which it is ready. It takes no calls."""
+        return await self._started(CONTROLLER, None, *flags)
 
-    async def _started(self, name: str, *flags: str, tls: ssl.SSLContext | None = None) -> Running:
-        door, about = Door(free_port(), tls), Door(free_port())
-        ports = ("--port", str(door.port), "--metrics-port", str(about.port))
-        here = ("--bind", LOOPBACK, "--drain-seconds", "0")
-        child = await self.children.start(program(name), *here, *ports, *flags)
-        made = Running(child, self.children.logs / name, door, about)
+    async def _started(self, name: str, door: Door | None, *flags: str) -> Running:
+        about = Door(free_port())
+        here = ("--bind", LOOPBACK, "--metrics-port", str(about.port), "--drain-seconds", "0")
+        child = await self.children.start(program(name), *here, *flags)
+        made = Running(child, self.children.logs / name, door or about, about)
         await soon(made.ready, what="ready", child=child)
         return made
+
+    def _trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.pair.ca))
 
     def _kubeconfig(self, port: int) -> Path:
         content = {
