@@ -37,7 +37,7 @@ LONGEST = 2**18
 MOST_AMOUNTS = 4096
 """In all entries of a record together, as in a pod."""
 
-MOST_ENTRIES = 1024
+MOST_ENTRIES = 256
 """In one record; sixteen zones and a few blocks of memory across them make a few dozen."""
 
 
