@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations, pairwise, permutations
+from math import factorial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from numalign.rules.demand import WHOLE_POD, Demand, Step
 from numalign.rules.evaluate import NO_INTENT, evaluate
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.kubelet import admit as kubelet
+from numalign.rules.kubelet import work
 from numalign.rules.kubelet.observe import Seen, observe
 from numalign.rules.placement import Held, ZoneSet
 from numalign.rules.pod import Qos, Role
@@ -36,11 +38,17 @@ from numalign.rules.resources import CPU, EMPTY, Kind, Resources, ZoneId, kind
 from numalign.rules.topology import MemoryManager, Node, Zone
 from numalign.rules.verdict import Verdict
 
+_Wanted = tuple[Demand | None, Held | None]
+"""What a pod asks for, and what it was promised."""
+
 PodName = tuple[str, str]
 """Namespace and name."""
 
 MOST_UNSETTLED = 3
 """Pods of which it may be open in which order a kubelet takes them: with n there are n! orders to try."""
+
+MOST_TRIED = 2 * work.MOST
+"""So much work it may be at the most to try what else could have happened; beyond that it is not known."""
 
 MOST_RECENT = 6
 """So many pods that came last, and so many that left last, may or may not be in a topology yet."""
@@ -325,9 +333,17 @@ def at_risk(account: Account, demand: Demand, *, now: float, within: float) -> t
         return ()
     before = account.without(each.uid for each in late)
     demands = [*(each.demand for each in late if each.demand), demand]
-    leavers = (each.uid for each in before.residents if each.holds(account.node))
+    leavers = [each.uid for each in before.residents if each.holds(account.node)]
+    if not _triable(account.node, demands, len(leavers)):
+        return tuple(late)
     nodes = (standing(before.after([uid]), now=now, lag=0.0).node for uid in leavers)
     return () if all(_all_admitted(node, demands) for node in nodes) else tuple(late)
+
+
+def _triable(node: Node, demands: Iterable[Demand | None], times: int) -> bool:
+    """Whether so many trials of admitting all of these are not too much work."""
+    units = (work.units(node, kubelet.heeded(node, demand)) for demand in demands if demand)
+    return times * sum(units) <= MOST_TRIED
 
 
 def _all_admitted(node: Node, demands: Iterable[Demand]) -> bool:
@@ -353,10 +369,14 @@ def _first_elsewhere(base: Node, late: Sequence[Resident]) -> int:
     wanted = [(each.demand, each.promised) for each in late]
     if all(one.turn < other.turn and one.created < other.created for one, other in pairwise(late)):
         return _come_true(base, wanted)
-    alike = len(late) <= MOST_UNSETTLED and all(
-        _come_true(base, order) == len(late) for order in permutations(wanted)
-    )
-    return len(late) if alike else 0
+    return len(late) if len(late) <= MOST_UNSETTLED and _in_any_order(base, wanted) else 0
+
+
+def _in_any_order(base: Node, wanted: Sequence[_Wanted]) -> bool:
+    """Whether all of these come to where they were promised, whichever comes first."""
+    if not _triable(base, [demand for demand, _ in wanted], factorial(len(wanted))):
+        return False
+    return all(_come_true(base, order) == len(wanted) for order in permutations(wanted))
 
 
 # How pods on their way may meet.
@@ -381,6 +401,8 @@ def _indifferent(  # noqa: PLR0913  an account, a pod, and the time
     if len(leavers) > MOST_UNSETTLED:
         return False
     uids = [each.uid for each in leavers]
+    if not _triable(account.node, [demand], 2 ** len(uids)):
+        return False
     gone = (some for count in range(1, len(uids) + 1) for some in combinations(uids, count))
     nodes = (standing(account.after(some), now=now, lag=lag).node for some in gone)
     return all(_come_true(node, [(demand, kept)]) for node in nodes)
@@ -392,11 +414,10 @@ def _commute(base: Node, rivals: tuple[Resident, ...], demand: Demand, kept: Hel
         return True
     if len(rivals) > MOST_UNSETTLED:
         return False
-    wanted = [*((each.demand, each.promised) for each in rivals), (demand, kept)]
-    return all(_come_true(base, order) == len(wanted) for order in permutations(wanted))
+    return _in_any_order(base, [*((each.demand, each.promised) for each in rivals), (demand, kept)])
 
 
-def _come_true(base: Node, order: Iterable[tuple[Demand | None, Held | None]]) -> int:
+def _come_true(base: Node, order: Iterable[_Wanted]) -> int:
     """How many pods, one after another, come to the places that they were promised."""
     node, count = base, 0
     for demand, held in order:

@@ -550,3 +550,35 @@ def test_the_risk_is_over_once_the_news_would_have_come() -> None:
 def test_where_exporters_saw_what_a_pod_holds_there_is_no_risk() -> None:
     seen = on("early", "cpu=1 mem=1Gi gpu=1", has="2 cpu=1 gpu=1", source=Source.OBSERVED, since=JUST_NOW)
     assert risked(Account(UNEVEN, (HOLDER, seen)), "cpu=4 mem=1Gi") == []
+
+
+# What takes too long to try is taken for not known.
+
+SIXTEEN = node(*["cpu=400 mem=64Gi"] * 16, policy="restricted", max_zones=16)
+CROWD = " | ".join(["cpu=1 mem=1Mi"] * 100)
+
+
+def on_its_way(uid: str, containers: str, has: str) -> Resident:
+    return on(uid, containers, has=has, stage=Stage.BOUND, created=1, turn=1)
+
+
+@pytest.mark.parametrize(("beside", "waits"), [(1, []), (25, ["crowd"])])
+def test_the_more_pods_may_have_left_the_sooner_a_large_one_waits(beside: int, waits: list[str]) -> None:
+    holders = [on(f"h{at}", "cpu=1 mem=1Mi", has="2 cpu=1 mem=1Mi") for at in range(beside)]
+    crowd = on_its_way("crowd", CROWD, "0 cpu=100 mem=100Mi")
+
+    assert risked(Account(SIXTEEN, (*holders, crowd)), CROWD) == waits
+
+
+TRIED = [
+    # what it shows                  the pods                     what each is promised   for whom it waits
+    ("small ones come to the same",  "cpu=1 mem=1Mi",             "0 cpu=1 mem=1Mi",      0),
+    ("of large ones nobody tries",   CROWD,                       "0 cpu=100 mem=100Mi",  3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "has", "waits"), table(TRIED))
+def test_every_order_is_tried_unless_that_takes_too_long(containers: str, has: str, waits: int) -> None:
+    pods = tuple(on_its_way(uid, containers, has) for uid in ("one", "other", "third"))
+
+    assert len(offered(Account(SIXTEEN, pods), containers, created=1).waits_for) == waits
