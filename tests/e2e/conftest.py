@@ -9,6 +9,7 @@ last lines of the run say so.
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -20,6 +21,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
@@ -27,6 +29,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from certs import authority
 from tests.e2e import shipped
 from tests.e2e.asking import Json, ask, gpus, rehearse
+from tests.e2e.callers import Showing, showing
 from tests.e2e.figures import FIGURES
 from tests.e2e.planes import BINARIES, Place, Plane
 from tests.e2e.processes import Child, Children, answers, free_port, program, run, until
@@ -161,16 +164,23 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> authority.Files:
     return authority.write(issued, tmp_path_factory.mktemp("tls"))
 
 
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Showing:
+    """What the API server shows to webhooks that ask for it."""
+    return showing(tmp_path_factory.mktemp("callers"))
+
+
 @session_fixture()
 async def plane(
     pytestconfig: pytest.Config,
     tmp_path_factory: pytest.TempPathFactory,
     children: Children,
     pair: authority.Files,
+    shown: Showing,
 ) -> Plane:
-    """An API server that lets USERS in, and asks no webhook yet."""
+    """An API server that lets USERS in, and asks no webhook yet; it will show a certificate to those."""
     place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("plane"), pair)
-    running = Plane(children, place, users=USERS)
+    running = Plane(children, place, users=USERS, flags=(shown.flag,))
     await running.start()
     return running
 
@@ -238,16 +248,18 @@ async def classes(snapshot: Path) -> Mapping[str, str]:
 class Webhook:
     """The program under test; it can be ended, and started again at the same address."""
 
-    def __init__(self, children: Children, *, snapshot: Path, pair: authority.Files) -> None:
+    def __init__(self, children: Children, *, snapshot: Path, pair: authority.Files, client_ca: Path) -> None:
         self.port = free_port()
         metrics_port = free_port()
-        self._ready = partial(answers, f"http://127.0.0.1:{metrics_port}/readyz")
+        self.telling = f"http://127.0.0.1:{metrics_port}"
+        self._ready = partial(answers, f"{self.telling}/readyz")
         self._start = partial(
             children.start,
             program("numalign-webhook"),
             *("--snapshot", str(snapshot)),
             *("--bind", "127.0.0.1", "--port", str(self.port), "--metrics-port", str(metrics_port)),
             *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key)),
+            *("--client-ca", str(client_ca)),
         )
 
     async def start(self) -> None:
@@ -257,11 +269,24 @@ class Webhook:
 
 
 @session_fixture()
-async def webhook(children: Children, snapshot: Path, pair: authority.Files) -> Webhook:
+async def webhook(children: Children, snapshot: Path, pair: authority.Files, shown: Showing) -> Webhook:
     """Running, but nobody asks it yet."""
-    running = Webhook(children, snapshot=snapshot, pair=pair)
+    running = Webhook(children, snapshot=snapshot, pair=pair, client_ca=shown.authority)
     await running.start()
     return running
+
+
+@session_fixture()
+async def proven(webhook: Webhook) -> Callable[[], Awaitable[float]]:
+    """How many calls came from callers whose certificate was proven."""
+
+    async def counted() -> float:
+        async with aiohttp.ClientSession() as session, session.get(f"{webhook.telling}/metrics") as answer:
+            found = re.search(r"^numalign_http_proven_total (\S+)$", await answer.text(), re.MULTILINE)
+            assert found
+            return float(found[1])
+
+    return counted
 
 
 @session_fixture()

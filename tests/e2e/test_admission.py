@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 
@@ -12,7 +13,7 @@ import yaml
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.e2e import shipped
-from tests.e2e.asking import INTENT, Json, apply, ask, create, pod, read
+from tests.e2e.asking import INTENT, Json, apply, ask, create, pod, read, rehearse
 
 Kubectl = Callable[..., Awaitable[tuple[int, str]]]
 
@@ -390,3 +391,14 @@ async def test_kubectl_reads_what_is_shipped(kubectl: Kubectl, how: str, holds: 
 
     assert code == 0, said
     assert holds in said
+
+
+# ---- who calls
+
+
+async def test_the_api_server_proves_itself_by_the_certificate_that_the_guide_has_it_show(
+    admin: ApiClient, proven: Callable[[], Awaitable[float]]
+) -> None:
+    before = await proven()
+    assert (await rehearse(admin, asks={})).code == HTTPStatus.CREATED
+    assert await proven() > before
