@@ -1,0 +1,88 @@
+"""Reviews before anybody has validated them: what stands in them may be as long as a body, and anything."""
+
+import json
+
+import pytest
+
+from tests.attack import objects
+from tests.attack.arena import Arena
+from tests.attack.attackers import send
+from tests.attack.objects import Json
+from tests.notation import table
+
+MOST_MIB = 256
+LARGEST = 4 * 2**20
+"""Bytes of a body that are taken."""
+
+SEVEN = 7
+
+
+def with_spec(**spec: object) -> Json:
+    """A pod that wants one zone, with more in its spec."""
+    made = objects.pod("tall")
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
+def terms(count: int) -> Json:
+    """A pod with so many terms of node affinity, of which any may be met."""
+    term = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    chosen = {"nodeSelectorTerms": [term] * count}
+    return with_spec(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}})
+
+
+def values(count: int) -> Json:
+    """A pod with so many values in one term."""
+    expression = {"key": "a", "operator": "In", "values": [str(at) for at in range(count)]}
+    chosen = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return with_spec(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}})
+
+
+PODS = [
+    # what a pod has                         the pod
+    ("140,000 terms of node affinity",       terms(140_000)),
+    ("300,000 values in one",                values(300_000)),
+    ("a policy of 3 MB",                     objects.pod("long", policy="single-numa-nod" * 200_000)),
+    ("resources of 3 MB",                    objects.pod("long", resources="cpu," * 750_000)),
+    ("150,000 annotations",                  objects.pod("wide", **{f"a{at}": "" for at in range(150_000)})),
+    ("a name of 3 MB for a resource",        objects.pod("long", {"x" * 3_000_000: "1"})),
+    ("an amount of 3 MB",                    objects.pod("long", {"cpu": "9" * 3_000_000})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", table(PODS))
+async def test_what_is_long_keeps_no_review_waiting(arena: Arena, made: Json) -> None:
+    webhook = await arena.webhook()
+    body = objects.review(made)
+    async with arena.honest(webhook, most=MOST_MIB):
+        for path in ("/mutate", "/validate"):
+            await send(webhook.door, path, [body] * 3, at_once=3)
+
+
+HOSTILE = [
+    # what a body is                       what it repeats
+    ("empty lists",                        b"[],"),
+    ("empty objects",                      b"{},"),
+    ("short numbers",                      b"1,"),
+    ("keys that all differ",               b""),
+]  # fmt: skip
+
+
+def hostile(written: bytes) -> bytes:
+    """A review of the largest size whose object takes as much memory as it can."""
+    if written:
+        filling = b"[" + (written * (LARGEST // len(written)))[: LARGEST - 1000].rpartition(b",")[0] + b"]"
+    else:
+        filling = json.dumps({f"{at:x}": {} for at in range(LARGEST // 14)}).encode()[:LARGEST]
+    whole = objects.review({"filling": "HERE"})
+    return whole.replace(b'"HERE"', filling)
+
+
+@pytest.mark.parametrize("written", table(HOSTILE))
+async def test_seven_bodies_of_the_largest_size_at_once_stay_below_the_limit(
+    arena: Arena, written: bytes
+) -> None:
+    webhook = await arena.webhook()
+    body = hostile(written)
+    async with arena.honest(webhook, most=MOST_MIB):
+        for path in ("/mutate", "/validate"):
+            await send(webhook.door, path, [body] * SEVEN, at_once=SEVEN)
