@@ -32,7 +32,10 @@ from numalign.rules.topology import Node
 from numalign.runtime.files import Sleep
 
 REMEMBERED = 4096
-"""Pods that were asked about and are not bound yet, and questions that have a number."""
+"""Pods that were asked about and are not bound yet."""
+
+NUMBERED = 1024
+"""Questions that have a number: those of the templates that schedulers ask about these days."""
 
 AT_ONCE = 2
 """Nodes that are worked out ahead before somebody else has a turn: each takes a fraction of a millisecond."""
@@ -111,7 +114,7 @@ class Register:
         self._askings = Askings()
         self._last: tuple[Mapping[str, object], _Said] | None = None
         self._asked: Recent[str, Subject] = Recent(REMEMBERED, weigh=_weight_of_subject)
-        self._numbers: Recent[Question, int] = Recent(REMEMBERED, weigh=_weight_of_question)
+        self._numbers: Recent[Question, int] = Recent(NUMBERED, weigh=_weight_of_question)
         self._count = itertools.count(1)
         self._told: dict[str, tuple[Fingerprint, Told]] = {}
 

@@ -21,7 +21,7 @@ from numalign.rules.errors import Mistake
 from numalign.rules.intent import Match, NamespaceRules
 from webhook.subject import Broken, Said, said
 
-REMEMBERED = 4096
+REMEMBERED = 1024
 """Templates whose meaning is kept at hand."""
 
 _Key = tuple[bytes, NamespaceRules, Match]

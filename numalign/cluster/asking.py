@@ -22,7 +22,7 @@ from numalign.rules.demand import Demand
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import Intent
 
-REMEMBERED = 4096
+REMEMBERED = 1024
 """Kinds of pods whose meaning is kept at hand."""
 
 Raw = Mapping[str, object]
