@@ -257,7 +257,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10, help="how long (default 10)")
     parser.add_argument("--reviews", type=int, help="so many reviews, however long they take")
     parser.add_argument("--nodes", type=int, default=40, help="nodes of the cluster (default 40)")
-    parser.add_argument("--pods", type=float, default=20, help="pods scheduled per second (default 20)")
+    parser.add_argument(
+        "--pods", type=float, default=40, help="pods scheduled per second at most (default 40)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     chosen = parser.parse_args(arguments)
     if min(chosen.minutes, chosen.pods, chosen.reviews or 1) <= 0 or chosen.nodes < NAMES:

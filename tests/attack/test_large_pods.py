@@ -61,7 +61,7 @@ async def test_pods_of_many_resources_that_change_all_the_time_cost_no_lease(are
         before = await leases.look()
         for each in pods:
             assert (await wire.once(api.door, "POST", objects.PODS, orjson.dumps(each))).well
-        changes = asyncio.create_task(changing(api, pods, seconds=8))
+        changes = asyncio.create_task(changing(api, pods, seconds=6))
         while not changes.done():
             await leases.look()
             await asyncio.sleep(0.25)

@@ -64,7 +64,7 @@ async def test_a_thousand_binds_at_once_leave_health_and_others_their_turn(arena
     arena.put(*objects.node("target", zones=8, amounts={"cpu": 64, "memory": 2**38}, free=100))
     api = await arena.api_server()
     scorer = await arena.scorer(api=api)
-    pods = [objects.pod(f"bound-{at}", {"cpu": "1", "memory": "64Mi"}) for at in range(400)]
+    pods = [objects.pod(f"bound-{at}", {"cpu": "1", "memory": "64Mi"}) for at in range(500)]
     async with wire.connection(api.door) as made:
         stored = [
             orjson.loads((await made.call("POST", objects.PODS, orjson.dumps(each))).body) for each in pods
@@ -72,4 +72,4 @@ async def test_a_thousand_binds_at_once_leave_health_and_others_their_turn(arena
     await asyncio.sleep(0.5)
     bodies = [objects.binding(each, "target") for each in stored]
     async with arena.honest(scorer, most=MOST_MIB):
-        await attackers.send(scorer.door, "/bind", bodies * 3, at_once=1000, source=STRANGER)
+        await attackers.send(scorer.door, "/bind", bodies * 2, at_once=1000, source=STRANGER)
