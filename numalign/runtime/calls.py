@@ -28,6 +28,10 @@ PLAIN = "identity"
 _BODY = web.RequestKey("body", bytes)
 
 
+class _Unreadable(Exception):
+    """Raised where a body breaks off, or is none: whoever sent it hung up, was cut off, or sent nonsense."""
+
+
 def body(request: web.Request) -> bytes:
     """The whole body of a call; handlers are called when it is there."""
     return request[_BODY]
@@ -69,10 +73,10 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     except TooMuch as error:
         life.counters.shed.labels(error.excess).inc()
         return _overloaded(error.excess)
+    except _Unreadable as error:
+        life.quiet_log.info("request.unreadable", route=_route(request), error=error)
+        return _short(400, "the body of the request cannot be read")
     except Exception as error:  # noqa: BLE001 the one place where any fault becomes an answer
-        if error is request.content.exception():
-            life.quiet_log.info("request.unreadable", route=_route(request), error=error)
-            return _short(400, "the body of the request cannot be read")
         life.log.failed("request.failed", error, route=_route(request))
         life.counters.failures.labels(_route(request)).inc()
         return _short(500, "internal error: the log of this server says more")
@@ -127,14 +131,23 @@ def _acceptable(request: web.Request, longest: int) -> None:
 
 
 async def _whole(request: web.Request, visit: Visit, longest: int) -> bytes:
-    """The body, counted as it comes; raises `TooMuch` and `HTTPException`."""
+    """The body, counted as it comes; raises `TooMuch`, `HTTPException` and `_Unreadable`."""
     read = io.BytesIO()
-    async for chunk in request.content.iter_any():
+    while chunk := await _next(request):
         visit.arrived(len(chunk))
         read.write(chunk)
         if visit.bytes > longest:
             raise web.HTTPRequestEntityTooLarge(longest, visit.bytes)
     return read.getvalue()
+
+
+async def _next(request: web.Request) -> bytes:
+    """What has come of the body meanwhile; nothing at its end."""
+    try:
+        return await request.content.readany()
+    except Exception as error:
+        # aiohttp has many words for a peer that is gone, RuntimeError among them.
+        raise _Unreadable(f"{type(error).__name__}: {error}") from error
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import aiohttp
 import pytest
 
 from numalign.runtime import server
+from numalign.runtime.door import Connection
 from numalign.runtime.patience import Patience
 from numalign.runtime.serving import ProcessSettings
 from numalign.runtime.tls import PairFiles
@@ -178,6 +179,27 @@ async def test_a_caller_who_hangs_up_is_not_our_failure(house: House) -> None:
         await until(lambda: house.told.of("request.unreadable"))
 
     assert reader.at_eof()
+    assert house.told.of("request.failed") == []
+
+
+async def test_nor_is_one_who_is_cut_off_as_the_body_comes(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has to go for others may have sent something in that very moment."""
+    hear = Connection.data_received
+
+    def hear_and_cut(connection: Connection, data: bytes) -> None:
+        hear(connection, data)
+        if data == b"more":
+            connection.cut()
+
+    monkeypatch.setattr(Connection, "data_received", hear_and_cut)
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+        await asyncio.sleep(0.02)
+        await caller.say(b"more")
+        await until(lambda: house.told.of("request.unreadable"))
+
     assert house.told.of("request.failed") == []
 
 
