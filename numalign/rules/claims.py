@@ -4,15 +4,17 @@ What a record of a pod is worth: as much as the pod's own request bears out.
 A record stands in an annotation, and whoever may write annotations can claim a whole node for a tiny pod, or
 nothing at all for a huge one. But how much a kubelet gives a pod follows from what the pod asks for; only the
 zones do not. So of every resource that the node's managers give out, a record is believed if what it lists
-of it comes to what they give the pod, no more and no less, and lies where so much could lie. Of a resource
-of which it is not believed nobody knows what the pod holds. A record may list what no manager gives out:
-that is nobody's business here, and left out.
+of it comes to what they give the pod, no more and no less, and lies where so much could lie: memory on no
+more zones than its policy would have taken, since a block binds them together. Of a resource of which it is
+not believed nobody knows what the pod holds. A record may list what no manager gives out: that is nobody's
+business here, and left out.
 
 It goes resource by resource, since there are exporters that leave some out by design: KAI's lists neither
 memory nor devices that lie on several zones, and what its scheduler is told to ignore not at all.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -77,13 +79,13 @@ class Ground(NamedTuple):
     scope: Scope
     managers: tuple[CpuManager, MemoryManager]
     options: Options
-    capacities: tuple[tuple[str, Resources], ...]
+    zones: tuple[tuple[str, Resources, Resources], ...]
 
 
 def ground(node: Node) -> Ground:
     """What beliefs rest on: as long as it is the same, so are they."""
-    capacities = tuple((zone.name, zone.capacity) for zone in node.zones)
-    return Ground(node.policy, node.scope, (node.cpu_manager, node.memory_manager), node.options, capacities)
+    zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in node.zones)
+    return Ground(node.policy, node.scope, (node.cpu_manager, node.memory_manager), node.options, zones)
 
 
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
@@ -125,12 +127,44 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
             # A device of no zone lies nowhere.
             if zones and amount > sum(capacities[zone].get(name, 0) for zone in zones):
                 refuted.add(name)
+    refuted |= _too_wide(node, demand, held)
     refuted.update(
         name
         for name, amount in claimed.items()
         if not 0 <= amount - least.get(name, 0) <= left_behind.get(name, 0)
     )
     return Belief(_only(held, claimed.keys() - refuted), frozenset(refuted))
+
+
+def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:
+    """Memory that is said to lie on more zones than a policy that insists on the fewest would have taken."""
+    blocks = [
+        (len(zones), name)
+        for zones, amounts in held.items()
+        if len(zones) > 1
+        for name in amounts
+        if kind(name) is Kind.MEMORY
+    ]
+    if not blocks or node.policy not in _INSISTING:
+        return frozenset()
+    asked = kubelet.heeded(node, demand)
+    most = max(_fewest(node, step.memory) for step in (*asked.steps, asked.whole))
+    return frozenset(name for wide, name in blocks if wide > most)
+
+
+def _fewest(node: Node, asked: Resources) -> int:
+    """The fewest zones that have all this memory, if that is one; else no fewer than these are."""
+    if any(all(zone.allocatable.get(name, 0) >= asked[name] for name in asked) for zone in node.zones):
+        return 1
+    return sum(_fewest_of(node, name, amount) for name, amount in asked.items())
+
+
+def _fewest_of(node: Node, name: str, amount: int) -> int:
+    most_first = sorted((zone.allocatable.get(name, 0) for zone in node.zones), reverse=True)
+    return 1 + sum(together < amount for together in accumulate(most_first))
+
+
+_INSISTING = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
 
 
 def agrees(node: Node, demand: Demand, held: Held) -> bool:

@@ -17,6 +17,8 @@ from tests.notation import GPU, HUGE, asks, bag, node, options, pod, table
 
 PAIR = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy="single-numa-node")
 HUGE_PAIR = node("cpu=8 mem=8Gi huge=4Gi", "cpu=8 mem=8Gi huge=4Gi", policy="best-effort")
+STRICT = node(*["cpu=8 mem=8Gi"] * 3, policy="restricted")
+STRICT_POD = replace(STRICT, scope=STRICT.scope.POD)
 SHARED = replace(PAIR, cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
 
 
@@ -47,6 +49,17 @@ CLAIMS = [
          [GPU], "0 cpu=1 mem=1Gi"),
     ("more than a zone has", PAIR, "cpu=12 mem=1Gi", "0 cpu=12 mem=1Gi",
          [CPU], "0 mem=1Gi"),
+    ("memory that binds more zones than it needs", PAIR, "cpu=1 mem=1Gi", "0 cpu=1; 0,1 mem=1Gi",
+         [MEMORY], "0 cpu=1"),
+    ("nor where the policy wants few", STRICT, "cpu=1 mem=9Gi", "0 cpu=1; 0,1,2 mem=9Gi",
+         [MEMORY], "0 cpu=1"),
+    ("as many as it needs", STRICT, "cpu=1 mem=9Gi", "0 cpu=1; 0,1 mem=9Gi",
+         [], "0 cpu=1; 0,1 mem=9Gi"),
+    ("as many as the pod needs together, where it is aligned as one", STRICT_POD,
+         "cpu=1 mem=4Gi | cpu=1 mem=5Gi", "0 cpu=2; 0,1 mem=9Gi",
+         [], "0 cpu=2; 0,1 mem=9Gi"),
+    ("any number, where a policy takes what there is", HUGE_PAIR, "cpu=1 mem=1Gi", "0 cpu=1; 0,1 mem=1Gi",
+         [], "0 cpu=1; 0,1 mem=1Gi"),
     ("a zone that is not there", PAIR, "cpu=4 mem=1Gi", "0 cpu=2 mem=1Gi; 7 cpu=2",
          [CPU, MEMORY], ""),
     ("a record that leaves one resource out, as KAI's does with memory of two zones", PAIR,
