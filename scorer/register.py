@@ -182,7 +182,7 @@ class Register:
         return Resident(
             pod.uid,
             (pod.namespace, pod.name),
-            pod.asking.demand if pod.asking else None,
+            pod.demand,
             stage,
             since=self._clock() - age,
             created=pod.created,

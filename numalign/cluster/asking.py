@@ -37,8 +37,19 @@ class Asking:
     intent: Intent | None
 
 
-Meaning: TypeAlias = Asking | tuple[Mistake, ...]
-"""What was read of a pod, or every mistake in it."""
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """Every mistake in a pod; `demand` is None unless all of them stand in its annotations.
+
+    How much a kubelet gives a pod follows from its containers, whatever its owner wrote beside them.
+    """
+
+    mistakes: tuple[Mistake, ...]
+    demand: Demand | None = None
+
+
+Meaning: TypeAlias = Asking | Unclear
+"""What was read of a pod."""
 
 
 class Askings:
@@ -66,17 +77,18 @@ class Askings:
 
         None for what an API server would not have let in, or a newer one lets in.
         """
-        meaning = self._meaning(raw)
+        meaning = self.meaning(raw)
         return meaning if isinstance(meaning, Asking) else None
 
     def read(self, raw: object) -> Asking:
         """As `of`, for whoever has to answer; raises `BadInput` with every mistake."""
-        meaning = self._meaning(raw)
+        meaning = self.meaning(raw)
         if isinstance(meaning, Asking):
             return meaning
-        raise BadInput(meaning)
+        raise BadInput(meaning.mistakes)
 
-    def _meaning(self, raw: object) -> Meaning:
+    def meaning(self, raw: object) -> Meaning:
+        """As `read`, for whoever makes use of what is clear."""
         told = _told(raw)
         try:
             written = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
@@ -86,11 +98,10 @@ class Askings:
         return self._meanings.get(digest(written), lambda: self._understood(told))
 
     def _understood(self, told: Raw) -> Meaning:
-        try:
-            asking = _read(told)
-        except BadInput as error:
-            return error.mistakes
-        return self._living.setdefault((asking.demand, asking.intent), asking)
+        read = _read(told)
+        if isinstance(read, Unclear):
+            return read
+        return self._living.setdefault((read.demand, read.intent), read)
 
 
 def _told(raw: object) -> dict[str, object]:
@@ -110,12 +121,12 @@ def _without(value: object, keys: AbstractSet[str]) -> object:
     return {key: each for key, each in value.items() if key not in keys}
 
 
-def _read(told: Raw) -> Asking:
-    """Raises `BadInput` with every mistake of containers and annotations alike."""
+def _read(told: Raw) -> Meaning:
+    """With every mistake of containers and annotations alike."""
     asked, unreadable = _attempt(lambda: demand.of(pods.pod(told)))
     stated, unclear = _attempt(lambda: intent.parse(_texts(Part(told)["metadata"]["annotations"])))
     if asked is None or unclear:
-        raise BadInput((*unreadable, *unclear))
+        return Unclear((*unreadable, *unclear), asked)
     return Asking(asked, stated)
 
 

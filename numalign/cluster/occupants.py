@@ -18,14 +18,15 @@ import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.cluster import records
-from numalign.cluster.asking import Asking, Askings
+from numalign.cluster.asking import Asking, Askings, Unclear
 from numalign.cluster.kinds import PODS, Object
 from numalign.cluster.parts import Part
 from numalign.cluster.records import Found
 from numalign.cluster.reflector import Key
 from numalign.cluster.world import Problem
 from numalign.fleet.recent import Caches, Recent, digest
-from numalign.rules.errors import AND_MORE, BadInput, Mistake
+from numalign.rules.demand import Demand
+from numalign.rules.errors import AND_MORE, Mistake
 from numalign.rules.ledger import Record
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
@@ -61,7 +62,7 @@ class Occupant:
     1970, 0 if nobody says.
     `acknowledged` says that its kubelet has spoken of it, `leaving` that it was deleted and is not gone yet;
     `reason` and `message` are what its status gives. `asking` is None if what it asks for cannot be read,
-    `record` if nothing that can be read says what it holds.
+    `demand` only if its containers cannot, `record` if nothing that can be read says what it holds.
     """
 
     uid: str
@@ -77,6 +78,7 @@ class Occupant:
     reason: str
     message: str
     asking: Asking | None
+    demand: Demand | None
     record: Record | None
 
     @property
@@ -184,8 +186,11 @@ class Occupants:
     def _read(self, whole: Part) -> Occupant:
         metadata, spec, status = whole["metadata"], whole["spec"], whole["status"]
         phase = _phase(status["phase"])
+        meaning = self._askings.meaning(whole.value)
         found = self._record(metadata["annotations"])
         whole.mistakes.extend(found.mistakes)
+        if isinstance(meaning, Unclear):
+            whole.mistakes.extend(meaning.mistakes)
         return Occupant(
             uid=metadata["uid"].uid() if metadata["uid"].needed_text() else "",
             namespace=intern(metadata["namespace"].text()),
@@ -199,16 +204,10 @@ class Occupants:
             leaving=metadata["deletionTimestamp"].value is not None,
             reason=intern(status["reason"].text()[:LONGEST_NAME]),
             message=status["message"].text()[:LONGEST_MESSAGE],
-            asking=self._asking(whole),
+            asking=meaning if isinstance(meaning, Asking) else None,
+            demand=meaning.demand,
             record=found.record,
         )
-
-    def _asking(self, whole: Part) -> Asking | None:
-        try:
-            return self._askings.read(whole.value)
-        except BadInput as error:
-            whole.mistakes.extend(error.mistakes)
-            return None
 
     def _record(self, annotations: Part) -> Found:
         """The pods of a template on the same zones have the same record."""

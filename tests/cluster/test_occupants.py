@@ -127,6 +127,7 @@ def test_a_pod_is_told_of_with_all_that_a_ledger_needs(watched: Watched) -> None
         reason="",
         message="",
         asking=Asking(asks("cpu=2 mem=1Gi"), Intent(Policy.RESTRICTED)),
+        demand=asks("cpu=2 mem=1Gi"),
         record=Record({("node-0",): bag("cpu=2")}, Source.RECORDED),
     )
     assert watched.mistakes() == []
@@ -286,13 +287,24 @@ PUZZLING: dict[str, tuple[Json, Mapping[str, object], list[str]]] = {
     ),
     "an amount that is none": (
         pod(spec={"overhead": {"cpu": "-1"}}),
-        {"asking": None, "node": "n"},
+        {"asking": None, "demand": None, "node": "n"},
         ['spec.overhead.cpu: "-1" is negative: an amount is zero or more'],
     ),
     "annotations that are none": (
         pod(metadata={"annotations": [1]}),
         {"asking": None, "record": None},
         ["metadata.annotations: must be an object, not a list"],
+    ),
+    "an annotation that nobody knows": (
+        pod(metadata={"annotations": {"numalign.io/mood": "good"}}),
+        {"asking": None, "demand": asks("cpu=2 mem=1Gi")},
+        [
+            (
+                "metadata.annotations[numalign.io/mood]: numalign has no such key; known are"
+                " numalign.io/policy, numalign.io/resources, numalign.io/scope, numalign.io/placement,"
+                " numalign.io/placement-observed"
+            )
+        ],
     ),
     "a record that is none": (
         pod(metadata={"annotations": {PLACEMENT_OBSERVED: "[1]", PLACEMENT: RECORD}}),

@@ -55,6 +55,17 @@ async def test_a_pod_holds_its_zones_from_when_it_is_bound_until_it_is_gone(scor
     assert seen == [[8, 8], [8, 8], [4, 8], [4, 8], [8, 8]]
 
 
+async def test_a_pod_whose_wish_is_unclear_holds_no_more_than_it_asks_for(scorer: Scorer) -> None:
+    """Its owner can write anything into its annotations; how much it gets stands in its containers."""
+    await scorer.know({"a": EMPTY})
+    scorer.see(on("a", raw(FOUR, policy="nonsense"), record=FIRST))
+    known = free(scorer)
+    scorer.see(on("a", raw("cpu=1 mem=1Gi", name="small", policy="nonsense")))
+
+    # Of the second nobody knows from which zone it takes its CPU.
+    assert (known, free(scorer), basis(scorer)) == ([4, 8], [3, 7], Basis.REPORTED)
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 async def test_a_pod_that_has_ended_holds_nothing_long_before_it_is_deleted(
     scorer: Scorer, phase: str
