@@ -33,7 +33,7 @@ from numalign.fleet.promises import NEWS_SECONDS
 from numalign.rules import intent
 from numalign.rules.ledger import Account, Offer, Resident
 from numalign.runtime.files import Sleep
-from numalign.runtime.logs import Log
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from scorer import reasons
 from scorer.protocol import BindingCall
@@ -146,6 +146,7 @@ class Binder:
         self._patience = patience
         self._unknown = unknown
         self._log = log
+        self._quiet_log = QuietLog(log, lines=MANY_LINES)
         self._meters = meters
         self._clock = clock
         self._sleep = sleep
@@ -173,7 +174,8 @@ class Binder:
         self._meters.seconds.observe(self._clock() - began)
         pod = f"{call.namespace}/{call.name}"
         if why:
-            self._log.warning("bind.refused", pod=pod, node=call.node, outcome=outcome.value, reason=why)
+            told = {"pod": pod, "node": call.node, "outcome": outcome.value, "reason": why}
+            self._quiet_log.warning("bind.refused", **told)
         else:
             self._log.info("bind.done", pod=pod, node=call.node)
         return why

@@ -20,7 +20,7 @@ from numalign.rules.kubelet.refused import Reason
 from numalign.rules.ledger import Resident, Source
 from numalign.rules.placement import Held
 from numalign.rules.resources import render
-from numalign.runtime.logs import Log
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from scorer.register import Register
 
@@ -61,7 +61,7 @@ class Outcomes:
     ) -> None:
         self._register = register
         self._tell = tell
-        self._log = log
+        self._log = QuietLog(log, lines=MANY_LINES)
         self._clock = clock
         self._refused: Recent[str, _Refusal] = Recent(REMEMBERED)
         self._refusals = Counter(

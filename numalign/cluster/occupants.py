@@ -28,7 +28,7 @@ from numalign.fleet.recent import Caches, Recent, digest
 from numalign.rules.demand import Demand
 from numalign.rules.errors import AND_MORE, Mistake
 from numalign.rules.ledger import Record
-from numalign.runtime.logs import Log
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 
 REMEMBERED = 4096
@@ -106,7 +106,7 @@ class Occupants:
 
     def __init__(self, listener: Listener, *, log: Log, registry: CollectorRegistry) -> None:
         self._listener = listener
-        self._log = log
+        self._log = QuietLog(log, lines=MANY_LINES)
         self._pods: dict[Key, Occupant] = {}
         self._keys: dict[str, Key] = {}
         self._mistakes: dict[Key, tuple[Mistake, ...]] = {}

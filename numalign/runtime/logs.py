@@ -27,6 +27,8 @@ LONGEST_TRACEBACK = 8000
 MOST_ENTRIES = 100
 # For what any peer can bring about: a line a minute shows that it goes on, and a metric how much.
 QUIET_SECONDS = 60
+# And for what tenants can bring about with one pod after another, where each line is of use.
+MANY_LINES = 100
 
 _FIELDS = "numalign_fields"
 _LEVELS: Mapping[str, int] = MappingProxyType(
@@ -88,15 +90,18 @@ class Log:
 
 @dataclass(slots=True)
 class QuietLog:
-    """A log for what a peer can bring about as often as it likes: each event is said once in so many seconds.
+    """A log for what others can bring about as often as they like.
 
-    The field `unsaid` tells how often it was not said since the line before, if it was not.
+    Of each event there are at most so many `lines` in `every` so many seconds. The field `unsaid` tells how
+    often it was not said since the line before, if it was not.
     """
 
     log: Log
     every: float = QUIET_SECONDS
+    lines: int = 1
     clock: Callable[[], float] = time.monotonic
-    _last: dict[str, float] = field(default_factory=dict)
+    # Since when, and how many since.
+    _said: dict[str, tuple[float, int]] = field(default_factory=dict)
     _unsaid: dict[str, int] = field(default_factory=dict)
 
     def info(self, event: str, /, **fields: object) -> None:
@@ -111,10 +116,13 @@ class QuietLog:
 
     def _is_time(self, event: str) -> bool:
         now = self.clock()
-        if event in self._last and now - self._last[event] < self.every:
+        since, said = self._said.get(event, (now, 0))
+        if now - since >= self.every:
+            since, said = now, 0
+        if said >= self.lines:
             self._unsaid[event] = self._unsaid.get(event, 0) + 1
             return False
-        self._last[event] = now
+        self._said[event] = since, said + 1
         return True
 
     def _with_unsaid(self, event: str, fields: Mapping[str, object]) -> dict[str, object]:

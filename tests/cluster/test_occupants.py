@@ -22,6 +22,7 @@ from numalign.rules.errors import AND_MORE
 from numalign.rules.intent import PLACEMENT, PLACEMENT_OBSERVED, Intent, Policy
 from numalign.rules.ledger import Record, Source
 from numalign.runtime import logs
+from numalign.runtime.logs import MANY_LINES
 from tests.notation import asks, bag
 
 Json = dict[str, Any]
@@ -341,6 +342,13 @@ def test_the_pods_of_a_template_that_makes_no_sense_are_logged_once(watched: Wat
     watched.put(pod("p0", uid="0", status={"phase": "?"}))
 
     assert (len(watched.lines()), watched.unreadable()) == (1, 5)
+
+
+def test_whoever_makes_ever_new_mistakes_fills_no_log(watched: Watched) -> None:
+    many = range(MANY_LINES + 5)
+    watched.put(*(pod(f"p{at}", uid=str(at), status={"phase": str(at)}) for at in many))
+
+    assert (len(watched.lines()), watched.unreadable()) == (MANY_LINES, MANY_LINES + 5)
 
 
 def test_of_many_mistakes_of_a_pod_the_first_are_kept_and_logged(watched: Watched) -> None:

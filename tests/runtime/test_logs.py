@@ -204,6 +204,22 @@ def test_what_a_peer_can_repeat_is_said_once_a_minute_with_how_often_it_was_not(
     ]  # fmt: skip
 
 
+def test_where_each_line_is_of_use_there_are_some_before_it_falls_silent() -> None:
+    stream = io.StringIO()
+    log = quiet(stream, iter([0, 1, 2, 3, 61, 62, 63]))
+    log.lines = 2
+    for number in range(7):
+        log.warning("pod.unreadable", number=number)
+
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["number"], line.get("unsaid")) for line in lines] == [
+        (0, None),
+        (1, None),
+        (4, 2),
+        (5, None),
+    ]
+
+
 def test_one_event_does_not_silence_another() -> None:
     stream = io.StringIO()
     log = quiet(stream, iter([0, 0, 0]))

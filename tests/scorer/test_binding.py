@@ -14,6 +14,7 @@ from numalign.cluster.bindings import BIND_SECONDS
 from numalign.fleet.promises import NEWS_SECONDS
 from numalign.rules.intent import PLACEMENT
 from numalign.rules.ledger import Source, Stage
+from numalign.runtime.logs import MANY_LINES
 from scorer.binding import FEW, LOOK_SECONDS, Outcome
 from tests.notation import node, table
 from tests.scorer.conftest import EMPTY, SINGLE, SMALL, Raw, Scorer, Writes, on, raw, running, uid
@@ -229,6 +230,14 @@ async def test_a_bind_is_refused_for(
     assert (stand.outcomes(), stand.bound(), stand.kept) == ({outcome: 1}, [], before)
     [line] = stand.scorer.told.of("bind.refused")
     assert (line["level"], line["outcome"], line["reason"]) == ("warning", outcome, why)
+
+
+async def test_whoever_calls_again_and_again_fills_no_log(stand: Stand) -> None:
+    for _ in range(MANY_LINES + 5):
+        await stand.scorer.bind(raw(FOUR), "small")
+
+    assert stand.outcomes() == {"lost": MANY_LINES + 5}
+    assert len(stand.scorer.told.of("bind.refused")) == MANY_LINES
 
 
 async def test_without_the_right_to_write_every_bind_is_refused() -> None:
