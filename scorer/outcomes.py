@@ -150,7 +150,7 @@ def shown(held: Held) -> str:
     """What is held, in words."""
     parts = [
         f"{' and '.join(f'{render(name, amount)} {name}' for name, amount in amounts.items())}"
-        f" from {' and '.join(zones)}"
+        f" from {' and '.join(zones) or 'no zone'}"
         for zones, amounts in held.items()
     ]
     return ", ".join(parts) or "nothing of its own"

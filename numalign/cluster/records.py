@@ -136,8 +136,11 @@ def _held(whole: Part) -> Held:
     for entry in whole.objects():
         zones = _zones(entry)
         held[zones] = entry["amount"].needed().amounts()
-        if zones and places.setdefault(zones, entry) is not entry:
-            entry.wrong(f"{', '.join(map(named, zones))} stands here twice: see {places[zones].where}")
+        # Without zones it may be one whose zones cannot be read.
+        told = zones or entry["zones"].value == []
+        if told and places.setdefault(zones, entry) is not entry:
+            names = ", ".join(map(named, zones)) or "no zone"
+            entry.wrong(f"{names} stands here twice: see {places[zones].where}")
     return held
 
 
@@ -152,7 +155,7 @@ def _amounts(entries: object) -> int:
 
 
 def _zones(entry: Part) -> tuple[str, ...]:
-    """The names of an entry's zones, in order."""
+    """The names of an entry's zones, in order; none for devices of which nobody knows where they sit."""
     one, several = entry["zone"], entry["zones"]
     if one.value is not None and several.value is not None:
         one.wrong("stands beside zones: keep one of them")
@@ -161,10 +164,8 @@ def _zones(entry: Part) -> tuple[str, ...]:
 
 
 def _names(listed: Part) -> Iterator[str]:
-    if listed.needed().value == []:
-        listed.wrong("is empty: name the zones")
     seen = set[str]()
-    for part in listed.entries():
+    for part in listed.needed().entries():
         name = part.needed_text()
         if name in seen:
             part.wrong(f"{named(name)} is named twice")

@@ -13,7 +13,7 @@ It goes resource by resource, since there are exporters that leave some out by d
 memory nor devices that lie on several zones, and what its scheduler is told to ignore not at all.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import accumulate
 from types import MappingProxyType
 from typing import NamedTuple
@@ -115,17 +115,16 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
     Nothing is believed of one that names a zone that is not there.
     """
     least, left_behind = (got := due(node, demand)).running, got.left_behind
-    capacities = {zone.name: zone.capacity for zone in node.zones}
+    known = {zone.name for zone in node.zones}
     claimed = dict.fromkeys(least, 0)
     refuted = set[str]()
     for zones, amounts in held.items():
-        if any(zone not in capacities for zone in zones):
+        if not known.issuperset(zones):
             return Belief({}, frozenset(got.all))
         for name in (each for each in amounts if given_out(node, each)):
             amount = amounts[name]
             claimed[name] = claimed.get(name, 0) + amount
-            # A device of no zone lies nowhere.
-            if zones and amount > sum(capacities[zone].get(name, 0) for zone in zones):
+            if amount > _capacity(node, zones, name):
                 refuted.add(name)
     refuted |= _too_wide(node, demand, held)
     refuted.update(
@@ -134,6 +133,19 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
         if not 0 <= amount - least.get(name, 0) <= left_behind.get(name, 0)
     )
     return Belief(_only(held, claimed.keys() - refuted), frozenset(refuted))
+
+
+def _capacity(node: Node, zones: Collection[str], name: str) -> int:
+    """How much of a resource there is on these zones, used or not; what lies on none may be nowhere else."""
+    if not zones:
+        return nowhere(node, name)
+    return sum(zone.capacity.get(name, 0) for zone in node.zones if zone.name in zones)
+
+
+def nowhere(node: Node, name: str) -> int:
+    """How many devices of a resource sit nobody knows where; only a described machine has such."""
+    places = dict(node.machine.devices).get(name, ()) if node.machine else ()
+    return sum(place.total for place in places if not place.zones)
 
 
 def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:

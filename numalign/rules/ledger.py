@@ -457,7 +457,7 @@ def _overdrawn(node: Node, bags: Iterable[Mapping[ZoneSet, Resources]]) -> bool:
     """Whether pods are said to hold more of some zones than these may give out: something is wrong then."""
     most = {zone.id: zone.allocatable for zone in node.zones}
     return any(
-        amount > sum(most[zone].get(name, 0) for zone in zones)
+        amount > (sum(most[zone].get(name, 0) for zone in zones) if zones else claims.nowhere(node, name))
         for zones, name, amount in _entries(_merged(bags))
         if given_out(node, name)
     )

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from numalign.cluster import records
@@ -17,13 +17,14 @@ from numalign.cluster.records import (
     Found,
     record_of,
 )
+from numalign.rules.claims import agrees
 from numalign.rules.errors import Mistake
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import PLACEMENT, PLACEMENT_OBSERVED
 from numalign.rules.ledger import Record, Source
 from numalign.rules.placement import ZoneSet
 from numalign.rules.resources import Resources
-from tests.notation import GPU, asks, bag, node, zone_ids
+from tests.notation import GPU, asks, bag, machine, node, zone_ids
 
 SPARSE = node("cpu=4 mem=8Gi", "cpu=16 mem=32Gi gpu=2", policy="single-numa-node", ids=(0, 3))
 
@@ -43,7 +44,8 @@ def test_what_is_written_is_read_with_sets_of_zones_in_the_order_of_their_names(
 
 
 WIDE = node(*["cpu=64 mem=64Gi gpu=8"] * 12, policy="restricted", ids=range(0, 24, 2))
-zone_sets = st.sets(st.sampled_from([zone.id for zone in WIDE.zones]), min_size=1, max_size=4)
+# On no zone lie devices of which nobody knows where they sit.
+zone_sets = st.sets(st.sampled_from([zone.id for zone in WIDE.zones]), max_size=4)
 amounts = st.dictionaries(
     st.sampled_from(["cpu", "memory", "hugepages-1Gi", GPU, "example.com/nic"]), st.integers(0, 2**53)
 )
@@ -57,6 +59,18 @@ def test_what_was_written_is_read_again(kept: Mapping[ZoneSet, Resources]) -> No
     assert records.read(records.write(kept, WIDE)) == {
         tuple(sorted(names[zone] for zone in zones)): held for zones, held in kept.items()
     }
+
+
+APART = machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi", devices="gpu=0,1,-,01", policy="best-effort")
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=3))
+def test_what_a_pod_is_promised_is_believed_when_it_is_read_again(asked: list[tuple[int, int]]) -> None:
+    demand = asks(*(f"cpu={cpus} mem=1Gi gpu={gpus}" for cpus, gpus in asked))
+    verdict = evaluate(APART, demand)
+    assume(verdict.admitted)
+
+    assert agrees(APART, demand, records.read(records.write(verdict.placement.kept, APART)))
 
 
 @given(placements, st.data())
@@ -80,7 +94,7 @@ MISTAKES: dict[str, tuple[object, list[str]]] = {
         [{"zone": "node-0", "zones": ["node-1"], "amount": {}}],
         ["[0].zone: stands beside zones: keep one of them"],
     ),
-    "no zones": ([entry([])], ["[0].zones: is empty: name the zones"]),
+    "no zone twice": ([entry([]), entry([])], ["[1]: no zone stands here twice: see [0]"]),
     "zones a text": ([entry("node-0")], ['[0].zones: must be a list, not "node-0"']),
     "a zone without a name": ([entry([""])], ["[0].zones[0]: is empty"]),
     "a zone that is a number": ([{"zone": 0, "amount": {}}], ["[0].zone: must be a text, not a number"]),
@@ -103,10 +117,10 @@ MISTAKES: dict[str, tuple[object, list[str]]] = {
         ["has 4352 amounts: at most 4096 are read"],
     ),
     "mistakes in several places": (
-        [entry(["a"], cpu=True), entry(["b"], cpu="1"), entry([])],
+        [entry(["a"], cpu=True), entry(["b"], cpu="1"), entry([""])],
         [
             "[0].amount.cpu: True is not a quantity: write a number or a text like 4 or 500m",
-            "[2].zones: is empty: name the zones",
+            "[2].zones[0]: is empty",
         ],
     ),
 }

@@ -13,19 +13,23 @@ from numalign.rules.claims import agrees, believed, due, ground
 from numalign.rules.placement import Held
 from numalign.rules.resources import CPU, MEMORY
 from numalign.rules.topology import CpuManager, MemoryManager, Node
-from tests.notation import GPU, HUGE, asks, bag, node, options, pod, table
+from tests.notation import GPU, HUGE, asks, bag, machine, node, options, pod, table
 
 PAIR = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy="single-numa-node")
 HUGE_PAIR = node("cpu=8 mem=8Gi huge=4Gi", "cpu=8 mem=8Gi huge=4Gi", policy="best-effort")
 STRICT = node(*["cpu=8 mem=8Gi"] * 3, policy="restricted")
 STRICT_POD = replace(STRICT, scope=STRICT.scope.POD)
+APART = machine("cpu=0-3", "cpu=4-7", devices="gpu=0,1,-", policy="best-effort")
 SHARED = replace(PAIR, cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
 
 
 def says(text: str) -> Held:
-    """A record, written `0 cpu=4; 0,1 mem=6Gi`."""
+    """A record, written `0 cpu=4; 0,1 mem=6Gi; - gpu=1`."""
     parts = [part.split(maxsplit=1) for part in text.split(";") if part.strip()]
-    return {tuple(f"node-{zone}" for zone in zones.split(",")): bag(amounts) for zones, amounts in parts}
+    return {
+        tuple(f"node-{zone}" for zone in zones.split(",") if zone != "-"): bag(amounts)
+        for zones, amounts in parts
+    }
 
 
 CLAIMS = [
@@ -60,6 +64,12 @@ CLAIMS = [
          [], "0 cpu=2; 0,1 mem=9Gi"),
     ("any number, where a policy takes what there is", HUGE_PAIR, "cpu=1 mem=1Gi", "0 cpu=1; 0,1 mem=1Gi",
          [], "0 cpu=1; 0,1 mem=1Gi"),
+    ("what lies on no zone", PAIR, "cpu=4 mem=1Gi gpu=1", "- cpu=4 mem=1Gi gpu=1",
+         [CPU, MEMORY, GPU], ""),
+    ("unless these are devices of nowhere", APART, "cpu=1 mem=1Gi gpu=2", "0 cpu=1 gpu=1; - gpu=1",
+         [], "0 cpu=1 gpu=1; - gpu=1"),
+    ("and as many as there are", APART, "cpu=1 mem=1Gi gpu=2", "0 cpu=1; - gpu=2",
+         [GPU], "0 cpu=1"),
     ("a zone that is not there", PAIR, "cpu=4 mem=1Gi", "0 cpu=2 mem=1Gi; 7 cpu=2",
          [CPU, MEMORY], ""),
     ("a record that leaves one resource out, as KAI's does with memory of two zones", PAIR,
