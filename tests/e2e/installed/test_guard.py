@@ -119,7 +119,7 @@ ENTRIES: dict[str, Json] = {
 }
 
 
-OTHER = {"Fail": "Ignore", "Ignore": "Fail"}
+OTHER = {"Fail": "Ignore", "Ignore": "Fail", "Never": "IfNeeded", "IfNeeded": "Never"}
 
 
 async def with_changes(cluster: Cluster, path: str, changes: Json) -> Json:
@@ -137,6 +137,13 @@ async def test_of_a_webhook_configuration_it_changes_nothing_but_the_bundle(
 ) -> None:
     body = await with_changes(cluster, path, ENTRIES[what])
     assert (await patch(cluster.api, path, body)).code == HTTPStatus.OK
+    assert denied(await patch(thief, path, body), by="nothing of a webhook configuration but caBundle")
+
+
+async def test_nor_whether_a_webhook_is_asked_again(cluster: Cluster, thief: ApiClient) -> None:
+    path = next(each for each in CONFIGURATIONS if "mutating" in each)
+    first, *others = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    body = {"webhooks": [first | {"reinvocationPolicy": OTHER[first["reinvocationPolicy"]]}, *others]}
     assert denied(await patch(thief, path, body), by="nothing of a webhook configuration but caBundle")
 
 
