@@ -91,11 +91,14 @@ class Pool:
         """Whether a peer may take so much more."""
         if not self.size:
             return True
+        free = self.free(peer)
+        shared = peer.proven or self.held.get(peer, 0) + amount <= SHARE * free
+        return amount <= free and shared
+
+    def free(self, peer: Peer) -> int:
+        """How much is left for peers like this one, whatever its own share."""
         free = self.size - self.total
-        if peer.proven:
-            return amount <= free
-        free = min(free, self.size - self.reserved - (self.total - self.proven))
-        return amount <= free and self.held.get(peer, 0) + amount <= SHARE * free
+        return free if peer.proven else min(free, self.size - self.reserved - (self.total - self.proven))
 
     def take(self, peer: Peer, amount: int) -> None:
         """Count what a peer holds more, or less if it is negative."""
@@ -242,25 +245,33 @@ class Gate:
                 self._leave(peer, amount)
 
     async def _enter(self, peer: Peer, amount: int) -> None:
-        if peer not in self._waiting and self._fits(peer, amount):
-            self.pool.take(peer, amount)
-            return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(peer, deque()).append((place, amount))
+        self._let_go()
         try:
             await place
         except asyncio.CancelledError:
-            if not place.cancelled():
+            if place.cancelled():
+                # Others may have waited behind it.
+                self._let_go()
+            else:
                 self._leave(peer, amount)
             raise
 
     def _leave(self, peer: Peer, amount: int) -> None:
         self.pool.take(peer, -amount)
+        self._let_go()
+
+    def _let_go(self) -> None:
         while self._let_one_go():
             pass
 
     def _let_one_go(self) -> bool:
-        """The first in turn for whom there is room, the proven before all; False if there is none."""
+        """The first in turn for whom there is room, the proven before all; False if there is none.
+
+        Whoever has its share is passed over. Whoever has not, and is too large for what is left, has the next
+        room that there is: else it would wait for as long as small ones come.
+        """
         for peer in sorted(self._waiting, key=lambda peer: not peer.proven):
             places = self._waiting[peer]
             while places and places[0][0].done():
@@ -276,6 +287,8 @@ class Gate:
                 self.pool.take(peer, amount)
                 place.set_result(None)
                 return True
+            elif places[0][1] > self.pool.free(peer):
+                return False
         return False
 
     def _fits(self, peer: Peer, amount: int) -> bool:

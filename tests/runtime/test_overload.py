@@ -296,6 +296,37 @@ async def test_as_many_pass_as_there_is_room_for_and_another_peer_finds_some() -
     assert gate.pool == Pool(100)
 
 
+async def test_whoever_is_large_does_not_wait_for_as_long_as_small_ones_come() -> None:
+    gate, passed = Gate(Pool(100)), list[str]()
+    small = [Peer(f"10.0.0.{number}") for number in range(30)]
+    leave = {peer: asyncio.Event() for peer in small}
+
+    async def hold(peer: Peer) -> None:
+        async with gate.passing(peer, 10):
+            await leave[peer].wait()
+
+    async def pass_by() -> None:
+        async with gate.passing(B, 60):
+            passed.append("large")
+
+    tasks = [asyncio.create_task(hold(peer)) for peer in small[:9]]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(pass_by()))
+    for gone, come in zip(small, small[9:], strict=False):
+        leave[gone].set()
+        tasks.append(asyncio.create_task(hold(come)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if passed:
+            break
+    for event in leave.values():
+        event.set()
+    await asyncio.gather(*tasks)
+
+    assert gone is small[4]
+    assert gate.pool == Pool(100)
+
+
 async def test_what_is_larger_than_the_gate_passes_alone() -> None:
     gate = Gate(Pool(100))
 
