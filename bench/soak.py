@@ -5,7 +5,8 @@ Both are the installed programs, following an API server that is a process of it
 as they are answered, over connections that are kept; beside them pods are made, filtered, ranked, bound,
 taken in and taken away, and schedulers ask about pods that nobody ever makes. No two pods are alike, and none
 stays. So what a program holds at the end must be what it held after the first tenth: the exit code is 1 if
-either grew by 5 % or more, or if one call failed.
+either grew by 5 % or more, or if one call failed. What is remembered is bounded and fills with the first
+100,000 reviews, so that a tenth should be as many.
 """
 
 import argparse
@@ -30,9 +31,12 @@ from tests.attack import programs
 from tests.attack.programs import MIB, ApiServer, Running, Site
 
 MOST_GROWTH = 0.05
-TENTH = 0.1
+TENTH, HALF = 0.1, 0.5
 SAMPLES = 15
-"""Looks at the memory, a second apart, whose median counts: before the tenth and before the end."""
+"""Looks at the memory, a second apart, whose median counts: before the tenth was over, and so on."""
+
+FILLED = 100_000
+"""Reviews after which nearly all that is bounded is full. A tenth that is over before still sees it fill."""
 
 CONNECTIONS = 4
 LOOK_SECONDS = 1.0
@@ -59,9 +63,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Resident bytes of a program after the first tenth, and at the end."""
+    """Resident bytes of a program after the first tenth, after half of a run, and at the end."""
 
     tenth: float
+    half: float
     end: float
 
     @property
@@ -71,10 +76,9 @@ class Growth:
 
 
 def growth(looks: list[Look], name: str) -> Growth:
-    """The growth of a program: medians of the looks before the tenth was over and before the end."""
-    before = [look.resident[name] for look in looks if look.share <= TENTH][-SAMPLES:]
-    last = [look.resident[name] for look in looks][-SAMPLES:]
-    return Growth(median(before), median(last))
+    """The growth of a program: medians of the last looks of each part of a run."""
+    parts = ([look.resident[name] for look in looks if look.share <= part] for part in (TENTH, HALF, 1))
+    return Growth(*(median(each[-SAMPLES:]) for each in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,7 @@ class Run:
                 name: {
                     "begin": round(begun[name] / MIB, 1),
                     "tenth": round(each.tenth / MIB, 1),
+                    "half": round(each.half / MIB, 1),
                     "end": round(each.end / MIB, 1),
                     "growth": round(each.share, 4),
                 }
@@ -212,7 +217,9 @@ async def scorer(here: Site, api: ApiServer) -> Running:
 def verdict(document: Json) -> list[str]:
     """What is not as it should be."""
     grown = {name: each["growth"] for name, each in document["resident_mib"].items()}
-    wrong = [f"the {name} grew by {share:.1%}" for name, share in grown.items() if share >= MOST_GROWTH]
+    full = document["reviews"] * TENTH >= FILLED
+    why = "" if full else f", as it filled: less than {FILLED} reviews were a tenth of this run"
+    wrong = [f"the {name} grew by {share:.1%}{why}" for name, share in grown.items() if share >= MOST_GROWTH]
     failed = document["outcomes"].get("failed", 0)
     return [*wrong, *([f"{failed} calls failed: {document['failed'][0]}"] if failed else [])]
 
@@ -220,7 +227,7 @@ def verdict(document: Json) -> list[str]:
 def text(document: Json) -> str:
     """The tables."""
     memory = [
-        [name, *(f"{each[key]:.1f}" for key in ("begin", "tenth", "end")), f"{each['growth']:+.1%}"]
+        [name, *(f"{each[key]:.1f}" for key in ("begin", "tenth", "half", "end")), f"{each['growth']:+.1%}"]
         for name, each in document["resident_mib"].items()
     ]
     calls = [
@@ -235,7 +242,7 @@ def text(document: Json) -> str:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(document["outcomes"].items()))
     return "\n".join(
         [
-            table(["MiB resident", "begin", "first tenth", "end", "growth"], memory),
+            table(["MiB resident", "begin", "first tenth", "half", "end", "growth"], memory),
             table(["calls", "in all", "per second"], calls),
             f"{document['reviews']} reviews in {document['seconds']:.0f} s; {outcomes}",
             table(["holds at the end", "metric", "value"], held),

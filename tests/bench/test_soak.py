@@ -19,8 +19,9 @@ def looks(*resident: int) -> list[Look]:
     return [Look(at, at / 100, {"webhook": each}) for at, each in enumerate(resident)]
 
 
-def document(growth: float, *failed: str) -> soak_pods.Json:
+def document(growth: float, *failed: str, reviews: int = 1_000_000) -> soak_pods.Json:
     return {
+        "reviews": reviews,
         "resident_mib": {"webhook": {"growth": growth}},
         "outcomes": {"failed": len(failed)} if failed else {},
         "failed": list(failed),
@@ -61,7 +62,7 @@ def test_what_is_sent_is_a_review_of_the_pod(path: str) -> None:
 
 def test_growth_is_told_from_the_first_tenth_to_the_end() -> None:
     found = soak.growth(looks(*[50] * 5, *[100] * 6, *[999] * 70, *[104] * 20), "webhook")
-    assert found == Growth(100, 104)
+    assert found == Growth(100, 999, 104)
     assert found.share == pytest.approx(0.04)
 
 
@@ -70,6 +71,11 @@ def test_growth_is_told_from_the_first_tenth_to_the_end() -> None:
     [
         pytest.param(document(0.049), [], id="little grew"),
         pytest.param(document(0.05), ["the webhook grew by 5.0%"], id="it grew"),
+        pytest.param(
+            document(0.3, reviews=500_000),
+            ["the webhook grew by 30.0%, as it filled: less than 100000 reviews were a tenth of this run"],
+            id="it grew in a short run",
+        ),
         pytest.param(document(-0.2), [], id="it shrank"),
         pytest.param(document(0, "gone"), ["1 calls failed: gone"], id="a call failed"),
     ],
