@@ -10,7 +10,7 @@ the peer learns only that it was our fault.
 import asyncio
 import io
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
 
@@ -19,7 +19,7 @@ from aiohttp.typedefs import Handler
 
 from numalign.runtime.door import Connection
 from numalign.runtime.life import LIFE, Life
-from numalign.runtime.overload import HUGE, LARGE, LONGEST_REST, Excess, Peer, TooMuch, Visit
+from numalign.runtime.overload import HUGE, LARGE, LEAST, LONGEST_REST, Excess, Peer, TooMuch, Visit
 from numalign.runtime.patience import Slow
 
 # No API server packs what it sends, and what is packed becomes a thousand times as long.
@@ -107,15 +107,14 @@ async def _admitted(request: web.Request, *, handler: Handler, visit: Visit) -> 
     life = request.app[LIFE]
     _acceptable(request, life.limits.body)
     try:
-        async with asyncio.timeout(life.patience.body):
-            request[_BODY] = await _whole(request, visit, life.limits.body)
+        request[_BODY] = await _in_time(request, visit, life)
     except TimeoutError:
         life.slow(Slow.BODY, route=_route(request), seconds=life.patience.body)
         return _slow(life.patience.body)
     visit.begin()
     with _working(request):
         async with _passing(life, visit):
-            await life.turns.wait(visit.peer)
+            await life.turns.wait(visit.peer, max(visit.bytes, LEAST))
             return await handler(request)
 
 
@@ -128,6 +127,15 @@ def _acceptable(request: web.Request, longest: int) -> None:
         raise web.HTTPUnsupportedMediaType(text=f"the content encoding is {coding}: send the body as it is")
     if (request.content_length or 0) > longest:
         raise web.HTTPRequestEntityTooLarge(longest, request.content_length or 0)
+
+
+async def _in_time(request: web.Request, visit: Visit, life: Life) -> bytes:
+    """The body, counted as it comes; raises `TimeoutError`, and what `_whole` does."""
+    if request.content.is_eof():
+        # What came with its headers, as short ones do, needs no clock.
+        return await _whole(request, visit, life.limits.body)
+    async with asyncio.timeout(life.patience.body):
+        return await _whole(request, visit, life.limits.body)
 
 
 async def _whole(request: web.Request, visit: Visit, longest: int) -> bytes:
@@ -164,13 +172,16 @@ def _working(request: web.Request) -> Iterator[None]:
         guest.rest()
 
 
-@asynccontextmanager
-async def _passing(life: Life, visit: Visit) -> AsyncIterator[None]:
-    """Long bodies go one at a time, the longest with a rest between them; short ones pass beside."""
+def _passing(life: Life, visit: Visit) -> AbstractAsyncContextManager[object]:
+    """Long bodies go one at a time; short ones pass beside."""
     if visit.bytes <= LARGE:
-        async with life.short.passing(visit.peer, visit.bytes):
-            yield
-        return
+        return life.short.passing(visit.peer, visit.bytes)
+    return _long(life, visit)
+
+
+@asynccontextmanager
+async def _long(life: Life, visit: Visit) -> AsyncIterator[None]:
+    """After one of the longest there is a rest."""
     clock = asyncio.get_running_loop().time
     async with life.long.passing(visit.peer, 1) as taken:
         began = clock()

@@ -10,7 +10,7 @@ in turn by peer, for they are the dearest thing that a stranger can ask for.
 import asyncio
 import socket
 import ssl
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 from aiohttp import web
@@ -58,7 +58,7 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """TLS is done, if there is any: by now it is known whose the connection is."""
         if transport.get_extra_info("peercert"):
-            self.peer = replace(self.peer, proven=True)
+            self.peer = self.peer._replace(proven=True)
             self._door.guests.prove(self)
         self.is_in = True
         # asyncio's TLS has one, of 256 KiB by default.

@@ -78,10 +78,11 @@ class Guests:
             self._quiet.setdefault(peer, {})[guest] = None
 
     def _forget(self, guest: Guest, peer: Peer) -> None:
-        quiet = self._quiet.get(peer, {})
-        quiet.pop(guest, None)
-        if not quiet:
-            self._quiet.pop(peer, None)
+        quiet = self._quiet.get(peer)
+        if quiet is not None:
+            quiet.pop(guest, None)
+            if not quiet:
+                del self._quiet[peer]
 
     def _make_room(self) -> None:
         """Of the peer that holds most, the one that rests for longest; nobody goes where nobody rests."""

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from numalign.runtime.guests import Guests
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.overload import TOGETHER, Excess, Gate, Limits, Load, Pool, Turns
+from numalign.runtime.overload import ROUND, TOGETHER, Excess, Gate, Limits, Load, Pool, Turns
 from numalign.runtime.patience import Patience, Slow
 from numalign.runtime.tls import Keeper
 
@@ -69,7 +69,7 @@ class Life:
     # Bodies of which all is there, as they are parsed and judged: one that is long, and short ones.
     long: Gate = field(default_factory=lambda: Gate(Pool(1)))
     short: Gate = field(default_factory=lambda: Gate(Pool(TOGETHER)))
-    turns: Turns = field(default_factory=Turns)
+    turns: Turns = field(default_factory=lambda: Turns(ROUND))
     draining: bool = False
     keeper: Keeper | None = None
 

@@ -14,10 +14,9 @@ sends a thousand does not make another one wait for them all.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple, Self
 
 SHARE = 3
 # Of what there is room for, this part is kept for those who are proven.
@@ -30,6 +29,10 @@ TOGETHER = 2 * 1024**2
 # as long: a short call takes some rounds of the event loop, and would meet another one in each.
 HUGE = 1024**2
 LONGEST_REST = 0.5
+# As many calls begin in one round of the event loop as have so much in their bodies together, each counted as
+# `LEAST` at least; they take some milliseconds. A round for each would be a look at all sockets for each.
+ROUND = 64 * 1024
+LEAST = ROUND // 8
 
 
 class Excess(StrEnum):
@@ -47,8 +50,7 @@ class TooMuch(Exception):
         self.excess = excess
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(NamedTuple):
     """Who calls: an address, and whether a certificate proved that it may go first."""
 
     address: str
@@ -113,12 +115,24 @@ class Pool:
 
 @dataclass(slots=True)
 class Visit:
-    """One call from its headers to its answer: what of it has arrived, and whether it is being handled."""
+    """One call from its headers to its answer: what of it has arrived, and whether it is being handled.
+
+    It counts inside the `with`; what it came to hold is given back at the end.
+    """
 
     peer: Peer
     load: "Load"
     bytes: int = 0
     calls: int = 0
+
+    def __enter__(self) -> Self:
+        self.load.come()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.load.calls.take(self.peer, -self.calls)
+        self.load.bytes.take(self.peer, -self.bytes)
+        self.load.go()
 
     def arrived(self, size: int) -> None:
         """Take on so many more bytes of the body; raises `TooMuch`."""
@@ -154,20 +168,20 @@ class Load:
             Pool.of(limits.calls, reserve=limits.reserve), Pool.of(limits.bytes, reserve=limits.reserve)
         )
 
-    @contextmanager
-    def visit(self, peer: Peer) -> Iterator[Visit]:
-        """One call of a peer; what it came to hold is given back at the end."""
-        visit = Visit(peer, self)
+    def visit(self, peer: Peer) -> Visit:
+        """One call of a peer."""
+        return Visit(peer, self)
+
+    def come(self) -> None:
+        """One more is on its way."""
         self.open += 1
         self._idle.clear()
-        try:
-            yield visit
-        finally:
-            self.calls.take(peer, -visit.calls)
-            self.bytes.take(peer, -visit.bytes)
-            self.open -= 1
-            if not self.open:
-                self._idle.set()
+
+    def go(self) -> None:
+        """One less is."""
+        self.open -= 1
+        if not self.open:
+            self._idle.set()
 
     async def none(self) -> None:
         """Wait until no call is being handled or on its way."""
@@ -177,49 +191,56 @@ class Load:
 
 @dataclass(slots=True)
 class _Queue:
-    """Who waits, by peer: the proven first, and then one peer after the other."""
+    """Who waits and with how much, by peer: the proven first, and then one peer after the other."""
 
-    waiting: dict[Peer, deque[asyncio.Future[None]]] = field(default_factory=dict)
+    waiting: dict[Peer, deque[tuple[asyncio.Future[None], int]]] = field(default_factory=dict)
 
-    def join(self, peer: Peer) -> asyncio.Future[None]:
+    def join(self, peer: Peer, amount: int) -> asyncio.Future[None]:
         """Wait behind those of the same peer; the future is done when it is one's turn."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.setdefault(peer, deque()).append(place)
+        self.waiting.setdefault(peer, deque()).append((place, amount))
         return place
 
-    def call(self) -> bool:
-        """Let the next one go; False if nobody waits."""
+    def call(self) -> int:
+        """Let the next one go; how much it has, 0 if nobody waits."""
         while self.waiting:
             peer = next((peer for peer in self.waiting if peer.proven), next(iter(self.waiting)))
             places = self.waiting.pop(peer)
-            place = places.popleft()
+            place, amount = places.popleft()
             if places:
                 # To the end: everybody else comes first.
                 self.waiting[peer] = places
             # Whoever gave up waiting has cancelled its place.
             if not place.done():
                 place.set_result(None)
-                return True
-        return False
+                return amount
+        return 0
 
 
 @dataclass(slots=True)
 class Turns:
-    """Lets one begin in each round of the event loop, so that between two calls others are heard."""
+    """Lets so much begin in each round of the event loop, so that others are heard between.
 
+    What alone is more begins alone.
+    """
+
+    size: int = 1
     _queue: _Queue = field(default_factory=_Queue)
-    _taken: bool = False
+    _taken: int = 0
 
-    async def wait(self, peer: Peer) -> None:
-        """Returns when it is this peer's turn: at once where nobody else has begun in this round."""
-        if not self._taken:
-            self._taken = True
-            asyncio.get_running_loop().call_soon(self._next_round)
+    async def wait(self, peer: Peer, amount: int = 1) -> None:
+        """Returns when it is this peer's turn: at once where there is room in this round and nobody waits."""
+        if self._queue.waiting or self._taken >= self.size:
+            await self._queue.join(peer, amount)
             return
-        await self._queue.join(peer)
+        if not self._taken:
+            asyncio.get_running_loop().call_soon(self._next_round)
+        self._taken += amount
 
     def _next_round(self) -> None:
-        self._taken = self._queue.call()
+        self._taken = 0
+        while self._taken < self.size and (amount := self._queue.call()):
+            self._taken += amount
         if self._taken:
             asyncio.get_running_loop().call_soon(self._next_round)
 
@@ -231,20 +252,15 @@ class Gate:
     pool: Pool
     _waiting: dict[Peer, deque[tuple[asyncio.Future[None], int]]] = field(default_factory=dict)
 
-    @asynccontextmanager
-    async def passing(self, peer: Peer, amount: int) -> AsyncIterator["Pass"]:
-        """Take so much of the pool, when it is this peer's turn."""
-        await self._enter(peer, amount)
-        taken = Pass()
-        try:
-            yield taken
-        finally:
-            if taken.rest:
-                asyncio.get_running_loop().call_later(taken.rest, self._leave, peer, amount)
-            else:
-                self._leave(peer, amount)
+    def passing(self, peer: Peer, amount: int) -> "Pass":
+        """Take so much of the pool inside the `async with`, when it is this peer's turn."""
+        return Pass(self, peer, amount)
 
-    async def _enter(self, peer: Peer, amount: int) -> None:
+    async def enter(self, peer: Peer, amount: int) -> None:
+        """Take so much, when it is this peer's turn."""
+        if not self._waiting and self._fits(peer, amount):
+            self.pool.take(peer, amount)
+            return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(peer, deque()).append((place, amount))
         self._let_go()
@@ -255,15 +271,16 @@ class Gate:
                 # Others may have waited behind it.
                 self._let_go()
             else:
-                self._leave(peer, amount)
+                self.leave(peer, amount)
             raise
 
-    def _leave(self, peer: Peer, amount: int) -> None:
+    def leave(self, peer: Peer, amount: int) -> None:
+        """Give so much back."""
         self.pool.take(peer, -amount)
         self._let_go()
 
     def _let_go(self) -> None:
-        while self._let_one_go():
+        while self._waiting and self._let_one_go():
             pass
 
     def _let_one_go(self) -> bool:
@@ -297,6 +314,19 @@ class Gate:
 
 @dataclass(slots=True)
 class Pass:
-    """What one holds of a gate; after it, nobody else has it for `rest` seconds."""
+    """What one holds of a gate inside the `async with`; after it, nobody else has it for `rest` seconds."""
 
+    gate: Gate
+    peer: Peer
+    amount: int
     rest: float = 0
+
+    async def __aenter__(self) -> Self:
+        await self.gate.enter(self.peer, self.amount)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.rest:
+            asyncio.get_running_loop().call_later(self.rest, self.gate.leave, self.peer, self.amount)
+        else:
+            self.gate.leave(self.peer, self.amount)

@@ -197,6 +197,25 @@ async def test_one_begins_in_each_round() -> None:
     assert sum(map(len, found)) == 20
 
 
+async def test_small_ones_begin_together_and_large_ones_alone() -> None:
+    amounts = [2, 3, 5, 1, 9, 9, 1, 1, 1, 4, 4]
+    turns, began = Turns(5), list[int]()
+
+    async def call(amount: int) -> None:
+        await turns.wait(A, amount)
+        began.append(amount)
+
+    tasks = [asyncio.create_task(call(amount)) for amount in amounts]
+    found = []
+    while not all(task.done() for task in tasks):
+        before = len(began)
+        await asyncio.sleep(0)
+        found.append(began[before:])
+    assert began == amounts
+    # Whoever comes last in a round begins while there is any room left.
+    assert [each for each in found if each] == [[2, 3], [5], [1, 9], [9], [1, 1, 1, 4], [4]]
+
+
 async def test_whoever_sends_a_thousand_is_followed_by_whoever_sends_one() -> None:
     began = [peer for each in await rounds([*[A] * 1000, B, *[A] * 10, C]) for peer in each]
     assert began.index(B) <= 3
