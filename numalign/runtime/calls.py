@@ -83,19 +83,14 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-    """Count an answer and send it; who does not take it in time is cut off. Draining closes connections."""
+    """Count an answer and send it; the door sees to it that it is taken. Draining closes connections."""
     life = request.app[LIFE]
     life.counters.requests.labels(_route(request), str(answer.status)).inc()
     if life.draining:
         answer.force_close()
     try:
-        async with asyncio.timeout(life.patience.answer):
-            await answer.prepare(request)
-            await answer.write_eof()
-    except TimeoutError:
-        life.slow(Slow.ANSWER, route=_route(request), seconds=life.patience.answer)
-        if request.transport is not None:
-            request.transport.abort()
+        await answer.prepare(request)
+        await answer.write_eof()
     except ConnectionError:
         # Whoever asked is gone; aiohttp finds out by itself.
         pass

@@ -47,7 +47,10 @@ class Connection(web.RequestHandler):
         self.peer = peer
         self._door = door
         self._head = 0
+        # What came while a call was handled: what was read in one go, for after it nothing is.
+        self._works, self._early = False, b""
         self._deadline: asyncio.TimerHandle | None = None
+        self._taking: asyncio.TimerHandle | None = None
         self._welcome: asyncio.Task[None] | None = None
         self.is_in = False
 
@@ -70,10 +73,35 @@ class Connection(web.RequestHandler):
         """Nobody is there any more."""
         self._door.guests.leave(self)
         self._end_of_head()
+        self._end_of_taking()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """More of an answer waits here than anybody takes at once."""
+        super().pause_writing()
+        self._taking = self._loop.call_later(self._door.life.patience.answer, self._not_taken)
+
+    def resume_writing(self) -> None:
+        """Most of it was taken."""
+        self._end_of_taking()
+        super().resume_writing()
+
+    def _end_of_taking(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
+
+    def _not_taken(self) -> None:
+        self._door.life.slow(Slow.ANSWER, seconds=self._door.life.patience.answer)
+        if self.transport is not None:
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Hand bytes on, and see to it that headers come to an end."""
+        if self._works and data:
+            self._early += data
+            self._pause()
+            return
         before, between_calls = self._request_count, self._between_calls()
         super().data_received(data)
         if self._request_count != before:
@@ -122,16 +150,27 @@ class Connection(web.RequestHandler):
             self._welcome.cancel()
 
     def work(self) -> None:
-        """A call is whole and being handled: nothing more is read before it is answered."""
+        """A call is whole and being handled: nothing more is heard before it is answered."""
         self._door.guests.work(self)
-        if self.transport is not None:
-            self.transport.pause_reading()
+        self._works = True
 
     def rest(self) -> None:
         """It is answered."""
         self._door.guests.rest(self)
+        self._works = False
+        if self._early:
+            self._loop.call_soon(self._go_on)
+
+    def _pause(self) -> None:
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Hear what came meanwhile, and what comes now."""
+        early, self._early = self._early, b""
         if self.transport is not None:
             self.transport.resume_reading()
+            self.data_received(early)
 
     def handle_error(
         self,

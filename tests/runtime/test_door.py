@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 from pathlib import Path
 
@@ -153,6 +154,33 @@ async def test_while_a_call_is_handled_nothing_more_is_read(house: House) -> Non
         assert sent < 2**23
         caller.writer.transport.abort()
         house.door.opened.set()
+
+
+async def test_what_came_while_a_call_was_handled_is_heard_after_it(house: House) -> None:
+    body = b"x" * 100_000
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await house.door.entered.wait()
+        await caller.say(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", body)
+        await asyncio.sleep(0.02)
+        house.door.opened.set()
+        assert (await caller.heard())[0] == 200
+        assert json.loads((await caller.heard())[2]) == {"length": len(body)}
+
+
+async def test_over_tls_too(house: House, mint: Mint, trusting: Trust) -> None:
+    pair = mint.pair()
+    async with (
+        server.listening(house.app(), with_pair(pair)) as place,
+        calling(place.port, tls=trusting(pair.cert)) as caller,
+    ):
+        await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await house.door.entered.wait()
+        await caller.say(THING)
+        await asyncio.sleep(0.02)
+        house.door.opened.set()
+        for _ in range(2):
+            assert (await caller.heard())[0] == 200
 
 
 # Those who are many.
