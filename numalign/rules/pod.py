@@ -6,7 +6,6 @@ manifest on a laptop has not been there. `Container.defaulted` and `Pod.defaulte
 rules see the same pod before and after it.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -113,19 +112,25 @@ def peak(asked: Iterable[tuple[Role, Resources]]) -> Resources:
     Restates `PodRequests` of k8s.io/component-helpers; overhead is no part of it, for the kubelet's
     managers do not count it either. Takes time by the amounts, however many containers there are.
     """
-    beside, together = Counter[str](), Counter[str]()
+    beside: dict[str, int] = {}
+    together: dict[str, int] = {}
     most: dict[str, int] = {}
     for role, amounts in asked:
         # What stands beside stays, so there can be more than before of this container's own names only.
         if role is Role.INIT:
-            _raise(most, {name: beside[name] + amount for name, amount in amounts.items()})
+            _raise(most, {name: beside.get(name, 0) + amount for name, amount in amounts.items()})
         elif role is Role.SIDECAR:
-            beside.update(amounts)
+            _add(beside, amounts)
             _raise(most, {name: beside[name] for name in amounts})
         else:
-            together.update(amounts)
-    _raise(most, {name: beside[name] + amount for name, amount in together.items()})
+            _add(together, amounts)
+    _raise(most, {name: beside.get(name, 0) + amount for name, amount in together.items()})
     return Resources(most)
+
+
+def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        sums[name] = sums.get(name, 0) + amount
 
 
 def _raise(most: dict[str, int], held: Mapping[str, int]) -> None:
