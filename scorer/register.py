@@ -37,6 +37,8 @@ REMEMBERED = 4096
 NUMBERED = 1024
 """Questions that have a number: those of the templates that schedulers ask about these days."""
 
+_Numbered = tuple[Question, int]
+
 AT_ONCE = 2
 """Nodes that are worked out ahead before somebody else has a turn: each takes a fraction of a millisecond."""
 
@@ -114,7 +116,7 @@ class Register:
         self._askings = Askings()
         self._last: tuple[Mapping[str, object], _Said] | None = None
         self._asked: Recent[str, Subject] = Recent(REMEMBERED, weigh=_weight_of_subject)
-        self._numbers: Recent[Question, int] = Recent(NUMBERED, weigh=_weight_of_question)
+        self._numbers: Recent[Question, _Numbered] = Recent(NUMBERED, weigh=_weight_of_question)
         self._count = itertools.count(1)
         self._told: dict[str, tuple[Fingerprint, Told]] = {}
 
@@ -236,8 +238,9 @@ class Register:
     def _made(self, said: _Said) -> Subject:
         asking = said.asking
         stated = self._intent(asking, said.namespace, said.runtime_class)
-        question = Question(asking.demand, stated)
-        number = self._numbers.get(question, lambda: next(self._count))
+        made = Question(asking.demand, stated)
+        # What is known of a question, its weight too, is known if equal questions are the same one.
+        question, number = self._numbers.get(made, lambda: (made, next(self._count)))
         opted_out = asking.intent is not None and asking.intent.policy is Policy.NONE
         return Subject(said.uid, said.namespace, said.name, said.created, question, number, opted_out)
 
@@ -286,7 +289,7 @@ def _weight_of_subject(_uid: str, subject: Subject) -> int:
     return subject.question.weight + weight(subject.uid, subject.namespace, subject.name)
 
 
-def _weight_of_question(question: Question, _number: int) -> int:
+def _weight_of_question(question: Question, _numbered: _Numbered) -> int:
     return question.weight
 
 

@@ -328,6 +328,11 @@ def test_a_pod_was_created_in_whole_seconds(scorer: Scorer) -> None:
     assert told == [0, 0, 0]
 
 
+def test_pods_of_a_template_share_their_question(scorer: Scorer) -> None:
+    one, other = (scorer.subject(raw(FOUR, name=name, uid=name)) for name in ("one", "other"))
+    assert one.question is other.question
+
+
 def test_pods_that_ask_for_the_same_have_the_same_number(scorer: Scorer) -> None:
     pods = [
         raw(FOUR),
