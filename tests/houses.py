@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry
 from numalign.runtime import calls, health, server
 from numalign.runtime.life import Check, State
 from numalign.runtime.overload import Limits
-from numalign.runtime.patience import Patience
 from numalign.runtime.serving import ServerSettings
+from numalign.runtime.timeouts import Timeouts
 from numalign.runtime.tls import PairFiles
 
 MIB = 2**20
@@ -118,7 +118,7 @@ class House:
         self,
         *,
         state: State | None = None,
-        patience: Patience = Patience(),  # noqa: B008  frozen
+        timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
         **limits: Any,  # noqa: ANN401 any limit
     ) -> web.Application:
         """An application of this door."""
@@ -128,7 +128,7 @@ class House:
             registry=self.registry,
             checks=self.checks,
             limits=Limits(**limits),
-            patience=patience,
+            timeouts=timeouts,
             state=state,
         )
 

@@ -17,10 +17,10 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from numalign.runtime.door import Connection
 from numalign.runtime.life import LIFE, Life
-from numalign.runtime.overload import HUGE, LARGE, LEAST, LONGEST_REST, Excess, Peer, TooMuch, Visit
-from numalign.runtime.patience import Slow
+from numalign.runtime.listener import Connection
+from numalign.runtime.overload import HUGE, LARGE, LEAST, LONGEST_REST, Excess, Peer, TooMuch, Usage
+from numalign.runtime.timeouts import Slow
 
 # No API server packs what it sends, and what is packed becomes a thousand times as long.
 PLAIN = "identity"
@@ -51,15 +51,15 @@ async def called(request: web.Request, handler: Handler) -> web.StreamResponse:
     life, peer = request.app[LIFE], _peer(request)
     if peer.proven:
         life.counters.proven.inc()
-    with life.load.visit(peer) as visit:
-        admitted = partial(_admitted, handler=handler, visit=visit)
+    with life.load.usage(peer) as usage:
+        admitted = partial(_admitted, handler=handler, usage=usage)
         return await _sent(request, await _answered(request, admitted))
 
 
 def _peer(request: web.Request) -> Peer:
     match request.protocol:
-        case Connection() as guest:
-            return guest.peer
+        case Connection() as connection:
+            return connection.peer
     return Peer(request.remote or "")
 
 
@@ -83,7 +83,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-    """Count an answer and send it; the door sees to it that it is taken. Draining closes connections."""
+    """Count an answer and send it; the connection sees that it is taken. Draining closes connections."""
     life = request.app[LIFE]
     life.counters.requests.labels(_route(request), str(answer.status)).inc()
     if life.draining:
@@ -97,19 +97,19 @@ async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamR
     return answer
 
 
-async def _admitted(request: web.Request, *, handler: Handler, visit: Visit) -> web.StreamResponse:
+async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> web.StreamResponse:
     """The handler's answer, once the body is there and it is this call's turn."""
     life = request.app[LIFE]
     _acceptable(request, life.limits.body)
     try:
-        request[_BODY] = await _in_time(request, visit, life)
+        request[_BODY] = await _in_time(request, usage, life)
     except TimeoutError:
-        life.slow(Slow.BODY, route=_route(request), seconds=life.patience.body)
-        return _slow(life.patience.body)
-    visit.begin()
+        life.slow(Slow.BODY, route=_route(request), seconds=life.timeouts.body)
+        return _slow(life.timeouts.body)
+    usage.begin()
     with _working(request):
-        async with _passing(life, visit):
-            await life.turns.wait(visit.peer, max(visit.bytes, LEAST))
+        async with _passing(life, usage):
+            await life.turns.wait(usage.peer, max(usage.bytes, LEAST))
             return await handler(request)
 
 
@@ -124,23 +124,23 @@ def _acceptable(request: web.Request, longest: int) -> None:
         raise web.HTTPRequestEntityTooLarge(longest, request.content_length or 0)
 
 
-async def _in_time(request: web.Request, visit: Visit, life: Life) -> bytes:
+async def _in_time(request: web.Request, usage: Usage, life: Life) -> bytes:
     """The body, counted as it comes; raises `TimeoutError`, and what `_whole` does."""
     if request.content.is_eof():
         # What came with its headers, as short ones do, needs no clock.
-        return await _whole(request, visit, life.limits.body)
-    async with asyncio.timeout(life.patience.body):
-        return await _whole(request, visit, life.limits.body)
+        return await _whole(request, usage, life.limits.body)
+    async with asyncio.timeout(life.timeouts.body):
+        return await _whole(request, usage, life.limits.body)
 
 
-async def _whole(request: web.Request, visit: Visit, longest: int) -> bytes:
+async def _whole(request: web.Request, usage: Usage, longest: int) -> bytes:
     """The body, counted as it comes; raises `TooMuch`, `HTTPException` and `_Unreadable`."""
     read = io.BytesIO()
     while chunk := await _next(request):
-        visit.arrived(len(chunk))
+        usage.arrived(len(chunk))
         read.write(chunk)
-        if visit.bytes > longest:
-            raise web.HTTPRequestEntityTooLarge(longest, visit.bytes)
+        if usage.bytes > longest:
+            raise web.HTTPRequestEntityTooLarge(longest, usage.bytes)
     return read.getvalue()
 
 
@@ -156,34 +156,34 @@ async def _next(request: web.Request) -> bytes:
 @contextmanager
 def _working(request: web.Request) -> Iterator[None]:
     """Its connection stays and is not read from, until there is an answer."""
-    guest = request.protocol
-    if not isinstance(guest, Connection):
+    connection = request.protocol
+    if not isinstance(connection, Connection):
         yield
         return
-    guest.work()
+    connection.work()
     try:
         yield
     finally:
-        guest.rest()
+        connection.rest()
 
 
-def _passing(life: Life, visit: Visit) -> AbstractAsyncContextManager[object]:
+def _passing(life: Life, usage: Usage) -> AbstractAsyncContextManager[object]:
     """Long bodies go one at a time; short ones pass beside."""
-    if visit.bytes <= LARGE:
-        return life.short.passing(visit.peer, visit.bytes)
-    return _long(life, visit)
+    if usage.bytes <= LARGE:
+        return life.short.passing(usage.peer, usage.bytes)
+    return _long(life, usage)
 
 
 @asynccontextmanager
-async def _long(life: Life, visit: Visit) -> AsyncIterator[None]:
+async def _long(life: Life, usage: Usage) -> AsyncIterator[None]:
     """After one of the longest there is a rest."""
     clock = asyncio.get_running_loop().time
-    async with life.long.passing(visit.peer, 1) as taken:
+    async with life.long.passing(usage.peer, 1) as taken:
         began = clock()
         try:
             yield
         finally:
-            if visit.bytes > HUGE and life.load.open > 1:
+            if usage.bytes > HUGE and life.load.open > 1:
                 taken.rest = min(clock() - began, LONGEST_REST)
 
 

@@ -47,7 +47,7 @@ async def _state(request: web.Request) -> web.Response:
         "waiting_for": life.waiting_for(),
         "in_flight": life.load.calls.total,
         "bytes_in_flight": life.load.bytes.total,
-        "connections": len(life.guests),
+        "connections": len(life.connections),
     }
     known = life.state() if life.state else {}
     said = orjson.dumps({**known, "server": server}, default=_told, option=orjson.OPT_NON_STR_KEYS)

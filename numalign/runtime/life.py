@@ -7,11 +7,11 @@ from functools import partial
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.runtime.guests import Guests
+from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.overload import ROUND, TOGETHER, Excess, Gate, Limits, Load, Pool, Turns
-from numalign.runtime.patience import Patience, Slow
+from numalign.runtime.timeouts import Slow, Timeouts
 from numalign.runtime.tls import Keeper
 
 Check = Callable[[], str | None]
@@ -61,9 +61,9 @@ class Life:
     checks: dict[str, Check]
     state: State | None
     limits: Limits
-    patience: Patience
+    timeouts: Timeouts
     load: Load
-    guests: Guests
+    connections: ConnectionTable
     counters: Counters
     quiet_log: QuietLog
     # Bodies of which all is there, as they are parsed and judged: one that is long, and short ones.
@@ -106,7 +106,7 @@ def begun(  # noqa: PLR0913  what a server is made of
     checks: Mapping[str, Check],
     state: State | None,
     limits: Limits,
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Life:
     """The life of a server that takes on so much, with what it counts declared in the registry."""
     life = Life(
@@ -115,9 +115,9 @@ def begun(  # noqa: PLR0913  what a server is made of
         checks=dict(checks),
         state=state,
         limits=limits,
-        patience=patience,
+        timeouts=timeouts,
         load=Load.of(limits),
-        guests=Guests(limits.connections),
+        connections=ConnectionTable(limits.connections),
         counters=Counters.of(registry),
         quiet_log=QuietLog(log),
     )
@@ -127,7 +127,7 @@ def begun(  # noqa: PLR0913  what a server is made of
 
 def _watch(life: Life, registry: CollectorRegistry) -> None:
     gauge, counter = partial(Gauge, registry=registry), partial(Counter, registry=registry)
-    load, guests = life.load, life.guests
+    load, connections = life.load, life.connections
     gauge(f"{PREFIX}http_in_flight", "Calls being handled now.").set_function(lambda: load.calls.total)
     gauge(f"{PREFIX}http_reading", "Calls whose body is still to come.").set_function(
         lambda: load.open - load.calls.total
@@ -135,8 +135,8 @@ def _watch(life: Life, registry: CollectorRegistry) -> None:
     gauge(f"{PREFIX}http_bytes_in_flight", "Bytes of bodies that have arrived.").set_function(
         lambda: load.bytes.total
     )
-    gauge(f"{PREFIX}http_connections", "Connections that are open.").set_function(lambda: len(guests))
+    gauge(f"{PREFIX}http_connections", "Connections that are open.").set_function(lambda: len(connections))
     displaced = counter(
         f"{PREFIX}http_connections_displaced", "Connections that had to go because others came."
     )
-    guests.displaced = displaced.inc
+    connections.displaced = displaced.inc

@@ -114,7 +114,7 @@ class Pool:
 
 
 @dataclass(slots=True)
-class Visit:
+class Usage:
     """One call from its headers to its answer: what of it has arrived, and whether it is being handled.
 
     It counts inside the `with`; what it came to hold is given back at the end.
@@ -168,9 +168,9 @@ class Load:
             Pool.of(limits.calls, reserve=limits.reserve), Pool.of(limits.bytes, reserve=limits.reserve)
         )
 
-    def visit(self, peer: Peer) -> Visit:
+    def usage(self, peer: Peer) -> Usage:
         """One call of a peer."""
-        return Visit(peer, self)
+        return Usage(peer, self)
 
     def come(self) -> None:
         """One more is on its way."""

@@ -5,7 +5,7 @@ The API server calls with a deadline, keeps idle connections for 90 seconds and 
 connection broke (k8s.io/client-go transport, net/http). So connections are kept longer than that; too much
 work at once is turned away with a 503 that the caller repeats (client-go obeys Retry-After); and the end is
 slow on purpose: first not ready, then `Connection: close` on every answer while calls still come, then the
-sockets. Who comes in is told in door.py, and what becomes of a call in calls.py.
+sockets. Who comes in is told in listener.py, and what becomes of a call in calls.py.
 
     BadInput
     └── CannotListen    an address or port that this machine does not give
@@ -28,13 +28,13 @@ from prometheus_client import CollectorRegistry
 
 from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import calls, health, logs, sources
-from numalign.runtime.door import Door
-from numalign.runtime.guests import Guests
+from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.life import LIFE, Check, Life, State, begun
+from numalign.runtime.listener import Listener
 from numalign.runtime.logs import Log
 from numalign.runtime.overload import Limits
-from numalign.runtime.patience import Patience
 from numalign.runtime.serving import EVERYWHERE, METRICS_PORT, PORT, ProcessSettings, ServerSettings
+from numalign.runtime.timeouts import Timeouts
 from numalign.runtime.tls import BadPair, Clock, Keeper, utc_now
 
 # After draining, for the calls still being handled; they have deadlines of their own.
@@ -96,19 +96,19 @@ def application(  # noqa: PLR0913  what a server is made of
     registry: CollectorRegistry,
     checks: Mapping[str, Check],
     limits: Limits = Limits(),  # noqa: B008  frozen
-    patience: Patience = Patience(),  # noqa: B008  frozen
+    timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
     state: State | None = None,
 ) -> web.Application:
     """A program's own routes, with our manners around them; `listening` serves health and metrics beside it.
 
     A check answers None when all is well, else what is being waited for. Bodies are read, within `limits` and
-    `patience`, before a handler is called, which finds it in `calls.body`. What `state` gives is served at
+    `timeouts`, before a handler is called, which finds it in `calls.body`. What `state` gives is served at
     `/debug/state`, with what the server knows of itself; None leaves that route out.
     """
     # Longer bodies are refused as they are read, with the rest of what is counted then.
     app = web.Application(middlewares=[calls.called])
     app[LIFE] = begun(
-        log=log, registry=registry, checks=checks, state=state, limits=limits, patience=patience
+        log=log, registry=registry, checks=checks, state=state, limits=limits, timeouts=timeouts
     )
     app.add_routes(routes)
     return app
@@ -144,26 +144,28 @@ async def listening(
         opened = {name: stack.enter_context(_socket(settings, name)) for name in settings.ports}
         ports = {name: each.getsockname()[1] for name, each in opened.items()}
         place = Listening(settings.bind, keeper=life.keeper, **ports)
-        watchers = Guests(MOST_WATCHERS)
+        watchers = ConnectionTable(MOST_WATCHERS)
         await stack.enter_async_context(
-            _served(telling(app), partial(Door, opened[METRICS_PORT], guests=watchers), grace=grace)
+            _served(telling(app), partial(Listener, opened[METRICS_PORT], connections=watchers), grace=grace)
         )
         if PORT in opened:
             context = life.keeper.context if life.keeper else None
-            door = partial(Door, opened[PORT], guests=life.guests, context=context)
-            await stack.enter_async_context(_served(app, door, grace=grace))
+            listener = partial(Listener, opened[PORT], connections=life.connections, context=context)
+            await stack.enter_async_context(_served(app, listener, grace=grace))
         life.log.info("server.listening", **place.fields())
         yield place
 
 
 @contextlib.asynccontextmanager
-async def _served(app: web.Application, door: Callable[..., Door], *, grace: float) -> AsyncIterator[None]:
-    """Serve an application at a door; at the end its calls are waited for."""
+async def _served(
+    app: web.Application, listener: Callable[..., Listener], *, grace: float
+) -> AsyncIterator[None]:
+    """Serve an application that a listener lets calls in to; at the end its calls are waited for."""
     life = app[LIFE]
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=min(grace, LAST_SECONDS))
     await runner.setup()
     try:
-        async with door(server=runner.server, life=life):
+        async with listener(server=runner.server, life=life):
             yield
         await _finished(life, grace)
     finally:
@@ -274,7 +276,7 @@ async def _running(tasks: Mapping[str, Task], *, log: Log, stop: Stop) -> AsyncI
 
 
 async def _drained(life: Life, seconds: float, *, stop: Stop) -> None:
-    """Go on serving as not ready, so that nobody calls a closed door."""
+    """Go on serving as not ready, so that nobody calls a closed listener."""
     life.draining = True
     life.log.info("server.draining", seconds=seconds, in_flight=life.load.calls.total)
     with contextlib.suppress(TimeoutError):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.runtime.overload import RESERVED, Excess, Gate, Limits, Load, Peer, Pool, TooMuch, Turns, Visit
+from numalign.runtime.overload import RESERVED, Excess, Gate, Limits, Load, Peer, Pool, TooMuch, Turns, Usage
 
 A, B, C = (Peer(name) for name in "abc")
 PROVEN = Peer("p", proven=True)
@@ -44,35 +44,35 @@ class Crowd:
     """Calls that come, grow, begin and end in any order; what is refused ends."""
 
     load: Load
-    visits: list[tuple[contextlib.ExitStack, Visit]] = field(default_factory=list)
+    visits: list[tuple[contextlib.ExitStack, Usage]] = field(default_factory=list)
 
     def come(self, peer: Peer) -> None:
         """One more call."""
         stack = contextlib.ExitStack()
-        self.visits.append((stack, stack.enter_context(self.load.visit(peer))))
+        self.visits.append((stack, stack.enter_context(self.load.usage(peer))))
 
     def act(self, which: int, what: int) -> None:
         """A call gets more of its body, or is whole (0), or ends (negative)."""
         if not self.visits:
             return
-        stack, visit = self.visits[which % len(self.visits)]
+        stack, usage = self.visits[which % len(self.visits)]
         try:
             if what > 0:
-                visit.arrived(what)
-            elif what == 0 and not visit.calls:
-                visit.begin()
+                usage.arrived(what)
+            elif what == 0 and not usage.calls:
+                usage.begin()
             elif what < 0:
-                self._end(stack, visit)
+                self._end(stack, usage)
         except TooMuch:
-            self._end(stack, visit)
+            self._end(stack, usage)
 
-    def _end(self, stack: contextlib.ExitStack, visit: Visit) -> None:
+    def _end(self, stack: contextlib.ExitStack, usage: Usage) -> None:
         stack.close()
-        self.visits = [each for each in self.visits if each[1] is not visit]
+        self.visits = [each for each in self.visits if each[1] is not usage]
 
     def sums(self) -> tuple[int, int, int]:
         """Calls, bytes and visits, counted one by one."""
-        visits = [visit for _, visit in self.visits]
+        visits = [usage for _, usage in self.visits]
         return sum(each.calls for each in visits), sum(each.bytes for each in visits), len(visits)
 
 
@@ -105,7 +105,7 @@ def test_what_is_counted_is_what_has_arrived_and_all_of_it_is_given_back(
 @given(LIMITS, STEPS)
 def test_no_more_is_taken_on_than_was_set(limits: Limits, steps: list[tuple[Peer, int, int]]) -> None:
     crowd = after(limits, steps)
-    longest = max((visit.bytes for _, visit in crowd.visits), default=0)
+    longest = max((usage.bytes for _, usage in crowd.visits), default=0)
     if limits.calls:
         assert crowd.load.calls.total <= limits.calls
     if limits.bytes:
@@ -119,10 +119,10 @@ def test_whatever_others_do_a_proven_caller_is_let_in_below_its_reserve(
     calls: int, steps: list[tuple[Peer, int, int]]
 ) -> None:
     crowd = after(Limits(calls=calls, bytes=0, reserve=True), steps)
-    proven = sum(visit.calls for _, visit in crowd.visits if visit.peer.proven)
-    with crowd.load.visit(PROVEN) as visit:
+    proven = sum(usage.calls for _, usage in crowd.visits if usage.peer.proven)
+    with crowd.load.usage(PROVEN) as usage:
         if proven < calls // RESERVED:
-            visit.begin()
+            usage.begin()
 
 
 @given(st.integers(4, 400), st.integers(1, 3))
@@ -133,10 +133,10 @@ def test_peers_that_take_all_they_get_leave_room_for_another_one(calls: int, gre
         for _ in range(calls):
             for peer in peers:
                 with contextlib.suppress(TooMuch):
-                    stack.enter_context(load.visit(peer)).begin()
+                    stack.enter_context(load.usage(peer)).begin()
         if calls > 3 * greedy + 1:
             assert load.calls.total < calls
-            stack.enter_context(load.visit(Peer("another"))).begin()
+            stack.enter_context(load.usage(Peer("another"))).begin()
 
 
 def test_one_peer_alone_gets_three_quarters() -> None:
@@ -144,15 +144,15 @@ def test_one_peer_alone_gets_three_quarters() -> None:
     load = Load.of(Limits(calls=512, reserve=True))
     with contextlib.ExitStack() as stack:
         for _ in range(256):
-            stack.enter_context(load.visit(A)).begin()
+            stack.enter_context(load.usage(A)).begin()
 
 
 def test_a_body_longer_than_all_together_is_taken_while_it_is_alone() -> None:
     load = Load.of(Limits(bytes=100))
-    with load.visit(A) as first:
+    with load.usage(A) as first:
         first.arrived(1000)
         first.arrived(1000)
-        with load.visit(B) as second, pytest.raises(TooMuch) as caught:
+        with load.usage(B) as second, pytest.raises(TooMuch) as caught:
             second.arrived(1)
         assert caught.value.excess is Excess.BYTES
         assert load.bytes.total == 2000
@@ -161,9 +161,9 @@ def test_a_body_longer_than_all_together_is_taken_while_it_is_alone() -> None:
 async def test_the_last_call_is_waited_for() -> None:
     load = Load.of(Limits())
     await load.none()
-    with load.visit(A):
+    with load.usage(A):
         waiting = asyncio.create_task(load.none())
-        with load.visit(A):
+        with load.usage(A):
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()

@@ -22,9 +22,9 @@ import aiohttp
 import pytest
 
 from numalign.runtime import server
-from numalign.runtime.door import Connection
-from numalign.runtime.patience import Patience
+from numalign.runtime.listener import Connection
 from numalign.runtime.serving import ProcessSettings
+from numalign.runtime.timeouts import Timeouts
 from numalign.runtime.tls import PairFiles
 from tests.houses import (
     MIB,
@@ -386,7 +386,7 @@ async def test_a_handler_that_breaks_gives_its_bytes_back(house: House) -> None:
 
 
 async def test_an_answer_that_nobody_takes_is_given_up(house: House) -> None:
-    async with house.port(patience=Patience(answer=0.05)) as port, calling(port) as deaf:
+    async with house.port(timeouts=Timeouts(answer=0.05)) as port, calling(port) as deaf:
         await deaf.say(b"GET /much HTTP/1.1\r\nHost: x\r\n\r\n")
         await until(lambda: house.count("numalign_http_slow_total", part="answer") == 1)
         await until(lambda: house.count("numalign_http_in_flight") == 0)
@@ -409,7 +409,7 @@ async def test_long_bodies_are_handled_one_at_a_time_and_short_ones_beside_them(
 
 
 async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
-    limits = {"patience": Patience(body=0.03), "bytes": 100}
+    limits = {"timeouts": Timeouts(body=0.03), "bytes": 100}
     async with house.port(**limits) as port, calling(port) as slow, client(port) as session:
         await slow.begin(100)
         await slow.say(b"some of it")
@@ -426,7 +426,7 @@ async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
 
 
 async def test_a_body_that_comes_drop_by_drop_is_given_up_too(house: House) -> None:
-    async with house.port(patience=Patience(body=0.05)) as port, calling(port) as slow:
+    async with house.port(timeouts=Timeouts(body=0.05)) as port, calling(port) as slow:
         await slow.begin(1000)
 
         async def drip() -> None:
@@ -440,7 +440,7 @@ async def test_a_body_that_comes_drop_by_drop_is_given_up_too(house: House) -> N
 
 
 async def test_a_handler_may_take_longer_than_a_body(house: House) -> None:
-    async with house.open(patience=Patience(body=0.01)) as session:
+    async with house.open(timeouts=Timeouts(body=0.01)) as session:
         call = asyncio.create_task(session.get("/wait", data=b"x"))
         await house.door.entered.wait()
         await asyncio.sleep(0.03)
@@ -695,7 +695,7 @@ async def test_an_address_that_is_not_ours_ends_the_start(house: House, bind: st
 
 
 def test_connections_are_kept_longer_than_the_api_server_keeps_them() -> None:
-    assert Patience().idle >= 180
+    assert Timeouts().idle >= 180
 
 
 # TLS.

@@ -14,7 +14,7 @@ class Slow(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """Seconds that each step may take.
 
     An API server and a scheduler send a request in one go and read its answer at once, so each part of a

@@ -1,5 +1,5 @@
 """
-The door: how connections are let in, and what becomes of those who dawdle there.
+The listener: how connections are let in, and what becomes of those who dawdle there.
 
 asyncio and aiohttp bound how much a caller sends, but hardly how slowly. So here a TLS handshake and the
 headers of a request have seconds, and a request that makes no sense costs its sender the connection and us
@@ -16,10 +16,10 @@ from typing import Self
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from numalign.runtime.guests import Guests
+from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.life import Life
 from numalign.runtime.overload import Peer, Turns
-from numalign.runtime.patience import Slow
+from numalign.runtime.timeouts import Slow
 
 BACKLOG = 1024
 # In one go, so that calls are heard between many newcomers.
@@ -35,17 +35,17 @@ BUFFERED = 64 * 1024
 class Connection(web.RequestHandler):
     """One connection, from its acceptance on; it is the `protocol` of its requests."""
 
-    def __init__(self, server: web.Server, peer: Peer, *, door: "Door") -> None:
+    def __init__(self, server: web.Server, peer: Peer, *, listener: "Listener") -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]  # aiohttp means this to be possible
             auto_decompress=False,
-            keepalive_timeout=door.life.patience.idle,
-            lingering_time=door.life.patience.lingering,
+            keepalive_timeout=listener.life.timeouts.idle,
+            lingering_time=listener.life.timeouts.lingering,
         )
         self.peer = peer
-        self._door = door
+        self._listener = listener
         self._head = 0
         # What came while a call was handled: what was read in one go, for after it nothing is.
         self._works, self._early = False, b""
@@ -62,7 +62,7 @@ class Connection(web.RequestHandler):
         """TLS is done, if there is any: by now it is known whose the connection is."""
         if transport.get_extra_info("peercert"):
             self.peer = self.peer._replace(proven=True)
-            self._door.guests.prove(self)
+            self._listener.connections.prove(self)
         self.is_in = True
         # asyncio's TLS has one, of 256 KiB by default.
         if limit := getattr(transport, "set_read_buffer_limits", None):
@@ -71,7 +71,7 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Nobody is there any more."""
-        self._door.guests.leave(self)
+        self._listener.connections.leave(self)
         self._end_of_head()
         self._end_of_taking()
         super().connection_lost(exc)
@@ -79,7 +79,7 @@ class Connection(web.RequestHandler):
     def pause_writing(self) -> None:
         """More of an answer waits here than anybody takes at once."""
         super().pause_writing()
-        self._taking = self._loop.call_later(self._door.life.patience.answer, self._not_taken)
+        self._taking = self._loop.call_later(self._listener.life.timeouts.answer, self._not_taken)
 
     def resume_writing(self) -> None:
         """Most of it was taken."""
@@ -92,7 +92,7 @@ class Connection(web.RequestHandler):
             self._taking = None
 
     def _not_taken(self) -> None:
-        self._door.life.slow(Slow.ANSWER, seconds=self._door.life.patience.answer)
+        self._listener.life.slow(Slow.ANSWER, seconds=self._listener.life.timeouts.answer)
         if self.transport is not None:
             self.transport.abort()
 
@@ -114,7 +114,7 @@ class Connection(web.RequestHandler):
             if self._head > LONGEST_HEAD:
                 self._refuse("the headers are too long")
             elif self._deadline is None:
-                self._deadline = self._loop.call_later(self._door.life.patience.headers, self._give_up)
+                self._deadline = self._loop.call_later(self._listener.life.timeouts.headers, self._give_up)
 
     def _between_calls(self) -> bool:
         """Whether what comes belongs to a request that is not there yet, and to no body."""
@@ -133,11 +133,11 @@ class Connection(web.RequestHandler):
 
     def _give_up(self) -> None:
         self._deadline = None
-        self._door.life.slow(Slow.HEADERS, seconds=self._door.life.patience.headers)
+        self._listener.life.slow(Slow.HEADERS, seconds=self._listener.life.timeouts.headers)
         self.cut()
 
     def _refuse(self, reason: str) -> None:
-        self._door.life.malformed(reason)
+        self._listener.life.malformed(reason)
         self.cut()
 
     def cut(self) -> None:
@@ -151,12 +151,12 @@ class Connection(web.RequestHandler):
 
     def work(self) -> None:
         """A call is whole and being handled: nothing more is heard before it is answered."""
-        self._door.guests.work(self)
+        self._listener.connections.work(self)
         self._works = True
 
     def rest(self) -> None:
         """It is answered."""
-        self._door.guests.rest(self)
+        self._listener.connections.rest(self)
         self._works = False
         if self._early:
             self._loop.call_soon(self._go_on)
@@ -182,20 +182,20 @@ class Connection(web.RequestHandler):
         """The answer to what aiohttp cannot read; anybody can send that, so it is no error of ours."""
         if status != web.HTTPBadRequest.status_code:
             return super().handle_error(request, status, exc, message)
-        self._door.life.malformed(type(exc).__name__)
+        self._listener.life.malformed(type(exc).__name__)
         answer = web.json_response({"error": "the request cannot be read as HTTP"}, status=status)
         answer.force_close()
         return answer
 
 
 @dataclass(slots=True)
-class Door:
+class Listener:
     """Accepts connections at a socket, inside an `async with`."""
 
     opened: socket.socket
     server: web.Server
     life: Life
-    guests: Guests
+    connections: ConnectionTable
     context: ssl.SSLContext | None = None
     _turns: Turns = field(default_factory=Turns)
     _coming: set["asyncio.Task[None]"] = field(default_factory=set)
@@ -219,18 +219,18 @@ class Door:
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                connection, address = self.opened.accept()
+                accepted, address = self.opened.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 self._pause(error)
                 return
-            connection.settimeout(0)
-            self._admit(connection, Peer(str(address[0])))
+            accepted.settimeout(0)
+            self._admit(accepted, Peer(str(address[0])))
 
     def _pause(self, error: OSError) -> None:
         """No more file descriptors, or no more memory: some calls may end meanwhile."""
-        self.life.quiet_log.warning("server.full", error=error, connections=len(self.guests))
+        self.life.quiet_log.warning("server.full", error=error, connections=len(self.connections))
         loop = asyncio.get_running_loop()
         loop.remove_reader(self.opened)
         loop.call_later(PAUSE_SECONDS, self._resume)
@@ -240,44 +240,44 @@ class Door:
         if self.opened.fileno() >= 0:
             asyncio.get_running_loop().add_reader(self.opened, self._accept)
 
-    def _admit(self, connection: socket.socket, peer: Peer) -> None:
-        guest = Connection(self.server, peer, door=self)
-        self.guests.enter(guest)
-        task = asyncio.get_running_loop().create_task(self._welcome(connection, guest))
-        guest.welcome(task)
+    def _admit(self, accepted: socket.socket, peer: Peer) -> None:
+        connection = Connection(self.server, peer, listener=self)
+        self.connections.enter(connection)
+        task = asyncio.get_running_loop().create_task(self._welcome(accepted, connection))
+        connection.welcome(task)
         self._coming.add(task)
         task.add_done_callback(self._coming.discard)
 
-    async def _welcome(self, connection: socket.socket, guest: Connection) -> None:
+    async def _welcome(self, accepted: socket.socket, connection: Connection) -> None:
         """Greet a newcomer, with TLS if that is how it is done here."""
         try:
-            await self._in_turn(connection, guest.peer)
-            await self._greet(connection, guest)
+            await self._in_turn(accepted, connection.peer)
+            await self._greet(accepted, connection)
         except ConnectionAbortedError:
-            self.life.slow(Slow.HANDSHAKE, seconds=self.life.patience.handshake)
+            self.life.slow(Slow.HANDSHAKE, seconds=self.life.timeouts.handshake)
         except OSError as error:
             self.life.no_handshake(error)
         finally:
-            if not guest.is_in:
-                self.guests.leave(guest)
+            if not connection.is_in:
+                self.connections.leave(connection)
 
-    async def _in_turn(self, connection: socket.socket, peer: Peer) -> None:
+    async def _in_turn(self, accepted: socket.socket, peer: Peer) -> None:
         try:
             await self._turns.wait(peer)
         except asyncio.CancelledError:
-            connection.close()
+            accepted.close()
             raise
 
-    async def _greet(self, connection: socket.socket, guest: Connection) -> None:
+    async def _greet(self, accepted: socket.socket, connection: Connection) -> None:
         """From here on asyncio closes the connection if it comes to nothing."""
         connect = asyncio.get_running_loop().connect_accepted_socket
         if self.context is None:
-            await connect(lambda: guest, connection)
+            await connect(lambda: connection, accepted)
             return
         await connect(
-            lambda: guest,
-            connection,
+            lambda: connection,
+            accepted,
             ssl=self.context,
-            ssl_handshake_timeout=self.life.patience.handshake,
-            ssl_shutdown_timeout=self.life.patience.lingering,
+            ssl_handshake_timeout=self.life.timeouts.handshake,
+            ssl_shutdown_timeout=self.life.timeouts.lingering,
         )

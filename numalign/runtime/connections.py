@@ -15,7 +15,7 @@ from typing import Protocol
 from numalign.runtime.overload import Peer
 
 
-class Guest(Protocol):
+class OpenConnection(Protocol):
     """One open connection."""
 
     @property
@@ -27,60 +27,60 @@ class Guest(Protocol):
 
 
 @dataclass(slots=True)
-class Guests:
+class ConnectionTable:
     """All open connections; a size of 0 sets no bound. `displaced` is told of each that had to go."""
 
     size: int
     displaced: Callable[[], None] = lambda: None
     held: Counter[Peer] = field(default_factory=Counter)
-    _peers: dict[Guest, Peer] = field(default_factory=dict)
+    _peers: dict[OpenConnection, Peer] = field(default_factory=dict)
     # Those that may go, by peer; the one on which nothing has happened for longest comes first.
-    _quiet: dict[Peer, dict[Guest, None]] = field(default_factory=dict)
+    _quiet: dict[Peer, dict[OpenConnection, None]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._peers)
 
-    def enter(self, guest: Guest) -> None:
+    def enter(self, connection: OpenConnection) -> None:
         """One more; another one may have to go."""
         if self.size and len(self) >= self.size:
             self._make_room()
-        self._peers[guest] = guest.peer
-        self.held[guest.peer] += 1
-        self.rest(guest)
+        self._peers[connection] = connection.peer
+        self.held[connection.peer] += 1
+        self.rest(connection)
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, connection: OpenConnection) -> None:
         """One less; nothing happens to one that has left."""
-        peer = self._peers.pop(guest, None)
+        peer = self._peers.pop(connection, None)
         if peer is None:
             return
-        self._forget(guest, peer)
+        self._forget(connection, peer)
         self.held[peer] -= 1
         if not self.held[peer]:
             del self.held[peer]
 
-    def prove(self, guest: Guest) -> None:
-        """A guest has become another peer's: its certificate was shown."""
-        if guest in self._peers:
-            self.leave(guest)
-            self._peers[guest] = guest.peer
-            self.held[guest.peer] += 1
+    def prove(self, connection: OpenConnection) -> None:
+        """A connection has become another peer's: its certificate was shown."""
+        if connection in self._peers:
+            self.leave(connection)
+            self._peers[connection] = connection.peer
+            self.held[connection.peer] += 1
 
-    def work(self, guest: Guest) -> None:
-        """A call of this guest is being handled: it stays."""
-        if guest in self._peers:
-            self._forget(guest, self._peers[guest])
+    def work(self, connection: OpenConnection) -> None:
+        """A call of this connection is being handled: it stays."""
+        if connection in self._peers:
+            self._forget(connection, self._peers[connection])
 
-    def rest(self, guest: Guest) -> None:
-        """A guest has come, or its call is answered: it may go, after those that rest for longer."""
-        peer = self._peers.get(guest)
+    def rest(self, connection: OpenConnection) -> None:
+        """A connection has come, or its call is answered: it may go, after those that rest for longer."""
+        peer = self._peers.get(connection)
         if peer is not None and not peer.proven:
-            self._forget(guest, peer)
-            self._quiet.setdefault(peer, {})[guest] = None
+            self._forget(connection, peer)
+            self._quiet.setdefault(peer, {})[connection] = None
 
-    def _forget(self, guest: Guest, peer: Peer) -> None:
+    def _forget(self, connection: OpenConnection, peer: Peer) -> None:
         quiet = self._quiet.get(peer)
         if quiet is not None:
-            quiet.pop(guest, None)
+            quiet.pop(connection, None)
             if not quiet:
                 del self._quiet[peer]
 
@@ -88,7 +88,7 @@ class Guests:
         """Of the peer that holds most, the one that rests for longest; nobody goes where nobody rests."""
         if self._quiet:
             most = max(self._quiet, key=self.held.__getitem__)
-            guest = next(iter(self._quiet[most]))
-            self.leave(guest)
+            connection = next(iter(self._quiet[most]))
+            self.leave(connection)
             self.displaced()
-            guest.cut()
+            connection.cut()

@@ -9,8 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from numalign.runtime import door, server
-from numalign.runtime.patience import Patience
+from numalign.runtime import listener, server
+from numalign.runtime.timeouts import Timeouts
 from tests.houses import Caller, House, Mint, Trust, calling, client, until, with_pair
 
 ELSEWHERE = "127.0.0.2"
@@ -28,7 +28,7 @@ async def closed(caller: Caller) -> bool:
 
 
 async def test_headers_that_do_not_come_close_the_connection(house: House) -> None:
-    async with house.place(patience=Patience(headers=0.05)) as place:
+    async with house.place(timeouts=Timeouts(headers=0.05)) as place:
         async with calling(place.port) as slow:
             await slow.say(b"POST /echo HTTP/1.1\r\nHost")
             assert await closed(slow)
@@ -43,7 +43,7 @@ async def test_headers_that_do_not_come_close_the_connection(house: House) -> No
 
 
 async def test_headers_that_come_drop_by_drop_have_one_deadline(house: House) -> None:
-    async with house.port(patience=Patience(headers=0.1)) as port, calling(port) as slow:
+    async with house.port(timeouts=Timeouts(headers=0.1)) as port, calling(port) as slow:
 
         async def drip() -> None:
             with contextlib.suppress(ConnectionError):
@@ -58,8 +58,8 @@ async def test_headers_that_come_drop_by_drop_have_one_deadline(house: House) ->
 
 async def test_a_connection_over_which_nothing_came_yet_is_idle_and_not_slow(house: House) -> None:
     """An API server dials ahead, and does not repeat a call whose connection was closed meanwhile."""
-    patience = Patience(headers=0.02, idle=60)
-    async with house.port(patience=patience) as port, calling(port) as early:
+    patience = Timeouts(headers=0.02, idle=60)
+    async with house.port(timeouts=patience) as port, calling(port) as early:
         for _ in range(2):
             await asyncio.sleep(0.06)
             await early.say(THING)
@@ -67,13 +67,13 @@ async def test_a_connection_over_which_nothing_came_yet_is_idle_and_not_slow(hou
 
 
 async def test_a_connection_that_stays_idle_is_closed_at_last(house: House) -> None:
-    async with house.port(patience=Patience(idle=0.03)) as port, calling(port) as idle:
+    async with house.port(timeouts=Timeouts(idle=0.03)) as port, calling(port) as idle:
         assert await closed(idle)
 
 
 async def test_a_handshake_that_does_not_come_is_given_up(house: House, mint: Mint, trusting: Trust) -> None:
     pair = mint.pair()
-    app = house.app(patience=Patience(handshake=0.05))
+    app = house.app(timeouts=Timeouts(handshake=0.05))
     async with server.listening(app, with_pair(pair)) as place:
         async with calling(place.port) as silent:
             assert await closed(silent)
@@ -227,7 +227,7 @@ async def test_one_peer_leaves_room_for_another(house: House) -> None:
 
 
 async def test_a_door_without_files_waits_for_some(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(listener, "PAUSE_SECONDS", 0.02)
     full = [OSError(24, "Too many open files")]
 
     def accept(one: socket.socket) -> tuple[socket.socket, object]:
