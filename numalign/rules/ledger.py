@@ -333,11 +333,30 @@ def at_risk(account: Account, demand: Demand, *, now: float, within: float) -> t
         return ()
     before = account.without(each.uid for each in late)
     demands = [*(each.demand for each in late if each.demand), demand]
-    leavers = [each.uid for each in before.residents if each.holds(account.node)]
+    leavers = _distinct(before)
     if not _triable(account.node, demands, len(leavers)):
         return tuple(late)
     nodes = (standing(before.after([uid]), now=now, lag=0.0).node for uid in leavers)
     return () if all(_all_admitted(node, demands) for node in nodes) else tuple(late)
+
+
+def _distinct(account: Account) -> list[str]:
+    """One uid of all pods that would leave the same behind if they left, of those that hold anything.
+
+    A fingerprint is of names, so where a topology carries one no two pods are alike.
+    """
+    alike: dict[object, str] = {}
+    for each in account.residents:
+        if each.holds(account.node):
+            alike.setdefault(each.uid if account.told else _share(each), each.uid)
+    return list(alike.values())
+
+
+def _share(resident: Resident) -> object:
+    """What a pod adds to what is taken on its node; equal pods add the same."""
+    record = resident.record
+    held = record and (frozenset(record.held.items()), record.unknown)
+    return resident.demand, held, resident.settled
 
 
 def _triable(node: Node, demands: Iterable[Demand | None], times: int) -> bool:

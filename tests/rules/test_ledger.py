@@ -564,10 +564,28 @@ def on_its_way(uid: str, containers: str, has: str) -> Resident:
 
 @pytest.mark.parametrize(("beside", "waits"), [(1, []), (25, ["crowd"])])
 def test_the_more_pods_may_have_left_the_sooner_a_large_one_waits(beside: int, waits: list[str]) -> None:
-    holders = [on(f"h{at}", "cpu=1 mem=1Mi", has="2 cpu=1 mem=1Mi") for at in range(beside)]
+    asked = [f"cpu=1 mem={1 + at}Mi" for at in range(beside)]
+    holders = [on(f"h{at}", asks_for, has=f"2 {asks_for}") for at, asks_for in enumerate(asked)]
     crowd = on_its_way("crowd", CROWD, "0 cpu=100 mem=100Mi")
 
     assert risked(Account(SIXTEEN, (*holders, crowd)), CROWD) == waits
+
+
+def test_of_pods_that_would_leave_the_same_behind_one_is_tried() -> None:
+    holders = [on(f"h{at}", "cpu=1 mem=1Mi", has="2 cpu=1 mem=1Mi") for at in range(25)]
+    crowd = on_its_way("crowd", CROWD, "0 cpu=100 mem=100Mi")
+
+    assert risked(Account(SIXTEEN, (*holders, crowd)), CROWD) == []
+    # Which of them a fingerprint stands for matters, so each is another.
+    told = Account(SIXTEEN, (*holders, crowd), told=lambda _node, _sure, _perhaps: None)
+    assert risked(told, CROWD) == ["crowd"]
+
+
+def test_pods_alike_that_hold_other_zones_are_tried_each() -> None:
+    three = node("cpu=4 gpu=1", "cpu=3 gpu=1", "cpu=3 gpu=1", policy="single-numa-node")
+    harmless = on("harmless", "cpu=1.. mem=1Gi.. gpu=1", has="1 gpu=1")
+
+    assert risked(Account(three, (harmless, HOLDER, ON_ITS_WAY)), "cpu=4 mem=1Gi") == ["early"]
 
 
 TRIED = [
