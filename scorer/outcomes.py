@@ -30,7 +30,7 @@ EVENT = "NUMAPredictionWrong"
 REMEMBERED_SECONDS = 300.0
 """How long a node counts as one that just refused pods like this."""
 
-REMEMBERED = 4096
+REMEMBERED = 1024
 
 _REASONS = frozenset(str(each) for each in Reason)
 

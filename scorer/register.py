@@ -31,11 +31,8 @@ from numalign.rules.ledger import Offer, PodName, Resident, Stage, Told, exclusi
 from numalign.rules.topology import Node
 from numalign.runtime.files import Sleep
 
-REMEMBERED = 4096
-"""Pods that were asked about and are not bound yet."""
-
-NUMBERED = 1024
-"""Questions that have a number: those of the templates that schedulers ask about these days."""
+REMEMBERED = 1024
+"""Pods that were asked about and are not bound yet, and questions that have a number."""
 
 _Numbered = tuple[Question, int]
 
@@ -116,7 +113,7 @@ class Register:
         self._askings = Askings()
         self._last: tuple[Mapping[str, object], _Said] | None = None
         self._asked: Recent[str, Subject] = Recent(REMEMBERED, weigh=_weight_of_subject)
-        self._numbers: Recent[Question, _Numbered] = Recent(NUMBERED, weigh=_weight_of_question)
+        self._numbers: Recent[Question, _Numbered] = Recent(REMEMBERED, weigh=_weight_of_question)
         self._count = itertools.count(1)
         self._told: dict[str, tuple[Fingerprint, Told]] = {}
 

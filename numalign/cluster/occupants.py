@@ -31,7 +31,7 @@ from numalign.rules.ledger import Record
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 
-REMEMBERED = 4096
+REMEMBERED = 1024
 """Different records of placements that are kept at hand."""
 
 MOST_MISTAKES = 16

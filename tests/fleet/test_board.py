@@ -295,8 +295,8 @@ CAUSES: dict[Cause, tuple[Node, Node, Question]] = {
     Cause.NOTHING_TO_SHARE: (whole("a", FREE), whole("b", BUSY), CROWDED),
     Cause.OTHER_POLICY: (A, B, question("cpu=1 mem=1Gi", policy="restricted", match="equal")),
     Cause.NOT_ANSWERED: (
-        named("a", *[FREE] * 17, policy="restricted"),
-        named("b", *[FREE] * 16, BUSY, policy="restricted"),
+        named("a", *[FREE] * 18, policy="restricted"),
+        named("b", *[FREE] * 17, BUSY, policy="restricted"),
         question("cpu=1 mem=1Gi"),
     ),
 }

@@ -83,7 +83,7 @@ def test_the_worst_result_gives_the_code(cluster: Cluster, manifest: Make, write
 
 
 def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(manifest: Make, write: Write) -> None:
-    vast = node(*["cpu=8 mem=64Gi"] * 17, policy="restricted")
+    vast = node(*["cpu=8 mem=64Gi"] * 18, policy="restricted")
     cluster = Cluster(Fleet(named([vast, node("cpu=8 mem=64Gi", policy="restricted")])))
     path = write("p.yaml", manifest("a", "2", policy="restricted"))
     [found] = checked(cluster, path)

@@ -49,12 +49,12 @@ def test_what_would_fit_on_the_empty_node_fits_later() -> None:
 
 
 def test_a_node_of_more_zones_than_anybody_answers_for_says_neither_yes_nor_no() -> None:
-    vast = node(*["cpu=8 mem=8Gi"] * 17, policy="single-numa-node")
+    vast = node(*["cpu=8 mem=8Gi"] * 18, policy="single-numa-node")
     found = explained(Cluster(Fleet([vast])), "cpu=4 mem=1Gi")
     [answer] = found.answers
 
     assert (answer.chance, answer.score, answer.placement) == (Chance.UNANSWERED, None, None)
-    assert answer.reason == "on 17 zones it takes too long to work out what becomes of the pod"
+    assert answer.reason == "on 18 zones it takes too long to work out what becomes of the pod"
     assert found.refusal is None
 
 

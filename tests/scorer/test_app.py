@@ -217,7 +217,7 @@ async def test_nodes_are_counted_by_what_they_say(scorer: Scorer) -> None:
 
 
 async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY, "vast": node(*["cpu=8 mem=8Gi gpu=2"] * 17, policy=SINGLE)})
+    await scorer.know({"a": EMPTY, "vast": node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)})
     async with scorer.open() as caller:
         answers = [await caller.filter(raw(FOUR), *names) for names in (["a", "vast"], ["a"])]
         counted = await caller.metric("questions_not_answered_total")

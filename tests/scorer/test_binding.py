@@ -157,7 +157,7 @@ async def test_unless_such_nodes_may_fit() -> None:
     assert await stand.scorer.bind(raw(FOUR), "bare") == ""
 
 
-VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 17, policy=SINGLE)
+VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
 """More zones than anybody answers for."""
 
 

@@ -65,7 +65,7 @@ async def test_what_is_taken_now_is_no_permanent_refusal(scorer: Scorer) -> None
     assert found.reason.startswith("node(s) have not got 4 cpu")
 
 
-VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 17, policy=SINGLE)
+VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
 """More zones than anybody answers for."""
 
 SILENT_NODES = [

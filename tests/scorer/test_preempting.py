@@ -100,7 +100,7 @@ async def test_room_that_was_promised_meanwhile_is_not_freed_by_others(scorer: S
 
 
 async def test_nobody_is_evicted_from_a_node_that_would_not_answer_any_sooner(scorer: Scorer) -> None:
-    await scorer.know({"vast": node(*["cpu=8 mem=8Gi gpu=2"] * 17, policy="single-numa-node")})
+    await scorer.know({"vast": node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy="single-numa-node")})
     scorer.see(running(on("vast", raw(HALF, name="v"))))
 
     assert worthwhile(scorer, raw(HALF), vast=victims("v")) == {}

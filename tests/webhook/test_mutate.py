@@ -59,7 +59,7 @@ EXCLUDE, INCLUDE, PREFER, OFF = "exclude", "include", "prefer", "off"
 FITS, TIGHT, FULL, BARE = moment([LARGE]), moment([SMALL]), moment([SMALL, BUSY]), moment([])
 PINNED = with_spec(ASKING, nodeName="n1")
 
-VAST = node(*["cpu=8 mem=8Gi gpu=4"] * 17, policy=SINGLE)
+VAST = node(*["cpu=8 mem=8Gi gpu=4"] * 18, policy=SINGLE)
 """More zones than anybody answers for."""
 
 VASTLY, MAY = moment([SMALL, LARGE, VAST]), required(rule("In", LARGE_CLASS, node_class(VAST)))

@@ -16,8 +16,8 @@ from numalign.rules.demand import Demand, Step
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.topology import CpuManager, MemoryManager, Node
 
-MOST_ZONES = 16
-"""The kubelet's own walk over all sets of more zones takes it longer than a pod may wait."""
+MOST_ZONES = 17
+"""To merge two lists of hints of one zone more takes longer than may be done in one piece."""
 
 MOST = 1_000_000
 """About a second. It is done container by container and merge by merge, none of which takes 50 ms."""

@@ -77,7 +77,7 @@ def test_what_is_answered(zones: int, policy: str, pod: str) -> None:
 
 NOT_ANSWERED = [
     ("dozens of containers at best",       of_zones(16, "best-effort"), many(60)),
-    ("one container on seventeen zones",   of_zones(17),                PLAIN),
+    ("one container on eighteen zones",    of_zones(18),                PLAIN),
     ("or on sixty-four",                   of_zones(64),                PLAIN),
     ("memory there, whatever is aligned",  of_zones(34, "none"),        PLAIN),
     ("ten thousands of containers",        of_zones(2, "none"),         many(20_000, ODD)),
