@@ -98,6 +98,14 @@ async def published(cluster: Cluster) -> Cluster:
         within=30,
         every=SELDOM,
     )
+    # What is served is not always told at once.
+    await seconds_until(
+        partial(ask, cluster.api, "GET", TOPOLOGIES.rpartition("/")[0]),
+        lambda answer: bool(answer.body.get("resources")),
+        what="topologies were told of",
+        within=30,
+        every=SELDOM,
+    )
     for name in NODES:
         await cluster.store.replace(fleets.topology(name, SHAPE))
     for document in objects(MANIFESTS / "scorer"):

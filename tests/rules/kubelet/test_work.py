@@ -149,6 +149,6 @@ def test_best_effort_takes_a_step_for_each_merge() -> None:
 
 
 def test_a_unit_more_than_is_done_is_not_done() -> None:
-    assert Work(lists=1).units(17) > MOST
-    assert Work(lists=1).units(16) < Work(lists=2).units(16) < MOST
+    assert Work(lists=1).units(18) > MOST
+    assert Work(lists=1).units(17) < Work(lists=2).units(17) < MOST
     assert GPU in of_zones(2).devices
