@@ -179,11 +179,6 @@ def _fewest_of(node: Node, name: str, amount: int) -> int:
 _INSISTING = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
 
 
-def agrees(node: Node, demand: Demand, held: Held) -> bool:
-    """Whether all that a record says of what the node gives out is believed."""
-    return not believed(node, demand, held).refuted
-
-
 def _only(held: Held, names: Iterable[str]) -> Held:
     kept = frozenset(names)
     if all(kept.issuperset(amounts) for amounts in held.values()):
