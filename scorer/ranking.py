@@ -15,9 +15,9 @@ from itertools import repeat
 from types import MappingProxyType
 
 from numalign.cluster import labels as shapes
-from numalign.cluster.selectors import Requirement
 from numalign.fleet.arrays import Rows
 from numalign.fleet.ranks import NOBODY, Answers, Measure, Ranking, Ranks, Relative, Single, ranks
+from numalign.rules.constraints import Requirement
 from numalign.rules.scoring import Strategy
 
 __all__ = [

@@ -20,8 +20,9 @@ from numalign.cluster import edited, pods
 from numalign.cluster.edited import only
 from numalign.cluster.parts import Part
 from numalign.cluster.pods import Sort, TemplatePath, Templates
-from numalign.cluster.selectors import Requirement, requirements
+from numalign.cluster.selectors import requirements
 from numalign.rules import intent
+from numalign.rules.constraints import Requirement
 from numalign.rules.errors import BadInput
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from numalign.runtime import files

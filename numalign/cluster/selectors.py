@@ -4,60 +4,22 @@ Selectors of labels, as Kubernetes has them, in files that people edit.
 One that no label could ever meet, or that is misspelt, would choose nothing in silence, so it is a mistake.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from enum import StrEnum
-from types import MappingProxyType
 
 from numalign.cluster import labels
 from numalign.cluster.edited import members, only
 from numalign.cluster.parts import Part
+from numalign.rules.constraints import Operator, Requirement
 
 
-class Operator(StrEnum):
-    """How a label must stand to the values."""
+class LabelOperator(StrEnum):
+    """The operators of a metav1.LabelSelector, which compares no numbers."""
 
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """What one label must be, as metav1.LabelSelectorRequirement has it."""
-
-    key: str
-    operator: Operator
-    values: frozenset[str] = frozenset()
-
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet it; `NotIn` is met where there is no such label."""
-        return _HOLDS[self.operator](labels.get(self.key), self.values)
-
-    def __str__(self) -> str:
-        """As kubectl writes it: `tier in (gold,silver)`."""
-        return _SHOWN[self.operator].format(key=self.key, values=",".join(sorted(self.values)))
-
-
-_HOLDS: Mapping[Operator, Callable[[str | None, frozenset[str]], bool]] = MappingProxyType(
-    {
-        Operator.IN: lambda value, values: value in values,
-        Operator.NOT_IN: lambda value, values: value not in values,
-        Operator.EXISTS: lambda value, _: value is not None,
-        Operator.DOES_NOT_EXIST: lambda value, _: value is None,
-    }
-)
-
-
-_SHOWN: Mapping[Operator, str] = MappingProxyType(
-    {
-        Operator.IN: "{key} in ({values})",
-        Operator.NOT_IN: "{key} notin ({values})",
-        Operator.EXISTS: "{key}",
-        Operator.DOES_NOT_EXIST: "!{key}",
-    }
-)
+    IN = Operator.IN.value
+    NOT_IN = Operator.NOT_IN.value
+    EXISTS = Operator.EXISTS.value
+    DOES_NOT_EXIST = Operator.DOES_NOT_EXIST.value
 
 
 def requirements(selector: Part) -> Iterator[Requirement]:
@@ -86,7 +48,8 @@ def _expression(part: Part) -> Iterator[Requirement]:
 
 def _operator(part: Part) -> Operator | None:
     part.needed_text()
-    return part.word(Operator)
+    found = part.word(LabelOperator)
+    return Operator(found.value) if found else None
 
 
 def _possible(part: Part, made: Requirement) -> Requirement:

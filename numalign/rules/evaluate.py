@@ -2,8 +2,8 @@
 Can this pod run on this node as its owner means it?
 
 One definition decides: predict the placement that the kubelet would make, then ask whether it satisfies the
-pod's intent. The same question on the node with nothing on it tells whether a refusal is permanent. There is
-no second rule anywhere.
+pod's intent. The same question on the node in health and with nothing on it tells whether a refusal is
+permanent. There is no second rule anywhere.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,9 +34,9 @@ NO_INTENT = Intent(Policy.NONE)
 def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
     """The verdict on a pod as things stand on the node.
 
-    A refusal is permanent if the empty node would refuse too, and then speaks of the empty node. What takes
-    too long to work out is not answered, which is no refusal. Never raises for values that were read without
-    error.
+    A refusal is permanent if the node would refuse in health and with nothing on it too, and then speaks of
+    that node. What takes too long to work out is not answered, which is no refusal. Never raises for values
+    that were read without error.
     """
     return finished(evaluating(node, demand, intent))
 
@@ -47,7 +47,7 @@ def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[
     now = yield from _judging(node, asked, intent)
     if now.admitted:
         return now
-    empty = node.emptied()
+    empty = node.in_health()
     ever = now if empty == node else (yield from _judging(empty, asked, intent))
     return replace(ever, permanent=True) if ever.refused else now
 

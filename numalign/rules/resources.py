@@ -97,6 +97,10 @@ class Resources(Mapping[str, int]):
         """The larger amount of each name."""
         return Resources({name: max(self.get(name, 0), other.get(name, 0)) for name in {*self, *other}})
 
+    def within(self, most: "Resources") -> bool:
+        """Whether there is no more of anything than in the other."""
+        return self is most or all(amount <= most.get(name, 0) for name, amount in self.items())
+
     def positive(self) -> "Resources":
         """Only the names that something is asked of."""
         return Resources({name: amount for name, amount in self.items() if amount > 0})

@@ -2,8 +2,8 @@
 What a node is: zones with amounts, and how its kubelet aligns.
 
 A zone is a NUMA node. Its `capacity` is hardware, its `allocatable` what the kubelet may give out, its
-`free` what it has not given out yet. Everything but `free` (and the memory manager's groups) is static, so
-`Node.emptied` answers what could ever be.
+`free` what it has not given out yet. Everything but `free` (and the memory manager's groups) is static as
+long as the node is in health, so `Node.in_health` answers what could ever be.
 
 What is not told takes the kubelet's default. `known` says how much was told, and every verdict repeats it.
 """
@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 
+from numalign.rules.attributes import NO_ATTRIBUTES, Attributes
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.machine import Machine, Stock, full_stock
 from numalign.rules.options import DEFAULTS, Options
@@ -82,7 +84,8 @@ class Node:
     that its label names at present, if any. `threads` is how many hardware threads a core has, None if no
     label tells. `stock` says which CPUs and devices are left, where somebody described the `machine` or pods
     were charged to the one that is assumed; the zones' free amounts are then its
-    sums, so whoever changes them drops it.
+    sums, so whoever changes them drops it. `attributes` say who may go there.
+    Of a node that is ill `health` is the same node in health, with nothing on it.
     """
 
     name: str
@@ -99,6 +102,8 @@ class Node:
     threads: int | None = None
     machine: Machine | None = None
     stock: Stock | None = None
+    attributes: Attributes = NO_ATTRIBUTES
+    health: "Node | None" = None
     devices: frozenset[str] = field(init=False)
     ids: tuple[ZoneId, ...] = field(init=False, compare=False, repr=False)
     hinting: frozenset[Kind] = field(init=False, compare=False, repr=False)
@@ -120,6 +125,10 @@ class Node:
         if stock == self.stock and zones == self.zones:
             return self
         return replace(self, zones=zones, stock=stock)
+
+    def in_health(self) -> "Node":
+        """The node with nothing on it and all that it had before it fell ill, if it has."""
+        return self.health or self.emptied()
 
     def aligns(self, resource: str) -> bool:
         """Whether this kubelet gives hints for a resource at all."""
@@ -152,18 +161,28 @@ def managers(zones: Iterable[Zone]) -> tuple[CpuManager, MemoryManager]:
 def node_class(node: Node) -> str:
     """The name of a node's topology class, a valid label value: `<readable>-<hash8>`.
 
+    The class of a node that is ill is that which it has in health.
     Nodes of one class have the same policy, scope, managers and zones; memory counts in whole GiB, so that a
     few reserved KiB do not split a fleet into as many classes as nodes.
     """
-    facts = (
-        node.policy.value,
-        node.scope.value,
-        node.cpu_manager.value,
-        node.memory_manager.value,
-        tuple((zone.id, _rounded(zone.capacity), _rounded(zone.allocatable)) for zone in node.zones),
-    )
+    node = node.health or node
+    zones = tuple((zone.id, zone.capacity, zone.allocatable) for zone in node.zones)
+    return _class_of(node.policy, node.scope, node.cpu_manager, node.memory_manager, zones)
+
+
+_Amounts = tuple[ZoneId, Resources, Resources]
+"""Of one zone: its id, its capacity, and what may be given out."""
+
+
+@lru_cache(maxsize=4096)
+def _class_of(
+    policy: Policy, scope: Scope, cpus: CpuManager, memory: MemoryManager, zones: tuple[_Amounts, ...]
+) -> str:
+    rounded = tuple((number, _rounded(has), _rounded(gives)) for number, has, gives in zones)
+    facts = (policy.value, scope.value, cpus.value, memory.value, rounded)
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:_HASH]
-    return f"{_readable(node)[: _LABEL - _HASH - 1].rstrip('-')}-{digest}"
+    readable = _readable(policy, scope, [has for _, has, _ in zones])
+    return f"{readable[: _LABEL - _HASH - 1].rstrip('-')}-{digest}"
 
 
 def _is_device(name: str) -> bool:
@@ -174,15 +193,15 @@ def _rounded(amounts: Resources) -> tuple[tuple[str, int], ...]:
     return tuple((name, amount // _GIB if name == MEMORY else amount) for name, amount in amounts.items())
 
 
-def _readable(node: Node) -> str:
+def _readable(policy: Policy, scope: Scope, capacities: list[Resources]) -> str:
     """What a person would call it: zones, then what the largest zone has, then the policy."""
-    zones, devices = len(node.zones), Counter[str]()
-    for zone in node.zones:
-        devices |= Counter({name: zone.capacity[name] for name in zone.capacity if _is_device(name)})
-    cpus = max((zone.capacity.get(CPU, 0) // MILLI for zone in node.zones), default=0)
+    zones, devices = len(capacities), Counter[str]()
+    for capacity in capacities:
+        devices |= Counter({name: capacity[name] for name in capacity if _is_device(name)})
+    cpus = max((capacity.get(CPU, 0) // MILLI for capacity in capacities), default=0)
     parts = [f"{zones}x{cpus}cpu"] if cpus else [f"{zones}z"]
     parts += [f"{count}{_short(name)}" for name, count in sorted(devices.items()) if count]
-    return "-".join([*parts, node.policy.value, node.scope.value])
+    return "-".join([*parts, policy.value, scope.value])
 
 
 def _short(resource: str) -> str:

@@ -24,7 +24,7 @@ from numalign.cluster.policy import (
     parse,
     read,
 )
-from numalign.cluster.selectors import Operator, Requirement
+from numalign.rules.constraints import Operator, Requirement
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from tests.notation import table
 from tests.webhook.conftest import Told

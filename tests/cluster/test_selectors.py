@@ -3,7 +3,8 @@
 import pytest
 
 from numalign.cluster.parts import Part
-from numalign.cluster.selectors import Operator, Requirement, requirements
+from numalign.cluster.selectors import requirements
+from numalign.rules.constraints import Operator, Requirement
 from tests.notation import table
 
 GOLD = Requirement("tier", Operator.IN, frozenset({"gold", "silver"}))

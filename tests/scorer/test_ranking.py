@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from numalign.cluster.selectors import Operator, Requirement
+from numalign.rules.constraints import Operator, Requirement
 from numalign.rules.scoring import Strategy
 from scorer.ranking import (
     HEAVIEST,

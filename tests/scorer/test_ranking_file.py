@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster.selectors import Operator, Requirement
+from numalign.rules.constraints import Operator, Requirement
 from numalign.rules.scoring import Strategy
 from scorer.ranking import Choice, Ranking, RankingRules, Relative
 from scorer.ranking_file import BadRanking, parse, read

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from numalign.cluster.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions
-from numalign.cluster.selectors import Operator, Requirement
+from numalign.rules.constraints import Operator, Requirement
 from numalign.rules.intent import Match, NamespaceRules, Policy
 from numalign.rules.pod import Qos
 from tests.notation import asks, means, table

@@ -1,0 +1,12 @@
+"""
+What a node is, apart from how it is today.
+
+Whether a pod could ever run is asked of shapes: of nodes in health and with nothing on them, as this cluster
+has them, had them, or was told of. Whatever is decided here is decided from values: this package reads no
+file, asks no clock and knows no API.
+"""
+
+from numalign.shapes.book import Book
+from numalign.shapes.shape import KnownShape, Shape, Values
+
+__all__ = ["Book", "KnownShape", "Shape", "Values"]

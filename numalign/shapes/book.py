@@ -1,0 +1,250 @@
+"""
+Which shapes there are: those of the nodes that are here, those that were here, and those that were declared.
+
+Nodes are told one by one, as they change, and come back with their health (`Node.health`). A node that lacks
+devices is taken for ill as long as something says what it was: the class that it is labelled with, or what it
+was when it was seen before. A machine that was replaced under the same name is another node; and a loss that
+lasts longer than `LOSS_SECONDS` is real, for whoever repairs a node has done so by then.
+
+Times are seconds since 1970, for what is remembered here outlives the process.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from numalign.rules.attributes import Taint
+from numalign.rules.topology import Node, node_class
+from numalign.shapes.health import restored
+from numalign.shapes.shape import KnownShape, Shape, Traits, larger, of, traits
+
+REMEMBER_SECONDS = 30 * 86400.0
+"""How long a shape is remembered after its last node is gone."""
+
+LOSS_SECONDS = 7 * 86400.0
+"""After how long what a node lacks is taken for what it is."""
+
+MOST_REMEMBERED = 512
+"""Shapes without nodes that are remembered; the one that was gone first goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What outlives a process: shapes, and since when nodes are ill, by name."""
+
+    shapes: tuple[KnownShape, ...] = ()
+    losses: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A node as it was told last and its class as such; with its health, its shape; and since when it is ill.
+
+    None of the `disbelieved` classes is what it was, whatever says so.
+    """
+
+    told: Node
+    own: str
+    node: Node
+    shape: Shape
+    machine: str
+    ill: float | None = None
+    disbelieved: frozenset[str] = frozenset()
+
+
+class Book:
+    """The shapes of a cluster. Changed in place.
+
+    `remember` is for how many seconds a shape without nodes is remembered. `version` grows whenever shapes
+    come, go or change; how many nodes they have does not matter to it.
+    """
+
+    def __init__(self, *, remember: float = REMEMBER_SECONDS, wall: Callable[[], float]) -> None:
+        self.version = 0
+        self._remember = remember
+        self._wall = wall
+        self._nodes: dict[str, _Seen] = {}
+        self._shapes: dict[str, Shape] = {}
+        self._counts = Counter[str]()
+        self._left: dict[str, float] = {}
+        self._declared: tuple[Shape, ...] = ()
+        self._losses: dict[str, float] = {}
+        self._healthy: dict[str, Node] = {}
+        self._names: dict[tuple[str, tuple[Taint, ...], Traits], str] = {}
+        self._unsure: defaultdict[str, set[str]] = defaultdict(set)
+        self._stale: set[str] = set()
+
+    # What is told.
+
+    def see(self, node: Node, *, machine: str = "") -> Node:
+        """A node is here like this, on this machine; gives it with its health.
+
+        `machine` is whatever tells one machine from another of the same name.
+        """
+        before = self._nodes.get(node.name)
+        seen = self._nodes[node.name] = self._read(node, machine, before)
+        self._count(seen.shape, before.shape if before else None)
+        return seen.node
+
+    def lose(self, name: str) -> None:
+        """A node is here no more, or nothing is told of its topology."""
+        gone = self._nodes.pop(name, None)
+        if gone:
+            self._leave(gone.shape.name)
+
+    def recall(self, memory: Memory) -> None:
+        """Others remember this; nodes that it concerns are `stale`."""
+        for known in memory.shapes:
+            name = known.shape.name
+            self._know(known.shape)
+            if not self._counts[name]:
+                self._left[name] = max(self._left.get(name, 0.0), min(known.seen or 0.0, self._wall()))
+        for name, since in memory.losses.items():
+            self._losses[name] = min(since, self._losses.get(name, since))
+            if name in self._nodes and self._nodes[name].ill is not None:
+                self._stale.add(name)
+
+    def declare(self, shapes: Iterable[Shape]) -> None:
+        """These shapes, and no others, can come at any time."""
+        declared = tuple(shapes)
+        if declared != self._declared:
+            self._declared = declared
+            self.version += 1
+            for each in declared:
+                self._learn(each)
+
+    # What is known.
+
+    def stale(self) -> frozenset[str]:
+        """Nodes to be told anew, for what is known of their health has changed; each is told of once."""
+        overdue = (
+            name for name, seen in self._nodes.items() if seen.ill is not None and self._is_real(seen.ill)
+        )
+        found, self._stale = frozenset({*self._stale, *overdue} & self._nodes.keys()), set()
+        return found
+
+    def known(self) -> tuple[KnownShape, ...]:
+        """All shapes, by name, the declared ones last."""
+        self._forget()
+        seen = (
+            KnownShape(shape, self._counts[name], None if self._counts[name] else self._left[name])
+            for name, shape in sorted(self._shapes.items())
+        )
+        return (*seen, *(KnownShape(shape, declared=True) for shape in self._declared))
+
+    def memory(self) -> Memory:
+        """What should outlive the process: of shapes with nodes, that these are here now."""
+        now = self._wall()
+        shapes = (each for each in self.known() if not each.declared)
+        return Memory(
+            tuple(replace(each, nodes=0, seen=now if each.seen is None else each.seen) for each in shapes),
+            {name: seen.ill for name, seen in sorted(self._nodes.items()) if seen.ill is not None},
+        )
+
+    # Health.
+
+    def _read(self, node: Node, machine: str, before: _Seen | None) -> _Seen:
+        own = node_class(node)
+        disbelieved = before.disbelieved if before and before.own == own else frozenset[str]()
+        if before and before.machine != machine:
+            before, disbelieved = None, frozenset({node.label or ""})
+            self._losses.pop(node.name, None)
+        pasts = [name for name in self._pasts(node, own, before) if name not in disbelieved]
+        healthy = self._in_health(node, pasts)
+        ill = self._since(node.name, before) if healthy else None
+        if ill is not None and self._is_real(ill):
+            healthy, ill, disbelieved = None, None, disbelieved.union(pasts)
+        if ill is None:
+            self._losses.pop(node.name, None)
+        found = replace(node, health=healthy) if healthy else node
+        return _Seen(node, own, found, self._shape_of(found, own, before), machine, ill, disbelieved)
+
+    def _pasts(self, node: Node, own: str, before: _Seen | None) -> Iterator[str]:
+        """The classes that a node may have been of, the likeliest first.
+
+        A label is believed before what was seen, for whoever writes labels sees more; one of a class that
+        nobody knows says nothing.
+        """
+        if node.label and node.label not in self._healthy:
+            self._unsure[node.label].add(node.name)
+        if node.label in self._healthy:
+            yield node.label
+        elif before:
+            yield before.shape.node_class
+        # What the Node as a whole lacks does not show in the class.
+        yield own
+
+    def _in_health(self, node: Node, classes: Iterable[str]) -> Node | None:
+        known = (self._healthy[name] for name in classes if name in self._healthy)
+        return next(filter(None, (restored(node, healthy) for healthy in known)), None)
+
+    def _since(self, name: str, before: _Seen | None) -> float:
+        now = self._wall()
+        here = before.ill if before and before.ill is not None else now
+        return min(here, self._losses.get(name, now))
+
+    def _is_real(self, ill: float) -> bool:
+        return self._wall() - ill >= LOSS_SECONDS
+
+    # Shapes.
+
+    def _shape_of(self, node: Node, own: str, before: _Seen | None) -> Shape:
+        """The shape of a node; the one that is known, if that holds all that this node shows of it."""
+        if before and before.node == node:
+            return before.shape
+        # Nearly all nodes show nothing that another of their kind has not shown.
+        kind = (own, node.attributes.lasting, traits(node))
+        known = self._shapes.get(self._names.get(kind, "")) if node.health is None else None
+        if known and known.covers(node):
+            return known
+        found = self._know(of(node))
+        if node.health is None:
+            self._names[kind] = found.name
+        return found
+
+    def _know(self, found: Shape) -> Shape:
+        """Keep what is new of a shape; gives all that is known of it."""
+        before = self._shapes.get(found.name)
+        after = before.joined(found) if before else found
+        if after is not before:
+            self._shapes[found.name] = after
+            self.version += 1
+            self._learn(after)
+        return after
+
+    def _learn(self, shape: Shape) -> None:
+        """Keep how nodes of a class are in health."""
+        name, before = shape.node_class, self._healthy.get(shape.node_class)
+        self._healthy[name] = larger(before, shape.node) if before else shape.node
+        if before is None:
+            self._stale |= self._unsure.pop(name, set())
+
+    def _count(self, after: Shape, before: Shape | None) -> None:
+        if before and before.name == after.name:
+            return
+        self._counts[after.name] += 1
+        self._left.pop(after.name, None)
+        if before:
+            self._leave(before.name)
+
+    def _leave(self, name: str) -> None:
+        self._counts[name] -= 1
+        if not self._counts[name]:
+            del self._counts[name]
+            self._left[name] = self._wall()
+
+    def _forget(self) -> None:
+        """Keep no more shapes without nodes, and none of them longer, than is meant."""
+        now = self._wall()
+        oldest = sorted(self._left, key=lambda name: (self._left[name], name))
+        spare = len(oldest) - MOST_REMEMBERED
+        gone = [
+            name for at, name in enumerate(oldest) if at < spare or now - self._left[name] >= self._remember
+        ]
+        for name in gone:
+            del self._left[name], self._shapes[name]
+        if gone:
+            self.version += 1
+            self._names = {kind: name for kind, name in self._names.items() if name in self._shapes}
+            kept = {each.node_class for each in (*self._shapes.values(), *self._declared)}
+            self._healthy = {name: node for name, node in self._healthy.items() if name in kept}

@@ -1,0 +1,196 @@
+"""
+A shape: what nodes of one kind have in common while they are in health.
+
+Nodes of one class whose kubelets are configured alike, and which are tainted alike, are of one shape. What
+verdicts need is kept of them: the largest amounts that any of them had, and the values that their labels
+took. So a shape answers for nodes that are not there, and errs on one side only: it may let a pod hope for a
+node that none of them was, never the other way.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from numalign.rules.attributes import NO_ATTRIBUTES, Taint
+from numalign.rules.constraints import Constraints, Requirement, Term, Unmet
+from numalign.rules.resources import EMPTY, Resources
+from numalign.rules.topology import Node, Zone, node_class
+
+MOST_VALUES = 8
+"""Of one label that are told apart; a label with more (a host's name) may have any."""
+
+MOST_LABELS = 256
+"""Keys of labels that are kept of one shape; with more, it may have any other label too."""
+
+_HASH = 8
+
+NAMELESS = ""
+"""The name of the node that stands for a shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What one label was among the nodes of a shape: `known` is None for any, `always` if none lacked it."""
+
+    known: frozenset[str] | None
+    always: bool = True
+
+    def may(self, requirement: Requirement) -> bool:
+        """Whether some node of the shape may meet a requirement about this label."""
+        if self.known is None or (not self.always and requirement.allows(None)):
+            return True
+        return any(requirement.allows(value) for value in self.known)
+
+    def joined(self, other: "Values") -> "Values":
+        """What it was among the nodes of both."""
+        always = self.always and other.always
+        if self.known is None or other.known is None or len(self.known | other.known) > MOST_VALUES:
+            return Values(None, always)
+        return Values(self.known | other.known, always)
+
+
+ANY = Values(None, always=False)
+"""A label of which nobody told anything."""
+
+ABSENT = Values(frozenset(), always=False)
+"""A label that no node of the shape has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What nodes of one kind have in common.
+
+    `node` is one of them in health, nameless and with nothing on it, and has the largest amounts that any of
+    them had. `taints` are their lasting ones, in order. An `open` shape may have labels that nobody told of.
+    """
+
+    node: Node
+    taints: tuple[Taint, ...] = ()
+    labels: Mapping[str, Values] = field(default_factory=dict, hash=False)
+    open: bool = False
+    node_class: str = field(init=False, compare=False)
+    name: str = field(init=False, compare=False)
+    """What tells it from other shapes: the class, and a few digits of all else."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", MappingProxyType(dict(self.labels)))
+        object.__setattr__(self, "node_class", node_class(self.node))
+        digest = hashlib.sha256(_written(self).encode()).hexdigest()[:_HASH]
+        object.__setattr__(self, "name", f"{self.node_class}.{digest}")
+
+    def unmet(self, constraints: Constraints) -> Unmet | None:
+        """Why a pod may go to no node of this shape; None if it may go to one."""
+        if not all(map(self._may, constraints.selector)):
+            return Unmet.AFFINITY
+        if constraints.terms is not None and not any(map(self._may_meet, constraints.terms)):
+            return Unmet.AFFINITY
+        return None if constraints.tolerate(self.taints) else Unmet.TAINT
+
+    def _may_meet(self, term: Term) -> bool:
+        # A name is that of a single node, which says nothing about others of its shape.
+        return bool(term.expressions or term.fields) and all(map(self._may, term.expressions))
+
+    def _may(self, requirement: Requirement) -> bool:
+        return self.labels.get(requirement.key, ANY if self.open else ABSENT).may(requirement)
+
+    def covers(self, node: Node) -> bool:
+        """Whether a node of this kind, in health, shows nothing that is not known of the shape."""
+        told = node.attributes.labels
+        return (
+            all(_covered(*pair) for pair in zip(node.zones, self.node.zones, strict=True))
+            and (node.totals is None or node.totals.within(self.node.totals or EMPTY))
+            and all(self._knows(key, value) for key, value in told.items())
+            and all(key in told for key, values in self.labels.items() if values.always)
+        )
+
+    def _knows(self, key: str, value: str) -> bool:
+        values = self.labels.get(key)
+        return self.open if values is None else values.known is None or value in values.known
+
+    def joined(self, other: "Shape") -> "Shape":
+        """What the nodes of both have in common; raises `ValueError` for another kind of nodes."""
+        if self.name != other.name:
+            raise ValueError(f"{other.name} is not {self.name}")
+        mine, theirs = (ANY if each.open else ABSENT for each in (self, other))
+        labels = {
+            key: self.labels.get(key, mine).joined(other.labels.get(key, theirs))
+            for key in {*self.labels, *other.labels}
+        }
+        found = shape(larger(self.node, other.node), self.taints, labels, open=self.open or other.open)
+        return self if found == self else found
+
+
+@dataclass(frozen=True, slots=True)
+class KnownShape:
+    """A shape, and how it is known: by so many `nodes` that are here, by declaration, or from memory.
+
+    `seen` is when the last node of it was here, in seconds since 1970; None if one is, or none ever was.
+    """
+
+    shape: Shape
+    nodes: int = 0
+    seen: float | None = None
+    declared: bool = False
+
+
+def shape(
+    node: Node,
+    taints: Iterable[Taint],
+    labels: Mapping[str, Values],
+    *,
+    open: bool = False,  # noqa: A002
+) -> Shape:
+    """A shape with no more labels than are kept of one."""
+    kept = dict(sorted(labels.items())[:MOST_LABELS])
+    return Shape(node, tuple(taints), kept, open or len(labels) > MOST_LABELS)
+
+
+def of(node: Node) -> Shape:
+    """The shape of one node, as far as that node shows it."""
+    attributes = node.attributes
+    labels = {key: Values(frozenset({value})) for key, value in attributes.labels.items()}
+    return shape(bare(node), attributes.lasting, labels)
+
+
+def bare(node: Node) -> Node:
+    """The node in health, with nothing on it, and nothing left that tells it from others of its kind."""
+    return replace(node.in_health(), name=NAMELESS, label=None, attributes=NO_ATTRIBUTES, health=None)
+
+
+def _written(shape: Shape) -> str:
+    """All that tells a shape from others of its class, the same in every process."""
+    node, options = shape.node, shape.node.options
+    told = (sorted(options.cpu), sorted(options.topology), sorted(options.gates), options.minor)
+    return repr((shape.taints, told, *traits(node)[1:]))
+
+
+Traits = tuple[object, ...]
+
+
+def traits(node: Node) -> Traits:
+    """What of a node decides about pods and is neither in its class nor an amount."""
+    costs = tuple(zone.costs for zone in node.zones)
+    return node.options, node.threads, node.max_zones, costs, node.totals is None, node.machine
+
+
+def larger(one: Node, other: Node) -> Node:
+    """A node with the larger amounts of two of one class; the rest is the first one's."""
+    if one == other:
+        return one
+    zones = tuple(_larger_zone(*pair) for pair in zip(one.zones, other.zones, strict=True))
+    return replace(one, zones=zones, totals=_larger_totals(one.totals, other.totals))
+
+
+def _covered(zone: Zone, most: Zone) -> bool:
+    return zone.capacity.within(most.capacity) and zone.allocatable.within(most.allocatable)
+
+
+def _larger_zone(one: Zone, other: Zone) -> Zone:
+    most = one.allocatable.most(other.allocatable)
+    return replace(one, capacity=one.capacity.most(other.capacity), allocatable=most, free=most)
+
+
+def _larger_totals(one: Resources | None, other: Resources | None) -> Resources | None:
+    # Nodes that do not tell could have anything.
+    return None if one is None or other is None else one.most(other)
