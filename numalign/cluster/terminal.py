@@ -5,6 +5,7 @@ Whoever types is told what is wrong and what to do, never where in the program i
 options are kubectl's own.
 """
 
+import signal
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,6 +15,9 @@ from numalign.cluster.api import ClusterError
 from numalign.rules.errors import BadInput
 
 R = TypeVar("R")
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code of a program that was ended by Ctrl-C, as shells have it."""
 
 
 class Trouble(click.ClickException):
@@ -31,6 +35,8 @@ class Program(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise
+        except KeyboardInterrupt as error:
+            raise click.exceptions.Exit(INTERRUPTED) from error
         except (BadInput, ClusterError) as error:
             raise Trouble(str(error)) from error
         except OSError as error:

@@ -45,3 +45,38 @@ def test_a_reader_that_leaves_early_gets_no_traceback(cluster_file: Path) -> Non
     )
     assert done.stdout == "big  single-numa-node, scope container (known: counts)\n"
     assert done.stderr == ""
+
+
+INTERRUPTING = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "kubectl_numa.options":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["kubectl-numa", "nodes", "--snapshot", "-"]
+from kubectl_numa.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_program_starts_ends_it_quietly() -> None:
+    done = subprocess.run(  # noqa: S603 the text is ours
+        [sys.executable, "-c", INTERRUPTING],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_ctrl_c_ends_a_command_quietly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_path: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("numalign.cluster.documents.load", interrupted)
+    result = run("nodes", "--snapshot", "any")
+    assert (result.exit_code, result.output) == (130, "")
