@@ -15,8 +15,9 @@ from typing import Any
 from rich.console import Console
 
 from kubectl_numa import questions
+from kubectl_numa.manifests import Namespace
 from kubectl_numa.questions import Cluster
-from numalign.cluster import documents, live, snapshot
+from numalign.cluster import documents, installed, live, snapshot
 from numalign.cluster.api import Unconfigured
 from numalign.cluster.configz import Listener
 from numalign.cluster.kubelet_config import KIND
@@ -43,6 +44,19 @@ class Source:
         except Unconfigured as error:
             raise Unconfigured(f"{error}, or read a file with --snapshot") from error
 
+    def namespace(self, asked: str | None) -> Namespace:
+        """Where pods are that name no namespace; raises `ClusterError`.
+
+        That is the one that was `asked` for, or else that of the kubeconfig's context. A file has no context,
+        so beside one a context counts only if it is named.
+        """
+        if asked:
+            return Namespace(asked, asked=True)
+        if self.snapshot is not None and not (self.kubeconfig or self.context):
+            return Namespace()
+        found = installed.context_namespace(kubeconfig=self.kubeconfig, context=self.context)
+        return Namespace(asyncio.run(found))
+
     def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
         """The running cluster as a List; raises `ClusterError`.
 
@@ -64,10 +78,10 @@ class Source:
         _tell_left_out(silent)
         return found
 
-    def pod(self, name: str, *, namespace: str | None, found: list[object]) -> dict[str, Any]:
+    def pod(self, name: str, *, namespace: str, found: list[object]) -> dict[str, Any]:
         """A pod by its name: out of `found` if that is a snapshot, else from the running cluster."""
         if self.snapshot is not None:
-            return _pod(name, namespace or "default", found)
+            return _pod(name, namespace, found)
         work = live.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
         return asyncio.run(work)
 

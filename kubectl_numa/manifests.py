@@ -76,11 +76,22 @@ def files(given: Iterable[str]) -> tuple[list[str], list[Mistake]]:
     return list(dict.fromkeys(found)), mistakes
 
 
-def read(file: str, *, namespace: str | None = None, stdin: BinaryIO | None = None) -> list[Manifest]:
-    """Every pod of a file, and everything that is wrong in it.
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """Where pods are whose manifests name no namespace.
 
-    `namespace` holds for objects that name none; one that names another is a mistake.
+    If somebody `asked` for it, a manifest that names another is a mistake.
     """
+
+    name: str = "default"
+    asked: bool = False
+
+
+DEFAULT = Namespace()
+
+
+def read(file: str, *, namespace: Namespace = DEFAULT, stdin: BinaryIO | None = None) -> list[Manifest]:
+    """Every pod of a file, and everything that is wrong in it."""
     shown = "standard input" if file == STDIN else file
     try:
         found = documents.load(file, stdin=stdin)
@@ -109,7 +120,7 @@ def _no_file(path: Path) -> str:
     return "there is no such file or folder"
 
 
-def _manifest(found: Found, manifest: Manifest, namespace: str | None) -> Iterator[Manifest]:
+def _manifest(found: Found, manifest: Manifest, namespace: Namespace) -> Iterator[Manifest]:
     """The object's pods or mistakes; nothing for a kind that makes no pods."""
     if found.trouble:
         yield replace(manifest, mistakes=(found.trouble,))
@@ -123,13 +134,13 @@ def _manifest(found: Found, manifest: Manifest, namespace: str | None) -> Iterat
         yield _placed(replace(manifest, template=each.where, pod=each.pod), found.raw, namespace)
 
 
-def _placed(manifest: Manifest, raw: Mapping[str, object], namespace: str | None) -> Manifest:
-    """In the namespace that was asked for, if any."""
-    if not manifest.pod or namespace is None or namespace == manifest.pod.namespace:
-        return manifest
+def _placed(manifest: Manifest, raw: Mapping[str, object], namespace: Namespace) -> Manifest:
+    """In the namespace that is meant, unless it names one itself."""
     metadata = raw.get("metadata")
     own = metadata.get("namespace") if isinstance(metadata, dict) else None
-    if not own:
-        return replace(manifest, pod=replace(manifest.pod, namespace=namespace))
-    message = f'"{own}" is not "{namespace}": leave one of them out'
-    return replace(manifest, mistakes=(Mistake("metadata.namespace", message),))
+    if manifest.pod and not own:
+        return replace(manifest, pod=replace(manifest.pod, namespace=namespace.name))
+    if manifest.pod and namespace.asked and own != namespace.name:
+        message = f'"{own}" is not "{namespace.name}": leave one of them out'
+        return replace(manifest, mistakes=(Mistake("metadata.namespace", message),))
+    return manifest

@@ -55,7 +55,11 @@ output_option = click.option(
     help="Text for people, JSON for programs.",
 )
 namespace_option = click.option(
-    "-n", "--namespace", metavar="NAME", help="Namespace of pods that name none; by default `default`."
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of pods that name none; by default that of the kubeconfig's context. With --snapshot it"
+    " is `default`, unless --kubeconfig or --context is given.",
 )
 match_option = click.option(
     "--policy-match",

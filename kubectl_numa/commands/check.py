@@ -53,11 +53,12 @@ def check(
     if source.snapshot == STDIN in files:
         raise click.UsageError("--snapshot and -f cannot both be standard input")
     found, missing = manifests.files(files)
+    place = source.namespace(namespace)
     cluster = clusters.cluster(source.documents())
     if not cluster.fleet.nodes:
         raise Trouble("no node of this cluster publishes its topology, so nothing can be checked")
     with clusters.waiting("checking"):
-        given = [manifest for file in found for manifest in manifests.read(file, namespace=namespace)]
+        given = [manifest for file in found for manifest in manifests.read(file, namespace=place)]
         results = [checking.check(each, cluster, match=Match(policy_match)) for each in given]
     _show(results, cluster, output=output)
     options.tell([*missing, *(mistake for each in results for mistake in each.manifest.told())])

@@ -8,7 +8,7 @@ import click
 from kubectl_numa import clusters, explanation, manifests, options, pages, questions
 from kubectl_numa.clusters import Source
 from kubectl_numa.explanation import Answer, Explanation
-from kubectl_numa.manifests import Manifest
+from kubectl_numa.manifests import Manifest, Namespace
 from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
 from numalign.cluster import pods
@@ -24,7 +24,7 @@ class Wanted:
 
     name: str | None
     files: tuple[str, ...]
-    namespace: str | None
+    namespace: Namespace
     strategy: Strategy
     match: Match
 
@@ -71,11 +71,12 @@ def explain(  # noqa: PLR0913 - one argument for each option
     alignment and amounts count here: node selectors and taints are the scheduler's matter. The exit code is 0
     whatever the nodes say (`check` is for that), 2 for input that cannot be read.
     """
-    wanted = Wanted(name, files, namespace, Strategy(strategy), Match(policy_match))
     if bool(name) == bool(files):
         raise click.UsageError("give the NAME of a pod, or manifests with -f")
     if source.snapshot == manifests.STDIN in files:
         raise click.UsageError("--snapshot and -f cannot both be standard input")
+    place = source.namespace(namespace)
+    wanted = Wanted(name, files, place, Strategy(strategy), Match(policy_match))
     found = source.documents()
     cluster = clusters.cluster(found)
     with clusters.waiting("asking every node"):
@@ -92,7 +93,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
 
 def _manifests(wanted: Wanted, source: Source, found: list[object]) -> Iterator[Manifest]:
     if wanted.name:
-        raw = source.pod(wanted.name, namespace=wanted.namespace, found=found)
+        raw = source.pod(wanted.name, namespace=wanted.namespace.name, found=found)
         yield Manifest("cluster", kind="Pod", pod=pods.pod(raw))
         return
     files, missing = manifests.files(wanted.files)

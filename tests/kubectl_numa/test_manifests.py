@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_numa import manifests
+from kubectl_numa.manifests import Namespace
 from numalign.rules.errors import Mistake
 from tests.notation import table
 
@@ -86,20 +87,21 @@ def test_standard_input_is_a_file_too(manifest: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "asked", "became"),
+    ("own", "meant", "became"),
     table(
         [
-            ("nobody says", None, None, "default"),
-            ("the option says", None, "team-a", "team-a"),
-            ("the manifest says", "team-b", None, "team-b"),
-            ("both say the same", "team-a", "team-a", "team-a"),
+            ("nobody says", None, Namespace(), "default"),
+            ("the context says", None, Namespace("team-a"), "team-a"),
+            ("the manifest says more than the context", "team-b", Namespace("team-a"), "team-b"),
+            ("the option says", None, Namespace("team-a", asked=True), "team-a"),
+            ("both say the same", "team-a", Namespace("team-a", asked=True), "team-a"),
         ]
     ),
 )
 def test_a_namespace_can_be_given(
-    manifest: Make, write: Write, own: str | None, asked: str | None, became: str
+    manifest: Make, write: Write, own: str | None, meant: Namespace, became: str
 ) -> None:
-    found = manifests.read(str(write("p.json", manifest("a", "1", namespace=own))), namespace=asked)
+    found = manifests.read(str(write("p.json", manifest("a", "1", namespace=own))), namespace=meant)
     assert found[0].pod is not None
     assert found[0].pod.namespace == became
     assert found[0].mistakes == ()
@@ -107,7 +109,7 @@ def test_a_namespace_can_be_given(
 
 def test_two_namespaces_contradict_each_other(manifest: Make, write: Write) -> None:
     path = write("p.json", manifest("a", "1", namespace="team-b"))
-    found = manifests.read(str(path), namespace="team-a")
+    found = manifests.read(str(path), namespace=Namespace("team-a", asked=True))
     assert [str(mistake) for mistake in found[0].told()] == [
         f'{path}, document 1 (Pod a): metadata.namespace: "team-b" is not "team-a": leave one of them out'
     ]
