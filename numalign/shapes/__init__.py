@@ -6,7 +6,8 @@ has them, had them, or was told of. Whatever is decided here is decided from val
 file, asks no clock and knows no API.
 """
 
+from numalign.shapes.bare import BareNode
 from numalign.shapes.book import Book
 from numalign.shapes.shape import KnownShape, Shape, Values
 
-__all__ = ["Book", "KnownShape", "Shape", "Values"]
+__all__ = ["BareNode", "Book", "KnownShape", "Shape", "Values"]
