@@ -8,19 +8,14 @@ to find out.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 
-MOST_TERMS = 512
-"""Of node affinity, required or preferred; owners write a handful, and a patch has an operation for each."""
-
-MOST_REQUIREMENTS = 1024
-"""Of all required terms together."""
-
-MOST_VALUES = 16384
-"""Of all requirements together; some programs name thousands of nodes there."""
-
-MOST_OWNERS = 512
-"""Of one object; nearly all have one."""
+from numalign.fleet.pod_question import (
+    MOST_OWNERS,
+    MOST_REQUIREMENTS,
+    MOST_TERMS,
+    MOST_VALUES,
+    Excess,
+)
 
 LONGEST_PATCH = 2**19
 """Bytes of a patch; an API server stores no object of more than some 1.5 MiB."""
@@ -32,22 +27,8 @@ _OWNERS = ("metadata", "ownerReferences")
 _REQUIREMENTS = ("matchExpressions", "matchFields")
 
 
-class Excess(StrEnum):
-    """What there is too much of, as a person would say it."""
-
-    OWNERS = f"it has more than {MOST_OWNERS} owners"
-    TERMS = f"its node affinity has more than {MOST_TERMS} terms"
-    REQUIREMENTS = f"its node affinity has more than {MOST_REQUIREMENTS} requirements"
-    VALUES = f"its node affinity has more than {MOST_VALUES} values"
-    PATCH = f"its patch would be longer than {LONGEST_PATCH} bytes"
-
-
 class Unsteered(Exception):
-    """Raised for a pod that is left as it is because of an excess; `str()` is what there is too much of."""
-
-    def __init__(self, excess: Excess) -> None:
-        self.excess = excess
-        super().__init__(excess.value)
+    """Raised for a pod that is left as it is; `str()` is what there is too much of."""
 
 
 def excess(pod: Mapping[str, object]) -> Excess | None:

@@ -23,8 +23,9 @@ import orjson
 
 from numalign.cluster import labels
 from numalign.cluster.parts import Part, group
+from numalign.fleet.pod_question import Excess, Pin, Why
 from numalign.rules.errors import BadPod
-from webhook.excess import LONGEST_PATCH, Excess, Unsteered, crowded, excess
+from webhook.excess import LONGEST_PATCH, Unsteered, crowded, excess
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
 
@@ -81,22 +82,6 @@ class Operation:
     op: Literal["add", "replace"]
     path: str
     value: Json
-
-
-class Why(StrEnum):
-    """What ties a pod to its node, as a person would say it."""
-
-    NODE_NAME = "spec.nodeName is set"
-    DAEMON_SET = "a DaemonSet owns it"
-    NODE_FIELD = "its node affinity names a node"
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """A pod that somebody else has placed; `node` is None where the pod does not say which one."""
-
-    node: str | None
-    why: Why
 
 
 def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -> tuple[Operation, ...]:
@@ -248,7 +233,7 @@ def _short(operations: Iterable[Operation]) -> Iterator[Operation]:
     for operation in operations:
         room -= len(orjson.dumps(operation))
         if room < 0:
-            raise Unsteered(Excess.PATCH)
+            raise Unsteered(f"its patch would be longer than {LONGEST_PATCH} bytes")
         yield operation
 
 

@@ -16,12 +16,13 @@ from numalign.cluster import kinds, pods
 from numalign.cluster.parts import Part
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy
 from numalign.fleet import Question
+from numalign.fleet.pod_question import Excess, Pin
 from numalign.rules import demand, intent
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import Match, NamespaceRules, Policy
 from webhook.catalogue import Moment
-from webhook.excess import Excess, excess
-from webhook.patch import Pin, pinned
+from webhook.excess import excess
+from webhook.patch import pinned
 from webhook.review import Kind, Review, Verb
 
 POD = Kind("", "v1", "Pod")

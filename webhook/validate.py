@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from numalign.fleet import Fleet, Question
+from numalign.fleet.pod_question import Pin
 from numalign.fleet.survey import enforcement_text
 from numalign.rules.intent import RESOURCES, NamespaceRules, Policy
-from webhook.patch import Pin
 from webhook.review import Allowed, Denied, Reason
 from webhook.subject import Broken, Subject
 

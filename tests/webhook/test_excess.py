@@ -5,18 +5,10 @@ from typing import Any
 import pytest
 
 from numalign.cluster.parts import Part
+from numalign.fleet.pod_question import MOST_OWNERS, MOST_REQUIREMENTS, MOST_TERMS, MOST_VALUES, Excess
 from tests.notation import table
 from tests.webhook.conftest import Raw
-from webhook.excess import (
-    MOST_OWNERS,
-    MOST_REQUIREMENTS,
-    MOST_TERMS,
-    MOST_VALUES,
-    Excess,
-    Unsteered,
-    crowded,
-    excess,
-)
+from webhook.excess import Unsteered, crowded, excess
 from webhook.patch import Mode, Operator, Requirement, inject, pinned
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

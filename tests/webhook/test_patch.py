@@ -6,8 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
+from numalign.fleet.pod_question import Pin, Why
 from numalign.rules.errors import BadPod
-from webhook.patch import Mode, Operation, Operator, Pin, Requirement, Why, inject, pinned
+from webhook.patch import Mode, Operation, Operator, Requirement, inject, pinned
 
 CLASS = "numalign.io/class"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
