@@ -25,6 +25,7 @@ from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import files
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
+from numalign.shapes import Book
 
 CROWD = 200
 """Pods that are told of in one go; then whoever asks meanwhile gets a turn."""
@@ -33,8 +34,8 @@ CROWD = 200
 class FileFeed:
     """The snapshots in a file, looked at every so many seconds; 0 looks once.
 
-    `label_keys` are the labels of nodes that anybody reads. The pods in the file go to `pods`, once their
-    snapshot is taken; without one they are counted.
+    `label_keys` are the labels of nodes that anybody reads. The `book` knows what earlier files held. The
+    pods in the file go to `pods`, once their snapshot is taken; without one they are counted.
     """
 
     def __init__(  # noqa: PLR0913  a file, how often, and what every part of a process is given
@@ -46,6 +47,7 @@ class FileFeed:
         registry: CollectorRegistry,
         pods: Sink | None = None,
         label_keys: AbstractSet[str] = frozenset(),
+        book: Book | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: files.Sleep = asyncio.sleep,
     ) -> None:
@@ -54,6 +56,7 @@ class FileFeed:
         self._log = log
         self._pods = pods
         self._label_keys = label_keys
+        self._book = book or Book(wall=time.time)
         self._clock = clock
         self._sleep = sleep
         self._read_at: float | None = None
@@ -136,10 +139,11 @@ class FileFeed:
             documents.each(self._path),
             label_keys=self._label_keys,
             pods=None if self._pods is None else pods.append,
+            book=self._book,
         )
-        found = pile.snapshot()
-        if self._had_nodes and not found.nodes:
+        # Before the book is told: what is refused changes nothing.
+        if self._had_nodes and not pile.world.has_nodes():
             raise BadInput(
                 [Mistake(str(self._path), "holds no topology that can be read, and held some before")]
             )
-        return found, pile.world.census, pods
+        return pile.snapshot(), pile.world.census, pods

@@ -78,17 +78,26 @@ class Collection:
         return {"apiVersion": self.api_version, "kind": self.kind, **kept}
 
 
-NODES = Collection(
-    "Node",
-    "v1",
-    "/api/v1/nodes",
-    MappingProxyType(
-        {
-            "metadata": _NAMED,
-            "status": {"allocatable": _ALL, "capacity": _ALL, "nodeInfo": {"kubeletVersion": _ALL}},
-        }
-    ),
-)
+def _nodes(*told: str) -> Collection:
+    """Nodes; of their `nodeInfo` what is `told`."""
+    kept: Mapping[str, object] = {
+        "metadata": {**_NAMED, "uid": _ALL},
+        "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
+        "status": {
+            "allocatable": _ALL,
+            "capacity": _ALL,
+            "conditions": {"type": _ALL, "status": _ALL},
+            "nodeInfo": dict.fromkeys(told, _ALL),
+        },
+    }
+    return Collection("Node", "v1", "/api/v1/nodes", MappingProxyType(kept))
+
+
+NODES = _nodes("kubeletVersion", "systemUUID", "machineID")
+NODES_IN_FILES = _nodes("kubeletVersion")
+"""What of a node is written into files, which get around: what identifies a machine is confidential, says
+machine-id(5). There the uid tells one node from another of its name."""
+
 NAMESPACES = Collection("Namespace", "v1", "/api/v1/namespaces", MappingProxyType({"metadata": _NAMED}))
 PODS = Collection("Pod", "v1", "/api/v1/pods", MappingProxyType(_POD))
 TOPOLOGIES = tuple(

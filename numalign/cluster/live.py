@@ -33,7 +33,7 @@ async def collect(
     """
     async with connected(kubeconfig=kubeconfig, context=context) as api:
         with _advised():
-            nodes = await _list(api, kinds.NODES)
+            nodes = await _list(api, kinds.NODES_IN_FILES)
             items = [*nodes]
             items += await _list_topologies(api)
             items += await _list(api, kinds.NAMESPACES)

@@ -26,6 +26,7 @@ from numalign.cluster.world import Shelf, World
 from numalign.fleet.recent import Caches
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
+from numalign.shapes import Book
 
 GATHERING_SECONDS, LONGEST_GATHERING_SECONDS = 0.1, 1.0
 """How long changes are gathered before they count: the longer, the more it takes to make them count."""
@@ -71,8 +72,8 @@ class LiveFeed:
     """The cluster behind an API server, with those labels of nodes that anybody reads.
 
     Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted.
-    What is known of a cluster is `world`: whoever learns more of it (the kubelets' configurations) may put it
-    there.
+    The `book` knows what was there before. What is known of a cluster is `world`: whoever learns more of it
+    (the kubelets' configurations) may put it there.
     """
 
     def __init__(  # noqa: PLR0913  a server, what to watch, and what every part of a process is given
@@ -84,10 +85,11 @@ class LiveFeed:
         registry: CollectorRegistry,
         pods: Sink | None = None,
         label_keys: AbstractSet[str] = frozenset(),
+        book: Book | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.world = World(told=True, label_keys=label_keys)
+        self.world = World(told=True, label_keys=label_keys, book=book)
         self._pods = pods
         self._log = log
         self._clock = clock
@@ -146,6 +148,7 @@ class LiveFeed:
     async def _publish(self, take: Take) -> None:
         published: int | None = None
         while True:
+            self.world.book.expire()
             began, version = self._clock(), self.world.version
             if version != published and self.waiting_for() is None:
                 published = version

@@ -1,28 +1,30 @@
 """
 One node of many objects: its Node, its NodeResourceTopology, and its kubelet's configuration.
 
-The topology says what there is by zone, the Node what there is in all and which class it is labelled with,
-the configuration how the kubelet was told to align. Only the topology must be there; of the others, what is
-told counts, and how much was told is part of the node.
+The topology says what there is by zone, the Node what there is in all, who may go there and which class it is
+labelled with, the configuration how the kubelet was told to align. Only the topology must be there; of the
+others, what is told counts, and how much was told is part of the node.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from sys import intern
 
-from numalign.cluster import labels as shapes
+from numalign.cluster import labels as label_syntax
 from numalign.cluster.kubelet_config import KubeletConfiguration
 from numalign.cluster.parts import Part, named
 from numalign.cluster.topologies import Topology
+from numalign.rules.attributes import EFFECTS, NO_ATTRIBUTES, Attributes, Labels, Taint
 from numalign.rules.errors import BadTopology, Mistake
 from numalign.rules.intent import CLASS_LABEL, Policy
 from numalign.rules.kubelet import start
 from numalign.rules.options import CpuOption, Options
-from numalign.rules.resources import Resources
+from numalign.rules.resources import Kind, Resources, kind
 from numalign.rules.sharing import shared
 from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, managers
+from numalign.shapes.bare import BareNode
+from numalign.shapes.identity import UNKNOWN, Identity
 
 THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
 """What node-feature-discovery says about hyperthreads, "true" or "false"."""
@@ -30,6 +32,8 @@ THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
 _THREADS = {"true": 2, "false": 1}
 # What distributions add to a version is their own matter: v1.34.4-eks-1234567, v1.34.4+k3s1.
 _VERSION = re.compile(r"v?1\.([0-9]{1,3})(\.[0-9]+)?([-+].*)?", re.DOTALL)
+
+_READY, _TRUE = "Ready", "True"
 
 MOST_ZONES = 16
 """A kubelet that aligns walks all sets of its zones, and so do the rules; with more it would take long."""
@@ -52,7 +56,7 @@ class Facts:
     """What a Node tells that its topology does not.
 
     `totals`, the kubelet's `minor` version and how many `threads` a core has are None if it does not say.
-    `labels` are those that somebody reads, of the many that a node carries.
+    `most` are the totals with the devices that are there, whether or not they may be given out at present.
     """
 
     name: str
@@ -60,30 +64,89 @@ class Facts:
     label: str | None = None
     minor: int | None = None
     threads: int | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
+    attributes: Attributes = NO_ATTRIBUTES
+    identity: Identity = UNKNOWN
+    most: Resources | None = None
+
+    def bare(self) -> BareNode:
+        """The node, while nobody knows its topology."""
+        return BareNode(self.name, self.most, self.attributes, self.label)
 
 
-def facts(raw: Mapping[str, object], *, label_keys: AbstractSet[str] = frozenset()) -> Facts:
+def facts(raw: Mapping[str, object]) -> Facts:
     """What a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
     whole = Part(raw)
     metadata, status = whole["metadata"], whole["status"]
     name = intern(metadata["name"].needed_text())
     totals = shared(status["allocatable"].amounts()) or None
-    labels = metadata["labels"]
-    label = labels[CLASS_LABEL]
-    if not shapes.VALUE.fullmatch(label.text()):
-        label.wrong("no label can have this value: letters, digits and -_. between them, at most 63")
+    carried = labels(metadata["labels"])
     read = Facts(
         name,
         totals,
-        label.text() or None,
+        _label(metadata["labels"][CLASS_LABEL], carried.get(CLASS_LABEL, "")),
         # What does not run the kubelet says what it likes there, and is a node all the same.
         minor=_minor(status["nodeInfo"]["kubeletVersion"].text()),
-        threads=threads_per_core(labels),
-        labels={key: part.text() for key in label_keys if (part := labels[key]).value is not None},
+        threads=_THREADS.get(carried.get(THREADS_LABEL, "")),
+        attributes=_attributes(whole, carried),
+        identity=_identity(metadata, status["nodeInfo"]),
+        most=_most(totals, status["capacity"]),
     )
     whole.settle(BadTopology)
     return read
+
+
+def _label(part: Part, text: str) -> str | None:
+    """The class that a node is labelled with."""
+    if not label_syntax.VALUE.fullmatch(text):
+        part.wrong("no label can have this value: letters, digits and -_. between them, at most 63")
+    return text or None
+
+
+def _attributes(whole: Part, carried: Labels) -> Attributes:
+    spec = whole["spec"]
+    return Attributes(
+        carried,
+        taints(spec["taints"]),
+        cordoned=bool(spec["unschedulable"].switch()),
+        ready=_is_ready(whole["status"]["conditions"]),
+    )
+
+
+def labels(part: Part) -> Labels:
+    """The labels of a node; thousands of nodes have the same values."""
+    return Labels({intern(key): intern(value) for key, value in part.texts().items()})
+
+
+def taints(listed: Part) -> tuple[Taint, ...]:
+    """The taints that keep pods away; one of an effect that is not known here keeps nobody away."""
+    found = (_taint(part) for part in listed.objects())
+    return shared(tuple(taint for taint in found if taint.key and taint.effect in EFFECTS))
+
+
+def _taint(part: Part) -> Taint:
+    return Taint(part["key"].needed_text(), part["value"].text(), part["effect"].needed_text())
+
+
+def _is_ready(conditions: Part) -> bool:
+    """Whether the kubelet says so; a Node that has no such condition was written by hand."""
+    told = [part["status"].text() for part in conditions.objects() if part["type"].text() == _READY]
+    return told[-1] == _TRUE if told else True
+
+
+def _identity(metadata: Part, info: Part) -> Identity:
+    return Identity(metadata["uid"].text(), info["systemUUID"].text(), info["machineID"].text())
+
+
+def _most(totals: Resources | None, capacity: Part) -> Resources | None:
+    """What may be given out, with all devices: those of a plugin that is down count in the capacity alone.
+
+    A capacity that cannot be read adds nothing: without it a node is no less of a node.
+    """
+    if totals is None:
+        return None
+    there = Part(capacity.value).amounts()
+    devices = {name: amount for name, amount in there.items() if kind(name) is Kind.DEVICE}
+    return shared(totals.most(devices))
 
 
 def minor_version(part: Part) -> int | None:
@@ -137,6 +200,7 @@ def unchecked(
         max_zones=topology.max_zones if said.max_zones is None else said.max_zones,
         known=Known.CONFIGURED if configured else Known.COUNTS,
         label=told.label,
+        attributes=told.attributes,
         options=shared(Options(said.cpu_options, said.topology_options, said.gates, told.minor)),
         threads=told.threads,
     )

@@ -20,6 +20,7 @@ from numalign.cluster.kinds import PODS, Object
 from numalign.cluster.parts import Part
 from numalign.cluster.world import Problem, Shelf, Snapshot, World
 from numalign.rules.errors import BadInput, Mistake
+from numalign.shapes import Book
 
 CORE = ""
 
@@ -54,13 +55,14 @@ def pile(
     *,
     label_keys: AbstractSet[str] = frozenset(),
     pods: Callable[[Object], None] | None = None,
+    book: Book | None = None,
 ) -> "Pile":
     """The world that these objects make, with these labels of nodes; its `snapshot` is that of `of`.
 
-    Each pod that has a name is given to `pods`, as an API server's would be to a sink; without one, pods are
-    counted.
+    The `book` knows what was there before. Each pod that has a name is given to `pods`, as an API server's
+    would be to a sink; without one, pods are counted.
     """
-    made = Pile(label_keys=label_keys, pods=pods)
+    made = Pile(label_keys=label_keys, pods=pods, book=book)
     for each in found:
         made.add(each)
     return made
@@ -74,8 +76,9 @@ class Pile:
         *,
         label_keys: AbstractSet[str] = frozenset(),
         pods: Callable[[Object], None] | None = None,
+        book: Book | None = None,
     ) -> None:
-        self.world = World(label_keys=label_keys)
+        self.world = World(label_keys=label_keys, book=book)
         self._problems: list[Problem] = []
         self._ignored = Counter[str]()
         self._pods = 0

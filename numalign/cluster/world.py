@@ -6,10 +6,10 @@ forgotten. A snapshot joins what there is at the moment, and joins again only wh
 object never stops the rest: it is left out and told of, with its kind, its name and all its mistakes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import partial
 from sys import intern
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -24,6 +24,8 @@ from numalign.cluster.topologies import Topology
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import NamespaceRules
 from numalign.rules.topology import Node
+from numalign.shapes import Book, KnownShape
+from numalign.shapes.bare import BareNode
 
 Read = TypeVar("Read")
 Raw = Mapping[str, object]
@@ -46,10 +48,11 @@ class Problem:
 class Snapshot:
     """A cluster as it was found.
 
-    `nodes` are those whose topology is known, by name; `unknown` the names of the others. `labels` is the
-    class that each Node is labelled with, None where it is with none; a Node that makes no sense, or whose
-    topology makes none, is not in it. `node_labels` are the labels that somebody reads, of the nodes that
-    have any of them. `namespaces` are the rules of each, and `namespace_labels` all of its labels.
+    `nodes` are those whose topology is known, by name; `unknown` the names of the others, and `bare` what
+    the Node objects of those tell. `shapes` are all that this cluster has, had, or was told of. `labels` is
+    the class that each Node is labelled with, None where it is with none; a Node that makes no sense, or
+    whose topology makes none, is not in it. `node_labels` are the labels that somebody reads, of the nodes
+    that have any of them. `namespaces` are the rules of each, and `namespace_labels` all of its labels.
     `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
     one. `pods` counts what was listed, and `ignored` the objects of kinds that nobody reads, by kind and
     group (`Deployment.apps`).
@@ -57,6 +60,8 @@ class Snapshot:
 
     nodes: tuple[Node, ...] = ()
     unknown: tuple[str, ...] = ()
+    bare: Mapping[str, BareNode] = field(default_factory=dict)
+    shapes: tuple[KnownShape, ...] = ()
     labels: Mapping[str, str | None] = field(default_factory=dict)
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
@@ -135,37 +140,54 @@ class Shelf(Generic[Read]):
 class World:
     """What was seen so far; `snapshot` is the cluster that it makes.
 
-    Where every Node is `told`, as by an API server, a topology without one is a ghost that its exporter left
-    behind, and makes no node. A file may hold nothing but topologies. Of the labels of nodes those of
-    `label_keys` are kept.
+    A topology without a Node is a ghost that its exporter left behind, and makes no node. But a file may hold
+    nothing but topologies: unless all Nodes are `told`, as by an API server, there is no ghost where there is
+    no Node at all. `label_keys` are the labels that somebody reads. The `book` knows the nodes in health.
     """
 
-    def __init__(self, *, told: bool = False, label_keys: AbstractSet[str] = frozenset()) -> None:
-        self._told = told
-        self.nodes = Shelf("Node", _sensible(partial(nodes.facts, label_keys=label_keys)))
+    def __init__(
+        self,
+        *,
+        told: bool = False,
+        label_keys: AbstractSet[str] = frozenset(),
+        book: Book | None = None,
+    ) -> None:
+        self.book = book or Book(wall=time.time)
+        self._label_keys = label_keys
+        self._told = self._haunted = told
+        self.nodes = Shelf("Node", _sensible(nodes.facts))
         self.topologies = Shelf(topologies.KIND, _sensible(topologies.topology))
         self.configurations = Shelf(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
         self.namespaces: Shelf[NamespaceFacts] = Shelf("Namespace", namespaces.facts)
         self.census = Census()
+        self._joined: dict[str, Node] = {}
         self._known: dict[str, Node] = {}
+        self._unseen: set[str] = set()
         self._unjoined: dict[str, tuple[Problem, ...]] = {}
 
     @property
     def version(self) -> int:
         """Grows whenever `snapshot` would give something else, pods aside."""
-        return sum(shelf.version for shelf in self._shelves())
+        return self.book.version + sum(shelf.version for shelf in self._shelves())
+
+    def has_nodes(self) -> bool:
+        """Whether any node is known."""
+        self._join_changed()
+        return bool(self._joined)
 
     def snapshot(self) -> Snapshot:
         """The cluster of everything that is there now."""
         self._join_changed()
+        self._see_changed()
         ruled = dict(self.namespaces.sensible())
+        bare = {name: self._facts(name).bare() for name in sorted(self.nodes) if name not in self._known}
         return Snapshot(
             nodes=tuple(self._known[name] for name in sorted(self._known)),
-            unknown=tuple(sorted(name for name in self.nodes if name not in self._known)),
+            unknown=tuple(bare),
+            bare=MappingProxyType(bare),
+            shapes=self.book.known(),
             labels=MappingProxyType(dict(self._labels())),
-            node_labels=MappingProxyType(
-                {name: told.labels for name, told in self.nodes.sensible() if told.labels}
-            ),
+            node_labels=MappingProxyType(dict(self._read_labels())),
             namespaces=MappingProxyType({name: each.rules for name, each in ruled.items()}),
             namespace_labels=MappingProxyType({name: each.labels for name, each in ruled.items()}),
             fingerprints=MappingProxyType(dict(self._fingerprints())),
@@ -175,11 +197,30 @@ class World:
 
     def _join_changed(self) -> None:
         """Join anew the nodes of which anything has changed since this was done last."""
-        shelves = (self.nodes, self.topologies, self.configurations)
-        for name in set[str]().union(*(shelf.changed for shelf in shelves)):
+        haunted, shelves = self._told or any(self.nodes), (self.nodes, self.topologies, self.configurations)
+        changed = set[str]().union(*(shelf.changed for shelf in shelves))
+        if haunted != self._haunted:
+            self._haunted = haunted
+            changed |= {*self.topologies}
+        for name in changed:
             self._join(name)
+        self._unseen |= changed
         for shelf in self._shelves():
             shelf.changed.clear()
+
+    def _see_changed(self) -> None:
+        """Ask for the health of these nodes, and of those of whose past they made more known."""
+        self._known = {name: node for name, node in self._known.items() if name in self._joined}
+        self.book.keep(self._joined.keys())
+        unseen: Iterable[str] = sorted(self._unseen & self._joined.keys())
+        while unseen:
+            for name in unseen:
+                self._known[name] = self.book.see(self._joined[name], identity=self._facts(name).identity)
+            unseen = sorted(self.book.stale())
+        self._unseen.clear()
+
+    def _facts(self, name: str) -> Facts:
+        return self.nodes.get(name) or Facts(name)
 
     def _shelves(
         self,
@@ -187,16 +228,19 @@ class World:
         return self.nodes, self.topologies, self.configurations, self.namespaces
 
     def _join(self, name: str) -> None:
-        self._known.pop(name, None)
+        self._joined.pop(name, None)
         self._unjoined.pop(name, None)
         topology = self.topologies.get(name)
-        if topology is None or (self._told and name not in self.nodes):
+        if topology is None:
+            return
+        if self._haunted and name not in self.nodes:
+            self._unjoined[name] = (Problem(topologies.KIND, name, (_GHOST,)),)
             return
         node, problems = _joined(
             topology, told=self.nodes.get(name), configured=self.configurations.get(name)
         )
         if node:
-            self._known[name] = node
+            self._joined[name] = node
         if problems:
             self._unjoined[name] = problems
 
@@ -205,6 +249,12 @@ class World:
         for name, told in self.nodes.sensible():
             if name in self._known or name not in self.topologies:
                 yield name, told.label
+
+    def _read_labels(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        for name, told in self.nodes.sensible():
+            carried = told.attributes.labels
+            if found := {key: carried[key] for key in self._label_keys if key in carried}:
+                yield name, found
 
     def _fingerprints(self) -> Iterator[tuple[str, Fingerprint]]:
         for name, topology in self.topologies.sensible():
@@ -222,6 +272,7 @@ class World:
                 yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
 
 
+_GHOST = Mistake("metadata.name", "no Node of this name: its exporter left it behind")
 _NO_SUCH_NODE = Mistake("metadata.name", "no node in this snapshot has this name")
 
 

@@ -7,7 +7,8 @@ file, asks no clock and knows no API.
 """
 
 from numalign.shapes.bare import BareNode
-from numalign.shapes.book import Book
+from numalign.shapes.book import Book, Memory
+from numalign.shapes.identity import Identity
 from numalign.shapes.shape import KnownShape, Shape, Values
 
-__all__ = ["BareNode", "Book", "KnownShape", "Shape", "Values"]
+__all__ = ["BareNode", "Book", "Identity", "KnownShape", "Memory", "Shape", "Values"]

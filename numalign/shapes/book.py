@@ -11,11 +11,13 @@ Times are seconds since 1970, for what is remembered here outlives the process.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from numalign.rules.attributes import Taint
 from numalign.rules.topology import Node, node_class
 from numalign.shapes.health import restored
+from numalign.shapes.identity import Identity
 from numalign.shapes.shape import KnownShape, Shape, Traits, larger, of, traits
 
 REMEMBER_SECONDS = 30 * 86400.0
@@ -47,7 +49,7 @@ class _Seen:
     own: str
     node: Node
     shape: Shape
-    machine: str
+    identity: Identity
     ill: float | None = None
     disbelieved: frozenset[str] = frozenset()
 
@@ -56,7 +58,7 @@ class Book:
     """The shapes of a cluster. Changed in place.
 
     `remember` is for how many seconds a shape without nodes is remembered. `version` grows whenever shapes
-    come, go or change; how many nodes they have does not matter to it.
+    come, go or change, or nodes are `stale`; how many nodes a shape has does not matter to it.
     """
 
     def __init__(self, *, remember: float = REMEMBER_SECONDS, wall: Callable[[], float]) -> None:
@@ -64,6 +66,7 @@ class Book:
         self._remember = remember
         self._wall = wall
         self._nodes: dict[str, _Seen] = {}
+        self._ill: dict[str, float] = {}
         self._shapes: dict[str, Shape] = {}
         self._counts = Counter[str]()
         self._left: dict[str, float] = {}
@@ -76,21 +79,22 @@ class Book:
 
     # What is told.
 
-    def see(self, node: Node, *, machine: str = "") -> Node:
-        """A node is here like this, on this machine; gives it with its health.
-
-        `machine` is whatever tells one machine from another of the same name.
-        """
+    def see(self, node: Node, *, identity: Identity) -> Node:
+        """A node is here like this, on this machine; gives it with its health."""
         before = self._nodes.get(node.name)
-        seen = self._nodes[node.name] = self._read(node, machine, before)
+        self._stale.discard(node.name)
+        seen = self._nodes[node.name] = self._read(node, identity, before)
         self._count(seen.shape, before.shape if before else None)
+        self._ill.pop(node.name, None)
+        if seen.ill is not None:
+            self._ill[node.name] = seen.ill
         return seen.node
 
-    def lose(self, name: str) -> None:
-        """A node is here no more, or nothing is told of its topology."""
-        gone = self._nodes.pop(name, None)
-        if gone:
-            self._leave(gone.shape.name)
+    def keep(self, names: AbstractSet[str]) -> None:
+        """No other nodes are here, or nothing is told of the topology of others."""
+        for name in sorted(self._nodes.keys() - names):
+            self._leave(self._nodes.pop(name).shape.name)
+            self._ill.pop(name, None)
 
     def recall(self, memory: Memory) -> None:
         """Others remember this; nodes that it concerns are `stale`."""
@@ -101,8 +105,8 @@ class Book:
                 self._left[name] = max(self._left.get(name, 0.0), min(known.seen or 0.0, self._wall()))
         for name, since in memory.losses.items():
             self._losses[name] = min(since, self._losses.get(name, since))
-            if name in self._nodes and self._nodes[name].ill is not None:
-                self._stale.add(name)
+            if name in self._ill:
+                self._doubt({name})
 
     def declare(self, shapes: Iterable[Shape]) -> None:
         """These shapes, and no others, can come at any time."""
@@ -115,17 +119,18 @@ class Book:
 
     # What is known.
 
+    def expire(self) -> None:
+        """Time has passed: shapes are forgotten, and what nodes lack may be what they are."""
+        self._forget()
+        self._doubt({name for name, since in self._ill.items() if self._is_real(since)})
+
     def stale(self) -> frozenset[str]:
         """Nodes to be told anew, for what is known of their health has changed; each is told of once."""
-        overdue = (
-            name for name, seen in self._nodes.items() if seen.ill is not None and self._is_real(seen.ill)
-        )
-        found, self._stale = frozenset({*self._stale, *overdue} & self._nodes.keys()), set()
+        found, self._stale = frozenset(self._stale & self._nodes.keys()), set()
         return found
 
     def known(self) -> tuple[KnownShape, ...]:
         """All shapes, by name, the declared ones last."""
-        self._forget()
         seen = (
             KnownShape(shape, self._counts[name], None if self._counts[name] else self._left[name])
             for name, shape in sorted(self._shapes.items())
@@ -138,15 +143,15 @@ class Book:
         shapes = (each for each in self.known() if not each.declared)
         return Memory(
             tuple(replace(each, nodes=0, seen=now if each.seen is None else each.seen) for each in shapes),
-            {name: seen.ill for name, seen in sorted(self._nodes.items()) if seen.ill is not None},
+            dict(sorted(self._ill.items())),
         )
 
     # Health.
 
-    def _read(self, node: Node, machine: str, before: _Seen | None) -> _Seen:
+    def _read(self, node: Node, identity: Identity, before: _Seen | None) -> _Seen:
         own = node_class(node)
         disbelieved = before.disbelieved if before and before.own == own else frozenset[str]()
-        if before and before.machine != machine:
+        if before and before.identity.differs(identity):
             before, disbelieved = None, frozenset({node.label or ""})
             self._losses.pop(node.name, None)
         pasts = [name for name in self._pasts(node, own, before) if name not in disbelieved]
@@ -157,7 +162,7 @@ class Book:
         if ill is None:
             self._losses.pop(node.name, None)
         found = replace(node, health=healthy) if healthy else node
-        return _Seen(node, own, found, self._shape_of(found, own, before), machine, ill, disbelieved)
+        return _Seen(node, own, found, self._shape_of(found, own, before), identity, ill, disbelieved)
 
     def _pasts(self, node: Node, own: str, before: _Seen | None) -> Iterator[str]:
         """The classes that a node may have been of, the likeliest first.
@@ -217,7 +222,13 @@ class Book:
         name, before = shape.node_class, self._healthy.get(shape.node_class)
         self._healthy[name] = larger(before, shape.node) if before else shape.node
         if before is None:
-            self._stale |= self._unsure.pop(name, set())
+            self._doubt(self._unsure.pop(name, set()))
+
+    def _doubt(self, names: AbstractSet[str]) -> None:
+        """These are to be told anew."""
+        if not names <= self._stale:
+            self._stale |= names
+            self.version += 1
 
     def _count(self, after: Shape, before: Shape | None) -> None:
         if before and before.name == after.name:

@@ -102,9 +102,11 @@ async def test_only_what_is_read_leaves_the_cluster(api: Api, kubeconfig: Kubeco
     ]
     api.lists["/api/v1/nodes"] = [
         {
-            "metadata": {"name": "a", "labels": {"x": "y"}, "annotations": {"b": "c"}},
+            "metadata": {"name": "a", "labels": {"x": "y"}, "annotations": {"b": "c"}, "uid": "u"},
+            "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "providerID": "secret"},
             "status": {
                 "allocatable": {"cpu": "4"},
+                "conditions": [{"type": "Ready", "status": "True", "message": "secret"}],
                 "images": [{"names": ["secret"]}],
                 "nodeInfo": {"kubeletVersion": "v1.34.4", "machineID": "secret", "systemUUID": "secret"},
             },
@@ -116,8 +118,13 @@ async def test_only_what_is_read_leaves_the_cluster(api: Api, kubeconfig: Kubeco
     assert found["items"][0] == {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "a", "labels": {"x": "y"}},
-        "status": {"allocatable": {"cpu": "4"}, "nodeInfo": {"kubeletVersion": "v1.34.4"}},
+        "metadata": {"name": "a", "labels": {"x": "y"}, "uid": "u"},
+        "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+        "status": {
+            "allocatable": {"cpu": "4"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"kubeletVersion": "v1.34.4"},
+        },
     }
     assert found["items"][-1] == {
         "apiVersion": "v1",

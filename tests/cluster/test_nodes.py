@@ -5,13 +5,16 @@ import pytest
 from numalign.cluster.kubelet_config import KubeletConfiguration
 from numalign.cluster.nodes import MOST_ZONES, THREADS_LABEL, BadNode, Facts, facts, join
 from numalign.cluster.topologies import Topology
+from numalign.rules.attributes import Attributes, Labels, Taint
 from numalign.rules.errors import BadTopology
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.kubelet.start import Reserved
 from numalign.rules.options import CpuOption, Gate, Options, TopologyOption
 from numalign.rules.resources import Resources, ZoneId
 from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, Zone
-from tests.notation import table
+from numalign.shapes.bare import BareNode
+from numalign.shapes.identity import Identity
+from tests.notation import bag, table
 
 
 def zone(number: int = 0, **amounts: int) -> Zone:
@@ -26,36 +29,109 @@ def zones(count: int, **amounts: int) -> tuple[Zone, ...]:
 def test_a_node_tells_its_totals_and_its_class() -> None:
     written = {
         "metadata": {"name": "n", "labels": {"numalign.io/class": "2x4gpu", "other": "x"}},
-        "status": {"allocatable": {"cpu": "62", "memory": "1Gi", "pods": "110"}, "capacity": {"cpu": "x"}},
+        "status": {"allocatable": {"cpu": "62", "memory": "1Gi", "pods": "110"}},
     }
 
-    assert facts(written) == Facts(
-        "n", Resources({"cpu": 62_000, "memory": 2**30, "pods": 110}), label="2x4gpu"
-    )
+    read = facts(written)
+    assert (read.name, read.totals, read.label) == ("n", bag("cpu=62 memory=1Gi pods=110"), "2x4gpu")
 
 
-LABELS = [
-    # what it shows                     keys that are read       labels
-    ("of many the ones that are read",  {"pool", "zone"},        {"pool": "gpu"}),
-    ("one may be empty",                {"empty"},               {"empty": ""}),
-    ("the class is one like others",    {"numalign.io/class"},   {"numalign.io/class": "2x4gpu"}),
-    ("none, if nobody reads any",       set[str](),              {}),
+def told(**spec: object) -> dict[str, object]:
+    return {"metadata": {"name": "n"}, "spec": spec}
+
+
+def conditions(*pairs: tuple[str, str]) -> dict[str, object]:
+    listed = [{"type": name, "status": status} for name, status in pairs]
+    return {"metadata": {"name": "n"}, "status": {"conditions": listed}}
+
+
+PREFERRED = {"key": "x", "effect": "PreferNoSchedule"}
+GPU_ONLY = {"key": "gpu", "value": "a100", "effect": "NoSchedule"}
+AWAY = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+READY, PRESSED = ("Ready", "True"), ("DiskPressure", "True")
+
+ATTRIBUTES = [
+    # what it shows                        what is written                 what is read
+    ("who says nothing takes all pods",    told(),                         Attributes()),
+    ("a cordoned node",                    told(unschedulable=True),       Attributes(cordoned=True)),
+    ("one that is not any more",           told(unschedulable=False),      Attributes()),
+    ("a taint",                            told(taints=[GPU_ONLY]),
+     Attributes(taints=(Taint("gpu", "a100"),))),
+    ("one that evicts as well",            told(taints=[AWAY]),
+     Attributes(taints=(Taint("node.kubernetes.io/not-ready", effect="NoExecute"),))),
+    ("one that only ranks is not kept",    told(taints=[PREFERRED]),       Attributes()),
+    ("no taints",                          told(taints=None),              Attributes()),
+    ("ready",                              conditions(PRESSED, READY),     Attributes()),
+    ("not ready",                          conditions(("Ready", "False")), Attributes(ready=False)),
+    ("a kubelet that is silent",           conditions(("Ready", "Unknown")), Attributes(ready=False)),
+    ("other conditions do not matter",     conditions(PRESSED),            Attributes()),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("keys", "labels"), table(LABELS))
-def test_a_node_tells_the_labels_that_somebody_reads(keys: set[str], labels: dict[str, str]) -> None:
-    carried = {"pool": "gpu", "empty": "", "numalign.io/class": "2x4gpu", "other": "x"}
-
-    assert facts({"metadata": {"name": "n", "labels": carried}}, label_keys=keys).labels == labels
+@pytest.mark.parametrize(("written", "attributes"), table(ATTRIBUTES))
+def test_a_node_tells_who_may_go_there(written: dict[str, object], attributes: Attributes) -> None:
+    assert facts(written).attributes == attributes
 
 
-def test_a_label_that_is_read_must_be_a_text() -> None:
-    written = {"metadata": {"name": "n", "labels": {"pool": 1, "other": 2}}}
+def test_a_node_tells_all_its_labels() -> None:
+    carried = {"pool": "gpu", "empty": "", "numalign.io/class": "2x4gpu"}
 
-    with pytest.raises(BadTopology, match=r"^metadata\.labels\.pool: must be a text, not a number$"):
-        facts(written, label_keys={"pool"})
-    assert facts(written).labels == {}
+    assert facts({"metadata": {"name": "n", "labels": carried}}).attributes.labels == Labels(carried)
+
+
+def test_a_label_and_a_taint_must_make_sense() -> None:
+    written = {
+        "metadata": {"name": "n", "uid": 7, "labels": {"pool": 1, "other": 2}},
+        "spec": {"unschedulable": "yes", "taints": [{"value": 1}, "x"]},
+        "status": {"conditions": [{"type": 1}, {"type": "Ready", "status": True}]},
+    }
+
+    with pytest.raises(BadTopology) as raised:
+        facts(written)
+    assert [str(mistake) for mistake in raised.value.mistakes] == [
+        "metadata.labels.pool: must be a text, not a number",
+        "metadata.labels.other: must be a text, not a number",
+        "spec.taints[0].key: is missing",
+        "spec.taints[0].value: must be a text, not a number",
+        "spec.taints[0].effect: is missing",
+        'spec.taints[1]: must be an object, not "x"',
+        'spec.unschedulable: must be true or false, not "yes"',
+        "status.conditions[0].type: must be a text, not a number",
+        "status.conditions[1].status: must be a text, not true or false",
+        "metadata.uid: must be a text, not a number",
+    ]
+
+
+def test_a_node_tells_which_machine_it_is() -> None:
+    written = {
+        "metadata": {"name": "n", "uid": "u"},
+        "status": {"nodeInfo": {"systemUUID": "s", "machineID": "m"}},
+    }
+
+    assert facts(written).identity == Identity("u", "s", "m")
+
+
+MOST = [
+    # what it shows                          allocatable            capacity               what it has at most
+    ("devices of a plugin that is down",     {"cpu": 6, "x/y": 0},  {"cpu": 8, "x/y": 4},  "cpu=6 x/y=4"),
+    ("devices that only the capacity lists", {"cpu": 6},            {"cpu": 8, "x/y": 4},  "cpu=6 x/y=4"),
+    ("more may be given out than there is",  {"cpu": 6, "x/y": 4},  {"x/y": 0},            "cpu=6 x/y=4"),
+    ("a capacity that cannot be read",       {"cpu": 6},            {"cpu": 8, "x/y": -1}, "cpu=6"),
+    ("no capacity",                          {"cpu": 6},            None,                  "cpu=6"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("allocatable", "capacity", "most"), table(MOST))
+def test_a_node_without_topology_has_the_devices_that_are_there(
+    allocatable: object, capacity: object, most: str
+) -> None:
+    written = {"metadata": {"name": "n"}, "status": {"allocatable": allocatable, "capacity": capacity}}
+
+    assert facts(written).bare() == BareNode("n", bag(most))
+
+
+def test_a_node_that_says_nothing_of_its_resources_may_have_any() -> None:
+    assert facts({"metadata": {"name": "n"}, "status": {"capacity": {"x/gpu": 8}}}).bare().totals is None
 
 
 @pytest.mark.parametrize("status", [None, {}, {"allocatable": None}], ids=["null", "empty", "no amounts"])
@@ -79,7 +155,7 @@ def test_a_node_that_does_not_say_has_no_totals(status: object) -> None:
 )
 def test_a_node_tells_the_version_of_its_kubelet(version: str | None, minor: int | None) -> None:
     written = {"metadata": {"name": "n"}, "status": {"nodeInfo": {"kubeletVersion": version}}}
-    assert facts(written) == Facts("n", minor=minor)
+    assert facts(written).minor == minor
 
 
 @pytest.mark.parametrize("version", ["latest", "v2.1.0", "v1.x", "v1.34.4 ", "1", "v1.9999.0", "kwok-v0.6.1"])
@@ -87,14 +163,15 @@ def test_a_version_that_is_none_is_not_known_and_spoils_nothing_else(version: st
     labelled = {"name": "n", "labels": {"numalign.io/class": "blue"}}
     status = {"nodeInfo": {"kubeletVersion": version}, "allocatable": {"cpu": "1"}}
 
-    assert facts({"metadata": labelled, "status": status}) == Facts("n", Resources({"cpu": 1000}), "blue")
+    read = facts({"metadata": labelled, "status": status})
+    assert (read.totals, read.label, read.minor) == (bag("cpu=1"), "blue", None)
 
 
 @pytest.mark.parametrize(
     ("label", "threads"), [("true", 2), ("false", 1), ("", None), ("perhaps", None), (None, None)]
 )
 def test_a_label_tells_whether_cores_have_two_threads(label: str | None, threads: int | None) -> None:
-    assert facts({"metadata": {"name": "n", "labels": {THREADS_LABEL: label}}}) == Facts("n", threads=threads)
+    assert facts({"metadata": {"name": "n", "labels": {THREADS_LABEL: label}}}).threads == threads
 
 
 def test_every_mistake_is_told_with_its_path() -> None:

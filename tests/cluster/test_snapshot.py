@@ -69,6 +69,7 @@ def test_objects_are_joined_by_name() -> None:
                 configuration("b", topologyManagerPolicy="restricted"),
                 node("c"),
                 node("b", **{"numalign.io/class": "x"}),
+                node("a"),
                 nrt("a"),
                 namespace("team", **{"numalign.io/warn": "none"}),
                 {"apiVersion": "v1", "kind": "Pod", "metadata": "whatever"},
@@ -77,7 +78,7 @@ def test_objects_are_joined_by_name() -> None:
     )
 
     assert [(each.name, each.policy, each.known, each.totals, each.label) for each in seen.nodes] == [
-        ("a", Policy.NONE, Known.COUNTS, None, None),
+        ("a", Policy.NONE, Known.COUNTS, Resources({"cpu": 8000}), None),
         ("b", Policy.RESTRICTED, Known.CONFIGURED, Resources({"cpu": 8000}), "x"),
     ]
     assert (seen.unknown, seen.pods, seen.problems) == (("c",), 1, ())
@@ -127,7 +128,7 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
     ),
     "no name": (
         {**nrt("x"), "metadata": {}},
-        ["NodeResourceTopology items[3]: metadata.name: is missing"],
+        ["NodeResourceTopology items[4]: metadata.name: is missing"],
     ),
     "a topology twice": (
         nrt("good", cpu=9),
@@ -173,17 +174,17 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
         configuration("godo"),
         ["KubeletConfiguration godo: metadata.name: no node in this snapshot has this name"],
     ),
-    "no kind": ({"metadata": {"name": "x"}}, ["object items[3]: kind: is missing"]),
+    "no kind": ({"metadata": {"name": "x"}}, ["object items[4]: kind: is missing"]),
     "items that are none": (
         {"kind": "NodeList", "apiVersion": "v1", "items": 1},
-        ["NodeList items[3]: items: must be a list, not a number"],
+        ["NodeList items[4]: items: must be a list, not a number"],
     ),
 }
 
 
 @pytest.mark.parametrize(("broken", "expected"), PROBLEMS.values(), ids=PROBLEMS)
 def test_a_broken_object_is_told_and_the_rest_still_loads(broken: Json, expected: list[str]) -> None:
-    good = [node("good"), nrt("good"), namespace("team", **{"numalign.io/warn": "none"})]
+    good = [node("good"), nrt("good"), node("x"), namespace("team", **{"numalign.io/warn": "none"})]
 
     seen = snapshot.of([listed(*good, broken)])
 
