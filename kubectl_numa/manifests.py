@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from numalign.cluster import documents, pods
+from numalign.cluster import documents, templates
 from numalign.cluster.documents import Found
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.pod import Pod
@@ -126,7 +126,7 @@ def _manifest(found: Found, manifest: Manifest, namespace: Namespace) -> Iterato
         yield replace(manifest, mistakes=(found.trouble,))
         return
     try:
-        made = pods.pods_of(found.raw)
+        made = templates.pods_of(found.raw)
     except BadInput as error:
         yield manifest.wrong(error)
         return

@@ -7,16 +7,16 @@ what no later step can mend. Nothing is ever written into a workload, and its po
 the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import orjson
 
-from numalign.cluster import pods
+from numalign.cluster import pods, templates
 from numalign.cluster.parts import Part, group
-from numalign.cluster.pods import Place, TemplatePath
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy
+from numalign.cluster.templates import Look, Place, Sort
 from numalign.fleet import Fleet, Question
 from numalign.rules.errors import MOST_MISTAKES, Mistake
 from numalign.rules.intent import UNRULED, Match, NamespaceRules, Policy
@@ -51,24 +51,30 @@ class Workloads(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod template of which somebody asks something, and where it stands in the object."""
+    """A pod template of which somebody asks something, and where it stands in the object.
+
+    Nobody is refused for one that is `guessed`.
+    """
 
     where: str
     subject: Subject
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A workload under review: its templates, and the mistakes in those that cannot be read.
 
-    The mistakes in what the owner said to numalign are `unclear`; the others are the API server's to refuse.
-    There are no more than `MOST_MISTAKES` of either; the templates after so many were not read.
+    The mistakes in what the owner said to numalign are `unclear`; the others are the API server's to refuse,
+    and those of guessed templates may be none. There are no more than `MOST_MISTAKES` of either; the
+    templates after so many were not read. `notes` say how it was read.
     """
 
     kind: str
     templates: tuple[Template, ...] = ()
     unclear: tuple[Mistake, ...] = ()
     unreadable: tuple[Mistake, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
@@ -90,29 +96,27 @@ def workload(
     Of an update only the templates count that it changes.
     """
     sort = (review.kind.group, review.kind.kind)
-    paths = () if sort == pods.POD else pods.paths_of(sort, extra=policy.templates)
     rules = rules_of(review.namespace, moment, policy=policy)
-    if reason := _none_of_ours(review, paths, rules, policy=policy):
+    if reason := _none_of_ours(review, sort, rules, policy=policy):
         return reason
-    found, astray = pods.places(review.object, paths)
-    before, _ = pods.places(review.old, paths)
-    changed = list(_other(found, before))
-    if before and not changed and not astray:
+    seen = templates.look(review.object, sort, extra=policy.templates)
+    before = templates.look(review.old, sort, extra=policy.templates).places
+    changed = list(_other(seen.places, before))
+    if before and not changed and not seen.mistakes:
         return Skip.UNCHANGED
-    heard = [place for place in changed if not exempt(review, place.raw, policy=policy)]
+    heard = tuple(place for place in changed if not exempt(review, place.raw, policy=policy))
     if changed and not heard:
         return Skip.EXEMPT
-    made = yield from _workload(review, heard, rules=rules, match=match, astray=astray)
-    return made if made.templates or made.mistakes else Skip.SILENT
+    made = yield from _workload(review, replace(seen, places=heard), rules=rules, match=match)
+    paths = templates.paths_of(sort, extra=policy.templates)
+    return made or (Skip.SILENT if paths or seen.places else Skip.KIND)
 
 
-def _none_of_ours(
-    review: Review, paths: Sequence[TemplatePath], rules: NamespaceRules, *, policy: ClusterPolicy
-) -> Skip | None:
+def _none_of_ours(review: Review, sort: Sort, rules: NamespaceRules, *, policy: ClusterPolicy) -> Skip | None:
     """Why the review is left, whatever its templates say."""
     verb = review.operation in {Verb.CREATE, Verb.UPDATE} and not review.sub_resource
     holds = {
-        Skip.KIND: not paths,
+        Skip.KIND: sort == templates.POD,
         Skip.OPERATION: not verb,
         Skip.DISABLED: rules.disabled,
         Skip.EXEMPT: exempt(review, None, policy=policy) is not None,
@@ -127,7 +131,7 @@ def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
         return False
     for owner in Part(raw)["metadata"]["ownerReferences"].entries():
         sort = (group(owner["apiVersion"].text()), owner["kind"].text())
-        if owner["controller"].value is True and pods.paths_of(sort, extra=policy.templates):
+        if owner["controller"].value is True and templates.paths_of(sort, extra=policy.templates):
             return True
     return False
 
@@ -147,32 +151,28 @@ def _written(place: Place) -> tuple[str, bytes] | None:
         return None
 
 
-def _workload(
-    review: Review,
-    places: Iterable[Place],
-    *,
-    rules: NamespaceRules,
-    match: Match,
-    astray: tuple[Mistake, ...],
-) -> Steps[Workload]:
-    templates: list[Template] = []
+def _workload(review: Review, seen: Look, *, rules: NamespaceRules, match: Match) -> Steps[Workload | None]:
+    """What is said of the places; None if nobody asks anything."""
+    made: list[Template] = []
     # As for a pod that is none: where nobody asks anything, nothing is told.
-    mistakes = list(astray) if rules != UNRULED else []
+    mistakes = list(seen.mistakes) if rules != UNRULED else []
     unclear: list[Mistake] = []
-    for place in places:
+    for place in seen.places:
         if len(mistakes) + len(unclear) > MOST_MISTAKES:
             break
         try:
             found = read(place.raw, namespace=review.namespace, rules=rules, match=match)
         except Broken as error:
-            ours = {each.where for each in error.mistakes if each.where.startswith(_ANNOTATIONS)}
             for each in error.mistakes:
-                (unclear if each.where in ours else mistakes).append(each.under(place.where))
+                ours = each.where.startswith(_ANNOTATIONS) and not place.guessed
+                (unclear if ours else mistakes).append(place.told(each))
         else:
-            templates += [Template(place.where, found)] if found else []
+            made += [Template(place.where, found, place.guessed)] if found else []
         yield
     told = (tuple(unclear[:MOST_MISTAKES]), tuple(mistakes[:MOST_MISTAKES]))
-    return Workload(review.kind.kind, tuple(templates), *told)
+    if not (made or mistakes or unclear):
+        return Workload(review.kind.kind, notes=seen.astray) if seen.astray else None
+    return Workload(review.kind.kind, tuple(made), *told, notes=(*seen.astray, *seen.how))
 
 
 def judge(workload: Workload, fleet: Fleet, *, mode: Workloads, unknown_may_fit: bool) -> Allowed | Denied:
@@ -202,10 +202,10 @@ def _refusal(workload: Workload, fleet: Fleet, *, unknown_may_fit: bool) -> Deni
 def _is_final(template: Template, workload: Workload) -> bool:
     """Whether nothing that comes later could make its pods fit, and they would be refused then.
 
-    Pods of a DaemonSet, and those that name their node, are never refused for a node. Where a container
-    leaves something out, a LimitRange may still say it.
+    Pods of a DaemonSet, and those that name their node, are never refused for a node, and nobody is for a
+    guess. Where a container leaves something out, a LimitRange may still say it.
     """
-    if workload.kind == "DaemonSet" or template.subject.pin:
+    if workload.kind == "DaemonSet" or template.subject.pin or template.guessed:
         return False
     containers = pods.pod(template.subject.pod).defaulted().containers
     return all({CPU, MEMORY} <= each.requests.keys() == each.limits.keys() for each in containers)
@@ -231,6 +231,7 @@ def _warnings(workload: Workload, fleet: Fleet, *, unknown_may_fit: bool) -> Ite
             yield f"{_short(template.where)}: {_HOPE if hope else _why_not(template, fleet)}"
     for template in workload.templates:
         yield from (f"{_short(template.where)}: {text}" for text in _of_intent(template.subject))
+    yield from workload.notes
 
 
 _HOPE = "no node of known topology could ever take its pods"

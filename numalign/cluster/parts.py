@@ -66,6 +66,11 @@ class Part:
         before = self._parent.where if self._parent else ""
         return f"{before}{_step(self._step)}".removeprefix(".")
 
+    @property
+    def above(self) -> "Part":
+        """What the part stands in; the part itself, if it is the whole object."""
+        return self._parent or self
+
     def wrong(self, message: str) -> None:
         """Note a mistake at this place."""
         if not self._enough():
@@ -267,6 +272,11 @@ def named(value: object) -> str:
     if isinstance(value, str):
         return f'"{_cut(value)}"'
     return _NAMES.get(type(value), "a number" if isinstance(value, int | float) else "something else")
+
+
+def inner(value: object, key: str) -> object:
+    """A member of what may be an object; None, if there is none."""
+    return value.get(key) if isinstance(value, dict) else None
 
 
 def group(api_version: str) -> str:

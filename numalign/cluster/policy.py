@@ -16,11 +16,11 @@ from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.cluster import edited, pods
+from numalign.cluster import edited, templates
 from numalign.cluster.edited import only
 from numalign.cluster.parts import Part
-from numalign.cluster.pods import Sort, TemplatePath, Templates
 from numalign.cluster.selectors import requirements
+from numalign.cluster.templates import Sort, TemplatePath, Templates
 from numalign.rules import intent
 from numalign.rules.constraints import Requirement
 from numalign.rules.errors import BadInput
@@ -218,7 +218,7 @@ def _sort(part: Part) -> Sort:
         part["group"].wrong(f'"{name[:64]}" is no API group: write it without the version, like batch')
     if kind and not _KIND.fullmatch(kind):
         part["kind"].wrong(f'"{kind[:64]}" is no kind, like TrainJob')
-    if (name, kind) == pods.POD:
+    if (name, kind) == templates.POD:
         part["kind"].wrong("pods are always looked at, and make no pods")
     return name, kind
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster import pods
-from numalign.cluster.pods import TemplatePath
+from numalign.cluster import templates
 from numalign.cluster.policy import (
     NAME_LABEL,
     NO_POLICY,
@@ -24,6 +23,7 @@ from numalign.cluster.policy import (
     parse,
     read,
 )
+from numalign.cluster.templates import TemplatePath
 from numalign.rules.constraints import Operator, Requirement
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from tests.notation import table
@@ -84,9 +84,9 @@ def test_the_page_says_what_its_example_does(
 
 def test_the_page_names_every_kind_that_is_looked_at() -> None:
     listed = PAGE.read_text(encoding="utf-8").rpartition("The kinds:")[2]
-    groups = {group for group, _ in pods.TEMPLATES if group}
+    groups = {group for group, _ in templates.TEMPLATES if group}
 
-    assert set(re.findall(r"[A-Z][A-Za-z]+", listed)) == {kind for _, kind in pods.TEMPLATES} - {"Pod"}
+    assert set(re.findall(r"[A-Z][A-Za-z]+", listed)) == {kind for _, kind in templates.TEMPLATES} - {"Pod"}
     assert set(re.findall(r"`(.*?)`", listed)) == groups
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.settings import ControllerSettings
-from numalign.cluster import pods, policy
+from numalign.cluster import policy, templates
 from numalign.runtime import settings, sources
 from numalign.runtime.serving import ProcessSettings
 from scorer import ranking
@@ -206,7 +206,7 @@ PATHS = st.lists(STEPS, min_size=1, max_size=20).map(".".join)
 @given(PATHS | st.text("as.*[]-", max_size=12))
 def test_a_path_that_the_schema_lets_through_is_one_that_the_program_reads(text: str) -> None:
     if admits(PATH, text):
-        assert str(pods.TemplatePath.read(text)) == text
+        assert str(templates.TemplatePath.read(text)) == text
 
 
 def test_the_strategies_that_are_let_through_are_those_of_the_scorer() -> None:
@@ -227,7 +227,7 @@ def test_weights_that_the_scorer_reads_are_let_through(words: list[str]) -> None
     assert admits(PROGRAMS["scorer"].settings["weights"], text)
 
 
-KNOWN = sorted({str(path) for paths in pods.TEMPLATES.values() for path in paths if path.steps})
+KNOWN = sorted({str(path) for paths in templates.TEMPLATES.values() for path in paths if path.steps})
 
 
 @pytest.mark.parametrize("text", KNOWN)
@@ -249,7 +249,7 @@ def test_a_user_is_let_through_exactly_if_the_program_reads_it(text: str) -> Non
 def test_kinds_of_other_projects_are_ones_whose_templates_are_known() -> None:
     rules = yaml.safe_load(foreign_rules())
     assert rules.keys() == VALUES["workloadKinds"].keys()
-    known = {(group, f"{kind.lower()}s") for group, kind in pods.TEMPLATES}
+    known = {(group, f"{kind.lower()}s") for group, kind in templates.TEMPLATES}
     shipped = {(rule["groups"][0], resource) for rule in rules.values() for resource in rule["resources"]}
     assert shipped <= known
     assert {group for group, _ in known} - {"", "apps", "batch"} == {group for group, _ in shipped}

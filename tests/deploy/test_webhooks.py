@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numalign.cluster import pods
+from numalign.cluster import templates
 from numalign.rules import intent
 from tests.deploy.render import NAMESPACE, identities, objects
 from tests.deploy.selectors import CONDITIONS, NAME, Object, Request, called
@@ -162,14 +162,14 @@ def test_of_kubernetes_own_kinds_all_that_run_pods_are_sent() -> None:
     [entry] = OF_WORKLOADS["webhooks"]
     sent = {(rule["apiGroups"][0], each) for rule in entry["rules"] for each in rule["resources"]}
     # A PodTemplate runs nothing: whoever wants it looked at adds it to workloadRules.
-    own = {sort for sort in pods.TEMPLATES if sort[0] in {"", "apps", "batch"}}
-    running = own - {pods.POD, ("", "PodTemplate")}
+    own = {sort for sort in templates.TEMPLATES if sort[0] in {"", "apps", "batch"}}
+    running = own - {templates.POD, ("", "PodTemplate")}
     assert sent == {(group, f"{kind.lower()}s") for group, kind in running}
 
 
 def test_whoever_is_left_out_as_an_owner_is_of_a_group_whose_kinds_are_looked_at() -> None:
     """The condition goes by group; every kind of these groups that controls pods must be known."""
-    known = {kind for group, kind in pods.TEMPLATES if group in {"apps", "batch"}}
+    known = {kind for group, kind in templates.TEMPLATES if group in {"apps", "batch"}}
     assert known == {"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "CronJob", "Job"}
 
 

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster.pods import MOST_TEMPLATES, TemplatePath
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
+from numalign.cluster.templates import MOST_TEMPLATES, TemplatePath
 from numalign.rules.errors import MOST_MISTAKES
 from numalign.rules.intent import Match, NamespaceRules, Policy
 from numalign.rules.topology import node_class
@@ -88,7 +88,7 @@ def said(review: Review, now: Moment = ROOM, *, mode: Workloads = WARN) -> list[
 # Whose business it is.
 
 DISABLED = {"admission": "disabled"}
-FOREIGN = applied("example.com/v1", "Deployment", {"template": template(NEVER)})
+FOREIGN = applied("example.com/v1", "Deployment", {"replicas": 3, "containers": ["a"]})
 UPDATE, DELETE = {"operation": "UPDATE"}, {"operation": "DELETE"}
 SCALE = {**UPDATE, "subResource": "scale"}
 OWNED, PARTLY = (
@@ -181,7 +181,79 @@ def test_a_policy_adds_kinds_and_rules() -> None:
     assert [(each.where, each.subject.policy) for each in found.templates] == [
         ("spec.roles.a.template", SINGLE)
     ]
-    assert read(review) is Skip.KIND
+    assert read(review) is Skip.SILENT
+
+
+# Kinds that nobody knows, and what stands in the wrong place.
+
+
+def served(pod: Raw, **changes: object) -> Review:
+    return applied("example.com/v1", "Server", {"server": {"podTemplate": template(pod)}}, **changes)
+
+
+AT = "spec.server.podTemplate"
+GUESSED = f"numalign: Server.example.com is not a kind numalign knows: read a pod template at {AT}"
+
+
+def test_a_template_of_an_unknown_kind_is_told_of_and_never_refuses() -> None:
+    told = said(served(NEVER), mode=DENY)
+
+    assert [text.startswith(f"numalign: {AT}: no node") for text in told] == [True, False]
+    assert told[1] == GUESSED
+
+
+def test_a_template_of_an_unknown_kind_that_makes_no_sense_is_told_of_and_never_refuses() -> None:
+    where = f"{AT}.metadata.annotations[numalign.io/policy]"
+
+    told = said(served(MISSPELT), mode=DENY)
+
+    assert [where[-40:] in told[0], "none of the known words" in told[0], *told[1:]] == [True, True, GUESSED]
+
+
+def test_an_unknown_kind_of_which_nobody_asks_anything_is_left() -> None:
+    assert read(served(SILENT)) is Skip.SILENT
+
+
+def test_an_annotation_on_the_workload_itself_is_told() -> None:
+    review = deployment(SILENT)
+    metadata = {"name": "web", "annotations": {"numalign.io/policy": SINGLE}}
+
+    (told,) = said(replace(review, object={**review.object, "metadata": metadata}), mode=DENY)
+
+    start = (
+        "numalign: metadata.annotations[numalign.io/policy] has no effect on a Deployment: put it on spec."
+    )
+    assert told.startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("policy", "intent"), [(SINGLE, SINGLE), ("restricted", "restricted"), (None, None)], ids=str
+)
+def test_the_topology_policy_of_a_task_is_the_intent_of_its_pods(policy: str | None, intent: str) -> None:
+    task = {"template": template(SILENT), "topologyPolicy": policy}
+
+    found = read(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": [task]}))
+
+    stated = [each.subject.policy for each in found.templates] if isinstance(found, Workload) else [None]
+    assert stated == [intent]
+
+
+def test_a_topology_policy_that_no_node_can_keep_is_refused_as_an_annotation_is() -> None:
+    task = {"template": template(raw("cpu=2 mem=1Gi gpu=4")), "topologyPolicy": SINGLE}
+
+    found = answer(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": [task]}), mode=DENY)
+
+    assert isinstance(found, Denied)
+    assert "spec.tasks[0].template: no node can align" in found.message
+
+
+def test_a_topology_policy_that_contradicts_the_pods_annotation_is_told() -> None:
+    task = {"template": template(FITS), "topologyPolicy": "restricted"}
+
+    found = answer(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": [task]}), mode=DENY)
+
+    assert isinstance(found, Denied)
+    assert 'volcano.sh/numa-topology-policy is "restricted": keep one' in found.message
 
 
 # Updates.

@@ -269,7 +269,9 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/numalign-webhook
 {{- define "numalign.foreign" -}}
 argo: {groups: [argoproj.io], versions: [v1alpha1], resources: [rollouts]}
 jobset: {groups: [jobset.x-k8s.io], versions: [v1alpha2], resources: [jobsets]}
+knative: {groups: [serving.knative.dev], versions: [v1], resources: [configurations, services]}
 kruise: {groups: [apps.kruise.io], versions: [v1alpha1], resources: [clonesets]}
+kserve: {groups: [serving.kserve.io], versions: [v1beta1], resources: [inferenceservices]}
 kubeflow:
   groups: [kubeflow.org]
   versions: [v1, v2beta1]
