@@ -17,6 +17,7 @@ from numalign.fleet.arrays import Bools, Rows
 from numalign.fleet.changes import Changes
 from numalign.fleet.columns import Moment, When
 from numalign.fleet.found import Able, Found, Place, Room
+from numalign.fleet.layout import alike
 from numalign.fleet.question import Question
 from numalign.fleet.recent import Caches, Recent
 from numalign.fleet.roster import Roster
@@ -200,7 +201,7 @@ class Fleet:
         if known is None or known.witness is None:
             return None
         # A node that is told anew may be as it was.
-        return known.witness if self._roster.get(known.witness.name) == known.witness else None
+        return known.witness if alike(self._roster.get(known.witness.name), known.witness) else None
 
     def _find_room(self, question: Question) -> Iterator[None]:
         """Only nodes that have changed since somebody looked can tell anything new."""

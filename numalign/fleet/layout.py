@@ -7,7 +7,7 @@ columns could only nearly describe has none, and is asked by the rules.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -146,9 +146,25 @@ class Layout:
 _identity = attrgetter("ids", "policy", "scope", "devices", "names", "listed", "totals", "costs")
 
 
+def alike(node: Node | None, before: Node | None) -> bool:
+    """Whether verdicts on two nodes are the same: they differ in who may go there, or in their names."""
+    if node is before or node is None or before is None:
+        return node is before
+    return all(map(_same, _judged(node), _judged(before))) and alike(node.health, before.health)
+
+
+_judged = attrgetter(
+    *(
+        each.name
+        for each in fields(Node)
+        if each.init and each.name not in {"name", "label", "attributes", "health"}
+    )
+)
+
+
 def only_free_differs(node: Node, before: Node) -> bool:
     """Whether a node has the layout and all amounts that it had, but for what is free."""
-    told = all(map(_alike, _facts(node), _facts(before)))
+    told = all(map(_same, _facts(node), _facts(before))) and alike(node.health, before.health)
     return told and all(map(_alike_zones, node.zones, before.zones)) and not _joined(node)
 
 
@@ -166,13 +182,13 @@ _facts = attrgetter(
 )
 
 
-def _alike(one: object, other: object) -> bool:
+def _same(one: object, other: object) -> bool:
     return one is other or one == other
 
 
 def _alike_zones(one: Zone, other: Zone) -> bool:
     return all(
-        _alike(mine, theirs)
+        _same(mine, theirs)
         for mine, theirs in (
             (one.capacity, other.capacity),
             (one.allocatable, other.allocatable),

@@ -96,6 +96,10 @@ class Recent(Generic[Key, Value]):
         """All that is remembered."""
         return list(self._values.values())
 
+    def items(self) -> list[tuple[Key, Value]]:
+        """The same with their keys, the one not asked for longest first."""
+        return list(self._values.items())
+
     def peek(self, key: Key) -> Value | None:
         """What is remembered, without asking for it."""
         return self._values.get(key)

@@ -14,7 +14,7 @@ import numpy as np
 from numalign.fleet.arrays import Ints, Rows
 from numalign.fleet.changes import Changes
 from numalign.fleet.columns import Columns
-from numalign.fleet.layout import Layout, layout_of, only_free_differs
+from numalign.fleet.layout import Layout, alike, layout_of, only_free_differs
 from numalign.rules.topology import Node
 
 NOWHERE = -1
@@ -63,12 +63,14 @@ class Table:
 class Tables:
     """Nodes by name and by row. Changed in place.
 
-    `changes` notes every row that changed, `facts` those of which more did than what is free.
+    `changes` notes every row of which anything changed that verdicts turn on, `facts` those of which more did
+    than what is free, `attributes` those of which that changed which says who may go there.
     """
 
     def __init__(self) -> None:
         self.changes = Changes()
         self.facts = Changes()
+        self.attributes = Changes()
         self._nodes: list[Node | None] = []
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
@@ -127,7 +129,11 @@ class Tables:
         if row is None:
             row = self._rows[node.name] = self._new_row()
         before, self._nodes[row] = self._nodes[row], node
-        if before is node or before == node:
+        if before is node:
+            return
+        if before is None or before.attributes != node.attributes:
+            self.attributes.note(row)
+        if before is not None and alike(node, before):
             return
         same = before is not None and only_free_differs(node, before)
         if not (same and self._refreshed(row, node)):
@@ -145,12 +151,14 @@ class Tables:
             self._free.append(row)
             self.facts.note(row)
             self.changes.note(row)
+            self.attributes.note(row)
 
     def _copies(self) -> Mapping[str, object]:
         """All that stands here by its name, to be changed apart."""
         return {
             "changes": self.changes.copy(),
             "facts": self.facts.copy(),
+            "attributes": self.attributes.copy(),
             "_nodes": list(self._nodes),
             "_rows": dict(self._rows),
             "_free": list(self._free),

@@ -53,8 +53,8 @@ class Requirement:
         return _SHOWN[self.operator].format(key=self.key, values=",".join(sorted(self.values)))
 
 
-def _number(text: str) -> int | None:
-    """As strconv.ParseInt reads it; None for what is no whole number."""
+def whole_number(text: str) -> int | None:
+    """The value of a label as strconv.ParseInt reads it; None for what is no whole number."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER else None
 
@@ -64,7 +64,7 @@ _LONGEST_NUMBER = 19
 
 def _beyond(sign: int) -> Callable[[str | None, frozenset[str]], bool]:
     def compared(value: str | None, values: frozenset[str]) -> bool:
-        has, bounds = _number(value) if value is not None else None, [*map(_number, values)]
+        has, bounds = whole_number(value) if value is not None else None, [*map(whole_number, values)]
         return has is not None and all(bound is not None and sign * has > sign * bound for bound in bounds)
 
     return compared

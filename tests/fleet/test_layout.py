@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from numalign.fleet.layout import HALF, MOST_BYTES, MOST_PIECES, layout_of, only_free_differs
+from numalign.fleet.layout import HALF, MOST_BYTES, MOST_PIECES, alike, layout_of, only_free_differs
+from numalign.rules.attributes import Attributes
 from numalign.rules.resources import CPU, MEMORY, Resources
-from numalign.rules.topology import CpuManager, MemoryManager, Node, Zone
+from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, Zone
 from tests.in_columns import layout, left
 from tests.notation import GPU, HUGE, NIC, Ids, bag, machine, node, options, table, zone_ids
 
 ZONE = "cpu=16/15 mem=64Gi gpu=2"
 CLOSEST = options("prefer-closest-numa-nodes")
 GATE = "PodLevelResourceManagers"
+CORDONED = Attributes(cordoned=True)
 
 
 def told(policy: str = "restricted", *zones: str, **facts: Any) -> Node:  # noqa: ANN401 - as `replace`
@@ -295,6 +297,7 @@ def test_single_zones_stand_in_order_unless_one_is_nearer_to_itself() -> None:
             ("amounts", left(told(), "cpu=1", "gpu=0")),
             ("blocks and groups of memory", grouped((0, 1), 3)),
             ("names and labels", told(name="another", label="a-class")),
+            ("who may go there", told(attributes=CORDONED)),
         ]
     ),
 )
@@ -314,6 +317,7 @@ def test_no_more_than_what_is_free_differs_by(other: Node) -> None:
             ("a described machine", machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi")),
             ("threads of cores", told(threads=2)),
             ("an option for CPUs", told(options=FULL)),
+            ("what it has in health", told(health=told())),
         ]
     ),
 )
@@ -325,3 +329,36 @@ def test_more_than_what_is_free_differs_by(other: Node) -> None:
 def test_a_group_without_a_block_is_no_amount() -> None:
     assert not only_free_differs(grouped((0, 1), 0), told())
     assert only_free_differs(told(), grouped((0, 1), 0))
+
+
+ALIKE = [
+    # what differs                          the node                                              alike
+    ("nothing",                             told(),                                               True),
+    ("the name",                            told(name="another"),                                 True),
+    ("the class that it is labelled with",  told(label="a-class"),                                True),
+    ("who may go there",                    told(attributes=CORDONED),                            True),
+    ("what is free",                        left(told(), "gpu=0", ""),                            False),
+    ("how much is known",                   told(known=Known.MACHINE),                            False),
+    ("its health",                          told(health=told()),                                  False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("other", "expected"), table(ALIKE))
+def test_verdicts_are_the_same_if_there_differs(other: Node, expected: bool) -> None:  # noqa: FBT001
+    assert alike(other, told()) is expected
+    assert alike(told(), other) is expected
+
+
+def test_of_ill_nodes_it_does_not_matter_who_may_go_there_in_health() -> None:
+    ill = told(health=told(attributes=CORDONED, name="another"))
+
+    assert alike(ill, told(health=told()))
+    assert only_free_differs(ill, told(health=told()))
+    assert not alike(ill, told(health=told(policy="none")))
+    assert not only_free_differs(ill, told(health=told(policy="none")))
+
+
+def test_no_node_is_like_nobody() -> None:
+    assert alike(None, None)
+    assert not alike(told(), None)
+    assert not alike(None, told())

@@ -35,7 +35,7 @@ CHANGES = [
     ("nothing",                         FREE,                                      (0, 0)),
     ("it is told anew",                 replace(FREE),                             (0, 0)),
     ("it is in use",                    USED,                                      (1, 0)),
-    ("it is labelled",                  replace(FREE, label="blue"),               (1, 0)),
+    ("it is labelled",                  replace(FREE, label="blue"),               (0, 0)),
     ("its kubelet gets another policy", replace(FREE, policy=Policy.BEST_EFFORT),  (1, 1)),
     ("it gets another machine",         replace(FREE, totals=bag("cpu=9")),          (1, 1)),
 ]  # fmt: skip

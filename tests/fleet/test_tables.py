@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from numalign.fleet.columns import When
 from numalign.fleet.tables import GONE, ODD, Tables
+from numalign.rules.attributes import Attributes
 from numalign.rules.topology import Node
 from tests.in_columns import left, named
 from tests.notation import GPU, machine, node
@@ -137,6 +138,25 @@ def test_rows_that_change_are_noted() -> None:
     assert changed(made, called("n0", TWO, "gpu=1", "")) == ([0], [])
     assert changed(made, called("n1", FOUR)) == ([1], [1])
     assert changed(made, gone=["n0"]) == ([0], [0])
+
+
+def test_who_may_go_to_a_node_is_noted_by_itself() -> None:
+    first, second = named([TWO, TWO])
+    made = tables(first)
+
+    def may_go(*nodes: Node, gone: Iterable[str] = ()) -> tuple[list[int], list[int], list[int]]:
+        place = made.attributes.place
+        verdicts, facts = changed(made, *nodes, gone=gone)
+        rows = made.attributes.since(place, below=made.height)
+        assert rows is not None
+        return verdicts, facts, rows.tolist()
+
+    cordoned = replace(second, attributes=Attributes(cordoned=True))
+    assert may_go(second) == ([1], [1], [1])
+    assert may_go(cordoned) == ([], [], [1])
+    assert may_go(replace(cordoned, label="a-class")) == ([], [], [])
+    assert may_go(replace(left(second, "gpu=1", ""), attributes=cordoned.attributes)) == ([1], [], [])
+    assert may_go(gone=["n1"]) == ([1], [1], [1])
 
 
 def test_of_nodes_that_stand_in_no_columns_it_is_noted_too_what_changes() -> None:

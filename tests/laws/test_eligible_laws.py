@@ -1,0 +1,128 @@
+"""Laws of who may go where: of all nodes at once it is said what the rules say of each."""
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from numalign.fleet.eligible import NO_NODE, NUMBERS, Eligible, counted
+from numalign.fleet.roster import Roster
+from numalign.fleet.tables import Tables
+from numalign.rules.constraints import Constraints, Unmet, unmet_ever, unmet_now
+from numalign.rules.topology import Node
+from tests.laws.fleets import seeded
+from tests.laws.places import attributes, constraints
+from tests.notation import node
+
+seeds = st.integers(0, 2**32)
+
+NAMES = [f"n{at}" for at in range(6)]
+PLAIN = node("cpu=8 gpu=4", policy="restricted")
+
+
+def standing(name: str, seed: int) -> Node:
+    return replace(PLAIN, name=name, attributes=seeded(attributes, seed))
+
+
+def asked(seed: int) -> Constraints:
+    return seeded(lambda pick: constraints(pick, NAMES), seed)
+
+
+def by_rules(nodes: Tables, one: Constraints) -> list[tuple[int, int]]:
+    """By row what the rules say for good and for now, in numbers."""
+    said = {
+        row: tuple(NUMBERS[ask(one, told.name, told.attributes)] for ask in (unmet_ever, unmet_now))
+        for told in nodes.nodes()
+        if (row := nodes.row(told.name)) is not None
+    }
+    return [said.get(row, (NO_NODE, NO_NODE)) for row in range(nodes.height)]  # type: ignore[misc]
+
+
+def in_columns(eligible: Eligible, one: Constraints) -> list[tuple[int, int]]:
+    """The same of all nodes at once."""
+    return list(zip(eligible.unmet_ever(one).tolist(), eligible.unmet_now(one).tolist(), strict=True))
+
+
+@given(st.lists(seeds, max_size=12), st.lists(seeds, min_size=1, max_size=4))
+def test_of_every_node_it_is_said_what_the_rules_say(nodes: list[int], pods: list[int]) -> None:
+    made = Tables()
+    for at, seed in enumerate(nodes):
+        made.put(standing(f"n{at}", seed))
+    eligible = Eligible(made)
+
+    for one in map(asked, pods):
+        assert in_columns(eligible, one) == by_rules(made, one)
+
+
+@given(st.lists(seeds, min_size=3, max_size=12), seeds)
+def test_each_node_counts_once_and_by_what_it_says_first(nodes: list[int], pod: int) -> None:
+    made, one = Tables(), asked(pod)
+    for at, seed in enumerate(nodes):
+        made.put(standing(f"n{at}", seed))
+
+    said = [unmet_now(one, told.name, told.attributes) for told in made.nodes()]
+    unmet = Eligible(made).unmet_now(one)
+    assert counted(unmet) == dict(Counter(filter(None, said)))
+    assert counted(unmet, made.rows(["n2", "n0"])) == dict(Counter(filter(None, [said[2], said[0]])))
+
+
+class Changes(RuleBasedStateMachine):
+    """Nodes come, change and go, few constraints are asked again and again, moments follow one another."""
+
+    @initialize(seed=seeds, pods=st.lists(seeds, min_size=3, max_size=3))
+    def start(self, seed: int, pods: list[int]) -> None:
+        """Some nodes, and nobody has asked yet."""
+        self.nodes, self.pods = Roster(), [asked(seed) for seed in pods]
+        self.eligible = Eligible(self.nodes)
+        for at, name in enumerate(NAMES[:4]):
+            self.nodes.put(standing(name, seed + at))
+
+    @rule(name=st.sampled_from(NAMES), seed=seeds)
+    def put(self, name: str, seed: int) -> None:
+        """One node comes, or others may go there than before."""
+        self.nodes.put(standing(name, seed))
+
+    @rule(name=st.sampled_from(NAMES))
+    def drop(self, name: str) -> None:
+        """One node goes."""
+        self.nodes.drop(name)
+
+    @rule(seed=seeds)
+    def put_all(self, seed: int) -> None:
+        """Nothing is as it was."""
+        for at, name in enumerate(NAMES):
+            self.nodes.put(standing(name, seed + at))
+
+    @rule(which=st.integers(0, 2))
+    def glance(self, which: int) -> None:
+        """Somebody asks one of two things, so that they are found out at different times."""
+        assert len(self.eligible.now(self.pods[which])) == self.nodes.height
+
+    @rule(seed=seeds)
+    def follow(self, seed: int) -> None:
+        """The next moment begins, and the one before goes on saying what it said."""
+        before, known = self.eligible, [in_columns(self.eligible, one) for one in self.pods[:1]]
+        self.nodes = self.nodes.copy()
+        self.eligible = before.following(self.nodes)
+        self.put(NAMES[0], seed)
+        assert [in_columns(before, one) for one in self.pods[:1]] == known
+
+    @invariant()
+    def it_is_said_what_the_rules_say(self) -> None:
+        """Of the first of them at every moment, of the others only when they are asked."""
+        for one in self.pods[:1]:
+            assert in_columns(self.eligible, one) == by_rules(self.nodes, one)
+
+
+TestChanges = Changes.TestCase
+
+
+def test_every_reason_is_drawn() -> None:
+    pods = [asked(seed) for seed in range(60)]
+    told = [standing("n0", seed).attributes for seed in range(60)]
+
+    met = Counter(unmet_now(pod, "n0", each) for pod in pods for each in told)
+    assert met.keys() == {None, *Unmet}
+    assert min(met.values()) > len(pods)
