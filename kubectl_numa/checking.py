@@ -49,6 +49,7 @@ class Checked:
             "document": self.manifest.document,
             "kind": self.manifest.kind or None,
             "template": self.manifest.template or None,
+            "guessed": self.manifest.place.guessed,
             "pod": pod.name if pod else None,
             "namespace": pod.namespace if pod else None,
             "result": self.result,
@@ -78,8 +79,9 @@ def check(manifest: Manifest, cluster: Cluster, *, match: Match) -> Checked:
 
 
 def exit_code(results: list[Checked]) -> int:
-    """0 if all could run, 1 if one never could, 2 if one could not be read."""
-    return max((_CODES[each.result] for each in results), default=0)
+    """0 if all could run, 1 if one never could, 2 if one could not be read; nothing depends on a guess."""
+    sure = (each.result for each in results if not each.manifest.place.guessed)
+    return max((_CODES[result] for result in sure), default=0)
 
 
 def lines(results: list[Checked], cluster: Cluster) -> Iterator[tuple[Result, str]]:
@@ -88,7 +90,8 @@ def lines(results: list[Checked], cluster: Cluster) -> Iterator[tuple[Result, st
     for each in results:
         pod = each.manifest.pod
         name = f"{pod.namespace}/{pod.name}" if pod else each.manifest.kind or "nothing"
-        yield each.result, f"{name} ({each.manifest.where}): {_words(each, known)}"
+        guessed = ", a guess" if each.manifest.place.guessed else ""
+        yield each.result, f"{name} ({each.manifest.where}{guessed}): {_words(each, known)}"
 
 
 def _words(checked: Checked, known: int) -> str:

@@ -3,9 +3,10 @@ The pods in the files that people hand over.
 
 Whoever mends a folder of manifests wants one list of all mistakes, each with its file and document; so
 reading never stops at the first. Workloads stand for the pods that they would make; what makes no pods is
-counted only.
+counted only. Nothing is left out in silence.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import BinaryIO
 
 from numalign.cluster import documents, templates
 from numalign.cluster.documents import Found
+from numalign.cluster.templates import NO_TEMPLATES, NOWHERE, Place, Template, Templates
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.pod import Pod
 
@@ -24,16 +26,28 @@ STDIN = "-"
 class Manifest:
     """One object of a file: a pod that it is or would make, or all that is wrong with it.
 
-    An object with several pod templates gives one for each; `template` is its place in the object, empty for
-    a pod itself. A file that cannot be read at all is one without document and kind.
+    An object with several pod templates gives one for each, at its place in the object; one without any has
+    neither a pod nor mistakes. `notes` are what the owner should know of how it was read. A file that cannot
+    be read at all is one without document and kind.
     """
 
     file: str
     document: int | None = None
     kind: str = ""
-    template: str = ""
+    place: Place = NOWHERE
     pod: Pod | None = None
     mistakes: tuple[Mistake, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def template(self) -> str:
+        """The place in the object, empty for a pod itself."""
+        return self.place.where
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a pod, or should be."""
+        return self.pod is not None or bool(self.mistakes)
 
     @property
     def where(self) -> str:
@@ -47,8 +61,7 @@ class Manifest:
 
     def wrong_pod(self, error: BadInput) -> "Manifest":
         """The same object, its pod found broken; the mistakes are told with their place in the pod."""
-        within = (each.under(self.template) if self.template else each for each in error.mistakes)
-        return replace(self, mistakes=tuple(within))
+        return replace(self, mistakes=tuple(map(self.place.told, error.mistakes)))
 
     def told(self) -> tuple[Mistake, ...]:
         """Its mistakes, each with the whole way to its place."""
@@ -90,8 +103,17 @@ class Namespace:
 DEFAULT = Namespace()
 
 
-def read(file: str, *, namespace: Namespace = DEFAULT, stdin: BinaryIO | None = None) -> list[Manifest]:
-    """Every pod of a file, and everything that is wrong in it."""
+def read(
+    file: str,
+    *,
+    namespace: Namespace = DEFAULT,
+    extra: Templates = NO_TEMPLATES,
+    stdin: BinaryIO | None = None,
+) -> list[Manifest]:
+    """Every object of a file, its pods read, and everything that is wrong in it.
+
+    `extra` are the kinds that the cluster's policy adds.
+    """
     shown = "standard input" if file == STDIN else file
     try:
         found = documents.load(file, stdin=stdin)
@@ -101,8 +123,20 @@ def read(file: str, *, namespace: Namespace = DEFAULT, stdin: BinaryIO | None = 
         manifest
         for number, document in enumerate(found, start=1)
         for each in documents.objects([document])
-        for manifest in _manifest(each, Manifest(shown, number, each.kind), namespace)
+        for manifest in _manifest(each, Manifest(shown, number, each.kind), extra)
+        for manifest in [_placed(manifest, each.raw, namespace)]
     ]
+
+
+def notes(given: Iterable[Manifest]) -> Iterator[str]:
+    """What is to be told of how they were read, and of the objects without pods how many there are."""
+    left_out = Counter[str]()
+    for each in given:
+        yield from (f"{each.where}: {note}" for note in each.notes)
+        left_out[each.kind] += not (each.counts or each.notes)
+    if total := left_out.total():
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(left_out.items()) if count)
+        yield f"{total} {'object' if total == 1 else 'objects'} without pods: {kinds}"
 
 
 def _inside(name: str) -> Iterator[str]:
@@ -120,18 +154,27 @@ def _no_file(path: Path) -> str:
     return "there is no such file or folder"
 
 
-def _manifest(found: Found, manifest: Manifest, namespace: Namespace) -> Iterator[Manifest]:
-    """The object's pods or mistakes; nothing for a kind that makes no pods."""
+def _manifest(found: Found, manifest: Manifest, extra: Templates) -> Iterator[Manifest]:
+    """The object's pods or mistakes; the object alone for one that makes no pods."""
     if found.trouble:
         yield replace(manifest, mistakes=(found.trouble,))
         return
     try:
-        made = templates.pods_of(found.raw)
+        seen = templates.look(found.raw, templates.sort_of(found.raw), extra=extra)
+        made = templates.made(seen, owner=found.raw)
     except BadInput as error:
         yield manifest.wrong(error)
         return
+    notes = (*seen.how, *seen.astray)
+    if notes or not made:
+        yield replace(manifest, notes=notes)
     for each in made:
-        yield _placed(replace(manifest, template=each.where, pod=each.pod), found.raw, namespace)
+        yield replace(manifest, place=each.place, pod=each.pod, notes=tuple(_unread(each)))
+
+
+def _unread(template: Template) -> Iterator[str]:
+    """Why what may be a pod was not read as one."""
+    yield from (f"not read as a pod: {mistake}" for mistake in template.mistakes[:1])
 
 
 def _placed(manifest: Manifest, raw: Mapping[str, object], namespace: Namespace) -> Manifest:

@@ -84,3 +84,9 @@ def tell(mistakes: Iterable[Mistake]) -> None:
     """Everything that is wrong, on standard error."""
     for mistake in mistakes:
         click.echo(str(mistake), err=True)
+
+
+def note(lines: Iterable[str]) -> None:
+    """What people should know besides the answer, on standard error."""
+    for line in lines:
+        click.echo(line, err=True)

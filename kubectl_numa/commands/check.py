@@ -59,8 +59,9 @@ def check(
         raise Trouble("no node of this cluster publishes its topology, so nothing can be checked")
     with clusters.waiting("checking"):
         given = [manifest for file in found for manifest in manifests.read(file, namespace=place)]
-        results = [checking.check(each, cluster, match=Match(policy_match)) for each in given]
+        results = [checking.check(each, cluster, match=Match(policy_match)) for each in given if each.counts]
     _show(results, cluster, output=output)
+    options.note(manifests.notes(given))
     options.tell([*missing, *(mistake for each in results for mistake in each.manifest.told())])
     raise click.exceptions.Exit(Trouble.exit_code if missing else checking.exit_code(results))
 

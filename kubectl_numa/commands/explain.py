@@ -12,8 +12,9 @@ from kubectl_numa.manifests import Manifest, Namespace
 from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
 from numalign.cluster import pods
+from numalign.cluster.templates import Place
 from numalign.cluster.terminal import Trouble
-from numalign.rules.errors import BadInput, Mistake
+from numalign.rules.errors import BadInput
 from numalign.rules.intent import Match
 from numalign.rules.scoring import Strategy
 
@@ -80,21 +81,23 @@ def explain(  # noqa: PLR0913 - one argument for each option
     found = source.documents()
     cluster = clusters.cluster(found)
     with clusters.waiting("asking every node"):
-        explained, mistakes = _explain(_manifests(wanted, source, found), cluster, wanted)
+        given = list(_manifests(wanted, source, found))
+        explained, wrong = _explain(given, cluster, wanted)
     shown = [_narrowed(each, only) for each in explained]
     if output == Output.JSON:
         options.print_json([explanation.to_json(each) for each in shown])
     else:
         _show(shown, in_depth=only is not None)
-    options.tell(mistakes)
-    if mistakes:
+    options.note(manifests.notes(given))
+    options.tell(mistake for each in wrong for mistake in each.told())
+    if not all(each.place.guessed for each in wrong):
         raise click.exceptions.Exit(Trouble.exit_code)
 
 
 def _manifests(wanted: Wanted, source: Source, found: list[object]) -> Iterator[Manifest]:
     if wanted.name:
         raw = source.pod(wanted.name, namespace=wanted.namespace.name, found=found)
-        yield Manifest("cluster", kind="Pod", pod=pods.pod(raw))
+        yield Manifest("cluster", kind="Pod", place=Place("", raw), pod=pods.pod(raw))
         return
     files, missing = manifests.files(wanted.files)
     if missing:
@@ -104,21 +107,21 @@ def _manifests(wanted: Wanted, source: Source, found: list[object]) -> Iterator[
 
 
 def _explain(
-    given: Iterator[Manifest], cluster: Cluster, wanted: Wanted
-) -> tuple[list[Explanation], list[Mistake]]:
-    """Every pod that can be read, and the mistakes of the others."""
+    given: list[Manifest], cluster: Cluster, wanted: Wanted
+) -> tuple[list[Explanation], list[Manifest]]:
+    """Every pod that can be read, and the others with their mistakes."""
     explained: list[Explanation] = []
-    mistakes: list[Mistake] = []
+    wrong: list[Manifest] = []
     for manifest in given:
         if manifest.mistakes or not manifest.pod:
-            mistakes += manifest.told()
+            wrong += [manifest] if manifest.counts else []
             continue
         try:
             asked = questions.ask(manifest.pod, cluster.namespaces, match=wanted.match)
             explained.append(explanation.explain(asked, cluster, strategy=wanted.strategy))
         except BadInput as error:
-            mistakes += manifest.wrong_pod(error).told()
-    return explained, mistakes
+            wrong.append(manifest.wrong_pod(error))
+    return explained, wrong
 
 
 def _narrowed(explained: Explanation, only: str | None) -> Explanation:

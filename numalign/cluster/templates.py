@@ -186,6 +186,10 @@ class Place:
         return mistake.under(self.where) if self.where else mistake
 
 
+NOWHERE = Place("", None)
+"""Where there is no pod."""
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What an object of any kind says of pods.
@@ -386,7 +390,7 @@ def _searched(whole: Part, sort: Sort) -> tuple[tuple[Place, ...], tuple[str, ..
     search = _Search(whole)
     # One more tells that there are too many.
     places = tuple(islice(search.places(), MOST_TEMPLATES + 1))
-    return places, (*_how(sort, places), *_cut_short(sort, search))
+    return places, (*_how(sort, places), *_cut_short(sort, search), *_elsewhere(sort))
 
 
 class _Search:
@@ -467,6 +471,17 @@ def _cut_short(sort: Sort, search: _Search) -> Iterator[str]:
         yield (
             f"{_called(sort)} is not a kind numalign knows, and too large or deep to be searched to its end"
         )
+
+
+def _elsewhere(sort: Sort) -> Iterator[str]:
+    if sort in _ELSEWHERE:
+        yield f"the pods of a {_called(sort)} are described by {_ELSEWHERE[sort]}, which was not asked"
+
+
+_ELSEWHERE: Mapping[Sort, str] = MappingProxyType(
+    {("trainer.kubeflow.org", "TrainJob"): "the runtime that it names"}
+)
+"""Sorts that make pods of what another object says."""
 
 
 # What stands where it does nothing.

@@ -106,6 +106,7 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, manifest: Make, wr
         "document": 1,
         "kind": "Pod",
         "template": None,
+        "guessed": False,
         "pod": "a",
         "namespace": "default",
         "result": "ok",

@@ -10,6 +10,7 @@ import pytest
 
 from kubectl_numa import manifests
 from kubectl_numa.manifests import Namespace
+from numalign.cluster.templates import TemplatePath
 from numalign.rules.errors import Mistake
 from tests.notation import table
 
@@ -152,3 +153,70 @@ def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 
 def test_a_file_without_a_name_is_a_mistake() -> None:
     assert manifests.files([""]) == ([], [Mistake("--filename", "is empty: name a file or a folder")])
+
+
+def thing(template: object, **metadata: object) -> dict[str, Any]:
+    """An object of a kind that nobody knows."""
+    spec = {"template": template}
+    return {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a", **metadata}, "spec": spec}
+
+
+def test_a_template_of_an_unknown_kind_is_a_pod_that_is_guessed(manifest: Make, write: Write) -> None:
+    path = write("thing.yaml", thing({"spec": manifest("x", "2")["spec"]}))
+    found = manifests.read(str(path))
+    assert [(each.template, each.place.guessed) for each in found if each.counts] == [("spec.template", True)]
+    assert list(manifests.notes(found)) == [
+        f"{path}, document 1: Thing.x.io is not a kind numalign knows: read a pod template at spec.template"
+    ]
+
+
+def test_a_guess_that_makes_no_sense_is_told_and_is_no_mistake(write: Write) -> None:
+    path = write("thing.yaml", thing({"spec": {"containers": [{"name": "a", "image": "b", "resources": 1}]}}))
+    found = manifests.read(str(path))
+    assert [each for each in found if each.counts] == []
+    why = "spec.template.spec.containers[0].resources: must be an object, not a number"
+    assert list(manifests.notes(found))[1:] == [
+        f"{path}, document 1, spec.template: not read as a pod: {why}"
+    ]
+
+
+def test_an_annotation_in_the_wrong_place_is_told(manifest: Make, write: Write) -> None:
+    template = {"spec": manifest("x", "2")["spec"]}
+    job = thing(template, annotations={"numalign.io/policy": "restricted"}) | {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+    }
+    path = write("job.yaml", job)
+    (told,) = manifests.notes(manifests.read(str(path)))
+    assert "metadata.annotations[numalign.io/policy] has no effect on a Job: put it on spec.template" in told
+
+
+def test_objects_without_pods_are_counted_by_kind(manifest: Make, write: Write) -> None:
+    plain: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": kind, "metadata": {}} for kind in ("ConfigMap", "Service", "ConfigMap")
+    ]
+    found = manifests.read(str(write("all.yaml", manifest("a", "1"), *plain)))
+    assert list(manifests.notes(found)) == ["3 objects without pods: 2 ConfigMap, 1 Service"]
+    assert list(manifests.notes(found[:2])) == ["1 object without pods: 1 ConfigMap"]
+    assert list(manifests.notes(found[:1])) == []
+
+
+def test_what_another_object_describes_is_told(write: Write) -> None:
+    path = write("train.yaml", thing(None) | {"apiVersion": "trainer.kubeflow.org/v1", "kind": "TrainJob"})
+    (told,) = manifests.notes(manifests.read(str(path)))
+    assert "the pods of a TrainJob.trainer.kubeflow.org are described by the runtime that it names" in told
+
+
+def test_kinds_that_the_policy_adds_are_known(manifest: Make, write: Write) -> None:
+    path = write("thing.yaml", thing({"spec": manifest("x", "2")["spec"]}))
+    extra = {("x.io", "Thing"): (TemplatePath.read("spec.template"),)}
+    (found,) = manifests.read(str(path), extra=extra)
+    assert (found.template, found.place.guessed, found.notes) == ("spec.template", False, ())
+
+
+def test_the_pod_that_a_controller_would_make_is_kept(manifest: Make, write: Write) -> None:
+    job = volcano(manifest("a", "1")["spec"])
+    job["spec"]["tasks"][0]["topologyPolicy"] = "restricted"
+    (found,) = manifests.read(str(write("job.yaml", job)))
+    assert found.pod
+    assert found.pod.annotations == {"volcano.sh/numa-topology-policy": "restricted"}

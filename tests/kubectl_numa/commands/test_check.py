@@ -55,6 +55,27 @@ def test_the_exit_code(  # noqa: PLR0913, PLR0917 - the fixtures and the table
     assert run("check", "-f", path, "--snapshot", cluster_file).exit_code == code
 
 
+def test_nothing_is_left_out_in_silence(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+    thing = {
+        "apiVersion": "x.io/v1",
+        "kind": "Thing",
+        "metadata": {"name": "t"},
+        "spec": {"server": manifest("a", "33", policy="single-numa-node")},
+    }
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    path = write("all.yaml", thing, service, manifest("b", "8"))
+    result = run("check", "-f", path, "--snapshot", cluster_file)
+    # A guess decides nothing.
+    assert result.exit_code == 0
+    first, *others = result.stdout.splitlines()
+    assert first.startswith(f"never  default/a ({path}, document 1, spec.server, a guess): ")
+    assert others[1:] == ["2 pods: 1 never, 1 ok"]
+    assert result.stderr.splitlines() == [
+        f"{path}, document 1: Thing.x.io is not a kind numalign knows: read a pod template at spec.server",
+        "1 object without pods: 1 Service",
+    ]
+
+
 def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8"), manifest("b", "33"))
     found = json.loads(run("check", "-f", path, "--snapshot", cluster_file, "-o", "json").stdout)

@@ -142,4 +142,20 @@ def test_no_pod_is_nothing_to_explain(run: Run, cluster_file: Path, write: Write
     path = write("s.yaml", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}})
     result = run("explain", "-f", path, "--snapshot", cluster_file)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "nothing to explain: there is no pod in the manifests\n"
+    assert result.stderr.splitlines() == [
+        "nothing to explain: there is no pod in the manifests",
+        "1 object without pods: 1 Service",
+    ]
+
+
+@pytest.mark.parametrize("policy", ["single-numa-node", "strictly"])
+def test_a_pod_that_is_guessed_is_explained_and_its_mistakes_end_nothing(
+    run: Run, cluster_file: Path, manifest: Make, write: Write, policy: str
+) -> None:
+    pod = manifest("a", "8", policy=policy)
+    template = {"metadata": {"annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
+    thing = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {}, "spec": {"template": template}}
+    result = run("explain", "-f", write("t.yaml", thing), "--snapshot", cluster_file)
+    assert result.exit_code == 0
+    assert "Thing.x.io is not a kind numalign knows: read a pod template at spec.template" in result.stderr
+    assert ('"strictly" is none of the known words' in result.stderr) == (policy == "strictly")
