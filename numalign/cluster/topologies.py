@@ -10,7 +10,7 @@ more in it than a node has is refused at once, with that one mistake.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from sys import intern
@@ -57,7 +57,12 @@ _READ = frozenset({_POLICY, _SCOPE, _MAX_ZONES})
 _ABSENT, _CONTRADICTED = Part(None), Part(())
 _NUMA = "Node"
 _INNER, _OUTER = ("resources", "costs"), ("attributes", "topologyPolicies")
-_AMOUNTS = ("capacity", "allocatable", "available")
+
+AMOUNTS = ("capacity", "allocatable", "available")
+"""What is told of each resource of a zone."""
+
+WITHOUT_PODS = ("capacity", "allocatable", "allocatable")
+"""The same where nothing is given out, and nobody has to say so."""
 
 # The deprecated field, read as scheduler-plugins does (pkg/noderesourcetopology/nodeconfig): its first word
 # counts, and one that names no level says nothing.
@@ -95,24 +100,33 @@ def topology(raw: Mapping[str, object]) -> Topology:
     is read, that is the only mistake.
     """
     whole = Part(raw)
-    _measure(whole)
+    measure(whole)
     whole.settle(BadTopology)
     _known_version(whole["apiVersion"])
+    read = described(whole, intern(whole["metadata"]["name"].needed_text()), AMOUNTS)
+    whole.settle(BadTopology)
+    return read
+
+
+def described(whole: Part, name: str, amounts: Sequence[str]) -> Topology:
+    """The topology of the node with this name, of an object with these fields that has been measured.
+
+    `amounts` are the fields with the capacity of a resource, with what may be given out, and what is free.
+    Mistakes are left in the part.
+    """
     said = _attributes(whole)
     policy, scope = _deprecated(whole)
-    read = Topology(
-        intern(whole["metadata"]["name"].needed_text()),
-        _zones(whole),
+    return Topology(
+        name,
+        _zones(whole, amounts),
         policy=said(_POLICY).word(Policy) or policy,
         scope=said(_SCOPE).word(Scope) or scope,
         max_zones=said(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
         fingerprint=_fingerprint(said, whole["metadata"].value),
     )
-    whole.settle(BadTopology)
-    return read
 
 
-def _measure(whole: Part) -> None:
+def measure(whole: Part) -> None:
     """Note the lists that are too long, without reading what is in them."""
     zones = whole["zones"]
     listed = [zone for zone in _listed(zones.value) if isinstance(zone, dict)]
@@ -165,14 +179,14 @@ def _fingerprint(said: Callable[[str], Part], metadata: object) -> Fingerprint |
     return fingerprints.told(value, said(_METHOD).value)
 
 
-def _zones(whole: Part) -> tuple[Zone, ...]:
+def _zones(whole: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
     """Every NUMA zone, ascending by id."""
     listed = whole["zones"].needed()
     parts = [part for part in listed.objects() if part["type"].needed_text() == _NUMA]
     if not parts and not whole.mistakes:
         listed.wrong(f"holds no zone of type {_NUMA}")
     ids = _ids(parts)
-    zones = [_zone(part, ids) for part in parts]
+    zones = [_zone(part, ids, amounts) for part in parts]
     return tuple(sorted((zone for zone in zones if zone), key=lambda zone: zone.id))
 
 
@@ -204,17 +218,17 @@ def _id(place: Part) -> ZoneId | None:
     return ZoneId(int(found[1])) if found and place.value else None
 
 
-def _zone(part: Part, ids: Mapping[str, ZoneId]) -> Zone | None:
+def _zone(part: Part, ids: Mapping[str, ZoneId], amounts: Sequence[str]) -> Zone | None:
     """One zone; None if it has no id of its own, its other mistakes noted all the same."""
     name = part["name"].value
-    capacity, allocatable, available = _columns(part["resources"])
+    capacity, allocatable, available = _columns(part["resources"], amounts)
     costs = shared(tuple(sorted(_costs(part["costs"], ids))))
     if not isinstance(name, str) or name not in ids:
         return None
     return shared(Zone(ids[name], intern(name), capacity, allocatable, available, costs))
 
 
-def _columns(listed: Part) -> tuple[Resources, Resources, Resources]:
+def _columns(listed: Part, amounts: Sequence[str]) -> tuple[Resources, Resources, Resources]:
     """Capacity, allocatable and available by resource."""
     columns: tuple[dict[str, int], ...] = ({}, {}, {})
     places: dict[str, Part] = {}
@@ -224,15 +238,16 @@ def _columns(listed: Part) -> tuple[Resources, Resources, Resources]:
             entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
             continue
         name = intern(name)
-        for column, amount in zip(columns, _row(entry, name), strict=True):
+        for column, amount in zip(columns, _row(entry, name, amounts), strict=True):
             column[name] = amount
     capacity, allocatable, available = (shared(Resources(column)) for column in columns)
     return capacity, allocatable, available
 
 
-def _row(entry: Part, name: str) -> tuple[int, int, int]:
+def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]:
     """The amounts of one resource; all that can be compared are."""
-    capacity, allocatable, available = (entry[column].needed().amount(name) for column in _AMOUNTS)
+    told = {field: entry[field].needed().amount(name) for field in dict.fromkeys(amounts)}
+    capacity, allocatable, available = (told[field] for field in amounts)
     if capacity is None or allocatable is None or available is None:
         return 0, 0, 0
     if name == CPU and capacity > MOST_CPUS * MILLI:
