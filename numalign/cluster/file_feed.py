@@ -142,6 +142,8 @@ class FileFeed:
             book=self._book,
         )
         # Before the book is told: what is refused changes nothing.
+        if told := pile.foreign():
+            raise BadInput([Mistake(str(self._path), told)])
         if self._had_nodes and not pile.world.has_nodes():
             raise BadInput(
                 [Mistake(str(self._path), "holds no topology that can be read, and held some before")]

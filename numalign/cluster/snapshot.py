@@ -1,8 +1,9 @@
 """
 A cluster in one file: what kubectl prints of it, made into nodes and namespace rules.
 
-A snapshot is as good as whoever took it, and a door must work with what there is. So only a file that holds
-no objects at all is refused; of the objects in it, what is broken is told of, and the rest counts.
+A snapshot is as good as whoever took it, and a door must work with what there is. So only a file is refused
+that holds no objects at all, or objects but nothing of a cluster's; of the objects in it, what is broken is
+told of, and the rest counts.
 """
 
 from collections import Counter
@@ -26,13 +27,14 @@ CORE = ""
 
 
 class BadSnapshot(BadInput):
-    """Raised when a file is no snapshot: unreadable, cut off, or without a single object."""
+    """Raised for what is no snapshot: unreadable, cut off, or of objects that say nothing of a cluster."""
 
 
 def load(path: Path | str, *, stdin: BinaryIO | None = None) -> Snapshot:
     """The snapshot in a file, `-` being standard input; raises `BadSnapshot`, which names the file."""
+    where = "standard input" if str(path) == "-" else str(path)
     try:
-        return pile(documents.each(path, stdin=stdin)).snapshot()
+        return _settled(pile(documents.each(path, stdin=stdin)), where)
     except BadDocument as error:
         raise BadSnapshot(error.mistakes) from error
 
@@ -46,8 +48,14 @@ def read(data: bytes) -> Snapshot:
 
 
 def of(found: Iterable[object]) -> Snapshot:
-    """The snapshot in objects that are decoded already, lists of them included; never raises."""
-    return pile(documents.objects(found)).snapshot()
+    """The snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`."""
+    return _settled(pile(documents.objects(found)), "snapshot")
+
+
+def _settled(made: "Pile", where: str) -> Snapshot:
+    if told := made.foreign():
+        raise BadSnapshot([Mistake(where, told)])
+    return made.snapshot()
 
 
 def pile(
@@ -81,7 +89,7 @@ class Pile:
         self.world = World(label_keys=label_keys, book=book)
         self._problems: list[Problem] = []
         self._ignored = Counter[str]()
-        self._pods = 0
+        self._pods = self._kept = 0
         world = self.world
         self._keepers: Mapping[tuple[str, str], Callable[[Found, str], None]] = {
             (CORE, "Node"): partial(self._keep, world.nodes),
@@ -101,6 +109,16 @@ class Pile:
         else:
             keep(found, Part(found.raw)["metadata"]["name"].text())
 
+    def foreign(self) -> str | None:
+        """Why the objects are no snapshot of a cluster, whatever they are; None for one, also of nothing."""
+        held = Counter({**self._ignored, PODS.kind: self._pods})
+        if self._kept or not held.total():
+            return None
+        kinds = sorted(((kind, count) for kind, count in held.items() if count), key=_most_first)
+        shown = ", ".join(f"{count} {kind}" for kind, count in kinds[:_MOST_NAMED])
+        more = f" and {len(kinds) - _MOST_NAMED} more kinds" if len(kinds) > _MOST_NAMED else ""
+        return f"is no snapshot of a cluster: it holds {shown}{more}, {_EXPECTED}"
+
     def snapshot(self) -> Snapshot:
         """The cluster of everything that was taken."""
         seen = self.world.snapshot()
@@ -112,6 +130,7 @@ class Pile:
         )
 
     def _keep(self, shelf: Shelf[Any], found: Found, name: str) -> None:
+        self._kept += 1
         if not name:
             self._nameless(found)
         elif name in shelf:
@@ -139,6 +158,15 @@ class Pile:
 
     def _problem(self, found: Found, name: str, *mistakes: Mistake) -> None:
         self._problems.append(Problem(found.kind or "object", name, mistakes))
+
+
+_EXPECTED = f"and no Node, {topologies.KIND} or Namespace; `kubectl numa snapshot` writes one"
+_MOST_NAMED = 3
+
+
+def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
+    kind, count = counted
+    return -count, kind
 
 
 def _namespace(found: Found) -> str:

@@ -111,6 +111,7 @@ UNREADABLE: list[tuple[str, Callable[[Followed], object]]] = [
     ("is cut off", lambda followed: followed.write(b'{"kind": "List", "items": [')),
     ("is no text", lambda followed: followed.write(b"\xff\x00\xff")),
     ("is half of a gzip file", lambda followed: followed.write(gzip.compress(b"{}" * 999)[:-9])),
+    ("is a deployment", lambda followed: followed.write(b'{"apiVersion": "apps/v1", "kind": "Deployment"}')),
     ("is a folder", lambda followed: followed.path.mkdir()),
     ("is a pipe", lambda followed: os.mkfifo(followed.path)),
 ]

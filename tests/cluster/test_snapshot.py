@@ -92,10 +92,48 @@ def test_kinds_that_nobody_reads_are_counted_with_their_group() -> None:
             {"apiVersion": "apps/v1", "kind": "Deployment"},
             {"apiVersion": "apps/v1", "kind": "Deployment"},
             {"apiVersion": "longhorn.io/v1beta2", "kind": "Node", "metadata": {"name": "n"}},
+            namespace("team"),
         ]
     )
 
-    assert seen == Snapshot(ignored={"Service": 1, "Deployment.apps": 2, "Node.longhorn.io": 1})
+    assert seen.ignored == {"Service": 1, "Deployment.apps": 2, "Node.longhorn.io": 1}
+
+
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment"}
+SERVICE, POD = {"apiVersion": "v1", "kind": "Service"}, {"apiVersion": "v1", "kind": "Pod"}
+SLICE, JOB = {"apiVersion": "x/v1", "kind": "Slice"}, {"apiVersion": "batch/v1", "kind": "Job"}
+
+FOREIGN = {
+    "a workload": ([DEPLOYMENT], "1 Deployment.apps"),
+    "a pod": ([POD], "1 Pod"),
+    "several kinds": ([SERVICE, DEPLOYMENT, SERVICE], "2 Service, 1 Deployment.apps"),
+    "many kinds": (
+        [SERVICE, DEPLOYMENT, POD, SLICE, JOB],
+        "1 Deployment.apps, 1 Job.batch, 1 Pod and 2 more kinds",
+    ),
+}
+
+
+@pytest.mark.parametrize(("objects", "held"), FOREIGN.values(), ids=FOREIGN)
+def test_objects_that_say_nothing_of_a_cluster_are_no_snapshot(
+    objects: list[object], held: str, tmp_path: Path
+) -> None:
+    expected = "and no Node, NodeResourceTopology or Namespace; `kubectl numa snapshot` writes one"
+    path = tmp_path / "web.json"
+    path.write_bytes(orjson.dumps(listed(*objects)))
+
+    with pytest.raises(BadSnapshot) as of_values:
+        snapshot.of(objects)
+    with pytest.raises(BadSnapshot) as of_file:
+        snapshot.load(path)
+
+    told = f"is no snapshot of a cluster: it holds {held}, {expected}"
+    assert [str(of_values.value), str(of_file.value)] == [f"snapshot: {told}", f"{path}: {told}"]
+
+
+@pytest.mark.parametrize("kept", [node("n"), nrt("n"), nrt("n", zones=()), namespace("n")], ids=str)
+def test_one_object_of_a_cluster_makes_a_snapshot(kept: object) -> None:
+    assert snapshot.of([DEPLOYMENT, kept]).ignored == {"Deployment.apps": 1}
 
 
 PROBLEMS: dict[str, tuple[Json, list[str]]] = {

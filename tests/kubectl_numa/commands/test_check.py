@@ -95,7 +95,11 @@ def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, manifest:
                 ["-f", "none", "--snapshot", "CLUSTER"],
                 "none: there is no such file or folder",
             ),
-            ("a snapshot without nodes", ["-f", "POD", "--snapshot", "POD"], "so nothing can be checked"),
+            (
+                "a pod as a snapshot",
+                ["-f", "POD", "--snapshot", "POD"],
+                "is no snapshot of a cluster: it holds 1 Pod",
+            ),
             ("a snapshot that is none", ["-f", "POD", "--snapshot", "TEXT"], "text.yaml"),
             ("no cluster", ["-f", "POD"], "there is no kubeconfig at /nowhere/config"),
             ("one standard input for two", ["-f", "-", "--snapshot", "-"], "cannot both be standard input"),

@@ -111,6 +111,11 @@ def test_mistakes_do_not_hide_the_other_pods(
                 "none.yaml: there is no such file or folder",
             ),
             ("no such snapshot", ["-f", "POD", "--snapshot", "none.json"], "none.json: cannot be read"),
+            (
+                "a pod as a snapshot",
+                ["-f", "POD", "--snapshot", "POD"],
+                "no snapshot of a cluster: it holds 1 Pod",
+            ),
             ("no snapshot and no cluster", ["-f", "POD"], "there is no kubeconfig at /nowhere/config"),
             ("no such pod", ["a", "--snapshot", "CLUSTER"], "holds no pod default/a"),
             ("no such strategy", ["a", "--strategy", "Best"], "'Best' is not one of 'LeastNUMANodes'"),

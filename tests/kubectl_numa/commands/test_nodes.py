@@ -85,9 +85,18 @@ def test_bad_input_is_told_in_a_sentence(
 
 
 def test_a_file_without_a_node_is_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "namespaces.yaml"
+    path.write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")
+
+    result = run("nodes", "--snapshot", str(path))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "not a single node" in result.stderr
+
+
+def test_a_file_that_is_no_snapshot_is_told(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text("apiVersion: v1\nkind: Config\nclusters: []\n")
 
     result = run("nodes", "--snapshot", str(path))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "not a single node" in result.stderr
+    assert "is no snapshot of a cluster: it holds 1 Config, and no Node" in result.stderr
