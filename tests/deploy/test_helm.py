@@ -76,7 +76,7 @@ SETS = {
     "kubelet options": ("kubeletConfigs.enabled=true",),
     "policy": ("policy.defaults[0].warn=best-effort", "policy.exemptions.users[0]=root"),
     "exemptions alone": ("policy.exemptions.namespaces[0]=batch",),
-    "foreign workloads": ("workloadKinds.ray=true", "workloadKinds.kubeflow=true"),
+    "foreign workloads": ("workloadKinds.ray=false", "workloadKinds.kubeflow=false"),
     "every workload": (
         *("workloadRules[0].apiGroups={*}", "workloadRules[0].apiVersions={*}"),
         "workloadRules[0].resources={*}",
