@@ -58,7 +58,7 @@ def by_rules(node: Node, question: Question, weights: Weights = EVEN) -> Said:
     """What the rules say."""
     demand, intent = question.demand, question.intent
     verdict = evaluate(node, demand, intent)
-    able = not evaluate(node.emptied(), demand, intent).refused
+    able = not evaluate(node.in_health(), demand, intent).refused
     if not verdict.admitted:
         return Said(verdict.admitted, verdict.permanent, able, verdict)
     return Said(

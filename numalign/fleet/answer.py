@@ -18,12 +18,13 @@ from numalign.fleet import causes, placing
 from numalign.fleet.arrays import Bools, Ints, Rows
 from numalign.fleet.changes import Changes, Compute, Patched
 from numalign.fleet.columns import Moment, When
+from numalign.fleet.healths import Healths
 from numalign.fleet.placing import REFUSED
 from numalign.fleet.plan import Plan, plan_of
 from numalign.fleet.question import Question
 from numalign.fleet.reach import Trial
 from numalign.fleet.state import Ever, State
-from numalign.fleet.tables import GONE, ODD, Tables
+from numalign.fleet.tables import GONE, NOWHERE, ODD, Tables
 from numalign.fleet.weight import weight
 from numalign.fleet.worth import Unit
 from numalign.rules import scoring
@@ -37,6 +38,9 @@ from numalign.rules.verdict import Verdict
 _ADMITTED_KEY, _ABLE_KEY, _NEVER_KEY = "admitted", "able", "never"
 _ON_EMPTY = (_ABLE_KEY, _NEVER_KEY)
 """What is asked of empty nodes."""
+
+_IN_HEALTH = "in health"
+"""In the number of what an ill node says by what it has in health."""
 
 _FEW = 256
 """Of so many rows what is worked out for one thing is kept for the next."""
@@ -75,6 +79,14 @@ class _Look(NamedTuple):
     odd: Bools
 
 
+class _Ill(NamedTuple):
+    """Which of some rows are those of ill nodes, and the rows of an `answer` that speak of them in health."""
+
+    answer: "Answer"
+    here: Rows
+    rows: Rows
+
+
 class _Lately(NamedTuple):
     """What was tried on a few rows, as of a place in what changed."""
 
@@ -84,11 +96,16 @@ class _Lately(NamedTuple):
 
 
 class Answer:
-    """What nodes say, as things stand whenever it is read; of a row without a node nothing is true."""
+    """What nodes say, as things stand whenever it is read; of a row without a node nothing is true.
 
-    def __init__(self, nodes: Tables, question: Question) -> None:
+    What could ever be is asked of ill nodes by their `healths`; without these, all nodes are in health.
+    """
+
+    def __init__(self, nodes: Tables, question: Question, healths: Healths | None = None) -> None:
         self.question = question
         self._nodes = nodes
+        self._healths = healths
+        self._in_health = Answer(healths.nodes, question) if healths else None
         self._kept: dict[object, Patched] = {}
         self._plans: dict[int, tuple[Plan, Ever]] = {}
         self._lately: dict[Moment, _Lately] = {}
@@ -99,18 +116,24 @@ class Answer:
     @property
     def weight(self) -> int:
         """The bytes that it takes in memory by now, those of its question included."""
+        return self.question.weight + self.bytes
+
+    @property
+    def bytes(self) -> int:
+        """The same without those of its question."""
+        own = self._verdicts_bytes + len(self._plans) * _BYTES_OF_PLAN
         arrays = sum(each.bytes for each in self._kept.values())
-        return self.question.weight + arrays + self._verdicts_bytes + len(self._plans) * _BYTES_OF_PLAN
+        return own + arrays + (self._in_health.bytes if self._in_health else 0)
 
     def verdict(self, row: int) -> Verdict:
         """All that the node in a row says; raises `KeyError` where there is none."""
         return finished(self._judging(When.NOW, row))
 
     def _judging(self, when: Moment, row: int) -> Steps[Verdict]:
-        """What the node in a row says, as it is or with nothing on it."""
+        """What the node in a row says, as it is or in health and with nothing on it."""
         node, known = self._nodes.node(row), self._verdicts.get((when, row))
         if known is None or known[0] is not node:
-            there = node.emptied() if when is When.EMPTY else node
+            there = node.in_health() if when is When.EMPTY else node
             known = node, (yield from evaluating(there, self.question.demand, self.question.intent))
             self._keep((when, row), known)
         return known[1]
@@ -128,9 +151,16 @@ class Answer:
 
         What changes meanwhile is asked when the answer is read.
         """
-        for key, of in ((_ADMITTED_KEY, _ADMITTED), (_ABLE_KEY, _ABLE)):
-            kept = self._array_of(key, np.zeros(0, dtype=np.bool_))
-            yield from kept.catching_up(self._nodes.height, partial(self._finding, of))
+        yield from self._catching_up(_ADMITTED_KEY, _ADMITTED)
+        yield from self.asking_ever()
+
+    def asking_ever(self) -> Iterator[None]:
+        """The same of what could ever be alone."""
+        yield from self._catching_up(_ABLE_KEY, _ABLE)
+
+    def _catching_up(self, key: str, of: _YesOrNo) -> Iterator[None]:
+        kept = self._array_of(key, np.zeros(0, dtype=np.bool_))
+        yield from kept.catching_up(self._nodes.height, partial(self._finding, of))
 
     def placed(self, row: int) -> Placement:
         """Where the pod comes to on the node in a row; nowhere, where it is refused."""
@@ -145,12 +175,12 @@ class Answer:
 
     @property
     def able(self) -> Bools:
-        """Whether the pod would be admitted with nothing on the node, or nobody can say."""
+        """Whether the pod would be admitted in health and with nothing on the node, or nobody can say."""
         return self._true(_ABLE_KEY, _ABLE)
 
     @property
     def permanent(self) -> Bools:
-        """Whether the pod is refused and would be with nothing on the node, which is known."""
+        """Whether the pod is refused and would be in health and with nothing on the node, which is known."""
         tables, _ = self._nodes.places(None)
         found: Bools = ~(self.admitted | self.able) & (tables != GONE)
         return found
@@ -167,11 +197,15 @@ class Answer:
 
     def _finding(self, of: _YesOrNo, rows: Rows | None) -> Steps[Bools]:
         """Ask columns table by table, and the rules where they have no answer."""
+        if ill := self._ill(of.when, rows):
+            yield from ill.answer.asking_ever()
         parts, odd = self._look(of.when, rows)
         found, unsure = np.zeros(len(odd), dtype=np.bool_), odd.copy()
         for part in parts:
             found[part.here], doubtful = of.by_columns(part.trial)
             unsure[part.here[doubtful]] = True
+        if ill := self._ill(of.when, rows):
+            found[ill.here], unsure[ill.here] = ill.answer.able[ill.rows], False
         for at in unsure.nonzero()[0]:
             row = int(at if rows is None else rows[at])
             # It may have gone since the first step.
@@ -244,15 +278,22 @@ class Answer:
         chosen, (numbers, _) = _chosen(rows), self._nodes.places(rows)
         refused, able = ~self.admitted[chosen] & (numbers != GONE), self.able[chosen]
         found, never = self._told(When.NOW, rows, refused & able), refused & ~able
-        return np.where(never, self._never[chosen], found) if never.any() else found
+        return np.where(never, self.never[chosen], found) if never.any() else found
 
     @property
-    def _never(self) -> Ints:
-        """The same of rows that would refuse with nothing on the node."""
-        empty = np.zeros(0, dtype=np.int32)
-        return self._patched(
-            _NEVER_KEY, empty, lambda rows: self._told(When.EMPTY, rows, ~self.able[_chosen(rows)])
-        )
+    def never(self) -> Ints:
+        """The same of rows that would refuse in health and with nothing on the node."""
+        return self._patched(_NEVER_KEY, np.zeros(0, dtype=np.int32), self._never_numbered)
+
+    def _never_numbered(self, rows: Rows | None) -> Ints:
+        refused, ill = ~self.able[_chosen(rows)], self._ill(When.EMPTY, rows)
+        if ill is None:
+            return self._told(When.EMPTY, rows, refused)
+        mine = refused.copy()
+        mine[ill.here] = False
+        found, theirs = self._told(When.EMPTY, rows, mine), ill.answer.never[ill.rows]
+        found[ill.here] = np.where(refused[ill.here], self._shared((_IN_HEALTH,), theirs), REFUSED)
+        return found
 
     def _told(self, when: Moment, rows: Rows | None, refused: Bools) -> Ints:
         numbers, _ = self._nodes.places(rows)
@@ -267,12 +308,22 @@ class Answer:
             found[at] = self._number(_said(finished(self._judging(when, row))))
         return found
 
-    def _shared(self, key: tuple[Moment, int], said: Ints) -> Ints:
+    def _shared(self, key: tuple[object, ...], said: Ints) -> Ints:
         kinds, which = np.unique(said, return_inverse=True)
         return np.array([self._number((*key, int(kind))) for kind in kinds], dtype=np.int32)[which]
 
     def _number(self, key: object) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
+
+    # Who is ill.
+
+    def _ill(self, when: Moment, rows: Rows | None) -> _Ill | None:
+        """Those of these rows, or of all, that are asked by what they have in health; None if none are."""
+        if self._in_health is None or self._healths is None or when is When.NOW:
+            return None
+        healthy = self._healths.rows(rows, self._nodes.height)
+        here = np.flatnonzero(healthy != NOWHERE)
+        return _Ill(self._in_health, here, healthy[here]) if len(here) else None
 
     # How arrays are kept.
 

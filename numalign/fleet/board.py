@@ -8,6 +8,7 @@ the rules say of each node; columns only say it sooner.
 from collections.abc import Iterable
 
 from numalign.fleet.answer import Answer
+from numalign.fleet.healths import Healths
 from numalign.fleet.question import Question
 from numalign.fleet.recent import Caches, Recent
 from numalign.fleet.tables import Tables
@@ -27,6 +28,7 @@ class Board(Tables):
 
     def __init__(self, nodes: Iterable[Node] = (), *, remembered: int = REMEMBERED) -> None:
         super().__init__()
+        self._healths = Healths()
         self._remembered = remembered
         self._answers: Recent[Question, Answer] = Recent(
             remembered, most_bytes=MOST_BYTES, weigh=_weight_of_answer
@@ -34,9 +36,21 @@ class Board(Tables):
         for node in nodes:
             self.put(node)
 
+    def put(self, node: Node) -> None:
+        """A node is as it is told now."""
+        super().put(node)
+        self._healths.put(self._rows[node.name], node.health)
+
+    def drop(self, name: str) -> None:
+        """A node is there no more."""
+        row = self.row(name)
+        super().drop(name)
+        if row is not None:
+            self._healths.put(row, None)
+
     def ask(self, question: Question) -> Answer:
         """What every node says."""
-        found = self._answers.get(question, lambda: Answer(self, question))
+        found = self._answers.get(question, lambda: Answer(self, question, self._healths))
         # An answer is empty in the beginning, and grows with what it is asked.
         self._answers.weigh_again(question)
         return found

@@ -10,14 +10,16 @@ import pytest
 from numalign.fleet import Question, reach, worth
 from numalign.fleet.board import Answer, Board
 from numalign.rules import demand
-from numalign.rules.evaluate import evaluate
+from numalign.rules.attributes import Attributes
+from numalign.rules.evaluate import evaluate, evaluating
 from numalign.rules.intent import Policy
 from numalign.rules.options import Options
+from numalign.rules.resources import Resources
 from numalign.rules.scoring import Strategy
 from numalign.rules.topology import Node
 from numalign.rules.verdict import Cause
 from tests.boards import board_of, differences, ghosts
-from tests.notation import asks, machine, means, node, options, pod, table
+from tests.notation import GPU, asks, machine, means, node, options, pod, table
 
 BINDING = "single-numa-node"
 FREE = "cpu=8 mem=8Gi gpu=1"
@@ -348,3 +350,87 @@ def test_a_container_that_is_spread_parts_the_whole_pod() -> None:
 
     assert not evaluate(made, asked.demand, asked.intent).admitted
     assert differences(board_of([made]), asked, [made]) == []
+
+
+# Who is ill.
+
+
+def without_gpus(name: str, told: Node) -> Node:
+    """The node while its device plugin is down."""
+    zones = (
+        replace(zone, allocatable=has, free=has)
+        for zone in told.zones
+        for has in [Resources({**zone.allocatable, GPU: 0})]
+    )
+    return replace(told, name=name, zones=tuple(zones), health=told.emptied())
+
+
+TWO_GPUS = question("cpu=2 mem=1Gi gpu=2")
+
+
+def outage(count: int, told: Node = A) -> Board:
+    return board_of([without_gpus(f"n{at}", told) for at in range(count)])
+
+
+def test_a_node_that_is_ill_takes_nothing_and_refuses_nothing_for_good() -> None:
+    board = board_of([without_gpus("ill", A), C])
+    answer = board.ask(ONE_GPU)
+
+    assert answer.admitted.tolist() == [False, False]
+    assert answer.able.tolist() == [True, True]
+    assert answer.permanent.tolist() == [False, False]
+
+
+def test_a_node_that_is_ill_refuses_for_good_what_it_would_refuse_in_health() -> None:
+    board = board_of([without_gpus("ill", A), A])
+    answer = board.ask(TWO_GPUS)
+
+    assert answer.permanent.tolist() == [True, True]
+    assert answer.verdict(0).permanent
+    assert str(answer.verdict(0).refusal) == str(answer.verdict(1).refusal)
+
+
+def test_a_node_is_asked_anew_when_it_falls_ill_and_when_it_recovers() -> None:
+    board = board_of([A, B])
+    answer = board.ask(TWO_GPUS)
+    large = replace(named("a", "cpu=8 mem=8Gi gpu=2"), name="a")
+
+    for told, able in ((A, False), (without_gpus("a", large), True), (large, True), (A, False)):
+        board.put(told)
+        assert answer.able.tolist() == [able, False]
+        assert differences(board, TWO_GPUS, board.nodes()) == []
+
+
+def test_who_comes_in_place_of_an_ill_node_is_in_health() -> None:
+    board = outage(3)
+    assert board.ask(ONE_GPU).able.all()
+
+    board.drop("n1")
+    board.put(replace(without_gpus("n3", A), health=None))
+    assert board.ask(ONE_GPU).able.tolist() == [True, False, True]
+
+
+def test_of_ill_nodes_that_are_alike_the_rules_are_asked_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def evaluated(told: Node, *rest: object) -> object:
+        asked.append(told.name)
+        return evaluating(told, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("numalign.fleet.answer.evaluating", evaluated)
+    odd = named("odd", FREE, FREE, told=options("full-pcpus-only"))
+    answer = outage(50, odd).ask(ONE_GPU)
+
+    assert answer.able.all()
+    assert len(asked) == 1
+
+
+def test_who_may_go_to_a_node_makes_no_answer_stale() -> None:
+    board = board_of([A, without_gpus("ill", A)])
+    before = board.changes.place, board.facts.place
+
+    for told in (A, without_gpus("ill", A)):
+        cordoned = Attributes(cordoned=True)
+        health = told.health and replace(told.health, attributes=cordoned)
+        board.put(replace(told, attributes=cordoned, health=health))
+    assert (board.changes.place, board.facts.place) == before

@@ -333,6 +333,32 @@ CONDITIONS: list[Callable[[Pick, Node], Node]] = [
 ]
 
 
+LESS: list[Callable[[int], int | None]] = [lambda _: 0, lambda _: None, lambda most: most // 2]
+"""What is left of the devices of an ill node; None if nobody tells of them any more."""
+
+
+def ill(pick: Pick, node: Node) -> Node:
+    """The node without some of the devices that it has in health, which may still be in sight."""
+    gone, less = frozenset(name for name in (GPU, NIC) if pick(OFTEN)), pick(LESS)
+    sight = pick([True, False])
+
+    def left(amounts: Resources) -> Resources:
+        told = {name: less(amount) if name in gone else amount for name, amount in amounts.items()}
+        return Resources({name: amount for name, amount in told.items() if amount is not None})
+
+    zones = tuple(
+        replace(
+            zone,
+            capacity=zone.capacity if sight else left(zone.capacity),
+            allocatable=left(zone.allocatable),
+            free=left(zone.free),
+        )
+        for zone in node.zones
+    )
+    totals = node.totals and left(node.totals)
+    return replace(node, zones=zones, totals=totals, stock=None, health=node.emptied())
+
+
 def fleet(pick: Pick, *, kinds: Sequence[int] = (1, 2), each: Sequence[int] = (1, 2, 3)) -> tuple[Node, ...]:
     """Nodes of one or several kinds, each under a name of its own."""
     made: list[Node] = []
@@ -349,7 +375,12 @@ def _with_names(nodes: Iterable[Node]) -> tuple[Node, ...]:
 def like(pick: Pick, empty: Node) -> Node:
     """A node of the kind of this one, in some condition."""
     condition = charged if empty.machine else pick(CONDITIONS)
-    return condition(pick, empty)
+    return in_some_health(pick, condition(pick, empty))
+
+
+def in_some_health(pick: Pick, node: Node) -> Node:
+    """The node as it is, or ill; of one whose machine is described nobody says what it was."""
+    return ill(pick, node) if pick(SELDOM) and not node.machine else node
 
 
 # What pods ask.
@@ -474,7 +505,7 @@ def _any_case(pick: Pick, size: Size) -> Case:
 
 def _tight_case(pick: Pick, size: Size) -> Case:
     kinds = [_tight(pick) for _ in range(pick(size[0]))]
-    nodes = (worn(pick, empty) for empty in kinds for _ in range(pick(size[1])))
+    nodes = (in_some_health(pick, worn(pick, empty)) for empty in kinds for _ in range(pick(size[1])))
     asked = Question(demands.of(_tight_pod(pick)), intent(pick))
     return Case(_with_names(nodes), asked, pick(WEIGHTS))
 
@@ -482,8 +513,14 @@ def _tight_case(pick: Pick, size: Size) -> Case:
 def _whole_case(pick: Pick, size: Size) -> Case:
     nodes = fleet(pick, kinds=size[0], each=size[1])
     asked = demands.of(_as_a_whole(pick, _of_containers(pick, guaranteed=True)))
-    heeding = tuple(replace(node, options=options("PodLevelResourceManagers")) for node in nodes)
+    heeding = tuple(map(_heeding, nodes))
     return Case(heeding, Question(asked, intent(pick)), pick(WEIGHTS))
+
+
+def _heeding(node: Node) -> Node:
+    """The node with a kubelet that serves pods as a whole."""
+    health = node.health and _heeding(node.health)
+    return replace(node, options=options("PodLevelResourceManagers"), health=health)
 
 
 # Zones hold about what one container asks for, so that pods take several of them, or do not fit by little.

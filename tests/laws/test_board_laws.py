@@ -257,6 +257,7 @@ def facts(node: Node) -> Iterable[object]:
     yield "machine" if node.machine else "stock" if node.stock else "counts"
     yield "groups" if any(len(zone.cells) > 1 for zone in node.zones) else "no groups"
     yield "totals" if node.totals else "no totals"
+    yield "ill" if node.health else "in health"
 
 
 @pytest.mark.parametrize(
@@ -275,6 +276,7 @@ def facts(node: Node) -> Iterable[object]:
         "counts",
         "groups",
         "totals",
+        "ill",
     ],
 )
 def test_every_corner_is_drawn(corner: object, corners: Counter[object]) -> None:
