@@ -14,6 +14,7 @@ from kubectl_numa import questions
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.pages import enforced
 from kubectl_numa.questions import Asked, Cluster
+from numalign.rules import wording
 from numalign.rules.errors import BadInput
 from numalign.rules.intent import Match, Policy
 
@@ -100,7 +101,7 @@ def _words(checked: Checked, known: int) -> str:
         more = f" (and {len(others)} more)" if others else ""
         return f"{first.where}: {first.message}{more}" if first.where else f"{first.message}{more}"
     if checked.reason:
-        return checked.reason.partition(". ")[0].rstrip(".")
+        return wording.first_sentence(checked.reason)
     intent = checked.asked.intent if checked.asked else None
     sure, unanswered = checked.able - checked.unanswered, checked.unanswered
     more = f", {unanswered} not answered" if unanswered else ""

@@ -13,14 +13,14 @@ from typing import Any
 
 from kubectl_numa.questions import Asked, Cluster
 from numalign.cluster import placements
-from numalign.rules import scoring
+from numalign.rules import scoring, wording
 from numalign.rules.demand import Demand, Step
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Policy
 from numalign.rules.resources import Resources, render
 from numalign.rules.scoring import Strategy
 from numalign.rules.topology import Node
-from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
+from numalign.rules.verdict import Verdict
 
 
 class Chance(StrEnum):
@@ -53,7 +53,7 @@ class Answer:
     @property
     def reason(self) -> str | None:
         """Why not, in one sentence without a full stop."""
-        return sentence(self.verdict.refusal) if self.verdict.refusal else None
+        return wording.sentence(self.verdict) if self.verdict.refusal else None
 
     @property
     def placement(self) -> list[dict[str, Any]] | None:
@@ -102,16 +102,6 @@ def groups(answers: Iterable[Answer]) -> list[Group]:
     return sorted(found, key=_best_first)
 
 
-def sentence(refusal: Refusal) -> str:
-    """Who is refused, by whom, and why."""
-    if refusal.refuser is Refuser.NODE:
-        return f"{refusal.subject} {refusal}"
-    if refusal.refuser is Refuser.NOBODY:
-        return str(refusal)
-    whose = "the kubelet's " if _of_kubelet(refusal) else ""
-    return f"{refusal.subject}: {whose}{refusal}"
-
-
 def to_json(explanation: Explanation) -> dict[str, Any]:
     """The explanation for programs."""
     asked = explanation.asked
@@ -146,11 +136,6 @@ def _answers(asked: Asked, cluster: Cluster, strategy: Strategy) -> Iterator[Ans
 def _best_first(group: Group) -> tuple[int, int, str, tuple[str, ...]]:
     order = list(Chance).index(group.answer.chance)
     return (order, -(group.answer.score or 0), group.answer.node_class, group.names)
-
-
-def _of_kubelet(refusal: Refusal) -> bool:
-    """Whether the sentence begins with a policy, and that is the node's own."""
-    return refusal.refuser is Refuser.KUBELET and refusal.cause is not Cause.NOT_ALLOCATED
 
 
 def _intent(asked: Asked) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from kubectl_numa.lines import Paper, amounts, some, zones
 from kubectl_numa.nodemap import draw
 from kubectl_numa.questions import Asked, By
 from numalign.cluster import placements
-from numalign.fleet.survey import enforcement_text
+from numalign.rules import wording
 from numalign.rules.demand import Step
 from numalign.rules.doubt import SENTENCES, Doubt
 
@@ -50,7 +50,7 @@ def show_node(explanation: Explanation, answer: Answer, paper: Paper) -> None:
     if placed and not answer.verdict.admitted:
         paper.entry("  kubelet would give", zones(placed), indent=_INNER + 2)
     for shortage in answer.verdict.refusal.shortages if answer.verdict.refusal else ():
-        paper.entry("  short in", str(shortage), indent=_INNER + 2)
+        paper.entry("  short in", wording.shortage(shortage), indent=_INNER + 2)
     for grant in answer.verdict.placement.grants:
         if grant.affinity is not None:
             stored = f"{grant.role} {grant.container}: {_names(answer, grant.affinity)}"
@@ -82,7 +82,9 @@ def enforced(asked: Asked) -> str | None:
     """Why a pod is denied for asking less than its namespace lets pass."""
     if not asked.below:
         return None
-    return enforcement_text(asked.pod.namespace, asked.below, asked.intent.policy if asked.intent else None)
+    return wording.enforcement_text(
+        asked.pod.namespace, asked.below, asked.intent.policy if asked.intent else None
+    )
 
 
 def _asks(step: Step) -> str:

@@ -13,6 +13,7 @@ from typing import Any, TypeGuard, assert_never
 
 from kubectl_numa.events import BadLine, Created, Deleted, Event, Observed, Started
 from numalign.rules import demand as demands
+from numalign.rules import wording
 from numalign.rules.demand import WHOLE_POD, Demand
 from numalign.rules.doubt import Doubt, doubts
 from numalign.rules.errors import Mistake
@@ -281,7 +282,7 @@ def _answer(name: str, node: Node, demand: Demand, admission: Admission) -> Answ
     refused, refusal = admission.refusal, refusal_of(node, admission)
     if refused is None or refusal is None:
         return Answer(name, node, admission.placement.grants, admission.placement.whole, doubts=unsure)
-    message = f"{refusal.subject}: {refusal}"
+    message = wording.refused(refusal)
     return Answer(name, node, reason=refused.reason, message=message, doubts=unsure)
 
 

@@ -11,6 +11,7 @@ import orjson
 
 from numalign.cluster import placements
 from numalign.fleet.ranks import Ranks, Score
+from numalign.rules import wording
 from numalign.rules.verdict import Verdict
 from scorer.judging import Judgement, Poll
 from scorer.ranking import Ranker
@@ -74,6 +75,6 @@ def _why(verdict: Verdict) -> Mapping[str, Any]:
         return {}
     return {
         "refuser": refusal.refuser,
-        "because": str(refusal),
-        "shortages": [str(shortage) for shortage in refusal.shortages],
+        "because": wording.sentence(verdict),
+        "shortages": [*map(wording.shortage, refusal.shortages)],
     }

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from numalign.fleet import Fleet, Question
 from numalign.fleet.pod_question import Pin
-from numalign.fleet.survey import enforcement_text
+from numalign.rules import wording
 from numalign.rules.intent import RESOURCES, NamespaceRules, Policy
 from webhook.review import Allowed, Denied, Reason
 from webhook.subject import Broken, Subject
@@ -61,7 +61,7 @@ def _by_namespace(subject: Subject) -> str | None:
     level = subject.rules.enforce
     if level is None or not subject.question.asks_less_than(level):
         return None
-    return enforcement_text(subject.namespace, level, subject.policy if subject.stated else None)
+    return wording.enforcement_text(subject.namespace, level, subject.policy if subject.stated else None)
 
 
 def _by_nodes(subject: Subject, fleet: Fleet, *, unknown_may_fit: bool) -> str | None:
@@ -113,10 +113,10 @@ def _of_its_node(pin: Pin, question: Question, fleet: Fleet) -> Iterator[str]:
         return
     verdict = fleet.verdict(pin.node, question)
     if verdict is not None and not verdict.answered:
-        yield f"its node {pin.node} was not asked: {verdict.refusal}"
+        yield f"its node {pin.node} was not asked: it {wording.of_node(verdict)}"
     elif verdict is not None and verdict.refusal:
-        when = "can never" if verdict.permanent else "cannot now"
-        yield f"its node {pin.node} {when} take it: {verdict.refusal}"
+        when = "ever" if verdict.permanent else "now"
+        yield f"its node {pin.node} cannot take it {when}: it {wording.of_node(verdict)}"
 
 
 def in_vain(subject: Subject) -> str | None:

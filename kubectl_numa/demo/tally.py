@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from kubectl_numa.demo.calls import Answer
 
 SPEAKER = "numalign: "
-# The first sentence, without who is refused, and without the class in brackets that it speaks of.
-_SUBJECT = re.compile(r'no node can align (?:[a-z ]+ "[^"]*"|the pod): ')
-_CLASS = re.compile(r" \(class [^)]*\)")
-_END = re.compile(r"(?<=[a-z0-9)\"])(?:; the most|[.;:](?= |$)).*", re.DOTALL)
-_AMOUNT = re.compile(r"\b\d+(?:\.\d+)?(?:m|[KMGT]i)?\b(?= (?!zone))")
+# The first sentence from what is said of the nodes that come closest, and what comes after that.
+_SUBJECT = re.compile(r'0/\d+ nodes can align (?:[a-z ]+ "[^"]*"|the pod) as [a-z-]+[^:]*: \d+ ')
+_END = re.compile(r"(?:, \d+ |(?<=[a-z0-9)\"])[.;:](?= |$)).*", re.DOTALL)
+_ONE = re.compile(r"^has\b")
+_AMOUNT = re.compile(r"\b\d+(?:\.\d+)?(?:m|[KMGT]i)?\b(?= (?!zone|nodes))")
 
 
 @dataclass(slots=True)
@@ -51,5 +51,5 @@ class Tally:
 
 def cause(message: str) -> str:
     """What a refusal comes down to."""
-    first = _CLASS.sub("", _SUBJECT.sub("", message.removeprefix(SPEAKER)))
+    first = _ONE.sub("have", _SUBJECT.sub("", message.removeprefix(SPEAKER)))
     return _AMOUNT.sub("so much", _END.sub("", first))

@@ -86,9 +86,8 @@ def refusal_of(node: Node, admission: Admission) -> Refusal | None:
 
 
 def _not_answered(node: Node, step: Step) -> Refusal:
-    detail, place = f"{len(node.zones)} zones", (step.container, step.role)
-    reason = Reason.NOT_ANSWERED
-    return Refusal(Refuser.NOBODY, reason, Cause.NOT_ANSWERED, node.policy, *place, detail=detail)
+    reason, place = Reason.NOT_ANSWERED, (step.container, step.role)
+    return Refusal(Refuser.NOBODY, reason, Cause.NOT_ANSWERED, node.policy, *place)
 
 
 def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
@@ -184,17 +183,13 @@ def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
     asked = {name: step for step in demand.steps for name in step.asks if intent.concerns(name)}
     missed = [name for name in asked if not node.aligns(name)]
     broken = len(missed) == len(asked) or any(intent.names(name) for name in missed)
-    if not missed or not broken:
-        return _aligns_nothing(node, intent) if node.policy is Policy.NONE else None
+    if broken and missed:
+        needs = tuple(Need(name, 0, 0, 0) for name in missed)
+        refusal = _unsatisfied(intent, Cause.NOT_ALIGNED, asked[missed[0]])
+        return replace(refusal, needs=needs, detail=node.policy)
     if node.policy is Policy.NONE:
-        return _aligns_nothing(node, intent, asked[missed[0]])
-    detail = f"the kubelet does not align {' and '.join(missed)}"
-    return replace(_unsatisfied(intent, Cause.NOT_ALIGNED, asked[missed[0]]), detail=detail)
-
-
-def _aligns_nothing(node: Node, intent: Intent, step: Step | None = None) -> Refusal:
-    detail = f'kubelet policy "{node.policy}" aligns nothing'
-    return replace(_unsatisfied(intent, Cause.NOT_ALIGNED, step), detail=detail)
+        return replace(_unsatisfied(intent, Cause.NOT_ALIGNED), detail=node.policy)
+    return None
 
 
 class _Why(NamedTuple):

@@ -2,21 +2,19 @@
 Yes or no for one pod on one node, and everything that made it so.
 
 A verdict is never a bare boolean. It says who refused and why, whether the empty node would refuse as well,
-what each zone lacks, and which zones the pod would get. Sentences are built from these fields when someone
-asks, never stored.
+what each zone lacks, and which zones the pod would get. Sentences are made of these fields when someone
+asks (`wording`), never stored.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 
 from numalign.rules.demand import WHOLE_POD
 from numalign.rules.doubt import Doubt
 from numalign.rules.intent import Policy
 from numalign.rules.placement import Placement
 from numalign.rules.pod import Role
-from numalign.rules.resources import ZoneId, render
+from numalign.rules.resources import ZoneId
 from numalign.rules.topology import Known
 
 
@@ -67,11 +65,6 @@ class Shortage:
     asked: int
     free: int
 
-    def __str__(self) -> str:
-        """The shortage in words."""
-        asked, free = render(self.resource, self.asked), render(self.resource, self.free)
-        return f"{self.zone_name}: {self.resource} {asked} asked, {free} free"
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -79,7 +72,7 @@ class Refusal:
 
     `container` is empty where the pod as a whole is refused; `beside` says that there would be more if
     earlier containers of the pod did not hold it. `detail` names what `cause` turns on: the node's policy,
-    why a resource is not pinned, the size of a core that is broken, or the zones that are too many to say.
+    why a resource is not pinned, or the size of a core that is broken.
     """
 
     refuser: Refuser
@@ -92,10 +85,6 @@ class Refusal:
     shortages: tuple[Shortage, ...] = ()
     detail: str = ""
     beside: bool = False
-
-    def __str__(self) -> str:
-        """One sentence without a full stop, as it follows `no node can align`."""
-        return _SENTENCES[self.cause](self)
 
     @property
     def subject(self) -> str:
@@ -136,117 +125,3 @@ class Verdict:
     def __bool__(self) -> bool:
         """Refuse to be mistaken for a yes."""
         raise TypeError("a verdict is not a boolean: ask for .admitted")
-
-
-def _too_small(refusal: Refusal) -> str:
-    """What is short, gathered by the number of zones that it may be spread over."""
-    lacking = [need for need in refusal.needs if need.most < need.asked]
-    widths = sorted({need.zones for need in lacking})
-    left = " left beside the pod's other containers" if refusal.beside else ""
-    return f"{refusal.policy} needs {_list([_short_in(lacking, zones, left) for zones in widths])}"
-
-
-def _short_in(lacking: list[Need], zones: int, left: str) -> str:
-    here = [need for need in lacking if need.zones == zones]
-    asked = _list([_amount(need.resource, need.asked) for need in here])
-    most = _list([render(need.resource, need.most) for need in here])
-    where = "any zone has" if zones == 1 else f"any {zones} zones have"
-    return f"{asked} in {_zones(zones)}; the most {where}{left} is {most}"
-
-
-def _widths_differ(refusal: Refusal) -> str:
-    takes = _list(
-        [f"{_amount(need.resource, need.asked)} takes {_zones(need.zones)}" for need in refusal.needs]
-    )
-    return f"{refusal.policy} needs the same zones for all resources; {takes}"
-
-
-def _not_together(refusal: Refusal) -> str:
-    asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
-    zones = min((need.zones for need in refusal.needs), default=1)
-    return f"{refusal.policy} needs {asked} in {_zones(zones)}; no {_set(zones)} has all of it"
-
-
-def _spread(refusal: Refusal) -> str:
-    asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
-    zones = min((need.zones for need in refusal.needs), default=1)
-    return f"{refusal.policy} needs {asked} in {_zones(zones)}; the kubelet would spread it further"
-
-
-def _node_too_small(refusal: Refusal) -> str:
-    return "; ".join(_node_lacks(need) for need in refusal.needs)
-
-
-def _node_lacks(need: Need) -> str:
-    has = f"has {render(need.resource, need.most)}" if need.most else "has none"
-    return f"asks for {_amount(need.resource, need.asked)} and the node {has}"
-
-
-def _not_allocated(refusal: Refusal) -> str:
-    asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
-    return f"the kubelet cannot allocate {asked}, and fails the pod under every policy"
-
-
-def _not_whole_cores(refusal: Refusal) -> str:
-    asked = _list([_amount(need.resource, need.asked) for need in refusal.needs])
-    if refusal.detail:
-        return f"the kubelet gives out whole cores, {refusal.detail} CPUs each, and {asked} breaks one"
-    left = _list([render(need.resource, need.most) for need in refusal.needs])
-    return f"the kubelet gives out whole cores; {asked} is asked, and {left} is free in cores that are whole"
-
-
-def _nothing_to_share(refusal: Refusal) -> str:
-    short = _list([need.resource for need in refusal.needs])
-    return f"containers with resources of their own leave no {short} of the pod's to the others"
-
-
-def _not_exclusive(refusal: Refusal) -> str:
-    named = _list([need.resource for need in refusal.needs])
-    return f"{refusal.policy} of {named} cannot be kept: {refusal.detail}"
-
-
-def _not_aligned(refusal: Refusal) -> str:
-    return f"{refusal.policy} cannot be kept where {refusal.detail}"
-
-
-def _other_policy(refusal: Refusal) -> str:
-    return f'{refusal.policy} must be the node\'s own policy, which is "{refusal.detail}"'
-
-
-def _not_answered(refusal: Refusal) -> str:
-    return f"on {refusal.detail} it takes too long to work out what becomes of {refusal.subject}"
-
-
-def _amount(resource: str, amount: int) -> str:
-    return f"{render(resource, amount)} {resource}"
-
-
-def _zones(count: int) -> str:
-    return "one zone" if count == 1 else f"{count} zones"
-
-
-def _set(count: int) -> str:
-    return "zone" if count == 1 else f"set of {count} zones"
-
-
-def _list(parts: list[str]) -> str:
-    """Words as a person lists them."""
-    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
-
-
-_SENTENCES: Mapping[Cause, Callable[[Refusal], str]] = MappingProxyType(
-    {
-        Cause.NODE_TOO_SMALL: _node_too_small,
-        Cause.ZONES_TOO_SMALL: _too_small,
-        Cause.WIDTHS_DIFFER: _widths_differ,
-        Cause.NOT_TOGETHER: _not_together,
-        Cause.SPREAD: _spread,
-        Cause.NOT_ALLOCATED: _not_allocated,
-        Cause.NOT_WHOLE_CORES: _not_whole_cores,
-        Cause.NOTHING_TO_SHARE: _nothing_to_share,
-        Cause.NOT_EXCLUSIVE: _not_exclusive,
-        Cause.NOT_ALIGNED: _not_aligned,
-        Cause.OTHER_POLICY: _other_policy,
-        Cause.NOT_ANSWERED: _not_answered,
-    }
-)

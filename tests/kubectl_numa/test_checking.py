@@ -34,7 +34,7 @@ def checked(cluster: Cluster, path: Path, *, match: Match = Match.SATISFIES) -> 
                 {"policy": "single-numa-node"},
                 "never",
                 1,
-                "single-numa-node needs 33 cpu in one zone",
+                "1 has at most 32 cpu in one zone",
             ),
             (
                 "never, though nobody asks",
@@ -42,7 +42,7 @@ def checked(cluster: Cluster, path: Path, *, match: Match = Match.SATISFIES) -> 
                 {},
                 "never",
                 1,
-                "the kubelet's own single-numa-node needs 33 cpu",
+                'has at most 32 cpu in one zone (kubelet policy "single-numa-node")',
             ),
             ("its namespace asks more", "8", {"namespace": "strict"}, "denied", 1, "enforces restricted"),
             ("a misspelt policy", "8", {"policy": "sngle"}, "bad", 2, '"sngle" is none of the known words'),

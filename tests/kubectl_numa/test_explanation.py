@@ -43,7 +43,7 @@ def test_what_would_fit_on_the_empty_node_fits_later() -> None:
     answer = found.answers[0]
     assert (answer.chance, answer.score, answer.placement) == (Chance.LATER, None, None)
     assert answer.reason == (
-        'container "c0": the kubelet\'s single-numa-node needs 4 cpu in one zone; the most any zone has is 2'
+        'container "c0": the node has at most 2 cpu free in one zone (kubelet policy "single-numa-node")'
     )
     assert found.refusal is None
 
@@ -54,14 +54,14 @@ def test_a_node_of_more_zones_than_anybody_answers_for_says_neither_yes_nor_no()
     [answer] = found.answers
 
     assert (answer.chance, answer.score, answer.placement) == (Chance.UNANSWERED, None, None)
-    assert answer.reason == "on 18 zones it takes too long to work out what becomes of the pod"
+    assert answer.reason == "the pod: the node has too many zones for an answer in time"
     assert found.refusal is None
 
 
 def test_a_node_that_is_too_small_as_a_whole_says_so(cluster: Cluster) -> None:
     assert (
         explained(cluster, "cpu=20 mem=4Gi").answers[1].reason
-        == "the pod asks for 20 cpu and the node has 16"
+        == "the pod: the node has at most 16 cpu in total"
     )
 
 
@@ -140,7 +140,7 @@ def test_the_json_holds_the_whole_answer(cluster: Cluster) -> None:
                 "name": "small",
                 "class": found["nodes"][1]["class"],
                 "verdict": "never",
-                "reason": "the pod asks for 32 cpu and the node has 16",
+                "reason": "the pod: the node has at most 16 cpu in total",
                 "permanent": True,
                 "placement": None,
                 "score": None,

@@ -40,7 +40,7 @@ def test_a_whole_page(cluster: Cluster) -> None:
         "\n"
         "  never      small\n"
         f"             class {small}\n"
-        "             why   the pod asks for 32 cpu and the node has 16\n"
+        "             why   the pod: the node has at most 16 cpu in total\n"
         "\n"
         "  rests on   counts of 2 nodes; not told: options, no version, init cpus\n"
     )
@@ -48,11 +48,11 @@ def test_a_whole_page(cluster: Cluster) -> None:
 
 def test_a_refusal_stands_above_the_nodes(cluster: Cluster) -> None:
     page = shown(cluster, "cpu=33 mem=4Gi", SINGLE)
-    assert page.splitlines()[3].startswith('  denied:  no node can align container "c0": ')
+    assert page.splitlines()[3].startswith('  denied:  0/3 nodes can align container "c0" as ')
 
 
 def test_what_only_the_kubelet_refuses_is_not_called_denied(cluster: Cluster) -> None:
-    assert "\n  never:   no node can align" in shown(cluster, "cpu=33 mem=4Gi", {})
+    assert '\n  never:   0/3 nodes can take container "c0"' in shown(cluster, "cpu=33 mem=4Gi", {})
 
 
 def test_a_namespace_that_enforces_more_denies(cluster: Cluster) -> None:
@@ -66,8 +66,8 @@ def test_a_namespace_that_enforces_more_denies(cluster: Cluster) -> None:
 def test_what_does_not_fit_now_says_what_is_short_now() -> None:
     busy = Cluster(Fleet([node("cpu=8/8/2 mem=8Gi", policy="single-numa-node")]))
     assert (
-        '             now   container "c0": the kubelet\'s single-numa-node needs 4 cpu in\n'
-        "                   one zone; the most any zone has is 2\n"
+        '             now   container "c0": the node has at most 2 cpu free in one zone\n'
+        '                   (kubelet policy "single-numa-node")\n'
     ) in shown(busy, "cpu=4 mem=1Gi", SINGLE)
 
 

@@ -366,7 +366,9 @@ def test_a_refusal_has_the_kubelets_reason_and_a_sentence() -> None:
         "pod": "p",
         "admitted": False,
         "reason": "TopologyAffinityError",
-        "message": ('container "c0": single-numa-node needs 4 cpu in one zone; the most any zone has is 3'),
+        "message": (
+            'container "c0": the node has at most 3 cpu free in one zone (kubelet policy "single-numa-node")'
+        ),
         "containers": {},
         "known": "counts",
         "doubts": ["options", "no-version"],
@@ -402,17 +404,17 @@ def test_doubts_are_about_the_pod_as_its_node_reads_it() -> None:
                 "none",
                 "cpu=1000 mem=1Gi",
                 "SMTAlignmentError",
-                (
-                    'container "c0": the kubelet gives out whole cores; 1000 cpu is asked, and 2 is free in '
-                    "cores that are whole"
-                ),
+                'container "c0": the node has at most 2 cpu free in whole cores',
             ),
             (
                 "not of the node while it was empty, which had too little as well",
                 "single-numa-node",
                 "cpu=4 mem=1Gi",
                 "TopologyAffinityError",
-                'container "c0": single-numa-node needs 4 cpu in one zone; the most any zone has is 1',
+                (
+                    'container "c0": the node has at most 1 cpu free in one zone'
+                    ' (kubelet policy "single-numa-node")'
+                ),
             ),
         ]
     ),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
 from numalign.fleet.board import Board
+from numalign.rules import wording
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.machine import Machine
@@ -116,7 +117,10 @@ def said(board: Board, asked: Case, nodes: Iterable[Node]) -> dict[str, Said]:
 
 def without_ids(every: Mapping[str, Said]) -> list[tuple[object, ...]]:
     """What is said, but for the ids of zones."""
-    return [(*one[:3], *one[4:], str(one.verdict.refusal or "")) for one in every.values()]
+    return [
+        (*one[:3], *one[4:], wording.sentence(one.verdict) if one.verdict.refusal else "")
+        for one in every.values()
+    ]
 
 
 def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.rules import demand
+from numalign.rules import demand, wording
 from numalign.rules.doubt import Doubt
 from numalign.rules.evaluate import UNSATISFIED, evaluate
 from numalign.rules.intent import Intent, Policy
@@ -106,7 +106,7 @@ def test_all_that_is_not_aligned_is_named() -> None:
     told = node("gpu=2", "gpu=2", policy="restricted", totals="cpu=32 mem=20Gi gpu=4")
     verdict = evaluate(told, asks(SMALL), means("restricted *"))
 
-    assert str(refused(verdict)).endswith("where the kubelet does not align cpu and memory")
+    assert wording.of_node(verdict) == "has a kubelet that does not align cpu and memory"
 
 
 def test_zones_that_have_just_enough_are_not_too_small() -> None:
@@ -119,7 +119,7 @@ def test_a_device_without_a_topology_cannot_be_aligned() -> None:
     told = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi", policy="restricted", totals="cpu=32 mem=20Gi nic=4")
     verdict = evaluate(told, asks("nic=1"), means(SPREAD))
 
-    assert str(refused(verdict)) == f"restricted cannot be kept where the kubelet does not align {NIC}"
+    assert wording.of_node(verdict) == f"has a kubelet that does not align {NIC}"
 
 
 WHY_SHARED = [
@@ -135,7 +135,7 @@ WHY_SHARED = [
 def test_a_refusal_says_why_cpus_are_shared(asked: Pod, because: str, name: str) -> None:
     verdict = evaluate(LOOSE, demand.of(asked), means(f"restricted {name}"))
 
-    assert because in str(refused(verdict))
+    assert because in wording.of_node(verdict)
 
 
 MATCHED = [
@@ -190,7 +190,7 @@ def test_the_kubelet_refuses_whatever_the_pod_says() -> None:
         ("cpu", 20_000, 1, 16_000),
         ("memory", 4 * 2**30, 1, 10 * 2**30),
     ]
-    assert list(map(str, refused(verdict).shortages)) == [
+    assert [*map(wording.shortage, refused(verdict).shortages)] == [
         "node-0: cpu 20 asked, 16 free",
         "node-1: cpu 20 asked, 16 free",
     ]
@@ -228,7 +228,7 @@ def test_half_a_core_is_refused_with_the_size_of_one() -> None:
     verdict = evaluate(CORES, asks("cpu=3 mem=1Gi"))
 
     assert (refused(verdict).reason, refused(verdict).cause) == ("SMTAlignmentError", Cause.NOT_WHOLE_CORES)
-    assert str(refused(verdict)) == "the kubelet gives out whole cores, 2 CPUs each, and 3 cpu breaks one"
+    assert wording.of_node(verdict) == "gives out whole cores of 2 CPUs, and 3 cpu would break one"
     assert verdict.permanent
 
 
@@ -240,7 +240,7 @@ def test_cores_that_keep_a_thread_for_the_system_are_not_whole() -> None:
     )
 
     assert verdict.admitted
-    assert str(refused(too_many)).endswith("16 cpu is asked, and 14 is free in cores that are whole")
+    assert wording.of_node(too_many) == "has at most 14 cpu in whole cores"
 
 
 def test_a_pod_that_leaves_nothing_to_share_within_itself_is_refused() -> None:
@@ -386,4 +386,4 @@ def test_what_other_containers_of_the_pod_hold_is_not_left() -> None:
     assert verdict.refusal
     assert alone.refusal
     assert (verdict.refusal.beside, alone.refusal.beside) == (True, False)
-    assert str(verdict.refusal).endswith("the most any zone has left beside the pod's other containers is 6")
+    assert wording.of_node(verdict).endswith("at most 6 cpu in one zone beside the other containers")

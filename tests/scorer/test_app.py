@@ -86,17 +86,14 @@ async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(scorer
     async with scorer.open() as caller:
         answer = await caller.filter(raw(FOUR), *NAMES)
 
-    asked = "4 cpu and 1Gi memory and 1 nvidia.com/gpu"
+    asked = "4 cpu, 1Gi memory and 1 nvidia.com/gpu"
     assert answer == {
         "Nodes": None,
         "NodeNames": ["empty", "fuller"],
-        "FailedNodes": {
-            "full": f"node(s) have not got {asked} free in one zone (numalign: single-numa-node)"
-        },
+        "FailedNodes": {"full": f"node(s) have no zone with {asked} free (numalign: single-numa-node)"},
         "FailedAndUnresolvableNodes": {
-            "small": f"node(s) could never give {asked} in one zone (numalign: single-numa-node)",
-            "loose": "node(s) have a kubelet that does not align what the pod asks to be aligned"
-            " (numalign: single-numa-node)",
+            "small": f"node(s) have no zone with {asked} (numalign: single-numa-node)",
+            "loose": 'node(s) have kubelet policy "none" (numalign: single-numa-node)',
             "bare": reasons.UNKNOWN,
         },
         "Error": "",
@@ -255,7 +252,9 @@ async def test_the_same_word_may_be_wanted_of_the_node(match: Match, fit: list[s
 
     assert answer["NodeNames"] == fit
     for why in answer["FailedAndUnresolvableNodes"].values():
-        assert why == "node(s) have another topology policy than the pod asks for (numalign: restricted)"
+        assert why == (
+            'node(s) have kubelet policy "single-numa-node", not "restricted" (numalign: restricted)'
+        )
 
 
 # Prioritize.
@@ -523,7 +522,7 @@ async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(scorer:
         after, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
 
     assert (first, kept, code) == ({"errorMessage": ""}, {"web": "fuller"}, 2)
-    assert second["errorMessage"].startswith("node(s) have not got 8 cpu")
+    assert second["errorMessage"].startswith("node(s) have no zone with 8 cpu")
     assert (last, scorer.kept(), after) == ({"errorMessage": ""}, {}, 0)
 
 

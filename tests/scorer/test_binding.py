@@ -164,7 +164,7 @@ VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
 async def test_to_a_node_that_does_not_answer_a_pod_that_must_be_aligned_is_not_bound(stand: Stand) -> None:
     await stand.scorer.know({"vast": VAST})
 
-    assert "takes too long to work out" in await stand.scorer.bind(raw(FOUR), "vast")
+    assert "too many zones for an answer in time" in await stand.scorer.bind(raw(FOUR), "vast")
     assert (stand.outcomes(), stand.kept, stand.bound()) == ({"lost": 1}, {}, [])
 
 
@@ -207,13 +207,13 @@ REFUSED: list[tuple[str, Arrange, str, str, str]] = [
     ("a pod that runs there",      lambda stand: stand.scorer.see(on("a", raw(FOUR))),  "a",
      "is on node a already",       "bound_already"),
     ("a node that never can",      lambda _: None,                                      "small",
-     "could never give 4 cpu",     "lost"),
+     "no zone with 4 cpu",         "lost"),
     ("a race that was lost",
      lambda stand: stand.scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))),
-     "a", "have not got 4 cpu",    "lost"),
+     "a", "have no zone with 4 cpu", "lost"),
     ("zones promised to another",
      lambda stand: stand.scorer.promised(raw(ALL, name="first"), "one"),                "one",
-     "have not got 4 cpu",         "lost"),
+     "have no zone with 4 cpu",    "lost"),
 ]  # fmt: skip
 
 
@@ -607,7 +607,7 @@ async def test_a_race_that_is_lost_while_a_pod_waits_is_a_refusal(stand: Stand) 
         0.5, lambda: stand.scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
     )
 
-    assert "have not got 2 cpu" in await stand.scorer.bind(second, "a")
+    assert "have no zone with 2 cpu" in await stand.scorer.bind(second, "a")
     assert (stand.bound(), stand.kept) == ([("first", "a")], {})
 
 

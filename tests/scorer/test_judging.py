@@ -62,7 +62,7 @@ async def test_what_is_taken_now_is_no_permanent_refusal(scorer: Scorer) -> None
     [found] = scorer.ask(raw(FOUR), "a")
 
     assert (found.fits, found.permanent) == (False, False)
-    assert found.reason.startswith("node(s) have not got 4 cpu")
+    assert found.reason.startswith("node(s) have no zone with 4 cpu")
 
 
 VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
@@ -85,7 +85,7 @@ async def test_a_node_that_does_not_answer_is_taken_for_an_unknown_one(
 
     assert (known.answered, found.answered) == (True, False)
     assert (found.fits, found.permanent, found.offer) == (fits, False, None)
-    assert "takes too long to work out" in found.reason
+    assert "too many zones for an answer in time" in found.reason
 
 
 async def test_who_was_not_answered_by_a_node_is_known_of_the_whole_call(scorer: Scorer) -> None:

@@ -127,9 +127,11 @@ async def test_a_node_that_refuses_says_why_to_people_in_more_words() -> None:
     [said] = page(await cluster(), raw(FOUR), "small")["nodes"]
 
     assert (said["fits"], said["permanent"], said["placement"]) == (False, True, None)
-    assert said["reason"].startswith("node(s) could never give 4 cpu")
+    assert said["reason"].startswith("node(s) have no zone with 4 cpu")
     assert (said["refuser"], said["scores"]) == ("kubelet", [0, 0])
-    assert said["because"] == "single-numa-node needs 4 cpu in one zone; the most any zone has is 2"
+    assert said["because"] == (
+        'container "c0": the node has at most 2 cpu in one zone (kubelet policy "single-numa-node")'
+    )
     assert said["shortages"] == ["node-0: cpu 4 asked, 2 free", "node-1: cpu 4 asked, 2 free"]
 
 

@@ -75,7 +75,7 @@ async def test_a_pod_that_fits_nowhere_passes_mutation_and_ends_at_validation(se
     assert mutated == {"uid": UID, "allowed": True}
     assert not checked["allowed"]
     assert (checked["status"]["code"], checked["status"]["reason"]) == (403, "Forbidden")
-    assert checked["status"]["message"].startswith('numalign: no node can align container "c0":')
+    assert checked["status"]["message"].startswith('numalign: 0/3 nodes can align container "c0" as')
 
 
 async def test_a_pod_that_cannot_be_read_is_invalid_at_validation_only(served: Door) -> None:
@@ -258,7 +258,7 @@ async def test_a_log_line_carries_the_uid_of_the_review(served: Door) -> None:
         await caller.ask("/validate", FITS, name="web-1", dryRun=True)
 
     denied, admitted = served.told.of("review.decided")
-    assert denied.pop("message").startswith("numalign: no node can align")
+    assert denied.pop("message").startswith("numalign: 0/3 nodes can align")
     assert {
         key: denied[key] for key in ("level", "uid", "webhook", "namespace", "kind", "name", "decision")
     } == {

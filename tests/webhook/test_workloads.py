@@ -15,7 +15,6 @@ from numalign.cluster.policy import NO_POLICY, ClusterPolicy, Default, Exemption
 from numalign.cluster.templates import MOST_TEMPLATES, TemplatePath
 from numalign.rules.errors import MOST_MISTAKES
 from numalign.rules.intent import Match, NamespaceRules, Policy
-from numalign.rules.topology import node_class
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, with_spec
 from webhook.catalogue import Moment
@@ -547,13 +546,13 @@ def test_of_a_workload_of_any_kind_it_is_said_that_no_node_can_align_it(name: st
     (warning,) = said(manifest(name))
 
     where = BEGINNINGS.get(name, "spec.template")
-    assert warning.startswith(f"numalign: {where}: no node can align container")
+    assert warning.startswith(f"numalign: {where}: 0/1 nodes can align container")
     assert said(manifest(name, pod=FITS)) == []
 
 
 # Warnings.
 
-ALIGNED = f'numalign: spec.template: no node can align container "c0": {SINGLE} needs 4 nvidia.com/gpu'
+ALIGNED = f'numalign: spec.template: 0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 2'
 REFUSED = (
     f"numalign: spec.template: its pods will be refused: {SINGLE} is enforced here, they ask for nothing"
 )
@@ -612,7 +611,7 @@ def test_a_long_place_leaves_room_for_the_reason() -> None:
     given_ = judge(found, ROOM.fleet, mode=WARN, unknown_may_fit=False)
 
     assert len(given_.warnings[0]) == LONGEST_WARNING
-    assert "rrr.template: no node can align" in given_.warnings[0]
+    assert "rrr.template: 0/1 nodes can align" in given_.warnings[0]
 
 
 @pytest.mark.parametrize("now", [BARE, moment([], unknown=3)], ids=["no node", "none that is known"])
@@ -642,8 +641,8 @@ def test_a_huge_workload_is_not_reckoned() -> None:
 # Refusals.
 
 WHY = (
-    f'no node can align container "c0": {SINGLE} needs 4 nvidia.com/gpu in one zone;'
-    f" the most any zone has is 2 (class {node_class(TWO)}, 1 node). Ask for at most 2 nvidia.com/gpu."
+    f'0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 2 nvidia.com/gpu in one zone.'
+    " Ask for at most 2 nvidia.com/gpu."
 )
 
 

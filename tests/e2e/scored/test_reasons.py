@@ -20,10 +20,8 @@ MACHINES = [
     SimNode("loose", "small", policy="none"),
     SimNode("unknown", "small"),
 ]
-NEVER = "node(s) could never give 6 cpu and 6Gi memory in one zone (numalign: single-numa-node)"
-UNALIGNED = (
-    "node(s) have a kubelet that does not align what the pod asks to be aligned (numalign: single-numa-node)"
-)
+NEVER = "node(s) have no zone with 6 cpu and 6Gi memory (numalign: single-numa-node)"
+UNALIGNED = 'node(s) have kubelet policy "none" (numalign: single-numa-node)'
 UNKNOWN = "node(s) publish no NUMA topology, and the pod asks to be aligned (numalign)"
 ELSEWHERE = "node(s) didn't match Pod's node affinity/selector"
 UNREADABLE = (

@@ -92,7 +92,7 @@ def test_every_pod_is_answered_before_anything_else_is_said(
     second = talk(create(manifest, "b", "4"))
     assert (second["admitted"], second["reason"]) == (False, "TopologyAffinityError")
     assert second["message"] == (
-        'container "main": single-numa-node needs 4 cpu in one zone; the most any zone has is 2'
+        'container "main": the node has at most 2 cpu free in one zone (kubelet policy "single-numa-node")'
     )
     third = talk('{"delete": "a"}', create(manifest, "c", "4"))
     assert third["containers"]["main"]["cpus"] == "4-7"
@@ -122,7 +122,7 @@ def test_the_example_of_the_help_is_a_conversation(run: Run) -> None:
         "training": None,
     }
     assert answers["odd"]["message"] == (
-        'container "main": the kubelet gives out whole cores, 2 CPUs each, and 3 cpu breaks one'
+        'container "main": the node gives out whole cores of 2 CPUs, and 3 cpu would break one'
     )
     assert [answers[name]["containers"]["main"]["cpus"] for name in ("inference", "training")] == [
         "1-2,9-10",

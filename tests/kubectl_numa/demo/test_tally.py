@@ -32,18 +32,19 @@ def test_two_tallies_add_up() -> None:
 
 
 TOO_LARGE = (
-    'no node can align container "main": single-numa-node needs 9Gi memory and 8 nvidia.com/gpu in one zone; '
-    "the most any zone has is 191Gi and 4 (class 2x48cpu-4gpu-x, 183 nodes). 377 nodes say the same."
+    '0/560 nodes can align container "main" as single-numa-node: 183 have at most 191Gi memory and at most 4 '
+    "nvidia.com/gpu in one zone, 377 have no nvidia.com/gpu."
 )
 OTHER_FIGURES = (
-    'no node can align sidecar "x-1": single-numa-node needs 300Mi memory and 2 nvidia.com/gpu in one zone; '
-    "the most any zone has is 191Mi and 1 (class y, 1 node)."
+    '0/1 nodes can align sidecar "x-1" as single-numa-node: 1 has at most 191Mi memory and at most 1 '
+    "nvidia.com/gpu in one zone."
 )
 WHOLE_POD = (
-    "no node can align the pod: the kubelet's own restricted needs 1500m cpu in 2 zones; "
-    "the most any 2 zones have is 1 (class z, 3 nodes)."
+    "0/3 nodes can align the pod as best-effort, nor can any shape that was here before or is declared: "
+    '3 have at most 1500m cpu in 2 zones (kubelet policy "restricted"). Use policy "none".'
 )
-TOGETHER = "single-numa-node needs so much memory and so much nvidia.com/gpu in one zone"
+TOGETHER = "have at most so much memory and at most so much nvidia.com/gpu in one zone"
+BY_KUBELET = '(kubelet policy "restricted")'
 ENFORCED = 'namespace "prod" enforces restricted'
 MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is none of the known words'
 
@@ -54,7 +55,11 @@ MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is none of the known wo
         [
             ("what no zone has", TOO_LARGE, TOGETHER),
             ("another pod with other figures", OTHER_FIGURES, TOGETHER),
-            ("the pod as a whole", WHOLE_POD, "the kubelet's own restricted needs so much cpu in 2 zones"),
+            (
+                "the pod as a whole",
+                WHOLE_POD,
+                'have at most so much cpu in 2 zones (kubelet policy "restricted")',
+            ),
             (
                 "a namespace that enforces",
                 f"{ENFORCED}: the pod asks for nothing. Set annotation x.",
