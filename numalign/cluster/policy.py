@@ -1,5 +1,7 @@
 """
-What a platform team decides for the whole cluster: defaults for namespaces, exemptions, kinds of workloads.
+What a platform team decides for the whole cluster.
+
+Defaults for namespaces, exemptions, kinds of workloads, what is refused, and which nodes may come.
 
 It stands in a file, mounted from a ConfigMap, that people edit while the webhook runs. A slip of theirs must
 neither stop admission nor half apply: a file with any mistake is refused as a whole, every mistake is told,
@@ -16,11 +18,12 @@ from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.cluster import edited, templates
+from numalign.cluster import edited, shapes, templates
 from numalign.cluster.edited import only
 from numalign.cluster.parts import Part
 from numalign.cluster.selectors import requirements
 from numalign.cluster.templates import Sort, TemplatePath, Templates
+from numalign.fleet.refusals import Reaction
 from numalign.rules import intent
 from numalign.rules.constraints import Requirement
 from numalign.rules.errors import BadInput
@@ -28,6 +31,7 @@ from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from numalign.runtime import files
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
+from numalign.shapes import Shape
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """On every namespace: its name, set by the API server."""
@@ -84,11 +88,19 @@ class Exemptions:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPolicy:
-    """A policy file, read. `templates` are kinds of workloads beside those that are always looked at."""
+    """A policy file, read.
+
+    `templates` are kinds of workloads beside those that are always looked at. `never` is what happens to pods
+    that no shape of nodes could take, `unknown_resources` to those that ask for what no shape ever listed.
+    Nodes of the declared `shapes` can come at any time.
+    """
 
     defaults: tuple[Default, ...] = ()
     exemptions: Exemptions = Exemptions()
     templates: Templates = field(default_factory=dict)
+    never: Reaction = Reaction.DENY
+    unknown_resources: Reaction = Reaction.WARN
+    shapes: tuple[Shape, ...] = ()
 
     def rules_for(self, own: NamespaceRules, labels: Mapping[str, str], namespace: str) -> NamespaceRules:
         """What is asked in a namespace: by its own labels, else by the first default that says anything."""
@@ -115,6 +127,9 @@ class ClusterPolicy:
                 f"{kind}.{name}" if name else kind: list(map(str, paths))
                 for (name, kind), paths in self.templates.items()
             },
+            "never": self.never,
+            "unknownResources": self.unknown_resources,
+            "shapes": [shape.name for shape in self.shapes],
         }
 
 
@@ -147,11 +162,14 @@ def parse(data: bytes) -> ClusterPolicy:
 
 
 def _policy(whole: Part) -> ClusterPolicy:
-    only(whole, "defaults", "exemptions", "workloads")
+    only(whole, "defaults", "exemptions", "workloads", "never", "unknownResources", "shapes")
     return ClusterPolicy(
         tuple(map(_default, whole["defaults"].objects())),
         _exemptions(whole["exemptions"]),
         MappingProxyType(_templates(whole["workloads"])),
+        never=_reaction(whole["never"], NO_POLICY.never),
+        unknown_resources=_reaction(whole["unknownResources"], NO_POLICY.unknown_resources),
+        shapes=shapes.declared(whole["shapes"]),
     )
 
 
@@ -181,6 +199,13 @@ def _word(part: Part) -> Policy | None:
     except BadInput as error:
         part.mistakes.extend(error.mistakes)
         return None
+
+
+def _reaction(part: Part, default: Reaction) -> Reaction:
+    if part.value is None:
+        return default
+    part.needed_text()
+    return part.word(Reaction) or default
 
 
 def _exemptions(part: Part) -> Exemptions:

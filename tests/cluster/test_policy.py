@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster import templates
+from numalign.cluster import shapes, templates
 from numalign.cluster.policy import (
     NAME_LABEL,
     NO_POLICY,
@@ -24,12 +25,16 @@ from numalign.cluster.policy import (
     read,
 )
 from numalign.cluster.templates import TemplatePath
+from numalign.fleet.refusals import Reaction
 from numalign.rules.constraints import Operator, Requirement
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
-from tests.notation import table
+from numalign.shapes import KnownShape, shape
+from tests.notation import node, table
 from tests.webhook.conftest import Told
 
 PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
+
+GPU_SHAPE = shape.of(node("cpu=32 mem=64Gi gpu=4", policy="single-numa-node"))
 
 SINGLE, RESTRICTED, LOOSE = Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT
 
@@ -95,6 +100,9 @@ def test_a_policy_is_data_for_programs() -> None:
         (Default((GOLD, TIERED, TIERLESS, NOT_GOLD), NamespaceRules(enforce=SINGLE)), ALL_LOOSE),
         Exemptions(("eve",), frozenset({"b", "a"}), frozenset({"kata"})),
         {("", "A"): (TemplatePath(("a",)),), ("x.io", "B"): (TemplatePath(("b", "[*]", "c")),)},
+        never=Reaction.WARN,
+        unknown_resources=Reaction.DENY,
+        shapes=(GPU_SHAPE,),
     )
 
     assert json.loads(json.dumps(everything.to_json())) == {
@@ -107,7 +115,23 @@ def test_a_policy_is_data_for_programs() -> None:
         ],
         "exemptions": {"users": ["eve"], "namespaces": ["a", "b"], "runtimeClasses": ["kata"]},
         "workloads": {"A": ["a"], "B.x.io": ["b[*].c"]},
+        "never": "warn",
+        "unknownResources": "deny",
+        "shapes": [GPU_SHAPE.name],
     }
+
+
+def test_pods_that_nothing_could_take_may_only_be_warned_of() -> None:
+    first_week = parse(b"{never: warn, unknownResources: deny}")
+
+    assert (NO_POLICY.never, NO_POLICY.unknown_resources) == (Reaction.DENY, Reaction.WARN)
+    assert (first_week.never, first_week.unknown_resources) == (Reaction.WARN, Reaction.DENY)
+
+
+def test_shapes_are_declared_as_they_are_exported() -> None:
+    text = yaml.safe_dump({"shapes": shapes.exported([KnownShape(GPU_SHAPE, nodes=3)])})
+
+    assert [found.name for found in parse(text.encode()).shapes] == [GPU_SHAPE.name]
 
 
 @pytest.mark.parametrize("nothing", ["{}", "defaults:", "{defaults: [], exemptions: {}, workloads: []}"])
@@ -257,7 +281,7 @@ MISTAKEN = {
         [
             'default: there is no such key; "defaults" is meant?',
             'exempt: there is no such key; "exemptions" is meant?',
-            "qqqq: there is no such key; known are defaults, exemptions, workloads",
+            "qqqq: there is no such key; known are defaults, exemptions, workloads, never, unknownResources",
         ],
     ),
     "a key that is a number": ("1: {}", ["1: the key must be a text: put it in quotes"]),
@@ -267,6 +291,30 @@ MISTAKEN = {
             "defaults: must be a list, not an object",
             "exemptions: must be an object, not a list",
             "workloads: must be a list, not a number",
+        ],
+    ),
+    "reactions that are none": (
+        "never: off\nunknownResources: ''\nshapes: {}",
+        [
+            "never: must be a text, not true or false",
+            "unknownResources: is empty",
+            "shapes: must be a list, not an object",
+        ],
+    ),
+    "a reaction that is another word": (
+        "never: ignore\nunknownResources: allow",
+        [
+            'never: "ignore" is none of the known words: deny, warn',
+            'unknownResources: "allow" is none of the known words: deny, warn',
+        ],
+    ),
+    "a shape that is none": (
+        "shapes: [{zone: [], taints: 3}, gpu]",
+        [
+            "shapes[0].zone: is none of the fields that are known here",
+            "shapes[0].zones: is missing",
+            "shapes[0].taints: must be a list, not a number",
+            'shapes[1]: must be an object, not "gpu"',
         ],
     ),
     "rules of another shape": (
