@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
+from numalign.fleet.layout import alike
 from numalign.rules import claims
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import NO_INTENT
@@ -66,6 +67,15 @@ class _Book:
     before: tuple[Account, Standing] | None = None
     until: float = math.inf
 
+    def rename(self, node: Node) -> None:
+        """The node is what it was, but for its labels and who may go there."""
+        self.node = node
+        self.account = self.account and replace(self.account, node=node)
+        self.standing = self.standing and _of(self.standing, node)
+        if self.before:
+            account, found = self.before
+            self.before = replace(account, node=node), _of(found, node)
+
     def judge(self, resident: Resident) -> Resident:
         """Note a resident as it counts here."""
         found = self.judged[resident.uid] = judged(self.node, resident) if self.node else resident
@@ -100,6 +110,9 @@ class Promises:
     def _changed(self, name: str) -> None:
         book = self._books[name]
         book.account = book.standing = None
+        self._tell(name)
+
+    def _tell(self, name: str) -> None:
         for hear in self._hear:
             hear(name)
 
@@ -108,10 +121,15 @@ class Promises:
     def report(self, node: Node, told: Told | None = None) -> None:
         """A topology says this of a node; `told` reads the fingerprint of the pods that it accounts for."""
         book = self._book(node.name)
-        if book.node is not node or book.told is not told:
-            book.node, book.told = node, told
-            self._stand_on(book, claims.ground(node))
-            self._changed(node.name)
+        if book.node is node and book.told is told:
+            return
+        if book.told is told and alike(book.node, node):
+            book.rename(node)
+            self._tell(node.name)
+            return
+        book.node, book.told = node, told
+        self._stand_on(book, claims.ground(node))
+        self._changed(node.name)
 
     def _stand_on(self, book: _Book, ground: claims.Ground) -> None:
         """Judge all that is there anew, if the node is another one by now."""
@@ -370,6 +388,12 @@ class Promises:
             self._refuted.discard(uid)
             if book.node is None and not book.residents:
                 del self._books[place]
+
+
+def _of(standing: Standing, node: Node) -> Standing:
+    """What is free, on a node that is alike."""
+    here = replace(standing.node, label=node.label, attributes=node.attributes, health=node.health)
+    return replace(standing, node=here)
 
 
 def _once_gone(account: Account, uids: Iterable[str]) -> Account:

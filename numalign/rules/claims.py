@@ -14,7 +14,7 @@ memory nor devices that lie on several zones, and what its scheduler is told to 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import accumulate
+from itertools import accumulate, chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -84,7 +84,8 @@ class Ground(NamedTuple):
 
 def ground(node: Node) -> Ground:
     """What beliefs rest on: as long as it is the same, so are they."""
-    zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in node.zones)
+    every = chain.from_iterable(each.zones for each in (node, node.health) if each)
+    zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
     return Ground(node.policy, node.scope, (node.cpu_manager, node.memory_manager), node.options, zones)
 
 
@@ -136,10 +137,14 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
 
 
 def _capacity(node: Node, zones: Collection[str], name: str) -> int:
-    """How much of a resource there is on these zones, used or not; what lies on none may be nowhere else."""
+    """How much of a resource there is on these zones, used or not; what lies on none may be nowhere else.
+
+    Of an ill node it counts what was there before: pods keep the devices that were given to them.
+    """
     if not zones:
         return nowhere(node, name)
-    return sum(zone.capacity.get(name, 0) for zone in node.zones if zone.name in zones)
+    hardware = (node.health or node).zones
+    return sum(zone.capacity.get(name, 0) for zone in hardware if zone.name in zones)
 
 
 def nowhere(node: Node, name: str) -> int:

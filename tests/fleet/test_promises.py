@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from numalign.fleet.promises import KEPT_SECONDS, LAG_SECONDS, RELEASE_SECONDS, Promises
+from numalign.rules.attributes import Attributes
 from numalign.rules.ledger import (
     MOST_RECENT,
+    Account,
     Basis,
     Offer,
     PodName,
@@ -16,6 +18,7 @@ from numalign.rules.ledger import (
     Resident,
     Source,
     Stage,
+    Standing,
     Told,
 )
 from numalign.rules.placement import Held
@@ -437,6 +440,53 @@ def test_what_is_worked_out_is_kept_until_something_changes() -> None:
     assert promises.standing("pair", now=NOW) is first
     promises.put("pair", on("b", 0))
     assert promises.standing("pair", now=NOW) is not first
+
+
+def test_what_is_worked_out_is_kept_when_a_node_is_labelled_and_cordoned() -> None:
+    promises, heard = ledger(), list[str]()
+    promises.put("pair", on("a", 0))
+    first = promises.standing("pair", now=NOW)
+    promises.listen(heard.append)
+
+    cordoned = replace(PAIR, label="a-class", attributes=Attributes(cordoned=True))
+    promises.report(cordoned)
+    after = promises.standing("pair", now=NOW)
+    assert first
+    assert after
+    assert after == replace(first, node=replace(first.node, label="a-class", attributes=cordoned.attributes))
+    assert all(one is other for one, other in zip(after.node.zones, first.node.zones, strict=True))
+    assert heard == ["pair"]
+    assert _account(promises).node is cordoned
+
+    promises.put("pair", replace(on("b", 1), stage=Stage.BOUND))
+    assert free(promises) == [0, 0]
+
+
+def _account(promises: Promises) -> Account:
+    found = promises.account("pair")
+    assert found
+    return found
+
+
+def test_what_is_free_on_a_node_that_falls_ill_is_worked_out_anew() -> None:
+    promises = ledger()
+    promises.put("pair", on("a", 0))
+    assert free(promises) == [0, 4]
+
+    lacking = replace(node("cpu=4", "cpu=3", policy="single-numa-node"), name="pair", health=PAIR)
+    promises.report(lacking)
+    assert free(promises) == [0, 3]
+    assert _standing(promises).node.health is PAIR
+
+    promises.report(PAIR)
+    assert free(promises) == [0, 4]
+    assert _standing(promises).node.health is None
+
+
+def _standing(promises: Promises) -> Standing:
+    found = promises.standing("pair", now=NOW)
+    assert found
+    return found
 
 
 def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more() -> None:

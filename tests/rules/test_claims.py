@@ -20,6 +20,9 @@ HUGE_PAIR = node("cpu=8 mem=8Gi huge=4Gi", "cpu=8 mem=8Gi huge=4Gi", policy="bes
 STRICT = node(*["cpu=8 mem=8Gi"] * 3, policy="restricted")
 STRICT_POD = replace(STRICT, scope=STRICT.scope.POD)
 APART = machine("cpu=0-3", "cpu=4-7", devices="gpu=0,1,-", policy="best-effort")
+ILL = replace(node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=2", policy="single-numa-node"), health=PAIR)
+"""The pair, since one of its devices has failed."""
+
 SHARED = replace(PAIR, cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
 
 
@@ -64,6 +67,10 @@ CLAIMS = [
          [], "0 cpu=2; 0,1 mem=9Gi"),
     ("any number, where a policy takes what there is", HUGE_PAIR, "cpu=1 mem=1Gi", "0 cpu=1; 0,1 mem=1Gi",
          [], "0 cpu=1; 0,1 mem=1Gi"),
+    ("of a node that is ill, what it had in health", ILL, "cpu=1 mem=1Gi gpu=2", "0 cpu=1 mem=1Gi gpu=2",
+         [], "0 cpu=1 mem=1Gi gpu=2"),
+    ("and no more than that", ILL, "cpu=1 mem=1Gi gpu=3", "0 cpu=1 mem=1Gi gpu=3",
+         [GPU], "0 cpu=1 mem=1Gi"),
     ("what lies on no zone", PAIR, "cpu=4 mem=1Gi gpu=1", "- cpu=4 mem=1Gi gpu=1",
          [CPU, MEMORY, GPU], ""),
     ("unless these are devices of nowhere", APART, "cpu=1 mem=1Gi gpu=2", "0 cpu=1 gpu=1; - gpu=1",
@@ -123,4 +130,5 @@ def test_a_belief_stands_as_long_as_its_ground_does() -> None:
     busy = replace(PAIR, zones=tuple(replace(zone, free=bag("cpu=1")) for zone in PAIR.zones))
 
     assert ground(busy) == ground(PAIR)
+    assert ground(ILL) != ground(replace(ILL, health=None))
     assert len({ground(each) for each in (PAIR, HUGE_PAIR, SHARED, replace(PAIR, scope=PAIR.scope.POD))}) == 4
