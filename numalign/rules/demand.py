@@ -11,6 +11,7 @@ memorymanager/policy_static.go, and the limits that the device manager reads.
 
 from collections import Counter
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from numalign.rules.pod import Container, Pod, Qos, Role, peak, qos
@@ -113,6 +114,24 @@ def asking(demand: Demand, container: str, resource: str, amount: int) -> Demand
     )
     total = Resources({**demand.total, resource: demand.total.get(resource, 0) - saved})
     return replace(demand, steps=steps, whole=_whole(steps), total=total)
+
+
+def without(demand: Demand, devices: AbstractSet[str]) -> Demand:
+    """The same demand without these devices, as a pod asks that has them by other ways."""
+    if not any(name in devices for name in (*demand.total, *demand.whole.devices)):
+        return demand
+    steps = tuple(replace(step, devices=_less(step.devices, devices)) for step in demand.steps)
+    level = demand.pod_level and PodLevel(
+        tuple(replace(step, devices=_less(step.devices, devices)) for step in demand.pod_level.steps),
+        replace(demand.pod_level.whole, devices=_less(demand.pod_level.whole.devices, devices)),
+        demand.pod_level.crowded,
+    )
+    whole = replace(demand.whole, devices=_less(demand.whole.devices, devices))
+    return Demand(demand.qos, steps, whole, _less(demand.total, devices), level)
+
+
+def _less(amounts: Resources, names: AbstractSet[str]) -> Resources:
+    return Resources({name: amount for name, amount in amounts.items() if name not in names})
 
 
 def _asking(step: Step, resource: str, amount: int) -> Step:

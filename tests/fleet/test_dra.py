@@ -1,0 +1,77 @@
+"""Devices of which the kubelet's Topology Manager hears nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.fleet import Question, dra
+from numalign.fleet.pod_question import By, PodQuestion
+from numalign.rules import demand
+from numalign.rules.constraints import ANYWHERE
+from numalign.rules.intent import UNRULED, Intent, Policy
+from numalign.rules.pod import Container, Pod
+from numalign.rules.resources import Resources
+
+GPU, NIC = "nvidia.com/gpu", "rdma/nic"
+SINGLE = Intent(Policy.SINGLE_NUMA_NODE)
+
+
+def question(**amounts: int) -> Question:
+    asked = Resources(
+        {GPU if name == "gpu" else NIC if name == "nic" else name: n for name, n in amounts.items()}
+    )
+    pod = Pod("a", "team", containers=(Container("main", requests=asked, limits=asked),))
+    return Question(demand.of(pod), SINGLE)
+
+
+def asked(claims: tuple[str, ...] = (), **amounts: int) -> PodQuestion:
+    return PodQuestion(question(**amounts), ANYWHERE, UNRULED, "team", By.POD, None, None, claims)
+
+
+@pytest.mark.parametrize(
+    ("served", "found"),
+    [(set(), ()), ({GPU}, (GPU,)), ({GPU, NIC, "x"}, (GPU, NIC)), ({"x"}, ())],
+    ids=["nothing", "one", "both", "another"],
+)
+def test_what_dra_serves_of_a_pod_is_found(served: set[str], found: tuple[str, ...]) -> None:
+    assert dra.resources(question(gpu=1, nic=1).demand, served) == found
+
+
+def test_what_is_sure_of_a_pod_is_asked_without_the_devices_of_dra() -> None:
+    whole = question(cpu=4000, memory=2**30, gpu=8, nic=1)
+
+    assert dra.sure(whole, {GPU}) == question(cpu=4000, memory=2**30, nic=1)
+    assert dra.sure(whole, {"x"}) is whole
+
+
+def test_a_pod_with_resources_as_a_whole_is_asked_without_them_too() -> None:
+    asked_ = Resources({GPU: 1})
+    pod = Pod(
+        "a",
+        "team",
+        containers=(Container("main", requests=asked_, limits=asked_),),
+        pod_requests=Resources({"cpu": 2000}),
+        pod_limits=Resources({"cpu": 2000}),
+    )
+
+    without = demand.without(demand.of(pod), {GPU})
+
+    bare = replace(pod, containers=(Container("main"),))
+    assert without == demand.of(bare)
+
+
+TOLD = {
+    # situation: (the pod, what DRA serves, what is not known)
+    "nothing of DRA": (asked(gpu=1), set(), None),
+    "a claim": (asked(("gpu",), cpu=1000), set(), 'claim "gpu"'),
+    "a resource": (asked(gpu=1), {GPU}, GPU),
+    "many": (asked(("a", "b"), gpu=1, nic=1), {GPU, NIC}, f"{GPU}, {NIC} and 2 more"),
+}
+
+
+@pytest.mark.parametrize(("pod", "served", "what"), TOLD.values(), ids=TOLD)
+def test_whose_alignment_is_not_known_is_told(pod: PodQuestion, served: set[str], what: str | None) -> None:
+    told = dra.unknown(pod, served)
+
+    sentence = f"devices of DRA give the kubelet no hints: whether {what} will be aligned is not known"
+    assert told == (what and sentence)
