@@ -30,6 +30,22 @@ def restored(node: Node, healthy: Node) -> Node | None:
     return found if found != bare and node_class(found) == node_class(healthy) else None
 
 
+def lacking(node: Node) -> Resources:
+    """The devices of which a node that is ill has less than in health."""
+    had, has = _sums(node.in_health()), _sums(node)
+    return Resources({name: amount - has.get(name, 0) for name, amount in had.items()}).positive()
+
+
+def _sums(node: Node) -> dict[str, int]:
+    """Of all zones together; or if that is less, as the node as a whole may give out."""
+    zones = Resources()
+    for zone in node.zones:
+        zones = zones.plus(zone.allocatable)
+    # An exporter and a kubelet tell of a loss at different times.
+    most = zones if node.totals is None else node.totals
+    return {name: min(amount, most.get(name, 0)) for name, amount in _devices(zones).items()}
+
+
 def _within(amounts: Resources, most: Resources) -> bool:
     """Whether there are no more devices than these."""
     return all(amount <= most.get(name, 0) for name, amount in _devices(amounts).items())
