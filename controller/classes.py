@@ -5,6 +5,9 @@ Schedulers and autoscalers know nodes by their labels alone, so what the rules f
 stand on its Node. Others write labels too, and every write wakes everybody who watches nodes: so only what is
 wrong is written, one key at a time, by one replica, slowly, and never in a race with somebody who disagrees.
 
+The label of a node that is ill is that of its class in health: a device plugin that starts again, or a device
+that breaks, changes nothing, until the loss has lasted for so long that it is taken for real.
+
 A label is taken away only when a topology is gone for good. Exporters are restarted and their objects written
 anew, and a kubelet that starts again evicts pods whose required affinity its labels no longer satisfy
 (kubernetes/kubernetes#124586): a label that comes and goes would take running work with it.
@@ -15,7 +18,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import quote
 
@@ -23,6 +26,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from numalign.cluster.api import ClusterError, Forbidden, Missing, Patch
 from numalign.rules.intent import CLASS_LABEL
+from numalign.rules.resources import Resources, render
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
@@ -65,10 +69,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is known at a moment: the class label of every Node, and the class of those with a topology."""
+    """What is known at a moment: the class label of every Node, and the class of those with a topology.
+
+    Of those that are ill, `ill` has what they lack, where somebody asks for it.
+    """
 
     labels: Mapping[str, str | None]
     classes: Mapping[str, str]
+    ill: Mapping[str, Resources] = field(default_factory=dict)
 
 
 class Patches(Protocol):
@@ -122,7 +130,15 @@ def table(changes: Sequence[Change], *, labelled: int) -> str:
 
 def rehearsal(moment: Moment) -> str:
     """What `--dry-run` prints."""
-    return table(planned(moment), labelled=sum(label is not None for label in moment.labels.values()))
+    labelled = sum(label is not None for label in moment.labels.values())
+    return "\n".join((table(planned(moment), labelled=labelled), *_ill(moment)))
+
+
+def _ill(moment: Moment) -> Iterator[str]:
+    """Nodes whose label is not that of what they have today."""
+    for node, lacking in sorted(moment.ill.items()):
+        amounts = ", ".join(f"{render(name, amount)} {name}" for name, amount in sorted(lacking.items()))
+        yield f"{node}: ill, lacks {amounts}; in health its class is {moment.classes[node]}"
 
 
 def _after(change: Change) -> str:

@@ -7,9 +7,9 @@ them. The others follow the cluster too and write nothing, so that the next one 
 """
 
 import socket
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from prometheus_client import CollectorRegistry
 
@@ -18,6 +18,7 @@ from controller import classes, present
 from controller.classes import Labeller
 from controller.present import Present
 from controller.settings import ControllerSettings
+from controller.shapes import ShapeKeeper
 from numalign.cluster import configz, kinds, live, snapshot
 from numalign.cluster.api import Api, connected
 from numalign.cluster.feed import count_age
@@ -27,11 +28,12 @@ from numalign.runtime import server
 from numalign.runtime.life import Check
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop, Task
+from numalign.shapes import Book
 
 LEASE = "numalign-controller"
 
 WATCHED = ((kinds.NODES,), kinds.TOPOLOGIES)
-"""What the classes of nodes depend on."""
+"""What shapes and classes of nodes depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +63,45 @@ class Work:
 Part = Callable[[Given], Work]
 
 
-def node_classes(given: Given) -> Work:
-    """Keep the class label of every node true."""
-    if not given.settings.label_nodes:
-        return Work()
-    feed = LiveFeed(given.api, watched=WATCHED, log=given.log, registry=given.registry)
-    nodes = Present()
+def nodes(given: Given) -> Work:
+    """Keep what nodes are in health where all read it, and the class label of every node true."""
+    settings = given.settings
+    book = Book(wall=time.time)
+    feed = LiveFeed(given.api, watched=WATCHED, book=book, log=given.log, registry=given.registry)
     count_age(feed, given.registry)
-    labeller = Labeller(
+    keeper = ShapeKeeper(
         given.api,
-        moment=lambda: nodes.now,
+        namespace=given.namespace,
+        book=book,
+        leading=given.leading,
+        log=given.log,
+        registry=given.registry,
+    )
+    present = Present(remembers=lambda: keeper.read)
+
+    async def follow() -> None:
+        # Before it is known what nodes were, nobody can tell which of them are ill.
+        await keeper.answered()
+        await feed.follow(present.take)
+
+    tasks: dict[str, Task] = {"shapes": keeper.run, "nodes": follow}
+    if settings.label_nodes:
+        tasks["classes"] = _labeller(given, feed, present).run
+    if settings.kubelet_configs:
+        proxy = configz.of_world(feed.world, given.api, log=given.log, registry=given.registry)
+        tasks["kubelet-configs"] = proxy.run
+    return Work(tasks, {"snapshot": lambda: feed.waiting_for() or present.waiting_for()})
+
+
+def _labeller(given: Given, feed: LiveFeed, present: Present) -> Labeller:
+    return Labeller(
+        given.api,
+        moment=lambda: present.now,
         age=feed.age,
         leading=given.leading,
         log=given.log,
         registry=given.registry,
     )
-    tasks: dict[str, Task] = {"nodes": partial(feed.follow, nodes.take), "classes": labeller.run}
-    if given.settings.kubelet_configs:
-        proxy = configz.of_world(feed.world, given.api, log=given.log, registry=given.registry)
-        tasks["kubelet-configs"] = proxy.run
-    return Work(tasks, {"snapshot": lambda: feed.waiting_for() or nodes.waiting_for()})
 
 
 def certificates(given: Given) -> Work:
@@ -102,7 +123,7 @@ def certificates(given: Given) -> Work:
     return Work({"certificates": made.run}, {"certificates": made.trouble})
 
 
-PARTS: tuple[Part, ...] = (node_classes, certificates)
+PARTS: tuple[Part, ...] = (nodes, certificates)
 """All that the controller does."""
 
 

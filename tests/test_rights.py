@@ -75,7 +75,9 @@ def asked(right: Right) -> tuple[str, str]:
         ]
         home = f"/namespaces/{HOME}" if right.where == NAMESPACE else ""
         path = f"{found.prefix}{home}/{found.plural}"
-        named = right.name or ("a" if right.verb == "patch" else "")
+        # Who lists or watches one object asks for all by its name.
+        listed = right.verb in {"list", "watch"}
+        named = "" if listed else right.name or ("a" if right.verb == "patch" else "")
         path += f"/{named}" if named else ""
     return VERBS[right.verb], path
 
@@ -180,6 +182,9 @@ def prepare(api: FakeApi, row: Row, right: Right) -> None:
     elif right.resource == "secrets" and right.verb != "create":
         # Ours and empty, so that it has to be written.
         api.put(kept({}))
+    if right.resource == "configmaps" and right.verb != "create":
+        metadata = {"namespace": HOME, "name": right.name}
+        api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
 
 async def bound(api: FakeApi, program: Running) -> Json:

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from controller import classes
 from controller.classes import Absences, Change, Labeller, Moment, Patches, changes
 from numalign.cluster.api import ClusterError, Forbidden, Missing, Patch, Unreachable
+from numalign.rules.resources import Resources
 from numalign.rules.topology import Node, node_class
 from tests.fake_api import FakeApi
 from tests.notation import node, table
@@ -129,6 +130,16 @@ def test_a_rehearsal_lists_every_change() -> None:
 )
 def test_a_rehearsal_without_a_change_says_so(labels: dict[str, str | None], said: str) -> None:
     assert classes.rehearsal(seen(labels, a=SMALL, b=SMALL)) == said
+
+
+def test_a_rehearsal_shows_who_is_ill_and_that_its_label_stays() -> None:
+    lacks = {"a": Resources({"nvidia.com/gpu": 8, "rdma/hca": 1})}
+    moment = replace(seen({"a": IS_LARGE, "b": None}, a=LARGE, b=SMALL), ill=lacks)
+
+    assert classes.rehearsal(moment).splitlines() == [
+        f"b: no label -> {IS_SMALL}",
+        f"a: ill, lacks 8 nvidia.com/gpu, 1 rdma/hca; in health its class is {IS_LARGE}",
+    ]
 
 
 # Writing.

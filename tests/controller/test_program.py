@@ -1,10 +1,11 @@
 """The controller as it runs in a cluster, its parts joined: in this process, against an API server in it."""
 
 import asyncio
+import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from prometheus_client import CollectorRegistry
 
 from controller.program import LEASE, Given, Part, Program, Work, rehearse
 from controller.settings import ControllerSettings
+from numalign.cluster import shapes
 from numalign.cluster.api import Unconfigured
+from numalign.rules.topology import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
+from numalign.shapes import Book, Identity
 from tests.fake_api import FakeApi
 from tests.notation import node, table
 from tests.webhook import conftest
@@ -32,6 +36,8 @@ LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 NODES = "/api/v1/nodes"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
+CONFIGMAPS = "/api/v1/namespaces/numalign-system/configmaps"
+SHAPES = f"{CONFIGMAPS}/numalign-shapes"
 SECRETS = "/api/v1/namespaces/numalign-system/secrets"
 KEPT = f"{SECRETS}/own"
 CALLERS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-numalign"
@@ -120,6 +126,27 @@ class Bench:
         """Whether both nodes are."""
         return all(self.label(name) for name in ("small", "large"))
 
+    def has(self, name: str, made: Node) -> None:
+        """A node and its topology, if it has one, are like this now."""
+        for each in conftest.snapshot({name: made})["items"]:
+            self.api.put(each)
+        if not made.zones:
+            self.api.delete(f"{TOPOLOGIES}/{name}")
+
+    def remembers(self, *nodes: Node) -> None:
+        """An earlier controller saw nodes like these."""
+        book = Book(wall=time.time)
+        for each in nodes:
+            book.see(replace(each, name=node_class(each)), identity=Identity())
+        metadata = {"namespace": "numalign-system", "name": shapes.NAME}
+        data = shapes.encode(book.memory())
+        self.api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+    async def kept(self) -> bool:
+        """Whether shapes are kept."""
+        found = self.api.get(SHAPES)
+        return bool(found and found["data"])
+
     def writes(self) -> list[str]:
         """Where something was written."""
         return [asked.path for asked in self.api.requests if asked.method != "GET"]
@@ -163,7 +190,7 @@ async def test_it_watches_nodes_and_topologies_and_nothing_else(bench: Bench) ->
         await controller.until(bench.labelled)
 
     watched = {path for path in bench.asked() if not path.startswith((LEASES, f"{NODES}/"))}
-    assert watched == {NODES, TOPOLOGIES}
+    assert watched - {CONFIGMAPS} == {NODES, TOPOLOGIES, SHAPES}
 
 
 async def test_it_makes_a_certificate_that_callers_trust(bench: Bench) -> None:
@@ -180,12 +207,81 @@ async def test_it_makes_a_certificate_that_callers_trust(bench: Bench) -> None:
     assert found["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
 
 
-async def test_where_it_labels_nothing_it_does_not_look_at_nodes(bench: Bench) -> None:
-    async with bench.running(*OWN, *NO_LABELS) as controller:
+async def test_where_it_labels_nothing_it_keeps_shapes_all_the_same(bench: Bench) -> None:
+    async with bench.running(*NO_LABELS) as controller:
+        await controller.until(controller.ready)
+        await controller.until(bench.kept)
+
+    assert [path for path in bench.writes() if path.startswith(NODES)] == []
+
+
+# What nodes were.
+
+
+async def test_the_shapes_are_kept_where_all_can_read_them(bench: Bench) -> None:
+    async with bench.running() as controller:
+        await controller.until(bench.kept)
+        await controller.until(bench.labelled)
+
+    memory, mistakes = shapes.decode(bench.api.get(SHAPES))
+    assert mistakes == ()
+    assert {each.shape.node_class for each in memory.shapes} == {bench.label("small"), bench.label("large")}
+
+
+OUTAGES: list[tuple[str, Node]] = [
+    ("its device plugin is gone", node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy=SINGLE)),
+    ("one device is broken", node("cpu=8 mem=8Gi gpu=3", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)),
+    ("nothing is told of it", node(policy=SINGLE)),
+]
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["", "forbidden"])
+@pytest.mark.parametrize("ill", table(OUTAGES))
+async def test_a_controller_that_starts_in_an_outage_changes_no_label(
+    bench: Bench, ill: Node, *, readable: bool
+) -> None:
+    healthy = {"small": SMALL, "large": LARGE}
+    bench.remembers(*healthy.values())
+    labels = {name: node_class(made) for name, made in healthy.items()}
+    for name, made in {"small": SMALL, "large": ill}.items():
+        bench.has(name, replace(made, label=labels[name]))
+    bench.has("new", replace(SMALL, label=None))
+    if not readable:
+        bench.api.failures[SHAPES] = HTTPStatus.FORBIDDEN
+    async with bench.running() as controller:
         await controller.until(controller.ready)
 
-    assert bench.api.get(KEPT)
-    assert [path for path in bench.asked() if path.startswith((NODES, TOPOLOGIES))] == []
+        async def labelled() -> bool:
+            return bool(bench.label("new"))
+
+        await controller.until(labelled)
+        await asyncio.sleep(1.5)
+
+    assert {name: bench.label(name) for name in healthy} == labels
+
+
+async def test_a_node_that_was_rebuilt_is_labelled_anew(bench: Bench) -> None:
+    """Its hardware is another, so it is not ill."""
+    bench.remembers(LARGE)
+    bench.has("large", replace(SMALL, label=node_class(LARGE)))
+    bench.api.put(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "large", "labels": {}, "uid": "another"}}
+    )
+    async with bench.running() as controller:
+        await controller.until(bench.labelled)
+
+    assert bench.label("large") == bench.label("small") == node_class(SMALL)
+
+
+async def test_before_the_shapes_were_read_no_node_is_looked_at(bench: Bench) -> None:
+    bench.api.failures[SHAPES] = HTTPStatus.INTERNAL_SERVER_ERROR
+    async with bench.running() as controller:
+        await controller.until_told("shapes.failed")
+        await asyncio.sleep(1.5)
+        assert not await controller.ready()
+        assert NODES not in bench.asked()
+        del bench.api.failures[SHAPES]
+        await controller.until(controller.ready)
 
 
 async def test_of_two_one_writes_and_the_other_does_when_it_is_gone(bench: Bench) -> None:
@@ -265,6 +361,7 @@ async def test_a_rehearsal_tells_what_would_change_and_changes_nothing(bench: Be
 UNKNOWN, DENIED = HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN
 WATCH = {UNKNOWN: "watch.unauthorized", DENIED: "watch.forbidden"}
 LABEL = {UNKNOWN: "class.failed", DENIED: "class.forbidden"}
+KEEP = {UNKNOWN: "shapes.failed", DENIED: "shapes.forbidden"}
 PROXY = {UNKNOWN: "kubelet_config.unanswered", DENIED: "kubelet_config.forbidden"}
 FAILED, FAILING, UNPUBLISHED = (
     dict.fromkeys((UNKNOWN, DENIED), event)
@@ -281,6 +378,7 @@ CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = 
     ("topologies",   NOTHING,    TOPOLOGIES,                   WATCH,        False),
     ("the lease",    NOTHING,    f"{LEASES}/{LEASE}",          FAILED,       True),
     ("a new lease",  NOTHING,    ("POST", LEASES),             FAILED,       True),
+    ("the shapes",   NOTHING,    SHAPES,                       KEEP,         True),
     ("labels",       NOTHING,    ("PATCH", f"{NODES}/small"),  LABEL,        True),
     ("the Secret",   OWN,        KEPT,                         FAILING,      False),
     ("a new Secret", OWN,        ("POST", SECRETS),            FAILING,      False),

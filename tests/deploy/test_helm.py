@@ -68,7 +68,7 @@ SETS = {
     "as it is": (),
     "one replica": ("replicas=1", "controller.replicas=1"),
     "a controller that only labels": ("tls.source=cert-manager", "controller.settings.log-level=debug"),
-    "no controller": ("labelNodes=false", "tls.source=cert-manager"),
+    "a controller that only remembers": ("labelNodes=false", "tls.source=cert-manager"),
     "cert-manager": ("tls.source=cert-manager",),
     "an issuer that is there": ("tls.source=cert-manager", "tls.issuerRef.name=ca"),
     "own files": ("tls.source=secret", f"tls.caBundle={AN_AUTHORITY}"),
@@ -184,10 +184,7 @@ WEBHOOK, CONTROLLER = "numalign-webhook", "numalign-controller"
 
 PODS = {("pods", "list"), ("pods", "watch")}
 SERVING = {("secrets", "get")}
-LABELLING = {
-    ("nodes", "patch"),
-    *((kind, verb) for kind in ("nodes", "noderesourcetopologies") for verb in ("list", "watch")),
-}
+LABELLING = {("nodes", "patch")}
 CERTIFYING = {
     *(("secrets", verb) for verb in ("create", "get", "update")),
     *(("mutatingwebhookconfigurations", verb) for verb in ("get", "patch")),
@@ -206,7 +203,7 @@ NONE: set[tuple[str, str]] = set()
         (CONTROLLER, ["labelNodes=false"], LABELLING, NONE),
         (CONTROLLER, ["tls.source=cert-manager"], CERTIFYING, NONE),
         (CONTROLLER, ["kubeletConfigs.enabled=true"], NONE, {NODES_PROXY}),
-        (CONTROLLER, ["kubeletConfigs.enabled=true", "labelNodes=false"], LABELLING, NONE),
+        (CONTROLLER, ["kubeletConfigs.enabled=true", "labelNodes=false"], LABELLING, {NODES_PROXY}),
     ],
 )
 async def test_rights_go_with_what_is_switched_off(
@@ -224,11 +221,6 @@ async def test_the_webhook_has_no_right_but_to_read(helm: Path) -> None:
         "secrets",
         "nodes/proxy",
     }
-
-
-async def test_a_controller_with_nothing_to_do_is_not_made(helm: Path) -> None:
-    found = await made(helm, "labelNodes=false", "tls.source=cert-manager", "serviceMonitor.enabled=true")
-    assert {name for _, name in identities(found) if name == CONTROLLER} == set()
 
 
 async def test_what_guards_the_controller_comes_where_it_is_known(helm: Path) -> None:
@@ -280,9 +272,8 @@ async def test_the_certificate_is_made_as_the_settings_say(helm: Path) -> None:
 
 async def test_there_is_no_role_without_a_right(helm: Path) -> None:
     found = await made(helm, "labelNodes=false", "tls.source=cert-manager")
-    assert {each["kind"] for each in found}.isdisjoint({"Role", "RoleBinding"})
     found += await made(helm, EVERY_PART, "scorer.promise=prioritize")
-    assert [each for each in found if each["kind"] == "ClusterRole" and not each["rules"]] == []
+    assert [each for each in found if each["kind"] in {"ClusterRole", "Role"} and not each["rules"]] == []
 
 
 async def test_a_policy_is_mounted_as_the_program_reads_it(helm: Path) -> None:

@@ -129,11 +129,14 @@ def test_the_webhook_reads_and_writes_nothing() -> None:
     assert cluster_wide == Counter(
         [*READS, *(("", kind, verb, "") for kind in ("namespaces", "pods") for verb in ("list", "watch"))]
     )
-    here = [*rights(SHIPPED["Role", "numalign-webhook"])]
-    assert here == [("", "secrets", "get", "numalign-webhook-tls")]
+    assert Counter(rights(SHIPPED["Role", "numalign-webhook"])) == Counter(
+        [
+            ("", "secrets", "get", "numalign-webhook-tls"),
+        ]
+    )
 
 
-def test_the_controller_writes_labels_bundles_its_secret_and_its_lease_and_nothing_else() -> None:
+def test_the_controller_writes_labels_bundles_shapes_its_secret_and_its_lease_and_nothing_else() -> None:
     registration = "admissionregistration.k8s.io"
     configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
     assert Counter(rights(SHIPPED["ClusterRole", "numalign-controller"])) == Counter(
@@ -151,6 +154,8 @@ def test_the_controller_writes_labels_bundles_its_secret_and_its_lease_and_nothi
         [
             ("", "secrets", "create", ""),
             *(("", "secrets", verb, "numalign-webhook-tls") for verb in ("get", "update")),
+            ("", "configmaps", "create", ""),
+            *(("", "configmaps", verb, "numalign-shapes") for verb in ("get", "update")),
             ("coordination.k8s.io", "leases", "create", ""),
             *(("coordination.k8s.io", "leases", verb, "numalign-controller") for verb in ("get", "update")),
         ]

@@ -150,11 +150,6 @@ affinity:
     {{- end }}
 {{- end }}
 
-{{- /* "yes" where the controller has anything to do. */}}
-{{- define "numalign.controls" -}}
-{{- if or .Values.labelNodes (eq .Values.tls.source "own") }}yes{{ end -}}
-{{- end }}
-
 {{- /* The account of a program. */}}
 {{- define "numalign.account" -}}
 apiVersion: v1

@@ -1,0 +1,263 @@
+"""
+Keeping the shapes of this cluster's nodes where every replica reads them.
+
+What a device plugin takes along when it goes, and what a pool was before it was scaled to zero, no object of
+the cluster tells afterwards. So the shapes are kept in a ConfigMap, and with them since when nodes are ill:
+by one replica at a time, which reads before it writes, adds to what others wrote, and writes only what
+changes something. The others read it too, for each of them may lead next.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from numalign.cluster import shapes
+from numalign.cluster.api import ClusterError, Conflict, Forbidden, Missing, Refused
+from numalign.cluster.parts import Part
+from numalign.rules.errors import Mistake
+from numalign.runtime.files import Sleep
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from numalign.shapes import Book, KnownShape
+from numalign.shapes.book import Memory
+
+TURN_SECONDS = 1.0
+
+LOOK_SECONDS = 60.0
+"""Between two looks at the ConfigMap if nothing happens, and between two writes at least."""
+
+SOON_SECONDS = 2.0
+"""Between two looks at least, and from one to the next for as long as none has succeeded."""
+
+PATIENCE_SECONDS = 30.0
+"""How long the labels of nodes wait until the ConfigMap was read for the first time."""
+
+ANSWER_SECONDS = 5
+"""How long the API server may take: less than others wait before they lead in our place."""
+
+REFRESH_SECONDS = 4 * 3600.0
+"""How old it may be that a shape is said to have been here, while it is."""
+
+EXACT_SECONDS = 60.0
+"""The same for a shape that is here no more."""
+
+MOST_BYTES = 2**21
+"""More than an API server stores of one object."""
+
+MOST_MISTAKES = 10
+"""In one line of the log."""
+
+_WRITTEN_SECONDS = 2.0
+"""By how much a time may differ from itself once it was written."""
+
+
+class Objects(Protocol):
+    """What of an `Api` is used; the real one raises `ClusterError`."""
+
+    async def get(self, path: str, *, what: str, most: int | None = None) -> object:
+        """What stands at a path."""
+
+    async def create(self, path: str, body: object, *, what: str) -> object:
+        """Make an object in the collection at a path."""
+
+    async def replace(self, path: str, body: object, *, what: str) -> object:
+        """Put an object in place of one of the same `resourceVersion`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the ConfigMap says: its metadata, None if there is none, and what of the rest can be read."""
+
+    metadata: Mapping[str, Any] | None = None
+    memory: Memory = field(default_factory=Memory)
+    mistakes: tuple[Mistake, ...] = ()
+
+
+def differs(ours: Memory, theirs: Memory, *, now: float) -> bool:
+    """Whether what others read has to be written anew; `now` is in seconds since 1970."""
+    mine, stored = ({each.shape.name: each for each in memory.shapes} for memory in (ours, theirs))
+    return (
+        mine.keys() != stored.keys()
+        or any(_outdated(stored[name], by=each, now=now) for name, each in mine.items())
+        or ours.losses.keys() != theirs.losses.keys()
+        or any(abs(since - theirs.losses[name]) > _WRITTEN_SECONDS for name, since in ours.losses.items())
+    )
+
+
+def _outdated(stored: KnownShape, *, by: KnownShape, now: float) -> bool:
+    seen, before = by.seen or 0.0, stored.seen or 0.0
+    here = now - seen <= _WRITTEN_SECONDS
+    return stored.shape != by.shape or seen - before > (REFRESH_SECONDS if here else EXACT_SECONDS)
+
+
+class ShapeKeeper:
+    """Keeps the `book` and the ConfigMap alike; the ConfigMap is written only while `leading` says yes.
+
+    `read` is whether the ConfigMap was ever read; that there is none is an answer too. `wall` is in seconds
+    since 1970.
+    """
+
+    def __init__(  # noqa: PLR0913  what is kept where, and what every part of a process is given
+        self,
+        api: Objects,
+        *,
+        namespace: str,
+        book: Book,
+        leading: Callable[[], bool],
+        log: Log,
+        registry: CollectorRegistry,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.read = False
+        self._api, self._book, self._leading, self._log = api, book, leading, log
+        self._wall, self._clock, self._sleep = wall, clock, sleep
+        self._collection = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
+        self._path = f"{self._collection}/{shapes.NAME}"
+        self._what = f"configmap {namespace}/{shapes.NAME}"
+        self._began = self._soonest = self._next = clock()
+        self._led = False
+        self._version = book.version
+        self._answered = asyncio.Event()
+        self._refused: tuple[Mistake, ...] = ()
+        self._said_forbidden = False
+        self._writes = Counter(
+            f"{PREFIX}shape_writes",
+            "Writes of the ConfigMap of shapes, and failures to read it before, by how that ended.",
+            ["result"],
+            registry=registry,
+        )
+        for result in _RESULTS:
+            self._writes.labels(result)
+        self._bytes = Gauge(
+            f"{PREFIX}shape_bytes", "Bytes of the ConfigMap of shapes, as last written.", registry=registry
+        )
+
+    async def answered(self) -> None:
+        """Wait until the ConfigMap was read or denied, or until there is no use in waiting longer."""
+        await self._answered.wait()
+
+    async def run(self) -> None:
+        """Keep both alike; never returns, and no failure of the cluster ends it."""
+        while True:
+            if self._is_due():
+                await self._look()
+            if self.read or self._clock() - self._began >= PATIENCE_SECONDS:
+                self._answered.set()
+            await self._sleep(TURN_SECONDS)
+
+    def _is_due(self) -> bool:
+        now, leading = self._clock(), self._leading()
+        news = leading and (not self._led or self._book.version != self._version)
+        return now >= self._soonest and (news or now >= self._next)
+
+    async def _look(self) -> None:
+        """Read, and write if that is due; settle when to look again."""
+        self._led = self._leading()
+        try:
+            wrote = await self._exchange()
+        except Conflict as error:
+            self._writes.labels("conflict").inc()
+            self._log.info("shapes.conflict", reason=str(error))
+            self._wait(SOON_SECONDS, SOON_SECONDS)
+        except (ClusterError, TimeoutError) as error:
+            self._tell_failed(error)
+            self._pause()
+        except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
+            self._log.failed("shapes.broken", error)
+            self._pause()
+        else:
+            self._said_forbidden = False
+            self._wait(LOOK_SECONDS if wrote else SOON_SECONDS, LOOK_SECONDS)
+
+    def _pause(self) -> None:
+        """Ask more slowly once there is something to go on with."""
+        pause = LOOK_SECONDS if self.read else SOON_SECONDS
+        self._wait(pause, pause)
+
+    def _wait(self, least: float, most: float) -> None:
+        now = self._clock()
+        self._soonest, self._next = now + least, now + most
+
+    async def _exchange(self) -> bool:
+        """Take in what others wrote, and write what they do not know; whether anything was written."""
+        stored = await self._stored()
+        self._book.recall(stored.memory)
+        self.read = True
+        self._version = self._book.version
+        self._tell_refused(stored.mistakes)
+        return await self._write(stored) if self._leading() else False
+
+    async def _stored(self) -> Stored:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                found = await self._api.get(self._path, what=self._what, most=MOST_BYTES)
+        except Missing:
+            return Stored()
+        whole = Part(found)
+        metadata = whole["metadata"].value
+        memory, mistakes = await asyncio.to_thread(shapes.decode, whole.value)
+        return Stored(metadata if isinstance(metadata, dict) else {}, memory, mistakes)
+
+    async def _write(self, stored: Stored) -> bool:
+        now, memory = self._wall(), self._book.memory()
+        data, ours = await asyncio.to_thread(_encoded, memory)
+        if not stored.mistakes and not differs(ours, stored.memory, now=now):
+            return False
+        # Much can happen while something is worked out.
+        if not self._leading():
+            return False
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await self._put(stored.metadata, data)
+        size = sum(len(key.encode()) + len(text.encode()) for key, text in data.items())
+        self._bytes.set(size)
+        self._writes.labels("written").inc()
+        left_out = len(memory.shapes) - len(ours.shapes)
+        self._log.info(
+            "shapes.written", shapes=len(ours.shapes), ill=len(ours.losses), bytes=size, left_out=left_out
+        )
+        return True
+
+    async def _put(self, metadata: Mapping[str, Any] | None, data: Mapping[str, str]) -> None:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
+        if metadata is None:
+            await self._api.create(self._collection, {**body, "metadata": _NEW}, what=self._what)
+            return
+        await self._api.replace(self._path, {**body, "metadata": metadata}, what=self._what)
+
+    def _tell_failed(self, error: Exception) -> None:
+        reason = str(error) or f"the API server did not answer within {ANSWER_SECONDS} s"
+        if isinstance(error, Forbidden | Refused):
+            # Waiting does not help.
+            self._answered.set()
+        if isinstance(error, Forbidden):
+            self._writes.labels("forbidden").inc()
+            if not self._said_forbidden:
+                self._log.error("shapes.forbidden", reason=reason)
+            self._said_forbidden = True
+            return
+        self._writes.labels("failed").inc()
+        self._log.warning("shapes.failed", reason=reason)
+
+    def _tell_refused(self, mistakes: tuple[Mistake, ...]) -> None:
+        """Say what cannot be read, but the same only once."""
+        if mistakes and mistakes != self._refused:
+            some = [str(mistake) for mistake in mistakes[:MOST_MISTAKES]]
+            self._log.warning("shapes.refused", configmap=self._what, mistakes=some)
+        self._refused = mistakes
+
+
+def _encoded(memory: Memory) -> tuple[Mapping[str, str], Memory]:
+    """What is written, and what whoever reads that will know."""
+    data = shapes.encode(memory)
+    return data, shapes.decode({"data": data})[0]
+
+
+_RESULTS = ("written", "conflict", "forbidden", "failed")
+_NEW = {"name": shapes.NAME, "labels": {"app.kubernetes.io/name": "numalign"}}
