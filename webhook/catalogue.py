@@ -36,13 +36,8 @@ class Moment:
     @classmethod
     def of(cls, found: Snapshot, *, before: "Moment | None" = None) -> "Moment":
         """The moment of a snapshot, with the answers of the one before that still hold."""
-        unknown = len(found.unknown)
-        fleet = before.fleet.following(found.nodes, unknown=unknown) if before else None
-        return cls(
-            fleet or Fleet(found.nodes, unknown=unknown),
-            found.namespaces,
-            found.namespace_labels,
-        )
+        make = before.fleet.following if before else Fleet
+        return cls(make(found.nodes, found.shapes, found.bare), found.namespaces, found.namespace_labels)
 
     def rules_of(self, namespace: str) -> NamespaceRules:
         """What a namespace's labels ask of its pods."""

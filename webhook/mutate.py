@@ -24,8 +24,9 @@ def mutate(subject: Subject, fleet: Fleet, *, mode: Mode) -> Allowed | Patched:
     """Keep the pod from the classes that could never take it; nothing, if none could or all could."""
     if not concerns(subject, mode=mode):
         return Allowed()
+    # Wherever the pod may go: which classes could take it is the same for all that ask this.
     survey = fleet.ever(subject.question)
-    if not survey.able:
+    if not survey.feasible:
         return Allowed()
     requirement = _REQUIREMENTS[mode](survey)
     try:

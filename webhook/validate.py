@@ -66,7 +66,7 @@ def _by_namespace(subject: Subject) -> str | None:
 
 def _by_nodes(subject: Subject, fleet: Fleet, *, unknown_may_fit: bool) -> str | None:
     """A pod that is placed already is not refused: its controller would only make it again."""
-    if subject.pin or not subject.asks or not fleet.nodes or fleet.ever(subject.question).able:
+    if subject.pin or not subject.asks or not fleet.nodes or fleet.ever(subject.question).feasible:
         return None
     if unknown_may_fit and fleet.unknown:
         return None

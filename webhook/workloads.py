@@ -213,7 +213,7 @@ def _is_final(template: Template, workload: Workload) -> bool:
 
 def _hopeless(template: Template, fleet: Fleet) -> bool:
     subject = template.subject
-    return bool(subject.asks and fleet.nodes) and not fleet.ever(subject.question).able
+    return bool(subject.asks and fleet.nodes) and not fleet.ever(subject.question).feasible
 
 
 def _why_not(template: Template, fleet: Fleet) -> str:

@@ -1,50 +1,64 @@
 """
 All nodes of one moment, asked together.
 
-A door that answers many callers wants one picture of the cluster at a time, and the next one made beside
-it. So a fleet never changes. What follows it takes over its columns and what was found out, and asks only
-nodes of which something changed: for what could *ever* be that is their hardware or their kubelet's policy,
-for what fits *now* also what is free.
+Whoever answers many callers wants one picture of the cluster at a time, and the next one made beside it. So a
+fleet never changes. What follows it takes over its columns and what was found out, and asks only what
+changed: what could *ever* be is asked of shapes, which hardly ever do, what fits *now* of the nodes of those
+that could, when they or what is free on them is not what it was.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
-from numalign.fleet.arrays import Bools, Rows
-from numalign.fleet.changes import Changes
-from numalign.fleet.columns import Moment, When
-from numalign.fleet.found import Able, Found, Place, Room
+from numalign.fleet.arrays import Bools, Ints, Rows
+from numalign.fleet.bare_tables import BareTables
+from numalign.fleet.columns import When
+from numalign.fleet.eligible import MAY_GO, Eligible, counted
+from numalign.fleet.found import Able, Found, Open, Placed, Places, Room
 from numalign.fleet.layout import alike
 from numalign.fleet.question import Question
 from numalign.fleet.recent import Caches, Recent
 from numalign.fleet.roster import Roster
+from numalign.fleet.shape_tables import ShapeTables, derived
 from numalign.fleet.survey import Group, Survey, refusal_text
 from numalign.fleet.sweep import Sweep
+from numalign.fleet.tables import Tables
 from numalign.fleet.weight import weight
+from numalign.rules.constraints import ANYWHERE, Constraints, unmet_now
 from numalign.rules.demand import asking
 from numalign.rules.evaluate import evaluate, evaluating
 from numalign.rules.intent import Policy
 from numalign.rules.kubelet import work
+from numalign.rules.resources import Kind, kind
+from numalign.rules.steps import Steps, finished
 from numalign.rules.topology import Node, node_class
 from numalign.rules.verdict import Verdict
+from numalign.shapes import BareNode, KnownShape
 
 REMEMBERED = 1024
-"""Questions whose answers are kept; the least recently asked goes first. One byte a node, so megabytes."""
+"""Questions whose answers are kept; the least recently asked goes first. A byte a shape, and of those that no
+shape could take a byte a node, so megabytes."""
 
 GUESSES = 8
 """Nodes that are asked for room one by one before all are: nearly always one of them has some."""
 
 HEARD = 128
-"""Questions of which it is kept what every class says: of those that wait for the sentence to be made of it.
+"""Questions of which it is kept what every shape says: of those that wait for the sentence to be made of it.
 
 That is as much as all templates of a workload come to. The sentence is some hundred bytes, what it is made of
-grows with the classes; and pods that fit nowhere are rare, so more of it would fill memory for a long time.
+grows with the shapes; and pods that fit nowhere are rare, so more of it would fill memory for a long time.
 """
 
 _AT_ONCE = 64
+
+_SHAPES_A_STEP = 32
+"""Shapes that are asked at once whether a pod may go to their nodes."""
+
+_NO_BARE: Mapping[str, BareNode] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,66 +66,141 @@ class Heritage:
     """What one moment leaves to the next: its nodes, to be changed, and what was found out about them."""
 
     roster: Roster
-    able: Found[Able]
-    room: Found[Room]
+    shapes: ShapeTables
+    bare: BareTables
+    here: Eligible
+    bare_here: Eligible
+    able: Found[Question, Able]
+    members: Found[Question, Able]
+    open: Found[Constraints, Open]
+    room: Found[Placed, Room]
 
     @classmethod
     def nothing(cls, remembered: int) -> "Heritage":
         """What the first moment starts from."""
-        return cls(Roster(), Found(remembered), Found(remembered))
+        roster, bare = Roster(), BareTables()
+        return cls(
+            roster,
+            ShapeTables(),
+            bare,
+            Eligible(roster),
+            Eligible(bare),
+            able=Found(remembered),
+            members=Found(remembered),
+            open=Found(remembered),
+            room=Found(remembered),
+        )
+
+    def left(self) -> "Heritage":
+        """All of it, to be changed apart."""
+        roster, bare = self.roster.copy(), self.bare.copy()
+        return Heritage(
+            roster,
+            self.shapes.copy(),
+            bare,
+            self.here.following(roster),
+            self.bare_here.following(bare),
+            self.able.following(),
+            self.members.following(),
+            self.open.following(),
+            self.room.following(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Takers:
+    """What could ever take a pod: which shapes, which nodes; of these those that did not answer."""
+
+    shapes: Bools
+    rows: Bools
+    unanswered: Bools
 
 
 class Fleet:
-    """The nodes of one moment, each with a name of its own.
+    """The nodes of one moment, each with a name of its own, and the shapes that nodes can be of.
+
+    Shapes of nodes that are not among the `shapes` are read off these nodes. `bare` are nodes whose topology
+    is not known, by name; `unknown` how many there are, if no more than that is known of them.
 
     Build the next moment with `following`, which keeps every answer that still holds and costs little for
     nodes that are the very objects they were; that may be done in another thread while this moment is asked.
     One moment is asked by one thread only. Of what was asked, so much is `remembered`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that a moment is made of
         self,
         nodes: Iterable[Node],
+        shapes: Sequence[KnownShape] = (),
+        bare: Mapping[str, BareNode] = _NO_BARE,
         *,
         unknown: int = 0,
         heritage: Heritage | None = None,
         remembered: int = REMEMBERED,
     ) -> None:
         self.nodes = tuple(nodes)
-        self.unknown = unknown
+        self.unknown = max(unknown, len(bare))
         self._remembered = remembered
-        left = heritage or Heritage.nothing(remembered)
-        self._roster, self._able, self._room = left.roster, left.able, left.room
+        left = self._heritage = heritage or Heritage.nothing(remembered)
+        self._roster, self._shapes, self._bare = left.roster, left.shapes, left.bare
         self._roster.become({node.name: node for node in self.nodes})
-        self._sweeps: dict[tuple[Question, Moment], Sweep] = {}
+        self._shapes.become([*shapes, *self._unlisted_shapes(shapes)])
+        self._bare.become(bare)
+        self._shape_rows = self._roster.shapes.numbered(self._shapes.of_nodes(), self._roster.height)
+        self.listed = self._shapes.listed() | self._bare.listed()
+        """Every resource that a shape lists, or a node without topology."""
+        self._sweeps: dict[tuple[Tables, Question, Constraints | None], Sweep] = {}
         heard = min(HEARD, remembered)
-        self._surveys: Recent[Question, Survey] = Recent(remembered, weigh=_weight_of_answer)
-        self._groups: Recent[Question, list[Group]] = Recent(heard, weigh=_weight_of_answer)
-        self._why: Recent[tuple[Question, Policy], str] = Recent(remembered, weigh=_weight_of_text)
+        self._surveys: Recent[Placed, Survey] = Recent(remembered, weigh=_weight_of_survey)
+        self._heard: Recent[Question, Mapping[int, Verdict]] = Recent(heard, weigh=_weight_of_answer)
+        self._why: Recent[tuple[Question, Constraints, Policy], str] = Recent(
+            remembered, weigh=_weight_of_text
+        )
         self._verdicts: Recent[tuple[str, Question], Verdict] = Recent(_AT_ONCE, weigh=_weight_of_verdict)
-        self.classes = self._roster.classes.every()
-        """Every class name in use, sorted."""
+        self.classes = tuple(sorted(self._shapes.classes() | self._roster.labels.every()))
+        """Every class name of a shape, and every one that a node is labelled with, sorted."""
+
+    def _unlisted_shapes(self, shapes: Iterable[KnownShape]) -> list[KnownShape]:
+        told = {each.shape.name for each in shapes if not each.declared}
+        missing = self._roster.shapes.every() - told
+        if not missing:
+            return []
+        named = ((self._roster.shape_of(node.name), node) for node in self.nodes)
+        return derived((name, node) for name, node in named if name in missing)
 
     def caches(self) -> Caches:
         """What is remembered of what was asked."""
+        left = self._heritage
         return {
-            "able": self._able.cache,
-            "room": self._room.cache,
+            "able": left.able.cache,
+            "able_nodes": left.members.cache,
+            "open": left.open.cache,
+            "room": left.room.cache,
             "surveys": self._surveys,
-            "groups": self._groups,
+            "groups": self._heard,
             "verdicts": self._verdicts,
             "refusals": self._why,
+            **left.here.caches(),
         }
 
-    def following(self, nodes: Iterable[Node], *, unknown: int = 0) -> "Fleet":
+    def following(
+        self,
+        nodes: Iterable[Node],
+        shapes: Sequence[KnownShape] = (),
+        bare: Mapping[str, BareNode] = _NO_BARE,
+        *,
+        unknown: int = 0,
+    ) -> "Fleet":
         """The fleet of the next moment, with what was found out before."""
-        left = Heritage(self._roster.copy(), self._able.following(), self._room.following())
-        return Fleet(nodes, unknown=unknown, heritage=left, remembered=self._remembered)
+        left = self._heritage.left()
+        return Fleet(nodes, shapes, bare, unknown=unknown, heritage=left, remembered=self._remembered)
+
+    @property
+    def informed(self) -> bool:
+        """Whether any shape is known: of a node that is here or was, or because it is declared."""
+        return len(self._shapes) > 0
 
     def class_of(self, node: Node) -> str:
-        """The class of one of this fleet's nodes, by its facts."""
-        if self._roster.get(node.name) is node:
-            return self._roster.class_of(node.name)
+        """The class of a node, in health."""
         return node_class(node)
 
     def verdict(self, name: str, question: Question) -> Verdict | None:
@@ -129,182 +218,285 @@ class Fleet:
 
     # What could ever be.
 
-    def ask(self, question: Question) -> Iterator[None]:
+    def ask(self, question: Question, constraints: Constraints = ANYWHERE) -> Iterator[None]:
         """Find out what is not known yet, step by step; `ever` then answers at once.
 
         A caller that must not be busy for long lets others run between the steps.
         """
-        if question not in self._surveys:
-            yield from self._find_able(question)
+        if (question, constraints) not in self._surveys:
+            yield from self._find_takers(question, constraints)
 
-    def _find_able(self, question: Question) -> Iterator[None]:
-        facts, known = self._roster.facts, self._able.of(question)
-        rows = self._since(facts, known.place) if known else None
-        sweep = self._begin(question, When.EMPTY, rows)
-        yield from sweep.run()
-        self._end(question, When.EMPTY)
-        able = sweep.patched(known.rows if known else None)
-        unanswered = sweep.patched_unanswered(known.unanswered if known else None)
-        self._able.put(Able(question, facts.place, able, unanswered))
+    def ever(self, question: Question, constraints: Constraints = ANYWHERE) -> Survey:
+        """What could take the pod, in health and with nothing else on it, and be where the pod may go."""
+        return self._surveys.get((question, constraints), lambda: self._survey(question, constraints))
 
-    def ever(self, question: Question) -> Survey:
-        """Which classes could hold the pod with nothing else on them."""
-        return self._surveys.get(question, lambda: self._survey(question))
-
-    def _survey(self, question: Question) -> Survey:
-        found = self._found(question)
-        feasible = {*self._roster.classes.among(found.rows)} if found else frozenset[str]()
+    def _survey(self, question: Question, constraints: Constraints) -> Survey:
+        takers = finished(self._find_takers(question, constraints))
+        reached, here = finished(self._find_open(constraints)), self._heritage.here.ever(constraints)
+        feasible = self._classes_of(takers)
+        able = int(np.count_nonzero(takers.rows & here))
+        bare = self._heritage.bare_here.ever(constraints)
         return Survey(
             feasible=tuple(name for name in self.classes if name in feasible),
             infeasible=tuple(name for name in self.classes if name not in feasible),
-            able=int(np.count_nonzero(found.rows)) if found else 0,
+            able=able,
             known=len(self.nodes),
             unknown=self.unknown,
-            unanswered=int(np.count_nonzero(found.unanswered)) if found else 0,
+            unanswered=int(np.count_nonzero(takers.unanswered & here)),
+            hope=None if able else self._hope(takers.shapes & reached),
+            unmatched=not (reached.any() or bare.any()),
+            bare=int(np.count_nonzero(bare & self._bare.large_enough(question.demand))),
+            unlisted=tuple(filter(self._is_unlisted, question.demand.total.positive())),
         )
 
-    def _able_to(self, question: Question) -> Bools:
-        """Which rows could ever take the pod."""
-        found = self._found(question)
-        return found.rows if found else np.zeros(0, dtype=np.bool_)
+    def _is_unlisted(self, name: str) -> bool:
+        return kind(name) is Kind.DEVICE and name not in self.listed
 
-    def _found(self, question: Question) -> Able | None:
-        known = self._able.of(question)
-        if known is None or known.place != self._roster.facts.place:
-            for _ in self._find_able(question):
-                pass
-            known = self._able.of(question)
-        return known
+    def _classes_of(self, takers: _Takers) -> set[str]:
+        """The names of classes of which some node could take a pod."""
+        shapes = (known.shape for row, known in self._shapes.known() if takers.shapes[row])
+        return {*(shape.node_class for shape in shapes), *self._roster.labels.among(takers.rows)}
+
+    def _hope(self, shapes: Bools) -> KnownShape | None:
+        """Of these shapes the one that comes back soonest, as far as anybody can tell."""
+        known = (known for row, known in self._shapes.known() if shapes[row])
+        return max(known, key=_lateness, default=None)
+
+    def _find_takers(self, question: Question, constraints: Constraints) -> Steps[_Takers]:
+        """What could take the pod; a shape whose largest node could not, can still have one that could.
+
+        Nodes of a shape differ by parts of a GiB. More can be worse, where amounts of one resource and of
+        another have to be found on as many zones; so each node is asked before a pod is turned away.
+        """
+        left = self._heritage
+        reached = yield from self._find_open(constraints)
+        able = yield from self._find_able(self._shapes, left.able, question)
+        rows, unanswered = self._rows_of(able.rows), self._rows_of(able.unanswered)
+        if (able.rows & reached).any():
+            return _Takers(able.rows, rows, unanswered)
+        members = yield from self._find_able(self._roster, left.members, question)
+        shapes = able.rows.copy()
+        shapes[self._shape_rows[members.rows]] = True
+        return _Takers(shapes, rows | members.rows, unanswered | members.unanswered)
+
+    def _rows_of(self, shapes: Bools) -> Bools:
+        """The rows of the nodes of some shapes."""
+        # A row without a node is counted from the end, and so meets the one that is no shape's.
+        found: Bools = np.append(shapes, False)[self._shape_rows]
+        return found
+
+    def _find_able(self, nodes: Tables, found: Found[Question, Able], question: Question) -> Steps[Able]:
+        """Which rows of some tables could ever take a pod: only those that changed are asked."""
+        known = found.of(question)
+        if known and known.place == nodes.facts.place:
+            return known
+        rows = _since(nodes, known) if known else None
+        key = (nodes, question, None)
+        sweep = self._begin(key, Sweep(nodes, question, When.EMPTY, rows))
+        yield from sweep.run()
+        self._sweeps.pop(key, None)
+        able = sweep.patched(known.rows if known else None)
+        unanswered = sweep.patched_unanswered(known.unanswered if known else None)
+        return found.put(Able(question, nodes.facts.place, able, unanswered))
+
+    def _find_open(self, constraints: Constraints) -> Steps[Bools]:
+        """Which shapes have nodes that a pod may go to."""
+        told, found = self._shapes.told, self._heritage.open
+        known = found.of(constraints)
+        if known and known.place == told.place:
+            return known.rows
+        rows: Bools = np.zeros(self._shapes.height, dtype=np.bool_)
+        for at, (row, each) in enumerate(self._shapes.known(), start=1):
+            rows[row] = each.shape.unmet(constraints) is None
+            if at % _SHAPES_A_STEP == 0:
+                yield
+        return found.put(Open(constraints, told.place, rows)).rows
 
     # What fits now.
 
-    def look(self, question: Question) -> Iterator[None]:
+    def look(self, question: Question, constraints: Constraints = ANYWHERE) -> Iterator[None]:
         """Find out what `now` or, for a pod that fits nowhere, `why_not` says, step by step."""
-        yield from self.ask(question)
-        if self.ever(question).able:
-            yield from self._find_room(question)
+        yield from self.ask(question, constraints)
+        if self.ever(question, constraints).able:
+            yield from self._find_room(question, constraints)
             return
         for policy in _below(question.intent.policy):
-            yield from self.ask(question.with_policy(policy))
-        if not any((question, floor) in self._why for floor in Policy):
+            yield from self.ask(question.with_policy(policy), constraints)
+        if not any((question, constraints, floor) in self._why for floor in Policy):
             yield from self._hear(question)
 
-    def now(self, question: Question) -> bool:
-        """Whether some node that could ever take the pod could do so as things stand, or may (`Survey`)."""
-        for _ in self.look(question):
-            pass
-        return self._witness(question) is not None
+    def now(self, question: Question, constraints: Constraints = ANYWHERE) -> bool:
+        """Whether some node that could ever take the pod, and where it may go, could do so as things stand.
 
-    def _witness(self, question: Question) -> Node | None:
+        One that does not answer (`Survey`) may do so.
+        """
+        for _ in self.look(question, constraints):
+            pass
+        return self._witness((question, constraints)) is not None
+
+    def _witness(self, asked: Placed) -> Node | None:
         """A node that is known to have room."""
-        known = self._room.of(question)
+        known = self._heritage.room.of(asked)
         if known is None or known.witness is None:
             return None
         # A node that is told anew may be as it was.
-        return known.witness if alike(self._roster.get(known.witness.name), known.witness) else None
+        here = self._roster.get(known.witness.name)
+        if here is None or not alike(here, known.witness):
+            return None
+        return here if unmet_now(asked[1], here.name, here.attributes) is None else None
 
-    def _find_room(self, question: Question) -> Iterator[None]:
+    def _find_room(self, question: Question, constraints: Constraints) -> Iterator[None]:
         """Only nodes that have changed since somebody looked can tell anything new."""
-        changes, known = self._roster.changes, self._room.of(question)
-        if self._witness(question) or (known and known.place == changes.place):
+        asked = question, constraints
+        known = self._heritage.room.of(asked)
+        if self._witness(asked) or (known and known.places == self._places()):
             return
-        rows = self._since(changes, known.place) if known and known.witness is None else None
+        takers = yield from self._find_takers(question, constraints)
+        rows = self._changed(known, takers.rows) if known and known.witness is None else None
         if rows is None:
-            yield from self._guess_room(question)
-        if self._witness(question) is None:
-            yield from self._sweep_for_room(question, rows)
+            yield from self._guess_room(asked, takers.rows)
+        if self._witness(asked) is None:
+            yield from self._sweep_for_room(asked, takers.rows, rows)
 
-    def _guess_room(self, question: Question) -> Iterator[None]:
-        for row in np.flatnonzero(self._able_to(question))[:GUESSES]:
+    def _places(self) -> Places:
+        nodes = self._roster
+        return Places(nodes.changes.place, nodes.attributes.place, self._shapes.told.place)
+
+    def _changed(self, known: Room, takers: Bools) -> Rows | None:
+        """The nodes that may have room now, though it was found that none had; None for all of them."""
+        nodes, new = self._roster, takers.copy()
+        new[: len(known.asked)] &= ~known.asked
+        free = nodes.changes.since(known.places.free, below=nodes.height)
+        attributes = nodes.attributes.since(known.places.attributes, below=nodes.height)
+        if free is None or attributes is None:
+            return None
+        rows = np.union1d(np.union1d(free, attributes), np.flatnonzero(new))
+        return rows if _are_few(rows, nodes) else None
+
+    def _guess_room(self, asked: Placed, takers: Bools) -> Iterator[None]:
+        question, constraints = asked
+        may = takers & self._heritage.here.now(constraints)
+        for row in np.flatnonzero(may)[:GUESSES]:
             node = self._roster.node(int(row))
             verdict = yield from evaluating(node, question.demand, question.intent)
             if not verdict.refused:
-                self._room.put(Room(question, self._roster.changes.place, node))
+                self._keep_room(asked, takers, node)
                 return
             yield
 
-    def _sweep_for_room(self, question: Question, rows: Rows | None) -> Iterator[None]:
-        """Ask all that could ever take the pod until one does."""
-        able = self._able_to(question)
-        sweep = self._begin(question, When.NOW, rows, among=able if rows is None else able[rows])
+    def _sweep_for_room(self, asked: Placed, takers: Bools, rows: Rows | None) -> Iterator[None]:
+        """Ask all that may have room until one has."""
+        question, constraints = asked
+        may, key = takers & self._heritage.here.now(constraints), (self._roster, *asked)
+        chosen = may if rows is None else may[rows]
+        sweep = self._begin(key, Sweep(self._roster, question, When.NOW, rows, among=chosen))
         for _ in sweep.run():
             if sweep.found is not None:
                 break
             yield
-        self._end(question, When.NOW)
-        witness = None if sweep.found is None else self._roster.node(sweep.found)
-        self._room.put(Room(question, self._roster.changes.place, witness))
+        self._sweeps.pop(key, None)
+        self._keep_room(asked, takers, None if sweep.found is None else self._roster.node(sweep.found))
 
-    def _since(self, changes: Changes, place: Place) -> Rows | None:
-        """The rows that changed since; None for all of them, if those are most."""
-        height = self._roster.height
-        rows = changes.since(place, below=height)
-        return rows if rows is not None and 2 * len(rows) <= height else None
+    def _keep_room(self, asked: Placed, takers: Bools, witness: Node | None) -> None:
+        # Who has room is asked alone; if nobody has, it matters who was asked.
+        asked_of = takers if witness is None else takers[:0]
+        self._heritage.room.put(Room(asked, self._places(), witness, asked_of))
 
-    def _begin(
-        self, question: Question, when: Moment, rows: Rows | None, *, among: Bools | None = None
-    ) -> Sweep:
+    def _begin(self, key: tuple[Tables, Question, Constraints | None], begun: Sweep) -> Sweep:
         """The sweep that is under way, if anybody else is waiting for the same, else a new one."""
         if len(self._sweeps) >= _AT_ONCE:
             self._sweeps.clear()
-        begun = Sweep(self._roster, question, when, rows, among=among)
-        return self._sweeps.setdefault((question, when), begun)
-
-    def _end(self, question: Question, when: Moment) -> None:
-        self._sweeps.pop((question, when), None)
+        return self._sweeps.setdefault(key, begun)
 
     # Why a pod fits nowhere.
 
-    def why_not(self, question: Question, *, floor: Policy = Policy.BEST_EFFORT) -> str:
-        """Why no node could ever take the pod, and what would help; no policy below `floor` is advised.
+    def why_not(
+        self,
+        question: Question,
+        constraints: Constraints = ANYWHERE,
+        *,
+        floor: Policy = Policy.BEST_EFFORT,
+    ) -> str:
+        """Why no node could ever take the pod, and what would help; no policy below `floor` is advised."""
+        key = question, constraints, floor
+        return self._why.get(key, lambda: self._because(question, constraints, floor))
 
-        Each class speaks through one of its nodes, for they differ by no more than parts of a GiB.
-        """
-        return self._why.get((question, floor), lambda: self._because(question, floor))
-
-    def _because(self, question: Question, floor: Policy) -> str:
-        for _ in self._hear(question):
-            pass
-        groups = self._groups.get(question, list)
+    def _because(self, question: Question, constraints: Constraints, floor: Policy) -> str:
         looser = (policy for policy in _below(question.intent.policy) if policy.at_least(floor))
-        helpful = (policy for policy in looser if self._surely_able(question.with_policy(policy)))
+        helpful = (
+            policy for policy in looser if self._surely_able(question.with_policy(policy), constraints)
+        )
         return refusal_text(
-            groups,
+            self.groups(question, constraints),
             question.intent,
             unknown=self.unknown,
             looser=next(helpful, None),
-            enough=partial(self._fits_with, question),
+            enough=partial(self._fits_with, question, constraints),
         )
 
-    def _surely_able(self, question: Question) -> bool:
-        survey = self.ever(question)
+    def groups(self, question: Question, constraints: Constraints = ANYWHERE) -> tuple[Group, ...]:
+        """What each shape says, and which of its nodes a pod may go to; the declared ones last."""
+        for _ in self._hear(question):
+            pass
+        heard: Mapping[int, Verdict] = self._heard.get(question, dict)
+        unmet = self._heritage.here.unmet_ever(constraints)
+        return tuple(
+            self._group(known, heard[row], unmet[self._shape_rows == row])
+            for row, known in self._shapes.known()
+        )
+
+    def _group(self, known: KnownShape, verdict: Verdict, unmet: Ints) -> Group:
+        open_to_it = int(np.count_nonzero(unmet == MAY_GO))
+        return Group(known.shape.node_class, open_to_it, verdict, known, counted(unmet))
+
+    def _surely_able(self, question: Question, constraints: Constraints) -> bool:
+        survey = self.ever(question, constraints)
         return survey.able > survey.unanswered
 
-    def _fits_with(self, question: Question, container: str, resource: str, amount: int) -> bool:
+    def _fits_with(
+        self, question: Question, constraints: Constraints, container: str, resource: str, amount: int
+    ) -> bool:
         """Whether the pod would fit somewhere if it asked for this much; no, if that takes long to say."""
         less = asking(question.demand, container, resource, amount)
-        left = work.MOST_AT_ONCE
-        for _, empty, _ in self._examples():
-            left -= work.units(empty, less)
-            if left < 0 or evaluate(empty, less, question.intent).admitted:
+        left, reached = work.MOST_AT_ONCE, finished(self._find_open(constraints))
+        for row, known in self._shapes.known():
+            if not reached[row]:
+                continue
+            left -= work.units(known.shape.node, less)
+            if left < 0 or evaluate(known.shape.node, less, question.intent).admitted:
                 return left >= 0
         return False
 
-    def _examples(self) -> Iterator[tuple[str, Node, int]]:
-        """Each class, one of its nodes with nothing on it, and how many it has."""
-        for name, row, count in self._roster.classes.members():
-            yield name, self._roster.node(row).emptied(), count
-
     def _hear(self, question: Question) -> Iterator[None]:
-        """Find out what each class says, one at each step."""
-        if question in self._groups:
+        """Find out what each shape says, one at each step."""
+        if question in self._heard:
             return
-        groups = []
-        for name, empty, count in self._examples():
-            verdict = yield from evaluating(empty, question.demand, question.intent)
-            groups.append(Group(name, count, verdict))
+        heard = {}
+        for row, known in self._shapes.known():
+            heard[row] = yield from evaluating(known.shape.node, question.demand, question.intent)
             yield
-        self._groups.get(question, lambda: groups)
+        self._heard.get(question, lambda: heard)
+
+
+def _since(nodes: Tables, known: Able) -> Rows | None:
+    """The rows whose facts changed since; None for all of them, if those are most."""
+    rows = nodes.facts.since(known.place, below=nodes.height)
+    return rows if rows is not None and _are_few(rows, nodes) else None
+
+
+def _are_few(rows: Rows, nodes: Tables) -> bool:
+    return 2 * len(rows) <= nodes.height
+
+
+def _lateness(known: KnownShape) -> tuple[bool, float]:
+    """Nodes that are here come first, then those that were here last; what was only declared comes last."""
+    return known.nodes > 0, known.seen or 0.0
+
+
+def _weight_of_survey(key: Placed, survey: Survey) -> int:
+    question, constraints = key
+    # The shape is there anyway.
+    return question.weight + weight(constraints, replace(survey, hope=None))
 
 
 def _weight_of_answer(question: Question, answer: object) -> int:
@@ -315,8 +507,9 @@ def _weight_of_verdict(key: tuple[str, Question], verdict: Verdict) -> int:
     return _weight_of_answer(key[1], verdict)
 
 
-def _weight_of_text(key: tuple[Question, Policy], text: str) -> int:
-    return _weight_of_answer(key[0], text)
+def _weight_of_text(key: tuple[Question, Constraints, Policy], text: str) -> int:
+    question, constraints, _ = key
+    return question.weight + weight(constraints, text)
 
 
 def _below(policy: Policy) -> list[Policy]:

@@ -1,27 +1,32 @@
 """
-What was found out about nodes, for as long as it holds.
+What was found out, for as long as it holds.
 
 A moment that follows another one begins with all that the other had found. It is made in a thread of its own
 while the other is asked, so it takes that over only when it is asked itself: then both are in one thread.
 """
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
 from numalign.fleet.arrays import Bools
 from numalign.fleet.question import Question
 from numalign.fleet.recent import Cache, Recent
+from numalign.fleet.weight import weight
+from numalign.rules.constraints import Constraints
 from numalign.rules.topology import Node
 
 Place = tuple[int, int]
 """A place in what changed (`Changes.place`)."""
+
+Placed = tuple[Question, Constraints]
+"""What a pod asks, and where it may go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Able:
     """Which rows could ever take a pod, as of a place in what changed; of them those that did not answer."""
 
-    question: Question
+    key: Question
     place: Place
     rows: Bools
     unanswered: Bools
@@ -29,51 +34,80 @@ class Able:
     @property
     def weight(self) -> int:
         """The bytes that it takes in memory."""
-        return self.question.weight + self.rows.nbytes + self.unanswered.nbytes
+        return self.key.weight + self.rows.nbytes + self.unanswered.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Which shapes a pod may go to, as of a place in what was told of them."""
+
+    key: Constraints
+    place: Place
+    rows: Bools
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory."""
+        return weight(self.key) + self.rows.nbytes
+
+
+class Places(NamedTuple):
+    """How far was read of what is free on nodes, of who may go there, and of what could ever be."""
+
+    free: Place
+    attributes: Place
+    shapes: Place
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Which node has room for a pod, or may have, None if there is no such node, as of a place in changes."""
+    """Which node has room for a pod, or may have, as of places in changes.
 
-    question: Question
-    place: Place
+    Where there is no such node, these rows were `asked`: all that could ever take the pod.
+    """
+
+    key: Placed
+    places: Places
     witness: Node | None
+    asked: Bools = field(compare=False)
 
     @property
     def weight(self) -> int:
         """The bytes that it takes in memory beside its node, which is there anyway."""
-        return self.question.weight
+        question, constraints = self.key
+        return question.weight + weight(constraints) + self.asked.nbytes
 
 
-Kept = TypeVar("Kept", Able, Room)
+Key = TypeVar("Key", Question, Constraints, Placed)
+Kept = TypeVar("Kept", Able, Open, Room)
 
 
-class Found(Generic[Kept]):
-    """What was found out by question; of so many, those that were asked for most recently."""
+class Found(Generic[Key, Kept]):
+    """What was found out by what was asked; of so many, those that were asked for most recently."""
 
-    def __init__(self, limit: int, before: "Found[Kept] | None" = None) -> None:
+    def __init__(self, limit: int, before: "Found[Key, Kept] | None" = None) -> None:
         self._limit = limit
-        self._before: Found[Kept] | None = before
-        self._kept: Recent[Question, Kept] = Recent(limit, weigh=lambda _, kept: kept.weight)
+        self._before: Found[Key, Kept] | None = before
+        self._kept: Recent[object, Kept] = Recent(limit, weigh=lambda _, kept: kept.weight)
 
     @property
     def cache(self) -> Cache:
         """What was found, at this moment or, if nobody has asked at it, before."""
         return self._before.cache if self._before else self._kept
 
-    def of(self, question: Question) -> Kept | None:
+    def of(self, key: Key) -> Kept | None:
         """What was found, at this moment or before."""
         self._take_over()
-        kept = self._kept.peek(question)
-        return None if kept is None else self._kept.get(question, lambda: kept)
+        kept = self._kept.peek(key)
+        return None if kept is None else self._kept.get(key, lambda: kept)
 
-    def put(self, kept: Kept) -> None:
-        """Keep what was found."""
+    def put(self, kept: Kept) -> Kept:
+        """Keep what was found, and give it."""
         self._take_over()
-        self._kept.put(kept.question, kept)
+        self._kept.put(kept.key, kept)
+        return kept
 
-    def following(self) -> "Found[Kept]":
+    def following(self) -> "Found[Key, Kept]":
         """For the next moment: what is found until that is asked for the first time."""
         # One that was never asked has nothing of its own; so they do not become a chain.
         return Found(self._limit, self._before or self)
@@ -83,7 +117,7 @@ class Found(Generic[Kept]):
         if before is not None:
             self._before = None
             for kept in before.taken():
-                self._kept.put(kept.question, kept)
+                self._kept.put(kept.key, kept)
 
     def taken(self) -> list[Kept]:
         """All that was found."""

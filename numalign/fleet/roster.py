@@ -1,26 +1,31 @@
 """
-The nodes of a moment, by row: their columns, and the classes that they go by.
+The nodes of a moment, by row: their columns, and by which shape and which label each goes.
 
 A moment is told all its nodes anew, and nearly all are the very objects that the one before had: whatever is
 done for each of them is done thousands of times a second in a large cluster.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from copy import copy
 from typing import Self
 
-from numalign.fleet.classes import Classes
+from numalign.fleet.names import Names
 from numalign.fleet.tables import Tables
-from numalign.rules.topology import Node
+from numalign.rules.topology import Node, node_class
+from numalign.shapes import shape
+
+_MOST_KINDS = 4096
 
 
 class Roster(Tables):
-    """Nodes by row, and the classes that they go by."""
+    """Nodes by row, the names of their shapes, and the classes that they are labelled with."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.classes = Classes()
+        self.shapes = Names()
+        self.labels = Names()
         self._named: dict[str, Node] = {}
+        self._kinds: dict[Hashable, str] = {}
 
     def become(self, nodes: Mapping[str, Node]) -> None:
         """Hold these nodes, by their names, and no others."""
@@ -33,13 +38,13 @@ class Roster(Tables):
 
     def put(self, node: Node) -> None:
         """A node is as it is told now."""
-        told = self.facts.place
+        before, told = self._named.get(node.name), self.facts.place
         super().put(node)
         row = self._rows[node.name]
         self._named[node.name] = node
-        if self.facts.place != told:
-            self.classes.put(row, node)
-        self.classes.label(row, node)
+        if before is None or self.facts.place != told or _of_another_kind(node, before):
+            self.shapes.put(row, self._shape_of(node))
+        self.labels.put(row, node.label)
 
     def drop(self, name: str) -> None:
         """A node is there no more."""
@@ -47,21 +52,38 @@ class Roster(Tables):
         super().drop(name)
         if row is not None:
             del self._named[name]
-            self.classes.drop(row)
+            self.shapes.put(row, None)
+            self.labels.put(row, None)
 
     def get(self, name: str) -> Node | None:
         """A node; None if there is none of this name."""
         return self._named.get(name)
 
-    def class_of(self, name: str) -> str:
-        """The class of a node by its facts; raises `KeyError` for a name that no node has."""
+    def shape_of(self, name: str) -> str:
+        """The name of a node's shape; raises `KeyError` for a name that no node has."""
         row = self.row(name)
         if row is None:
             raise KeyError(name)
-        return self.classes.of(row)
+        return self.shapes.of(row)
 
     def copy(self) -> Self:
         """The same nodes, to be changed apart."""
         other = copy(self)
-        vars(other).update(self._copies(), classes=self.classes.copy(), _named=dict(self._named))
+        vars(other).update(
+            self._copies(), shapes=self.shapes.copy(), labels=self.labels.copy(), _named=dict(self._named)
+        )
         return other
+
+    def _shape_of(self, node: Node) -> str:
+        kind = (node_class(node), node.attributes.lasting, shape.traits(node.in_health()))
+        found = self._kinds.get(kind)
+        if found is None:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._kinds = {}
+            found = self._kinds[kind] = shape.of(node).name
+        return found
+
+
+def _of_another_kind(node: Node, before: Node) -> bool:
+    """Whether what decides about the shape beside the facts of a node is not what it was."""
+    return node.health != before.health or node.attributes.taints != before.attributes.taints

@@ -1,30 +1,50 @@
 """What a whole fleet says to one pod."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from numalign.rules import wording
+from numalign.rules.constraints import Unmet
 from numalign.rules.intent import Intent, Policy
 from numalign.rules.verdict import Verdict
 from numalign.rules.wording import Counted, Enough, Tally
+from numalign.shapes import KnownShape
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The nodes of one class that say the same to a pod."""
+    """What the nodes of one shape say to a pod.
+
+    `nodes` are those that are here and that the pod may go to as long as their labels and lasting taints
+    stay; `kept_away` counts the others that are here by why it may not. The verdict is that of the shape: in
+    health and with nothing on it, whether or not the pod may go there.
+    """
 
     node_class: str
     nodes: int
     verdict: Verdict
+    known: KnownShape | None = None
+    kept_away: Mapping[Unmet, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Which classes could ever hold a pod.
+    """What could ever hold a pod.
 
-    `feasible` and `infeasible` are sorted class names; a class is infeasible only if every node that it
-    names is. `able` and `known` count nodes; `unknown` those that publish no topology. Of the `able` ones so
-    many are `unanswered`: what becomes of the pod there takes too long to work out, so they may be.
+    `feasible` and `infeasible` are sorted class names, over all shapes wherever the pod may go; a class is
+    infeasible only if no shape of that class could take the pod, and no node that is labelled so is of one
+    that could.
+
+    `able` counts nodes that are here, of shapes that could take the pod, and that it may go to as long as
+    their labels and lasting taints stay. Of these so many are `unanswered`: what becomes of the pod there
+    takes too long to work out, so they may be. Where there are none, `hope` is a shape that could take it and
+    has, had or may have nodes that it may go to. `unmatched` is a pod that may go to no node that is known in
+    any way, by its selector and tolerations.
+
+    `known` counts all nodes, `unknown` those that publish no topology; `bare` of the latter those that are
+    large enough, as far as anybody tells, and that the pod may go to. Of the resources that it asks for,
+    `unlisted` are those that no shape lists, nor any node without topology.
     """
 
     feasible: tuple[str, ...]
@@ -33,6 +53,10 @@ class Survey:
     known: int
     unknown: int
     unanswered: int = 0
+    hope: KnownShape | None = None
+    unmatched: bool = False
+    bare: int = 0
+    unlisted: tuple[str, ...] = ()
 
 
 def refusal_text(
@@ -42,6 +66,21 @@ def refusal_text(
 
     Raises `ValueError` where no group refuses.
     """
-    refused = ((each.nodes, each.verdict.refusal) for each in groups)
-    counted = tuple(Counted(count, refusal) for count, refusal in refused if refusal)
-    return wording.refusal_text(Tally(counted, unknown=unknown), intent, looser=looser, enough=enough)
+    every = tuple(groups)
+    kept_away = Counter[Unmet]()
+    for group in every:
+        kept_away.update(group.kept_away)
+    tally = Tally(
+        nodes=tuple(_counted(every, lambda group: group.nodes)),
+        kept_away=kept_away,
+        unknown=unknown,
+        shapes=tuple(_counted(every, lambda group: int(not group.nodes and not group.kept_away))),
+    )
+    return wording.refusal_text(tally, intent, looser=looser, enough=enough)
+
+
+def _counted(groups: Iterable[Group], count: Callable[[Group], int]) -> Iterator[Counted]:
+    for group in groups:
+        refusal, number = group.verdict.refusal, count(group)
+        if refusal and number:
+            yield Counted(number, refusal)

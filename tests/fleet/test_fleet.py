@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from numalign.fleet import Fleet, Question
 from numalign.fleet.fleet import HEARD
-from numalign.fleet.survey import Group
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Match, Policy
 from numalign.rules.resources import CPU, Resources
 from numalign.rules.topology import Node, node_class
+from numalign.rules.verdict import Verdict
 from tests.naming import named
 from tests.notation import asks, means, node, options, table
 
@@ -174,13 +174,13 @@ def test_a_stale_label_does_not_condemn_the_class_whose_name_it_bears() -> None:
     assert survey.feasible == tuple(sorted({node_class(SMALL), node_class(LARGE)}))
 
 
-def test_a_class_whose_members_differ_in_mebibytes_is_judged_by_each_of_them() -> None:
+def test_nodes_of_one_shape_that_differ_in_mebibytes_are_judged_by_the_largest() -> None:
     less, exact = named(node(f"cpu=8 mem={mebibytes}Mi", policy=BINDING) for mebibytes in (8190, 8191))
     assert node_class(exact) == node_class(less)
 
     survey = Fleet([less, exact]).ever(question("cpu=1 mem=8191Mi"))
 
-    assert (survey.feasible, survey.infeasible, survey.able) == ((node_class(exact),), (), 1)
+    assert (survey.feasible, survey.infeasible, survey.able) == ((node_class(exact),), (), 2)
 
 
 # Nothing is asked twice, and nobody waits for long.
@@ -200,10 +200,30 @@ def many(made: Node, count: int) -> list[Node]:
     return named([made] * count)
 
 
-def test_columns_are_asked_together_and_the_nodes_that_stand_in_none_one_by_one() -> None:
+def unlike_shapes(count: int) -> list[Node]:
+    """So many nodes, no two of one shape, none of which columns describe."""
+    return named(replace(OFF, max_zones=8 + number) for number in range(count))
+
+
+def test_shapes_are_asked_and_not_their_nodes() -> None:
     columns, alone = Fleet(many(SMALL, 50)), Fleet(many(OFF, 50))
 
-    assert [steps(columns, ONE_GPU), steps(alone, ONE_GPU)] == [1, 50]
+    assert [steps(columns, ONE_GPU), steps(alone, ONE_GPU)] == [1, 1]
+
+
+def test_shapes_that_stand_in_columns_are_asked_together_and_the_others_one_by_one() -> None:
+    # Of many shapes it takes a step to find out which of them a pod may go to.
+    sizes = named(node(f"cpu={8 + number} mem=8Gi gpu=1", policy=BINDING) for number in range(50))
+    columns, alone = Fleet(sizes), Fleet(unlike_shapes(50))
+
+    assert [steps(columns, ONE_GPU), steps(alone, ONE_GPU)] == [1 + 1, 1 + 50]
+
+
+def test_every_node_is_asked_before_a_pod_is_turned_away() -> None:
+    columns, alone = Fleet(many(SMALL, 50)), Fleet(many(OFF, 50))
+
+    assert [steps(columns, TWO_GPUS), steps(alone, TWO_GPUS)] == [1 + 1, 1 + 50]
+    assert [steps(columns, TWO_GPUS), steps(alone, TWO_GPUS)] == [0, 0]
 
 
 @pytest.mark.parametrize("made", table([("in columns", SMALL), ("by the rules", OFF)]))
@@ -221,16 +241,16 @@ def test_an_equal_question_is_the_same_question() -> None:
 
 
 def test_another_intent_is_another_question() -> None:
-    fleet = Fleet(many(OFF, 3))
+    fleet = Fleet(unlike_shapes(3))
     steps(fleet, ONE_GPU)
 
     assert steps(fleet, replace(ONE_GPU, intent=means("restricted"))) == 3
 
 
 def test_what_was_asked_in_part_is_asked_no_more() -> None:
-    fleet = Fleet(many(OFF, 50))
+    fleet = Fleet(unlike_shapes(50))
     half = fleet.ask(ONE_GPU)
-    for _ in range(20):
+    for _ in range(21):
         next(half)
 
     # One of the steps is already begun.
@@ -267,7 +287,7 @@ def test_nodes_that_leave_and_join_leave_the_others_in_peace() -> None:
 
     less, more = before.following(members[1:-1]), before.following(members)
 
-    assert [steps(less, ONE_GPU), steps(more, ONE_GPU)] == [0, 1]
+    assert [steps(less, ONE_GPU), steps(more, ONE_GPU)] == [0, 0]
     assert [less.ever(ONE_GPU).able, more.ever(ONE_GPU).able] == [48, 50]
 
 
@@ -292,8 +312,8 @@ def test_what_fits_now_is_looked_at_once_and_later_only_on_nodes_that_have_chang
     changed = same.following([replace(taken[0], zones=TAKEN.zones), *taken[1:]])
     freed = changed.following([replace(taken[0], zones=OFF.zones), *taken[1:]])
 
-    # All are asked whether they ever could, and then whether they can now.
-    assert first >= 100
+    # Their shape is asked whether it ever could, and then all are whether they can now.
+    assert first > 50
     assert [second, looks(same, ONE_GPU)] == [0, 0]
     # Another node under its name is asked both.
     assert [looks(changed, ONE_GPU), changed.now(ONE_GPU)] == [2, False]
@@ -481,25 +501,25 @@ def never(gpus: int) -> Question:
     return question(f"cpu=2 mem=1Gi gpu={gpus}")
 
 
-def groups() -> list[Group]:
-    """What classes said that anybody holds."""
-    return [each for each in gc.get_objects() if isinstance(each, Group)]
+def verdicts() -> list[Verdict]:
+    """What shapes said that anybody holds."""
+    return [each for each in gc.get_objects() if isinstance(each, Verdict)]
 
 
-def test_of_pods_that_fit_nowhere_the_sentence_is_kept_and_not_what_every_class_says() -> None:
-    others = groups()
+def test_of_pods_that_fit_nowhere_the_sentence_is_kept_and_not_what_every_shape_says() -> None:
+    others = verdicts()
     fleet = Fleet([SMALL, LARGE])
     for gpus in range(10, 10 + 2 * HEARD):
         assert fleet.why_not(never(gpus))
     gc.collect()
 
     strangers = set(map(id, others))
-    held = [each for each in groups() if id(each) not in strangers]
+    held = [each for each in verdicts() if id(each) not in strangers]
 
     assert 0 < len(held) <= HEARD * len(fleet.classes)
 
 
-def test_whoever_knows_the_sentence_hears_no_class_again() -> None:
+def test_whoever_knows_the_sentence_hears_no_shape_again() -> None:
     fleet = Fleet([SMALL, LARGE])
     first = len(list(fleet.look(never(10))))
     said = fleet.why_not(never(10))
@@ -511,7 +531,7 @@ def test_whoever_knows_the_sentence_hears_no_class_again() -> None:
     assert fleet.why_not(never(10)) == said
 
 
-def test_another_floor_is_answered_though_what_the_classes_said_is_forgotten() -> None:
+def test_another_floor_is_answered_though_what_the_shapes_said_is_forgotten() -> None:
     fleet, other = (Fleet([SMALL, LARGE]) for _ in range(2))
     fleet.why_not(never(10))
     for gpus in range(11, 11 + 2 * HEARD):

@@ -7,12 +7,20 @@ import pytest
 
 from numalign.fleet.columns import When
 from numalign.fleet.roster import Roster
+from numalign.rules.attributes import Attributes, Taint
 from numalign.rules.intent import Policy
-from numalign.rules.topology import Node, node_class
+from numalign.rules.topology import Node
+from numalign.shapes import shape
 from tests.notation import bag, node, table
 
 FREE = replace(node("cpu=8 mem=8Gi", policy="restricted"), name="n")
 USED = replace(node("cpu=8/8/3 mem=8Gi", policy="restricted"), name="n")
+WITH_GPUS = replace(node("cpu=8 mem=8Gi gpu=4", policy="restricted"), name="n")
+ILL = replace(FREE, health=WITH_GPUS)
+
+
+def tainted(key: str) -> Node:
+    return replace(FREE, attributes=Attributes(taints=(Taint(key),)))
 
 
 def roster(*nodes: Node) -> Roster:
@@ -36,6 +44,8 @@ CHANGES = [
     ("it is told anew",                 replace(FREE),                             (0, 0)),
     ("it is in use",                    USED,                                      (1, 0)),
     ("it is labelled",                  replace(FREE, label="blue"),               (0, 0)),
+    ("it is tainted",                   tainted("gpu"),                            (0, 0)),
+    ("it falls ill",                    ILL,                                       (1, 1)),
     ("its kubelet gets another policy", replace(FREE, policy=Policy.BEST_EFFORT),  (1, 1)),
     ("it gets another machine",         replace(FREE, totals=bag("cpu=9")),          (1, 1)),
 ]  # fmt: skip
@@ -47,8 +57,29 @@ def test_it_is_told_what_changed_if(after: Node, rows: tuple[int, int]) -> None:
 
     assert changed(made, lambda: made.put(after)) == rows
     assert made.get("n") == after
-    assert made.class_of("n") == node_class(after)
-    assert made.classes.every() == tuple(sorted({node_class(after), *filter(None, [after.label])}))
+    assert made.shape_of("n") == shape.of(after).name
+    assert made.shapes.every() == {shape.of(after).name}
+    assert made.labels.every() == {*filter(None, [after.label])}
+
+
+def test_a_node_that_is_ill_is_of_the_shape_that_it_had() -> None:
+    assert roster(ILL).shape_of("n") == roster(WITH_GPUS).shape_of("n") != roster(FREE).shape_of("n")
+
+
+def test_a_taint_that_passes_does_not_matter_to_the_shape_and_a_lasting_one_does() -> None:
+    passing = tainted("node.kubernetes.io/disk-pressure")
+    own, passing_by, dedicated = (roster(each).shape_of("n") for each in (FREE, passing, tainted("gpu")))
+
+    assert own == passing_by != dedicated
+
+
+def test_what_shapes_are_called_is_forgotten_when_it_is_too_much_and_found_out_again() -> None:
+    made = Roster()
+    for limit in range(4100):
+        made.put(replace(FREE, max_zones=limit))
+    made.put(FREE)
+
+    assert made.shape_of("n") == shape.of(FREE).name
 
 
 def test_a_node_that_leaves_has_changed_in_everything() -> None:
@@ -64,7 +95,7 @@ def test_what_is_not_there_cannot_leave() -> None:
 
     assert changed(made, lambda: made.drop("nowhere")) == (0, 0)
     with pytest.raises(KeyError):
-        made.class_of("nowhere")
+        made.shape_of("nowhere")
 
 
 def test_it_becomes_what_it_is_told_and_nothing_else() -> None:
@@ -73,7 +104,7 @@ def test_it_becomes_what_it_is_told_and_nothing_else() -> None:
 
     assert {each.name for each in made.nodes()} == {"new", "n"}
     assert [made.get("new"), made.get("n"), made.get("other")] == [replace(USED, name="new"), FREE, None]
-    assert made.classes.every() == (node_class(FREE),)
+    assert made.shapes.every() == {shape.of(FREE).name}
 
 
 def test_a_copy_changes_apart() -> None:
@@ -81,8 +112,8 @@ def test_a_copy_changes_apart() -> None:
     other = made.copy()
 
     assert changed(made, lambda: other.put(replace(FREE, policy=Policy.NONE))) == (0, 0)
-    assert made.class_of("n") == node_class(FREE)
-    assert other.class_of("n") != node_class(FREE)
+    assert made.shape_of("n") == shape.of(FREE).name
+    assert other.shape_of("n") != shape.of(FREE).name
 
 
 def free(made: Roster, name: str) -> list[int]:
