@@ -100,9 +100,10 @@ def workload(
     if reason := _none_of_ours(review, sort, rules, policy=policy):
         return reason
     seen = templates.look(review.object, sort, extra=policy.templates)
-    before = templates.look(review.old, sort, extra=policy.templates).places
-    changed = list(_other(seen.places, before))
-    if before and not changed and not seen.mistakes:
+    before = templates.look(review.old, sort, extra=policy.templates)
+    changed = list(_other(seen.places, before.places))
+    news = changed or seen.mistakes or seen.astray != before.astray
+    if before.places and not news:
         return Skip.UNCHANGED
     heard = tuple(place for place in changed if not exempt(review, place.raw, policy=policy))
     if changed and not heard:

@@ -68,7 +68,14 @@ def _annotated(request: Request) -> bool:
 
 def _changed(request: Request) -> bool:
     is_new = request.operation == "CREATE" or "spec" not in request.object
-    return is_new or request.object["spec"] != request.old["spec"]
+    return is_new or request.object["spec"] != request.old["spec"] or _tells(request)
+
+
+def _tells(request: Request) -> bool:
+    """Whether anything said to us is not as it was."""
+    old, new = (each["metadata"].get("annotations", {}) for each in (request.old, request.object))
+    ours = (key for key in new if key.startswith("numalign.io/") or key == "volcano.sh/numa-topology-policy")
+    return any(new[key] != old.get(key) for key in ours)
 
 
 def _independent(request: Request) -> bool:
@@ -83,7 +90,11 @@ CONDITIONS: Mapping[str, Callable[[Request], bool]] = MappingProxyType(
         "!('system:nodes' in request.userInfo.groups)": lambda request: "system:nodes" not in request.groups,
         "has(object.metadata.annotations) && object.metadata.annotations.exists(key,"
         " key.startsWith('numalign.io/') || key == 'volcano.sh/numa-topology-policy')": _annotated,
-        "request.operation == 'CREATE' || !has(object.spec) || object.spec != oldObject.spec": _changed,
+        "request.operation == 'CREATE' || !has(object.spec) || object.spec != oldObject.spec ||"
+        " (has(object.metadata.annotations) && object.metadata.annotations.exists(key,"
+        " (key.startsWith('numalign.io/') || key == 'volcano.sh/numa-topology-policy') &&"
+        " !(has(oldObject.metadata.annotations) && key in oldObject.metadata.annotations &&"
+        " oldObject.metadata.annotations[key] == object.metadata.annotations[key])))": _changed,
         "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(owner,"
         " has(owner.controller) && owner.controller &&"
         " (owner.apiVersion.startsWith('apps/') || owner.apiVersion.startsWith('batch/')))": _independent,

@@ -100,6 +100,7 @@ def test_creation_fails_without_us_exactly_where_a_namespace_enforces() -> None:
 
 TEAM = {NAME: "team"}
 DEPLOYMENT: dict[str, Any] = {"metadata": {"labels": {"a": "1"}}, "spec": {"template": {}, "replicas": 1}}
+ANNOTATED = DEPLOYMENT | {"metadata": {"annotations": {intent.POLICY: "restricted", "x": "y"}}}
 POD_TEMPLATE: dict[str, Any] = {"metadata": {}, "template": {}}
 OF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
@@ -117,6 +118,8 @@ OF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
         pytest.param(
             TEAM, Request(DEPLOYMENT | {"metadata": {}}, DEPLOYMENT, "UPDATE"), False, id="another label"
         ),
+        pytest.param(TEAM, Request(ANNOTATED, DEPLOYMENT, "UPDATE"), True, id="annotated for us"),
+        pytest.param(TEAM, Request(ANNOTATED, ANNOTATED, "UPDATE"), False, id="annotated before"),
         pytest.param(
             TEAM,
             Request(POD_TEMPLATE | {"template": {"x": 1}}, POD_TEMPLATE, "UPDATE"),
