@@ -68,7 +68,7 @@ def ask(pod: Pod, namespaces: Mapping[str, NamespaceRules], *, match: Match = Ma
     asked = demand.of(pod)
     if rules.disabled:
         return Asked(pod, asked, None, None, NamespaceRules(disabled=True))
-    stated = intent.parse(pod.annotations, default=rules.default, match=match)
+    stated = intent.read(pod.annotations).intent(rules.default, match)
     own = {intent.POLICY, intent.VOLCANO_POLICY} & pod.annotations.keys()
     by = (By.POD if own else By.NAMESPACE) if stated else None
     return Asked(pod, asked, stated, by, rules)

@@ -8,26 +8,34 @@ only: nobody can claim room by calling.
 
 import asyncio
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
 from numalign.cluster import fingerprints
-from numalign.cluster.asking import Asking, Askings
 from numalign.cluster.fingerprints import Fingerprint, Method
 from numalign.cluster.occupants import Occupant
 from numalign.cluster.parts import Part
+from numalign.cluster.pod_reader import Meaning, PodReader
 from numalign.cluster.policy import PolicyKeeper
+from numalign.cluster.tenancy import Tenancy
 from numalign.cluster.world import Snapshot
 from numalign.fleet import Question
+from numalign.fleet.pod_question import Exempt, Invalid
 from numalign.fleet.promises import Promises
 from numalign.fleet.recent import Caches, Recent
 from numalign.fleet.standings import Standings
 from numalign.fleet.weight import weight
+from numalign.rules.constraints import ANYWHERE, Constraints
+from numalign.rules.demand import WHOLE_POD, Demand, Step
 from numalign.rules.errors import BadInput
-from numalign.rules.intent import UNRULED, Intent, Match, NamespaceRules, Policy
+from numalign.rules.evaluate import NO_INTENT
+from numalign.rules.intent import Match
 from numalign.rules.ledger import Offer, PodName, Resident, Stage, Told, exclusive
+from numalign.rules.pod import Qos, Role
+from numalign.rules.resources import EMPTY
 from numalign.rules.topology import Node
 from numalign.runtime.files import Sleep
 
@@ -48,7 +56,8 @@ class Subject:
     """A pod that somebody asks about.
 
     `question` carries the intent, policy none where nobody stated one; equal questions have the same
-    `number`. `created` is in whole seconds since 1970. One that has `opted_out` says `none` by itself.
+    `number`. `created` is in whole seconds since 1970. One that has `opted_out` says `none` by itself. The
+    `constraints` of a pod that was only seen waiting are not kept: whoever sends it has asked them.
     """
 
     uid: str
@@ -58,24 +67,27 @@ class Subject:
     question: Question
     number: int
     opted_out: bool = False
+    constraints: Constraints = ANYWHERE
 
     def resident(self, *, now: float) -> Resident:
         """The pod as the ledger keeps it."""
-        name, demand = (self.namespace, self.name), self.question.demand
+        name, asked = (self.namespace, self.name), self.question.demand
+        demand = None if asked == _UNREAD else asked
         return Resident(self.uid, name, demand, Stage.PROMISED, since=now, created=self.created)
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What a pod says by itself."""
+class _Name:
+    """Which pod it is, and when it was made."""
 
     uid: str
     namespace: str
     name: str
     created: int
-    asking: Asking
-    runtime_class: str = ""
 
+
+_UNREAD = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
+"""Of a pod that cannot be read and of which nobody asks anything: every node takes it."""
 
 Watcher = Callable[[Occupant, Occupant | None], None]
 """Hears of a pod as it is now, and as it was."""
@@ -106,12 +118,11 @@ class Register:
         self.snapshot: Snapshot | None = None
         self.watch = watch
         self._policy = policy
-        self._match = match
         self._clock = clock
         self._wall = wall
         self._complete = complete
-        self._askings = Askings()
-        self._last: tuple[Mapping[str, object], _Said] | None = None
+        self._reader = PodReader(match)
+        self._last: tuple[tuple[object, ...], Subject] | None = None
         self._asked: Recent[str, Subject] = Recent(REMEMBERED, weigh=_weight_of_subject)
         self._numbers: Recent[Question, _Numbered] = Recent(REMEMBERED, weigh=_weight_of_question)
         self._count = itertools.count(1)
@@ -122,7 +133,7 @@ class Register:
         return {
             "asked": self._asked,
             "numbers": self._numbers,
-            "asked_askings": self._askings.cache,
+            **self._reader.caches(),
             **self.standings.caches(),
         }
 
@@ -134,7 +145,7 @@ class Register:
         self.promises.told_of_all(self._complete(found))
         self.promises.unreport(set(self.promises.reported()) - known)
         for node in found.nodes:
-            self.promises.report(node, self._reader(node.name, found.fingerprints.get(node.name)))
+            self.promises.report(node, self._told_by(node.name, found.fingerprints.get(node.name)))
         self._told = {name: told for name, told in self._told.items() if name in known}
         self.labels = found.node_labels
         self.snapshot = found
@@ -146,7 +157,7 @@ class Register:
                 await sleep(0)
             await sleep(LOOK_SECONDS)
 
-    def _reader(self, name: str, fingerprint: Fingerprint | None) -> Told | None:
+    def _told_by(self, name: str, fingerprint: Fingerprint | None) -> Told | None:
         """Reads a node's fingerprint; the same reader as long as it is the same fingerprint."""
         if fingerprint is None:
             self._told.pop(name, None)
@@ -197,24 +208,17 @@ class Register:
         The same object says the same.
         """
         # Who filters prioritizes next. What is asked where the pod says nothing may have changed meanwhile.
-        if self._last is None or self._last[0] is not raw:
-            self._last = raw, self._read(raw)
-        found = self._made(self._last[1])
+        asked = (raw, self.snapshot, self._policy.now)
+        if self._last is None or any(map(operator.is_not, self._last[0], asked)):
+            self._last = asked, self._read(raw)
+        found = self._last[1]
         if found.uid:
             self._asked.put(found.uid, found)
         return found
 
-    def _read(self, raw: Mapping[str, object]) -> _Said:
-        whole = Part(raw)
-        metadata = whole["metadata"]
-        return _Said(
-            uid=_uid(raw),
-            namespace=metadata["namespace"].text() or "default",
-            name=metadata["name"].text() or metadata["generateName"].text(),
-            created=metadata["creationTimestamp"].time(),
-            asking=self._askings.read(raw),
-            runtime_class=whole["spec"]["runtimeClassName"].text(),
-        )
+    def _read(self, raw: Mapping[str, object]) -> Subject:
+        name = _name(raw)
+        return self._made(name, self._reader.read(raw, namespace=name.namespace, tenancy=self._tenancy()))
 
     def asked(self, uid: str) -> bool:
         """Whether somebody asked about a pod, and that is remembered."""
@@ -226,36 +230,39 @@ class Register:
         What is seen counts: whoever asks could say anything.
         """
         asked, pod = self._asked.peek(uid), self.pods.get(uid)
-        if pod is None or pod.asking is None:
+        if pod is None:
             return asked
-        if asked and asked.question.demand == pod.asking.demand and asked.created == pod.created:
+        if asked and asked.question.demand == pod.demand and asked.created == pod.created:
             return asked
-        return self._made(_Said(uid, pod.namespace, pod.name, pod.created, pod.asking))
+        name = _Name(uid, pod.namespace, pod.name, pod.created)
+        meaning = self._reader.heard(pod.asking, namespace=pod.namespace, tenancy=self._tenancy())
+        # What makes no sense was told to whoever asked, and nobody binds it.
+        return asked if isinstance(meaning, Invalid) else self._made(name, meaning)
 
-    def _made(self, said: _Said) -> Subject:
-        asking = said.asking
-        stated = self._intent(asking, said.namespace, said.runtime_class)
-        made = Question(asking.demand, stated)
+    def _made(self, name: _Name, meaning: Meaning) -> Subject:
+        if isinstance(meaning, Invalid):
+            raise BadInput(meaning.mistakes)
+        if isinstance(meaning, Exempt):
+            return self._numbered(name, Question(meaning.demand or _UNREAD, NO_INTENT))
+        return self._numbered(name, meaning.question, meaning.constraints, opted_out=meaning.opted_out)
+
+    def _numbered(
+        self,
+        name: _Name,
+        made: Question,
+        constraints: Constraints = ANYWHERE,
+        *,
+        opted_out: bool = False,
+    ) -> Subject:
         # What is known of a question, its weight too, is known if equal questions are the same one.
         question, number = self._numbers.get(made, lambda: (made, next(self._count)))
-        opted_out = asking.intent is not None and asking.intent.policy is Policy.NONE
-        return Subject(said.uid, said.namespace, said.name, said.created, question, number, opted_out)
+        return Subject(
+            name.uid, name.namespace, name.name, name.created, question, number, opted_out, constraints
+        )
 
-    def _intent(self, asking: Asking, namespace: str, runtime_class: str) -> Intent:
-        """What the pod says, else what its namespace asks of those that say nothing."""
-        policy = self._policy.now
-        rules = self._rules(namespace)
-        exempt = policy.exempts(user="", namespace=namespace, runtime_class=runtime_class)
-        if rules.disabled or exempt:
-            return Intent(Policy.NONE)
-        stated = asking.intent or Intent(rules.default or Policy.NONE)
-        return replace(stated, match=self._match)
-
-    def _rules(self, namespace: str) -> NamespaceRules:
-        found = self.snapshot
-        own = found.namespaces.get(namespace, UNRULED) if found else UNRULED
-        labels = found.namespace_labels.get(namespace, {}) if found else {}
-        return self._policy.now.rules_for(own, labels, namespace)
+    def _tenancy(self) -> Tenancy:
+        """What is asked of pods as of now, which may change while a pod is asked about."""
+        return Tenancy.of(self.snapshot or Snapshot(), self._policy.now)
 
     def offer(self, name: str, subject: Subject, *, beside: Iterable[str]) -> Offer | None:
         """What a node says to a pod now, once those `beside` it have left; None if the node is not known."""
@@ -274,6 +281,16 @@ class Register:
         yield from self.snapshot.unknown if self.snapshot else ()
 
 
+def _name(raw: Mapping[str, object]) -> _Name:
+    metadata = Part(raw)["metadata"]
+    return _Name(
+        _uid(raw),
+        metadata["namespace"].text() or "default",
+        metadata["name"].text() or metadata["generateName"].text(),
+        metadata["creationTimestamp"].time(),
+    )
+
+
 def _uid(raw: Mapping[str, object]) -> str:
     """Raises `BadInput` for what is no uid, for such a pod could not be told from others."""
     whole = Part(raw)
@@ -283,7 +300,7 @@ def _uid(raw: Mapping[str, object]) -> str:
 
 
 def _weight_of_subject(_uid: str, subject: Subject) -> int:
-    return subject.question.weight + weight(subject.uid, subject.namespace, subject.name)
+    return subject.question.weight + weight(subject.uid, subject.namespace, subject.name, subject.constraints)
 
 
 def _weight_of_question(question: Question, _numbered: _Numbered) -> int:

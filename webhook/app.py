@@ -17,6 +17,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.cluster.parts import Part
+from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import PolicyKeeper
 from numalign.fleet import Fleet
 from numalign.rules.errors import Mistake
@@ -28,7 +29,6 @@ from numalign.runtime.turns import patiently, result_of
 from webhook import review
 from webhook.catalogue import Catalogue, Moment
 from webhook.mutate import UNSTEERED, concerns, mutate
-from webhook.readings import Readings
 from webhook.review import Allowed, BadReview, Denied, Patched, Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Broken, Skip, Subject, subject
@@ -50,7 +50,7 @@ class Door:
     settings: WebhookSettings
     log: Log
     quiet_log: QuietLog
-    readings: Readings
+    reader: PodReader
     reviews: Counter
     below: ReviewsBelow
     bad_calls: Counter
@@ -80,8 +80,8 @@ def application(
 ) -> web.Application:
     """The webhook's routes on the common server."""
     door = _door(settings, catalogue, policy, log=log, registry=registry)
-    registry.register(PodsBelow(catalogue, policy))
-    registry.register(CacheSizes((catalogue.caches, door.readings.caches)))
+    registry.register(PodsBelow(catalogue, policy, door.reader))
+    registry.register(CacheSizes((catalogue.caches, door.reader.caches)))
     return server.application(
         [web.post(f"/{name}", partial(_handle, door=door, name=name)) for name in _ENDPOINTS],
         log=log,
@@ -107,7 +107,7 @@ def _door(
         settings,
         log,
         QuietLog(log),
-        Readings(),
+        PodReader(settings.policy_match),
         reviews=counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"]),
         below=ReviewsBelow(catalogue, registry),
         bad_calls=counter(f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]),
@@ -215,7 +215,7 @@ def _answered(found: Subject, fleet: Fleet) -> bool:
 
 async def _workloads(door: Door, asked: Review, moment: Moment) -> Outcome:
     mode = door.settings.workloads
-    steps = workload(asked, moment, match=door.settings.policy_match, policy=door.policy.now)
+    steps = workload(asked, moment, reader=door.reader, policy=door.policy.now)
     found = await result_of(steps)
     if isinstance(found, Skip) or mode is Workloads.OFF:
         answer: Allowed | Denied = Allowed()
@@ -250,9 +250,8 @@ def _may_fit(door: Door) -> bool:
 
 
 def _subject(door: Door, asked: Review, moment: Moment) -> Subject | Skip | Broken:
-    match, policy = door.settings.policy_match, door.policy.now
     try:
-        return subject(asked, moment, match=match, policy=policy, reader=door.readings.said)
+        return subject(asked, moment, reader=door.reader, policy=door.policy.now)
     except Broken as error:
         return error
 

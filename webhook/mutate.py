@@ -11,8 +11,7 @@ from types import MappingProxyType
 
 from numalign.fleet import Fleet, Survey
 from numalign.rules.intent import CLASS_LABEL
-from webhook.excess import Unsteered
-from webhook.patch import Mode, Operator, Requirement, inject
+from webhook.patch import Mode, Operator, Requirement, Unsteered, inject
 from webhook.review import Allowed, Patched
 from webhook.subject import Subject
 

@@ -21,23 +21,26 @@ from typing import Literal, TypeAlias
 
 import orjson
 
-from numalign.cluster import labels
-from numalign.cluster.parts import Part, group
-from numalign.fleet.pod_question import Excess, Pin, Why
+from numalign.cluster import labels, scheduling
+from numalign.cluster.parts import Part
+from numalign.cluster.scheduling import Expression, NodeAffinity, NodeTerm
+from numalign.fleet.pod_question import Pin
 from numalign.rules.errors import BadPod
-from webhook.excess import LONGEST_PATCH, Unsteered, crowded, excess
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
 
 # The heaviest that Kubernetes knows: the owner asked for alignment in so many words.
 WEIGHT = 100
 
-_REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-_PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+LONGEST_PATCH = 2**19
+"""Bytes of a patch; an API server stores no object of more than some 1.5 MiB."""
 
-_NODE_FIELD = "metadata.name"
-_NOTHING = Part(None)
-_DAEMON_GROUPS = frozenset({"apps", "apps.kruise.io"})
+_REQUIRED = ("affinity", "nodeAffinity", scheduling.REQUIRED)
+_PREFERRED = ("affinity", "nodeAffinity", scheduling.PREFERRED)
+
+
+class Unsteered(Exception):
+    """Raised for a pod that is left as it is; `str()` is what there is too much of."""
 
 
 class Mode(StrEnum):
@@ -99,132 +102,28 @@ def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -
     shape = _read(pod)
     if shape.pin:
         return ()
-    if shape.excess:
-        raise Unsteered(shape.excess)
+    if shape.affinity.excess:
+        raise Unsteered(shape.affinity.excess)
     return tuple(_short(_WRITERS[mode](shape, requirement)))
-
-
-def pinned(pod: Mapping[str, object]) -> Pin | None:
-    """
-    Who has placed the pod already, or None for a pod that a scheduler may place freely.
-
-    The DaemonSet controller reads the node back from the pod's affinity (kubernetes,
-    pkg/controller/daemon/util), so such a pod is evaluated on its node and never patched. Where there is too
-    much of its affinity or its owners, they do not count. Raises `BadPod` as `inject` does.
-    """
-    return _read(pod).pin
-
-
-@dataclass(frozen=True, slots=True)
-class _Expression:
-    """A requirement as the pod's owner wrote it, possibly one that Kubernetes will refuse."""
-
-    key: str
-    operator: str
-    values: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Term:
-    """A node selector term; `listed` where it has a list of expressions to append to."""
-
-    expressions: tuple[_Expression, ...]
-    fields: tuple[_Expression, ...]
-    listed: bool
-
-    @property
-    def empty(self) -> bool:
-        return not self.expressions and not self.fields
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The nodes that the term asks for by name."""
-        named = [f.values for f in self.fields if f.key == _NODE_FIELD and f.operator == "In"]
-        return frozenset().union(*named)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What of a pod decides its patch; None where the pod has no such list.
-
-    With an `excess`, the affinity was not read.
-    """
+    """What of a pod decides its patch."""
 
     spec: Mapping[str, object]
+    affinity: NodeAffinity
     pin: Pin | None
-    excess: Excess | None
-    terms: tuple[_Term, ...] | None
-    preferred: list[object] | None
 
 
 def _read(pod: Mapping[str, object]) -> _Shape:
-    """Take apart what decides the patch, or raise `BadPod` with all that is wrong; null counts as absent."""
+    """Take apart what decides the patch, or raise `BadPod` with all that is wrong."""
     whole = Part(pod)
     spec = whole["spec"].needed()
-    too_much = excess(pod)
-    affinity = _NOTHING if too_much else spec["affinity"]["nodeAffinity"]
-    required, preferred = affinity[_REQUIRED[-1]], affinity[_PREFERRED[-1]]
-    listed = [_term(term) for term in required["nodeSelectorTerms"].entries()]
-    terms = None if required.value is None else tuple(listed)
-    wishes = [wish.value for wish in preferred.objects()]
-    shape = _Shape(
-        spec=spec.value if isinstance(spec.value, dict) else {},
-        pin=_pin(spec["nodeName"].text(), terms or (), daemon=_owned_by_daemon(whole)),
-        excess=too_much,
-        terms=terms,
-        preferred=None if preferred.value is None else wishes,
-    )
+    affinity = scheduling.node_affinity(whole, spec)
+    pin = scheduling.pinned(whole, spec, affinity)
     whole.settle(BadPod)
-    return shape
-
-
-def _term(term: Part) -> _Term:
-    return _Term(
-        tuple(map(_expression, term["matchExpressions"].entries())),
-        tuple(map(_expression, term["matchFields"].entries())),
-        listed=term["matchExpressions"].value is not None,
-    )
-
-
-def _expression(part: Part) -> _Expression:
-    values = _values(part["values"])
-    return _Expression(part["key"].text(), part["operator"].text(), values)
-
-
-def _values(listed: Part) -> frozenset[str]:
-    told = listed.value
-    # Of these there may be thousands.
-    if isinstance(told, list) and all(type(value) is str for value in told):
-        return frozenset(told)
-    return frozenset(value.text() for value in listed.entries())
-
-
-def _owned_by_daemon(pod: Part) -> bool:
-    if crowded(pod.value):
-        return False
-    # All of them are read, for the mistakes of the last are mistakes too.
-    daemons = list(map(_is_daemon, pod["metadata"]["ownerReferences"].entries()))
-    return any(daemons)
-
-
-def _is_daemon(owner: Part) -> bool:
-    daemon = owner["kind"].text() == "DaemonSet" and group(owner["apiVersion"].text()) in _DAEMON_GROUPS
-    return daemon and owner["controller"].value is True
-
-
-def _pin(node_name: str, terms: Sequence[_Term], *, daemon: bool) -> Pin | None:
-    names = [term.names for term in terms if not term.empty]
-    if node_name:
-        return Pin(node_name, Why.NODE_NAME)
-    if daemon:
-        return Pin(_only_one(names), Why.DAEMON_SET)
-    return Pin(_only_one(names), Why.NODE_FIELD) if names and all(names) else None
-
-
-def _only_one(names: Sequence[frozenset[str]]) -> str | None:
-    """The node that every term names, if it is the same one."""
-    every = frozenset().union(*names)
-    return next(iter(every)) if len(every) == 1 and all(names) else None
+    return _Shape(spec.value if isinstance(spec.value, dict) else {}, affinity, pin)
 
 
 def _short(operations: Iterable[Operation]) -> Iterator[Operation]:
@@ -239,17 +138,17 @@ def _short(operations: Iterable[Operation]) -> Iterator[Operation]:
 
 def _require(shape: _Shape, requirement: Requirement) -> Iterator[Operation]:
     """AND the requirement into each term that can match a node, or make the only term."""
-    if shape.terms is None:
+    if shape.affinity.required is None:
         only: Json = {"matchExpressions": [_wire(requirement)]}
         yield _plant(shape.spec, _REQUIRED, {"nodeSelectorTerms": [only]})
         return
     path = "/".join(("/spec", *_REQUIRED, "nodeSelectorTerms"))
-    for index, term in enumerate(shape.terms):
+    for index, term in enumerate(shape.affinity.required):
         if tightened := _tighten(term, f"{path}/{index}/matchExpressions", requirement):
             yield tightened
 
 
-def _tighten(term: _Term, path: str, requirement: Requirement) -> Operation | None:
+def _tighten(term: NodeTerm, path: str, requirement: Requirement) -> Operation | None:
     if term.empty or any(_implies(written, requirement) for written in term.expressions):
         return None
     if not term.listed:
@@ -261,7 +160,7 @@ def _tighten(term: _Term, path: str, requirement: Requirement) -> Operation | No
     return Operation("add", f"{path}/-", _wire(requirement))
 
 
-def _implies(written: _Expression, requirement: Requirement) -> bool:
+def _implies(written: Expression, requirement: Requirement) -> bool:
     """Whether every node that passes what is written passes the requirement as well."""
     enough = _ENOUGH.get((written.operator, requirement.operator))
     return bool(
@@ -269,7 +168,7 @@ def _implies(written: _Expression, requirement: Requirement) -> bool:
     )
 
 
-def _joins(written: _Expression, requirement: Requirement) -> bool:
+def _joins(written: Expression, requirement: Requirement) -> bool:
     """
     Whether the requirement can be written into what stands there.
 
@@ -286,9 +185,9 @@ def _joins(written: _Expression, requirement: Requirement) -> bool:
 def _prefer(shape: _Shape, requirement: Requirement) -> Iterator[Operation]:
     """Add our preference beside what the owner prefers, unless it is there."""
     term: Json = {"weight": WEIGHT, "preference": {"matchExpressions": [_wire(requirement)]}}
-    if shape.preferred is None:
+    if shape.affinity.preferred is None:
         yield _plant(shape.spec, _PREFERRED, [term])
-    elif term not in shape.preferred:
+    elif term not in shape.affinity.preferred:
         yield Operation("add", "/".join(("/spec", *_PREFERRED, "-")), term)
 
 

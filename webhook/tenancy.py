@@ -17,12 +17,13 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import PolicyKeeper
-from numalign.fleet import Question
-from numalign.rules.evaluate import NO_INTENT
-from numalign.rules.intent import Intent, NamespaceRules
+from numalign.fleet.pod_question import PodQuestion
+from numalign.rules.intent import NamespaceRules
 from numalign.runtime.metrics import PREFIX
 from webhook.catalogue import Catalogue
+from webhook.subject import tenancy
 from webhook.validate import LEVELS, shortfalls
 
 
@@ -30,11 +31,14 @@ from webhook.validate import LEVELS, shortfalls
 class PodsBelow(Collector):
     """Counts the pods that have not ended, by namespace and by the level that they fall short of.
 
+    They count as at admission: those that are exempt, or would be refused as unreadable, are left out.
+
     Every namespace that asks for a level is counted, also where no pod falls short of it.
     """
 
     catalogue: Catalogue
     policy: PolicyKeeper
+    reader: PodReader
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The counts as they are when they are asked for."""
@@ -48,29 +52,20 @@ class PodsBelow(Collector):
         yield family
 
     def _counts(self) -> collections.Counter[tuple[str, str]]:
-        ruled = self._ruled()
         counts = collections.Counter[tuple[str, str]]()
-        for namespace, rules in ruled.items():
-            counts.update({(namespace, name): 0 for name in LEVELS if LEVELS[name](rules)})
-        for tenants in self.catalogue.feed.tenants():
-            rules = ruled.get(tenants.namespace, NamespaceRules())
-            stated = tenants.asking.intent or (Intent(rules.default) if rules.default else NO_INTENT)
-            question = Question(tenants.asking.demand, stated)
-            counts.update({(tenants.namespace, name): tenants.count for name in shortfalls(rules, question)})
-        return counts
-
-    def _ruled(self) -> Mapping[str, NamespaceRules]:
-        """The namespaces that ask anything of their pods, the cluster's own policy heard."""
         moment = self.catalogue.now
         if moment is None:
-            return {}
-        policy = self.policy.now
-        rules = {
-            name: policy.rules_for(own, moment.labels_of(name), name)
-            for name, own in moment.namespaces.items()
-            if name not in policy.exemptions.namespaces
-        }
-        return {name: asked for name, asked in rules.items() if not asked.disabled}
+            return counts
+        asked = tenancy(moment, self.policy.now)
+        for namespace in moment.namespaces:
+            rules = asked.rules_for(namespace)
+            exempt = asked.exemption(namespace, runtime_class="") is not None
+            counts.update({(namespace, name): 0 for name in LEVELS if LEVELS[name](rules) and not exempt})
+        for tenants in self.catalogue.feed.tenants():
+            found = self.reader.heard(tenants.asking, namespace=tenants.namespace, tenancy=asked)
+            below = shortfalls(found.rules, found.question) if isinstance(found, PodQuestion) else ()
+            counts.update({(tenants.namespace, name): tenants.count for name in below})
+        return counts
 
 
 UNKNOWN = ""

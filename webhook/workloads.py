@@ -14,18 +14,20 @@ from enum import StrEnum
 import orjson
 
 from numalign.cluster import pods, templates
+from numalign.cluster.excess import crowded
 from numalign.cluster.parts import Part, group
+from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy
 from numalign.cluster.templates import Look, Place, Sort
+from numalign.cluster.tenancy import Tenancy
 from numalign.fleet import Fleet, Question
 from numalign.rules.errors import MOST_MISTAKES, Mistake
-from numalign.rules.intent import UNRULED, Match, NamespaceRules, Policy
+from numalign.rules.intent import UNRULED, Policy
 from numalign.rules.resources import CPU, MEMORY
 from numalign.rules.steps import Steps
 from webhook.catalogue import Moment
-from webhook.excess import crowded
 from webhook.review import Allowed, Denied, Reason, Review, Verb
-from webhook.subject import Broken, Skip, Subject, exempt, read, rules_of
+from webhook.subject import Broken, Skip, Subject, exempt, read, tenancy
 from webhook.validate import (
     SPEAKER,
     admitted,
@@ -89,15 +91,15 @@ class Workload:
 
 
 def workload(
-    review: Review, moment: Moment, *, match: Match, policy: ClusterPolicy = NO_POLICY
+    review: Review, moment: Moment, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
 ) -> Steps[Workload | Skip]:
     """Read the workload under review, a template at each step, or say why it is none of our business.
 
     Of an update only the templates count that it changes.
     """
     sort = (review.kind.group, review.kind.kind)
-    rules = rules_of(review.namespace, moment, policy=policy)
-    if reason := _none_of_ours(review, sort, rules, policy=policy):
+    asked = tenancy(moment, policy)
+    if reason := _none_of_ours(review, sort, asked):
         return reason
     seen = templates.look(review.object, sort, extra=policy.templates)
     before = templates.look(review.old, sort, extra=policy.templates)
@@ -105,23 +107,22 @@ def workload(
     news = changed or seen.mistakes or seen.astray != before.astray
     if before.places and not news:
         return Skip.UNCHANGED
-    heard = tuple(place for place in changed if not exempt(review, place.raw, policy=policy))
+    heard = tuple(place for place in changed if not exempt(place.raw, review, asked))
     if changed and not heard:
         return Skip.EXEMPT
-    made = yield from _workload(review, replace(seen, places=heard), rules=rules, match=match)
+    made = yield from _workload(review, replace(seen, places=heard), asked, reader)
     paths = templates.paths_of(sort, extra=policy.templates)
     return made or (Skip.SILENT if paths or seen.places else Skip.KIND)
 
 
-def _none_of_ours(review: Review, sort: Sort, rules: NamespaceRules, *, policy: ClusterPolicy) -> Skip | None:
+def _none_of_ours(review: Review, sort: Sort, asked: Tenancy) -> Skip | None:
     """Why the review is left, whatever its templates say."""
     verb = review.operation in {Verb.CREATE, Verb.UPDATE} and not review.sub_resource
     holds = {
         Skip.KIND: sort == templates.POD,
         Skip.OPERATION: not verb,
-        Skip.DISABLED: rules.disabled,
-        Skip.EXEMPT: exempt(review, None, policy=policy) is not None,
-        Skip.OWNED: verb and _owned(review.object, policy=policy),
+        Skip.EXEMPT: exempt(None, review, asked) is not None,
+        Skip.OWNED: verb and _owned(review.object, policy=asked.policy),
     }
     return next((reason for reason, held in holds.items() if held), None)
 
@@ -152,23 +153,23 @@ def _written(place: Place) -> tuple[str, bytes] | None:
         return None
 
 
-def _workload(review: Review, seen: Look, *, rules: NamespaceRules, match: Match) -> Steps[Workload | None]:
+def _workload(review: Review, seen: Look, asked: Tenancy, reader: PodReader) -> Steps[Workload | None]:
     """What is said of the places; None if nobody asks anything."""
     made: list[Template] = []
     # As for a pod that is none: where nobody asks anything, nothing is told.
-    mistakes = list(seen.mistakes) if rules != UNRULED else []
+    mistakes = list(seen.mistakes) if asked.rules_for(review.namespace) != UNRULED else []
     unclear: list[Mistake] = []
     for place in seen.places:
         if len(mistakes) + len(unclear) > MOST_MISTAKES:
             break
         try:
-            found = read(place.raw, namespace=review.namespace, rules=rules, match=match)
+            found = read(place.raw, review, asked, reader)
         except Broken as error:
             for each in error.mistakes:
                 ours = each.where.startswith(_ANNOTATIONS) and not place.guessed
                 (unclear if ours else mistakes).append(place.told(each))
         else:
-            made += [Template(place.where, found, place.guessed)] if found else []
+            made += [Template(place.where, found, place.guessed)] if isinstance(found, Subject) else []
         yield
     told = (tuple(unclear[:MOST_MISTAKES]), tuple(mistakes[:MOST_MISTAKES]))
     if not (made or mistakes or unclear):

@@ -1,15 +1,15 @@
 """
-What a pod asks for, read once for all pods of a template.
+What a pod says by itself that it asks for, read once for all pods of a template.
 
 A cluster has a hundred thousand pods, made from a few hundred templates, and a scheduler asks about the same
 pod again and again. To read one takes a hundred times as long as to see that it says the same as another, so
-what was read is remembered by what was written.
+what was read is remembered by what was written. What its namespace asks is no part of it, for that may change
+while the pod runs.
 """
 
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import orjson
@@ -19,8 +19,8 @@ from numalign.cluster.parts import Part
 from numalign.fleet.recent import Cache, Recent, digest
 from numalign.rules import demand, intent
 from numalign.rules.demand import Demand
-from numalign.rules.errors import BadInput, Mistake
-from numalign.rules.intent import Intent
+from numalign.rules.errors import MOST_MISTAKES, BadInput, Mistake
+from numalign.rules.intent import Written
 
 REMEMBERED = 1024
 """Kinds of pods whose meaning is kept at hand."""
@@ -31,37 +31,35 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Asking:
-    """What a pod asks for; `intent` is None where its annotations say nothing."""
+    """What a pod says by itself.
 
-    demand: Demand
-    intent: Intent | None
-
-
-@dataclass(frozen=True, slots=True)
-class Unclear:
-    """Every mistake in a pod; `demand` is None unless all of them stand in its annotations.
-
-    How much a kubelet gives a pod follows from its containers, whatever its owner wrote beside them.
+    `demand` is None if its containers cannot be read, which the `unreadable` mistakes tell of. How much a
+    kubelet gives a pod follows from them, whatever its owner has `written` beside them.
     """
 
-    mistakes: tuple[Mistake, ...]
-    demand: Demand | None = None
+    demand: Demand | None
+    written: Written
+    runtime_class: str = ""
+    unreadable: tuple[Mistake, ...] = ()
 
-
-Meaning: TypeAlias = Asking | Unclear
-"""What was read of a pod."""
+    @property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """All that is wrong in every namespace."""
+        return tuple(each_place_once(self.unreadable, self.written.mistakes))
 
 
 class Askings:
     """Reads what pods ask for. Pods that ask for the same share one value, as long as anybody holds it.
 
     What was read is known again by a digest of what was written: a pod of a megabyte, which comes again with
-    every change of its status, is read as rarely as any.
+    every change of its status, is read as rarely as any. Of containers and of annotations `most_mistakes`
+    are kept each.
     """
 
-    def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._meanings: Recent[bytes, Meaning] = Recent(remembered)
-        self._living: WeakValueDictionary[tuple[Demand, Intent | None], Asking] = WeakValueDictionary()
+    def __init__(self, remembered: int = REMEMBERED, *, most_mistakes: int = MOST_MISTAKES + 1) -> None:
+        self._read: Recent[bytes, Asking] = Recent(remembered)
+        self._living: WeakValueDictionary[_Meaning, Asking] = WeakValueDictionary()
+        self._most_mistakes = most_mistakes
 
     def __len__(self) -> int:
         """How many different meanings are known."""
@@ -70,69 +68,62 @@ class Askings:
     @property
     def cache(self) -> Cache:
         """What was read most recently."""
-        return self._meanings
+        return self._read
 
-    def of(self, raw: object) -> Asking | None:
-        """What a v1 Pod asks for.
-
-        None for what an API server would not have let in, or a newer one lets in.
-        """
-        meaning = self.meaning(raw)
-        return meaning if isinstance(meaning, Asking) else None
-
-    def read(self, raw: object) -> Asking:
-        """As `of`, for whoever has to answer; raises `BadInput` with every mistake."""
-        meaning = self.meaning(raw)
-        if isinstance(meaning, Asking):
-            return meaning
-        raise BadInput(meaning.mistakes)
-
-    def meaning(self, raw: object) -> Meaning:
-        """As `read`, for whoever makes use of what is clear."""
-        told = _told(raw)
+    def of(self, raw: object) -> Asking:
+        """What a v1 Pod asks for, with all that an API server would not have let in."""
+        asked = told(raw, kinds.ASKED)
         try:
-            written = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
+            written = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError:
             # A number or a nesting that no API server stores: rare, and not worth to be remembered.
-            return self._understood(told)
-        return self._meanings.get(digest(written), lambda: self._understood(told))
+            return self._understood(asked)
+        return self._read.get(digest(written), lambda: self._understood(asked))
 
-    def _understood(self, told: Raw) -> Meaning:
-        read = _read(told)
-        if isinstance(read, Unclear):
-            return read
-        return self._living.setdefault((read.demand, read.intent), read)
-
-
-def _told(raw: object) -> dict[str, object]:
-    """What of a pod says what it asks for: the same for all pods of a template."""
-    whole = Part(kinds.cut(raw, kinds.ASKED))
-    annotations = whole["metadata"]["annotations"].value
-    return {
-        "metadata": {"annotations": _without(annotations, records.KEYS)},
-        "spec": whole["spec"].value,
-    }
+    def _understood(self, asked: Raw) -> Asking:
+        read = _read(asked, most_mistakes=self._most_mistakes)
+        meaning = (read.demand, read.written, read.runtime_class, read.unreadable)
+        return self._living.setdefault(meaning, read)
 
 
-def _without(value: object, keys: AbstractSet[str]) -> object:
-    """An object without some of its members; what is none stays what it is."""
-    if not isinstance(value, dict):
-        return value
-    return {key: each for key, each in value.items() if key not in keys}
+_Meaning: TypeAlias = tuple[Demand | None, Written, str, tuple[Mistake, ...]]
 
 
-def _read(told: Raw) -> Meaning:
-    """With every mistake of containers and annotations alike."""
-    asked, unreadable = _attempt(lambda: demand.of(pods.pod(told)))
-    stated, unclear = _attempt(lambda: intent.parse(_texts(Part(told)["metadata"]["annotations"])))
-    if asked is None or unclear:
-        return Unclear((*unreadable, *unclear), asked)
-    return Asking(asked, stated)
+def each_place_once(*readers: Iterable[Mistake]) -> Iterator[Mistake]:
+    """All mistakes; of a place that an earlier reader spoke of, only what that one said."""
+    places: set[str] = set()
+    for mistakes in readers:
+        once = [mistake for mistake in mistakes if mistake.where not in places]
+        yield from once
+        places |= {mistake.where for mistake in once}
 
 
-def _texts(annotations: Part) -> Mapping[str, str]:
-    """Those that are texts; who reads the pod tells of the others."""
-    return {key: text for key, part in annotations.members() if isinstance(text := part.value, str)}
+def runtime_class(pod: object) -> str:
+    """The runtime class of a pod, which may be exempt; empty, if it names none."""
+    return Part(pod)["spec"]["runtimeClassName"].text()
+
+
+def told(raw: object, kept: Mapping[str, object]) -> Any:  # noqa: ANN401  whatever was written
+    """What is kept of a pod, without what differs between the pods of a template: where each was placed."""
+    found: Any = kinds.cut(raw, kept)
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if isinstance(annotations, dict):
+        for key in records.KEYS & annotations.keys():
+            del annotations[key]
+    return found
+
+
+def _read(asked: Raw, *, most_mistakes: int) -> Asking:
+    needs, unreadable = _attempt(lambda: demand.of(pods.pod(asked)))
+    # Who reads the pod tells of annotations that are no texts, too.
+    written = intent.read(Part(asked)["metadata"]["annotations"].texts())
+    return Asking(
+        needs,
+        replace(written, mistakes=written.mistakes[:most_mistakes]),
+        runtime_class(asked),
+        unreadable[:most_mistakes],
+    )
 
 
 def _attempt(read: Callable[[], Read]) -> tuple[Read | None, tuple[Mistake, ...]]:

@@ -18,6 +18,9 @@ from numalign.fleet.recent import Caches
 Key = tuple[str, str]
 """Namespace and name."""
 
+MOST_MISTAKES = 1
+"""Of the annotations of one pod that are kept: such a pod is not counted, unless nobody asks it anything."""
+
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -31,11 +34,11 @@ class Tenants:
 
 
 class Census:
-    """The pods that have not ended; those that cannot be read are counted with nobody."""
+    """The pods that have not ended; those whose containers cannot be read are counted with nobody."""
 
     def __init__(self) -> None:
         self._asking: dict[Key, Asking] = {}
-        self._askings = Askings()
+        self._askings = Askings(most_mistakes=MOST_MISTAKES)
 
     def __len__(self) -> int:
         return len(self._asking)
@@ -47,7 +50,7 @@ class Census:
     def put(self, key: Key, raw: Mapping[str, object]) -> None:
         """A pod is there, as this v1 Pod says."""
         asking = None if _ended(raw) else self._askings.of(raw)
-        if asking is None:
+        if asking is None or asking.demand is None:
             self.drop(key)
         else:
             self._asking[key] = asking

@@ -30,6 +30,7 @@ SPEC: Mapping[str, object] = MappingProxyType(
         "containers": _CONTAINERS,
         "resources": _RESOURCES,
         "overhead": _ALL,
+        "runtimeClassName": _ALL,
     }
 )
 """What of a pod's spec says what it asks for."""
@@ -37,6 +38,23 @@ ASKED: Mapping[str, object] = MappingProxyType(
     {"metadata": {"annotations": (intent.PREFIX, intent.VOLCANO_POLICY)}, "spec": SPEC}
 )
 """What of a pod says what it asks for."""
+_OWNERS: Mapping[str, object] = {
+    "ownerReferences": {"kind": _ALL, "apiVersion": _ALL, "controller": _ALL},
+}
+_SCHEDULING: Mapping[str, object] = {
+    "nodeName": _ALL,
+    "nodeSelector": _ALL,
+    "affinity": {"nodeAffinity": _ALL},
+    "tolerations": {"key": _ALL, "operator": _ALL, "value": _ALL, "effect": _ALL},
+    "resourceClaims": {"name": _ALL},
+}
+READ: Mapping[str, object] = MappingProxyType(
+    {
+        "metadata": {"annotations": (intent.PREFIX, intent.VOLCANO_POLICY), **_OWNERS},
+        "spec": {**SPEC, **_SCHEDULING},
+    }
+)
+"""What of a pod says what it asks for, where it may go, and who has placed it."""
 
 _POD: Mapping[str, object] = {
     "metadata": {
@@ -46,8 +64,9 @@ _POD: Mapping[str, object] = {
         "annotations": _READ,
         "creationTimestamp": _ALL,
         "deletionTimestamp": _ALL,
+        **_OWNERS,
     },
-    "spec": {"nodeName": _ALL, "schedulerName": _ALL, **SPEC},
+    "spec": {"schedulerName": _ALL, **SPEC, **_SCHEDULING},
     "status": {
         "phase": _ALL,
         "startTime": _ALL,

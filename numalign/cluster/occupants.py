@@ -18,7 +18,7 @@ import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.cluster import records
-from numalign.cluster.asking import Asking, Askings, Unclear
+from numalign.cluster.asking import Asking, Askings
 from numalign.cluster.kinds import PODS, Object
 from numalign.cluster.parts import Part
 from numalign.cluster.records import Found
@@ -61,8 +61,8 @@ class Occupant:
     `node` is empty while it is not bound, `created` and `started` (by its kubelet) are in whole seconds since
     1970, 0 if nobody says.
     `acknowledged` says that its kubelet has spoken of it, `leaving` that it was deleted and is not gone yet;
-    `reason` and `message` are what its status gives. `asking` is None if what it asks for cannot be read,
-    `demand` only if its containers cannot, `record` if nothing that can be read says what it holds.
+    `reason` and `message` are what its status gives. `asking` is what the pod says by itself; `record` is
+    None if nothing that can be read says what it holds.
     """
 
     uid: str
@@ -77,9 +77,13 @@ class Occupant:
     leaving: bool
     reason: str
     message: str
-    asking: Asking | None
-    demand: Demand | None
+    asking: Asking
     record: Record | None
+
+    @property
+    def demand(self) -> Demand | None:
+        """What its containers ask for; None, if they cannot be read."""
+        return self.asking.demand
 
     @property
     def ended(self) -> bool:
@@ -110,7 +114,7 @@ class Occupants:
         self._pods: dict[Key, Occupant] = {}
         self._keys: dict[str, Key] = {}
         self._mistakes: dict[Key, tuple[Mistake, ...]] = {}
-        self._askings = Askings()
+        self._askings = Askings(most_mistakes=MOST_MISTAKES + 1)
         self._records: Recent[bytes, Found] = Recent(REMEMBERED)
         self._said: Recent[bytes, None] = Recent(REMEMBERED)
         Gauge(
@@ -186,11 +190,10 @@ class Occupants:
     def _read(self, whole: Part) -> Occupant:
         metadata, spec, status = whole["metadata"], whole["spec"], whole["status"]
         phase = _phase(status["phase"])
-        meaning = self._askings.meaning(whole.value)
+        asking = self._askings.of(whole.value)
         found = self._record(metadata["annotations"])
         whole.mistakes.extend(found.mistakes)
-        if isinstance(meaning, Unclear):
-            whole.mistakes.extend(meaning.mistakes)
+        whole.mistakes.extend(asking.mistakes)
         return Occupant(
             uid=metadata["uid"].uid() if metadata["uid"].needed_text() else "",
             namespace=intern(metadata["namespace"].text()),
@@ -204,8 +207,7 @@ class Occupants:
             leaving=metadata["deletionTimestamp"].value is not None,
             reason=intern(status["reason"].text()[:LONGEST_NAME]),
             message=status["message"].text()[:LONGEST_MESSAGE],
-            asking=meaning if isinstance(meaning, Asking) else None,
-            demand=meaning.demand,
+            asking=asking,
             record=found.record,
         )
 

@@ -127,25 +127,45 @@ UNRULED = NamespaceRules()
 """What holds where no label says anything."""
 
 
-def parse(
-    annotations: Mapping[str, str],
-    *,
-    default: Policy | None = None,
-    match: Match = Match.SATISFIES,
-) -> Intent | None:
-    """The intent that annotations express; None where neither they nor a default say anything.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the annotations of one pod say, whatever its namespace asks.
 
-    Raises `BadIntent` with every mistake, those of unknown `numalign.io/` keys included.
+    `policy` is None where they name none. `mistakes` are wrong everywhere; those of `without_policy` only
+    where no default gives the rest of them a policy.
     """
+
+    policy: Policy | None = None
+    resources: tuple[str, ...] = ()
+    scope: Scope | None = None
+    mistakes: tuple[Mistake, ...] = ()
+    without_policy: tuple[Mistake, ...] = ()
+
+    def wrong(self, default: Policy | None) -> tuple[Mistake, ...]:
+        """Every mistake, where pods that name no policy are asked for this one."""
+        return (*self.mistakes, *(() if default else self.without_policy))
+
+    def intent(self, default: Policy | None = None, match: Match = Match.SATISFIES) -> Intent | None:
+        """What the pod asks for; None where neither it nor the default names a policy.
+
+        Raises `BadIntent` with every mistake.
+        """
+        if wrong := self.wrong(default):
+            raise BadIntent(wrong)
+        policy = self.policy or default
+        return Intent(policy, self.resources, self.scope, match) if policy else None
+
+
+def read(annotations: Mapping[str, str]) -> Written:
+    """What annotations say, with every mistake in them, unknown `numalign.io/` keys included."""
     mistakes = list(_unknown_keys(annotations, known=_ON_PODS, kind="annotations"))
-    policy = _read_policy(annotations, mistakes) or default
+    policy = _read_policy(annotations, mistakes)
     resources = tuple(_read_resources(annotations.get(RESOURCES), mistakes))
     scope = _read_word(Scope, annotations, SCOPE, mistakes)
-    if policy is None and not annotations.keys() & {POLICY, VOLCANO_POLICY}:
-        mistakes.extend(_without_policy(annotations))
-    if mistakes:
-        raise BadIntent(mistakes)
-    return Intent(policy, resources, scope, match) if policy else None
+    # A policy that cannot be read is told of already.
+    named = annotations.keys() & {POLICY, VOLCANO_POLICY}
+    lost = () if named else tuple(_without_policy(annotations))
+    return Written(policy, resources, scope, tuple(mistakes), lost)
 
 
 def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mistake, ...]]:

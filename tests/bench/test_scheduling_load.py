@@ -35,7 +35,7 @@ def test_pods_of_both_kinds_ask_the_same_but_for_the_device() -> None:
 
 def test_pods_are_read_as_guaranteed_and_want_one_zone() -> None:
     [pod] = scheduling_load.pods(1, kind="device")
-    asking = Askings().read(pod)
-    assert asking.intent
-    assert asking.intent.policy is Policy.SINGLE_NUMA_NODE
+    asking = Askings().of(pod)
+    assert asking.written.policy is Policy.SINGLE_NUMA_NODE
+    assert asking.demand
     assert asking.demand.qos is Qos.GUARANTEED

@@ -48,7 +48,7 @@ def test_a_pod_follows_from_its_number() -> None:
 def test_all_pods_make_sense_but_those_that_are_meant_not_to() -> None:
     made = [soak_pods.made(number) for number in MANY]
     broken = [each for each in made if each.broken]
-    assert [each for each in made if Askings().of(each.pod) is None] == broken
+    assert [each for each in made if Askings().of(each.pod).mistakes] == broken
     assert len(broken) == len(made) / soak_pods.EVERY["broken"]
 
 

@@ -14,8 +14,7 @@ from numalign.cluster.asking import Asking, Askings
 from numalign.cluster.kinds import PODS
 from numalign.cluster.records import KAI_OBSERVED, KAI_PREDICTED
 from numalign.fleet.recent import MOST_BYTES
-from numalign.rules.errors import BadInput, Mistake
-from numalign.rules.intent import PLACEMENT, PLACEMENT_OBSERVED, Intent, Policy
+from numalign.rules.intent import PLACEMENT, PLACEMENT_OBSERVED, Policy, Written
 from tests.notation import asks
 
 Json = dict[str, Any]
@@ -33,11 +32,11 @@ POLICY = {"numalign.io/policy": "restricted"}
 
 
 def test_a_pod_asks_for_what_its_containers_and_its_annotations_say() -> None:
-    assert Askings().of(pod(POLICY)) == Asking(asks("cpu=2 mem=1Gi"), Intent(Policy.RESTRICTED))
+    assert Askings().of(pod(POLICY)) == Asking(asks("cpu=2 mem=1Gi"), Written(Policy.RESTRICTED))
 
 
 def test_a_pod_whose_annotations_say_nothing_has_no_intent() -> None:
-    assert Askings().of(pod()) == Asking(asks("cpu=2 mem=1Gi"), None)
+    assert Askings().of(pod()) == Asking(asks("cpu=2 mem=1Gi"), Written())
 
 
 OF_ONE_POD: dict[str, Json] = {
@@ -91,8 +90,9 @@ def test_what_is_large_is_read_once_as_well(monkeypatch: pytest.MonkeyPatch) -> 
     askings, many = Askings(), pod(containers=[{} for _ in range(50_000)])
     held = [askings.of(each) for each in (large(1), large(1), many, many)]
 
-    assert held[0]
-    assert held == [held[0], held[0], None, None]
+    assert held[0].demand
+    assert held == [held[0], held[0], held[2], held[2]]
+    assert held[2].demand is None
     assert read.call_count == 2
 
 
@@ -100,8 +100,7 @@ def test_what_nobody_holds_is_remembered_within_a_bound() -> None:
     askings = Askings()
     for number in range(60):
         askings.of(large(number))
-        with pytest.raises(BadInput):
-            askings.read(pod({"numalign.io/policy": str(number) * 10_000}))
+        askings.of(pod({"numalign.io/policy": str(number) * 10_000}))
     gc.collect()
 
     assert askings.cache.bytes <= MOST_BYTES
@@ -111,7 +110,7 @@ def test_what_nobody_holds_is_remembered_within_a_bound() -> None:
 BROKEN: dict[str, tuple[object, list[str]]] = {
     # situation: (pod, every mistake)
     "nothing": ({}, ["spec: is missing"]),
-    "no object": ([1], ["spec: is missing"]),
+    "no object": ([1], ["must be an object, not a list", "spec: is missing"]),
     "a spec that is none": (
         {"spec": "x"},
         ['spec: must be an object, not "x"'],
@@ -147,11 +146,8 @@ BROKEN: dict[str, tuple[object, list[str]]] = {
 def test_who_has_to_answer_is_told_every_mistake_again_and_again(raw: object, mistakes: list[str]) -> None:
     askings = Askings()
     for _ in range(2):
-        with pytest.raises(BadInput) as raised:
-            askings.read(raw)
-        told = [str(mistake) for mistake in raised.value.mistakes]
+        told = [str(mistake) for mistake in askings.of(raw).mistakes]
         assert [each[: len(expected)] for each, expected in zip(told, mistakes, strict=True)] == mistakes
-    assert askings.of(raw) is None
 
 
 def test_a_nesting_that_no_json_has_is_read_all_the_same() -> None:
@@ -160,8 +156,8 @@ def test_a_nesting_that_no_json_has_is_read_all_the_same() -> None:
         deep = [deep]
     askings = Askings()
 
-    assert askings.of(pod(overhead=deep)) is None
-    assert askings.of(pod(containers=deep)) is None
+    assert askings.of(pod(overhead=deep)).demand is None
+    assert askings.of(pod(containers=deep)).demand is None
     assert askings.of(pod(volumes=deep)) == askings.of(pod())
 
 
@@ -182,12 +178,25 @@ SCRAPS = st.recursive(
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), SCRAPS) | SCRAPS)
 def test_whatever_is_written_is_read_or_told(raw: object) -> None:
     askings = Askings()
-    read: Asking | None = None
-    mistakes: tuple[Mistake, ...] = ()
-    try:
-        read = askings.read(raw)
-    except BadInput as error:
-        mistakes = error.mistakes
 
-    assert bool(mistakes) == (read is None)
+    read = askings.of(raw)
+
+    assert bool(read.unreadable) == (read.demand is None)
     assert askings.of(raw) is read
+
+
+def test_no_more_mistakes_are_kept_than_may_be() -> None:
+    wrong = pod(
+        {f"numalign.io/{number}": "x" for number in range(9)}, resources={"a b": []}, overhead={"b": []}
+    )
+
+    kept = [Askings(most_mistakes=most).of(wrong) for most in (1, 100)]
+
+    assert [len(each.written.mistakes) for each in kept] == [1, 9]
+
+
+def test_a_runtime_class_is_read_and_one_that_is_none_is_nobodys() -> None:
+    read = [Askings().of(pod(runtimeClassName=name)) for name in ("kata", 7, None)]
+
+    assert [each.runtime_class for each in read] == ["kata", "", ""]
+    assert not any(each.mistakes for each in read)

@@ -24,8 +24,7 @@ def pod(*, cpu: object = "2", policy: str | None = None, phase: str = "Running",
 
 def counted(census: Census) -> list[tuple[str, Policy | None, int]]:
     def line(each: Tenants) -> tuple[str, Policy | None, int]:
-        stated = each.asking.intent
-        return each.namespace, stated.policy if stated else None, each.count
+        return each.namespace, each.asking.written.policy, each.count
 
     return sorted(map(line, census.tenants()), key=lambda each: (each[0], each[1] or "", each[2]))
 
@@ -87,7 +86,6 @@ BROKEN: dict[str, Json] = {
     "no containers": {"spec": {}},
     "an amount that is none": pod(cpu="many"),
     "an amount that only YAML can write": pod(cpu=10**20),
-    "a policy that is none": pod(policy="tight"),
     "annotations that are no object": {**pod(), "metadata": {"annotations": [1]}},
     "a spec that is no object": {"spec": "x"},
     "a phase that is no text": {"status": {"phase": 1}},

@@ -19,7 +19,7 @@ from numalign.cluster.occupants import LONGEST_MESSAGE, MOST_MISTAKES, Occupant,
 from numalign.cluster.reflector import Key
 from numalign.fleet.recent import MOST_BYTES
 from numalign.rules.errors import AND_MORE
-from numalign.rules.intent import PLACEMENT, PLACEMENT_OBSERVED, Intent, Policy
+from numalign.rules.intent import PLACEMENT, PLACEMENT_OBSERVED, Policy, Written
 from numalign.rules.ledger import Record, Source
 from numalign.runtime import logs
 from numalign.runtime.logs import MANY_LINES
@@ -127,8 +127,7 @@ def test_a_pod_is_told_of_with_all_that_a_ledger_needs(watched: Watched) -> None
         leaving=False,
         reason="",
         message="",
-        asking=Asking(asks("cpu=2 mem=1Gi"), Intent(Policy.RESTRICTED)),
-        demand=asks("cpu=2 mem=1Gi"),
+        asking=Asking(asks("cpu=2 mem=1Gi"), Written(Policy.RESTRICTED)),
         record=Record({("node-0",): bag("cpu=2")}, Source.RECORDED),
     )
     assert watched.mistakes() == []
@@ -288,17 +287,17 @@ PUZZLING: dict[str, tuple[Json, Mapping[str, object], list[str]]] = {
     ),
     "an amount that is none": (
         pod(spec={"overhead": {"cpu": "-1"}}),
-        {"asking": None, "demand": None, "node": "n"},
+        {"demand": None, "node": "n"},
         ['spec.overhead.cpu: "-1" is negative: an amount is zero or more'],
     ),
     "annotations that are none": (
         pod(metadata={"annotations": [1]}),
-        {"asking": None, "record": None},
+        {"demand": None, "record": None},
         ["metadata.annotations: must be an object, not a list"],
     ),
     "an annotation that nobody knows": (
         pod(metadata={"annotations": {"numalign.io/mood": "good"}}),
-        {"asking": None, "demand": asks("cpu=2 mem=1Gi")},
+        {"demand": asks("cpu=2 mem=1Gi")},
         [
             (
                 "metadata.annotations[numalign.io/mood]: numalign has no such key; known are"

@@ -240,7 +240,7 @@ def under_policy(case: Json, read: Read) -> Answer:
     )
     demand = _demand(read, {"qos": case["pod"]["qos"], "containers": [{"requests": {"cpu": "1"}}]})
     try:
-        asked = intents.parse({intents.VOLCANO_POLICY: word} if word else {}, match=Match.EQUAL)
+        asked = intents.read({intents.VOLCANO_POLICY: word} if word else {}).intent(match=Match.EQUAL)
     except BadIntent:
         return False, case["expect"]["result"] != "reject"
     return evaluate(node, demand, asked or NO_INTENT).admitted, case["expect"]["result"] != "reject"
@@ -307,7 +307,7 @@ def validated(case: Json, read: Read) -> Answer:
     """Volcano asks for whole CPUs; whoever names the cpu in an intent wants them too."""
     zones = read.zones({"zones": [_zone(f"node-{at}", cpu="8", memory="64Gi") for at in (0, 1)]})
     node = Node("node", zones, Policy.SINGLE_NUMA_NODE)
-    intent = intents.parse({intents.POLICY: case["topologyPolicy"], intents.RESOURCES: CPU})
+    intent = intents.read({intents.POLICY: case["topologyPolicy"], intents.RESOURCES: CPU}).intent()
     demand = demands.of(read.pod(case))
     return evaluate(node, demand, intent or NO_INTENT).admitted, case["expect"]["allow"]
 
@@ -474,7 +474,7 @@ def _given(node: Node, amounts: Mapping[int, Resources], *, sign: int = 1) -> No
 
 def _is_bad_intent(word: str) -> bool:
     try:
-        intents.parse({intents.POLICY: word})
+        intents.read({intents.POLICY: word}).intent()
     except BadIntent:
         return True
     return False

@@ -12,7 +12,6 @@ import pytest
 from numalign.cluster import records
 from numalign.cluster.asking import Askings
 from numalign.fleet.weight import weight
-from numalign.rules.errors import BadInput
 from numalign.rules.intent import PLACEMENT
 
 
@@ -56,10 +55,7 @@ def record(amounts: int, name: str = "a") -> bytes:
 
 
 def asking(text: bytes) -> object:
-    try:
-        return Askings().read(json.loads(text))
-    except BadInput as error:
-        return error.mistakes
+    return Askings().of(json.loads(text))
 
 
 def held(text: bytes) -> object:

@@ -134,7 +134,7 @@ def test_the_pods_with_mistakes_are_the_ones_that_say_so() -> None:
     broken = set()
     for pod in PODS:
         try:
-            intent.parse(pod["metadata"].get("annotations", {}))
+            intent.read(pod["metadata"].get("annotations", {})).intent()
         except BadIntent:
             broken.add(pod["metadata"]["name"])
     assert broken == {"typing-in-haste", "misspelt-key", "of-two-minds", "node-agent"}
@@ -143,5 +143,5 @@ def test_the_pods_with_mistakes_are_the_ones_that_say_so() -> None:
 def test_a_pod_written_in_haste_has_four_mistakes() -> None:
     pod = next(pod for pod in PODS if pod["metadata"]["name"] == "typing-in-haste")
     with pytest.raises(BadIntent) as raised:
-        intent.parse(pod["metadata"]["annotations"])
+        intent.read(pod["metadata"]["annotations"]).intent()
     assert len(raised.value.mistakes) == 4

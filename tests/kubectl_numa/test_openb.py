@@ -174,7 +174,7 @@ def test_one_pod_in_a_hundred_carries_a_mistake_and_no_other_does() -> None:
     for pod in made_pods():
         annotations = pod["metadata"].get("annotations", {})
         try:
-            intent.parse(annotations)
+            intent.read(annotations).intent()
         except BadIntent:
             refused[str(sorted(annotations.items()))] += 1
     assert refused.total() == 81

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from numalign.cluster.scheduling import scheduling
 from numalign.rules.errors import BadPod
-from webhook.patch import Mode, Operation, Operator, Requirement, inject, pinned
+from webhook.patch import Mode, Operation, Operator, Requirement, inject
 
 Raw = dict[str, Any]
 
@@ -194,7 +195,7 @@ def pods_of(kinds: list[str], specs: list[Raw]) -> st.SearchStrategy[Raw]:
 
 SPECS: list[Raw] = [{"nodeSelector": {"zone": "a"}}, {"containers": []}]
 
-free = pods_of(["ReplicaSet"], SPECS).filter(lambda pod: pinned(pod) is None)
+free = pods_of(["ReplicaSet"], SPECS).filter(lambda pod: scheduling(pod).pin is None)
 placed = st.one_of(pods_of(["DaemonSet"], SPECS), pods_of(["ReplicaSet"], [{"nodeName": "n1"}]))
 pods = st.one_of(pods_of(["ReplicaSet"], SPECS), pods_of(["ReplicaSet"], SPECS), placed)
 asked = st.sampled_from(SETS[1:])
@@ -272,7 +273,7 @@ def test_a_preference_changes_nothing_that_the_owner_wrote(
 
 @given(placed, any_requests)
 def test_a_pinned_pod_is_never_patched(pod: Raw, request: tuple[Mode, Requirement]) -> None:
-    assert pinned(pod)
+    assert scheduling(pod).pin
     assert patched(pod, request) == pod
 
 

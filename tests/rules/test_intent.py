@@ -15,8 +15,8 @@ from numalign.rules.intent import (
     NamespaceRules,
     Policy,
     Scope,
-    parse,
     parse_namespace,
+    read,
 )
 from tests.notation import GPU, means, table
 
@@ -37,6 +37,12 @@ def annotations(written: str) -> Written:
     """Annotations in the notation of the tables: `policy=none; resources=cpu, memory`."""
     pairs = (part.lstrip().partition("=") for part in written.split(";") if part)
     return {full(key): text for key, _, text in pairs}
+
+
+def parse(
+    written: Written, *, default: Policy | None = None, match: Match = Match.SATISFIES
+) -> Intent | None:
+    return read(written).intent(default, match)
 
 
 def full(key: str) -> str:

@@ -579,7 +579,9 @@ async def test_a_file_that_is_wrong_is_told_in_the_log(tmp_path: Path) -> None:
 async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> None:
     names = (
         "asked",
-        "asked_askings",
+        "readings",
+        "readings_askings",
+        "questions",
         "numbers",
         "answers",
         "askings",

@@ -10,6 +10,7 @@ from numalign.cluster.fingerprints import Fingerprint, Method
 from numalign.cluster.occupants import Occupant
 from numalign.cluster.policy import parse
 from numalign.fleet.recent import MOST_BYTES
+from numalign.rules.constraints import Operator, Requirement
 from numalign.rules.errors import BadInput
 from numalign.rules.intent import Intent, Match, Policy
 from numalign.rules.ledger import Basis, Stage
@@ -276,6 +277,63 @@ async def test_a_pod_is_asked_for(scorer: Scorer, labels: dict[str, str], made: 
     assert intent(scorer, made) == means(expected)
 
 
+NEGATIVE = raw("cpu=1", policy=None)
+NEGATIVE["spec"]["overhead"] = {"cpu": "-1"}
+
+
+async def test_a_pod_that_asks_nothing_and_cannot_be_read_goes_to_any_node(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    subject = scorer.subject(NEGATIVE)
+
+    [judged] = scorer.judge.ask(["a"], subject)
+    poll = scorer.judge.poll(["a"], subject)
+
+    assert (judged.fits, poll.filtered().fit) == (True, ["a"])
+    # Nobody knows how much of the node it takes.
+    assert subject.resident(now=0).demand is None
+
+
+@pytest.mark.parametrize(("labels", "expected"), [({"admission": "disabled"}, "none"), ({}, None)])
+async def test_a_waiting_pod_is_known_by_what_was_seen_of_it_where_nobody_looks_at_its_words(
+    scorer: Scorer, labels: dict[str, str], expected: str | None
+) -> None:
+    await scorer.know({"a": EMPTY}, team=labels)
+    scorer.see(raw(FOUR, policy="nonsense"))
+
+    found = scorer.register.waiting(uid("web"))
+
+    assert (found and found.question.intent.policy) == expected
+
+
+async def test_a_waiting_pod_of_an_exempt_runtime_class_asks_nothing(scorer: Scorer) -> None:
+    scorer.obey(parse(POLICY_FILE))
+    await scorer.know({"a": EMPTY}, team={})
+    scorer.see(raw(FOUR, spec={"runtimeClassName": "virtual"}))
+
+    found = scorer.register.waiting(uid("web"))
+
+    assert found
+    assert found.question.intent == means("none")
+
+
+async def test_where_a_pod_may_go_is_told_with_it(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+
+    found = scorer.subject(raw(FOUR, spec={"nodeSelector": {"pool": "x"}}))
+
+    assert found.constraints.selector == (Requirement("pool", Operator.IN, frozenset({"x"})),)
+
+
+async def test_the_same_object_is_read_anew_once_something_else_is_asked(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    first = scorer.subject(SILENT)
+    again = scorer.subject(SILENT)
+    await scorer.know({"a": EMPTY}, team={"default": SINGLE})
+
+    assert again is first
+    assert intent(scorer, SILENT) == means(SINGLE)
+
+
 POLICY_FILE = b"""
 defaults:
 - namespaceSelector: {matchLabels: {tier: gold}}
@@ -415,7 +473,7 @@ def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Score
         scorer.subject(made)
 
     sizes = {name: (cache.bytes, len(cache)) for name, cache in scorer.register.caches().items()}
-    assert sizes.keys() == {"asked", "numbers", "asked_askings", "answers"}
+    assert sizes.keys() == {"asked", "numbers", "readings", "readings_askings", "questions", "answers"}
     assert all(size <= MOST_BYTES for size, _ in sizes.values()), sizes
     assert all(10 < count < 200 for name, (_, count) in sizes.items() if name != "answers"), sizes
 

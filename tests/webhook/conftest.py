@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
 from numalign.cluster.file_feed import FileFeed
+from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import PolicyKeeper
 from numalign.fleet import Fleet
 from numalign.rules import intent
@@ -98,7 +99,7 @@ def moment(
 
 def read(made: Raw, now: Moment, *, match: Match = Match.SATISFIES) -> Subject:
     """The pod as the subject of a review; one that is looked at."""
-    found = subject(asked(made), now, match=match)
+    found = subject(asked(made), now, reader=PodReader(match))
     assert not isinstance(found, Skip)
     return found
 

@@ -364,7 +364,17 @@ async def test_metrics_tell_the_size_of_all_that_is_remembered(served: Door) -> 
     async with served.open() as caller:
         await caller.ask("/mutate", FITS)
         await caller.ask("/validate", FITS)
-        names = ("readings", "questions", "able", "room", "surveys", "groups", "refusals", "askings")
+        names = (
+            "readings",
+            "questions",
+            "able",
+            "room",
+            "surveys",
+            "groups",
+            "refusals",
+            "askings",
+            "readings_askings",
+        )
         sizes = {name: await caller.metric("numalign_cache_entries", cache=name) for name in names}
         taken = await caller.metric("numalign_cache_bytes", cache="readings")
 

@@ -6,9 +6,10 @@ from typing import Any
 import orjson
 import pytest
 
-from numalign.fleet.pod_question import Pin, Why
+from numalign.cluster.scheduling import scheduling
+from numalign.fleet.pod_question import MOST_TERMS, Excess, Pin, Why
 from numalign.rules.errors import BadPod
-from webhook.patch import Mode, Operation, Operator, Requirement, inject, pinned
+from webhook.patch import Mode, Operation, Operator, Requirement, Unsteered, inject
 
 CLASS = "numalign.io/class"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -207,7 +208,7 @@ PINNED = [
 
 @pytest.mark.parametrize(("pod", "node", "why"), [row[1:] for row in PINNED], ids=[row[0] for row in PINNED])
 def test_a_pod_is_pinned_and_not_patched_when_placed_by(pod: Raw, node: str | None, why: Why) -> None:
-    assert pinned(pod) == Pin(node, why)
+    assert scheduling(pod).pin == Pin(node, why)
     for requirement, mode in [(NOT_AB, Mode.EXCLUDE), (IN_AB, Mode.INCLUDE), (IN_AB, Mode.PREFER)]:
         assert inject(pod, requirement, mode=mode) == ()
 
@@ -227,8 +228,28 @@ FREE = [
 
 @pytest.mark.parametrize("pod", [row[1] for row in FREE], ids=[row[0] for row in FREE])
 def test_a_pod_is_not_pinned(pod: Raw) -> None:
-    assert pinned(pod) is None
+    assert scheduling(pod).pin is None
     assert inject(pod, NOT_AB, mode=Mode.EXCLUDE) != ()
+
+
+EXISTS = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+
+
+def test_a_pod_with_more_in_it_than_is_read_is_left_as_it_is() -> None:
+    with pytest.raises(Unsteered, match=f"^{Excess.TERMS}$"):
+        inject(required(*[EXISTS] * (MOST_TERMS + 1)), NOT_AB, mode=Mode.EXCLUDE)
+
+
+def test_a_patch_may_be_so_long_and_no_longer() -> None:
+    few, many = (
+        Requirement(CLASS, Operator.NOT_IN, tuple(f"{number:063}" for number in range(count)))
+        for count in (10, 100)
+    )
+    pod = required(*[EXISTS] * MOST_TERMS)
+
+    assert len(inject(pod, few, mode=Mode.EXCLUDE)) == MOST_TERMS
+    with pytest.raises(Unsteered, match="longer than 524288 bytes"):
+        inject(pod, many, mode=Mode.EXCLUDE)
 
 
 SELECTOR = f"{AFFINITY}.{REQUIRED}.nodeSelectorTerms"
@@ -250,12 +271,12 @@ BAD: list[tuple[Raw, str]] = [
 
 @pytest.mark.parametrize(("pod", "message"), BAD, ids=[message for _, message in BAD])
 def test_a_pod_of_another_shape_is_refused(pod: Raw, message: str) -> None:
-    for look in (pinned, lambda pod: inject(pod, NOT_AB, mode=Mode.EXCLUDE)):
-        with pytest.raises(BadPod) as caught:
-            look(pod)
+    with pytest.raises(BadPod) as caught:
+        inject(pod, NOT_AB, mode=Mode.EXCLUDE)
 
-        [mistake] = caught.value.mistakes
-        assert str(mistake).partition(", not ")[0] == message
+    assert caught.value.mistakes == scheduling(pod).mistakes
+    [mistake] = caught.value.mistakes
+    assert str(mistake).partition(", not ")[0] == message
 
 
 def test_every_mistake_is_said_at_once_with_its_place() -> None:

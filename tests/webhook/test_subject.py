@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions
 from numalign.fleet.pod_question import Pin, Why
 from numalign.rules.constraints import Operator, Requirement
@@ -21,6 +22,7 @@ SILENT = raw(GUARANTEED)
 SPEAKING = raw(GUARANTEED, policy=SINGLE)
 BROKEN = raw(GUARANTEED)
 BROKEN["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "-1"
+OUT = {**BROKEN, "metadata": raw(GUARANTEED, policy="none")["metadata"]}
 
 
 def op(verb: str) -> Raw:
@@ -35,11 +37,12 @@ BINDING = {"subResource": "binding"}
 SKIPPED = [
     # why                                      the pod   the review     labels        what it is
     ("nobody asks anything",                   SILENT,   {},            {},           "silent"),
-    ("nobody asks anything of a broken pod",   BROKEN,   {},            {},           "silent"),
-    ("nobody asks anything of what is no pod", {"x": 1}, {},            {},           "silent"),
-    ("the namespace is disabled",              SPEAKING, {},            OFF,          "disabled"),
-    ("it is disabled, whatever else it asks",  SILENT,   {},            OFF_ENFORCED, "disabled"),
-    ("it is disabled, and the pod broken",     BROKEN,   {},            OFF_DEFAULT,  "disabled"),
+    ("nobody asks anything of a broken pod",   BROKEN,   {},            {},           "exempt"),
+    ("nobody asks anything of what is no pod", {"x": 1}, {},            {},           "exempt"),
+    ("it opts out, and is broken",             OUT,      {},            {},           "exempt"),
+    ("the namespace is disabled",              SPEAKING, {},            OFF,          "exempt"),
+    ("it is disabled, whatever else it asks",  SILENT,   {},            OFF_ENFORCED, "exempt"),
+    ("it is disabled, and the pod broken",     BROKEN,   {},            OFF_DEFAULT,  "exempt"),
     ("it is an update",                        SPEAKING, op("UPDATE"),  {},           "operation"),
     ("it is a deletion",                       None,     op("DELETE"),  {},           "operation"),
     ("it is a connection",                     None,     op("CONNECT"), {},           "operation"),
@@ -49,13 +52,13 @@ SKIPPED = [
 
 @pytest.mark.parametrize(("pod", "changes", "labels", "skip"), table(SKIPPED))
 def test_a_review_is_left_when(pod: object, changes: Raw, labels: dict[str, str], skip: str) -> None:
-    assert subject(asked(pod, **changes), moment(labels=labels), match=Match.SATISFIES) is Skip(skip)
+    assert subject(asked(pod, **changes), moment(labels=labels), reader=PodReader()) is Skip(skip)
 
 
 def test_a_namespace_that_the_snapshot_does_not_show_asks_nothing() -> None:
     now = moment(labels={"enforce": SINGLE})
 
-    assert subject(asked(SILENT, namespace="other"), now, match=Match.SATISFIES) is Skip.SILENT
+    assert subject(asked(SILENT, namespace="other"), now, reader=PodReader()) is Skip.SILENT
 
 
 # What the cluster's own policy adds.
@@ -82,29 +85,23 @@ EXEMPTED = [
 
 @pytest.mark.parametrize(("pod", "changes", "skip"), table(EXEMPTED))
 def test_a_review_is_left_by_the_policy_when(pod: Raw, changes: Raw, skip: Skip) -> None:
-    assert subject(asked(pod, **changes), moment(), match=Match.SATISFIES, policy=EXEMPT) is skip
+    assert subject(asked(pod, **changes), moment(), reader=PodReader(), policy=EXEMPT) is skip
 
 
 @pytest.mark.parametrize("runtime_class", [7, None, "gvisor"])
 def test_another_runtime_class_exempts_nobody(runtime_class: object) -> None:
     made = with_spec(SPEAKING, runtimeClassName=runtime_class)
 
-    found = subject(asked(made), moment(), match=Match.SATISFIES, policy=EXEMPT)
+    found = subject(asked(made), moment(), reader=PodReader(), policy=EXEMPT)
 
     assert isinstance(found, Subject)
-
-
-def test_a_namespace_that_is_disabled_is_told_so_even_if_it_is_exempt() -> None:
-    now = moment(labels=OFF)
-
-    assert subject(asked(SPEAKING, **BY_CI), now, match=Match.SATISFIES, policy=EXEMPT) is Skip.DISABLED
 
 
 def test_a_default_of_the_cluster_holds_where_the_namespace_is_meant() -> None:
     policy = ClusterPolicy((GOLD,))
 
     found = [
-        subject(asked(SILENT), moment(others={"tier": tier}), match=Match.SATISFIES, policy=policy)
+        subject(asked(SILENT), moment(others={"tier": tier}), reader=PodReader(), policy=policy)
         for tier in ("gold", "lead")
     ]
 
@@ -116,7 +113,7 @@ def test_a_namespace_whose_labels_are_not_known_goes_by_its_name() -> None:
     named = Requirement(NAME_LABEL, Operator.IN, frozenset({"new"}))
     policy = ClusterPolicy((Default((named,), NamespaceRules(enforce=Policy(SINGLE))),))
 
-    found = subject(asked(SILENT, namespace="new"), moment(), match=Match.SATISFIES, policy=policy)
+    found = subject(asked(SILENT, namespace="new"), moment(), reader=PodReader(), policy=policy)
 
     assert isinstance(found, Subject)
 
@@ -249,6 +246,6 @@ def test_other_kinds_are_none_of_our_business() -> None:
     """A rule that is too broad must not refuse Deployments for having no containers."""
     kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
 
-    assert subject(asked({}, kind=kind), moment(labels={"enforce": "restricted"}), match=Match.SATISFIES) == (
+    assert subject(asked({}, kind=kind), moment(labels={"enforce": "restricted"}), reader=PodReader()) == (
         Skip.KIND
     )

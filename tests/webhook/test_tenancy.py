@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import PolicyKeeper
 from tests.webhook.conftest import Door, Raw, raw
 from webhook.tenancy import PodsBelow, ReviewsBelow
@@ -20,7 +21,7 @@ def running(namespace: str, name: str, made: Raw, **status: str) -> Raw:
 
 async def counted(door: Door) -> dict[tuple[str, str], float]:
     await door.load()
-    [family] = PodsBelow(door.catalogue, door.policy).collect()
+    [family] = PodsBelow(door.catalogue, door.policy, PodReader()).collect()
     return {(each.labels["namespace"], each.labels["level"]): each.value for each in family.samples}
 
 

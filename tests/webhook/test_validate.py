@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.cluster.pod_reader import PodReader
 from numalign.rules.errors import Mistake
 from numalign.rules.intent import Match
 from tests.notation import node, table
@@ -346,7 +347,7 @@ BELOW = [
 @pytest.mark.parametrize(("made", "labels", "below"), table(BELOW))
 def test_a_pod_falls_short_when(made: Raw, labels: dict[str, str], below: tuple[str, ...]) -> None:
     # A policy that the pod itself is silent about must not skip it.
-    found = subject(asked(made), moment(labels={"warn": "none", **labels}), match=Match.SATISFIES)
+    found = subject(asked(made), moment(labels={"warn": "none", **labels}), reader=PodReader())
 
     assert isinstance(found, Subject)
     assert shortfalls(found.rules, found.question) == below

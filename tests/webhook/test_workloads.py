@@ -11,10 +11,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
 from numalign.cluster.templates import MOST_TEMPLATES, TemplatePath
 from numalign.rules.errors import MOST_MISTAKES
-from numalign.rules.intent import Match, NamespaceRules, Policy
+from numalign.rules.intent import NamespaceRules, Policy
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, with_spec
 from webhook.catalogue import Moment
@@ -62,7 +63,7 @@ def read(review: Review, now: Moment = ROOM, *, policy: ClusterPolicy = NO_POLIC
     found: list[Workload | Skip] = []
 
     def steps() -> Iterator[None]:
-        found.append((yield from workload(review, now, match=Match.SATISFIES, policy=policy)))
+        found.append((yield from workload(review, now, reader=PodReader(), policy=policy)))
 
     for _ in steps():
         pass
@@ -118,7 +119,7 @@ SKIPPED = [
     ("it is a pod",                         asked(NEVER),                       {},              "kind"),
     ("it is a deletion",                    deployment(NEVER, **DELETE),        {},              "operation"),
     ("it is scaled",                        deployment(NEVER, **SCALE),         {},              "operation"),
-    ("its namespace is disabled",           deployment(NEVER),                  DISABLED,        "disabled"),
+    ("its namespace is disabled",           deployment(NEVER),                  DISABLED,        "exempt"),
     ("another workload controls it",        with_owners(OWNED),                 {},              "owned"),
     ("nobody asks anything",                deployment(SILENT),                 {},              "silent"),
     ("nobody asks anything of a list",      spec_alone([]),                     {},              "silent"),
@@ -359,7 +360,7 @@ def test_no_more_mistakes_are_told_than_anybody_reads() -> None:
 def test_templates_are_read_one_at_each_step() -> None:
     review = volcano(*[NEVER] * MOST_TEMPLATES)
 
-    assert sum(1 for _ in workload(review, ROOM, match=Match.SATISFIES)) == MOST_TEMPLATES
+    assert sum(1 for _ in workload(review, ROOM, reader=PodReader())) == MOST_TEMPLATES
 
 
 def test_whoever_has_more_owners_than_are_read_is_looked_at_itself() -> None:

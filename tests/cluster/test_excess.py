@@ -4,17 +4,27 @@ from typing import Any
 
 import pytest
 
+from numalign.cluster.excess import crowded, excess
 from numalign.cluster.parts import Part
-from numalign.fleet.pod_question import MOST_OWNERS, MOST_REQUIREMENTS, MOST_TERMS, MOST_VALUES, Excess
+from numalign.cluster.scheduling import scheduling
+from numalign.fleet.pod_question import (
+    MOST_OWNERS,
+    MOST_REQUIREMENTS,
+    MOST_SELECTED,
+    MOST_TERMS,
+    MOST_TOLERATIONS,
+    MOST_VALUES,
+    Excess,
+)
+from numalign.rules.constraints import ANYWHERE
 from tests.notation import table
-from tests.webhook.conftest import Raw
-from webhook.excess import Unsteered, crowded, excess
-from webhook.patch import Mode, Operator, Requirement, inject, pinned
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-NOT_A = Requirement("numalign.io/class", Operator.NOT_IN, ("a",))
 EXISTS = {"key": "zone", "operator": "Exists"}
+
+
+Raw = dict[str, Any]
 
 
 def with_nodes(**affinity: object) -> Raw:
@@ -47,6 +57,14 @@ def owners(count: int) -> Raw:
     return {"metadata": {"ownerReferences": [owner] * count}, "spec": {}}
 
 
+def selected(count: int) -> Raw:
+    return {"spec": {"nodeSelector": {str(number): "x" for number in range(count)}}}
+
+
+def tolerations(count: int) -> Raw:
+    return {"spec": {"tolerations": [{"operator": "Exists"}] * count}}
+
+
 MEASURED = [
     # what there is  how to have so many, the most, what it is called
     ("owners",       owners,       MOST_OWNERS,       Excess.OWNERS),
@@ -55,6 +73,8 @@ MEASURED = [
     ("expressions",  expressions,  MOST_REQUIREMENTS, Excess.REQUIREMENTS),
     ("fields",       fields,       MOST_REQUIREMENTS, Excess.REQUIREMENTS),
     ("values",       values,       MOST_VALUES,       Excess.VALUES),
+    ("selected",     selected,     MOST_SELECTED,     Excess.SELECTOR),
+    ("tolerations",  tolerations,  MOST_TOLERATIONS,  Excess.TOLERATIONS),
 ]  # fmt: skip
 
 
@@ -66,10 +86,11 @@ def test_there_may_be_so_many_and_no_more(made: Any, most: int, name: Excess) ->
 
 
 @pytest.mark.parametrize(("made", "most", "name"), table(MEASURED))
-def test_a_pod_with_more_is_not_patched_and_not_pinned(made: Any, most: int, name: Excess) -> None:  # noqa: ANN401
-    assert pinned(made(most + 1)) is None
-    with pytest.raises(Unsteered, match=f"^{name}$"):
-        inject(made(most + 1), NOT_A, mode=Mode.EXCLUDE)
+def test_a_pod_with_more_is_not_pinned_and_may_go_anywhere(made: Any, most: int, name: Excess) -> None:  # noqa: ANN401
+    found = scheduling(made(most + 1))
+
+    assert (found.excess, found.pin, found.mistakes) == (name, None, ())
+    assert found.constraints is ANYWHERE
 
 
 @pytest.fixture
@@ -95,8 +116,7 @@ def test_of_what_there_is_too_much_of_nothing_is_read(
 ) -> None:
     pod = made(100 * most)
 
-    with pytest.raises(Unsteered, match=name):
-        inject(pod, NOT_A, mode=Mode.EXCLUDE)
+    assert scheduling(pod).excess is name
 
     assert len(made_parts) < 20
 
@@ -104,7 +124,7 @@ def test_of_what_there_is_too_much_of_nothing_is_read(
 def test_a_daemons_pod_stays_on_its_node_however_many_terms_there_are() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
 
-    assert pinned({**terms(MOST_TERMS + 1), "metadata": {"ownerReferences": [owner]}}) is not None
+    assert scheduling({**terms(MOST_TERMS + 1), "metadata": {"ownerReferences": [owner]}}).pin
 
 
 ODD: list[Any] = [
@@ -116,6 +136,7 @@ ODD: list[Any] = [
     with_nodes(**{REQUIRED: {"nodeSelectorTerms": [None, 7, {"matchExpressions": 7}]}}),
     with_nodes(**{REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [None, {"values": 7}]}]}}),
     with_nodes(**{PREFERRED: {}}),
+    {"spec": {"nodeSelector": [1], "tolerations": {"a": 1}}},
     {"metadata": {"ownerReferences": 7}},
 ]
 
@@ -123,14 +144,3 @@ ODD: list[Any] = [
 @pytest.mark.parametrize("pod", ODD, ids=str)
 def test_what_has_another_shape_is_not_too_much_of_anything(pod: Raw) -> None:
     assert excess(pod) is None
-
-
-def test_a_patch_may_be_so_long_and_no_longer() -> None:
-    few, many = (
-        Requirement("numalign.io/class", Operator.NOT_IN, tuple(f"{number:063}" for number in range(count)))
-        for count in (10, 100)
-    )
-
-    assert len(inject(terms(MOST_TERMS), few, mode=Mode.EXCLUDE)) == MOST_TERMS
-    with pytest.raises(Unsteered, match="longer than 524288 bytes"):
-        inject(terms(MOST_TERMS), many, mode=Mode.EXCLUDE)

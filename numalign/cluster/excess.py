@@ -3,41 +3,40 @@ Pods with more in them than anybody means.
 
 A mutating webhook is asked before the API server validates anything, so a pod may have a hundred thousand
 terms, and a patch that tightens each of them would be as long again. Such a pod is never refused for it, and
-never steered. Lists are measured from the outside in and not read, so that it costs no more than another pod
-to find out.
+never steered. What there is is measured from the outside in and not read, so that it costs no more than
+another pod to find out.
 """
-
-from collections.abc import Mapping
 
 from numalign.fleet.pod_question import (
     MOST_OWNERS,
     MOST_REQUIREMENTS,
+    MOST_SELECTED,
     MOST_TERMS,
+    MOST_TOLERATIONS,
     MOST_VALUES,
     Excess,
 )
 
-LONGEST_PATCH = 2**19
-"""Bytes of a patch; an API server stores no object of more than some 1.5 MiB."""
-
 _AFFINITY = ("spec", "affinity", "nodeAffinity")
 _TERMS = (*_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 _PREFERENCES = (*_AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution")
+_SELECTOR = ("spec", "nodeSelector")
+_TOLERATIONS = ("spec", "tolerations")
 _OWNERS = ("metadata", "ownerReferences")
 _REQUIREMENTS = ("matchExpressions", "matchFields")
 
 
-class Unsteered(Exception):
-    """Raised for a pod that is left as it is; `str()` is what there is too much of."""
-
-
-def excess(pod: Mapping[str, object]) -> Excess | None:
+def excess(pod: object) -> Excess | None:
     """What there is too much of in a pod; what has another shape than Kubernetes gives it counts as none."""
     terms = _list(pod, *_TERMS)
-    if len(_list(pod, *_OWNERS)) > MOST_OWNERS:
-        return Excess.OWNERS
-    if max(len(terms), len(_list(pod, *_PREFERENCES))) > MOST_TERMS:
-        return Excess.TERMS
+    lengths = {
+        Excess.OWNERS: (len(_list(pod, *_OWNERS)), MOST_OWNERS),
+        Excess.SELECTOR: (len(_object(pod, *_SELECTOR)), MOST_SELECTED),
+        Excess.TOLERATIONS: (len(_list(pod, *_TOLERATIONS)), MOST_TOLERATIONS),
+        Excess.TERMS: (max(len(terms), len(_list(pod, *_PREFERENCES))), MOST_TERMS),
+    }
+    if found := next((name for name, (length, most) in lengths.items() if length > most), None):
+        return found
     lists = [_list(term, key) for term in terms for key in _REQUIREMENTS]
     if sum(map(len, lists)) > MOST_REQUIREMENTS:
         return Excess.REQUIREMENTS
@@ -50,8 +49,20 @@ def crowded(owned: object) -> bool:
     return len(_list(owned, *_OWNERS)) > MOST_OWNERS
 
 
-def _list(value: object, *steps: str) -> list[object]:
-    """The list at the end of some members; empty, if there is none."""
+def _at(value: object, *steps: str) -> object:
+    """What stands at the end of some members; None, if they are not there."""
     for step in steps:
         value = value.get(step) if isinstance(value, dict) else None
-    return value if isinstance(value, list) else []
+    return value
+
+
+def _list(value: object, *steps: str) -> list[object]:
+    """The list at the end of some members; empty, if there is none."""
+    found = _at(value, *steps)
+    return found if isinstance(found, list) else []
+
+
+def _object(value: object, *steps: str) -> dict[object, object]:
+    """The object at the end of some members; empty, if there is none."""
+    found = _at(value, *steps)
+    return found if isinstance(found, dict) else {}
