@@ -225,12 +225,12 @@ def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: s
     names = [name.removeprefix(PREFIX) for name in known]
     # To guess takes time, and nobody reads the guesses of a thousand mistakes.
     for key in nsmallest(_GUESSED, unknown):
-        close = _close(key.removeprefix(PREFIX), names)
+        close = nearest(key.removeprefix(PREFIX), names)
         meant = f'; "{PREFIX}{close}" is meant?' if close else f"; known are {', '.join(known)}"
         yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{meant}")
 
 
-def _close(written: str, known: Iterable[str]) -> str | None:
+def nearest(written: str, known: Iterable[str]) -> str | None:
     """The known word that may be meant, if any is close; of what is written only the beginning is looked at.
 
     To compare takes the square of the length, and no word that is meant is as long as this.
@@ -270,7 +270,7 @@ def _read_word(
 def _no_word(words: type[Word], text: str, *, where: str) -> Mistake:
     known = [word.value for word in words]
     asked = cut(text.strip(), _SHOWN)
-    close = _close(_HABITS.get(asked.lower(), asked.lower()), known)
+    close = nearest(_HABITS.get(asked.lower(), asked.lower()), known)
     meant = f'"{close}" is meant?' if close else f"one of {', '.join(known)}"
     return Mistake(
         where,

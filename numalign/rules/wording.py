@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from numalign.rules.constraints import Unmet
 from numalign.rules.errors import cut
-from numalign.rules.intent import POLICY, Intent, Policy
+from numalign.rules.intent import POLICY, Intent, Policy, nearest
 from numalign.rules.kubelet.refused import Reason
 from numalign.rules.resources import render
 from numalign.rules.verdict import Cause, Need, Refusal, Shortage, Verdict
@@ -38,6 +38,7 @@ NO_TOPOLOGY = "publish no NUMA topology"
 
 _LONGEST_SUBJECT = 100
 _LONGEST_CLAUSE = 240
+_LONGEST_RESOURCE = 64
 _LONGEST_AMOUNT = 120
 
 
@@ -251,6 +252,30 @@ def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str
         f'namespace "{namespace}" enforces {level}: the pod asks for {asks}. '
         f"Set annotation {POLICY} to {choices}."
     )
+
+
+def unlisted(resource: str, known: Iterable[str]) -> str:
+    """That no node lists a resource, and which of the known ones may be meant."""
+    close = nearest(resource, known)
+    meant = f'; "{close}" is meant?' if close else ""
+    return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{meant}'
+
+
+def lacking(missing: Mapping[str, int]) -> str:
+    """What a node has not got that it had in health, as it follows its name."""
+    return f"lacks {_named(f'{render(name, amount)} {name}' for name, amount in missing.items())} that it had"
+
+
+def ago(seconds: float) -> str:
+    """How long something is past, as a person says it."""
+    for unit, one, many in _UNITS:
+        count = int(seconds // unit)
+        if count > 0:
+            return f"{count} {one if count == 1 else many}"
+    return "less than a minute"
+
+
+_UNITS = ((86400, "day", "days"), (3600, "h", "h"), (60, "min", "min"))
 
 
 def nodes(count: int) -> str:

@@ -197,6 +197,40 @@ def test_a_shortage_in_words(short: Shortage, text: str) -> None:
     assert wording.shortage(short) == text
 
 
+TIMES = [
+    ("seconds", 59.0, "less than a minute"),
+    ("a minute", 60.0, "1 min"),
+    ("hours", 2 * 3600.0 + 59, "2 h"),
+    ("a day", 86400.0, "1 day"),
+    ("days", 30 * 86400.0, "30 days"),
+    ("a clock that was put back", -5.0, "less than a minute"),
+]
+
+
+@pytest.mark.parametrize(("seconds", "text"), table(TIMES))
+def test_a_time_that_is_past(seconds: float, text: str) -> None:
+    assert wording.ago(seconds) == text
+
+
+UNLISTED = [
+    # what it shows             the name       the known          what is told
+    ("one that is near",        "intel.com/qatt", ["intel.com/qat", GPU],
+     'no node lists the resource "intel.com/qatt"; "intel.com/qat" is meant?'),
+    ("none that is near",       "quantum", [GPU], 'no node lists the resource "quantum"'),
+    ("no known one",            "quantum", [],    'no node lists the resource "quantum"'),
+    ("one that nobody can read", "q" * 400, [GPU], f'no node lists the resource "{"q" * 61}..."'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("resource", "known", "text"), table(UNLISTED))
+def test_a_resource_that_no_node_lists(resource: str, known: list[str], text: str) -> None:
+    assert wording.unlisted(resource, known) == text
+
+
+def test_what_an_ill_node_lacks() -> None:
+    assert wording.lacking({GPU: 4, "cpu": 2000}) == f"lacks 4 {GPU} and 2 cpu that it had"
+
+
 # All nodes.
 
 FOUR, TWO = (refusal(Cause.ZONES_TOO_SMALL, Need(GPU, 8, 1, most)) for most in (4, 2))
