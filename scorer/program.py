@@ -17,7 +17,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.cluster import bindings, configz, live_feed
+from numalign.cluster import bindings, configz, live_feed, shapes
 from numalign.cluster.api import Api, connected
 from numalign.cluster.bindings import BIND_SECONDS, Flights
 from numalign.cluster.events import Event, Recorder
@@ -36,6 +36,7 @@ from numalign.runtime.life import Check
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.server import Stop, Task
+from numalign.shapes import Book
 from scorer import binding, ranking, ranking_file
 from scorer.app import Door, application
 from scorer.binding import Binder, Write
@@ -108,6 +109,7 @@ class Program:
         register = self._register(policy)
         pods = Occupants(register, log=self.log, registry=self.registry)
         keys = rules.label_keys()
+        book = Book(remember=settings.remember_seconds, wall=time.time)
         if settings.snapshot:
             every = settings.snapshot_reload_seconds
             feed = FileFeed(
@@ -117,6 +119,8 @@ class Program:
                 registry=self.registry,
                 pods=pods,
                 label_keys=keys,
+                book=book,
+                declared=policy.declared,
             )
             # A file is there at once: whoever starts the program may ask as soon as it listens.
             await feed.load(register.take)
@@ -125,10 +129,13 @@ class Program:
             live = LiveFeed(
                 api,
                 watched=live_feed.WITH_PODS,
+                optional=[(shapes.collection(settings.namespace or api.namespace),)],
                 log=self.log,
                 registry=self.registry,
                 pods=pods,
                 label_keys=keys,
+                book=book,
+                declared=policy.declared,
             )
             work = self._work(api, live)
             return await self._run(register, pods, live, rules, policy, work=work, stop=stop)

@@ -23,7 +23,7 @@ import socket
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -40,6 +40,7 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 FIRST_VERSION = 1000
+POLL_SECONDS = 0.01
 TOPOLOGY = "topology.node.k8s.io"
 ADMISSION = "admissionregistration.k8s.io/v1"
 
@@ -108,12 +109,16 @@ class Failure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a path means: all objects of a kind, those of a namespace, one (`name`), or a `part` of one."""
+    """What a path means: all objects of a kind, those of a namespace, one (`name`), or a `part` of one.
+
+    Of a list or a watch it holds the one that is `selected`, or all.
+    """
 
     resource: Resource
     namespace: str
     name: str
     part: str = ""
+    selected: str = ""
 
     @property
     def key(self) -> Key:
@@ -122,7 +127,7 @@ class Place:
 
     def holds(self, key: Key) -> bool:
         """Whether an object of this key is listed here."""
-        return not self.namespace or key[0] == self.namespace
+        return self.namespace in ("", key[0]) and self.selected in ("", key[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,9 @@ class FakeApi:
 
     documents: dict[str, Json] = field(default_factory=dict)
     """By path, what a GET finds there beside the objects (`/api/v1/nodes/a/proxy/configz`)."""
+
+    hung: set[str] = field(default_factory=set)
+    """Paths that are not answered for as long as they stand here."""
 
     not_served: set[str] = field(default_factory=set)
     """Paths of kinds (`/api/v1/nodes`) that this server does not know."""
@@ -360,6 +368,8 @@ class FakeApi:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(request.method, request.path, dict(request.query), _loaded(await request.read()))
         self.requests.append(asked)
+        while asked.path in self.hung:  # noqa: ASYNC110  whoever tests changes what stands there
+            await asyncio.sleep(POLL_SECONDS)
         try:
             self._let_in(request, asked)
             return await self._answered(request, asked)
@@ -381,6 +391,7 @@ class FakeApi:
         place = place_of(asked.path)
         if place is None or place.resource.path in self.not_served:
             return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
+        place = replace(place, selected=asked.query.get("fieldSelector", "").removeprefix("metadata.name="))
         if verb(asked) == "WATCH":
             return await self._watch(request, place, asked)
         answer = _PARTS.get((place.resource.kind, place.part, asked.method))

@@ -7,6 +7,7 @@ that is allowed. Each is a task beside the server. Nothing is written anywhere: 
 """
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from certs.reader import SharedCertificate, start_pair
-from numalign.cluster import configz, live_feed
+from numalign.cluster import configz, live_feed, shapes
 from numalign.cluster.api import Api, connected
 from numalign.cluster.feed import Feed
 from numalign.cluster.file_feed import FileFeed
@@ -29,6 +30,7 @@ from numalign.runtime.life import LIFE, Check
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop, Task
 from numalign.runtime.tls import utc_now
+from numalign.shapes import Book
 from webhook.app import application
 from webhook.catalogue import Catalogue
 from webhook.settings import WebhookSettings
@@ -60,16 +62,32 @@ class Program:
         settings = self.settings
         policy = PolicyKeeper(settings.policy, log=self.log, registry=self.registry)
         policy.load()
+        book, declared = Book(remember=settings.remember_seconds, wall=time.time), policy.declared
         if settings.snapshot:
             every = settings.snapshot_reload_seconds
-            feed = FileFeed(settings.snapshot, every=every, log=self.log, registry=self.registry)
+            feed = FileFeed(
+                settings.snapshot,
+                every=every,
+                log=self.log,
+                registry=self.registry,
+                book=book,
+                declared=declared,
+            )
             catalogue = self._catalogue(feed)
             # A file is there at once: whoever starts the program may ask as soon as it listens.
             await feed.load(catalogue.take)
             return await self._run(catalogue, policy, lambda _: Work(settings), stop)
         async with connected(kubeconfig=settings.kubeconfig, context=settings.context) as api:
             watched = live_feed.WITH_PODS if settings.count_pods else live_feed.STATIC
-            live = LiveFeed(api, watched=watched, log=self.log, registry=self.registry)
+            live = LiveFeed(
+                api,
+                watched=watched,
+                optional=[(shapes.collection(settings.namespace or api.namespace),)],
+                log=self.log,
+                registry=self.registry,
+                book=book,
+                declared=declared,
+            )
             catalogue = self._catalogue(live)
             with _folder() as folder:
                 work = partial(self._work, api, live, folder)

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter
@@ -25,7 +24,7 @@ from numalign.rules.errors import BadInput, Mistake
 from numalign.runtime import files
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.shapes import Book
+from numalign.shapes import Book, Shape
 
 CROWD = 200
 """Pods that are told of in one go; then whoever asks meanwhile gets a turn."""
@@ -34,8 +33,9 @@ CROWD = 200
 class FileFeed:
     """The snapshots in a file, looked at every so many seconds; 0 looks once.
 
-    `label_keys` are the labels of nodes that anybody reads. The `book` knows what earlier files held. The
-    pods in the file go to `pods`, once their snapshot is taken; without one they are counted.
+    `label_keys` are the labels of nodes that anybody reads. The `book` knows what earlier files held, and
+    which shapes are `declared`. The pods in the file go to `pods`, once their snapshot is taken; without one
+    they are counted.
     """
 
     def __init__(  # noqa: PLR0913  a file, how often, and what every part of a process is given
@@ -48,6 +48,7 @@ class FileFeed:
         pods: Sink | None = None,
         label_keys: AbstractSet[str] = frozenset(),
         book: Book | None = None,
+        declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,
         sleep: files.Sleep = asyncio.sleep,
     ) -> None:
@@ -57,10 +58,11 @@ class FileFeed:
         self._pods = pods
         self._label_keys = label_keys
         self._book = book or Book(wall=time.time)
+        self._declared = declared
         self._clock = clock
         self._sleep = sleep
         self._read_at: float | None = None
-        self._stamps: tuple[files.Stamp, ...] | None = None
+        self._taken: tuple[object, ...] | None = None
         self._had_nodes = False
         self._census = Census()
         self._failures = Counter(
@@ -85,21 +87,22 @@ class FileFeed:
 
     async def follow(self, take: Take) -> None:
         """Read the file whenever it changes, without holding up whoever asks meanwhile; never returns."""
-        if self._stamps is None:
+        if self._taken is None:
             await self.load(take)
         if not self._every:
             await asyncio.Event().wait()
-        await files.watch(
-            [self._path],
-            since=self._stamps or (),
-            every=self._every,
-            changed=partial(self.load, take),
-            sleep=self._sleep,
-        )
+        while True:
+            await self._sleep(self._every)
+            if self._there() != self._taken:
+                await self.load(take)
+
+    def _there(self) -> tuple[object, ...]:
+        """What a snapshot is made of; looked at before it is read, so that no change is missed."""
+        return *files.stamps([self._path]), tuple(self._declared())
 
     async def load(self, take: Take) -> None:
         """Read the file now; if that fails, say so and keep what there was. `follow` begins with it."""
-        self._stamps = files.stamps([self._path])
+        self._taken = self._there()
         try:
             found, census, pods = await asyncio.to_thread(self._read)
             await take(found)
@@ -148,4 +151,6 @@ class FileFeed:
             raise BadInput(
                 [Mistake(str(self._path), "holds no topology that can be read, and held some before")]
             )
+        self._book.declare(self._declared())
+        self._book.expire()
         return pile.snapshot(), pile.world.census, pods

@@ -5,7 +5,7 @@ A node is stored with all its images and a pod with its environment; the rules r
 What nobody reads is cut away as soon as it arrives, so that it takes no memory and is never passed on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
@@ -79,17 +79,26 @@ _POD: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """One kind of objects: its names, where all of it is served, and what of an object is kept."""
+    """One kind of objects: its names, where all of it is served, and what of an object is kept.
+
+    With a `name`, of all objects at that path the one that is called so.
+    """
 
     kind: str
     api_version: str
     path: str
     kept: Mapping[str, object]
+    name: str = ""
 
     @property
     def plural(self) -> str:
         """The kind as it stands in a path: `nodes`."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def selector(self) -> Sequence[tuple[str, str]]:
+        """What to ask an API server for, beside the path."""
+        return [("fieldSelector", f"metadata.name={self.name}")] if self.name else []
 
     def described(self, value: object) -> Object:
         """An object with its kind, which lists leave out, cut down to what is read."""

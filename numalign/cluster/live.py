@@ -5,12 +5,12 @@ What is fetched is cut down at once to what the decoders read: a snapshot gets s
 environment of a container nor the images on a node belong in it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
-from numalign.cluster import configz, kinds
-from numalign.cluster.api import Api, Forbidden, Gone, Missing, Unreachable, connected
+from numalign.cluster import configz, installed, kinds, shapes
+from numalign.cluster.api import Api, ClusterError, Forbidden, Gone, Missing, Unreachable, connected
 from numalign.cluster.configz import Listener
 from numalign.cluster.kinds import Collection, Object
 from numalign.cluster.parts import Part
@@ -26,9 +26,11 @@ async def collect(
     context: str | None = None,
     with_pods: bool = False,
     kubelets: Listener | None = None,
+    left_out: Callable[[str, ClusterError], object] = lambda _what, _error: None,
 ) -> Object:
     """The cluster as a v1 `List`, as `snapshot.of` and a snapshot file take it; raises `ClusterError`.
 
+    What whoever asks may not see and a snapshot can do without is told to `left_out`.
     Which cluster is asked is said at `api.connected`. With a listener for them, `kubelets` are asked too.
     """
     async with connected(kubeconfig=kubeconfig, context=context) as api:
@@ -38,10 +40,26 @@ async def collect(
             items += await _list_topologies(api)
             items += await _list(api, kinds.NAMESPACES)
             items += await _list(api, kinds.PODS) if with_pods else []
+        items += await _remembered(api, left_out)
         if kubelets:
             names = [node["metadata"]["name"] for node in nodes]
             items += await configz.configurations(api, names, kubelets)
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+async def _remembered(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
+    """The ConfigMap of the shapes that are remembered, where numalign is installed."""
+    try:
+        place = await installed.namespace(api)
+        data = await installed.config_map(api, place, shapes.NAME) if place else None
+    except Missing:
+        return []
+    except ClusterError as error:
+        left_out(f"{shapes.KIND} {shapes.NAME}", error)
+        return []
+    metadata = {"name": shapes.NAME, "namespace": place}
+    described = {"apiVersion": "v1", "kind": shapes.KIND, "metadata": metadata, "data": data}
+    return [described] if data else []
 
 
 async def pod(

@@ -15,7 +15,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster import kinds
+from numalign.cluster import kinds, shapes
 from numalign.cluster.api import Api
 from numalign.cluster.census import Census, Tenants
 from numalign.cluster.feed import Take
@@ -26,10 +26,13 @@ from numalign.cluster.world import Shelf, World
 from numalign.fleet.recent import Caches
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
-from numalign.shapes import Book
+from numalign.shapes import Book, Shape
 
 GATHERING_SECONDS, LONGEST_GATHERING_SECONDS = 0.1, 1.0
 """How long changes are gathered before they count: the longer, the more it takes to make them count."""
+
+PATIENCE_SECONDS = 10.0
+"""How long an answer about an optional kind is waited for, once there is one about all others."""
 
 SHARE = 4
 """So many times as long as it took: a fifth of the time at most goes into it."""
@@ -72,8 +75,9 @@ class LiveFeed:
     """The cluster behind an API server, with those labels of nodes that anybody reads.
 
     Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted.
-    The `book` knows what was there before. What is known of a cluster is `world`: whoever learns more of it
-    (the kubelets' configurations) may put it there.
+    Of `watched` kinds all is waited for, of `optional` ones only for an answer, whatever it is.
+    The `book` knows what was there before, and which shapes are `declared`. What is known of a cluster is
+    `world`: whoever learns more of it (the kubelets' configurations) may put it there.
     """
 
     def __init__(  # noqa: PLR0913  a server, what to watch, and what every part of a process is given
@@ -81,15 +85,18 @@ class LiveFeed:
         api: Api,
         *,
         watched: Sequence[Sequence[Collection]],
+        optional: Sequence[Sequence[Collection]] = (),
         log: Log,
         registry: CollectorRegistry,
         pods: Sink | None = None,
         label_keys: AbstractSet[str] = frozenset(),
         book: Book | None = None,
+        declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.world = World(told=True, label_keys=label_keys, book=book)
+        self._declared = declared
         self._pods = pods
         self._log = log
         self._clock = clock
@@ -99,24 +106,34 @@ class LiveFeed:
             versions[0].kind: Reflector(
                 api, versions, self._sink(versions[0]), log=log, meters=meters, clock=clock, sleep=sleep
             )
-            for versions in watched
+            for versions in (*watched, *optional)
         }
+        # Pods that are counted are nothing that an answer depends on.
+        counted = {kinds.PODS.kind} if pods is None else set[str]()
+        needed = {versions[0].kind for versions in watched} - counted
+        self._needed = {kind: self._reflectors[kind] for kind in needed}
+        self._optional = {versions[0].kind: self._reflectors[versions[0].kind] for versions in optional}
 
     def waiting_for(self) -> str | None:
-        """A whole list of all that answers depend on, which pods that are counted are not."""
-        lacking = [
-            f"{kind}: {reflector.trouble or 'no first list yet'}"
-            for kind, reflector in self._needed().items()
-            if not reflector.synced
-        ]
-        return "; ".join(lacking) or None
+        """A whole list of all that answers depend on, and an answer about all else but pods."""
+        lacking = {kind: each for kind, each in self._needed.items() if not each.synced}
+        if not lacking:
+            since = max((each.synced_at or 0.0 for each in self._needed.values()), default=0.0)
+            lacking = {kind: each for kind, each in self._optional.items() if self._may_answer(each, since)}
+        told = (f"{kind}: {each.trouble or 'no first list yet'}" for kind, each in sorted(lacking.items()))
+        return "; ".join(told) or None
+
+    def _may_answer(self, optional: Reflector, since: float) -> bool:
+        """Whether an API server that is there since then may still say what there is of an optional kind."""
+        silent = not optional.synced and optional.failed_at < since
+        return silent and self._clock() - since < PATIENCE_SECONDS
 
     def age(self) -> float:
         """Since the API server last said anything about the kind it has been silent about for longest.
 
         As for readiness, pods that are counted are no matter.
         """
-        return max(reflector.age() for reflector in self._needed().values())
+        return max(reflector.age() for reflector in self._needed.values())
 
     def tenants(self) -> Iterator[Tenants]:
         """The pods that are counted."""
@@ -129,15 +146,10 @@ class LiveFeed:
     async def follow(self, take: Take) -> None:
         """Watch, and give a snapshot whenever something has changed; never returns."""
         async with asyncio.TaskGroup() as group:
-            needed = self._needed()
+            told = {**self._needed, **self._optional}
             for kind, reflector in self._reflectors.items():
-                group.create_task(reflector.run() if kind in needed else self._count(reflector))
+                group.create_task(reflector.run() if kind in told else self._count(reflector))
             await self._publish(take)
-
-    def _needed(self) -> dict[str, Reflector]:
-        """Those of the kinds that answers depend on."""
-        counted = kinds.PODS.kind if self._pods is None else None
-        return {kind: each for kind, each in self._reflectors.items() if kind != counted}
 
     async def _count(self, pods: Reflector) -> None:
         """Read the many pods once there is something to answer with."""
@@ -148,6 +160,7 @@ class LiveFeed:
     async def _publish(self, take: Take) -> None:
         published: int | None = None
         while True:
+            self.world.book.declare(self._declared())
             self.world.book.expire()
             began, version = self._clock(), self.world.version
             if version != published and self.waiting_for() is None:
@@ -169,6 +182,7 @@ class LiveFeed:
             kinds.NODES.kind: world.nodes,
             kinds.NAMESPACES.kind: world.namespaces,
             KIND: world.topologies,
+            shapes.KIND: world.memories,
         }
         shelf = shelves.get(collection.kind)
         if shelf is not None:

@@ -297,6 +297,10 @@ class PolicyKeeper:
             self.now = read(self._path)
             self._tell(self._path)
 
+    def declared(self) -> tuple[Shape, ...]:
+        """The shapes of nodes that can come at any time."""
+        return self.now.shapes
+
     async def follow(self, *, every: float, sleep: files.Sleep = asyncio.sleep) -> None:
         """Read the file again whenever it changes, looked at every so many seconds; never returns."""
         if self._path is None:

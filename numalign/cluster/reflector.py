@@ -174,7 +174,8 @@ class Reflector:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.kind = collections[0].kind
-        self.synced = False
+        self.synced_at: float | None = None
+        self.failed_at = -math.inf
         self.trouble: str | None = f"a first list of {collections[0].plural}"
         self._api = api
         self._collections = collections
@@ -196,6 +197,11 @@ class Reflector:
     def age(self) -> float:
         """Seconds since the API server last said something about this kind; infinite before."""
         return float("inf") if self._heard_at is None else self._clock() - self._heard_at
+
+    @property
+    def synced(self) -> bool:
+        """Whether there was a whole list."""
+        return self.synced_at is not None
 
     async def run(self) -> None:
         """Follow; never returns, and no failure of the API server is raised."""
@@ -240,7 +246,7 @@ class Reflector:
         self._absences += 1
         if not self.synced or self._absences > 1:
             self._sink.keep(frozenset())
-            self.synced = True
+            self._sync()
 
     async def _whole(self, collection: Collection) -> str:
         """Every object, in pages if they can be had; gives the resource version of the list."""
@@ -258,16 +264,20 @@ class Reflector:
             if following == before:
                 raise _Unusable(Reason.UNREADABLE, f"the list of {self._what} goes round in circles")
         self._sink.keep(keys)
-        self.synced = True
+        self._sync()
         self._listed_at = self._clock()
         self._meters.lists.labels(self.kind).inc()
         self._log.info("watch.listed", objects=len(keys))
         return version
 
+    def _sync(self) -> None:
+        if self.synced_at is None:
+            self.synced_at = self._clock()
+
     async def _page(self, collection: Collection, query: Query, keys: set[Key]) -> tuple[str, str]:
         """Put the objects of a page, and note their keys; gives where the next page is, and the version."""
         what = f"the list of {self._what}"
-        page = Part(await self._api.get(collection.path, query, what=what))
+        page = Part(await self._api.get(collection.path, [*collection.selector, *query], what=what))
         self._hear()
         items = list(page["items"].entries())
         following, version = (page["metadata"][key] for key in ("continue", "resourceVersion"))
@@ -295,6 +305,7 @@ class Reflector:
         """Follow what happens until the watch ends in its time."""
         began = self._clock()
         query = [
+            *position.collection.selector,
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("resourceVersion", position.version),
@@ -361,6 +372,7 @@ class Reflector:
     def _failed(self, error: ClusterError | _Unusable, *, lasted: float) -> float:
         """Settle where to go on; gives the seconds to wait before."""
         reason = _reason(error)
+        self.failed_at = self._clock()
         self.trouble = self._sentence(reason, error)
         self._complain(reason, self.trouble)
         if lasted >= LASTING_SECONDS:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -23,6 +24,25 @@ def _named(text: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_named)]
+
+_SPAN = re.compile(r"([0-9]{1,9})([smhd])|0")
+_SECONDS = MappingProxyType({"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0})
+
+
+def seconds(text: str) -> float:
+    """A span of time as people write it: `30d`, `12h`, `90m`, `45s`, `0`; raises `ValueError`."""
+    found = _SPAN.fullmatch(text)
+    if not found:
+        raise ValueError("a span of time is a number of s, m, h or d, as 12h or 30d are, or 0")
+    return float(found[1]) * _SECONDS[found[2]] if found[1] else 0.0
+
+
+def _span(text: str) -> str:
+    seconds(text)
+    return text
+
+
+Span = Annotated[str, AfterValidator(_span)]
 
 
 class SourceSettings(Settings):
@@ -53,6 +73,18 @@ class SourceSettings(Settings):
         description="Read the configuration of every kubelet through the API server's node proxy, slowly."
         " Verdicts then know its options. Off by default, for the right to nodes/proxy is a strong one.",
     )
+
+    remember_shapes: Span = Field(
+        default="30d",
+        description="How long shapes of nodes are remembered after their last node is gone, as 30d or 12h. A"
+        " pod that only a remembered shape could take is admitted, with a warning: pools that scale to zero"
+        " come back. 0 forgets at once, and then such pods are refused.",
+    )
+
+    @property
+    def remember_seconds(self) -> float:
+        """`remember_shapes` in seconds."""
+        return seconds(self.remember_shapes)
 
     def contradictions(self) -> Iterator[Contradiction]:
         """One source."""

@@ -26,11 +26,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import chain, islice
 from types import MappingProxyType
+from urllib.parse import quote
 
 import orjson
 
 from numalign.cluster import kubelet_config, labels, nodes, topologies
-from numalign.cluster.kinds import Object
+from numalign.cluster.kinds import Collection, Object
 from numalign.cluster.nodes import BadNode, Facts
 from numalign.cluster.parts import Part, named
 from numalign.rules import resources
@@ -42,7 +43,7 @@ from numalign.rules.sharing import shared
 from numalign.rules.topology import Known, Zone, managers
 from numalign.shapes import KnownShape, Memory, Shape, Values, shape
 
-NAME = "numalign-shapes"
+KIND, NAME = "ConfigMap", "numalign-shapes"
 """Of the ConfigMap, in the namespace of the programs."""
 
 LOSSES = "losses"
@@ -76,6 +77,17 @@ _LABEL_FIELDS = ("values", "always")
 
 
 # The ConfigMap.
+
+
+def collection(namespace: str) -> Collection:
+    """The ConfigMap in a namespace, as something to watch."""
+    return Collection(
+        KIND,
+        "v1",
+        f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps",
+        MappingProxyType({"metadata": {"name": True}, "data": True}),
+        NAME,
+    )
 
 
 def encode(memory: Memory) -> dict[str, str]:

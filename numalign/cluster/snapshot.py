@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from numalign.cluster import documents, kubelet_config, topologies
+from numalign.cluster import documents, kubelet_config, shapes, topologies
 from numalign.cluster.documents import BadDocument, Found
 from numalign.cluster.kinds import PODS, Object
 from numalign.cluster.parts import Part
@@ -30,11 +30,14 @@ class BadSnapshot(BadInput):
     """Raised for what is no snapshot: unreadable, cut off, or of objects that say nothing of a cluster."""
 
 
-def load(path: Path | str, *, stdin: BinaryIO | None = None) -> Snapshot:
-    """The snapshot in a file, `-` being standard input; raises `BadSnapshot`, which names the file."""
+def load(path: Path | str, *, stdin: BinaryIO | None = None, book: Book | None = None) -> Snapshot:
+    """The snapshot in a file, `-` being standard input; raises `BadSnapshot`, which names the file.
+
+    The `book` knows what was there before, and what may come.
+    """
     where = "standard input" if str(path) == "-" else str(path)
     try:
-        return _settled(pile(documents.each(path, stdin=stdin)), where)
+        return _settled(pile(documents.each(path, stdin=stdin), book=book), where)
     except BadDocument as error:
         raise BadSnapshot(error.mistakes) from error
 
@@ -47,9 +50,12 @@ def read(data: bytes) -> Snapshot:
         raise BadSnapshot(error.mistakes) from error
 
 
-def of(found: Iterable[object]) -> Snapshot:
-    """The snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`."""
-    return _settled(pile(documents.objects(found)), "snapshot")
+def of(found: Iterable[object], *, book: Book | None = None) -> Snapshot:
+    """The snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`.
+
+    The `book` is as for `load`.
+    """
+    return _settled(pile(documents.objects(found), book=book), "snapshot")
 
 
 def _settled(made: "Pile", where: str) -> Snapshot:
@@ -101,13 +107,16 @@ class Pile:
 
     def add(self, found: Found) -> None:
         """Take one object, or tell why not."""
+        name = Part(found.raw)["metadata"]["name"].text()
         keep = self._keepers.get((found.group, found.kind))
+        if keep is None and (found.group, found.kind, name) == (CORE, shapes.KIND, shapes.NAME):
+            keep = partial(self._keep, self.world.memories)
         if found.trouble:
             self._problem(found, found.where, found.trouble)
         elif keep is None:
             self._ignored[".".join(filter(None, (found.kind, found.group)))] += 1
         else:
-            keep(found, Part(found.raw)["metadata"]["name"].text())
+            keep(found, name)
 
     def foreign(self) -> str | None:
         """Why the objects are no snapshot of a cluster, whatever they are; None for one, also of nothing."""

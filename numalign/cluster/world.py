@@ -7,14 +7,14 @@ object never stops the rest: it is left out and told of, with its kind, its name
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from sys import intern
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from numalign.cluster import kubelet_config, namespaces, nodes, topologies
+from numalign.cluster import kubelet_config, namespaces, nodes, shapes, topologies
 from numalign.cluster.census import Census
 from numalign.cluster.fingerprints import Fingerprint
 from numalign.cluster.kubelet_config import KubeletConfiguration
@@ -24,7 +24,7 @@ from numalign.cluster.topologies import Topology
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.intent import NamespaceRules
 from numalign.rules.topology import Node
-from numalign.shapes import Book, KnownShape
+from numalign.shapes import Book, KnownShape, Memory
 from numalign.shapes.bare import BareNode
 
 Read = TypeVar("Read")
@@ -159,6 +159,7 @@ class World:
         self.topologies = Shelf(topologies.KIND, _sensible(topologies.topology))
         self.configurations = Shelf(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
         self.namespaces: Shelf[NamespaceFacts] = Shelf("Namespace", namespaces.facts)
+        self.memories: Shelf[Memory] = Shelf(shapes.KIND, shapes.decode)
         self.census = Census()
         self._joined: dict[str, Node] = {}
         self._known: dict[str, Node] = {}
@@ -177,6 +178,7 @@ class World:
 
     def snapshot(self) -> Snapshot:
         """The cluster of everything that is there now."""
+        self._recall_changed()
         self._join_changed()
         self._see_changed()
         ruled = dict(self.namespaces.sensible())
@@ -195,6 +197,11 @@ class World:
             pods=len(self.census),
         )
 
+    def _recall_changed(self) -> None:
+        """What was remembered stays known for as long as the book says, whatever becomes of the object."""
+        for name in sorted(self.memories.changed):
+            self.book.recall(self.memories.get(name) or Memory())
+
     def _join_changed(self) -> None:
         """Join anew the nodes of which anything has changed since this was done last."""
         haunted, shelves = self._told or any(self.nodes), (self.nodes, self.topologies, self.configurations)
@@ -212,11 +219,11 @@ class World:
         """Ask for the health of these nodes, and of those of whose past they made more known."""
         self._known = {name: node for name, node in self._known.items() if name in self._joined}
         self.book.keep(self._joined.keys())
-        unseen: Iterable[str] = sorted(self._unseen & self._joined.keys())
-        while unseen:
-            for name in unseen:
+        unseen: AbstractSet[str] = self._unseen & self._joined.keys()
+        while unseen := unseen | self.book.stale():
+            for name in sorted(unseen):
                 self._known[name] = self.book.see(self._joined[name], identity=self._facts(name).identity)
-            unseen = sorted(self.book.stale())
+            unseen = frozenset()
         self._unseen.clear()
 
     def _facts(self, name: str) -> Facts:
@@ -224,8 +231,8 @@ class World:
 
     def _shelves(
         self,
-    ) -> tuple[Shelf[Facts], Shelf[Topology], Shelf[KubeletConfiguration], Shelf[NamespaceFacts]]:
-        return self.nodes, self.topologies, self.configurations, self.namespaces
+    ) -> tuple[Shelf[Any], ...]:
+        return self.nodes, self.topologies, self.configurations, self.namespaces, self.memories
 
     def _join(self, name: str) -> None:
         self._joined.pop(name, None)

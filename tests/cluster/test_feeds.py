@@ -2,9 +2,10 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster import live_feed
+from numalign.cluster import live_feed, shapes, snapshot
 from numalign.cluster.feed import Feed
 from numalign.cluster.file_feed import CROWD, FileFeed
 from numalign.cluster.fingerprints import Fingerprint
@@ -23,6 +24,7 @@ from numalign.cluster.reflector import Sink
 from numalign.cluster.world import Snapshot
 from numalign.rules.intent import NamespaceRules, Policy
 from numalign.runtime import logs
+from numalign.shapes import Book, KnownShape, Memory, Shape
 from tests.fake_api import FakeApi
 
 Json = dict[str, Any]
@@ -492,3 +494,154 @@ async def test_pods_are_read_once_there_is_something_to_answer_with(live: Live) 
         await seen.until(lambda: live.api.asked("LIST", "/api/v1/pods") and seen.snapshots)
 
     assert before == []
+
+
+# Shapes that are remembered and declared.
+
+KEPT = shapes.collection("numalign")
+SHAPED = snapshot.of([nrt("gone", zone="node-7")]).shapes
+
+
+def listed_text(*items: Json) -> str:
+    return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items}).decode()
+
+
+@pytest.fixture
+def quiet(told: io.StringIO) -> logs.Log:
+    return logs.to(told, level="debug", form="json")
+
+
+def memory_of(*known: KnownShape, seen: float = 0.0) -> Json:
+    memory = Memory(tuple(replace(each, nodes=0, seen=seen or time.time()) for each in known))
+    metadata = {"name": shapes.NAME, "namespace": "numalign"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": shapes.encode(memory)}
+
+
+@asynccontextmanager
+async def remembering(
+    log: logs.Log,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    declared: Callable[[], Sequence[Shape]] = tuple,
+) -> AsyncIterator[Live]:
+    """An API server with one node, in whose cluster shapes are remembered."""
+    async with FakeApi() as api, api.client() as client:
+        api.put(node("a"))
+        api.put(nrt("a"))
+        watched, registry = live_feed.STATIC, CollectorRegistry()
+        feed = LiveFeed(
+            client,
+            watched=watched,
+            optional=[(KEPT,)],
+            log=log,
+            registry=registry,
+            clock=clock,
+            declared=declared,
+        )
+        yield Live(api, feed)
+
+
+def names(found: Snapshot) -> list[str]:
+    return sorted(each.shape.name for each in found.shapes if not each.nodes)
+
+
+REMEMBERED = sorted(each.shape.name for each in SHAPED)
+
+
+async def test_what_is_remembered_is_in_the_first_snapshot(quiet: logs.Log) -> None:
+    async with remembering(quiet) as live:
+        live.put(memory_of(*SHAPED))
+        async with following(live.feed) as seen:
+            await seen.until(lambda: seen.snapshots)
+
+            assert names(seen.snapshots[0]) == REMEMBERED
+
+
+async def test_what_is_remembered_later_is_heard_and_what_is_broken_is_told(quiet: logs.Log) -> None:
+    async with remembering(quiet) as live, following(live.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        live.put(memory_of(*SHAPED))
+        await seen.until(lambda: names(seen.last) == REMEMBERED)
+        live.put({**memory_of(), "data": {"x": "{"}})
+        await seen.until(lambda: seen.last.problems)
+
+        assert str(seen.last.problems[0]).startswith("ConfigMap numalign-shapes: data.x: is not JSON")
+        # Who breaks what is remembered makes nobody forget.
+        assert names(seen.last) == REMEMBERED
+
+
+async def test_another_config_map_is_not_asked_for(quiet: logs.Log) -> None:
+    async with remembering(quiet) as live, following(live.feed) as seen:
+        other = memory_of(*SHAPED)
+        live.put({**other, "metadata": {**other["metadata"], "name": "other"}})
+        await seen.until(lambda: seen.snapshots)
+
+        assert names(seen.last) == []
+        asked = [each.query["fieldSelector"] for each in live.api.asked("GET", KEPT.path)]
+        assert {*asked} == {"metadata.name=numalign-shapes"}
+
+
+@pytest.mark.parametrize("code", [HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE])
+async def test_answers_do_not_wait_for_what_is_denied(quiet: logs.Log, code: HTTPStatus) -> None:
+    async with remembering(quiet) as live:
+        live.api.failures[KEPT.path] = code
+        async with following(live.feed) as seen:
+            await seen.until(lambda: seen.snapshots)
+
+            assert (seen.nodes(), live.feed.waiting_for()) == (["a"], None)
+            del live.api.failures[KEPT.path]
+            live.put(memory_of(*SHAPED))
+            await seen.until(lambda: names(seen.last) == REMEMBERED)
+
+
+async def test_answers_wait_for_a_while_where_nobody_says_anything(quiet: logs.Log) -> None:
+    now = 0.0
+    async with remembering(quiet, clock=lambda: now) as live:
+        live.api.hung.add(KEPT.path)
+        async with following(live.feed) as seen:
+            await seen.until(lambda: "ConfigMap" in (live.feed.waiting_for() or ""))
+            assert not seen.snapshots
+            now = live_feed.PATIENCE_SECONDS
+            await seen.until(lambda: seen.nodes() == ["a"])
+        live.api.hung.clear()
+
+
+async def test_what_is_declared_is_known_and_changes(quiet: logs.Log, tmp_path: Path) -> None:
+    declared = [each.shape for each in SHAPED]
+    path = tmp_path / "cluster.json"
+    path.write_text(listed_text(node("a"), nrt("a")))
+    file = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry(), declared=lambda: declared)
+    async with remembering(quiet, declared=lambda: declared) as live:
+        for feed in (file, live.feed):
+            async with following(feed) as seen:
+                await seen.until(lambda: [each for each in seen.last.shapes if each.declared])
+                declared.clear()
+                await seen.until(lambda: not [each for each in seen.last.shapes if each.declared])
+                declared.extend(each.shape for each in SHAPED)
+
+
+async def test_what_earlier_files_held_is_remembered(quiet: logs.Log, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    feed = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry())
+    path.write_text(listed_text(node("a"), nrt("a"), node("b"), nrt("b", zone="node-7")))
+    async with following(feed) as seen:
+        await seen.until(lambda: seen.nodes() == ["a", "b"])
+        path.write_text(listed_text(node("a"), nrt("a")))
+        await seen.until(lambda: seen.nodes() == ["a"])
+
+        [here] = [each for each in seen.last.shapes if each.nodes]
+        [gone] = [each for each in seen.last.shapes if each.seen is not None]
+        assert (here.nodes, gone.shape.node.ids) == (1, (7,))
+
+
+async def test_a_file_that_is_refused_makes_nobody_forget(quiet: logs.Log, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    book = Book(wall=time.time)
+    feed = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry(), book=book)
+    seen = Seen()
+    path.write_text(listed_text(node("a"), nrt("a")))
+    await feed.load(seen.take)
+    path.write_text(listed_text(node("a")))
+    await feed.load(seen.take)
+
+    assert [each.nodes for each in book.known()] == [1]

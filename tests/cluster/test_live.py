@@ -287,3 +287,44 @@ def test_the_drawn_tree_is_the_tree() -> None:
     drawn = re.findall(r"[├└]── (\w+)", inspect.getdoc(cluster_api) or "")
 
     assert drawn == [error.__name__ for error in ClusterError.__subclasses__()]
+
+
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+CONFIG_MAPS = "/api/v1/namespaces/numalign/configmaps"
+
+
+def install(api: Api, **data: str) -> None:
+    service = {"namespace": "numalign", "name": "numalign"}
+    api.lists[CONFIGURATIONS] = [
+        {**named("zz-numalign"), "webhooks": [{"clientConfig": {"service": service}}]}
+    ]
+    api.lists[CONFIG_MAPS] = [{**named("numalign-shapes"), "data": data}] if data else []
+
+
+async def test_what_is_remembered_is_collected_where_numalign_is_installed(
+    api: Api, kubeconfig: Kubeconfig
+) -> None:
+    install(api, losses="{}")
+
+    found = await live.collect(kubeconfig=kubeconfig())
+    assert found["items"][-1] == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "numalign-shapes", "namespace": "numalign"},
+        "data": {"losses": "{}"},
+    }
+
+
+async def test_nothing_is_remembered_where_nobody_wrote_it_down(api: Api, kubeconfig: Kubeconfig) -> None:
+    install(api)
+
+    assert "ConfigMap" not in {kind for _, kind, _ in kinds(await live.collect(kubeconfig=kubeconfig()))}
+
+
+async def test_a_memory_that_may_not_be_seen_is_told_and_left_out(api: Api, kubeconfig: Kubeconfig) -> None:
+    install(api, losses="{}")
+    api.failures[f"{CONFIG_MAPS}/numalign-shapes"] = HTTPStatus.FORBIDDEN
+    told: list[str] = []
+
+    found = await live.collect(kubeconfig=kubeconfig(), left_out=lambda what, _: told.append(what))
+    assert (told, len(found["items"])) == (["ConfigMap numalign-shapes"], 4)

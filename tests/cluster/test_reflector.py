@@ -193,7 +193,7 @@ async def server() -> AsyncIterator[FakeApi]:
 
 
 async def test_what_there_is_is_listed_and_cut_down_to_what_is_read(server: FakeApi) -> None:
-    server.put({**node("a", zone="x"), "status": {"allocatable": {"cpu": "8"}, "images": ["..."]}})
+    made = server.put({**node("a", zone="x"), "status": {"allocatable": {"cpu": "8"}, "images": ["..."]}})
 
     async with following(server) as seen:
         await seen.sees("a b")
@@ -201,7 +201,7 @@ async def test_what_there_is_is_listed_and_cut_down_to_what_is_read(server: Fake
     assert seen.shelf.objects["", "a"] == {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "a", "labels": {"zone": "x"}},
+        "metadata": {"name": "a", "labels": {"zone": "x"}, "uid": made["metadata"]["uid"]},
         "status": {"allocatable": {"cpu": "8"}},
     }
 

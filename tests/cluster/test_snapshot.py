@@ -2,6 +2,8 @@
 
 import gzip
 import io
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from hypothesis import strategies as st
 
 import kubectl_numa
 from kubectl_numa import openb
-from numalign.cluster import snapshot
+from numalign.cluster import shapes, snapshot
 from numalign.cluster.snapshot import BadSnapshot
 from numalign.cluster.world import Snapshot
 from numalign.rules.intent import NamespaceRules, Policy
 from numalign.rules.resources import Resources
 from numalign.rules.topology import Known
+from numalign.shapes import Book, Memory
 
 Json = dict[str, Any]
 
@@ -354,3 +357,31 @@ def test_a_cluster_of_the_trace_loads_without_a_problem() -> None:
 @given(st.permutations(CLUSTER["items"]))
 def test_the_order_of_objects_changes_nothing(items: list[Json]) -> None:
     assert snapshot.of([listed(*items)]) == snapshot.of([CLUSTER])
+
+
+def test_a_file_can_hold_what_is_remembered() -> None:
+    before = snapshot.of([nrt("gone", zones=("node-0", "node-1"))])
+    memory = Memory(tuple(replace(each, nodes=0, seen=time.time()) for each in before.shapes))
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": shapes.NAME}}
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"x": "{"}}
+    seen = snapshot.of([nrt("n"), {**kept, "data": shapes.encode(memory)}, other])
+
+    [remembered] = [each for each in seen.shapes if each.seen]
+    assert remembered.shape == before.shapes[0].shape
+    assert (seen.problems, seen.ignored) == ((), {"ConfigMap": 1})
+
+
+def test_a_memory_that_is_broken_is_told_and_the_rest_counts() -> None:
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": shapes.NAME}, "data": {"x": "{}"}}
+    seen = snapshot.of([nrt("n"), kept])
+
+    assert told(seen) == ["ConfigMap numalign-shapes: data.x.zones: is missing"]
+    assert [each.name for each in seen.nodes] == ["n"]
+
+
+def test_what_may_come_is_known_beside_what_is_there() -> None:
+    [known] = snapshot.of([nrt("n")]).shapes
+    book = Book(wall=time.time)
+    book.declare([known.shape])
+
+    assert [each.declared for each in snapshot.of([node("m")], book=book).shapes] == [True]

@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster import snapshot
+from numalign.cluster import shapes, snapshot
 from numalign.cluster.fingerprints import Fingerprint
 from numalign.cluster.world import Shelf, Snapshot, World
-from numalign.rules.intent import NamespaceRules, Policy
+from numalign.rules.attributes import Attributes, Labels
+from numalign.rules.intent import CLASS_LABEL, NamespaceRules, Policy
 from numalign.rules.topology import Known
+from numalign.shapes import BareNode, Book
+from numalign.shapes.book import LOSS_SECONDS
+from tests.notation import bag
 
 Json = dict[str, Any]
 
@@ -291,3 +295,127 @@ def test_an_object_that_makes_no_sense_at_all_is_a_problem(shelf: str) -> None:
 
     assert world.snapshot().problems
     assert isinstance(world.snapshot(), Snapshot)
+
+
+# What a node is, apart from how it is today.
+
+GPU = "nvidia.com/gpu"
+
+
+def gpu_node(name: str, gpus: int, *, uid: str = "u", **labels: str) -> Json:
+    totals = {"cpu": "8", GPU: gpus}
+    return {
+        **node(name, **labels),
+        "metadata": {"name": name, "labels": labels, "uid": uid},
+        "status": {"allocatable": totals, "capacity": totals},
+    }
+
+
+def gpu_nrt(name: str, gpus: int) -> Json:
+    amount = {"name": GPU, "capacity": gpus, "allocatable": gpus, "available": gpus}
+    [zone] = nrt(name)["zones"]
+    return {**nrt(name), "zones": [{**zone, "resources": [*zone["resources"], amount]}]}
+
+
+def put_both(world: World, name: str, gpus: int, *, uid: str = "u", **labels: str) -> None:
+    world.nodes.put(name, gpu_node(name, gpus, uid=uid, **labels))
+    world.topologies.put(name, gpu_nrt(name, gpus))
+
+
+def healths(world: World) -> dict[str, int | None]:
+    """How many devices the nodes that are ill have in health; None of the others."""
+    return {
+        each.name: each.health.zones[0].allocatable.get(GPU, 0) if each.health else None
+        for each in world.snapshot().nodes
+    }
+
+
+def test_a_node_that_loses_devices_is_ill_until_they_are_back() -> None:
+    world = World()
+    put_both(world, "a", 8)
+    steps = [healths(world)]
+    put_both(world, "a", 0)
+    steps.append(healths(world))
+    [shape] = world.snapshot().shapes
+    put_both(world, "a", 8)
+    steps.append(healths(world))
+
+    assert steps == [{"a": None}, {"a": 8}, {"a": None}]
+    assert (shape.nodes, shape.shape.node.zones[0].allocatable[GPU]) == (1, 8)
+
+
+def test_a_node_that_was_rebuilt_with_less_is_another_one() -> None:
+    world = World()
+    put_both(world, "a", 8)
+    healths(world)
+    put_both(world, "a", 4, uid="v")
+
+    assert healths(world) == {"a": None}
+    assert sorted((each.nodes, each.seen is None) for each in world.snapshot().shapes) == [
+        (0, False),
+        (1, True),
+    ]
+
+
+def test_a_label_says_what_a_node_was_before_anybody_looked() -> None:
+    before = World()
+    put_both(before, "b", 8)
+    [known] = before.snapshot().shapes
+    world = World()
+    put_both(world, "a", 0, **{CLASS_LABEL: known.shape.node_class})
+    steps = [healths(world)]
+    put_both(world, "b", 8)
+    steps.append(healths(world))
+
+    # Whoever comes later may say what another one was: both are told anew.
+    assert steps == [{"a": None}, {"a": 8, "b": None}]
+
+
+def test_what_is_remembered_says_what_a_node_was() -> None:
+    before = World()
+    put_both(before, "a", 8)
+    [known] = before.snapshot().shapes
+    world = World()
+    put_both(world, "a", 0, **{CLASS_LABEL: known.shape.node_class})
+    world.snapshot()
+    version = world.version
+    world.memories.put(shapes.NAME, {"data": shapes.encode(before.book.memory())})
+
+    assert world.version > version
+    assert healths(world) == {"a": 8}
+
+
+def test_a_node_without_topology_is_told_with_what_its_node_says() -> None:
+    world = World()
+    world.nodes.put("a", gpu_node("a", 8, **{CLASS_LABEL: "blue"}))
+    world.nodes.put("b", node("b", cpu="many"))
+
+    assert world.snapshot().bare == {
+        "a": BareNode(
+            "a", bag("cpu=8 gpu=8"), Attributes(labels=Labels({CLASS_LABEL: "blue"})), label="blue"
+        ),
+        "b": BareNode("b"),
+    }
+
+
+def test_a_node_has_the_attributes_of_its_object() -> None:
+    world = World()
+    world.nodes.put("a", {**node("a", pool="gpu"), "spec": {"unschedulable": True}})
+    world.topologies.put("a", nrt("a"))
+
+    assert world.snapshot().nodes[0].attributes == Attributes(Labels({"pool": "gpu"}), cordoned=True)
+
+
+def test_time_makes_a_loss_real_and_is_told() -> None:
+    now = 0.0
+    world = World(book=Book(wall=lambda: now))
+    put_both(world, "a", 8)
+    healths(world)
+    put_both(world, "a", 4)
+    steps, version = [healths(world)], world.version
+    now = LOSS_SECONDS
+    world.book.expire()
+    steps.append(healths(world))
+
+    assert steps == [{"a": 8}, {"a": None}]
+    assert world.version > version

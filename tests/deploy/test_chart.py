@@ -109,7 +109,7 @@ PROGRAMS = {
         frozenset(
             {
                 *("port", "metrics_port", "drain_seconds", "tls_secret", *PAIR, "service", "client_ca"),
-                *("count_pods", "kubelet_configs", "workloads", "policy"),
+                *("count_pods", "kubelet_configs", "remember_shapes", "workloads", "policy"),
                 # Never, in a cluster.
                 "insecure_http",
             }
@@ -124,7 +124,7 @@ PROGRAMS = {
         frozenset(
             {
                 *("metrics_port", "drain_seconds", "tls_secret", "service", "webhook_configuration"),
-                *("label_nodes", "kubelet_configs"),
+                *("label_nodes", "kubelet_configs", "remember_shapes"),
                 # From `settings`, so that the webhook serves what is made.
                 *("tls_names", "tls_days"),
                 # Never, in a cluster.
@@ -140,7 +140,7 @@ PROGRAMS = {
         frozenset(
             {
                 *("port", "metrics_port", "drain_seconds", *PAIR, "client_ca", "insecure_http"),
-                *("promise", "kubelet_configs", "policy", "ranking"),
+                *("promise", "kubelet_configs", "remember_shapes", "policy", "ranking"),
                 # From `settings`, so that both programs judge alike.
                 *("policy_match", "unknown_nodes"),
             }
