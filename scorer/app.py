@@ -29,6 +29,7 @@ from numalign.runtime.turns import patiently
 from scorer import protocol, ranked, volcano
 from scorer.binding import Binder
 from scorer.judging import Judge
+from scorer.places import Places
 from scorer.preempting import Preemption
 from scorer.protocol import MAX_SCORE, BadCall, Calls, Victims
 from scorer.ranking import Ranker
@@ -68,6 +69,7 @@ class Door:
     quiet_log: QuietLog
     elsewhere: Callable[[], bool] = lambda: False
     calls: Calls = field(default_factory=Calls)
+    places: Places = field(default_factory=Places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +239,11 @@ async def _rank(door: Door, _meters: Meters, body: bytes) -> bytes:
     asked = protocol.read_rank(body)
     subject = door.register.subject(asked.pod)
     names = asked.names if asked.names is not None else sorted(door.register.names())
-    found = await _ranked(door, names, subject)
-    return ranked.page(door.judge.ask(names, subject), found, subject=subject, age=door.age())
+    away = door.places.away(names, subject.constraints, door.register.snapshot)
+    judged = [name for name in names if name not in away]
+    found = await _ranked(door, judged, subject)
+    kept = ranked.kept_away(away, subject, judge=door.judge)
+    return ranked.page(door.judge.ask(judged, subject), found, subject=subject, age=door.age(), kept=kept)
 
 
 # Volcano.

@@ -169,7 +169,7 @@ class Program:
         register.watch = outcomes.heard
         self._count(register, feed)
         door = self._door(register, feed, rules, work)
-        owners = (register.caches, pods.caches, outcomes.caches, door.calls.caches)
+        owners = (register.caches, pods.caches, outcomes.caches, door.calls.caches, door.places.caches)
         self.registry.register(CacheSizes(owners))
         app = application(
             settings,

@@ -13,7 +13,9 @@ from numalign.cluster import placements
 from numalign.fleet.ranks import Ranks, Score
 from numalign.rules import wording
 from numalign.rules.verdict import Verdict
-from scorer.judging import Judgement, Poll
+from scorer import reasons
+from scorer.judging import Judge, Judgement, Poll
+from scorer.places import Away
 from scorer.ranking import Ranker
 from scorer.register import Register, Subject
 
@@ -30,8 +32,32 @@ def ranks(poll: Poll, subject: Subject, *, register: Register, ranker: Ranker) -
     )
 
 
-def page(judged: Sequence[Judgement], found: Ranks, *, subject: Subject, age: float | None) -> bytes:
-    """Every node with what it says, the best first, as JSON; the ranks are of the same nodes."""
+def kept_away(away: Mapping[str, Away], subject: Subject, *, judge: Judge) -> list[Judgement]:
+    """What is told of nodes that the pod may not go to.
+
+    Of one that will take pods again it is told before that what it would refuse then too.
+    """
+    later = [name for name, why in away.items() if not why.lasting]
+    never = {each.name: each for each in judge.ask(later, subject) if each.permanent}
+    return [never.get(name) or _kept(name, why) for name, why in away.items()]
+
+
+def _kept(name: str, why: Away) -> Judgement:
+    return Judgement(name, None, fits=False, permanent=why.lasting, reason=reasons.kept_away(why.unmet))
+
+
+def page(
+    judged: Sequence[Judgement],
+    found: Ranks,
+    *,
+    subject: Subject,
+    age: float | None,
+    kept: Sequence[Judgement] = (),
+) -> bytes:
+    """Every node with what it says, the best first, as JSON.
+
+    The ranks are of the nodes that are `judged`; those that the pod is `kept` from come last, by name.
+    """
     ranked = found.order([each.name for each in judged])
     # To those who refuse alike, and last, belong those that nobody knows: of these there is the least to say.
     order = sorted(ranked, key=lambda place: judged[place].offer is None)
@@ -41,7 +67,10 @@ def page(judged: Sequence[Judgement], found: Ranks, *, subject: Subject, age: fl
             "pod": f"{subject.namespace}/{subject.name}",
             "policy": intent.policy,
             "age": age,
-            "nodes": [_shown(judged[place], found.score(place)) for place in order],
+            "nodes": [
+                *(_shown(judged[place], found.score(place)) for place in order),
+                *map(_refused, sorted(kept, key=lambda each: each.name)),
+            ],
         },
         option=orjson.OPT_NON_STR_KEYS,
     )
@@ -49,15 +78,12 @@ def page(judged: Sequence[Judgement], found: Ranks, *, subject: Subject, age: fl
 
 def _shown(judgement: Judgement, score: Score) -> Mapping[str, Any]:
     offer = judgement.offer
-    said = {"name": judgement.name, "fits": judgement.fits}
-    if not judgement.fits:
-        said |= {"permanent": judgement.permanent, "reason": judgement.reason}
+    said = {"name": judgement.name, "fits": True} if judgement.fits else _refused(judgement)
     if offer is None:
         return {**said, "known": None}
     verdict = offer.verdict
     return {
         **said,
-        **_why(verdict),
         "aligned": score.aligned,
         "scores": score.values,
         "placement": placements.render(offer.node, verdict.placement) if verdict.admitted else None,
@@ -67,6 +93,13 @@ def _shown(judgement: Judgement, score: Score) -> Mapping[str, Any]:
         "known": verdict.known,
         "doubts": [str(doubt) for doubt in verdict.doubts],
     }
+
+
+def _refused(judgement: Judgement) -> Mapping[str, Any]:
+    """What a node says that does not take the pod."""
+    why = _why(judgement.offer.verdict) if judgement.offer else {}
+    said = {"fits": False, "permanent": judgement.permanent, "reason": judgement.reason}
+    return {"name": judgement.name, **said, **why}
 
 
 def _why(verdict: Verdict) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ kube-scheduler counts nodes by the text of their reason and prints `0/40 nodes a
 """
 
 from numalign.rules import wording
+from numalign.rules.constraints import Unmet
 from numalign.rules.verdict import Verdict
 
 UNKNOWN = f"node(s) {wording.NO_TOPOLOGY}, and the pod asks to be aligned (numalign)"
@@ -19,3 +20,8 @@ def reason(verdict: Verdict) -> str:
     """The reason of a refusal; raises `ValueError` for a verdict that is none."""
     words = wording.reason(verdict)
     return f"node(s) {words} (numalign: {verdict.refusal.policy})" if verdict.refusal else words
+
+
+def kept_away(unmet: Unmet) -> str:
+    """The reason of a node that the pod may not go to, whatever it has."""
+    return f"node(s) {unmet}"

@@ -127,7 +127,11 @@ def test_the_webhook_reads_and_writes_nothing() -> None:
     """It answers whoever calls: what it holds is what whoever takes it over gets."""
     cluster_wide = Counter(rights(SHIPPED["ClusterRole", "numalign-webhook"]))
     assert cluster_wide == Counter(
-        [*READS, *(("", kind, verb, "") for kind in ("namespaces", "pods") for verb in ("list", "watch"))]
+        [
+            *READS,
+            *(("resource.k8s.io", "deviceclasses", verb, "") for verb in ("list", "watch")),
+            *(("", kind, verb, "") for kind in ("namespaces", "pods") for verb in ("list", "watch")),
+        ]
     )
     assert Counter(rights(SHIPPED["Role", "numalign-webhook"])) == Counter(
         [

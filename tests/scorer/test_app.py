@@ -3,6 +3,7 @@
 import contextlib
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numalign.cluster.api import Conflict, Forbidden, Unreachable
+from numalign.rules.attributes import Attributes
 from numalign.rules.errors import BadInput
 from numalign.rules.intent import Match
 from numalign.rules.scoring import Strategy
@@ -415,6 +417,21 @@ async def test_nodes_are_ranked_for_people(scorer: Scorer, call: Raw, names: lis
 
     assert [each["name"] for each in answer["nodes"]] == names
     assert (answer["pod"], answer["age"]) == ("team/web", 0.5)
+
+
+async def test_for_people_nodes_that_take_no_pods_now_come_last(scorer: Scorer) -> None:
+    ready, away = EMPTY, replace(EMPTY, attributes=Attributes(ready=False))
+    await scorer.know({"a": away, "b": ready, "c": away})
+    async with scorer.open() as caller:
+        answer = await caller.ask("/v1/rank", raw(FOUR))
+        filtered = await caller.ask("/filter", {"Pod": raw(FOUR), "NodeNames": ["a", "b"]})
+
+    assert [(each["name"], each["fits"], each.get("reason")) for each in answer["nodes"]] == [
+        ("b", True, None),
+        ("a", False, "node(s) were not ready"),
+        ("c", False, "node(s) were not ready"),
+    ]
+    assert filtered["NodeNames"] == ["a", "b"], "a scheduler has asked that itself"
 
 
 async def test_to_rank_promises_nothing(early: Scorer) -> None:

@@ -8,8 +8,10 @@ import pytest
 from numalign.cluster.parts import Part
 from numalign.cluster.selectors import requirements
 from numalign.fleet.ranks import Ranking, Ranks, Score
+from numalign.rules.constraints import Unmet
 from numalign.rules.scoring import Strategy
 from scorer import ranked
+from scorer.places import Away
 from scorer.ranking import Choice, Ranker, RankingRules
 from tests.notation import node
 from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Scorer, on, raw, running
@@ -166,3 +168,47 @@ async def test_an_age_that_nobody_knows_is_null() -> None:
     found = ranks(scorer, raw(FOUR))
 
     assert orjson.loads(ranked.page([], found, subject=subject, age=float("inf")))["age"] is None
+
+
+# Nodes that the pod may not go to.
+
+CORDONED, TAINTED = Away(Unmet.CORDONED, lasting=False), Away(Unmet.TAINT, lasting=True)
+
+
+async def test_nodes_that_a_pod_may_not_go_to_come_last_with_why() -> None:
+    scorer, pod = await cluster(), raw(FOUR)
+    subject, names = scorer.subject(pod), ["empty", "bare"]
+    away = {"other": TAINTED, "fuller": CORDONED, "another": Away(Unmet.AFFINITY, lasting=True)}
+
+    judged, kept = (
+        scorer.judge.ask(names, subject),
+        ranked.kept_away(away, subject, judge=scorer.judge),
+    )
+    said = ranked.page(judged, ranks(scorer, pod, *names), subject=subject, age=0.5, kept=kept)
+    [*first, another, fuller, other] = orjson.loads(said)["nodes"]
+    assert [each["name"] for each in first] == names
+    assert another == {
+        "name": "another",
+        "fits": False,
+        "permanent": True,
+        "reason": "node(s) didn't match the pod's node affinity/selector",
+    }
+    assert fuller == {
+        "name": "fuller",
+        "fits": False,
+        "permanent": False,
+        "reason": "node(s) were unschedulable",
+    }
+    assert (other["permanent"], other["reason"]) == (True, "node(s) had untolerated taints")
+
+
+@pytest.mark.parametrize(
+    ("why", "reason"),
+    [(CORDONED, "node(s) have no zone with 4 cpu"), (TAINTED, "node(s) had untolerated taints")],
+)
+async def test_of_a_cordoned_node_that_is_too_small_it_is_told_that_it_is(why: Away, reason: str) -> None:
+    scorer = await cluster()
+    [said] = ranked.kept_away({"small": why}, scorer.subject(raw(FOUR)), judge=scorer.judge)
+
+    assert (said.fits, said.permanent) == (False, True)
+    assert said.reason.startswith(reason)
