@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numalign.cluster.api import Conflict, Forbidden, Unreachable
-from numalign.rules.attributes import Attributes
+from numalign.rules.attributes import Attributes, Labels, Taint
 from numalign.rules.errors import BadInput
 from numalign.rules.intent import Match
 from numalign.rules.scoring import Strategy
@@ -432,6 +432,20 @@ async def test_for_people_nodes_that_take_no_pods_now_come_last(scorer: Scorer) 
         ("c", False, "node(s) were not ready"),
     ]
     assert filtered["NodeNames"] == ["a", "b"], "a scheduler has asked that itself"
+
+
+async def test_for_people_a_pod_is_judged_on_nodes_that_it_may_go_to(scorer: Scorer) -> None:
+    gold = replace(EMPTY, attributes=Attributes(Labels({"tier": "gold"})))
+    tainted = replace(EMPTY, attributes=Attributes(Labels({"tier": "gold"}), (Taint("dedicated"),)))
+    await scorer.know({"a": EMPTY, "b": gold, "c": tainted})
+    async with scorer.open() as caller:
+        answer = await caller.ask("/v1/rank", raw(FOUR, spec={"nodeSelector": {"tier": "gold"}}))
+
+    assert [(each["name"], each.get("permanent"), each.get("reason")) for each in answer["nodes"]] == [
+        ("b", None, None),
+        ("a", True, "node(s) didn't match the pod's node affinity/selector"),
+        ("c", True, "node(s) had untolerated taints"),
+    ]
 
 
 async def test_to_rank_promises_nothing(early: Scorer) -> None:
