@@ -7,6 +7,7 @@ from kubectl_numa.commands.demo import demo
 from kubectl_numa.commands.explain import explain
 from kubectl_numa.commands.nodes import nodes
 from kubectl_numa.commands.replay import replay
+from kubectl_numa.commands.shapes import shapes
 from kubectl_numa.commands.snapshot import snapshot
 from numalign.cluster.terminal import Program
 from numalign.runtime import about
@@ -29,5 +30,5 @@ def program() -> None:
     """See NUMA alignment as the kubelet will: which nodes can take a pod, in which zones, and why not."""
 
 
-for _command in (explain, check, nodes, snapshot, replay, demo):
+for _command in (explain, check, nodes, shapes, snapshot, replay, demo):
     program.add_command(_command)

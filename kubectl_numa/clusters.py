@@ -7,9 +7,11 @@ an answer never rests on half a cluster in silence.
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,11 +19,14 @@ from rich.console import Console
 from kubectl_numa import questions
 from kubectl_numa.manifests import Namespace
 from kubectl_numa.questions import Cluster
-from numalign.cluster import documents, installed, live, snapshot
-from numalign.cluster.api import Unconfigured
+from kubectl_numa.settings import DEFAULTS, Settings
+from numalign.cluster import documents, installed, live, policy, snapshot
+from numalign.cluster.api import Forbidden, Unconfigured
 from numalign.cluster.configz import Listener
 from numalign.cluster.kubelet_config import KIND
+from numalign.cluster.policy import NO_POLICY, BadPolicy, ClusterPolicy
 from numalign.rules.errors import BadInput, Mistake
+from numalign.shapes import Book
 
 PROBLEMS_TOLD = 10
 
@@ -57,6 +62,23 @@ class Source:
         found = installed.context_namespace(kubeconfig=self.kubeconfig, context=self.context)
         return Namespace(asyncio.run(found))
 
+    def policy(self, file: str | None) -> ClusterPolicy:
+        """The cluster's policy: that of a file, or else the one that is installed in the running cluster.
+
+        Which one is heard, and that one may not be seen, is told on standard error. Raises `BadPolicy` and
+        `ClusterError`.
+        """
+        if file is not None:
+            return policy.read(Path(file))
+        if self.snapshot is not None:
+            return NO_POLICY
+        try:
+            found = asyncio.run(installed.policy(kubeconfig=self.kubeconfig, context=self.context))
+        except Forbidden as error:
+            _tell(f"cluster policy: not known, for {error}; give its file with --policy")
+            return NO_POLICY
+        return _installed(*found) if found else NO_POLICY
+
     def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
         """The running cluster as a List; raises `ClusterError`.
 
@@ -86,21 +108,39 @@ class Source:
         return asyncio.run(work)
 
 
-def cluster(found: list[object]) -> Cluster:
+def ready(source: Source, settings: Settings = DEFAULTS) -> Cluster:
+    """The cluster that is meant, ready to be asked as its webhook is; raises as `Source.documents`."""
+    return cluster(source.documents(), source.policy(settings.policy))
+
+
+def cluster(found: list[object], cluster_policy: ClusterPolicy = NO_POLICY) -> Cluster:
     """The cluster in these documents; what could not be used is told on standard error."""
-    read = snapshot.of(found)
+    book = Book(wall=time.time)
+    book.declare(cluster_policy.shapes)
+    read = snapshot.of(found, book=book)
     _tell_left_out(read.problems)
     return questions.cluster(read)
 
 
+def _installed(text: str, name: str) -> ClusterPolicy:
+    """The policy in a ConfigMap; raises `BadPolicy`, for nobody knows which one is in force in its place."""
+    _tell(f"cluster policy: ConfigMap {name}")
+    try:
+        return policy.parse(text.encode())
+    except BadPolicy as error:
+        raise BadPolicy(mistake.under(f"ConfigMap {name}") for mistake in error.mistakes) from error
+
+
+def _tell(words: str) -> None:
+    Console(stderr=True).print(words, markup=False, highlight=False, soft_wrap=True)
+
+
 def _tell_left_out(problems: Sequence[object]) -> None:
     """The first few, and how many more there are."""
-    console = Console(stderr=True)
     for problem in problems[:PROBLEMS_TOLD]:
-        console.print(f"left out: {problem}", markup=False, highlight=False, soft_wrap=True)
+        _tell(f"left out: {problem}")
     if len(problems) > PROBLEMS_TOLD:
-        more = len(problems) - PROBLEMS_TOLD
-        console.print(f"left out: {more} more objects", markup=False, highlight=False, soft_wrap=True)
+        _tell(f"left out: {len(problems) - PROBLEMS_TOLD} more objects")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ say the same make one group, since a person reads groups.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -21,6 +22,7 @@ from numalign.rules.resources import Resources, render
 from numalign.rules.scoring import Strategy
 from numalign.rules.topology import Node
 from numalign.rules.verdict import Verdict
+from numalign.shapes import KnownShape
 
 
 class Chance(StrEnum):
@@ -114,6 +116,18 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
         "unknown": list(explanation.unknown),
         "refusal": explanation.refusal,
     }
+
+
+PRESENT, REMEMBERED, DECLARED = "present", "remembered", "declared"
+"""How a shape is known: by nodes that are here, by nodes that were, or because somebody says so."""
+
+
+def provenance(known: KnownShape) -> dict[str, Any]:
+    """By what a shape is known, for programs, and when the last node of it was here."""
+    seen = None if known.seen is None else datetime.fromtimestamp(known.seen, UTC).isoformat()
+    if known.nodes:
+        return {"known": PRESENT, "lastSeen": seen}
+    return {"known": DECLARED if known.declared else REMEMBERED, "lastSeen": seen}
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:

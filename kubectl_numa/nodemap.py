@@ -13,11 +13,14 @@ from typing import Any
 from rich.text import Text
 
 from kubectl_numa.bars import ASCII, BLOCKS, bar, short
-from kubectl_numa.explanation import quantities
-from kubectl_numa.lines import Paper
+from kubectl_numa.explanation import provenance, quantities
+from kubectl_numa.lines import Paper, amounts
 from kubectl_numa.questions import Cluster
 from numalign.fleet import Fleet
+from numalign.rules import wording
 from numalign.rules.topology import Node, Zone
+from numalign.shapes import KnownShape, Shape, Values
+from numalign.shapes.health import lacking
 
 NOTHING = "nothing"
 """How much is known of a node that publishes no topology."""
@@ -25,21 +28,70 @@ NOTHING = "nothing"
 _LEAST_BAR, _MOST_BAR = 4, 16
 _GAP = 2
 _FULL, _HIGH = 1.0, 0.7
+_SHAPE_INDENT = 9
 
 
 def to_json(cluster: Cluster) -> list[dict[str, Any]]:
-    """All nodes for programs, those without topology last."""
+    """All nodes for programs, then those without topology, then the shapes that no node is here of."""
     known = [_node(node, cluster.fleet) for node in cluster.fleet.nodes]
-    return [*known, *({**_EMPTY, "name": name} for name in cluster.unknown)]
+    hidden = ({**_EMPTY, "name": name} for name in cluster.unknown)
+    return [*known, *hidden, *(shape_to_json(each) for each in cluster.shapes if not each.nodes)]
+
+
+def shape_to_json(known: KnownShape) -> dict[str, Any]:
+    """A shape for programs, with the fields of a node."""
+    shape = known.shape
+    return {
+        **_EMPTY,
+        "name": shape.name,
+        "class": shape.node_class,
+        "policy": shape.node.policy,
+        "scope": shape.node.scope,
+        **provenance(known),
+        "nodes": known.nodes,
+        "labels": {key: _values(values) for key, values in sorted(shape.labels.items())},
+        "taints": [*map(str, shape.taints)],
+        "zones": [_zone(zone) for zone in shape.node.zones],
+    }
 
 
 def draw(node: Node, node_class: str, paper: Paper) -> None:
-    """One node: what its kubelet does, what it is labelled with if that is not its class, then its zones."""
+    """One node: what its kubelet does, what is wrong with it, then its zones.
+
+    What it is labelled with is told if that is not its class.
+    """
     facts = f"{node.policy}, scope {node.scope} (known: {node.known})"
     paper.write(Text.assemble((node.name, "bold"), f"  {facts}"), Text(f"  {node_class}", "dim"))
     if node.label != node_class:
         paper.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
+    for trouble in _troubles(node):
+        paper.write(Text(f"  {trouble}", "red"))
     paper.write(*_map(node.zones, paper))
+
+
+def draw_shape(known: KnownShape, paper: Paper, *, now: float) -> None:
+    """A shape that no node is here of: how it is known, who may go there, then its zones.
+
+    `now` is in seconds since 1970.
+    """
+    shape, node = known.shape, known.shape.node
+    paper.write(
+        Text.assemble((f"{node.policy}, scope {node.scope}", "bold"), f"  {how_known(known, now=now)}"),
+        Text(f"  {shape.node_class}", "dim"),
+    )
+    for what, told in (("labels", _labels(shape)), ("taints", [*map(str, shape.taints)])):
+        if told:
+            paper.entry(f"  {what} ", ", ".join(told), indent=_SHAPE_INDENT, label_style="dim", style="dim")
+    paper.write(*_map(node.zones, paper))
+
+
+def how_known(known: KnownShape, *, now: float) -> str:
+    """By what a shape is known, in words; `now` is in seconds since 1970."""
+    if known.nodes:
+        return "1 node is here" if known.nodes == 1 else f"{known.nodes:,} nodes are here"
+    if known.seen is None:
+        return "declared, no node is here"
+    return f"remembered, last seen {wording.ago(now - known.seen)} ago"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +175,33 @@ def _node(node: Node, fleet: Fleet) -> dict[str, Any]:
         "policy": node.policy,
         "scope": node.scope,
         "known": node.known,
+        "lastSeen": None,
+        "lacks": quantities(lacking(node)),
+        "cordoned": node.attributes.cordoned,
+        "ready": node.attributes.ready,
+        "taints": [*map(str, node.attributes.taints)],
         "zones": [_zone(zone) for zone in node.zones],
     }
+
+
+def _troubles(node: Node) -> Iterator[str]:
+    if missing := lacking(node):
+        yield f"lacks {amounts(quantities(missing))} that it had"
+    if node.attributes.cordoned:
+        yield "is cordoned"
+    if not node.attributes.ready:
+        yield "is not ready"
+
+
+def _values(values: Values) -> list[str] | None:
+    """The values that a label took; None for any."""
+    return None if values.known is None else sorted(values.known)
+
+
+def _labels(shape: Shape) -> list[str]:
+    """The labels whose values are known, as kubectl writes them."""
+    told = ((key, _values(values)) for key, values in sorted(shape.labels.items()))
+    return [f"{key}={'|'.join(values)}" for key, values in told if values]
 
 
 def _zone(zone: Zone) -> dict[str, Any]:
@@ -144,5 +221,10 @@ _EMPTY: dict[str, Any] = {
     "policy": None,
     "scope": None,
     "known": NOTHING,
+    "lastSeen": None,
+    "lacks": {},
+    "cordoned": False,
+    "ready": True,
+    "taints": [],
     "zones": [],
 }

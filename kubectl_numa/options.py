@@ -15,11 +15,14 @@ from rich.console import Console
 
 from kubectl_numa.clusters import Source
 from kubectl_numa.lines import Paper
+from kubectl_numa.settings import Settings
 from numalign.cluster.terminal import from_kubeconfig
 from numalign.rules.errors import Mistake
 from numalign.rules.intent import Match
 
 R = TypeVar("R")
+
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Output(StrEnum):
@@ -61,12 +64,41 @@ namespace_option = click.option(
     help="Namespace of pods that name none; by default that of the kubeconfig's context. With --snapshot it"
     " is `default`, unless --kubeconfig or --context is given.",
 )
+
+
 match_option = click.option(
     "--policy-match",
     type=click.Choice([each.value for each in Match]),
     default=Match.SATISFIES.value,
     show_default=True,
     help="Nodes that can keep the pod's promise, or only those with the same policy (as Volcano).",
+)
+
+
+def of_shapes(command: Callable[..., R]) -> Callable[..., R]:
+    """Adds what decides which shapes are known, and joins it into one argument `settings`."""
+
+    @wraps(command)
+    def with_settings(*arguments: object, policy: str | None, **options: object) -> R:
+        return command(*arguments, settings=Settings(policy=policy), **options)
+
+    return _with(_OF_SHAPES, with_settings)
+
+
+def _with(added: Iterable[Option], command: Callable[..., R]) -> Callable[..., R]:
+    """The command with these options, in this order."""
+    for option in reversed([*added]):
+        command = option(command)
+    return command
+
+
+_OF_SHAPES: tuple[Option, ...] = (
+    click.option(
+        "--policy",
+        metavar="FILE",
+        help="The cluster's policy file. By default the one that is installed in the running cluster; beside"
+        " --snapshot there is none.",
+    ),
 )
 
 

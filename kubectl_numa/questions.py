@@ -16,6 +16,7 @@ from numalign.rules.demand import Demand
 from numalign.rules.evaluate import NO_INTENT
 from numalign.rules.intent import UNRULED, Intent, Match, NamespaceRules, Policy
 from numalign.rules.pod import Pod
+from numalign.shapes import KnownShape
 
 
 class By(StrEnum):
@@ -27,10 +28,14 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What questions are answered from; `unknown` names the nodes that publish no topology."""
+    """What questions are answered from.
+
+    `unknown` names the nodes that publish no topology, `shapes` are all that are known.
+    """
 
     fleet: Fleet
     unknown: tuple[str, ...] = ()
+    shapes: tuple[KnownShape, ...] = ()
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
 
 
@@ -59,7 +64,7 @@ class Asked:
 def cluster(found: Snapshot) -> Cluster:
     """The nodes of a snapshot, ready to be asked."""
     fleet = Fleet(found.nodes, unknown=len(found.unknown))
-    return Cluster(fleet, found.unknown, found.namespaces)
+    return Cluster(fleet, found.unknown, found.shapes, found.namespaces)
 
 
 def ask(pod: Pod, namespaces: Mapping[str, NamespaceRules], *, match: Match = Match.SATISFIES) -> Asked:

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,8 @@ from kubectl_numa import clusters
 from kubectl_numa.clusters import Source
 from kubectl_numa.manifests import Namespace
 from numalign.cluster.api import ClusterError
+from numalign.cluster.policy import NO_POLICY, BadPolicy
+from numalign.fleet.refusals import Reaction
 from numalign.rules.errors import BadInput
 from tests.notation import table
 
@@ -87,6 +90,73 @@ def test_the_namespace_is_that_of_the_context(  # noqa: PLR0913, PLR0917 - the f
 def test_a_context_that_is_not_there_is_told(kubeconfig: str) -> None:
     with pytest.raises(ClusterError, match="elsewhere"):
         Source(kubeconfig=kubeconfig, context="elsewhere").namespace(None)
+
+
+# The cluster's policy.
+
+POLICY = "never: warn\n"
+FORBIDDEN = "403 Forbidden"
+CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/zz-numalign"
+CONFIG_MAP = "/api/v1/namespaces/numa/configmaps/numalign-policy"
+
+
+@pytest.fixture
+def installed(objects: dict[str, Any]) -> dict[str, Any]:
+    """An API server of a cluster in which numalign is installed, with a policy."""
+    hook = {"name": "w", "clientConfig": {"service": {"name": "numalign", "namespace": "numa"}}}
+    objects[CONFIGURATION] = {"metadata": {"name": "zz-numalign"}, "webhooks": [hook]}
+    objects[CONFIG_MAP] = {"metadata": {"name": "numalign-policy"}, "data": {"policy.yaml": POLICY}}
+    return objects
+
+
+def test_the_installed_policy_is_heard_and_told(
+    installed: dict[str, Any], api_server: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Source(kubeconfig=str(api_server)).policy(None)
+
+    assert installed
+    assert found.never is Reaction.WARN
+    assert capsys.readouterr().err == "cluster policy: ConfigMap numa/numalign-policy\n"
+
+
+def test_a_file_is_heard_before_it(
+    installed: dict[str, Any], api_server: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "policy.yaml").write_text("unknownResources: deny\n")
+    found = Source(kubeconfig=str(api_server)).policy(str(tmp_path / "policy.yaml"))
+
+    assert installed
+    assert (found.never, found.unknown_resources) == (Reaction.DENY, Reaction.DENY)
+    assert capsys.readouterr().err == ""
+
+
+def test_beside_a_file_of_the_cluster_nothing_is_installed(cluster_file: Path) -> None:
+    assert Source(str(cluster_file)).policy(None) == NO_POLICY
+
+
+def test_where_nothing_is_installed_there_is_no_policy(
+    api_server: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Source(kubeconfig=str(api_server)).policy(None) == NO_POLICY
+    assert capsys.readouterr().err == ""
+
+
+def test_who_may_not_see_the_policy_is_told_and_answered_without(
+    refusals: dict[str, str], api_server: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusals[CONFIGURATION] = FORBIDDEN
+
+    assert Source(kubeconfig=str(api_server)).policy(None) == NO_POLICY
+    told = capsys.readouterr().err
+    assert told.startswith("cluster policy: not known, for you may not read ValidatingWebhookConfiguration")
+    assert told.endswith("give its file with --policy\n")
+
+
+def test_an_installed_policy_that_is_wrong_is_a_mistake(installed: dict[str, Any], api_server: Path) -> None:
+    installed[CONFIG_MAP]["data"]["policy.yaml"] = "nevver: warn"
+
+    with pytest.raises(BadPolicy, match=r"ConfigMap numa/numalign-policy\.nevver: there is no such key"):
+        Source(kubeconfig=str(api_server)).policy(None)
 
 
 def test_broken_objects_are_told_and_the_rest_is_used(

@@ -10,7 +10,9 @@ from kubectl_numa import nodemap
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import Cluster
 from numalign.fleet import Fleet
+from numalign.rules.attributes import Attributes, Labels, Taint
 from numalign.rules.topology import Node
+from numalign.shapes import KnownShape, shape
 from tests.notation import node, table
 
 FOUR = node(
@@ -20,6 +22,13 @@ FOUR = node(
     ids=(0, 3),
 )
 LABELLED = replace(FOUR, label="the-class")
+WELL = node(
+    "cpu=64/62 mem=512Gi/504Gi gpu=6 nic=2",
+    "cpu=64/62 mem=512Gi/504Gi gpu=5 nic=2",
+    policy="single-numa-node",
+    ids=(0, 3),
+)
+"""What it was before it fell ill."""
 
 
 def drawn(shown: Node, *, width: int = 80, encoding: str = "utf-8") -> list[str]:
@@ -63,6 +72,84 @@ def test_a_node_whose_zones_list_nothing_has_only_its_facts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "said"),
+    table(
+        [
+            ("lacks devices", replace(LABELLED, health=WELL), "  lacks 3 nvidia.com/gpu that it had"),
+            ("is cordoned", replace(LABELLED, attributes=Attributes(cordoned=True)), "  is cordoned"),
+            ("is not ready", replace(LABELLED, attributes=Attributes(ready=False)), "  is not ready"),
+        ]
+    ),
+)
+def test_a_node_that(told: Node, said: str) -> None:
+    assert drawn(told)[2] == said
+
+
+def test_what_is_wrong_with_a_node_is_told_to_programs() -> None:
+    ill = replace(LABELLED, health=WELL, attributes=Attributes(taints=(Taint("a", "b"),), cordoned=True))
+    [told] = nodemap.to_json(Cluster(Fleet([ill])))
+
+    assert (told["lacks"], told["cordoned"], told["ready"]) == ({"nvidia.com/gpu": "3"}, True, True)
+    assert told["taints"] == ["a=b:NoSchedule"]
+
+
+SHAPE = shape.of(
+    replace(
+        node("cpu=8 mem=8Gi", policy="restricted"),
+        attributes=Attributes(Labels({"pool": "gpu"}), (Taint("dedicated", "gpu"),)),
+    )
+)
+SEEN = 1_790_000_000.0
+HOUR = 3600
+
+
+def drawn_shape(known: KnownShape) -> list[str]:
+    written = io.StringIO()
+    nodemap.draw_shape(known, Paper(Console(file=written, width=80)), now=SEEN + 2 * HOUR)
+    return written.getvalue().splitlines()
+
+
+def test_a_shape_without_nodes_is_drawn_like_a_node() -> None:
+    assert drawn_shape(KnownShape(SHAPE, seen=SEEN)) == [
+        "restricted, scope container  remembered, last seen 2 h ago",
+        f"  {SHAPE.node_class}",
+        "  labels pool=gpu",
+        "  taints dedicated=gpu:NoSchedule",
+        "          cpu                   memory",
+        "  node-0  ░░░░░░░░░░░░░░░░ 0/8  ░░░░░░░░░░░░░░░░ 0/8Gi",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    table(
+        [
+            ("one node", KnownShape(SHAPE, 1), "1 node is here"),
+            ("many nodes", KnownShape(SHAPE, 1523), "1,523 nodes are here"),
+            ("those that were", KnownShape(SHAPE, seen=SEEN), "remembered, last seen 2 h ago"),
+            ("a declaration", KnownShape(SHAPE, declared=True), "declared, no node is here"),
+        ]
+    ),
+)
+def test_a_shape_is_known_by(known: KnownShape, said: str) -> None:
+    assert nodemap.how_known(known, now=SEEN + 2 * HOUR) == said
+
+
+def test_shapes_without_nodes_follow_the_nodes_for_programs() -> None:
+    known = (KnownShape(SHAPE, 1), KnownShape(SHAPE, seen=SEEN), KnownShape(SHAPE, declared=True))
+    told = nodemap.to_json(Cluster(Fleet([LABELLED]), ("hidden",), known))
+
+    assert [(each["name"], each["known"], each["lastSeen"]) for each in told] == [
+        ("node", "counts", None),
+        ("hidden", "nothing", None),
+        (SHAPE.name, "remembered", "2026-09-21T14:13:20+00:00"),
+        (SHAPE.name, "declared", None),
+    ]
+    assert (told[2]["labels"], told[2]["taints"]) == ({"pool": ["gpu"]}, ["dedicated=gpu:NoSchedule"])
+    assert told[2]["zones"][0]["free"] == {"cpu": "8", "memory": "8Gi"}
+
+
+@pytest.mark.parametrize(
     ("label", "said"),
     table([("another class", "another", "  labelled another"), ("no class", None, "  not labelled")]),
 )
@@ -102,5 +189,10 @@ def test_the_json_lists_every_node(cluster: Cluster) -> None:
         "policy": None,
         "scope": None,
         "known": "nothing",
+        "lastSeen": None,
+        "lacks": {},
+        "cordoned": False,
+        "ready": True,
+        "taints": [],
         "zones": [],
     }

@@ -4,9 +4,7 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 import yaml
@@ -17,77 +15,22 @@ from kubectl_numa.commands.snapshot import contents
 Run = Callable[..., Result]
 
 
-class Quiet(WSGIRequestHandler):
-    """Says nothing of the calls it gets."""
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 the base class's signature
-        """Keep quiet."""
-
-
 def configz(node: str) -> str:
     return f"/api/v1/nodes/{node}/proxy/configz"
 
 
 @pytest.fixture
-def kubelets() -> dict[str, Any]:
+def kubelets(objects: dict[str, Any]) -> dict[str, Any]:
     """What kubelets answer, by path."""
-    return {configz("big"): {"kubeletconfig": {"cpuManagerPolicy": "static", "staticPodPath": "/secret"}}}
-
-
-@pytest.fixture
-def refusals() -> dict[str, str]:
-    """What else is answered than 404, by path."""
-    return {}
-
-
-@pytest.fixture
-def kubeconfig(
-    cluster_file: Path,
-    tmp_path: Path,
-    kubelets: dict[str, Any],
-    refusals: dict[str, str],
-) -> Any:  # noqa: ANN401 a generator fixture
-    """A kubeconfig of a small API server that serves the cluster."""
-    items = json.loads(cluster_file.read_text())["items"]
-    kinds = {
-        "/api/v1/nodes": "Node",
-        "/api/v1/namespaces": "Namespace",
-        "/api/v1/pods": "Pod",
-        "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies": "NodeResourceTopology",
-    }
-    pod = next(item for item in items if item["kind"] == "Pod")
-
-    def serve(environ: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
-        path = environ["PATH_INFO"]
-        found = {"items": [item for item in items if item["kind"] == kinds.get(path)]}
-        alone = {"/api/v1/namespaces/default/pods/stored": pod, **kubelets}
-        one = alone.get(path, found)
-        known = path in kinds or path in alone
-        status = "200 OK" if known else refusals.get(path, "404 Not Found")
-        start(status, [("Content-Type", "application/json")])
-        return [json.dumps(one).encode()]
-
-    with make_server("127.0.0.1", 0, serve, handler_class=Quiet) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        named = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "here",
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-        }
-        path = tmp_path / "kubeconfig"
-        path.write_text(yaml.safe_dump(named))
-        yield path
-        server.shutdown()
+    objects[configz("big")] = {"kubeletconfig": {"cpuManagerPolicy": "static", "staticPodPath": "/secret"}}
+    return objects
 
 
 @pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
-def test_what_is_written_can_be_read_again(run: Run, kubeconfig: Path, tmp_path: Path, name: str) -> None:
+def test_what_is_written_can_be_read_again(run: Run, api_server: Path, tmp_path: Path, name: str) -> None:
     path = tmp_path / "out" / name
     path.parent.mkdir()
-    result = run("snapshot", "-o", path, "--kubeconfig", kubeconfig)
+    result = run("snapshot", "-o", path, "--kubeconfig", api_server)
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == f"{path}: 3 Node, 2 NodeResourceTopology, 4 Namespace\n"
     data = path.read_bytes()
@@ -96,18 +39,18 @@ def test_what_is_written_can_be_read_again(run: Run, kubeconfig: Path, tmp_path:
     assert [node["name"] for node in listed] == ["big", "small", "hidden"]
 
 
-def test_standard_output_is_the_default(run: Run, kubeconfig: Path) -> None:
-    result = run("snapshot", "--with-pods", "--kubeconfig", kubeconfig)
+def test_standard_output_is_the_default(run: Run, api_server: Path) -> None:
+    result = run("snapshot", "--with-pods", "--kubeconfig", api_server)
     kinds = {item["kind"] for item in json.loads(result.stdout)["items"]}
     assert kinds == {"Node", "NodeResourceTopology", "Namespace", "Pod"}
 
 
 def test_kubelets_tell_their_configurations(
-    run: Run, kubeconfig: Path, kubelets: dict[str, Any], tmp_path: Path
+    run: Run, api_server: Path, kubelets: dict[str, Any], tmp_path: Path
 ) -> None:
     kubelets.update({configz(node): {"kubeletconfig": {}} for node in ("small", "hidden")})
     path = tmp_path / "cluster.json"
-    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", kubeconfig, "-o", path)
+    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", api_server, "-o", path)
     assert result.exit_code == 0
     assert result.stderr.endswith(", 4 Namespace, 3 KubeletConfiguration\n")
     items = json.loads(path.read_bytes())["items"]
@@ -121,11 +64,11 @@ def test_kubelets_tell_their_configurations(
 
 
 def test_kubelets_that_tell_nothing_are_told_of(
-    run: Run, kubeconfig: Path, kubelets: dict[str, Any], refusals: dict[str, str]
+    run: Run, api_server: Path, kubelets: dict[str, Any], refusals: dict[str, str]
 ) -> None:
     kubelets[configz("small")] = {"kubeletconfig": {"cpuManagerPolicy": "ecstatic"}}
     refusals[configz("hidden")] = "503 Service Unavailable"
-    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", kubeconfig)
+    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", api_server)
     found = [item["kind"] for item in json.loads(result.stdout)["items"]]
     assert (result.exit_code, found.count("KubeletConfiguration")) == (0, 1)
     small, hidden = sorted(result.stderr.splitlines(), reverse=True)
@@ -134,35 +77,35 @@ def test_kubelets_that_tell_nothing_are_told_of(
 
 
 def test_who_may_not_ask_kubelets_hears_which_right_is_missing(
-    run: Run, kubeconfig: Path, kubelets: dict[str, Any], refusals: dict[str, str]
+    run: Run, api_server: Path, kubelets: dict[str, Any], refusals: dict[str, str]
 ) -> None:
     kubelets.clear()
     refusals.update({configz(node): "403 Forbidden" for node in ("big", "small", "hidden")})
-    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", kubeconfig)
+    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", api_server)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Error: you may not read the configuration of node ")
     assert result.stderr.endswith("a ClusterRole has to allow the verb get on nodes/proxy\n")
 
 
-def test_nobody_is_asked_who_was_not_to_be_asked(run: Run, kubeconfig: Path) -> None:
-    result = run("snapshot", "--kubeconfig", kubeconfig)
+def test_nobody_is_asked_who_was_not_to_be_asked(run: Run, api_server: Path) -> None:
+    result = run("snapshot", "--kubeconfig", api_server)
     assert "KubeletConfiguration" not in result.stdout
 
 
-def test_other_commands_ask_the_cluster_too(run: Run, kubeconfig: Path) -> None:
-    result = run("explain", "stored", "--kubeconfig", kubeconfig)
-    assert result.stdout.startswith("default/stored asks for no alignment")
-    missing = run("explain", "nobody", "--kubeconfig", kubeconfig)
+def test_other_commands_ask_the_cluster_too(run: Run, api_server: Path) -> None:
+    result = run("explain", "stored", "--kubeconfig", api_server)
+    assert result.stdout.startswith("eager/stored asks for single-numa-node by its namespace's default")
+    missing = run("explain", "nobody", "--kubeconfig", api_server)
     assert missing.exit_code == 2
-    assert missing.stderr.startswith("Error: pod default/nobody is not there")
+    assert missing.stderr.startswith("Error: pod eager/nobody is not there")
 
 
-def test_a_cluster_that_does_not_answer_is_told(run: Run, kubeconfig: Path) -> None:
-    text = kubeconfig.read_text()
+def test_a_cluster_that_does_not_answer_is_told(run: Run, api_server: Path) -> None:
+    text = api_server.read_text()
     broken = yaml.safe_load(text)
     broken["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
-    kubeconfig.write_text(yaml.safe_dump(broken))
-    result = run("snapshot", "--kubeconfig", kubeconfig)
+    api_server.write_text(yaml.safe_dump(broken))
+    result = run("snapshot", "--kubeconfig", api_server)
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: http://127.0.0.1:1 cannot be asked: ")
 

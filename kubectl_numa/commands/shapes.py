@@ -1,0 +1,76 @@
+"""`kubectl numa shapes`: what kinds of nodes a cluster has, had, and may have."""
+
+import time
+from pathlib import Path
+
+import click
+import yaml
+
+from kubectl_numa import clusters, nodemap, options
+from kubectl_numa.clusters import Source
+from kubectl_numa.options import Output
+from kubectl_numa.settings import Settings
+from numalign.cluster import shapes as codec
+
+STDOUT = "-"
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  kubectl numa shapes
+  kubectl numa shapes --snapshot cluster.json.gz -o json
+  kubectl numa shapes export -o shapes.yaml
+""",
+)
+@options.from_cluster
+@options.of_shapes
+@options.output_option
+@click.pass_context
+def shapes(context: click.Context, *, source: Source, settings: Settings, output: str) -> None:
+    """List the shapes of nodes: of those that are here, that were here, and that are declared.
+
+    A shape is what nodes of one class have in common that are tainted alike. Only a pod that fits none of
+    them, empty and in health, is refused as one that no node could ever take.
+    """
+    if context.invoked_subcommand:
+        return
+    known = clusters.ready(source, settings).shapes
+    if output == Output.JSON:
+        options.print_json([nodemap.shape_to_json(each) for each in known])
+        return
+    paper, now = options.paper(), time.time()
+    for each in known:
+        nodemap.draw_shape(each, paper, now=now)
+        paper.write("")
+
+
+@shapes.command(
+    epilog="""\b
+Examples:
+  kubectl numa shapes export >> policy.yaml
+  kubectl numa shapes export --snapshot cluster.json.gz -o shapes.yaml
+"""
+)
+@click.option(
+    "-o",
+    "--output",
+    default=STDOUT,
+    metavar="FILE",
+    help="Where it goes; by default standard output.",
+)
+@options.from_cluster
+@options.of_shapes
+def export(output: str, *, source: Source, settings: Settings) -> None:
+    """Write the shapes as the policy file declares them, under `shapes`.
+
+    So a pool that is scaled to zero stays known for as long as the file says so.
+    """
+    known = clusters.ready(source, settings).shapes
+    text = yaml.safe_dump({"shapes": codec.exported(known)}, sort_keys=False)
+    if output == STDOUT:
+        click.echo(text, nl=False)
+        return
+    Path(output).write_text(text)
+    click.echo(f"{output}: {len(known)} shapes", err=True)

@@ -1,0 +1,103 @@
+"""shapes: what kinds of nodes there are, were and may be; and the same as a policy file declares them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+
+from tests.notation import table
+
+Run = Callable[..., Result]
+Write = Callable[..., Path]
+
+
+def listed(run: Run, *arguments: object) -> list[dict[str, Any]]:
+    result = run("shapes", *arguments, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def exported(run: Run, cluster_file: Path) -> str:
+    result = run("shapes", "export", "--snapshot", cluster_file)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def test_every_shape_is_listed_with_the_nodes_of_it(run: Run, cluster_file: Path) -> None:
+    found = listed(run, "--snapshot", cluster_file)
+    assert [(each["known"], each["nodes"], each["lastSeen"]) for each in found] == [("present", 1, None)] * 2
+    assert all(each["name"].startswith(each["class"]) for each in found)
+
+
+def test_a_person_reads_how_each_is_known(run: Run, cluster_file: Path) -> None:
+    page = run("shapes", "--snapshot", cluster_file).stdout
+    assert page.count("single-numa-node, scope container  1 node is here\n") == 2
+    assert "  node-0  ░░░░░░░░░░░░░░░░ 0/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n" in page
+
+
+def test_what_is_exported_can_be_declared(run: Run, cluster_file: Path, write: Write) -> None:
+    policy = write("policy.yaml", exported(run, cluster_file))
+    nobody = write("empty.yaml", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
+    declared = listed(run, "--snapshot", nobody, "--policy", policy)
+
+    assert [each["known"] for each in declared] == ["declared"] * 2
+    assert [(each["name"], each["zones"]) for each in declared] == [
+        (each["name"], each["zones"]) for each in listed(run, "--snapshot", cluster_file)
+    ]
+
+
+def test_an_export_can_go_into_a_file(run: Run, cluster_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "shapes.yaml"
+    result = run("shapes", "export", "-o", path, "--snapshot", cluster_file)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"{path}: 2 shapes\n"
+    assert len(yaml.safe_load(path.read_text())["shapes"]) == 2
+
+
+def test_declared_shapes_follow_the_nodes(run: Run, cluster_file: Path, write: Write) -> None:
+    declared = yaml.safe_load(exported(run, cluster_file))["shapes"][0]
+    declared["attributes"] = [{"name": "topologyManagerPolicy", "value": "restricted"}]
+    policy = write("policy.yaml", {"shapes": [declared]})
+    found = json.loads(run("nodes", "--snapshot", cluster_file, "--policy", policy, "-o", "json").stdout)
+    assert [each["known"] for each in found] == ["counts", "counts", "nothing", "declared"]
+    page = run("nodes", "--snapshot", cluster_file, "--policy", policy).stdout
+    assert "restricted, scope container  declared, no node is here\n" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    table(
+        [
+            ("no such file", ["--snapshot", "none"], "none: cannot be read"),
+            ("no such policy", ["--snapshot", "CLUSTER", "--policy", "none"], "none: cannot be read"),
+            (
+                "a policy that is none",
+                ["--snapshot", "CLUSTER", "--policy", "CLUSTER"],
+                "there is no such key",
+            ),
+            ("no name of a policy", ["--snapshot", "CLUSTER", "--policy", ""], "is not a regular file"),
+            ("no cluster", [], "there is no kubeconfig at /nowhere/config"),
+            ("no such output", ["-o", "xml"], "'xml' is not one of 'text', 'json'"),
+            ("no such command", ["import"], "No such command 'import'"),
+            ("an export of no cluster", ["export"], "there is no kubeconfig at /nowhere/config"),
+            (
+                "a place of no file",
+                ["export", "--snapshot", "CLUSTER", "-o", "/nowhere/x"],
+                "/nowhere/x: No such",
+            ),
+        ]
+    ),
+)
+def test_bad_input_is_told_in_a_sentence(
+    run: Run, cluster_file: Path, arguments: list[str], said: str
+) -> None:
+    given = (cluster_file if argument == "CLUSTER" else argument for argument in arguments)
+    result = run("shapes", *given)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
