@@ -45,8 +45,8 @@ _SCHEDULING: Mapping[str, object] = {
     "nodeName": _ALL,
     "nodeSelector": _ALL,
     "affinity": {"nodeAffinity": _ALL},
-    "tolerations": {"key": _ALL, "operator": _ALL, "value": _ALL, "effect": _ALL},
-    "resourceClaims": {"name": _ALL},
+    "tolerations": _ALL,
+    "resourceClaims": _ALL,
 }
 READ: Mapping[str, object] = MappingProxyType(
     {
