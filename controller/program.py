@@ -66,7 +66,7 @@ Part = Callable[[Given], Work]
 def nodes(given: Given) -> Work:
     """Keep what nodes are in health where all read it, and the class label of every node true."""
     settings = given.settings
-    book = Book(wall=time.time)
+    book = Book(remember=settings.remember_seconds, wall=time.time)
     feed = LiveFeed(given.api, watched=WATCHED, book=book, log=given.log, registry=given.registry)
     count_age(feed, given.registry)
     keeper = ShapeKeeper(

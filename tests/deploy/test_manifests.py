@@ -136,6 +136,7 @@ def test_the_webhook_reads_and_writes_nothing() -> None:
     assert Counter(rights(SHIPPED["Role", "numalign-webhook"])) == Counter(
         [
             ("", "secrets", "get", "numalign-webhook-tls"),
+            *(("", "configmaps", verb, "numalign-shapes") for verb in ("list", "watch")),
         ]
     )
 
