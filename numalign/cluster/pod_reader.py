@@ -28,7 +28,8 @@ from numalign.rules.attributes import NO_SCHEDULE
 from numalign.rules.constraints import ANYWHERE, Constraints, Tolerating, Toleration
 from numalign.rules.demand import Demand
 from numalign.rules.errors import Mistake
-from numalign.rules.intent import Intent, Match, NamespaceRules, Policy
+from numalign.rules.evaluate import NO_INTENT
+from numalign.rules.intent import Match, NamespaceRules, Policy
 from numalign.rules.resources import Kind, kind
 
 UNASKED = "nobody asks anything of it"
@@ -77,36 +78,38 @@ class PodReader:
         """What a pod asks of which nothing is kept but what it says by itself; it may go anywhere."""
         if reason := tenancy.exemption(namespace, runtime_class=asking.runtime_class):
             return _exempt(reason, asking)
-        return self._meaning(asking, UNCONSTRAINED, namespace, tenancy.rules_for(namespace))
+        return _meaning(asking, UNCONSTRAINED, namespace, tenancy.rules_for(namespace), self._match)
 
     def _read(self, raw: object, namespace: str, rules: NamespaceRules) -> Meaning:
-        return self._meaning(self._askings.of(raw), scheduling.scheduling(raw), namespace, rules)
-
-    def _meaning(self, asking: Asking, where: Scheduling, namespace: str, rules: NamespaceRules) -> Meaning:
-        written = asking.written
-        policy = written.policy or rules.default
-        wrong, unreadable = written.wrong(rules.default), (*asking.unreadable, *where.mistakes)
-        if asking.demand is not None and not wrong and not unreadable:
-            stated = Intent(policy or Policy.NONE, written.resources, written.scope, self._match)
-            return PodQuestion(
-                self._question(asking.demand, stated if policy else Intent(Policy.NONE)),
-                _admitted(where.constraints, asking.demand),
-                rules,
-                namespace,
-                _by(written.policy, rules.default),
-                where.pin,
-                where.excess,
-                where.claims,
-            )
-        asked = wrong or (policy or Policy.NONE) is not Policy.NONE or _levels(rules)
-        if not asked:
-            return Exempt(UNASKED, asking.demand, unreadable)
-        return Invalid(_in_order(asking.unreadable, where.mistakes, wrong), asking.demand)
-
-    def _question(self, asked: Demand, stated: Intent) -> Question:
+        asking, where = self._askings.of(raw), scheduling.scheduling(raw)
+        found = _meaning(asking, where, namespace, rules, self._match)
+        if not isinstance(found, PodQuestion):
+            return found
         # What is remembered by question is found sooner if equal questions are the same one.
-        made = Question(asked, stated)
-        return self._questions.get(made, lambda: made)
+        return replace(found, question=self._questions.get(found.question, lambda: found.question))
+
+
+def _meaning(
+    asking: Asking, where: Scheduling, namespace: str, rules: NamespaceRules, match: Match
+) -> Meaning:
+    written, demand = asking.written, asking.demand
+    policy = written.policy or rules.default
+    wrong, unreadable = written.wrong(rules.default), (*asking.unreadable, *where.mistakes)
+    if demand is not None and not wrong and not unreadable:
+        return PodQuestion(
+            Question(demand, written.intent(rules.default, match) or NO_INTENT),
+            _admitted(where.constraints, demand),
+            rules,
+            namespace,
+            _by(written.policy, rules.default),
+            where.pin,
+            where.excess,
+            where.claims,
+        )
+    asked = wrong or (policy or Policy.NONE) is not Policy.NONE or _levels(rules)
+    if not asked:
+        return Exempt(UNASKED, demand, unreadable)
+    return Invalid(_in_order(asking.unreadable, where.mistakes, wrong), demand)
 
 
 def _exempt(reason: str, asking: Asking) -> Exempt:

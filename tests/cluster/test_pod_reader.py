@@ -218,6 +218,14 @@ def test_of_a_pod_that_runs_the_same_is_said_as_when_it_was_made(made: Raw, rule
     assert heard == (replace(found, constraints=ANYWHERE) if isinstance(found, PodQuestion) else found)
 
 
+def test_to_count_pods_that_run_takes_no_room_from_those_that_come() -> None:
+    readings = PodReader()
+
+    readings.heard(Askings().of(SPEAKING), namespace="team", tenancy=tenancy())
+
+    assert {len(cache) for cache in readings.caches().values()} == {0}
+
+
 def test_a_pod_that_runs_in_an_exempt_runtime_class_is_left_alone() -> None:
     asked_of = tenancy(policy=POLICY_FILE)
 
