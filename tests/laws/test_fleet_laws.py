@@ -1,0 +1,234 @@
+"""
+Laws of a fleet: what could ever be is what the rules say of shapes, and what fits now what they say of nodes.
+
+There are nodes in health and ill ones, labels, taints and conditions, shapes of which no node is here, and
+nodes without topology. Nothing is tolerated, whatever the fleet was before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+from typing import NamedTuple
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from numalign.fleet import Fleet, Question
+from numalign.rules.constraints import ANYWHERE, Constraints, unmet_ever, unmet_now
+from numalign.rules.evaluate import evaluate
+from numalign.rules.topology import Node, node_class
+from numalign.shapes import BareNode, KnownShape, Shape, shape
+from tests.laws.fleets import OFTEN, SELDOM, SOMETIMES, Pick, fleet, question, seeded
+from tests.laws.places import attributes, constraints
+
+HALF = settings(max_examples=max(4, settings().max_examples // 2))
+
+
+class World(NamedTuple):
+    """All that is known of a cluster."""
+
+    nodes: tuple[Node, ...]
+    shapes: tuple[KnownShape, ...]
+    bare: Mapping[str, BareNode]
+
+
+class Asked(NamedTuple):
+    """What a pod asks, and where it may go."""
+
+    question: Question
+    constraints: Constraints
+
+
+def world(pick: Pick) -> World:
+    """A cluster of a few nodes; of some shapes there are no nodes any more, or not yet."""
+    nodes = tuple(_somewhere(pick, node) for node in fleet(pick)) if pick([*OFTEN, True]) else ()
+    others = [_somewhere(pick, node) for node in fleet(pick)] if pick(OFTEN) else []
+    known = [replace(_known(pick, node)) for node in others]
+    bare = [BareNode(f"bare{at}", node.totals, attributes(pick)) for at, node in enumerate(others)]
+    return World(nodes, tuple(known), {node.name: node for node in bare} if pick(SOMETIMES) else {})
+
+
+def _somewhere(pick: Pick, node: Node) -> Node:
+    own = node_class(node) if pick(OFTEN) else pick([None, "a-class"])
+    return replace(node, attributes=attributes(pick), label=own)
+
+
+def _known(pick: Pick, node: Node) -> KnownShape:
+    return KnownShape(shape.of(node), seen=pick([1.0, 2.0])) if pick(OFTEN) else _declared(node)
+
+
+def _declared(node: Node) -> KnownShape:
+    return KnownShape(shape.of(node), declared=True)
+
+
+def asked(pick: Pick, names: list[str]) -> Asked:
+    """What one pod asks."""
+    return Asked(question(pick), ANYWHERE if pick(SELDOM) else constraints(pick, names))
+
+
+def fleet_of(made: World, before: Fleet | None = None) -> Fleet:
+    """The fleet of a cluster; shapes of nodes that are here are read off these."""
+    return (before.following if before else Fleet)(made.nodes, _once(made), made.bare)
+
+
+def _once(made: World) -> tuple[KnownShape, ...]:
+    """What is known beside nodes, each shape once; whoever remembers knows all that nodes here show, too."""
+    here = _shapes_here(made)
+    found: dict[str, KnownShape] = {}
+    for known in (each for each in made.shapes if not each.declared):
+        own = found.get(known.shape.name, known)
+        joined = reduce(Shape.joined, (known.shape, *here.get(known.shape.name, ())), own.shape)
+        found[joined.name] = replace(known, shape=joined)
+    return (*found.values(), *(each for each in made.shapes if each.declared))
+
+
+def _shapes_here(made: World) -> dict[str, list[Shape]]:
+    here: dict[str, list[Shape]] = {}
+    for node in made.nodes:
+        own = shape.of(node)
+        here.setdefault(own.name, []).append(own)
+    return here
+
+
+def could(node: Node, pod: Question) -> bool:
+    """Whether a node takes a pod as it is, or cannot say."""
+    return not evaluate(node, pod.demand, pod.intent).refused
+
+
+class Plain(NamedTuple):
+    """What follows from the rules, shape by shape and node by node."""
+
+    able: int
+    feasible: set[str]
+    every: set[str]
+    hope: bool
+    unmatched: bool
+    now: bool
+
+
+def plain(made: World, pod: Asked) -> Plain:
+    """What the rules come to, asked one by one."""
+    given_ones = _once(made)
+    told = {each.shape.name for each in given_ones if not each.declared}
+    here = _shapes_here(made)
+    read = [KnownShape(reduce(Shape.joined, own)) for name, own in here.items() if name not in told]
+    shapes = [each.shape for each in (*given_ones, *read)]
+    takes = [could(each.node, pod.question) for each in shapes]
+    reached = [each.unmet(pod.constraints) is None for each in shapes]
+    able = {
+        each.name
+        for each, known, yes in zip(shapes, (*given_ones, *read), takes, strict=True)
+        if yes and not known.declared
+    }
+    takers = [node for node in made.nodes if shape.of(node).name in able]
+    feasible = {each.node_class for each, yes in zip(shapes, takes, strict=True) if yes}
+    if not any(yes and may for yes, may in zip(takes, reached, strict=True)):
+        takers += [
+            node for node in made.nodes if node not in takers and could(node.in_health(), pod.question)
+        ]
+        feasible |= set(map(node_class, takers))
+    bare = (unmet_ever(pod.constraints, each.name, each.attributes) for each in made.bare.values())
+    count = sum(unmet_ever(pod.constraints, node.name, node.attributes) is None for node in takers)
+    names = {shape.of(node).name for node in takers}
+    hopes = [
+        may and (yes or each.name in names) for each, yes, may in zip(shapes, takes, reached, strict=True)
+    ]
+    labels = {node.label for node in made.nodes if node.label}
+    return Plain(
+        able=count,
+        feasible=feasible | {node.label for node in takers if node.label},
+        every={each.node_class for each in shapes} | labels,
+        hope=not count and any(hopes),
+        unmatched=not any(reached) and all(bare),
+        now=any(
+            could(node, pod.question)
+            for node in takers
+            if unmet_now(pod.constraints, node.name, node.attributes) is None
+        ),
+    )
+
+
+def said(made: Fleet, pod: Asked) -> Plain:
+    """What a fleet says."""
+    survey = made.ever(*pod)
+    feasible = set(survey.feasible)
+    return Plain(
+        able=survey.able,
+        feasible=feasible,
+        every=feasible | {*survey.infeasible},
+        hope=survey.hope is not None,
+        unmatched=survey.unmatched,
+        now=bool(survey.able) and made.now(*pod),
+    )
+
+
+seeds = st.integers(0, 2**32)
+
+
+@given(seeds, st.lists(seeds, min_size=1, max_size=3))
+def test_a_fleet_says_what_the_rules_say_of_shapes_and_nodes(seed: int, pods: list[int]) -> None:
+    made = seeded(world, seed)
+    names = [node.name for node in made.nodes]
+    every = [seeded(lambda pick: asked(pick, names), pod) for pod in pods]
+    whole = fleet_of(made)
+
+    for pod in (*every, *every):
+        found = plain(made, pod)
+        event("able" if found.able else "hope" if found.hope else "never")
+        assert said(whole, pod) == found
+
+
+@HALF
+@given(st.lists(seeds, min_size=2, max_size=4), seeds)
+def test_whatever_a_fleet_was_before_it_says_what_a_new_one_does(moments: list[int], seed: int) -> None:
+    worlds = [seeded(world, moment) for moment in moments]
+    mixed = [*worlds, _mixed(worlds[0], worlds[1])]
+    pods = [seeded(lambda pick: asked(pick, ["n0", "n1"]), seed + at) for at in range(3)]
+    following: Fleet | None = None
+
+    for made in (*mixed, mixed[0]):
+        following = fleet_of(made, following)
+        fresh = fleet_of(made)
+        assert [said(following, pod) for pod in pods] == [said(fresh, pod) for pod in pods]
+
+
+def _mixed(one: World, other: World) -> World:
+    """Some nodes of one cluster, with the attributes that those of the other have."""
+    nodes = tuple(
+        replace(node, attributes=like.attributes) for node, like in zip(one.nodes, other.nodes, strict=False)
+    )
+    return World(nodes, other.shapes, one.bare)
+
+
+@given(seeds, seeds)
+def test_an_outage_changes_nothing_of_what_could_ever_be(seed: int, pod: int) -> None:
+    made = seeded(world, seed)
+    cured = tuple(_cured(node) for node in made.nodes)
+    asks = seeded(lambda pick: asked(pick, [node.name for node in made.nodes]), pod)
+
+    ill, healthy = (fleet_of(made._replace(nodes=nodes)).ever(*asks) for nodes in (made.nodes, cured))
+
+    assert ill == healthy
+
+
+def _cured(node: Node) -> Node:
+    """The node in health."""
+    return replace(
+        node.in_health(), name=node.name, label=node.label, attributes=node.attributes, health=None
+    )
+
+
+@given(seeds, seeds)
+def test_whatever_a_node_that_is_here_could_take_is_not_impossible(seed: int, pod: int) -> None:
+    made = seeded(world, seed)
+    asks = seeded(lambda pick: asked(pick, [node.name for node in made.nodes]), pod)
+    able = [
+        node
+        for node in made.nodes
+        if unmet_ever(asks.constraints, node.name, node.attributes) is None
+        and could(node.in_health(), asks.question)
+    ]
+
+    survey = fleet_of(made).ever(*asks)
+
+    assert not able or survey.able or survey.hope
