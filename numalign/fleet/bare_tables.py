@@ -5,8 +5,6 @@ After an outage of an exporter that may be every node there is, so their totals 
 """
 
 from collections.abc import Mapping
-from copy import copy
-from typing import Self
 
 import numpy as np
 
@@ -77,12 +75,9 @@ class BareTables(Tables):
             name: np.concatenate([amounts, np.zeros_like(amounts)]) for name, amounts in self._amounts.items()
         }
 
-    def copy(self) -> Self:
-        """The same nodes, to be changed apart."""
-        other = copy(self)
+    def _copies(self) -> Mapping[str, object]:
         amounts = {name: amounts.copy() for name, amounts in self._amounts.items()}
-        vars(other).update(self._copies(), _untold=self._untold.copy(), _amounts=amounts)
-        return other
+        return {**super()._copies(), "_untold": self._untold.copy(), "_amounts": amounts}
 
 
 def _amount(node: Node, name: str) -> int:

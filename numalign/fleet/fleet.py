@@ -26,7 +26,7 @@ from numalign.fleet.roster import Roster
 from numalign.fleet.shape_tables import ShapeTables, derived
 from numalign.fleet.survey import Group, Survey, refusal_text
 from numalign.fleet.sweep import Sweep
-from numalign.fleet.tables import Tables
+from numalign.fleet.tables import NOWHERE, Tables
 from numalign.fleet.weight import weight
 from numalign.rules.constraints import ANYWHERE, Constraints, unmet_now
 from numalign.rules.demand import asking
@@ -72,6 +72,7 @@ class Heritage:
     bare_here: Eligible
     able: Found[Question, Able]
     members: Found[Question, Able]
+    ill: Found[Question, Able]
     open: Found[Constraints, Open]
     room: Found[Placed, Room]
 
@@ -87,6 +88,7 @@ class Heritage:
             Eligible(bare),
             able=Found(remembered),
             members=Found(remembered),
+            ill=Found(remembered),
             open=Found(remembered),
             room=Found(remembered),
         )
@@ -102,6 +104,7 @@ class Heritage:
             self.bare_here.following(bare),
             self.able.following(),
             self.members.following(),
+            self.ill.following(),
             self.open.following(),
             self.room.following(),
         )
@@ -173,6 +176,7 @@ class Fleet:
         return {
             "able": left.able.cache,
             "able_nodes": left.members.cache,
+            "able_ill": left.ill.cache,
             "open": left.open.cache,
             "room": left.room.cache,
             "surveys": self._surveys,
@@ -275,9 +279,19 @@ class Fleet:
         if (able.rows & reached).any():
             return _Takers(able.rows, rows, unanswered)
         members = yield from self._find_able(self._roster, left.members, question)
+        ill = yield from self._find_able(self._roster.healths.nodes, left.ill, question)
+        taken = self._in_health(members.rows, ill.rows)
         shapes = able.rows.copy()
-        shapes[self._shape_rows[members.rows]] = True
-        return _Takers(shapes, rows | members.rows, unanswered | members.unanswered)
+        shapes[self._shape_rows[taken]] = True
+        silent = self._in_health(members.unanswered, ill.unanswered)
+        return _Takers(shapes, rows | taken, unanswered | silent)
+
+    def _in_health(self, members: Bools, ill: Bools) -> Bools:
+        """What holds of nodes, of ill ones by what they have in health."""
+        rows = self._roster.healths.rows(None, self._roster.height)
+        # One that is not ill is counted from the end, and left as it is.
+        found: Bools = np.where(rows == NOWHERE, members, np.append(ill, False)[rows])
+        return found
 
     def _rows_of(self, shapes: Bools) -> Bools:
         """The rows of the nodes of some shapes."""

@@ -57,6 +57,14 @@ class Healths:
         self._grow(height)
         return self._rows[:height] if rows is None else self._rows[rows]
 
+    def copy(self) -> "Healths":
+        """The same, to be changed apart."""
+        other = Healths()
+        other.nodes, other._turn = self.nodes.copy(), self._turn
+        other._kinds = {node: replace(kind) for node, kind in self._kinds.items()}
+        other._told, other._rows = dict(self._told), self._rows.copy()
+        return other
+
     def _enter(self, row: int, node: Node) -> None:
         kind = self._kinds.get(node) or self._new_kind(node)
         kind.count += 1

@@ -6,9 +6,8 @@ done for each of them is done thousands of times a second in a large cluster.
 """
 
 from collections.abc import Hashable, Mapping
-from copy import copy
-from typing import Self
 
+from numalign.fleet.healths import Healths
 from numalign.fleet.names import Names
 from numalign.fleet.tables import Tables
 from numalign.rules.topology import Node, node_class
@@ -18,12 +17,13 @@ _MOST_KINDS = 4096
 
 
 class Roster(Tables):
-    """Nodes by row, the names of their shapes, and the classes that they are labelled with."""
+    """Nodes by row: the names of their shapes, their labels of classes, and what ill ones are in health."""
 
     def __init__(self) -> None:
         super().__init__()
         self.shapes = Names()
         self.labels = Names()
+        self.healths = Healths()
         self._named: dict[str, Node] = {}
         self._kinds: dict[Hashable, str] = {}
 
@@ -45,6 +45,7 @@ class Roster(Tables):
         if before is None or self.facts.place != told or _of_another_kind(node, before):
             self.shapes.put(row, self._shape_of(node))
         self.labels.put(row, node.label)
+        self.healths.put(row, node.health)
 
     def drop(self, name: str) -> None:
         """A node is there no more."""
@@ -54,6 +55,7 @@ class Roster(Tables):
             del self._named[name]
             self.shapes.put(row, None)
             self.labels.put(row, None)
+            self.healths.put(row, None)
 
     def get(self, name: str) -> Node | None:
         """A node; None if there is none of this name."""
@@ -66,13 +68,14 @@ class Roster(Tables):
             raise KeyError(name)
         return self.shapes.of(row)
 
-    def copy(self) -> Self:
-        """The same nodes, to be changed apart."""
-        other = copy(self)
-        vars(other).update(
-            self._copies(), shapes=self.shapes.copy(), labels=self.labels.copy(), _named=dict(self._named)
-        )
-        return other
+    def _copies(self) -> Mapping[str, object]:
+        return {
+            **super()._copies(),
+            "shapes": self.shapes.copy(),
+            "labels": self.labels.copy(),
+            "healths": self.healths.copy(),
+            "_named": dict(self._named),
+        }
 
     def _shape_of(self, node: Node) -> str:
         kind = (node_class(node), node.attributes.lasting, shape.traits(node.in_health()))

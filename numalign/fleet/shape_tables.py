@@ -6,10 +6,8 @@ Shapes are few and hardly ever change, so what was found out about them holds fo
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from copy import copy
 from dataclasses import replace
 from itertools import chain
-from typing import Self
 
 from numalign.fleet.changes import Changes
 from numalign.fleet.tables import Tables
@@ -58,11 +56,8 @@ class ShapeTables(Tables):
         """The class names of all shapes."""
         return frozenset(known.shape.node_class for known in self._known.values())
 
-    def copy(self) -> Self:
-        """The same shapes, to be changed apart."""
-        other = copy(self)
-        vars(other).update(self._copies(), told=self.told.copy(), _known=dict(self._known))
-        return other
+    def _copies(self) -> Mapping[str, object]:
+        return {**super()._copies(), "told": self.told.copy(), "_known": dict(self._known)}
 
 
 def derived(named: Iterable[tuple[str, Node]]) -> list[KnownShape]:

@@ -6,8 +6,10 @@ Rows number nodes for whoever keeps something by node; a row is used again when 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from itertools import repeat
 from operator import itemgetter
+from typing import Self
 
 import numpy as np
 
@@ -152,6 +154,12 @@ class Tables:
             self.facts.note(row)
             self.changes.note(row)
             self.attributes.note(row)
+
+    def copy(self) -> Self:
+        """The same nodes, to be changed apart."""
+        other = copy(self)
+        vars(other).update(self._copies())
+        return other
 
     def _copies(self) -> Mapping[str, object]:
         """All that stands here by its name, to be changed apart."""

@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 
 from numalign.fleet import Fleet, Question
 from numalign.fleet.fleet import HEARD
+from numalign.rules.attributes import UNSCHEDULABLE, Attributes, Labels, Taint
+from numalign.rules.constraints import Constraints, Operator, Requirement, Tolerating, Toleration, Unmet
 from numalign.rules.demand import Demand
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Match, Policy
 from numalign.rules.resources import CPU, Resources
 from numalign.rules.topology import Node, node_class
 from numalign.rules.verdict import Verdict
+from numalign.shapes import BareNode, KnownShape, shape
 from tests.naming import named
-from tests.notation import asks, means, node, options, table
+from tests.notation import NIC, asks, bag, means, node, options, table
 
 BINDING = "single-numa-node"
 
@@ -540,3 +543,218 @@ def test_another_floor_is_answered_though_what_the_shapes_said_is_forgotten() ->
     assert fleet.why_not(never(10), floor=Policy.RESTRICTED) == other.why_not(
         never(10), floor=Policy.RESTRICTED
     )
+
+
+# Shapes, and where pods may go.
+
+
+def placed(made: Node, *taints: str, name: str = "n", **labels: str) -> Node:
+    marks = Attributes(Labels(labels), tuple(map(Taint, taints)))
+    return replace(made, name=name, attributes=marks)
+
+
+def known(made: Node, *, seen: float | None = None) -> KnownShape:
+    return KnownShape(shape.of(made), seen=seen)
+
+
+def declared(made: Node) -> KnownShape:
+    return KnownShape(shape.of(made), declared=True)
+
+
+def selecting(key: str, *values: str) -> Constraints:
+    return Constraints((Requirement(key, Operator.IN, frozenset(values)),))
+
+
+EMPTY_HANDED = replace(node(*["cpu=8 mem=8Gi gpu=0"] * 2, policy=BINDING), name="empty-handed")
+GONE, DECLARED = known(LARGE, seen=7.0), declared(LARGE)
+LATER = known(placed(LARGE, "dedicated"), seen=9.0)
+IN_POOL_A, IN_POOL_B = (placed(LARGE, pool=name, name=name) for name in "ab")
+HOPES = [
+    # what it shows                      nodes             shapes                             able, hope
+    ("one that is here is enough",       [LARGE],          [],                                (1, None)),
+    ("the last one has gone",            [SMALL],          [GONE],                            (0, GONE)),
+    ("none was ever here",               [SMALL],          [DECLARED],                        (0, DECLARED)),
+    ("memory before declaration",        [SMALL],          [DECLARED, GONE],                  (0, GONE)),
+    ("no shape could",                   [SMALL],          [known(EMPTY_HANDED, seen=1.0)],   (0, None)),
+    ("no node at all",                   [],               [GONE],                            (0, GONE)),
+    ("the one that was here last",       [],               [LATER, GONE],                     (0, LATER)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "shapes", "found"), table(HOPES))
+def test_hope_is_a_shape_that_could_take_the_pod_if(
+    members: list[Node], shapes: list[KnownShape], found: tuple[int, KnownShape | None]
+) -> None:
+    survey = Fleet(members, shapes).ever(TWO_GPUS)
+
+    assert (survey.able, survey.hope) == found
+
+
+def test_classes_of_shapes_without_nodes_are_named_too() -> None:
+    survey = Fleet([SMALL], [GONE, known(EMPTY_HANDED, seen=1.0)]).ever(TWO_GPUS)
+
+    assert survey.feasible == (node_class(LARGE),)
+    assert survey.infeasible == tuple(sorted({node_class(SMALL), node_class(EMPTY_HANDED)}))
+
+
+def test_class_names_are_the_same_wherever_the_pod_may_go() -> None:
+    fleet = Fleet([SMALL, IN_POOL_A])
+    anywhere, nowhere = fleet.ever(TWO_GPUS), fleet.ever(TWO_GPUS, selecting("pool", "b"))
+
+    assert (anywhere.feasible, anywhere.infeasible) == (nowhere.feasible, nowhere.infeasible)
+    assert [anywhere.able, nowhere.able] == [1, 0]
+
+
+CORDONED = replace(LARGE, attributes=Attributes(taints=(UNSCHEDULABLE,), cordoned=True))
+TIRED = replace(LARGE, attributes=Attributes(ready=False))
+TOLERANT = Constraints(tolerations=(Toleration("dedicated", Tolerating.EXISTS),))
+ANY_POOL = Constraints()
+
+PLACES = [
+    # what it shows                        nodes                         constraints             able, room
+    ("any node",                           [IN_POOL_A],                  ANY_POOL,               (1, True)),
+    ("the nodes that it selects",          [IN_POOL_A, IN_POOL_B],       selecting("pool", "a"), (1, True)),
+    ("none that it selects",               [IN_POOL_A],                  selecting("pool", "b"), (0, False)),
+    ("a lasting taint",                    [placed(LARGE, "dedicated")], ANY_POOL,               (0, False)),
+    ("a lasting taint that it tolerates",  [placed(LARGE, "dedicated")], TOLERANT,               (1, True)),
+    ("a taint that passes",
+        [placed(LARGE, "node.kubernetes.io/disk-pressure")],                      ANY_POOL,      (1, False)),
+    ("a cordoned node",                    [CORDONED],                   ANY_POOL,               (1, False)),
+    ("one that is not ready",              [TIRED],                      ANY_POOL,               (1, False)),
+    ("room elsewhere",                     [CORDONED, IN_POOL_A],        ANY_POOL,               (2, True)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "constraints", "found"), table(PLACES))
+def test_nodes_count_that_the_pod_may_go_to(
+    members: list[Node], constraints: Constraints, found: tuple[int, bool]
+) -> None:
+    fleet = Fleet(named(members))
+
+    assert (fleet.ever(TWO_GPUS, constraints).able, fleet.now(TWO_GPUS, constraints)) == found
+
+
+def test_a_node_that_is_uncordoned_has_room_again_and_one_that_is_cordoned_has_none() -> None:
+    cordoned = replace(CORDONED, name="n")
+    fleet = Fleet([cordoned])
+    assert not fleet.now(TWO_GPUS, ANY_POOL)
+
+    free = fleet.following([replace(LARGE, name="n")])
+    again = free.following([cordoned])
+
+    assert [free.now(TWO_GPUS, ANY_POOL), again.now(TWO_GPUS, ANY_POOL)] == [True, False]
+
+
+def test_a_shape_that_comes_back_gives_hope_and_one_that_is_forgotten_takes_it() -> None:
+    without = Fleet([SMALL])
+    fleets = [without, remembering := without.following([SMALL], [GONE]), remembering.following([SMALL])]
+
+    assert [each.ever(TWO_GPUS).hope for each in fleets] == [None, GONE, None]
+
+
+ILL = replace(EMPTY_HANDED, health=LARGE)
+
+
+def test_an_ill_node_could_take_the_pod_and_has_no_room() -> None:
+    fleet = Fleet([ILL])
+
+    assert fleet.ever(TWO_GPUS).able == 1
+    assert not fleet.now(TWO_GPUS)
+    assert fleet.classes == (node_class(LARGE),)
+
+
+def bare(**totals: Resources | None) -> dict[str, BareNode]:
+    return {name: BareNode(name, amounts) for name, amounts in totals.items()}
+
+
+def test_nodes_without_topology_count_that_are_large_enough_and_that_the_pod_may_go_to() -> None:
+    hidden = bare(large=bag("cpu=8 mem=8Gi gpu=4"), small=bag("cpu=8 mem=8Gi"), untold=None)
+    tainted = BareNode("tainted", None, Attributes(taints=(Taint("dedicated"),)))
+    fleet = Fleet([SMALL], bare=hidden | {"tainted": tainted})
+
+    assert [fleet.ever(TWO_GPUS, each).bare for each in (ANY_POOL, TOLERANT)] == [2, 3]
+    assert fleet.unknown == 4
+
+
+ONCE_IN_A = known(IN_POOL_A, seen=1.0)
+IN_A = {"x": BareNode("x", None, Attributes(Labels({"pool": "a"})))}
+UNMATCHED = [
+    # what is in the pool                 nodes                           shapes        bare  unmatched
+    ("a node",                            [IN_POOL_A],                    [],           {},   False),
+    ("none",                              [IN_POOL_B],                    [],           {},   True),
+    ("one was there",                     [IN_POOL_B],                    [ONCE_IN_A],  {},   False),
+    ("one that is tainted",               [placed(LARGE, "x", pool="a")], [],           {},   True),
+    ("one of which nothing is published", [IN_POOL_B],                    [],           IN_A, False),
+    ("nothing is anywhere",               [],                             [],           {},   True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "shapes", "hidden", "unmatched"), table(UNMATCHED))
+def test_a_selector_matches_something_or_nothing(
+    members: list[Node], shapes: list[KnownShape], hidden: dict[str, BareNode], unmatched: object
+) -> None:
+    survey = Fleet(members, shapes, hidden).ever(TWO_GPUS, selecting("pool", "a"))
+
+    assert survey.unmatched is unmatched
+
+
+NICS = question("cpu=1 mem=1Gi nic=1")
+HAD_NICS, LISTS_NICS = known(node("cpu=1 nic=1")), bare(x=bag("cpu=1 nic=0"))
+UNLISTED = [
+    # what is known              nodes                  shapes      bare        unlisted
+    ("none of it anywhere",      [SMALL],               [],         {},         (NIC,)),
+    ("none left of it",          [node("cpu=8 nic=0")], [],         {},         ()),
+    ("a shape had some",         [SMALL],               [HAD_NICS], {},         ()),
+    ("one without topology",     [SMALL],               [],         LISTS_NICS, ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "shapes", "hidden", "unlisted"), table(UNLISTED))
+def test_what_nobody_lists_is_told(
+    members: list[Node], shapes: list[KnownShape], hidden: dict[str, BareNode], unlisted: tuple[str, ...]
+) -> None:
+    fleet = Fleet(members, shapes, hidden)
+
+    assert fleet.ever(NICS).unlisted == unlisted
+    assert fleet.listed.isdisjoint(unlisted)
+
+
+def test_a_fleet_is_informed_if_any_shape_is_known() -> None:
+    fleets = Fleet([]), Fleet([SMALL]), Fleet([], [GONE]), Fleet([], bare=bare(x=None))
+
+    assert [each.informed for each in fleets] == [False, True, True, False]
+
+
+def test_groups_tell_of_each_shape_what_it_says_and_who_may_go_to_its_nodes() -> None:
+    tainted = placed(SMALL, "dedicated", pool="a", name="tainted")
+    here = [placed(SMALL, pool="a", name="one"), placed(SMALL, pool="b", name="two"), tainted]
+    fleet = Fleet(here, [known(PLAIN, seen=3.0)])
+
+    groups = {
+        each.known.shape.name: each for each in fleet.groups(TWO_GPUS, selecting("pool", "a")) if each.known
+    }
+
+    own, other, gone = (groups[shape.of(each).name] for each in (here[0], tainted, PLAIN))
+    assert (own.nodes, own.kept_away) == (1, {Unmet.AFFINITY: 1})
+    assert (other.nodes, other.kept_away) == (0, {Unmet.TAINT: 1})
+    assert (gone.nodes, gone.kept_away, gone.known) == (0, {}, known(PLAIN, seen=3.0))
+    assert own.verdict == evaluate(shape.of(SMALL).node, TWO_GPUS.demand, TWO_GPUS.intent)
+
+
+def test_a_sentence_counts_the_nodes_that_a_pod_may_not_go_to() -> None:
+    fleet = Fleet([placed(SMALL, name="one"), placed(LARGE, "dedicated", name="two")])
+
+    said = fleet.why_not(TWO_GPUS, ANY_POOL)
+
+    assert said.startswith('0/2 nodes can align container "c0" as single-numa-node')
+    assert str(Unmet.TAINT).removeprefix("had") in said
+
+
+def test_more_memory_can_make_a_shape_refuse_what_a_node_of_it_takes() -> None:
+    less, more = named(node(*[f"cpu=8 mem={size}Mi gpu=1"] * 2, policy="restricted") for size in (7300, 8100))
+    asked = question("cpu=12 mem=8000Mi gpu=2", policy="restricted")
+    assert [could(each, asked) for each in (less, more)] == [True, False]
+
+    fleet = Fleet([less, more])
+
+    assert (fleet.ever(asked).able, fleet.now(asked)) == (1, True)
