@@ -77,3 +77,23 @@ async def test_a_workload_whose_pods_can_run_is_stored_as_it_came_without_a_word
 
     assert (code, said) == (0, f"{named}-fits created\n")
     assert "affinity" not in str((await cluster.store.read(wish)).body["spec"])
+
+
+@pytest.mark.usefixtures("cluster")
+async def test_an_intent_on_the_workload_itself_is_told_when_it_is_added(
+    kubectl: Kubectl, tmp_path: Path
+) -> None:
+    wish = deployment(asks=gpus(2))
+    wish["metadata"]["name"] = "annotated"
+    del wish["spec"]["template"]["metadata"]["annotations"]
+    file = tmp_path / "workload.yaml"
+    file.write_text(yaml.safe_dump(wish))
+    assert await kubectl("apply", f"--filename={file}") == (0, "deployment.apps/annotated created\n")
+    annotate = ("annotate", "--namespace=team", "--overwrite", "deployment/annotated")
+
+    code, said = await kubectl(*annotate, *(f"{key}={text}" for key, text in INTENT.items()))
+    others = await kubectl(*annotate, "example.com/owner=ml")
+
+    assert code == 0, said
+    assert "has no effect on a Deployment: put it on spec.template" in said
+    assert others == (0, "deployment.apps/annotated annotated\n")
