@@ -80,6 +80,7 @@ RESOURCES = (
     Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced=True),
     Resource("MutatingWebhookConfiguration", ADMISSION, "mutatingwebhookconfigurations"),
     Resource("ValidatingWebhookConfiguration", ADMISSION, "validatingwebhookconfigurations"),
+    Resource("DeviceClass", "resource.k8s.io/v1", "deviceclasses"),
     Resource("NodeResourceTopology", f"{TOPOLOGY}/v1alpha2", "noderesourcetopologies"),
     Resource("NodeResourceTopology", f"{TOPOLOGY}/v1alpha1", "noderesourcetopologies"),
 )

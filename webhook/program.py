@@ -18,7 +18,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from certs.reader import SharedCertificate, start_pair
-from numalign.cluster import configz, live_feed, shapes
+from numalign.cluster import configz, device_classes, live_feed, shapes
 from numalign.cluster.api import Api, connected
 from numalign.cluster.feed import Feed
 from numalign.cluster.file_feed import FileFeed
@@ -82,7 +82,10 @@ class Program:
             live = LiveFeed(
                 api,
                 watched=watched,
-                optional=[(shapes.collection(settings.namespace or api.namespace),)],
+                optional=[
+                    (shapes.collection(settings.namespace or api.namespace),),
+                    device_classes.COLLECTIONS,
+                ],
                 log=self.log,
                 registry=self.registry,
                 book=book,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
-from numalign.cluster import configz, installed, kinds, shapes
+from numalign.cluster import configz, device_classes, installed, kinds, shapes
 from numalign.cluster.api import Api, ClusterError, Forbidden, Gone, Missing, Unreachable, connected
 from numalign.cluster.configz import Listener
 from numalign.cluster.kinds import Collection, Object
@@ -41,6 +41,7 @@ async def collect(
             items += await _list(api, kinds.NAMESPACES)
             items += await _list(api, kinds.PODS) if with_pods else []
         items += await _remembered(api, left_out)
+        items += await _device_classes(api, left_out)
         if kubelets:
             names = [node["metadata"]["name"] for node in nodes]
             items += await configz.configurations(api, names, kubelets)
@@ -60,6 +61,19 @@ async def _remembered(api: Api, left_out: Callable[[str, ClusterError], object])
     metadata = {"name": shapes.NAME, "namespace": place}
     described = {"apiVersion": "v1", "kind": shapes.KIND, "metadata": metadata, "data": data}
     return [described] if data else []
+
+
+async def _device_classes(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
+    """In the newest version that is served; none in clusters without DRA."""
+    for collection in device_classes.COLLECTIONS:
+        try:
+            return await _list(api, collection)
+        except Missing:
+            continue
+        except ClusterError as error:
+            left_out(collection.plural, error)
+            return []
+    return []
 
 
 async def pod(

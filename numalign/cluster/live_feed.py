@@ -15,7 +15,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster import kinds, shapes
+from numalign.cluster import device_classes, kinds, shapes
 from numalign.cluster.api import Api
 from numalign.cluster.census import Census, Tenants
 from numalign.cluster.feed import Take
@@ -183,6 +183,7 @@ class LiveFeed:
             kinds.NAMESPACES.kind: world.namespaces,
             KIND: world.topologies,
             shapes.KIND: world.memories,
+            device_classes.KIND: world.device_classes,
         }
         shelf = shelves.get(collection.kind)
         if shelf is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from numalign.cluster import documents, kubelet_config, shapes, topologies
+from numalign.cluster import device_classes, documents, kubelet_config, shapes, topologies
 from numalign.cluster.documents import BadDocument, Found
 from numalign.cluster.kinds import PODS, Object
 from numalign.cluster.parts import Part
@@ -102,6 +102,7 @@ class Pile:
             (CORE, "Namespace"): partial(self._keep, world.namespaces),
             (CORE, "Pod"): partial(self._give, pods) if pods else self._count,
             (topologies.GROUP, topologies.KIND): partial(self._keep, world.topologies),
+            (device_classes.GROUP, device_classes.KIND): partial(self._keep, world.device_classes),
             (kubelet_config.GROUP, kubelet_config.KIND): partial(self._keep, world.configurations),
         }
 

@@ -14,7 +14,7 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from numalign.cluster import kubelet_config, namespaces, nodes, shapes, topologies
+from numalign.cluster import device_classes, kubelet_config, namespaces, nodes, shapes, topologies
 from numalign.cluster.census import Census
 from numalign.cluster.fingerprints import Fingerprint
 from numalign.cluster.kubelet_config import KubeletConfiguration
@@ -54,8 +54,8 @@ class Snapshot:
     whose topology makes none, is not in it. `node_labels` are the labels that somebody reads, of the nodes
     that have any of them. `namespaces` are the rules of each, and `namespace_labels` all of its labels.
     `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
-    one. `pods` counts what was listed, and `ignored` the objects of kinds that nobody reads, by kind and
-    group (`Deployment.apps`).
+    one. `served` are the extended resources that DRA serves. `pods` counts what was listed, and `ignored` the
+    objects of kinds that nobody reads, by kind and group (`Deployment.apps`).
     """
 
     nodes: tuple[Node, ...] = ()
@@ -67,6 +67,7 @@ class Snapshot:
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
+    served: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
     pods: int = 0
@@ -160,6 +161,7 @@ class World:
         self.configurations = Shelf(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
         self.namespaces: Shelf[NamespaceFacts] = Shelf("Namespace", namespaces.facts)
         self.memories: Shelf[Memory] = Shelf(shapes.KIND, shapes.decode)
+        self.device_classes: Shelf[frozenset[str]] = Shelf(device_classes.KIND, device_classes.served)
         self.census = Census()
         self._joined: dict[str, Node] = {}
         self._known: dict[str, Node] = {}
@@ -193,6 +195,7 @@ class World:
             namespaces=MappingProxyType({name: each.rules for name, each in ruled.items()}),
             namespace_labels=MappingProxyType({name: each.labels for name, each in ruled.items()}),
             fingerprints=MappingProxyType(dict(self._fingerprints())),
+            served=frozenset().union(*(names for _, names in self.device_classes.sensible())),
             problems=tuple(self._problems()),
             pods=len(self.census),
         )
@@ -232,7 +235,14 @@ class World:
     def _shelves(
         self,
     ) -> tuple[Shelf[Any], ...]:
-        return self.nodes, self.topologies, self.configurations, self.namespaces, self.memories
+        return (
+            self.nodes,
+            self.topologies,
+            self.configurations,
+            self.namespaces,
+            self.memories,
+            self.device_classes,
+        )
 
     def _join(self, name: str) -> None:
         self._joined.pop(name, None)

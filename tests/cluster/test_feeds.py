@@ -14,7 +14,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster import live_feed, shapes, snapshot
+from numalign.cluster import device_classes, live_feed, shapes, snapshot
 from numalign.cluster.feed import Feed
 from numalign.cluster.file_feed import CROWD, FileFeed
 from numalign.cluster.fingerprints import Fingerprint
@@ -123,7 +123,7 @@ class Live:
         """As said at `Source`."""
         group = "api/v1" if made["apiVersion"] == "v1" else f"apis/{made['apiVersion']}"
         where = made["metadata"].get("namespace")
-        plural = {"NodeResourceTopology": "noderesourcetopologies"}.get(
+        plural = {"NodeResourceTopology": "noderesourcetopologies", "DeviceClass": "deviceclasses"}.get(
             made["kind"], f"{made['kind'].lower()}s"
         )
         middle = f"namespaces/{where}/{plural}" if where else plural
@@ -144,7 +144,15 @@ async def a_file(tmp_path: Path, log: logs.Log, pods: Sink | None = None) -> Asy
 async def an_api_server(_: Path, log: logs.Log, pods: Sink | None = None) -> AsyncIterator[Live]:
     async with FakeApi() as api, api.client() as client:
         watched, registry = live_feed.WITH_PODS, CollectorRegistry()
-        feed = LiveFeed(client, watched=watched, log=log, registry=registry, pods=pods, label_keys=READ)
+        feed = LiveFeed(
+            client,
+            watched=watched,
+            optional=[device_classes.COLLECTIONS],
+            log=log,
+            registry=registry,
+            pods=pods,
+            label_keys=READ,
+        )
         yield Live(api, feed)
 
 
@@ -509,6 +517,24 @@ def listed_text(*items: Json) -> str:
 @pytest.fixture
 def quiet(told: io.StringIO) -> logs.Log:
     return logs.to(told, level="debug", form="json")
+
+
+def device_class(name: str, **spec: str) -> Json:
+    version = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    return {**version, "metadata": {"name": name}, "spec": spec}
+
+
+async def test_which_resources_dra_serves_is_heard(source: Source) -> None:
+    own = "deviceclass.resource.kubernetes.io"
+    source.put(node("a"))
+    source.put(nrt("a"))
+    async with following(source.feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        source.put(device_class("gpus", extendedResourceName="nvidia.com/gpu"))
+        source.put(device_class("nics"))
+        await seen.until(lambda: seen.last.served == {"nvidia.com/gpu", f"{own}/gpus", f"{own}/nics"})
+        source.delete(device_class("gpus"))
+        await seen.until(lambda: seen.last.served == {f"{own}/nics"})
 
 
 def memory_of(*known: KnownShape, seen: float = 0.0) -> Json:

@@ -321,6 +321,34 @@ async def test_nothing_is_remembered_where_nobody_wrote_it_down(api: Api, kubeco
     assert "ConfigMap" not in {kind for _, kind, _ in kinds(await live.collect(kubeconfig=kubeconfig()))}
 
 
+DEVICE_CLASSES = "/apis/resource.k8s.io/{}/deviceclasses"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+async def test_device_classes_are_collected_in_the_version_that_is_served(
+    api: Api, kubeconfig: Kubeconfig, version: str
+) -> None:
+    api.lists[DEVICE_CLASSES.format(version)] = [{**named("gpus"), "spec": {"config": [], "selectors": []}}]
+
+    found = await live.collect(kubeconfig=kubeconfig())
+    assert found["items"][-1] == {
+        "apiVersion": f"resource.k8s.io/{version}",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpus"},
+        "spec": {},
+    }
+
+
+async def test_device_classes_that_may_not_be_seen_are_told_and_left_out(
+    api: Api, kubeconfig: Kubeconfig
+) -> None:
+    api.failures[DEVICE_CLASSES.format("v1")] = HTTPStatus.FORBIDDEN
+    told: list[str] = []
+
+    found = await live.collect(kubeconfig=kubeconfig(), left_out=lambda what, _: told.append(what))
+    assert (told, len(found["items"])) == (["deviceclasses"], 4)
+
+
 async def test_a_memory_that_may_not_be_seen_is_told_and_left_out(api: Api, kubeconfig: Kubeconfig) -> None:
     install(api, losses="{}")
     api.failures[f"{CONFIG_MAPS}/numalign-shapes"] = HTTPStatus.FORBIDDEN

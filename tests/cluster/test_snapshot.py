@@ -359,6 +359,17 @@ def test_the_order_of_objects_changes_nothing(items: list[Json]) -> None:
     assert snapshot.of([listed(*items)]) == snapshot.of([CLUSTER])
 
 
+def test_a_file_can_hold_device_classes() -> None:
+    version = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "DeviceClass"}
+    gpus = {**version, "metadata": {"name": "gpus"}, "spec": {"extendedResourceName": 7}}
+    seen = snapshot.of([nrt("n"), gpus])
+
+    assert seen.served == {"deviceclass.resource.kubernetes.io/gpus"}
+    assert [str(problem) for problem in seen.problems] == [
+        "DeviceClass gpus: spec.extendedResourceName: must be a text, not a number"
+    ]
+
+
 def test_a_file_can_hold_what_is_remembered() -> None:
     before = snapshot.of([nrt("gone", zones=("node-0", "node-1"))])
     memory = Memory(tuple(replace(each, nodes=0, seen=time.time()) for each in before.shapes))
