@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from numalign.cluster.settings import ClusterSettings
+from numalign.cluster.settings import ClusterSettings, UnknownNodes
 from numalign.fleet.promises import KEPT_SECONDS, LAG_SECONDS
 from numalign.runtime.serving import MIB
 from numalign.runtime.settings import Contradiction
@@ -33,6 +33,12 @@ def _weights(text: str) -> str:
 
 class ScorerSettings(ClusterSettings):
     """The scorer."""
+
+    unknown_nodes: UnknownNodes = Field(
+        default="cannot-fit",
+        description="Whether a pod that must be aligned is placed on a node without topology: cannot-fit,"
+        " for nobody knows whether it would be; may-fit where that is better than waiting.",
+    )
 
     strategies: Annotated[str, AfterValidator(_strategies)] = Field(
         default="LeastNUMANodes,MostAllocated",

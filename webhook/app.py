@@ -7,7 +7,7 @@ policy of the webhook configuration decides.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from http import HTTPStatus
@@ -19,7 +19,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from numalign.cluster.parts import Part
 from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import PolicyKeeper
-from numalign.fleet import Fleet
+from numalign.fleet import Fleet, admission
+from numalign.fleet.admission import Decision, State, shortfalls
+from numalign.fleet.pod_question import PodQuestion
+from numalign.fleet.refusals import Refusals
 from numalign.rules.errors import Mistake
 from numalign.runtime import calls, server
 from numalign.runtime.caches import CacheSizes
@@ -33,7 +36,7 @@ from webhook.review import Allowed, BadReview, Denied, Patched, Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Broken, Skip, Subject, subject
 from webhook.tenancy import PodsBelow, ReviewsBelow
-from webhook.validate import refuse_broken, shortfalls, validate
+from webhook.validate import Decide, refuse_broken, validate
 from webhook.workloads import Workloads, judge, workload
 
 JSON = "application/json"
@@ -55,7 +58,9 @@ class Door:
     below: ReviewsBelow
     bad_calls: Counter
     not_answered: Counter
+    decisions: Counter
     seconds: Histogram
+    wall: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,7 @@ def _door(
         below=ReviewsBelow(catalogue, registry),
         bad_calls=counter(f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]),
         not_answered=not_answered(registry),
+        decisions=_decisions(registry),
         seconds=Histogram(
             f"{PREFIX}review_seconds",
             "From the whole request in hand to the answer in bytes.",
@@ -119,7 +125,21 @@ def _door(
             buckets=_BUCKETS,
             registry=registry,
         ),
+        wall=time.time,
     )
+
+
+def _decisions(registry: CollectorRegistry) -> Counter:
+    """Counts what decisions about pods and templates rest on."""
+    counter = Counter(
+        f"{PREFIX}decisions",
+        "Decisions about pods and templates of workloads, by what they rest on.",
+        ["state"],
+        registry=registry,
+    )
+    for state in State:
+        counter.labels(state)
+    return counter
 
 
 async def _handle(request: web.Request, *, door: Door, name: str) -> web.Response:
@@ -186,31 +206,31 @@ async def _validation(door: Door, asked: Review, moment: Moment) -> Outcome:
     elif isinstance(found, Broken):
         answer, decision = refuse_broken(found), "invalid"
     else:
-        await patiently(_asked(found, moment.fleet))
-        answer = validate(found, moment.fleet, unknown_may_fit=_may_fit(door))
-        door.below.count(found.namespace, shortfalls(found.rules, found.question))
-        if found.asks and not _answered(found, moment.fleet):
-            door.not_answered.inc()
+        await _find_out(door, found.asked, moment)
+        answer = validate(found.asked, _judge(door, moment))
+        door.below.count(found.namespace, shortfalls(found.asked))
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
 
 
-def _asked(found: Subject, fleet: Fleet) -> Iterator[None]:
-    """What has to be found out before it can be said what nodes make of a pod, step by step."""
-    if not found.asks:
-        return iter(())
-    if found.pin is None:
-        return fleet.look(found.question)
-    # One that names its node is held against that node alone.
-    return fleet.hear(found.pin.node, found.question) if found.pin.node else fleet.ask(found.question)
+async def _find_out(door: Door, asked: PodQuestion, moment: Moment) -> None:
+    """Find out what has to be known to decide about a pod, and let others be answered meanwhile."""
+    await patiently(admission.steps(asked, moment.fleet))
+    door.not_answered.inc(not admission.answered(asked, moment.fleet))
 
 
-def _answered(found: Subject, fleet: Fleet) -> bool:
-    """Whether every node that was asked has answered."""
-    if found.pin and found.pin.node:
-        verdict = fleet.verdict(found.pin.node, found.question)
-        return verdict is None or verdict.answered
-    return not fleet.ever(found.question).unanswered
+def _judge(door: Door, moment: Moment) -> Decide:
+    """What decides about pods at a moment, and counts what was decided."""
+    policy = door.policy.now
+    may_fit = door.settings.unknown_nodes == "may-fit"
+    refusals = Refusals(policy.never, policy.unknown_resources, unknown_may_fit=may_fit)
+
+    def judge(asked: PodQuestion) -> Decision:
+        found = admission.decide(asked, moment.fleet, refusals, now=door.wall())
+        door.decisions.labels(found.state).inc()
+        return found
+
+    return judge
 
 
 async def _workloads(door: Door, asked: Review, moment: Moment) -> Outcome:
@@ -221,10 +241,9 @@ async def _workloads(door: Door, asked: Review, moment: Moment) -> Outcome:
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
     else:
-        for question in found.questions:
-            await patiently(moment.fleet.look(question))
-            door.not_answered.inc(bool(moment.fleet.ever(question).unanswered))
-        answer = judge(found, moment.fleet, mode=mode, unknown_may_fit=_may_fit(door))
+        for pods in found.asked:
+            await _find_out(door, pods, moment)
+        answer = judge(found, _judge(door, moment), mode=mode)
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
 
@@ -243,10 +262,6 @@ def _state(door: Door) -> dict[str, object]:
         "namespaces": {name: asdict(rules) for name, rules in moment.namespaces.items()} if moment else {},
         "policy": door.policy.now.to_json(),
     }
-
-
-def _may_fit(door: Door) -> bool:
-    return door.settings.unknown_nodes == "may-fit"
 
 
 def _subject(door: Door, asked: Review, moment: Moment) -> Subject | Skip | Broken:

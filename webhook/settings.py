@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from certs.settings import PairSettings
-from numalign.cluster.settings import ClusterSettings
+from numalign.cluster.settings import ClusterSettings, UnknownNodes
 from numalign.runtime.settings import Contradiction
 from webhook.patch import Mode
 from webhook.workloads import Workloads
@@ -23,6 +23,12 @@ class WebhookSettings(PairSettings, ClusterSettings):
         default=Mode.EXCLUDE,
         description="How pods are kept from nodes that cannot align them: exclude those classes (new"
         " nodes stay eligible, so autoscalers keep working), include only the others, prefer them, or off.",
+    )
+    unknown_nodes: UnknownNodes = Field(
+        default="may-fit",
+        description="Whether a node without topology saves a pod from refusal: may-fit, if the pod may go"
+        " there and the node is large enough as a whole, as far as its Node object tells. cannot-fit means"
+        " that such nodes never take pods that must be aligned.",
     )
     workloads: Workloads = Field(
         default=Workloads.WARN,

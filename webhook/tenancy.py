@@ -19,12 +19,12 @@ from prometheus_client.registry import Collector
 
 from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import PolicyKeeper
+from numalign.fleet.admission import LEVELS, shortfalls
 from numalign.fleet.pod_question import PodQuestion
 from numalign.rules.intent import NamespaceRules
 from numalign.runtime.metrics import PREFIX
 from webhook.catalogue import Catalogue
 from webhook.subject import tenancy
-from webhook.validate import LEVELS, shortfalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class PodsBelow(Collector):
             counts.update({(namespace, name): 0 for name in LEVELS if LEVELS[name](rules) and not exempt})
         for tenants in self.catalogue.feed.tenants():
             found = self.reader.heard(tenants.asking, namespace=tenants.namespace, tenancy=asked)
-            below = shortfalls(found.rules, found.question) if isinstance(found, PodQuestion) else ()
+            below = shortfalls(found) if isinstance(found, PodQuestion) else ()
             counts.update({(tenants.namespace, name): tenants.count for name in below})
         return counts
 

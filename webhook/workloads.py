@@ -10,6 +10,7 @@ the same.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 import orjson
 
@@ -20,23 +21,18 @@ from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy
 from numalign.cluster.templates import Look, Place, Sort
 from numalign.cluster.tenancy import Tenancy
-from numalign.fleet import Fleet, Question
+from numalign.fleet.admission import State
+from numalign.fleet.pod_question import PodQuestion
+from numalign.rules import wording
+from numalign.rules.constraints import ANYWHERE
 from numalign.rules.errors import MOST_MISTAKES, Mistake
-from numalign.rules.intent import UNRULED, Policy
+from numalign.rules.intent import UNRULED
 from numalign.rules.resources import CPU, MEMORY
 from numalign.rules.steps import Steps
 from webhook.catalogue import Moment
 from webhook.review import Allowed, Denied, Reason, Review, Verb
 from webhook.subject import Broken, Skip, Subject, exempt, read, tenancy
-from webhook.validate import (
-    SPEAKER,
-    admitted,
-    asked,
-    in_vain,
-    refuse_broken,
-    shortfalls,
-    warning,
-)
+from webhook.validate import SPEAKER, Decide, admitted, refuse_broken, waived, warning
 
 # A warning must have room for its reason beside the place.
 _LONGEST_PLACE = 56
@@ -84,10 +80,9 @@ class Workload:
         return (*self.unclear, *self.unreadable)
 
     @property
-    def questions(self) -> tuple[Question, ...]:
-        """What its pods will ask of the nodes, each once."""
-        asking = (each.subject for each in self.templates if each.subject.asks)
-        return tuple(dict.fromkeys(subject.question for subject in asking))
+    def asked(self) -> tuple[PodQuestion, ...]:
+        """What its pods will ask, each once."""
+        return tuple(dict.fromkeys(each.subject.asked for each in self.templates))
 
 
 def workload(
@@ -177,81 +172,62 @@ def _workload(review: Review, seen: Look, asked: Tenancy, reader: PodReader) -> 
     return Workload(review.kind.kind, tuple(made), *told, notes=(*seen.astray, *seen.how))
 
 
-def judge(workload: Workload, fleet: Fleet, *, mode: Workloads, unknown_may_fit: bool) -> Allowed | Denied:
+def judge(workload: Workload, decide: Decide, *, mode: Workloads) -> Allowed | Denied:
     """Warn of what would become of its pods; refuse only in the mode that may."""
     if mode is Workloads.OFF:
         return Allowed()
-    if mode is Workloads.DENY and (refusal := _refusal(workload, fleet, unknown_may_fit=unknown_may_fit)):
+    if mode is Workloads.DENY and (refusal := _refusal(workload, decide)):
         return refusal
-    warnings = (warning(text) for text in _warnings(workload, fleet, unknown_may_fit=unknown_may_fit))
-    return Allowed(warnings=tuple(warnings), audit=_audit(workload))
+    return Allowed(warnings=tuple(_warnings(workload, decide)), audit=_audit(workload))
 
 
-def _refusal(workload: Workload, fleet: Fleet, *, unknown_may_fit: bool) -> Denied | None:
+def _refusal(workload: Workload, decide: Decide) -> Denied | None:
     if workload.unclear:
         return refuse_broken(Broken(workload.mistakes))
-    if unknown_may_fit and fleet.unknown:
-        return None
-    final = [each for each in workload.templates if _is_final(each, workload) and _hopeless(each, fleet)]
+    final = [(each, why) for each in workload.templates if (why := _final(each, workload, decide))]
     if not final:
         return None
-    first, *others = final
-    more = f" The same holds for {', '.join(each.where for each in others)}." if others else ""
-    message = f"{SPEAKER}: {first.where}: {_why_not(first, fleet)}{more}"
+    (first, why), *others = final
+    more = f" The same holds for {', '.join(each.where for each, _ in others)}." if others else ""
+    message = f"{SPEAKER}: {first.where}: {why}{more}"
     return Denied(reason=Reason.FORBIDDEN, message=message, audit={"verdict": "denied"})
 
 
-def _is_final(template: Template, workload: Workload) -> bool:
-    """Whether nothing that comes later could make its pods fit, and they would be refused then.
+def _final(template: Template, workload: Workload, decide: Decide) -> str | None:
+    """Why its pods would be refused for the nodes that there are, if nothing that comes later could help.
 
     Pods of a DaemonSet, and those that name their node, are never refused for a node, and nobody is for a
-    guess. Where a container leaves something out, a LimitRange may still say it.
+    guess. Where a container leaves something out, a LimitRange may still say it; tolerations may be added.
     """
     if workload.kind == "DaemonSet" or template.subject.pin or template.guessed:
-        return False
+        return None
     containers = pods.pod(template.subject.pod).defaulted().containers
-    return all({CPU, MEMORY} <= each.requests.keys() == each.limits.keys() for each in containers)
+    if not all({CPU, MEMORY} <= each.requests.keys() == each.limits.keys() for each in containers):
+        return None
+    asked = template.subject.asked
+    tolerant = replace(asked.constraints, tolerations=ANYWHERE.tolerations)
+    found = decide(replace(asked, constraints=tolerant))
+    return None if found.state is State.BELOW_ENFORCED else found.refusal
 
 
-def _hopeless(template: Template, fleet: Fleet) -> bool:
-    subject = template.subject
-    return bool(subject.asks and fleet.nodes) and not fleet.ever(subject.question).feasible
-
-
-def _why_not(template: Template, fleet: Fleet) -> str:
-    subject = template.subject
-    return fleet.why_not(subject.question, floor=subject.rules.enforce or Policy.BEST_EFFORT)
-
-
-def _warnings(workload: Workload, fleet: Fleet, *, unknown_may_fit: bool) -> Iterator[str]:
+def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
     """What its owner should know, the decisive first."""
     for mistake in workload.mistakes:
-        yield f"{_short(mistake.where)}: {mistake.message}"
-    for template in workload.templates:
-        if _hopeless(template, fleet):
-            hope = unknown_may_fit and fleet.unknown
-            yield f"{_short(template.where)}: {_HOPE if hope else _why_not(template, fleet)}"
-    for template in workload.templates:
-        yield from (f"{_short(template.where)}: {text}" for text in _of_intent(template.subject))
-    yield from workload.notes
+        yield warning(f"{_short(mistake.where)}: {mistake.message}")
+    decided = [(f"{_short(each.where)}: ", decide(each.subject.asked)) for each in workload.templates]
+    for where, decision in decided:
+        if why := decision.refusal or decision.waived:
+            yield waived(f"{where}{_WILL.get(decision.state, '')}{wording.first_sentence(why)}")
+    for where, decision in decided:
+        yield from (warning(f"{where}{text}") for text in decision.warnings)
+    yield from map(warning, workload.notes)
 
 
-_HOPE = "no node of known topology could ever take its pods"
-
-
-def _of_intent(subject: Subject) -> Iterator[str]:
-    rules, below = subject.rules, shortfalls(subject.rules, subject.question)
-    if "enforce" in below:
-        yield f"its pods will be refused: {rules.enforce} is enforced here, they ask for {asked(subject)}"
-    elif "warn" in below:
-        yield f"this namespace wants {rules.warn}, its pods ask for {asked(subject)}"
-    vain = in_vain(subject) if subject.asks else None
-    if vain:
-        yield vain
+_WILL = MappingProxyType({State.BELOW_ENFORCED: "its pods will be refused: "})
 
 
 def _audit(workload: Workload) -> dict[str, str]:
-    kept = [admitted(each.subject) for each in workload.templates]
+    kept = [admitted(each.subject.asked) for each in workload.templates]
     told = dict.fromkeys([*(["invalid"] if workload.mistakes else []), *kept])
     return {"verdict": "; ".join(told)}
 

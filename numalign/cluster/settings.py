@@ -96,6 +96,10 @@ class SourceSettings(Settings):
                 )
 
 
+UnknownNodes = Literal["cannot-fit", "may-fit"]
+"""What is taken for granted of nodes without topology, and of pods that must be aligned."""
+
+
 class ClusterSettings(SourceSettings, ServerSettings):
     """What a door makes of the cluster that it answers for."""
 
@@ -108,11 +112,6 @@ class ClusterSettings(SourceSettings, ServerSettings):
         default=Match.SATISFIES,
         description="satisfies takes any node that can keep the pod's promise; equal wants the node's"
         " own policy to be the pod's, as Volcano does.",
-    )
-    unknown_nodes: Literal["cannot-fit", "may-fit"] = Field(
-        default="cannot-fit",
-        description="Whether nodes without topology save a pod from refusal. may-fit suits clusters"
-        " whose autoscaler starts from zero; by default they do not, or nothing would ever be refused.",
     )
     policy: Path | None = Field(
         default=None,

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ from numalign.cluster.file_feed import FileFeed
 from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import PolicyKeeper
 from numalign.fleet import Fleet
+from numalign.fleet.admission import decide
+from numalign.fleet.refusals import Refusals
 from numalign.rules import intent
 from numalign.rules.intent import Match
 from numalign.rules.pod import Container, Role
 from numalign.rules.resources import Resources, render
 from numalign.rules.topology import Node, Zone
 from numalign.runtime import logs, server
+from numalign.shapes import BareNode
 from tests.naming import named
 from tests.notation import pod
 from webhook import review
@@ -34,6 +38,7 @@ from webhook.patch import Operation
 from webhook.review import Review
 from webhook.settings import WebhookSettings
 from webhook.subject import Skip, Subject, subject
+from webhook.validate import Decide
 
 Raw = dict[str, Any]
 
@@ -94,7 +99,14 @@ def moment(
     """A cluster of these nodes, whose namespace `team` has these labels (unprefixed) and others."""
     full = {**(others or {}), **{f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}}
     rules, _ = intent.parse_namespace(full)
-    return Moment(Fleet(named(members), unknown=unknown), {TEAM: rules}, namespace_labels={TEAM: full})
+    bare = {name: BareNode(name) for name in (f"bare-{number}" for number in range(unknown))}
+    return Moment(Fleet(named(members), bare=bare), {TEAM: rules}, namespace_labels={TEAM: full})
+
+
+def decided(now: Moment, *, may_fit: bool = False) -> Decide:
+    """What decides about pods at a moment."""
+    refusals = Refusals(unknown_may_fit=may_fit)
+    return partial(decide, fleet=now.fleet, refusals=refusals, now=0.0)
 
 
 def read(made: Raw, now: Moment, *, match: Match = Match.SATISFIES) -> Subject:

@@ -14,6 +14,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from numalign.cluster.policy import ClusterPolicy, Default
+from numalign.fleet.admission import State
 from numalign.rules.intent import NamespaceRules, Policy
 from numalign.rules.topology import Node, node_class
 from tests.notation import node, table
@@ -300,10 +301,24 @@ async def test_settings_reach_the_decision(  # noqa: PLR0913, PLR0917 - the colu
 ) -> None:
     door.put({**CLUSTER, "bare": Node("bare", zones=())})
     await door.load()
-    async with door.open(**{setting: value}) as caller:
+    async with door.open(**{"unknown_nodes": "cannot-fit", setting: value}) as caller:
         response = await caller.ask(path, made)
 
     assert (part in response) is there
+
+
+async def test_what_decisions_rest_on_is_counted(door: Door) -> None:
+    door.put(CLUSTER)
+    await door.load()
+    async with door.open() as caller:
+        for made in (FITS, FITS, NEVER):
+            await caller.ask("/validate", made)
+        await caller.ask("/validate-workloads", deployment(NEVER), kind=DEPLOYMENTS)
+        counts = [await caller.metric("numalign_decisions_total", state=state) for state in State]
+
+    assert dict(zip(State, counts, strict=True)) == {
+        **dict.fromkeys(State, 0), State.FITS: 2, State.NEVER: 2
+    }  # fmt: skip
 
 
 # Bad calls.

@@ -17,11 +17,11 @@ from numalign.cluster.templates import MOST_TEMPLATES, TemplatePath
 from numalign.rules.errors import MOST_MISTAKES
 from numalign.rules.intent import NamespaceRules, Policy
 from tests.notation import node, table
-from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, with_spec
+from tests.webhook.conftest import POLICY, Raw, asked, decided, moment, raw, with_spec
 from webhook.catalogue import Moment
 from webhook.review import Allowed, Denied, Reason, Review
 from webhook.subject import Skip
-from webhook.validate import LONGEST_WARNING
+from webhook.validate import LONGEST_WAIVED
 from webhook.workloads import Workload, Workloads, judge, workload
 
 SINGLE = "single-numa-node"
@@ -75,7 +75,7 @@ def answer(
 ) -> Allowed | Denied:
     found = read(review, now)
     assert isinstance(found, Workload)
-    return judge(found, now.fleet, mode=mode, unknown_may_fit=may_fit)
+    return judge(found, decided(now, may_fit=may_fit), mode=mode)
 
 
 def said(review: Review, now: Moment = ROOM, *, mode: Workloads = WARN) -> list[str]:
@@ -565,9 +565,10 @@ def test_of_a_workload_of_any_kind_it_is_said_that_no_node_can_align_it(name: st
 
 ALIGNED = f'numalign: spec.template: 0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 2'
 REFUSED = (
-    f"numalign: spec.template: its pods will be refused: {SINGLE} is enforced here, they ask for nothing"
+    f'numalign: spec.template: its pods will be refused: namespace "team" enforces {SINGLE}: the pod asks for'
+    " nothing"
 )
-WANTED = "numalign: spec.template: this namespace wants restricted, its pods ask for nothing"
+WANTED = "numalign: spec.template: this namespace wants restricted, the pod asks for nothing"
 NOTHING = f"numalign: spec.template: {SINGLE} has nothing to align: the pod is Burstable, without devices"
 WORDS = f'numalign: spec.template.metadata.annotations[{POLICY}]: "strictly" is none'
 
@@ -619,15 +620,17 @@ def test_a_long_place_leaves_room_for_the_reason() -> None:
     )
     assert isinstance(found, Workload)
 
-    given_ = judge(found, ROOM.fleet, mode=WARN, unknown_may_fit=False)
+    given_ = judge(found, decided(ROOM), mode=WARN)
 
-    assert len(given_.warnings[0]) == LONGEST_WARNING
+    assert len(given_.warnings[0]) <= LONGEST_WAIVED
     assert "rrr.template: 0/1 nodes can align" in given_.warnings[0]
 
 
 @pytest.mark.parametrize("now", [BARE, moment([], unknown=3)], ids=["no node", "none that is known"])
-def test_where_no_topology_is_known_nothing_is_said(now: Moment) -> None:
-    assert said(deployment(NEVER), now, mode=DENY) == []
+def test_where_no_topology_is_known_nothing_is_refused(now: Moment) -> None:
+    unchecked = "numalign: spec.template: no node topology is known, so the pod was not checked"
+
+    assert said(deployment(NEVER), now, mode=DENY) == [unchecked]
 
 
 def test_a_template_that_cannot_be_read_is_told_where_somebody_asks() -> None:
@@ -733,10 +736,11 @@ def test_a_level_of_the_namespace_refuses_pods_and_not_their_workload() -> None:
 def test_nodes_that_are_not_known_may_save_it() -> None:
     now = moment([TWO], unknown=2)
 
+    may = "no node of known topology could take it; 2 nodes without topology may"
     hoping = answer(deployment(NEVER), now, mode=DENY, may_fit=True)
 
     assert isinstance(hoping, Allowed)
-    assert hoping.warnings == ("numalign: spec.template: no node of known topology could ever take its pods",)
+    assert hoping.warnings == (f"numalign: spec.template: {may}",)
     assert isinstance(answer(deployment(NEVER), now, mode=DENY), Denied)
     assert isinstance(answer(deployment(NEVER), ROOM, mode=DENY, may_fit=True), Denied)
 
@@ -775,7 +779,8 @@ def test_what_the_nodes_will_be_asked_is_known_before_each_once() -> None:
     found = read(volcano(FITS, NEVER, FITS, SILENT), moment([TWO], labels={"warn": "none"}))
 
     assert isinstance(found, Workload)
-    assert [question.demand.total["nvidia.com/gpu"] for question in found.questions] == [1, 4]
+    asked_for = [each.question.demand.total["nvidia.com/gpu"] for each in found.asked if each.asks]
+    assert asked_for == [1, 4]
 
 
 any_pod = st.sampled_from([FITS, NEVER, SILENT, MISSPELT, VAIN, NO_POD, BY_KATA])
@@ -798,9 +803,9 @@ def test_without_the_mode_for_it_nothing_is_refused_or_written(
     now = moment([TWO], unknown=1, labels=labels)
     found = read(volcano(*pods), now)
     if isinstance(found, Workload):
-        given_ = judge(found, now.fleet, mode=mode, unknown_may_fit=bool(may_fit))
+        given_ = judge(found, decided(now, may_fit=bool(may_fit)), mode=mode)
         assert type(given_) is Allowed
-        assert all(len(warning) <= LONGEST_WARNING for warning in given_.warnings)
+        assert all(len(warning) <= LONGEST_WAIVED for warning in given_.warnings)
         assert mode is WARN or not given_.warnings
 
 
@@ -816,4 +821,4 @@ def test_any_object_is_left_or_answered(
     now = moment([TWO], labels=labels)
     found = read(review, now)
     if isinstance(found, Workload):
-        assert type(judge(found, now.fleet, mode=DENY, unknown_may_fit=False)) in {Allowed, Denied}
+        assert type(judge(found, decided(now), mode=DENY)) in {Allowed, Denied}
