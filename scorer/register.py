@@ -237,12 +237,19 @@ class Register:
         name = _Name(uid, pod.namespace, pod.name, pod.created)
         meaning = self._reader.heard(pod.asking, namespace=pod.namespace, tenancy=self._tenancy())
         # What makes no sense was told to whoever asked, and nobody binds it.
-        return asked if isinstance(meaning, Invalid) else self._made(name, meaning)
+        return asked if self._refused(meaning) else self._made(name, meaning)
+
+    def _refused(self, meaning: Meaning) -> bool:
+        """Whether admission has refused such a pod.
+
+        Nobody knows who made a pod. If an exempt user did, it was admitted however it was written.
+        """
+        return isinstance(meaning, Invalid) and not self._policy.now.exemptions.users
 
     def _made(self, name: _Name, meaning: Meaning) -> Subject:
-        if isinstance(meaning, Invalid):
+        if isinstance(meaning, Invalid) and self._refused(meaning):
             raise BadInput(meaning.mistakes)
-        if isinstance(meaning, Exempt):
+        if isinstance(meaning, Exempt | Invalid):
             return self._numbered(name, Question(meaning.demand or _UNREAD, NO_INTENT))
         return self._numbered(name, meaning.question, meaning.constraints, opted_out=meaning.opted_out)
 

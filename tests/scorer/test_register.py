@@ -279,6 +279,7 @@ async def test_a_pod_is_asked_for(scorer: Scorer, labels: dict[str, str], made: 
 
 NEGATIVE = raw("cpu=1", policy=None)
 NEGATIVE["spec"]["overhead"] = {"cpu": "-1"}
+NEGATIVE_AND_ASKING = {**raw(FOUR), "spec": NEGATIVE["spec"]}
 
 
 async def test_a_pod_that_asks_nothing_and_cannot_be_read_goes_to_any_node(scorer: Scorer) -> None:
@@ -314,6 +315,22 @@ async def test_a_waiting_pod_of_an_exempt_runtime_class_asks_nothing(scorer: Sco
 
     assert found
     assert found.question.intent == means("none")
+
+
+@pytest.mark.parametrize("made", [raw(FOUR, policy="nonsense"), NEGATIVE_AND_ASKING])
+async def test_where_users_are_exempt_a_pod_that_cannot_be_read_may_be_theirs(
+    scorer: Scorer, made: Raw
+) -> None:
+    await scorer.know({"a": EMPTY})
+    with pytest.raises(BadInput):
+        scorer.subject(made)
+    scorer.obey(parse(b"exemptions: {users: [ci]}"))
+    scorer.see(made)
+
+    found = scorer.subject(made)
+
+    assert found.question.intent == means("none")
+    assert scorer.register.waiting(uid("web")) == found
 
 
 async def test_where_a_pod_may_go_is_told_with_it(scorer: Scorer) -> None:
