@@ -1,22 +1,23 @@
 """
-Whether pods could run at all: the question that a pipeline asks of manifests.
+What the webhook would say to pods: the question that a pipeline asks of manifests.
 
-A pod could run if some node could hold it with nothing else on it, and its namespace lets it pass. What
-does not fit at the moment is no mistake of a manifest.
+A pod is refused if no shape of nodes that this cluster has, had or was told of could take it, or if its
+namespace does not let it pass. What does not fit at the moment is no mistake of a manifest, but a warning.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from kubectl_numa import questions
+from kubectl_numa.lines import counted
 from kubectl_numa.manifests import Manifest
-from kubectl_numa.pages import enforced
 from kubectl_numa.questions import Asked, Cluster
-from numalign.rules import wording
+from numalign.fleet import admission
+from numalign.fleet.admission import Decision, State
 from numalign.rules.errors import BadInput
-from numalign.rules.intent import Match, Policy
 
 
 class Result(StrEnum):
@@ -30,9 +31,10 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One manifest, checked; `reason` says why no node may run its pod.
+    """One manifest, checked.
 
-    `able` counts the nodes that could, so many `unanswered` ones among them: nobody can say it of those.
+    `able` counts the nodes here that could run its pod, so many `unanswered` ones among them: nobody can say
+    it of those.
     """
 
     manifest: Manifest
@@ -40,7 +42,18 @@ class Checked:
     asked: Asked | None = None
     able: int = 0
     unanswered: int = 0
-    reason: str | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """The webhook's own words, if it refuses the pod; of one that cannot be read, the first mistake."""
+        if self.asked:
+            return self.asked.decision.refusal
+        return admission.invalid_text(self.manifest.mistakes) if self.manifest.mistakes else None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the webhook warns of."""
+        return self.asked.decision.told if self.asked else ()
 
     def to_json(self) -> dict[str, Any]:
         """The result for programs."""
@@ -56,27 +69,31 @@ class Checked:
             "result": self.result,
             "able": self.able,
             "notAnswered": self.unanswered,
-            "reason": self.reason,
+            "reason": self.refusal if self.asked else None,
+            "refusal": self.refusal,
+            "warnings": list(self.warnings),
             "mistakes": [str(mistake) for mistake in self.manifest.mistakes],
         }
 
 
-def check(manifest: Manifest, cluster: Cluster, *, match: Match) -> Checked:
+def check(manifest: Manifest, cluster: Cluster) -> Checked:
     """Check one manifest; a bad one is a result, never an error."""
     if manifest.mistakes or manifest.pod is None:
         return Checked(manifest, Result.BAD)
     try:
-        asked = questions.ask(manifest.pod, cluster.namespaces, match=match)
+        asked = questions.ask(
+            manifest.place.raw, cluster, name=manifest.pod.name, namespace=manifest.pod.namespace
+        )
     except BadInput as error:
         return Checked(manifest.wrong_pod(error), Result.BAD)
-    survey = cluster.fleet.ever(asked.question)
-    found = Checked(manifest, Result.OK, asked, survey.able, survey.unanswered)
-    if asked.below:
-        return replace(found, result=Result.DENIED, reason=enforced(asked))
-    if not survey.able:
-        floor = asked.rules.enforce or Policy.BEST_EFFORT
-        return replace(found, result=Result.NEVER, reason=cluster.fleet.why_not(asked.question, floor=floor))
-    return found
+    survey = cluster.fleet.ever(asked.question, asked.constraints)
+    return Checked(manifest, _result(asked.decision), asked, survey.able, survey.unanswered)
+
+
+def _result(decision: Decision) -> Result:
+    if decision.refusal is None:
+        return Result.OK
+    return Result.DENIED if decision.state is State.BELOW_ENFORCED else Result.NEVER
 
 
 def exit_code(results: list[Checked]) -> int:
@@ -85,23 +102,30 @@ def exit_code(results: list[Checked]) -> int:
     return max((_CODES[result] for result in sure), default=0)
 
 
-def lines(results: list[Checked], cluster: Cluster) -> Iterator[tuple[Result, str]]:
-    """One line for each pod: the result, and the words after it."""
+def lines(results: list[Checked], cluster: Cluster) -> Iterator[str]:
+    """One line for each pod, without its result."""
     known = len(cluster.fleet.nodes)
     for each in results:
         pod = each.manifest.pod
         name = f"{pod.namespace}/{pod.name}" if pod else each.manifest.kind or "nothing"
         guessed = ", a guess" if each.manifest.place.guessed else ""
-        yield each.result, f"{name} ({each.manifest.where}{guessed}): {_words(each, known)}"
+        yield f"{name} ({each.manifest.where}{guessed}): {_words(each, known)}"
+
+
+def summary(results: list[Checked]) -> str:
+    """How many pods there were, and what came of them."""
+    if not results:
+        return "there is no pod in the manifests"
+    counts = Counter(each.result for each in results)
+    parts = [f"{count} {result}" for result, count in sorted(counts.items())]
+    warned = sum(bool(each.warnings) for each in results)
+    parts += [f"{warned} with warnings"] if warned else []
+    return f"{counted(len(results), 'pod')}: {', '.join(parts)}"
 
 
 def _words(checked: Checked, known: int) -> str:
-    if checked.result is Result.BAD:
-        first, *others = checked.manifest.mistakes
-        more = f" (and {len(others)} more)" if others else ""
-        return f"{first.where}: {first.message}{more}" if first.where else f"{first.message}{more}"
-    if checked.reason:
-        return wording.first_sentence(checked.reason)
+    if checked.refusal:
+        return checked.refusal
     intent = checked.asked.intent if checked.asked else None
     sure, unanswered = checked.able - checked.unanswered, checked.unanswered
     more = f", {unanswered} not answered" if unanswered else ""

@@ -110,16 +110,19 @@ class Source:
 
 def ready(source: Source, settings: Settings = DEFAULTS) -> Cluster:
     """The cluster that is meant, ready to be asked as its webhook is; raises as `Source.documents`."""
-    return cluster(source.documents(), source.policy(settings.policy))
+    return cluster(source.documents(), source.policy(settings.policy), settings)
 
 
-def cluster(found: list[object], cluster_policy: ClusterPolicy = NO_POLICY) -> Cluster:
+def cluster(
+    found: list[object], cluster_policy: ClusterPolicy = NO_POLICY, settings: Settings = DEFAULTS
+) -> Cluster:
     """The cluster in these documents; what could not be used is told on standard error."""
-    book = Book(wall=time.time)
+    now = time.time()
+    book = Book(remember=settings.remember, wall=lambda: now)
     book.declare(cluster_policy.shapes)
     read = snapshot.of(found, book=book)
     _tell_left_out(read.problems)
-    return questions.cluster(read)
+    return questions.cluster(read, cluster_policy, settings, now=now)
 
 
 def _installed(text: str, name: str) -> ClusterPolicy:

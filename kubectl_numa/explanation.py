@@ -1,9 +1,10 @@
 """
 What every node says to one pod: the values, before anybody draws them.
 
-A node is asked twice by the rules, as it is and with nothing on it, which gives three answers: it fits, it
-would fit with less on the node, or it never will. What takes too long to work out is not answered. Nodes that
-say the same make one group, since a person reads groups.
+A node is asked twice by the rules, as it is, and in health with nothing on it. So there are three answers:
+the pod fits, it would fit later, or it never will. What takes too long to work out is not answered. A pod
+never fits where its selectors and tolerations keep it away; a node that is cordoned, not ready or ill counts
+for later. Nodes that say the same make one group, since a person reads groups.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,8 @@ from typing import Any
 from kubectl_numa.questions import Asked, Cluster
 from numalign.cluster import placements
 from numalign.rules import scoring, wording
+from numalign.rules.attributes import NO_ATTRIBUTES
+from numalign.rules.constraints import Unmet, unmet_ever, unmet_now
 from numalign.rules.demand import Demand, Step
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Policy
@@ -23,6 +26,10 @@ from numalign.rules.scoring import Strategy
 from numalign.rules.topology import Node
 from numalign.rules.verdict import Verdict
 from numalign.shapes import KnownShape
+from numalign.shapes.health import lacking
+
+PRESENT, REMEMBERED, DECLARED = "present", "remembered", "declared"
+"""How a shape is known: by nodes that are here, by nodes that were, or because somebody says so."""
 
 
 class Chance(StrEnum):
@@ -36,31 +43,85 @@ class Chance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one node says; `score` is None where the pod does not fit now."""
+    """What one node says.
+
+    `unmet` is why the pod may not go there now, `lasting` whether that stays as long as the labels and taints
+    of the node do. `score` is None where the pod does not fit now.
+    """
 
     node: Node
     node_class: str
     verdict: Verdict
     score: int | None
+    unmet: Unmet | None = None
+    lasting: bool = False
 
     @property
     def chance(self) -> Chance:
         """The verdict in a word."""
-        if self.verdict.admitted:
-            return Chance.FITS
+        if self.lasting:
+            return Chance.NEVER
         if not self.verdict.answered:
             return Chance.UNANSWERED
-        return Chance.NEVER if self.verdict.permanent else Chance.LATER
+        if self.verdict.refused and self.verdict.permanent:
+            return Chance.NEVER
+        return Chance.FITS if self.verdict.admitted and not self.unmet else Chance.LATER
+
+    @property
+    def permanent(self) -> bool:
+        """Whether nothing that ends or gets well on the node would change a no."""
+        return self.chance is Chance.NEVER
 
     @property
     def reason(self) -> str | None:
-        """Why not, in one sentence without a full stop."""
-        return wording.sentence(self.verdict) if self.verdict.refusal else None
+        """Why not, in a sentence without a full stop for each thing that stands in the way."""
+        told = "; ".join(self._reasons())
+        return told or None
+
+    def _reasons(self) -> Iterator[str]:
+        if self.unmet:
+            yield wording.kept_away(self.unmet, lasting=self.lasting)
+            if self.lasting:
+                return
+        if self.verdict.refusal:
+            yield wording.sentence(self.verdict)
+        if self.missing and self.chance is Chance.LATER:
+            yield f"it {wording.lacking(self.missing)}; in health it could"
+
+    @property
+    def missing(self) -> Resources:
+        """The devices that the node lacks while it is ill."""
+        return lacking(self.node)
 
     @property
     def placement(self) -> list[dict[str, Any]] | None:
         """The zones that the pod would get and what of them, as `numalign.io/placement` holds them."""
-        return placements.render(self.node, self.verdict.placement) if self.verdict.admitted else None
+        if self.chance is not Chance.FITS:
+            return None
+        return placements.render(self.node, self.verdict.placement)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """What a shape says of which no node is here; `unmet` is why the pod may go to no node of it."""
+
+    known: KnownShape
+    verdict: Verdict
+    unmet: Unmet | None
+
+    @property
+    def chance(self) -> Chance:
+        """The verdict in a word: nothing fits on a node that is not there."""
+        if not self.verdict.answered:
+            return Chance.UNANSWERED
+        return Chance.NEVER if self.unmet or self.verdict.refused else Chance.LATER
+
+    @property
+    def reason(self) -> str | None:
+        """Why not ever, in one sentence without a full stop."""
+        if self.unmet:
+            return f"its nodes {self.unmet}"
+        return wording.sentence(self.verdict) if self.verdict.refusal else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +134,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All answers to one pod, by name of the node; `refusal` where no node could ever take it."""
+    """All answers to one pod, by name of the node, and those of shapes of which no node is here.
+
+    `never` is why no node could ever take a pod that asks for no alignment, and that nobody refuses for it.
+    """
 
     asked: Asked
     answers: tuple[Answer, ...]
+    absent: tuple[Absent, ...]
     unknown: tuple[str, ...]
-    refusal: str | None
+    never: str | None = None
 
     def count(self, chance: Chance) -> int:
         """How many nodes say this."""
@@ -88,10 +153,17 @@ class Explanation:
 def explain(asked: Asked, cluster: Cluster, *, strategy: Strategy = Strategy.LEAST_NUMA_NODES) -> Explanation:
     """Ask every node; nodes in the same state are asked once."""
     answers = tuple(sorted(_answers(asked, cluster, strategy), key=lambda answer: answer.node.name))
-    hopeless = answers and all(answer.chance is Chance.NEVER for answer in answers)
-    floor = asked.rules.enforce or Policy.BEST_EFFORT
-    refusal = cluster.fleet.why_not(asked.question, floor=floor) if hopeless else None
-    return Explanation(asked, answers, cluster.unknown, refusal)
+    absent = tuple(_absent(asked, known) for known in cluster.shapes if not known.nodes)
+    return Explanation(asked, answers, absent, cluster.unknown, _never(asked, cluster, answers, absent))
+
+
+def _never(asked: Asked, cluster: Cluster, answers: Iterable[Answer], absent: Iterable[Absent]) -> str | None:
+    """What all of them have against a pod that asks for nothing; what it may not go to says nothing."""
+    refused = [each.verdict.refused and each.permanent and not each.lasting for each in answers]
+    hopeless = refused and all(refused) and all(each.chance is Chance.NEVER for each in absent)
+    if not hopeless or asked.question.intent.policy is not Policy.NONE:
+        return None
+    return cluster.fleet.why_not(asked.question, asked.constraints)
 
 
 def groups(answers: Iterable[Answer]) -> list[Group]:
@@ -108,18 +180,23 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
     """The explanation for programs."""
     asked = explanation.asked
     return {
-        "pod": asked.pod.name,
-        "namespace": asked.pod.namespace,
+        "pod": asked.name,
+        "namespace": asked.namespace,
+        "exempt": asked.exempt,
         "intent": _intent(asked),
         "demand": _demand(asked.demand),
         "nodes": [_answer(answer) for answer in explanation.answers],
+        "shapes": [_absent_to_json(each) for each in explanation.absent],
         "unknown": list(explanation.unknown),
-        "refusal": explanation.refusal,
+        "refusal": asked.decision.refusal,
+        "never": explanation.never,
+        "warnings": list(asked.decision.told),
     }
 
 
-PRESENT, REMEMBERED, DECLARED = "present", "remembered", "declared"
-"""How a shape is known: by nodes that are here, by nodes that were, or because somebody says so."""
+def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Amounts as Kubernetes writes them."""
+    return {name: render(name, amount) for name, amount in amounts.items()}
 
 
 def provenance(known: KnownShape) -> dict[str, Any]:
@@ -130,21 +207,32 @@ def provenance(known: KnownShape) -> dict[str, Any]:
     return {"known": DECLARED if known.declared else REMEMBERED, "lastSeen": seen}
 
 
-def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Amounts as Kubernetes writes them."""
-    return {name: render(name, amount) for name, amount in amounts.items()}
-
-
 def _answers(asked: Asked, cluster: Cluster, strategy: Strategy) -> Iterator[Answer]:
     question, verdicts = asked.question, dict[Node, tuple[Verdict, int | None]]()
     for node in cluster.fleet.nodes:
-        state = replace(node, name="", label=None)
+        state = _state(node)
         if state not in verdicts:
             verdict = evaluate(node, question.demand, question.intent)
             placed = verdict.placement if verdict.admitted else None
             value = None if placed is None else scoring.score(strategy, node, question.demand, placed)
             verdicts[state] = (verdict, value)
-        yield Answer(node, cluster.fleet.class_of(node), *verdicts[state])
+        verdict, value = verdicts[state]
+        unmet = unmet_now(asked.constraints, node.name, node.attributes)
+        lasting = unmet is not None and unmet_ever(asked.constraints, node.name, node.attributes) is not None
+        score = None if unmet else value
+        yield Answer(node, cluster.fleet.class_of(node), verdict, score, unmet, lasting)
+
+
+def _state(node: Node) -> Node:
+    """All of a node that decides about alignment."""
+    health = None if node.health is None else _state(node.health)
+    return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)
+
+
+def _absent(asked: Asked, known: KnownShape) -> Absent:
+    question = asked.question
+    verdict = evaluate(known.shape.node, question.demand, question.intent)
+    return Absent(known, verdict, known.shape.unmet(asked.constraints))
 
 
 def _best_first(group: Group) -> tuple[int, int, str, tuple[str, ...]]:
@@ -181,13 +269,26 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
+def _absent_to_json(absent: Absent) -> dict[str, Any]:
+    return {
+        "name": absent.known.shape.name,
+        "class": absent.known.shape.node_class,
+        **provenance(absent.known),
+        "verdict": absent.chance,
+        "reason": absent.reason,
+        "unmet": absent.unmet,
+    }
+
+
 def _answer(answer: Answer) -> dict[str, Any]:
     return {
         "name": answer.node.name,
         "class": answer.node_class,
         "verdict": answer.chance,
         "reason": answer.reason,
-        "permanent": answer.verdict.permanent,
+        "permanent": answer.permanent,
+        "unmet": answer.unmet,
+        "lacks": quantities(answer.missing),
         "placement": answer.placement,
         "score": answer.score,
         "known": answer.verdict.known,

@@ -74,6 +74,11 @@ def some(names: Iterable[str], *, most: int = 4) -> str:
     return ", ".join(listed)
 
 
+def counted(count: int, what: str = "node") -> str:
+    """A number of things: `1 node`, `1,523 nodes`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def amounts(quantities: Mapping[str, Any]) -> str:
     """Quantities with their resources: `8 cpu, 48Gi memory`."""
     return ", ".join(f"{quantity} {resource}" for resource, quantity in quantities.items())

@@ -16,6 +16,7 @@ from rich.console import Console
 from kubectl_numa.clusters import Source
 from kubectl_numa.lines import Paper
 from kubectl_numa.settings import Settings
+from numalign.cluster.settings import seconds
 from numalign.cluster.terminal import from_kubeconfig
 from numalign.rules.errors import Mistake
 from numalign.rules.intent import Match
@@ -66,23 +67,46 @@ namespace_option = click.option(
 )
 
 
-match_option = click.option(
-    "--policy-match",
-    type=click.Choice([each.value for each in Match]),
-    default=Match.SATISFIES.value,
-    show_default=True,
-    help="Nodes that can keep the pod's promise, or only those with the same policy (as Volcano).",
-)
+def as_the_webhook(command: Callable[..., R]) -> Callable[..., R]:
+    """Adds what the webhook can be told, and joins it into one argument `settings`."""
+
+    @wraps(command)
+    def with_settings(
+        *arguments: object,
+        policy: str | None,
+        policy_match: str,
+        unknown_nodes: str,
+        remember_shapes: float,
+        user: str,
+        **options: object,
+    ) -> R:
+        settings = Settings(
+            policy=policy,
+            match=Match(policy_match),
+            unknown_may_fit=unknown_nodes == _MAY_FIT,
+            remember=remember_shapes,
+            user=user,
+        )
+        return command(*arguments, settings=settings, **options)
+
+    return _with((*_OF_SHAPES, *_OF_PODS), with_settings)
 
 
 def of_shapes(command: Callable[..., R]) -> Callable[..., R]:
     """Adds what decides which shapes are known, and joins it into one argument `settings`."""
 
     @wraps(command)
-    def with_settings(*arguments: object, policy: str | None, **options: object) -> R:
-        return command(*arguments, settings=Settings(policy=policy), **options)
+    def with_settings(*arguments: object, policy: str | None, remember_shapes: float, **options: object) -> R:
+        return command(*arguments, settings=Settings(policy=policy, remember=remember_shapes), **options)
 
     return _with(_OF_SHAPES, with_settings)
+
+
+def _span(_context: click.Context, _option: click.Parameter, text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}") from error
 
 
 def _with(added: Iterable[Option], command: Callable[..., R]) -> Callable[..., R]:
@@ -92,12 +116,44 @@ def _with(added: Iterable[Option], command: Callable[..., R]) -> Callable[..., R
     return command
 
 
+_MAY_FIT = "may-fit"
 _OF_SHAPES: tuple[Option, ...] = (
     click.option(
         "--policy",
         metavar="FILE",
         help="The cluster's policy file. By default the one that is installed in the running cluster; beside"
         " --snapshot there is none.",
+    ),
+    click.option(
+        "--remember-shapes",
+        metavar="SPAN",
+        callback=_span,
+        default="30d",
+        show_default=True,
+        help="How long shapes count whose last node is gone: 30d, 12h.",
+    ),
+)
+_OF_PODS: tuple[Option, ...] = (
+    click.option(
+        "--policy-match",
+        type=click.Choice([each.value for each in Match]),
+        default=Match.SATISFIES.value,
+        show_default=True,
+        help="Nodes that can keep the pod's promise, or only those with the same policy (as Volcano).",
+    ),
+    click.option(
+        "--unknown-nodes",
+        type=click.Choice([_MAY_FIT, "cannot-fit"]),
+        default=_MAY_FIT,
+        show_default=True,
+        help="Whether a node without topology that is large enough saves a pod from refusal.",
+    ),
+    click.option(
+        "--as",
+        "user",
+        metavar="USER",
+        default="",
+        help="Who creates the pods, for the policy may exempt users; by default nobody whom it names.",
     ),
 )
 

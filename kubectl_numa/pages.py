@@ -6,11 +6,12 @@ The answer stands above its reasons, and a person who only wants to know whether
 
 from collections import Counter
 
-from kubectl_numa.explanation import Answer, Chance, Explanation, Group, groups, quantities
-from kubectl_numa.lines import Paper, amounts, some, zones
-from kubectl_numa.nodemap import draw
-from kubectl_numa.questions import Asked, By
+from kubectl_numa.explanation import Absent, Answer, Chance, Explanation, Group, groups, quantities
+from kubectl_numa.lines import Paper, amounts, counted, some, zones
+from kubectl_numa.nodemap import draw, how_known
+from kubectl_numa.questions import Asked
 from numalign.cluster import placements
+from numalign.fleet.pod_question import By
 from numalign.rules import wording
 from numalign.rules.demand import Step
 from numalign.rules.doubt import SENTENCES, Doubt
@@ -23,20 +24,24 @@ STYLES = {
 }
 
 _INDENT = 13
+_DECIDED = 11
 _INNER = 19
 
 
-def show(explanation: Explanation, paper: Paper) -> None:
-    """The whole explanation."""
+def show(explanation: Explanation, paper: Paper, *, now: float) -> None:
+    """The whole explanation; `now` is in seconds since 1970."""
     asked = explanation.asked
-    paper.entry("", f"{asked.pod.namespace}/{asked.pod.name} {wish(asked)}", indent=0, style="bold")
+    paper.entry("", f"{asked.namespace}/{asked.name} {wish(asked)}", indent=0, style="bold")
     for step in asked.demand.steps:
         paper.entry(f"  {step.role} ", _asks(step), indent=len(step.role) + 3)
     paper.entry("  ", _summary(explanation), indent=2)
-    _refused(explanation, paper)
+    _decided(explanation, paper)
     for group in groups(explanation.answers):
         paper.write("")
         _group(group, paper)
+    for absent in explanation.absent:
+        paper.write("")
+        _absent(absent, paper, now=now)
     if explanation.answers:
         paper.write("")
         paper.entry("  rests on ", _rests_on(explanation), indent=_INDENT, label_style="dim", style="dim")
@@ -63,28 +68,14 @@ def show_node(explanation: Explanation, answer: Answer, paper: Paper) -> None:
 
 def wish(asked: Asked) -> str:
     """What a pod asks of its placement, in words."""
-    if asked.rules.disabled:
-        return "is not looked at: its namespace has disabled numalign. Each node's own policy holds"
+    if asked.exempt:
+        return f"is not looked at: {asked.exempt}. Each node's own policy holds"
     if asked.intent is None:
         return "asks for no alignment. Each node's own policy holds"
     of = f" of {', '.join(asked.intent.resources)}" if asked.intent.resources else ""
     scope = f", scope {asked.intent.scope}" if asked.intent.scope else ""
     by = " by its namespace's default" if asked.by is By.NAMESPACE else ""
     return f"asks for {asked.intent.policy}{of}{scope}{by}"
-
-
-def counted(count: int, what: str = "node") -> str:
-    """A number of things: `1 node`, `1,523 nodes`."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
-def enforced(asked: Asked) -> str | None:
-    """Why a pod is denied for asking less than its namespace lets pass."""
-    if not asked.below:
-        return None
-    return wording.enforcement_text(
-        asked.pod.namespace, asked.below, asked.intent.policy if asked.intent else None
-    )
 
 
 def _asks(step: Step) -> str:
@@ -108,13 +99,31 @@ def _summary(explanation: Explanation) -> str:
     return f"{', '.join(parts)}{hidden}"
 
 
-def _refused(explanation: Explanation, paper: Paper) -> None:
-    asked = explanation.asked
-    reason = enforced(asked) or explanation.refusal
-    if reason:
-        # The webhook refuses only those who ask for something.
-        denied = asked.below or asked.question.intent.policy != "none"
-        paper.entry("  denied:" if denied else "  never:", reason, indent=11, style="red", label_style="red")
+def _decided(explanation: Explanation, paper: Paper) -> None:
+    """What the webhook says to the pod."""
+    decision = explanation.asked.decision
+    if decision.refusal:
+        paper.entry("  denied:", decision.refusal, indent=_DECIDED, style="red", label_style="red")
+    if explanation.never:
+        paper.entry("  never:", explanation.never, indent=_DECIDED, style="red", label_style="red")
+    for warning in decision.told:
+        paper.entry("  warning:", warning, indent=_DECIDED, style="yellow", label_style="yellow")
+
+
+def _absent(absent: Absent, paper: Paper, *, now: float) -> None:
+    """A shape of which no node is here."""
+    shape = absent.known.shape
+    paper.entry(
+        f"  {absent.chance:<6}",
+        f"no node, {how_known(absent.known, now=now)}",
+        indent=_INDENT,
+        label_style=STYLES[absent.chance],
+        style="bold",
+    )
+    head = " " * _INDENT
+    paper.entry(f"{head}class", shape.node_class, indent=_INNER, label_style="dim", style="dim")
+    if absent.reason:
+        paper.entry(f"{head}why", absent.reason, indent=_INNER, label_style="dim")
 
 
 def _group(group: Group, paper: Paper) -> None:

@@ -1,79 +1,119 @@
 """
-What one pod asks of the nodes, its namespace heard.
+What one pod asks of a cluster, and what its webhook says to that.
 
-Explaining, checking and the demo must not read a pod in three ways. The intent is the pod's own, else its
-namespace's default; where a namespace has opted out, nobody asks for anything, not even by mistake.
+Checking, explaining and the demo read a pod as the webhook does, and let the same function decide.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from kubectl_numa.settings import DEFAULTS, Settings
+from numalign.cluster.pod_reader import PodReader
+from numalign.cluster.policy import NO_POLICY, ClusterPolicy
+from numalign.cluster.scheduling import scheduling
+from numalign.cluster.templates import Templates
+from numalign.cluster.tenancy import Tenancy
 from numalign.cluster.world import Snapshot
-from numalign.fleet import Fleet, Question
-from numalign.rules import demand, intent
+from numalign.fleet import Fleet, Question, admission
+from numalign.fleet.admission import Decision, State
+from numalign.fleet.pod_question import By, Exempt, Invalid, PodQuestion
+from numalign.fleet.refusals import Refusals
+from numalign.rules.constraints import Constraints
 from numalign.rules.demand import Demand
+from numalign.rules.errors import BadPod
 from numalign.rules.evaluate import NO_INTENT
-from numalign.rules.intent import UNRULED, Intent, Match, NamespaceRules, Policy
-from numalign.rules.pod import Pod
+from numalign.rules.intent import Intent
 from numalign.shapes import KnownShape
 
-
-class By(StrEnum):
-    """Who asks for alignment."""
-
-    POD = "pod"
-    NAMESPACE = "namespace"
+NOBODY = Tenancy()
+"""Of a cluster without namespaces and policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What questions are answered from.
 
-    `unknown` names the nodes that publish no topology, `shapes` are all that are known.
+    `fleet` are the nodes, `unknown` names those that publish no topology, `shapes` are all that are known.
+    `now` is the time of asking, in seconds since 1970.
     """
 
     fleet: Fleet
     unknown: tuple[str, ...] = ()
     shapes: tuple[KnownShape, ...] = ()
-    namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
+    tenancy: Tenancy = NOBODY
+    now: float = 0.0
+    settings: Settings = DEFAULTS
+    reader: PodReader = field(default_factory=PodReader)
+
+    @property
+    def templates(self) -> Templates:
+        """Kinds of workloads beside those that are always looked at."""
+        return self.tenancy.policy.templates
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One pod, read. `intent` is None where nobody asks for alignment."""
+    """One pod, read, and what the webhook says to it.
 
-    pod: Pod
-    demand: Demand
-    intent: Intent | None
+    `exempt` is why nobody looks at it; its kubelet aligns it all the same. `by` is None where nobody asks.
+    """
+
+    name: str
+    namespace: str
+    question: Question
+    constraints: Constraints
     by: By | None
-    rules: NamespaceRules
+    decision: Decision
+    exempt: str | None = None
 
     @property
-    def question(self) -> Question:
-        """The same for all pods of one template."""
-        return Question(self.demand, self.intent or NO_INTENT)
+    def demand(self) -> Demand:
+        """What its containers ask for."""
+        return self.question.demand
 
     @property
-    def below(self) -> Policy | None:
-        """What the namespace enforces, where the pod asks for less; such a pod is denied."""
-        level = self.rules.enforce
-        return level if level and self.question.asks_less_than(level) else None
+    def intent(self) -> Intent | None:
+        """How it wants to be aligned; None where nobody asks for that."""
+        return self.question.intent if self.by else None
 
 
-def cluster(found: Snapshot) -> Cluster:
-    """The nodes of a snapshot, ready to be asked."""
-    fleet = Fleet(found.nodes, unknown=len(found.unknown))
-    return Cluster(fleet, found.unknown, found.shapes, found.namespaces)
+def cluster(
+    found: Snapshot,
+    policy: ClusterPolicy = NO_POLICY,
+    settings: Settings = DEFAULTS,
+    *,
+    now: float = 0.0,
+) -> Cluster:
+    """The nodes and rules of a snapshot, ready to be asked at a time in seconds since 1970."""
+    fleet = Fleet(found.nodes, found.shapes, found.bare)
+    tenancy = Tenancy.of(found, policy)
+    reader = PodReader(settings.match)
+    return Cluster(fleet, found.unknown, found.shapes, tenancy, now, settings, reader)
 
 
-def ask(pod: Pod, namespaces: Mapping[str, NamespaceRules], *, match: Match = Match.SATISFIES) -> Asked:
-    """Read what a pod asks; raises `BadIntent` with every mistake in its annotations."""
-    rules = namespaces.get(pod.namespace, UNRULED)
-    asked = demand.of(pod)
-    if rules.disabled:
-        return Asked(pod, asked, None, None, NamespaceRules(disabled=True))
-    stated = intent.read(pod.annotations).intent(rules.default, match)
-    own = {intent.POLICY, intent.VOLCANO_POLICY} & pod.annotations.keys()
-    by = (By.POD if own else By.NAMESPACE) if stated else None
-    return Asked(pod, asked, stated, by, rules)
+def ask(raw: object, cluster: Cluster, *, name: str, namespace: str) -> Asked:
+    """What a pod asks, or a template of one, and what is said to it.
+
+    Raises `BadPod` with every mistake, those that the API server would refuse whoever asks included.
+    """
+    user = cluster.settings.user
+    found = cluster.reader.read(raw, namespace=namespace, tenancy=cluster.tenancy, user=user)
+    match found:
+        case PodQuestion():
+            decision = admission.decide(found, cluster.fleet, _refusals(cluster), now=cluster.now)
+            return Asked(name, namespace, found.question, found.constraints, found.by, decision)
+        case Exempt(reason, Demand() as demand):
+            question = Question(demand, NO_INTENT)
+            where = scheduling(raw).constraints
+            return Asked(name, namespace, question, where, None, NOT_LOOKED_AT, reason)
+        case Exempt() | Invalid():
+            raise BadPod(found.mistakes)
+
+
+NOT_LOOKED_AT = Decision(State.NOT_ASKED)
+"""What is said to a pod that is exempt."""
+
+
+def _refusals(cluster: Cluster) -> Refusals:
+    """When a pod is refused for the shapes that there are."""
+    policy = cluster.tenancy.policy
+    return Refusals(policy.never, policy.unknown_resources, cluster.settings.unknown_may_fit)

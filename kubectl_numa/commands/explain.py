@@ -1,7 +1,8 @@
 """`kubectl numa explain`: what every node says to a pod."""
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -11,11 +12,11 @@ from kubectl_numa.explanation import Answer, Explanation
 from kubectl_numa.manifests import Manifest, Namespace
 from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
+from kubectl_numa.settings import Settings
 from numalign.cluster import pods
-from numalign.cluster.templates import Place
+from numalign.cluster.templates import Place, Templates
 from numalign.cluster.terminal import Trouble
 from numalign.rules.errors import BadInput
-from numalign.rules.intent import Match
 from numalign.rules.scoring import Strategy
 
 
@@ -27,7 +28,6 @@ class Wanted:
     files: tuple[str, ...]
     namespace: Namespace
     strategy: Strategy
-    match: Match
 
 
 @click.command(
@@ -52,7 +52,7 @@ Examples:
     show_default=True,
     help="What makes one node better than another.",
 )
-@options.match_option
+@options.as_the_webhook
 @click.option("--node", "only", metavar="NODE", help="One node in depth.")
 @options.output_option
 def explain(  # noqa: PLR0913 - one argument for each option
@@ -62,26 +62,27 @@ def explain(  # noqa: PLR0913 - one argument for each option
     namespace: str | None,
     source: Source,
     strategy: str,
-    policy_match: str,
+    settings: Settings,
     only: str | None,
     output: str,
 ) -> None:
     """Tell what every node says to a pod: whether it fits, why not, which zones it would get.
 
-    Pods come by NAME from the cluster, or from manifests; workloads stand for the pods they would make. Only
-    alignment and amounts count here: node selectors and taints are the scheduler's matter. The exit code is 0
-    whatever the nodes say (`check` is for that), 2 for input that cannot be read.
+    Pods come by NAME from the cluster, or from manifests; workloads stand for the pods they would make. What
+    the webhook would say stands first; then every node answers, with its labels, taints and condition, and
+    every shape of which no node is here. The exit code is 0 whatever is said (`check` is for that), 2 for
+    input that cannot be read.
     """
     if bool(name) == bool(files):
         raise click.UsageError("give the NAME of a pod, or manifests with -f")
     if source.snapshot == manifests.STDIN in files:
         raise click.UsageError("--snapshot and -f cannot both be standard input")
     place = source.namespace(namespace)
-    wanted = Wanted(name, files, place, Strategy(strategy), Match(policy_match))
+    wanted = Wanted(name, files, place, Strategy(strategy))
     found = source.documents()
-    cluster = clusters.cluster(found)
+    cluster = clusters.cluster(found, source.policy(settings.policy), settings)
     with clusters.waiting("asking every node"):
-        given = list(_manifests(wanted, source, found))
+        given = list(_manifests(wanted, source, found, cluster.templates))
         explained, wrong = _explain(given, cluster, wanted)
     shown = [_narrowed(each, only) for each in explained]
     if output == Output.JSON:
@@ -94,7 +95,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
         raise click.exceptions.Exit(Trouble.exit_code)
 
 
-def _manifests(wanted: Wanted, source: Source, found: list[object]) -> Iterator[Manifest]:
+def _manifests(wanted: Wanted, source: Source, found: list[object], extra: Templates) -> Iterator[Manifest]:
     if wanted.name:
         raw = source.pod(wanted.name, namespace=wanted.namespace.name, found=found)
         yield Manifest("cluster", kind="Pod", place=Place("", raw), pod=pods.pod(raw))
@@ -103,7 +104,7 @@ def _manifests(wanted: Wanted, source: Source, found: list[object]) -> Iterator[
     if missing:
         raise BadInput(missing)
     for file in files:
-        yield from manifests.read(file, namespace=wanted.namespace)
+        yield from manifests.read(file, namespace=wanted.namespace, extra=extra)
 
 
 def _explain(
@@ -117,7 +118,9 @@ def _explain(
             wrong += [manifest] if manifest.counts else []
             continue
         try:
-            asked = questions.ask(manifest.pod, cluster.namespaces, match=wanted.match)
+            asked = questions.ask(
+                manifest.place.raw, cluster, name=manifest.pod.name, namespace=manifest.pod.namespace
+            )
             explained.append(explanation.explain(asked, cluster, strategy=wanted.strategy))
         except BadInput as error:
             wrong.append(manifest.wrong_pod(error))
@@ -132,15 +135,15 @@ def _narrowed(explained: Explanation, only: str | None) -> Explanation:
     if not answers:
         hidden = "publishes no topology" if only in explained.unknown else "is not in this cluster"
         raise Trouble(f'node "{only}" {hidden}: `kubectl numa nodes` lists those that can be asked')
-    return Explanation(explained.asked, answers, (), explained.refusal)
+    return replace(explained, answers=answers, absent=(), unknown=())
 
 
 def _show(explained: list[Explanation], *, in_depth: bool) -> None:
-    paper = options.paper()
+    paper, now = options.paper(), time.time()
     for number, each in enumerate(explained):
         if number:
             paper.write("")
-        pages.show(each, paper)
+        pages.show(each, paper, now=now)
         answer: Answer
         for answer in each.answers if in_depth else ():
             pages.show_node(each, answer, paper)

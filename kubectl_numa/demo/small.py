@@ -87,7 +87,8 @@ def _classes(pod: Mapping[str, Any]) -> Iterator[str]:
 
 def _explained(story: Story, cluster: Cluster) -> Explanation | None:
     try:
-        asked = questions.ask(pods.pod(story.manifest), cluster.namespaces)
+        pod = pods.pod(story.manifest)
+        asked = questions.ask(story.manifest, cluster, name=pod.name, namespace=pod.namespace)
     except BadInput:
         return None
     return explanation.explain(asked, cluster)

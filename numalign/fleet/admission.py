@@ -65,6 +65,12 @@ class Decision:
     waived: str | None = None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What the pod's owner is warned of, a refusal that is not made first."""
+        waived = (wording.first_sentence(self.waived),) if self.waived else ()
+        return (*waived, *self.warnings)
+
 
 NOTHING: AbstractSet[str] = frozenset()
 """Resources that DRA serves, where it serves none."""

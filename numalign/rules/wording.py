@@ -266,6 +266,12 @@ def lacking(missing: Mapping[str, int]) -> str:
     return f"lacks {_named(f'{render(name, amount)} {name}' for name, amount in missing.items())} that it had"
 
 
+def kept_away(unmet: Unmet, *, lasting: bool) -> str:
+    """Why a pod may not go to a node; one that is `lasting` says something about tomorrow too."""
+    passing = "" if lasting else ", so it counts for ever, not for now"
+    return f"the node {_singular(unmet.value)}{passing}"
+
+
 def ago(seconds: float) -> str:
     """How long something is past, as a person says it."""
     for unit, one, many in _UNITS:

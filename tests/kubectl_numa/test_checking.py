@@ -6,20 +6,25 @@ from typing import Any
 
 import pytest
 
-from kubectl_numa import checking, manifests
+from kubectl_numa import checking, manifests, questions
 from kubectl_numa.checking import Checked
 from kubectl_numa.questions import Cluster
+from kubectl_numa.settings import Settings
+from numalign.cluster import snapshot
+from numalign.cluster.policy import parse
 from numalign.fleet import Fleet
 from numalign.rules.intent import Match
 from tests.naming import named
 from tests.notation import node, table
 
+EQUAL = Settings(match=Match.EQUAL, unknown_may_fit=False)
+
 Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Path]
 
 
-def checked(cluster: Cluster, path: Path, *, match: Match = Match.SATISFIES) -> list[Checked]:
-    return [checking.check(each, cluster, match=match) for each in manifests.read(str(path))]
+def checked(cluster: Cluster, path: Path) -> list[Checked]:
+    return [checking.check(each, cluster) for each in manifests.read(str(path))]
 
 
 @pytest.mark.parametrize(
@@ -36,14 +41,7 @@ def checked(cluster: Cluster, path: Path, *, match: Match = Match.SATISFIES) -> 
                 1,
                 "1 has at most 32 cpu in one zone",
             ),
-            (
-                "never, though nobody asks",
-                "33",
-                {},
-                "never",
-                1,
-                'has at most 32 cpu in one zone (kubelet policy "single-numa-node")',
-            ),
+            ("too large, but nobody asks", "33", {}, "ok", 0, "no intent, 0 of 2 nodes could run it"),
             ("its namespace asks more", "8", {"namespace": "strict"}, "denied", 1, "enforces restricted"),
             ("a misspelt policy", "8", {"policy": "sngle"}, "bad", 2, '"sngle" is none of the known words'),
             (
@@ -70,14 +68,15 @@ def test_one_pod(  # noqa: PLR0913, PLR0917 - the columns of the table
     results = checked(cluster, write("p.yaml", manifest("a", cpu, **options)))
     assert [each.result for each in results] == [result]
     assert checking.exit_code(results) == code
-    ((_, line),) = checking.lines(results, cluster)
+    (line,) = checking.lines(results, cluster)
     assert words in line
     assert "\n" not in line
     assert line.startswith(f"{options.get('namespace', 'default')}/a (")
 
 
 def test_the_worst_result_gives_the_code(cluster: Cluster, manifest: Make, write: Write) -> None:
-    path = write("all.yaml", manifest("a", "33"), manifest("b", "-1"), manifest("c", "1"))
+    large = manifest("a", "33", policy="restricted")
+    path = write("all.yaml", large, manifest("b", "-1"), manifest("c", "1"))
     assert checking.exit_code(checked(cluster, path)) == 2
     assert checking.exit_code([]) == 0
 
@@ -87,15 +86,16 @@ def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(manifest: 
     cluster = Cluster(Fleet(named([vast, node("cpu=8 mem=64Gi", policy="restricted")])))
     path = write("p.yaml", manifest("a", "2", policy="restricted"))
     [found] = checked(cluster, path)
-    [(_, words)] = checking.lines([found], cluster)
+    [words] = checking.lines([found], cluster)
 
     assert (found.result, found.able, found.unanswered) == ("ok", 2, 1)
     assert words.endswith("restricted, 1 of 2 nodes could run it, 1 not answered")
 
 
-def test_the_same_policy_may_be_asked_for(cluster: Cluster, manifest: Make, write: Write) -> None:
+def test_the_same_policy_may_be_asked_for(cluster_file: Path, manifest: Make, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8", policy="restricted"))
-    assert [each.result for each in checked(cluster, path, match=Match.EQUAL)] == ["never"]
+    equal = questions.cluster(snapshot.load(cluster_file), settings=EQUAL)
+    assert [each.result for each in checked(equal, path)] == ["never"]
 
 
 def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, manifest: Make, write: Write) -> None:
@@ -113,10 +113,61 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, manifest: Make, wr
         "able": 2,
         "notAnswered": 0,
         "reason": None,
+        "refusal": None,
+        "warnings": [],
         "mistakes": [],
     }
     assert (bad["pod"], bad["result"], bad["able"]) == (None, "bad", 0)
     assert bad["mistakes"][0].startswith("spec.containers[0].resources.limits.cpu: ")
+    assert bad["refusal"].startswith("spec.containers[0].resources.limits.cpu: ")
+
+
+NO_ROOM = "no node has room for single-numa-node now; the pod will wait"
+
+
+def test_what_the_webhook_warns_of_is_told_and_no_failure(manifest: Make, write: Write) -> None:
+    busy = Cluster(Fleet(named([node("cpu=8/8/2 mem=64Gi", policy="single-numa-node")])))
+    path = write("p.yaml", manifest("a", "4", policy="single-numa-node"), manifest("b", "4"))
+    results = checked(busy, path)
+
+    assert [(each.result, each.to_json()["warnings"]) for each in results] == [
+        ("ok", [NO_ROOM]),
+        ("ok", []),
+    ]
+    assert checking.exit_code(results) == 0
+    assert checking.summary(results) == "2 pods: 2 ok, 1 with warnings"
+
+
+@pytest.mark.parametrize(
+    ("user", "result"),
+    table([("the policy exempts", "system:ci", "ok"), ("it does not", "jane", "never")]),
+)
+def test_somebody_whom(cluster_file: Path, manifest: Make, write: Write, user: str, result: str) -> None:
+    policy = parse(b"exemptions: {users: ['system:*']}")
+    told = questions.cluster(snapshot.load(cluster_file), policy, Settings(user=user))
+    path = write("p.yaml", manifest("a", "33", policy="single-numa-node"))
+
+    assert [each.result for each in checked(told, path)] == [result]
+
+
+def test_a_default_of_the_policy_is_heard(cluster_file: Path, manifest: Make, write: Write) -> None:
+    policy = parse(b"defaults: [{default: single-numa-node}]")
+    told = questions.cluster(snapshot.load(cluster_file), policy)
+
+    [found] = checked(told, write("p.yaml", manifest("a", "33")))
+    assert found.result == "never"
+    [found] = checked(told, write("p.yaml", manifest("a", "33", namespace="closed")))
+    assert found.result == "ok"
+
+
+def test_nobody_is_refused_for_shapes_where_the_policy_only_warns(
+    cluster_file: Path, manifest: Make, write: Write
+) -> None:
+    told = questions.cluster(snapshot.load(cluster_file), parse(b"never: warn"))
+    [found] = checked(told, write("p.yaml", manifest("a", "33", policy="single-numa-node")))
+
+    assert (found.result, found.refusal) == ("ok", None)
+    assert found.warnings[0].startswith('0/3 nodes can align container "main" as single-numa-node')
 
 
 def test_every_template_of_a_workload_is_checked(cluster: Cluster, manifest: Make, write: Write) -> None:
@@ -137,7 +188,7 @@ def test_every_template_of_a_workload_is_checked(cluster: Cluster, manifest: Mak
         ("never", "spec.tasks[1].template"),
         ("bad", "spec.tasks[2].template"),
     ]
-    assert [line.partition(": ")[0].rpartition(", ")[2] for _, line in checking.lines(results, cluster)] == [
+    assert [line.partition(": ")[0].rpartition(", ")[2] for line in checking.lines(results, cluster)] == [
         "spec.tasks[0].template)",
         "spec.tasks[1].template)",
         "spec.tasks[2].template)",

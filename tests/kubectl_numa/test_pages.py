@@ -9,19 +9,26 @@ from rich.console import Console
 from kubectl_numa import explanation, pages, questions
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import Cluster
+from numalign.cluster.tenancy import Tenancy
 from numalign.fleet import Fleet
 from numalign.rules.intent import NamespaceRules, Policy
-from tests.notation import node, pod, table
+from tests.notation import node, table
+from tests.webhook.conftest import raw
 
 SINGLE = {"numalign.io/policy": "single-numa-node"}
 
 
+def ruled(rules: NamespaceRules) -> Tenancy:
+    return Tenancy(rules={"default": rules})
+
+
 def shown(cluster: Cluster, container: str, annotations: dict[str, str], *, depth: bool = False) -> str:
-    asked = questions.ask(pod(container, annotations=annotations), cluster.namespaces)
+    made = raw(container, annotations=annotations)
+    asked = questions.ask(made, cluster, name="pod", namespace="default")
     explained = explanation.explain(asked, cluster)
     written = io.StringIO()
     paper = Paper(Console(file=written, width=80))
-    pages.show(explained, paper)
+    pages.show(explained, paper, now=cluster.now)
     for answer in explained.answers if depth else ():
         pages.show_node(explained, answer, paper)
     return written.getvalue()
@@ -56,7 +63,7 @@ def test_what_only_the_kubelet_refuses_is_not_called_denied(cluster: Cluster) ->
 
 
 def test_a_namespace_that_enforces_more_denies(cluster: Cluster) -> None:
-    strict = Cluster(cluster.fleet, namespaces={"default": NamespaceRules(enforce=Policy.RESTRICTED)})
+    strict = Cluster(cluster.fleet, tenancy=ruled(NamespaceRules(enforce=Policy.RESTRICTED)))
     assert (
         '  denied:  namespace "default" enforces restricted: the pod asks for nothing.\n'
         "           Set annotation numalign.io/policy to restricted or single-numa-node.\n"
@@ -97,13 +104,18 @@ def test_without_nodes_nothing_is_said() -> None:
                 "disabled",
                 SINGLE,
                 {"disabled": True},
-                "is not looked at: its namespace has disabled numalign. Each node's own policy holds",
+                (
+                    "is not looked at: its namespace is labelled numalign.io/admission: disabled. "
+                    "Each node's own policy holds"
+                ),
             ),
         ]
     ),
 )
 def test_a_wish_in_words(annotations: dict[str, str], rules: dict[str, Any], words: str) -> None:
-    asked = questions.ask(pod("cpu=2", annotations=annotations), {"default": NamespaceRules(**rules)})
+    cluster = Cluster(Fleet([]), tenancy=ruled(NamespaceRules(**rules)))
+    made = raw("cpu=2", annotations=annotations)
+    asked = questions.ask(made, cluster, name="pod", namespace="default")
     assert pages.wish(asked) == words
 
 

@@ -3,13 +3,24 @@
 import pytest
 
 from kubectl_numa import questions
-from kubectl_numa.questions import By, Cluster
-from numalign.rules.errors import BadIntent
+from kubectl_numa.questions import Asked, Cluster
+from numalign.cluster.tenancy import Tenancy
+from numalign.fleet import Fleet
+from numalign.fleet.admission import State
+from numalign.fleet.pod_question import By
+from numalign.rules.errors import BadPod
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
-from tests.notation import pod, table
+from tests.notation import table
+from tests.webhook.conftest import raw
 
 SINGLE = {"numalign.io/policy": "single-numa-node"}
 VOLCANO = {"volcano.sh/numa-topology-policy": "restricted"}
+
+
+def ask(container: str, annotations: dict[str, str], rules: NamespaceRules) -> Asked:
+    """A pod in a namespace with these rules, on no cluster at all."""
+    cluster = Cluster(Fleet([]), tenancy=Tenancy(rules={"default": rules}))
+    return questions.ask(raw(container, annotations=annotations), cluster, name="p", namespace="default")
 
 
 @pytest.mark.parametrize(
@@ -41,34 +52,41 @@ VOLCANO = {"volcano.sh/numa-topology-policy": "restricted"}
 def test_the_intent_is_the_pods_or_its_namespaces(
     annotations: dict[str, str], rules: NamespaceRules, policy: str | None, by: By | None
 ) -> None:
-    asked = questions.ask(pod("cpu=2 mem=1Gi", annotations=annotations), {"default": rules})
+    asked = ask("cpu=2 mem=1Gi", annotations, rules)
     assert (asked.intent.policy if asked.intent else None, asked.by) == (policy, by)
     assert asked.question.intent.policy == (policy or "none")
 
 
 @pytest.mark.parametrize(
-    ("container", "annotations", "below"),
+    ("container", "annotations", "state"),
     table(
         [
-            ("silence is less", "cpu=2 mem=1Gi", {}, Policy.RESTRICTED),
-            ("more is enough", "cpu=2 mem=1Gi", SINGLE, None),
-            ("what no kubelet would pin may pass", "cpu=2..4 mem=1Gi", {}, None),
+            ("silence is less", "cpu=2 mem=1Gi", {}, State.BELOW_ENFORCED),
+            ("more is enough", "cpu=2 mem=1Gi", SINGLE, State.NOT_KNOWN),
+            ("what no kubelet would pin may pass", "cpu=2..4 mem=1Gi", {}, State.NOT_ASKED),
         ]
     ),
 )
-def test_a_namespace_may_enforce_more(
-    container: str, annotations: dict[str, str], below: Policy | None
-) -> None:
-    rules = {"default": NamespaceRules(enforce=Policy.RESTRICTED)}
-    assert questions.ask(pod(container, annotations=annotations), rules).below is below
+def test_a_namespace_may_enforce_more(container: str, annotations: dict[str, str], state: State) -> None:
+    asked = ask(container, annotations, NamespaceRules(enforce=Policy.RESTRICTED))
+    assert asked.decision.state == state
 
 
 def test_a_mistake_in_an_annotation_is_raised() -> None:
-    with pytest.raises(BadIntent, match="numalign has no such key"):
-        questions.ask(pod("cpu=2", annotations={"numalign.io/polcy": "none"}), {})
+    with pytest.raises(BadPod, match="numalign has no such key"):
+        ask("cpu=2", {"numalign.io/polcy": "none"}, UNRULED)
+
+
+def test_what_the_api_server_would_refuse_is_raised_whoever_asks() -> None:
+    made = raw("cpu=2")
+    made["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "many"
+    for rules in (UNRULED, NamespaceRules(disabled=True)):
+        cluster = Cluster(Fleet([]), tenancy=Tenancy(rules={"default": rules}))
+        with pytest.raises(BadPod, match=r"limits\.cpu"):
+            questions.ask(made, cluster, name="p", namespace="default")
 
 
 def test_a_snapshot_becomes_a_cluster(cluster: Cluster) -> None:
     assert [node.name for node in cluster.fleet.nodes] == ["big", "small"]
     assert (cluster.unknown, cluster.fleet.unknown) == (("hidden",), 1)
-    assert cluster.namespaces["closed"].disabled
+    assert cluster.tenancy.rules["closed"].disabled

@@ -14,6 +14,11 @@ Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Path]
 Run = Callable[..., Result]
 
+SINGLE = "single-numa-node"
+
+
+ASKED = ["-f", "POD", "--snapshot", "CLUSTER"]
+
 
 def test_a_folder_with_all_results(
     run: Run, cluster_file: Path, manifest: Make, write: Write, tmp_path: Path
@@ -23,7 +28,10 @@ def test_a_folder_with_all_results(
     result = run("check", "-f", tmp_path / "dir", "--snapshot", cluster_file)
     assert result.exit_code == 2
     policies = "none, best-effort, restricted, single-numa-node"
-    denied = 'namespace "strict" enforces restricted: the pod asks for nothing'
+    denied = (
+        'namespace "strict" enforces restricted: the pod asks for nothing. '
+        "Set annotation numalign.io/policy to restricted or single-numa-node."
+    )
     bad = f'metadata.annotations[numalign.io/policy]: "tight" is none of the known words; one of {policies}'
     assert result.stdout.splitlines() == [
         f"ok     default/a ({first}, document 1): no intent, 2 of 2 nodes could run it",
@@ -51,7 +59,7 @@ def test_the_exit_code(  # noqa: PLR0913, PLR0917 - the fixtures and the table
     run: Run, cluster_file: Path, manifest: Make, write: Write, cpus: list[str], code: int
 ) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
-    path = write("p.yaml", service, *(manifest("a", cpu) for cpu in cpus))
+    path = write("p.yaml", service, *(manifest("a", cpu, policy=SINGLE) for cpu in cpus))
     assert run("check", "-f", path, "--snapshot", cluster_file).exit_code == code
 
 
@@ -77,7 +85,7 @@ def test_nothing_is_left_out_in_silence(run: Run, cluster_file: Path, manifest: 
 
 
 def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
-    path = write("p.yaml", manifest("a", "8"), manifest("b", "33"))
+    path = write("p.yaml", manifest("a", "8"), manifest("b", "33", policy=SINGLE))
     found = json.loads(run("check", "-f", path, "--snapshot", cluster_file, "-o", "json").stdout)
     assert [(each["pod"], each["document"], each["result"]) for each in found] == [
         ("a", 1, "ok"),
@@ -103,6 +111,19 @@ def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, manifest:
             ("a snapshot that is none", ["-f", "POD", "--snapshot", "TEXT"], "text.yaml"),
             ("no cluster", ["-f", "POD"], "there is no kubeconfig at /nowhere/config"),
             ("one standard input for two", ["-f", "-", "--snapshot", "-"], "cannot both be standard input"),
+            ("no such policy file", [*ASKED, "--policy", "none"], "none: cannot be read"),
+            ("a policy that is none", [*ASKED, "--policy", "POD"], "apiVersion: there is no such key"),
+            (
+                "no such match",
+                [*ASKED, "--policy-match", "same"],
+                "'same' is not one of 'satisfies', 'equal'",
+            ),
+            ("no such way", [*ASKED, "--unknown-nodes", "no"], "'no' is not one of 'may-fit', 'cannot-fit'"),
+            (
+                "no span",
+                [*ASKED, "--remember-shapes", "a week"],
+                "a span of time is a number of s, m, h or d",
+            ),
         ]
     ),
 )
@@ -118,3 +139,46 @@ def test_bad_input_is_told_in_a_sentence(  # noqa: PLR0913, PLR0917 - the fixtur
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("chosen", "code", "said"),
+    table(
+        [
+            ("nothing", [], 0, "warning: no node of known topology could take it; 1 node without"),
+            ("nodes without topology", ["--unknown-nodes", "cannot-fit"], 1, "never"),
+            ("who creates the pods", ["--unknown-nodes", "cannot-fit", "--as", "ci"], 0, "ok"),
+            ("who else does", ["--unknown-nodes", "cannot-fit", "--as", "jane"], 1, "never"),
+        ]
+    ),
+)
+def test_the_webhook_may_be_told(  # noqa: PLR0913, PLR0917 - the fixtures and the table
+    run: Run,
+    cluster_file: Path,
+    manifest: Make,
+    write: Write,
+    chosen: list[str],
+    code: int,
+    said: str,
+) -> None:
+    small = {"metadata": {"name": "hidden"}, "status": {"allocatable": {"cpu": "64", "memory": "128Gi"}}}
+    items = [each for each in json.loads(cluster_file.read_text())["items"] if each["kind"] != "Node"]
+    nodes = [{"apiVersion": "v1", "kind": "Node", **small}] + [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in ("big", "small")
+    ]
+    cluster = write("c.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *items]}))
+    policy = write("policy.yaml", {"exemptions": {"users": ["ci"]}})
+    pod = write("p.yaml", manifest("a", "33", policy=SINGLE))
+    result = run("check", "-f", pod, "--snapshot", cluster, "--policy", policy, *chosen)
+    assert result.exit_code == code
+    assert said in result.stdout
+
+
+def test_where_the_context_says_which_namespace_its_rules_are_heard(
+    run: Run, api_server: Path, manifest: Make, write: Write
+) -> None:
+    pod = write("p.yaml", manifest("a", "33"))
+    result = run("check", "-f", pod, "--kubeconfig", api_server)
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"never  eager/a ({pod}, document 1): 0/3 nodes can align container ")
+    assert run("check", "-f", pod, "--kubeconfig", api_server, "-n", "default").exit_code == 0

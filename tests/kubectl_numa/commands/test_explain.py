@@ -26,12 +26,12 @@ def test_a_manifest_is_explained(run: Run, cluster_file: Path, manifest: Make, w
 def test_json_is_a_list_with_one_entry_for_each_pod(
     run: Run, cluster_file: Path, manifest: Make, write: Write
 ) -> None:
-    path = write("p.yaml", manifest("a", "8"), manifest("b", "64"))
+    path = write("p.yaml", manifest("a", "8"), manifest("b", "64", policy="restricted"))
     result = run("explain", "-f", path, "--snapshot", cluster_file, "-o", "json")
     first, second = json.loads(result.stdout)
     assert [node["verdict"] for node in first["nodes"]] == ["fits", "fits"]
     assert [node["permanent"] for node in second["nodes"]] == [True, True]
-    assert second["refusal"].startswith("0/3 nodes can take")
+    assert second["refusal"].startswith("0/3 nodes can align")
 
 
 def test_a_namespace_gives_its_default(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
