@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from numalign.cluster.parts import Part
 from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import PolicyKeeper
-from numalign.fleet import Fleet, admission
+from numalign.fleet import Fleet, admission, dra
 from numalign.fleet.admission import Decision, State, shortfalls
 from numalign.fleet.pod_question import PodQuestion
 from numalign.fleet.refusals import Refusals
@@ -183,8 +183,8 @@ async def _mutation(door: Door, asked: Review, moment: Moment) -> Outcome:
     found = _subject(door, asked, moment)
     if isinstance(found, Subject):
         if concerns(found, mode=door.settings.injection):
-            await patiently(moment.fleet.ask(found.question))
-        answer = mutate(found, moment.fleet, mode=door.settings.injection)
+            await patiently(moment.fleet.ask(dra.sure(found.question, moment.served)))
+        answer = mutate(found, moment.fleet, mode=door.settings.injection, served=moment.served)
         decision = _mutated(answer)
     else:
         # What cannot be read is refused at validation, as it would be stored.
@@ -215,8 +215,8 @@ async def _validation(door: Door, asked: Review, moment: Moment) -> Outcome:
 
 async def _find_out(door: Door, asked: PodQuestion, moment: Moment) -> None:
     """Find out what has to be known to decide about a pod, and let others be answered meanwhile."""
-    await patiently(admission.steps(asked, moment.fleet))
-    door.not_answered.inc(not admission.answered(asked, moment.fleet))
+    await patiently(admission.steps(asked, moment.fleet, served=moment.served))
+    door.not_answered.inc(not admission.answered(asked, moment.fleet, served=moment.served))
 
 
 def _judge(door: Door, moment: Moment) -> Decide:
@@ -226,7 +226,7 @@ def _judge(door: Door, moment: Moment) -> Decide:
     refusals = Refusals(policy.never, policy.unknown_resources, unknown_may_fit=may_fit)
 
     def judge(asked: PodQuestion) -> Decision:
-        found = admission.decide(asked, moment.fleet, refusals, now=door.wall())
+        found = admission.decide(asked, moment.fleet, refusals, now=door.wall(), served=moment.served)
         door.decisions.labels(found.state).inc()
         return found
 

@@ -27,17 +27,19 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The cluster as one snapshot shows it."""
+    """The cluster as one snapshot shows it; `served` are the extended resources that DRA serves."""
 
     fleet: Fleet
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    served: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, found: Snapshot, *, before: "Moment | None" = None) -> "Moment":
         """The moment of a snapshot, with the answers of the one before that still hold."""
         make = before.fleet.following if before else Fleet
-        return cls(make(found.nodes, found.shapes, found.bare), found.namespaces, found.namespace_labels)
+        fleet = make(found.nodes, found.shapes, found.bare)
+        return cls(fleet, found.namespaces, found.namespace_labels, found.served)
 
     def rules_of(self, namespace: str) -> NamespaceRules:
         """What a namespace's labels ask of its pods."""

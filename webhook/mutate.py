@@ -7,9 +7,10 @@ One that holds more than is read passes untouched as well, and the audit log say
 """
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
-from numalign.fleet import Fleet, Survey
+from numalign.fleet import Fleet, Survey, dra
 from numalign.rules.intent import CLASS_LABEL
 from webhook.patch import Mode, Operator, Requirement, Unsteered, inject
 from webhook.review import Allowed, Patched
@@ -19,12 +20,17 @@ UNSTEERED = "unsteered"
 """The audit annotation of a pod that was left as it is, though it could have been kept from some classes."""
 
 
-def mutate(subject: Subject, fleet: Fleet, *, mode: Mode) -> Allowed | Patched:
-    """Keep the pod from the classes that could never take it; nothing, if none could or all could."""
+def mutate(
+    subject: Subject, fleet: Fleet, *, mode: Mode, served: AbstractSet[str] = frozenset()
+) -> Allowed | Patched:
+    """Keep the pod from the classes that could never take it; nothing, if none could or all could.
+
+    For resources that DRA serves it is kept from none: no class tells of them.
+    """
     if not concerns(subject, mode=mode):
         return Allowed()
     # Wherever the pod may go: which classes could take it is the same for all that ask this.
-    survey = fleet.ever(subject.question)
+    survey = fleet.ever(dra.sure(subject.question, served))
     if not survey.feasible:
         return Allowed()
     requirement = _REQUIREMENTS[mode](survey)

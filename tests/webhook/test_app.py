@@ -672,3 +672,64 @@ async def test_our_own_fault_is_logged_with_the_review(door: Door) -> None:
 
     assert status == 500
     assert UID in str(door.told.of("request.failed"))
+
+
+# Devices that come by DRA.
+
+
+def classes_of(*names: str) -> list[Raw]:
+    """A DeviceClass for each of these extended resources."""
+    version = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    return [
+        {**version, "metadata": {"name": f"c{at}"}, "spec": {"extendedResourceName": name}}
+        for at, name in enumerate(names)
+    ]
+
+
+HINTS = "devices of DRA give the kubelet no hints"
+NO_HINTS = f"numalign: {HINTS}: whether nvidia.com/gpu will be aligned is not known"
+SINGLE = "single-numa-node"
+ONE_GPU = {
+    "large": node("cpu=8 mem=8Gi gpu=1", policy=SINGLE),
+    "small": node("cpu=2 mem=2Gi gpu=1", policy=SINGLE),
+}
+EIGHT_GPUS = raw("cpu=4 mem=4Gi gpu=8", policy=SINGLE)
+
+
+async def test_nobody_is_refused_or_kept_away_for_devices_that_dra_serves(door: Door) -> None:
+    door.put(ONE_GPU, pods=classes_of("nvidia.com/gpu"))
+    await door.load()
+    async with door.open() as caller:
+        valid, steered = await caller.ask("/validate", EIGHT_GPUS), await caller.ask("/mutate", EIGHT_GPUS)
+        too_large = await caller.ask("/validate", raw("cpu=16 mem=4Gi gpu=8", policy=SINGLE))
+
+    assert (valid["allowed"], valid["warnings"]) == (True, [NO_HINTS])
+    # What the nodes lack besides still counts.
+    assert "1 has at most 8 cpu in total" in too_large["status"]["message"]
+    [operation] = json.loads(b64decode(steered["patch"]))
+    assert node_class(ONE_GPU["small"]) in str(operation)
+    assert node_class(ONE_GPU["large"]) not in str(operation)
+
+
+@pytest.mark.parametrize("classes", [(), ("example.com/nic",)], ids=["no classes", "a class of another"])
+async def test_devices_that_dra_does_not_serve_are_those_of_device_plugins(
+    door: Door, classes: tuple[str, ...]
+) -> None:
+    door.put(ONE_GPU, pods=classes_of(*classes))
+    await door.load()
+    async with door.open() as caller:
+        valid, steered = await caller.ask("/validate", EIGHT_GPUS), await caller.ask("/mutate", EIGHT_GPUS)
+
+    assert "nvidia.com/gpu" in valid["status"]["message"]
+    assert "patch" not in steered
+
+
+async def test_what_of_a_claim_is_aligned_is_not_known(door: Door) -> None:
+    made = raw("cpu=4 mem=4Gi", policy=SINGLE)
+    made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
+    door.put(ONE_GPU)
+    await door.load()
+    async with door.open() as caller:
+        valid = await caller.ask("/validate", made)
+
+    assert valid["warnings"] == [NO_HINTS.replace("nvidia.com/gpu", 'claim "gpu"')]
