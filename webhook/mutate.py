@@ -3,7 +3,8 @@ What is written into a pod: a requirement that keeps it away from node classes t
 
 Mutation never refuses. The pod may still be changed by webhooks after this one, and what is refused must be
 what would be stored; so a pod that is broken or fits nowhere passes here untouched and ends at validation.
-One that holds more than is read passes untouched as well, and the audit log says so.
+One that holds more than is read passes untouched as well, and the audit log says so. A class counts, too,
+if its nodes have gone or may come: what is written holds for as long as the pod waits.
 """
 
 from collections.abc import Callable, Mapping

@@ -36,6 +36,10 @@ def question(*containers: str, policy: str = BINDING) -> Question:
     return Question(asks(*containers), means(policy))
 
 
+def bare(**totals: Resources | None) -> dict[str, BareNode]:
+    return {name: BareNode(name, amounts) for name, amounts in totals.items()}
+
+
 ONE_GPU = question("cpu=2 mem=1Gi gpu=1")
 TWO_GPUS = question("cpu=2 mem=1Gi gpu=2")
 
@@ -103,7 +107,7 @@ def test_a_class_can_hold_a_pod_if_any_node_of_that_name_can(members: list[Node]
     feasible: set[str] = set().union(*map(names_of, able))
     every: set[str] = set().union(*map(names_of, members))
 
-    survey = Fleet(members, unknown=3).ever(asked)
+    survey = Fleet(members, bare=bare(a=None, b=None, c=None)).ever(asked)
 
     assert survey.feasible == tuple(sorted(feasible))
     assert survey.infeasible == tuple(sorted(every - feasible))
@@ -124,8 +128,8 @@ def test_a_following_fleet_says_what_a_new_one_would(
 ) -> None:
     fleet = Fleet(first)
     for members in (first, second, third):
-        fleet = fleet.following(members, unknown=1)
-        fresh = Fleet(members, unknown=1)
+        fleet = fleet.following(members, bare=bare(a=None))
+        fresh = Fleet(members, bare=bare(a=None))
         assert [fleet.ever(each) for each in asked] == [fresh.ever(each) for each in asked]
         assert [fleet.now(each) for each in asked] == [fresh.now(each) for each in asked]
 
@@ -479,7 +483,7 @@ def test_in_one_moment_memory_is_bounded_for(ask: Callable[[Fleet, Question], ob
 
 
 def test_an_empty_fleet_can_hold_nothing() -> None:
-    fleet = Fleet([], unknown=2)
+    fleet = Fleet([], bare=bare(a=None, b=None))
     survey = fleet.ever(ONE_GPU)
 
     assert (survey.feasible, survey.infeasible, survey.able, survey.unknown) == ((), (), 0, 2)
@@ -661,10 +665,6 @@ def test_an_ill_node_could_take_the_pod_and_has_no_room() -> None:
     assert fleet.ever(TWO_GPUS).able == 1
     assert not fleet.now(TWO_GPUS)
     assert fleet.classes == (node_class(LARGE),)
-
-
-def bare(**totals: Resources | None) -> dict[str, BareNode]:
-    return {name: BareNode(name, amounts) for name, amounts in totals.items()}
 
 
 def test_nodes_without_topology_count_that_are_large_enough_and_that_the_pod_may_go_to() -> None:

@@ -10,10 +10,12 @@ from numalign.cluster import snapshot
 from numalign.cluster.census import Tenants
 from numalign.cluster.feed import Take
 from numalign.cluster.world import Snapshot
+from numalign.fleet import Question
 from numalign.fleet.recent import Caches
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
 from numalign.rules.topology import Node, node_class
-from tests.notation import node
+from numalign.shapes import KnownShape, shape
+from tests.notation import asks, means, node
 from tests.webhook import conftest
 from tests.webhook.conftest import Door, Told, raw
 from webhook.catalogue import Catalogue, Moment
@@ -111,6 +113,17 @@ async def test_a_snapshot_is_a_fleet_and_the_rules_of_namespaces(followed: Follo
     assert now.labels_of("team") == {"numalign.io/enforce": SINGLE}
     assert now.labels_of("never heard of") == {}
     assert followed.told.of("snapshot.loaded")[0]["nodes"] == 2
+
+
+async def test_shapes_and_nodes_without_topology_are_in_it_too(followed: Followed) -> None:
+    known = KnownShape(shape.of(LARGE), seen=1.0)
+    found = replace(shown({"a": SMALL, "c": Node("c", zones=())}), shapes=(known,))
+    asked = Question(asks("cpu=1 mem=1Gi gpu=4"), means(SINGLE))
+    first = await followed.take(found)
+    later = await followed.take(replace(found, shapes=()))
+
+    surveys = [each.fleet.ever(asked) for each in (first, later)]
+    assert [(each.hope, each.bare, each.unknown) for each in surveys] == [(known, 1, 1), (None, 1, 1)]
 
 
 async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:

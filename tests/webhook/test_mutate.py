@@ -1,11 +1,15 @@
 """What is written into which pod, as it would be stored."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from numalign.fleet import Fleet
 from numalign.rules.intent import CLASS_LABEL
 from numalign.rules.topology import node_class
+from numalign.shapes import KnownShape, shape
+from tests.naming import named
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, moment, patched, raw, read, with_spec
 from webhook.catalogue import Moment
@@ -64,6 +68,12 @@ VAST = node(*["cpu=8 mem=8Gi gpu=4"] * 18, policy=SINGLE)
 
 VASTLY, MAY = moment([SMALL, LARGE, VAST]), required(rule("In", LARGE_CLASS, node_class(VAST)))
 
+REMEMBERED, DECLARED = KnownShape(shape.of(LARGE), seen=1.0), KnownShape(shape.of(LARGE), declared=True)
+WAS, COMES = (Moment(Fleet([SMALL], [each])) for each in (REMEMBERED, DECLARED))
+GREW = Moment(Fleet([LARGE], [KnownShape(shape.of(SMALL), seen=1.0)]))
+ILL = Moment(Fleet(named([SMALL, replace(SMALL, health=LARGE)])))
+CHOOSY = with_spec(ASKING, nodeSelector={"pool": "elsewhere"})
+
 WRITTEN = [
     # how, the pod, the cluster, its affinity then
     ("exclude keeps a pod from what cannot",      ASKING, BOTH,  EXCLUDE, NOT_SMALL),
@@ -78,6 +88,12 @@ WRITTEN = [
     ("nothing is known of an empty cluster",      ASKING, BARE,  INCLUDE, None),
     ("a class that was not asked may take it",    ASKING, VASTLY, EXCLUDE, NOT_SMALL),
     ("and is named with those that can",          ASKING, VASTLY, INCLUDE, MAY),
+    ("one that is remembered can, too",           ASKING, WAS,   EXCLUDE, NOT_SMALL),
+    ("and is named",                              ASKING, WAS,   INCLUDE, ONLY_LARGE),
+    ("one that is declared can, too",             ASKING, COMES, EXCLUDE, NOT_SMALL),
+    ("one that could not is kept away from",      ASKING, GREW,  EXCLUDE, NOT_SMALL),
+    ("an ill node is what it is in health",       ASKING, ILL,   EXCLUDE, NOT_SMALL),
+    ("where the pod may go does not matter",      CHOOSY, BOTH,  EXCLUDE, NOT_SMALL),
     ("unknown nodes are not written about",
         ASKING, moment([SMALL, LARGE], unknown=3), EXCLUDE, NOT_SMALL),
     ("a default asks as the pod itself would",
