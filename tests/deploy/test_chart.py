@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.settings import ControllerSettings
-from numalign.cluster import policy, templates
+from numalign.cluster import policy, shapes, templates
+from numalign.fleet.refusals import Reaction
 from numalign.runtime import settings, sources
 from numalign.runtime.serving import ProcessSettings
 from scorer import ranking
@@ -244,6 +245,14 @@ def test_a_user_is_let_through_exactly_if_the_program_reads_it(text: str) -> Non
         assert not admits(USER, text)
     else:
         assert admits(USER, text)
+
+
+def test_the_keys_of_the_policy_are_those_of_the_program() -> None:
+    assert POLICY.keys() == policy.NO_POLICY.to_json().keys()
+    assert tuple(POLICY["shapes"]["items"]["properties"]) == shapes.FIELDS
+    for key in ("never", "unknownResources"):
+        name = POLICY[key]["$ref"].rpartition("/")[2]
+        assert SCHEMA["definitions"][name]["enum"] == list(Reaction)
 
 
 def test_kinds_of_other_projects_are_ones_whose_templates_are_known() -> None:
