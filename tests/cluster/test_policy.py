@@ -28,13 +28,21 @@ from numalign.cluster.templates import TemplatePath
 from numalign.fleet.refusals import Reaction
 from numalign.rules.constraints import Operator, Requirement
 from numalign.rules.intent import UNRULED, NamespaceRules, Policy
-from numalign.shapes import KnownShape, shape
+from numalign.shapes import KnownShape, Values, shape
 from tests.notation import node, table
 from tests.webhook.conftest import Told
 
 PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
 
 GPU_SHAPE = shape.of(node("cpu=32 mem=64Gi gpu=4", policy="single-numa-node"))
+
+ZONE = "cpu=32/30 mem=128Gi/126Gi gpu=4"
+SHOWN_SHAPE = shape.shape(
+    shape.bare(node(ZONE, ZONE, policy="single-numa-node")),
+    (),
+    {"pool": Values(frozenset({"gpu"}))},
+    open=True,
+)
 
 SINGLE, RESTRICTED, LOOSE = Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT
 
@@ -68,6 +76,9 @@ def test_the_page_for_platform_teams_shows_a_file_that_is_read() -> None:
                 TemplatePath(("spec", "tasks", "[*]", "template")),
             )
         },
+        never=Reaction.WARN,
+        unknown_resources=Reaction.DENY,
+        shapes=(SHOWN_SHAPE,),
     )
 
 
