@@ -15,7 +15,7 @@ from kubectl_numa import questions
 from kubectl_numa.lines import counted
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.questions import Asked, Cluster
-from numalign.fleet import admission
+from numalign.fleet import admission, dra
 from numalign.fleet.admission import Decision, State
 from numalign.rules.errors import BadInput
 
@@ -86,7 +86,7 @@ def check(manifest: Manifest, cluster: Cluster) -> Checked:
         )
     except BadInput as error:
         return Checked(manifest.wrong_pod(error), Result.BAD)
-    survey = cluster.fleet.ever(asked.question, asked.constraints)
+    survey = cluster.fleet.ever(dra.sure(asked.question, cluster.served), asked.constraints)
     return Checked(manifest, _result(asked.decision), asked, survey.able, survey.unanswered)
 
 

@@ -32,8 +32,8 @@ NOBODY = Tenancy()
 class Cluster:
     """What questions are answered from.
 
-    `fleet` are the nodes, `unknown` names those that publish no topology, `shapes` are all that are known.
-    `now` is the time of asking, in seconds since 1970.
+    `fleet` are the nodes, `unknown` names those that publish no topology, `shapes` are all that are known,
+    `served` the extended resources that DRA serves. `now` is the time of asking, in seconds since 1970.
     """
 
     fleet: Fleet
@@ -43,6 +43,7 @@ class Cluster:
     now: float = 0.0
     settings: Settings = DEFAULTS
     reader: PodReader = field(default_factory=PodReader)
+    served: frozenset[str] = frozenset()
 
     @property
     def templates(self) -> Templates:
@@ -87,7 +88,7 @@ def cluster(
     fleet = Fleet(found.nodes, found.shapes, found.bare)
     tenancy = Tenancy.of(found, policy)
     reader = PodReader(settings.match)
-    return Cluster(fleet, found.unknown, found.shapes, tenancy, now, settings, reader)
+    return Cluster(fleet, found.unknown, found.shapes, tenancy, now, settings, reader, found.served)
 
 
 def ask(raw: object, cluster: Cluster, *, name: str, namespace: str) -> Asked:
@@ -99,7 +100,9 @@ def ask(raw: object, cluster: Cluster, *, name: str, namespace: str) -> Asked:
     found = cluster.reader.read(raw, namespace=namespace, tenancy=cluster.tenancy, user=user)
     match found:
         case PodQuestion():
-            decision = admission.decide(found, cluster.fleet, _refusals(cluster), now=cluster.now)
+            decision = admission.decide(
+                found, cluster.fleet, _refusals(cluster), now=cluster.now, served=cluster.served
+            )
             return Asked(name, namespace, found.question, found.constraints, found.by, decision)
         case Exempt(reason, Demand() as demand):
             question = Question(demand, NO_INTENT)

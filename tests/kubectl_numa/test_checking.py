@@ -201,3 +201,25 @@ def test_every_template_of_a_workload_is_checked(cluster: Cluster, manifest: Mak
 
 def _unnamed(pod: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in pod["metadata"].items() if key != "name"}
+
+
+@pytest.mark.parametrize(
+    ("served", "result", "told"),
+    [
+        (frozenset(), "never", ()),
+        ({"nvidia.com/gpu"}, "ok", ("devices of DRA give the kubelet no hints: whether nvidia.com/gpu",)),
+    ],
+    ids=["by a device plugin", "by DRA"],
+)
+def test_nobody_is_refused_for_devices_that_dra_serves(
+    manifest: Make, write: Write, served: frozenset[str], result: str, told: tuple[str, ...]
+) -> None:
+    small = node("cpu=8 mem=64Gi gpu=1", "cpu=8 mem=64Gi gpu=1", policy="single-numa-node")
+    pod = manifest("a", "4", policy="single-numa-node")
+    pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = 8
+    (found,) = checked(Cluster(Fleet([small]), served=frozenset(served)), write("p.yaml", pod))
+    assert found.result == result
+    assert found.able == (result == "ok")
+    assert [each.startswith(start) for each, start in zip(found.warnings, told, strict=True)] == [True] * len(
+        told
+    )
