@@ -23,7 +23,7 @@ from numalign.cluster.policy import PolicyKeeper
 from numalign.cluster.tenancy import Tenancy
 from numalign.cluster.world import Snapshot
 from numalign.fleet import Question
-from numalign.fleet.pod_question import Exempt, Invalid
+from numalign.fleet.pod_question import Invalid, PodQuestion
 from numalign.fleet.promises import Promises
 from numalign.fleet.recent import Caches, Recent
 from numalign.fleet.standings import Standings
@@ -56,8 +56,7 @@ class Subject:
     """A pod that somebody asks about.
 
     `question` carries the intent, policy none where nobody stated one; equal questions have the same
-    `number`. `created` is in whole seconds since 1970. One that has `opted_out` says `none` by itself. The
-    `constraints` of a pod that was only seen waiting are not kept: whoever sends it has asked them.
+    `number`. `created` is in whole seconds since 1970. `asked` is None of a pod that is left alone.
     """
 
     uid: str
@@ -66,8 +65,23 @@ class Subject:
     created: int
     question: Question
     number: int
-    opted_out: bool = False
-    constraints: Constraints = ANYWHERE
+    asked: PodQuestion | None = None
+
+    @property
+    def opted_out(self) -> bool:
+        """Whether it says `none` by itself."""
+        return self.asked is not None and self.asked.opted_out
+
+    @property
+    def constraints(self) -> Constraints:
+        """Where it may go. Of a pod that was only seen waiting it is not kept: a scheduler has asked it."""
+        return self.asked.constraints if self.asked else ANYWHERE
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory, about."""
+        asked = self.asked or self.question
+        return asked.weight + weight(self.uid, self.namespace, self.name)
 
     def resident(self, *, now: float) -> Resident:
         """The pod as the ledger keeps it."""
@@ -249,23 +263,14 @@ class Register:
     def _made(self, name: _Name, meaning: Meaning) -> Subject:
         if isinstance(meaning, Invalid) and self._refused(meaning):
             raise BadInput(meaning.mistakes)
-        if isinstance(meaning, Exempt | Invalid):
-            return self._numbered(name, Question(meaning.demand or _UNREAD, NO_INTENT))
-        return self._numbered(name, meaning.question, meaning.constraints, opted_out=meaning.opted_out)
+        if isinstance(meaning, PodQuestion):
+            return self._numbered(name, meaning.question, meaning)
+        return self._numbered(name, Question(meaning.demand or _UNREAD, NO_INTENT))
 
-    def _numbered(
-        self,
-        name: _Name,
-        made: Question,
-        constraints: Constraints = ANYWHERE,
-        *,
-        opted_out: bool = False,
-    ) -> Subject:
+    def _numbered(self, name: _Name, made: Question, asked: PodQuestion | None = None) -> Subject:
         # What is known of a question, its weight too, is known if equal questions are the same one.
         question, number = self._numbers.get(made, lambda: (made, next(self._count)))
-        return Subject(
-            name.uid, name.namespace, name.name, name.created, question, number, opted_out, constraints
-        )
+        return Subject(name.uid, name.namespace, name.name, name.created, question, number, asked)
 
     def _tenancy(self) -> Tenancy:
         """What is asked of pods as of now, which may change while a pod is asked about."""
@@ -307,7 +312,7 @@ def _uid(raw: Mapping[str, object]) -> str:
 
 
 def _weight_of_subject(_uid: str, subject: Subject) -> int:
-    return subject.question.weight + weight(subject.uid, subject.namespace, subject.name, subject.constraints)
+    return subject.weight
 
 
 def _weight_of_question(question: Question, _numbered: _Numbered) -> int:

@@ -152,9 +152,7 @@ def _as_in_a_manifest(mistake: Mistake) -> bool:
 
 def _weight(key: _Key, meaning: Meaning) -> int:
     """A question is shared by those that mean the same, and weighed once."""
-    if isinstance(meaning, PodQuestion):
-        return meaning.question.weight + weight(key, meaning.constraints, meaning.pin, meaning.claims)
-    return weight(key, meaning)
+    return weight(key) + (meaning.weight if isinstance(meaning, PodQuestion) else weight(meaning))
 
 
 def _weight_of_question(question: Question, _same: Question) -> int:

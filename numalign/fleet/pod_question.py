@@ -5,10 +5,11 @@ Every program answers from the same value. A pod that is exempt asks nothing, wh
 somebody asks something of and that cannot be read is invalid, with all that is wrong.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from numalign.fleet.question import Question
+from numalign.fleet.weight import weight
 from numalign.rules.constraints import Constraints
 from numalign.rules.demand import Demand
 from numalign.rules.errors import Mistake
@@ -87,6 +88,15 @@ class PodQuestion:
     pin: Pin | None
     excess: Excess | None
     claims: tuple[str, ...] = ()
+    _weight: int = field(init=False, compare=False, repr=False, default=0)
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory, found out when somebody asks for the first time."""
+        if not self._weight:
+            mine = weight(self.namespace, self.constraints, self.pin, self.claims)
+            object.__setattr__(self, "_weight", self.question.weight + mine)
+        return self._weight
 
     @property
     def policy(self) -> Policy:

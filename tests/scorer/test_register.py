@@ -495,6 +495,16 @@ def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Score
     assert all(10 < count < 200 for name, (_, count) in sizes.items() if name != "answers"), sizes
 
 
+def test_where_pods_may_go_is_remembered_within_the_same_bounds(scorer: Scorer) -> None:
+    for number in range(40):
+        selector = {f"{at}-{number}": f"{at}{'x' * 2000}" for at in range(500)}
+        scorer.subject(raw(FOUR, name=f"p{number}", uid=f"u{number}", spec={"nodeSelector": selector}))
+
+    asked, read = (scorer.register.caches()[name] for name in ("asked", "readings"))
+    assert max(asked.bytes, read.bytes) <= MOST_BYTES
+    assert 10 < len(asked) == len(read) < 40
+
+
 def test_what_a_pod_asks_for_is_what_was_asked_last(scorer: Scorer) -> None:
     scorer.see(raw(FOUR))
     scorer.subject(raw(FOUR, policy="best-effort"))
