@@ -246,11 +246,6 @@ def sort_of(raw: Mapping[str, object]) -> Sort:
     return group(version), kind
 
 
-def pods_of(raw: Mapping[str, object], *, extra: Templates = NO_TEMPLATES) -> tuple[Template, ...]:
-    """The pods that an object of any kind is or would make; raises `BadPod` as `made` does."""
-    return made(look(raw, sort_of(raw), extra=extra), owner=raw)
-
-
 def made(seen: Look, *, owner: Mapping[str, object]) -> tuple[Template, ...]:
     """The pods at the places of an object, which go by its name and namespace.
 

@@ -8,13 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cluster import templates
-from numalign.cluster.templates import Look, Sort, TemplatePath
+from numalign.cluster.templates import NO_TEMPLATES, Look, Sort, Template, TemplatePath, Templates
 from numalign.rules.errors import AND_MORE, MOST_MISTAKES, BadPod, Mistake
 from numalign.rules.pod import Container, Pod
 
 
 def container(name: str = "main", **fields: object) -> dict[str, Any]:
     return {"name": name, **fields}
+
+
+def pods_of(written: dict[str, Any], *, extra: Templates = NO_TEMPLATES) -> tuple[Template, ...]:
+    """The pods that an object is or would make."""
+    seen = templates.look(written, templates.sort_of(written), extra=extra)
+    return templates.made(seen, owner=written)
 
 
 def raw(*containers: object, metadata: object = None) -> dict[str, Any]:
@@ -96,7 +102,7 @@ def workload(version: str, kind: str, spec: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("version", "kind", "spec", "where"), MANIFESTS, ids=lambda value: str(value)[:40])
 def test_each_workload_has_pods_named_after_it(version: str, kind: str, spec: str, where: list[str]) -> None:
-    made = templates.pods_of(workload(version, kind, filled(yaml.safe_load(spec))))
+    made = pods_of(workload(version, kind, filled(yaml.safe_load(spec))))
 
     assert [each.where for each in made] == where
     assert all(each.pod == Pod("web", "team", containers=(Container("main"),)) for each in made)
@@ -105,7 +111,7 @@ def test_each_workload_has_pods_named_after_it(version: str, kind: str, spec: st
 def test_a_pod_template_has_its_pod_beside_its_metadata() -> None:
     written = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "web"}, "template": POD_SPEC}
 
-    assert [(each.where, each.pod) for each in templates.pods_of(written)] == [
+    assert [(each.where, each.pod) for each in pods_of(written)] == [
         ("template", Pod("web", "default", containers=(Container("main"),)))
     ]
 
@@ -117,14 +123,14 @@ def test_every_kind_of_the_table_has_a_manifest_here() -> None:
 
 
 def test_a_pod_is_its_own() -> None:
-    (made,) = templates.pods_of(raw(container(), metadata={"name": "a"}))
+    (made,) = pods_of(raw(container(), metadata={"name": "a"}))
 
     assert (made.where, made.pod) == ("", Pod("a", "default", containers=(Container("main"),)))
 
 
 def test_a_mistake_in_the_name_of_a_pod_is_told_once() -> None:
     with pytest.raises(BadPod) as raised:
-        templates.pods_of(raw(container(), metadata={"name": 1}))
+        pods_of(raw(container(), metadata={"name": 1}))
 
     assert [str(mistake) for mistake in raised.value.mistakes] == [
         "metadata.name: must be a text, not a number"
@@ -135,7 +141,7 @@ def test_a_mistake_in_the_name_of_a_workload_is_told_once_for_all_its_templates(
     written = workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD_SPEC}] * 2})
 
     with pytest.raises(BadPod) as raised:
-        templates.pods_of({**written, "metadata": {"name": 1}})
+        pods_of({**written, "metadata": {"name": 1}})
 
     assert [str(mistake) for mistake in raised.value.mistakes] == [
         "metadata.name: must be a text, not a number"
@@ -195,7 +201,7 @@ def test_mistakes_in_workloads_have_the_path_from_the_top(
     written: tuple[str, str, object], mistakes: list[str]
 ) -> None:
     with pytest.raises(BadPod) as raised:
-        templates.pods_of(workload(*written))
+        pods_of(workload(*written))
 
     assert [str(mistake) for mistake in raised.value.mistakes] == mistakes
 
@@ -212,7 +218,7 @@ ABSENT: dict[str, tuple[str, str, object]] = {
 
 @pytest.mark.parametrize("written", ABSENT.values(), ids=ABSENT)
 def test_what_is_absent_is_no_mistake(written: tuple[str, str, object]) -> None:
-    assert templates.pods_of(workload(*written)) == ()
+    assert pods_of(workload(*written)) == ()
 
 
 @pytest.mark.parametrize(
@@ -221,7 +227,7 @@ def test_what_is_absent_is_no_mistake(written: tuple[str, str, object]) -> None:
     ids=["a service", "a job of somebody else", "a deployment of no group"],
 )
 def test_other_kinds_make_no_pod(version: str, kind: str) -> None:
-    assert templates.pods_of(workload(version, kind, {"template": POD_SPEC})) == ()
+    assert pods_of(workload(version, kind, {"template": POD_SPEC})) == ()
 
 
 def test_kinds_can_be_added_and_built_in_ones_extended() -> None:
@@ -232,7 +238,7 @@ def test_kinds_can_be_added_and_built_in_ones_extended() -> None:
     train = workload("example.com/v2", "Train", {"roles": {"a": {"template": POD_SPEC}}})
     web = workload("apps/v1", "Deployment", {"template": POD_SPEC, "canary": POD_SPEC})
 
-    found = [[each.where for each in templates.pods_of(written, extra=extra)] for written in (train, web)]
+    found = [[each.where for each in pods_of(written, extra=extra)] for written in (train, web)]
 
     assert found == [["spec.roles.a.template"], ["spec.template", "spec.canary"]]
 
@@ -269,7 +275,7 @@ def test_what_is_no_path_is_told(text: str, message: str) -> None:
 
 def test_what_says_no_kind_is_a_mistake() -> None:
     with pytest.raises(BadPod) as raised:
-        templates.pods_of({"spec": {}})
+        pods_of({"spec": {}})
     assert str(raised.value) == "kind: is missing\napiVersion: is missing"
 
 
@@ -281,7 +287,7 @@ def test_of_many_templates_with_mistakes_the_first_are_told() -> None:
     job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": tasks}, "metadata": 1}
 
     with pytest.raises(BadPod) as raised:
-        templates.pods_of(job)
+        pods_of(job)
     told = [str(each) for each in raised.value.mistakes]
     assert (len(told), told[-1]) == (MOST_MISTAKES + 1, str(AND_MORE))
     assert [each for each in told if each.startswith("metadata")] == [
@@ -448,8 +454,8 @@ def test_how_an_object_of_an_unknown_kind_was_read_is_told() -> None:
 def test_metadata_and_status_hold_no_template() -> None:
     written = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"a": POD}, "status": {"a": POD}}
 
-    assert templates.pods_of({**written, "template": POD})[0].where == "template"
-    assert templates.pods_of(written) == ()
+    assert pods_of({**written, "template": POD})[0].where == "template"
+    assert pods_of(written) == ()
 
 
 def test_a_guess_that_makes_no_sense_is_no_mistake_of_the_object() -> None:
@@ -457,7 +463,7 @@ def test_a_guess_that_makes_no_sense_is_no_mistake_of_the_object() -> None:
     rules = [{"pattern": {"spec": {"containers": [pattern]}}}]
     policy = workload("kyverno.io/v1", "Policy", {"rules": rules})
 
-    (found,) = templates.pods_of(policy)
+    (found,) = pods_of(policy)
 
     assert found.pod is None
     assert [mistake.where for mistake in found.mistakes] == [
