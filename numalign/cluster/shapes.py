@@ -180,7 +180,7 @@ def declared(listed: Part) -> tuple[Shape, ...]:
 
 def exported(known: Iterable[KnownShape]) -> list[Object]:
     """Shapes as `declared` reads them, with their names for whoever reads them too."""
-    return [{"name": each.shape.name, **_written(each)} for each in known]
+    return [{"name": each.shape.name, **_written(each), "otherLabels": each.shape.open} for each in known]
 
 
 def _declared(part: Part) -> Shape | None:

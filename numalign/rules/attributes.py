@@ -5,7 +5,7 @@ Labels and taints stand on the Node and change with the team that runs it; some 
 condition of the node and say nothing about tomorrow.
 """
 
-from collections.abc import Iterator, KeysView, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -42,6 +42,10 @@ class Labels(Mapping[str, str]):
     def keys(self) -> KeysView[str]:
         """The keys, in order; nodes with the same keys give the same view of them."""
         return self._places.keys()
+
+    def items(self) -> ItemsView[str, str]:
+        """Pairs of key and value, by key."""
+        return dict(zip(self._places, self._values, strict=True)).items()
 
     def __hash__(self) -> int:
         if self._hash is None:

@@ -99,7 +99,9 @@ class Resources(Mapping[str, int]):
 
     def within(self, most: "Resources") -> bool:
         """Whether there is no more of anything than in the other."""
-        return self is most or all(amount <= most.get(name, 0) for name, amount in self.items())
+        return (
+            self is most or self == most or all(amount <= most.get(name, 0) for name, amount in self.items())
+        )
 
     def positive(self) -> "Resources":
         """Only the names that something is asked of."""

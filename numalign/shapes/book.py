@@ -9,7 +9,7 @@ lasts longer than `LOSS_SECONDS` is real, for whoever repairs a node has done so
 Times are seconds since 1970, for what is remembered here outlives the process.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -74,7 +74,7 @@ class Book:
         self._losses: dict[str, float] = {}
         self._healthy: dict[str, Node] = {}
         self._names: dict[tuple[str, tuple[Taint, ...], Traits], str] = {}
-        self._unsure: defaultdict[str, set[str]] = defaultdict(set)
+        self._unsure: dict[str, str] = {}
         self._stale: set[str] = set()
 
     # What is told.
@@ -95,6 +95,7 @@ class Book:
         for name in sorted(self._nodes.keys() - names):
             self._leave(self._nodes.pop(name).shape.name)
             self._ill.pop(name, None)
+            self._unsure.pop(name, None)
 
     def recall(self, memory: Memory) -> None:
         """Others remember this; nodes that it concerns are `stale`."""
@@ -103,10 +104,9 @@ class Book:
             self._know(known.shape)
             if not self._counts[name]:
                 self._left[name] = max(self._left.get(name, 0.0), min(known.seen or 0.0, self._wall()))
-        for name, since in memory.losses.items():
-            self._losses[name] = min(since, self._losses.get(name, since))
-            if name in self._ill:
-                self._doubt({name})
+        self._losses = dict(memory.losses)
+        self._doubt({name for name, since in self._ill.items() if self._losses.get(name, since) < since})
+        self._forget()
 
     def declare(self, shapes: Iterable[Shape]) -> None:
         """These shapes, and no others, can come at any time."""
@@ -134,6 +134,7 @@ class Book:
         seen = (
             KnownShape(shape, self._counts[name], None if self._counts[name] else self._left[name])
             for name, shape in sorted(self._shapes.items())
+            if self._counts[name] or not self._is_over(name)
         )
         return (*seen, *(KnownShape(shape, declared=True) for shape in self._declared))
 
@@ -167,14 +168,15 @@ class Book:
     def _pasts(self, node: Node, own: str, before: _Seen | None) -> Iterator[str]:
         """The classes that a node may have been of, the likeliest first.
 
-        A label is believed before what was seen, for whoever writes labels sees more; one of a class that
-        nobody knows says nothing.
+        A label is believed before what was seen, for whoever writes labels sees more: one that says what the
+        node is now leaves nothing to guess, and one of a class that nobody knows says nothing.
         """
+        self._unsure.pop(node.name, None)
         if node.label and node.label not in self._healthy:
-            self._unsure[node.label].add(node.name)
-        if node.label in self._healthy:
+            self._unsure[node.name] = node.label
+        elif node.label and node.label != own:
             yield node.label
-        elif before:
+        if before and own not in (node.label, before.shape.node_class):
             yield before.shape.node_class
         # What the Node as a whole lacks does not show in the class.
         yield own
@@ -198,13 +200,13 @@ class Book:
         if before and before.node == node:
             return before.shape
         # Nearly all nodes show nothing that another of their kind has not shown.
-        kind = (own, node.attributes.lasting, traits(node))
-        known = self._shapes.get(self._names.get(kind, "")) if node.health is None else None
-        if known and known.covers(node):
+        healthy = node.health or node
+        kind = (node_class(healthy) if node.health else own, node.attributes.lasting, traits(healthy))
+        known = self._shapes.get(self._names.get(kind, ""))
+        if known and known.covers(healthy):
             return known
         found = self._know(of(node))
-        if node.health is None:
-            self._names[kind] = found.name
+        self._names[kind] = found.name
         return found
 
     def _know(self, found: Shape) -> Shape:
@@ -220,9 +222,12 @@ class Book:
     def _learn(self, shape: Shape) -> None:
         """Keep how nodes of a class are in health."""
         name, before = shape.node_class, self._healthy.get(shape.node_class)
-        self._healthy[name] = larger(before, shape.node) if before else shape.node
+        after = self._healthy[name] = larger(before, shape.node) if before else shape.node
         if before is None:
-            self._doubt(self._unsure.pop(name, set()))
+            self._doubt({node for node, label in self._unsure.items() if label == name})
+        elif restored(before, after):
+            # What was seen so far of this class had less as a whole.
+            self._doubt({node for node, seen in self._nodes.items() if seen.own == name})
 
     def _doubt(self, names: AbstractSet[str]) -> None:
         """These are to be told anew."""
@@ -244,14 +249,15 @@ class Book:
             del self._counts[name]
             self._left[name] = self._wall()
 
+    def _is_over(self, name: str) -> bool:
+        """Whether the last node of a shape has been gone for too long."""
+        return self._wall() - self._left[name] >= self._remember
+
     def _forget(self) -> None:
         """Keep no more shapes without nodes, and none of them longer, than is meant."""
-        now = self._wall()
         oldest = sorted(self._left, key=lambda name: (self._left[name], name))
         spare = len(oldest) - MOST_REMEMBERED
-        gone = [
-            name for at, name in enumerate(oldest) if at < spare or now - self._left[name] >= self._remember
-        ]
+        gone = [name for at, name in enumerate(oldest) if at < spare or self._is_over(name)]
         for name in gone:
             del self._left[name], self._shapes[name]
         if gone:

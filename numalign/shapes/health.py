@@ -9,8 +9,10 @@ differs in anything else, or has more of any device, is another machine or anoth
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from numalign.rules.resources import Kind, Resources, kind
+from numalign.rules.sharing import shared
 from numalign.rules.topology import Node, Zone, node_class
 
 
@@ -19,15 +21,24 @@ def restored(node: Node, healthy: Node) -> Node | None:
 
     None if it is in health, or of another kind.
     """
-    bare = replace(node, health=None).emptied()
-    if node.machine or [zone.id for zone in node.zones] != [zone.id for zone in healthy.zones]:
+    if node.machine or node.ids != healthy.ids or not _lacks(node, healthy):
         return None
-    pairs = list(zip(bare.zones, healthy.zones, strict=True))
-    if not all(_within(mine.capacity, full.capacity) for mine, full in pairs):
+    zones = _restored_zones(tuple(zone.emptied() for zone in node.zones), healthy.zones)
+    if zones is None:
         return None
-    zones = tuple(_restored(mine, full) for mine, full in pairs)
-    found = replace(bare, zones=zones, totals=_totals(bare.totals, healthy.totals))
-    return found if found != bare and node_class(found) == node_class(healthy) else None
+    found = replace(node, zones=zones, totals=_totals(node.totals, healthy), stock=None, health=None)
+    return found if node_class(found) == node_class(healthy) else None
+
+
+def _lacks(node: Node, healthy: Node) -> bool:
+    """Whether the node has less of any device, by zones or as a whole."""
+    for mine, full in zip(node.zones, healthy.zones, strict=True):
+        if _has_less(mine.capacity, full.capacity) or _has_less(mine.allocatable, full.allocatable):
+            return True
+    if node.totals is None or healthy.totals is None:
+        return False
+    # What no zone lists is no matter of alignment, and nodes of one kind differ in it.
+    return any(node.totals.get(name, 0) < healthy.totals.get(name, 0) for name in healthy.devices)
 
 
 def lacking(node: Node) -> Resources:
@@ -46,21 +57,39 @@ def _sums(node: Node) -> dict[str, int]:
     return {name: min(amount, most.get(name, 0)) for name, amount in _devices(zones).items()}
 
 
+@lru_cache(maxsize=1024)
+def _restored_zones(zones: tuple[Zone, ...], full: tuple[Zone, ...]) -> tuple[Zone, ...] | None:
+    """Zones with all devices of others; None if they have more of any. Nodes fall ill by the thousand."""
+    pairs = list(zip(zones, full, strict=True))
+    if not all(_within(mine.capacity, its.capacity) for mine, its in pairs):
+        return None
+    if not all(_within(mine.allocatable, its.allocatable) for mine, its in pairs):
+        return None
+    return tuple(_restored(mine, its) for mine, its in pairs)
+
+
+def _has_less(amounts: Resources, full: Resources) -> bool:
+    # Nearly always both are the same, and there are thousands.
+    return amounts is not full and amounts != full and not _within(full, amounts)
+
+
 def _within(amounts: Resources, most: Resources) -> bool:
     """Whether there are no more devices than these."""
     return all(amount <= most.get(name, 0) for name, amount in _devices(amounts).items())
 
 
 def _restored(zone: Zone, full: Zone) -> Zone:
-    allocatable = Resources({**zone.allocatable, **_devices(full.allocatable)})
-    capacity = Resources({**zone.capacity, **_devices(full.capacity)})
+    allocatable = shared(Resources({**zone.allocatable, **_devices(full.allocatable)}))
+    capacity = shared(Resources({**zone.capacity, **_devices(full.capacity)}))
     return replace(zone, capacity=capacity, allocatable=allocatable, free=allocatable)
 
 
-def _totals(totals: Resources | None, full: Resources | None) -> Resources | None:
-    if totals is None or full is None:
-        return totals
-    return Resources({**totals, **_devices(full.most(totals))})
+def _totals(totals: Resources | None, healthy: Node) -> Resources | None:
+    """With the devices that zones list; None where nobody tells how many a healthy node may give out."""
+    if totals is None or healthy.totals is None:
+        return None
+    listed = {name: healthy.totals[name] for name in healthy.devices if name in healthy.totals}
+    return shared(totals.most({**totals, **listed}))
 
 
 def _devices(amounts: Mapping[str, int]) -> dict[str, int]:

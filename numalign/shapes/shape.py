@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from numalign.rules.attributes import NO_ATTRIBUTES, Taint
+from numalign.rules.attributes import NO_ATTRIBUTES, Labels, Taint
 from numalign.rules.constraints import Constraints, Requirement, Term, Unmet
 from numalign.rules.resources import EMPTY, Resources
 from numalign.rules.topology import Node, Zone, node_class
@@ -73,8 +73,12 @@ class Shape:
     name: str = field(init=False, compare=False)
     """What tells it from other shapes: the class, and a few digits of all else."""
 
+    always: int = field(init=False, compare=False, repr=False)
+    """How many labels no node of it lacks."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", MappingProxyType(dict(self.labels)))
+        object.__setattr__(self, "always", sum(values.always for values in self.labels.values()))
         object.__setattr__(self, "node_class", node_class(self.node))
         digest = hashlib.sha256(_written(self).encode()).hexdigest()[:_HASH]
         object.__setattr__(self, "name", f"{self.node_class}.{digest}")
@@ -96,17 +100,25 @@ class Shape:
 
     def covers(self, node: Node) -> bool:
         """Whether a node of this kind, in health, shows nothing that is not known of the shape."""
-        told = node.attributes.labels
         return (
             all(_covered(*pair) for pair in zip(node.zones, self.node.zones, strict=True))
             and (node.totals is None or node.totals.within(self.node.totals or EMPTY))
-            and all(self._knows(key, value) for key, value in told.items())
-            and all(key in told for key, values in self.labels.items() if values.always)
+            and self._covers_labels(node.attributes.labels)
         )
 
-    def _knows(self, key: str, value: str) -> bool:
-        values = self.labels.get(key)
-        return self.open if values is None else values.known is None or value in values.known
+    def _covers_labels(self, told: Labels) -> bool:
+        """Whether all values are known, and no label is missing that none lacked."""
+        lacking = self.always
+        for key, value in told.items():
+            values = self.labels.get(key)
+            if values is None:
+                if not self.open:
+                    return False
+                continue
+            if values.known is not None and value not in values.known:
+                return False
+            lacking -= values.always
+        return not lacking
 
     def joined(self, other: "Shape") -> "Shape":
         """What the nodes of both have in common; raises `ValueError` for another kind of nodes."""
