@@ -123,25 +123,24 @@ class Fleet:
     """The nodes of one moment, each with a name of its own, and the shapes that nodes can be of.
 
     Shapes of nodes that are not among the `shapes` are read off these nodes. `bare` are nodes whose topology
-    is not known, by name; `unknown` how many there are, if no more than that is known of them.
+    is not known, by name.
 
     Build the next moment with `following`, which keeps every answer that still holds and costs little for
     nodes that are the very objects they were; that may be done in another thread while this moment is asked.
     One moment is asked by one thread only. Of what was asked, so much is `remembered`.
     """
 
-    def __init__(  # noqa: PLR0913  all that a moment is made of
+    def __init__(
         self,
         nodes: Iterable[Node],
         shapes: Sequence[KnownShape] = (),
         bare: Mapping[str, BareNode] = _NO_BARE,
         *,
-        unknown: int = 0,
         heritage: Heritage | None = None,
         remembered: int = REMEMBERED,
     ) -> None:
         self.nodes = tuple(nodes)
-        self.unknown = max(unknown, len(bare))
+        self.unknown = len(bare)
         self._remembered = remembered
         left = self._heritage = heritage or Heritage.nothing(remembered)
         self._roster, self._shapes, self._bare = left.roster, left.shapes, left.bare
@@ -191,12 +190,10 @@ class Fleet:
         nodes: Iterable[Node],
         shapes: Sequence[KnownShape] = (),
         bare: Mapping[str, BareNode] = _NO_BARE,
-        *,
-        unknown: int = 0,
     ) -> "Fleet":
         """The fleet of the next moment, with what was found out before."""
         left = self._heritage.left()
-        return Fleet(nodes, shapes, bare, unknown=unknown, heritage=left, remembered=self._remembered)
+        return Fleet(nodes, shapes, bare, heritage=left, remembered=self._remembered)
 
     @property
     def informed(self) -> bool:
