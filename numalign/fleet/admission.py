@@ -260,9 +260,10 @@ _NOT_HERE = "no node of a shape that could take it is here"
 
 def _unlisted(survey: Survey, fleet: Fleet) -> Iterator[str]:
     """Resources that nobody lists, each with the name that may be meant."""
-    known = sorted(name for name in fleet.listed if kind(name) is Kind.DEVICE)
-    for name in survey.unlisted[:MOST_NAMED]:
-        yield wording.unlisted(name, known[:MOST_COMPARED])
+    if not survey.unlisted:
+        return
+    known = sorted(name for name in fleet.listed if kind(name) is Kind.DEVICE)[:MOST_COMPARED]
+    yield from (wording.unlisted(name, known) for name in survey.unlisted[:MOST_NAMED])
 
 
 MOST_NAMED = 4
