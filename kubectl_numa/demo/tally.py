@@ -13,8 +13,8 @@ from kubectl_numa.demo.calls import Answer
 
 SPEAKER = "numalign: "
 # The first sentence from what is said of the nodes that come closest, and what comes after that.
-_SUBJECT = re.compile(r'0/\d+ nodes can align (?:[a-z ]+ "[^"]*"|the pod) as [a-z-]+[^:]*: \d+ ')
-_END = re.compile(r"(?:, \d+ |(?<=[a-z0-9)\"])[.;:](?= |$)).*", re.DOTALL)
+_SUBJECT = re.compile(r'0/\d+ nodes can align (?:[a-z ]+ "[^"]*"|the pod) as [a-z-]+: \d+ ')
+_END = re.compile(r"(?:, (?:\d+|nor) |(?<=[a-z0-9)\"])[.;:](?= |$)).*", re.DOTALL)
 _ONE = re.compile(r"^has\b")
 _AMOUNT = re.compile(r"\b\d+(?:\.\d+)?(?:m|[KMGT]i)?\b(?= (?!zone|nodes))")
 

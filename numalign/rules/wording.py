@@ -237,11 +237,12 @@ def refusal_text(tally: Tally, intent: Intent, *, looser: Policy | None, enough:
     if not ranked:
         raise ValueError("nothing refuses the pod")
     first = ranked[0].refusal
-    head = f"0/{tally.total} nodes can {_taken(first, intent)}{_nor(tally)}: "
-    clauses = _clauses(_ranked(tally.nodes, intent), first, intent)
-    counted = [*clauses, *_others(tally)] or _clauses(_ranked(tally.shapes, intent), first, intent)
-    advice = _advice(first, looser, enough)
-    return f"{head}{_fitting(counted, LONGEST - len(head) - len(advice) - 1)}.{advice}"
+    head = f"0/{tally.total} nodes can {_taken(first, intent)}: {_of_shapes(tally)}"
+    counted = [*_clauses(tally.nodes, first, intent), *_others(tally)]
+    counted = counted or _clauses(tally.shapes, first, intent)
+    end, advice = _nor(tally), _advice(first, looser, enough)
+    room = LONGEST - len(head) - len(end) - len(advice) - 1
+    return f"{head}{_fitting(counted, room)}{end}.{advice}"
 
 
 def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str:
@@ -332,8 +333,8 @@ def _closeness(counted: Counted) -> tuple[int, Fraction, int, str]:
     return _TELLING[refusal.cause], -share, -counted.count, _own(refusal, "")
 
 
-def _clauses(ranked: Iterable[Counted], first: Refusal, intent: Intent) -> list[tuple[int, str]]:
-    return [(each.count, _clause(each.refusal, first, intent)) for each in ranked]
+def _clauses(counted: Iterable[Counted], first: Refusal, intent: Intent) -> list[tuple[int, str]]:
+    return [(each.count, _clause(each.refusal, first, intent)) for each in _ranked(counted, intent)]
 
 
 def _clause(refusal: Refusal, first: Refusal, intent: Intent) -> str:
@@ -368,12 +369,21 @@ def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
     return ", ".join(said)
 
 
-def _nor(tally: Tally) -> str:
-    """What is to be said of shapes without nodes; they are counted where no node is."""
+def _of_shapes(tally: Tally) -> str:
+    """Where no node is here, whom the numbers are of."""
     count = sum(each.count for each in tally.shapes)
-    if tally.total or count == 1:
-        return ", nor can any shape that was here before or is declared" if count else ""
-    return f", nor can any of {count} shapes that were here before or are declared"
+    if tally.total:
+        return ""
+    shapes = "1 shape that was here before or is declared" if count == 1 else f"{count} {_WITHOUT_NODES}"
+    return f"of {shapes}, "
+
+
+def _nor(tally: Tally) -> str:
+    """What is to be said of shapes without nodes, where nodes were counted."""
+    return ", nor can any shape that was here before or is declared" if tally.total and tally.shapes else ""
+
+
+_WITHOUT_NODES = "shapes that were here before or are declared"
 
 
 def _advice(refusal: Refusal, looser: Policy | None, enough: Enough) -> str:

@@ -169,8 +169,8 @@ REFUSED = [
          f" 1 had untolerated taints. {LESS}")),
     ("nor one that was here",
         asked("cpu=2 mem=1Gi gpu=6"), fleet(TWO, known=(GONE,)), State.NEVER,
-        (f'0/1 nodes can align container "c0" as {SINGLE}, nor can any shape that was here before or is'
-         f" declared: 1 has at most 4 {GPU} in total. Ask for at most 4 {GPU}.")),
+        (f'0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 4 {GPU} in total, nor can any shape'
+         f" that was here before or is declared. Ask for at most 4 {GPU}.")),
     ("a node without topology is too small",
         LARGE, fleet(TWO, bare=(SMALL_BARE,)), State.NEVER,
         (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'

@@ -262,14 +262,14 @@ TALLIES = [
      f"0/1 {AS}: 1 has at most 4 {GPU} in one zone"),
     ("shapes without nodes",
      Tally((Counted(1, TWO),), shapes=(Counted(1, FOUR),)),
-     (f"0/1 {AS}, nor can any shape that was here before or is declared: 1 has at most 2 {GPU} in one zone")),
+     (f"0/1 {AS}: 1 has at most 2 {GPU} in one zone, nor can any shape that was here before or is declared")),
     ("shapes alone are counted themselves",
      Tally(shapes=(Counted(1, TWO), Counted(1, LOOSE))),
-     (f"0/0 {AS}, nor can any of 2 shapes that were here before or are declared: 1 has at most 2 {GPU} in one"
+     (f"0/0 {AS}: of 2 shapes that were here before or are declared, 1 has at most 2 {GPU} in one"
       ' zone, 1 has kubelet policy "none"')),
     ("a single one",
      Tally(shapes=(Counted(1, TWO),)),
-     (f"0/0 {AS}, nor can any shape that was here before or is declared: 1 has at most 2 {GPU} in one zone")),
+     (f"0/0 {AS}: of 1 shape that was here before or is declared, 1 has at most 2 {GPU} in one zone")),
 ]  # fmt: skip
 
 

@@ -40,8 +40,10 @@ OTHER_FIGURES = (
     "nvidia.com/gpu in one zone."
 )
 WHOLE_POD = (
-    "0/3 nodes can align the pod as best-effort, nor can any shape that was here before or is declared: "
-    '3 have at most 1500m cpu in 2 zones (kubelet policy "restricted"). Use policy "none".'
+    "0/3 nodes can align the pod as best-effort: "
+    '3 have at most 1500m cpu in 2 zones (kubelet policy "restricted"), nor can any shape that was here'
+    " before"
+    ' or is declared. Use policy "none".'
 )
 TOGETHER = "have at most so much memory and at most so much nvidia.com/gpu in one zone"
 BY_KUBELET = '(kubelet policy "restricted")'
