@@ -221,11 +221,16 @@ class Door:
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
+        self.policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
         self.feed = FileFeed(
-            self.path, every=SOON, log=self.told.log, registry=self.registry, clock=self.clock
+            self.path,
+            every=SOON,
+            log=self.told.log,
+            registry=self.registry,
+            declared=self.policy.declared,
+            clock=self.clock,
         )
         self.catalogue = Catalogue(self.feed, log=self.told.log, registry=self.registry)
-        self.policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
 
     async def load(self) -> None:
         """Read the snapshot file once."""

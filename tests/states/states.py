@@ -1,0 +1,151 @@
+"""
+The states of a cluster that docs/policy.md lists, and what each program says in them.
+
+`machines` are what the cluster is now, `before` what it was until then. The pod asks for four GPUs in one
+zone unless a state says otherwise: only a large node could take it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.states.machines import GPU, HEALTHY, LARGE, SMALL, Json, Machine, every, pod
+
+ROOM = "no node has room for single-numa-node now; the pod will wait"
+GONE = "no node of a shape that could take it is here; last seen"
+SINGLE = 'nodes can align container "main" as single-numa-node'
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state, and the answers: parts of the texts, None where nothing is said.
+
+    `patched` says whether mutation keeps the pod from some classes, `check` is the word that `kubectl numa
+    check` begins its line with. The scorer lets the pod on those nodes that it `fits`; `waits` are those that
+    could take it at another time.
+    """
+
+    name: str
+    machines: tuple[Machine, ...]
+    before: tuple[Machine, ...] = HEALTHY
+    pod: Json = field(default_factory=pod)
+    policy: Mapping[str, object] = field(default_factory=dict)
+    unknown_nodes: str = "may-fit"
+    refused: str | None = None
+    warned: str | None = None
+    patched: bool = True
+    check: str = "ok"
+    fits: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+
+
+def names(machines: tuple[Machine, ...]) -> tuple[str, ...]:
+    """Their names."""
+    return tuple(each.name for each in machines)
+
+
+DEDICATED = {"key": "dedicated", "value": "other", "effect": "NoSchedule"}
+REBUILT = every(LARGE, gpus=3, uid="new")
+DECLARED = {
+    "shapes": [
+        {
+            "attributes": [
+                {"name": "topologyManagerPolicy", "value": "single-numa-node"},
+                {"name": "topologyManagerScope", "value": "container"},
+            ],
+            "zones": [
+                {
+                    "name": f"node-{at}",
+                    "type": "Node",
+                    "resources": [
+                        {"name": "cpu", "capacity": "48", "allocatable": "48"},
+                        {"name": "memory", "capacity": "256Gi", "allocatable": "256Gi"},
+                        {"name": GPU, "capacity": "4", "allocatable": "4"},
+                    ],
+                }
+                for at in (0, 1)
+            ],
+            "labels": {"pool": "large"},
+        }
+    ]
+}
+
+STATES = (
+    State("healthy", HEALTHY, fits=names(LARGE)),
+    State("too-large", HEALTHY, pod=pod(5), refused=f"0/5 {SINGLE}", patched=False, check="never"),
+    State("plugin-down", every(HEALTHY, plugin="down"), warned=ROOM, waits=names(LARGE)),
+    State("plugin-gone", every(HEALTHY, plugin="gone"), warned=ROOM, waits=names(LARGE)),
+    State("device-ill", (*SMALL, *every(LARGE, broken=1)), warned=ROOM, waits=names(LARGE)),
+    State("plugin-of-large-down", (*SMALL, *every(LARGE, plugin="gone")), warned=ROOM, waits=names(LARGE)),
+    State(
+        "labels-gone",
+        (*SMALL, *every(LARGE, labels={}, plugin="gone")),
+        pod=pod(nodeSelector={"pool": "large"}),
+        warned="no node that it may go to is here",
+    ),
+    State(
+        "no-topology",
+        (*SMALL, *every(LARGE, published=False)),
+        before=SMALL,
+        warned="no node of known topology could take it; 3 nodes without topology may",
+        patched=False,
+    ),
+    State("topology-gone", (*SMALL, *every(LARGE, published=False)), warned=GONE),
+    State("scaled-to-zero", SMALL, warned=GONE),
+    State("declared-only", SMALL, before=SMALL, policy=DECLARED, warned="the policy file declares one"),
+    State("rebuilt-smaller", (*SMALL, *REBUILT), warned=GONE),
+    State("cordoned", (*SMALL, *every(LARGE, cordoned=True)), warned=ROOM, waits=names(LARGE)),
+    State("not-ready", (*SMALL, *every(LARGE, ready=False)), warned=ROOM, waits=names(LARGE)),
+    State("taint-added", (*SMALL, *every(LARGE, taints=(DEDICATED,))), warned=GONE),
+    State("no-match", HEALTHY, pod=pod(nodeSelector={"pool": "huge"}), warned="match no known node"),
+    State(
+        "selector-small",
+        HEALTHY,
+        pod=pod(nodeSelector={"pool": "small"}),
+        refused="3 didn't match the pod's node affinity/selector",
+        check="never",
+    ),
+    State(
+        "not-tolerated",
+        (*SMALL, *every(LARGE, taints=(DEDICATED,))),
+        before=(*SMALL, *every(LARGE, taints=(DEDICATED,))),
+        refused="3 had untolerated taints",
+        check="never",
+    ),
+    State("never", SMALL, before=SMALL, refused=f"0/2 {SINGLE}", patched=False, check="never"),
+    State(
+        "misspelt-resource",
+        HEALTHY,
+        pod=pod(resource="nvidia.com/gpus"),
+        warned=f'"{GPU}" is meant?',
+        patched=False,
+    ),
+    State(
+        "misspelt-denied",
+        HEALTHY,
+        pod=pod(resource="nvidia.com/gpus"),
+        policy={"unknownResources": "deny"},
+        refused=f'"{GPU}" is meant?',
+        patched=False,
+        check="never",
+    ),
+    State(
+        "best-effort-too-large", HEALTHY, pod=pod(9, policy="best-effort"), warned="0/5 nodes", patched=False
+    ),
+    State("never-warn", HEALTHY, pod=pod(5), policy={"never": "warn"}, warned=f"0/5 {SINGLE}", patched=False),
+    State(
+        "unknown-cannot-fit",
+        (*SMALL, *every(LARGE, published=False)),
+        before=SMALL,
+        unknown_nodes="cannot-fit",
+        refused="3 publish no NUMA topology",
+        patched=False,
+        check="never",
+    ),
+    State(
+        "nothing-known",
+        every(HEALTHY, published=False),
+        before=(),
+        warned="no node topology is known",
+        patched=False,
+    ),
+)

@@ -1,0 +1,127 @@
+"""Every state that docs/policy.md lists, on a snapshot, asked of all three programs."""
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+
+from numalign.cluster import documents as files
+from numalign.cluster import policy, shapes, snapshot
+from numalign.cluster.policy import NO_POLICY, ClusterPolicy
+from numalign.rules.topology import node_class
+from numalign.shapes import Book
+from tests.scorer.conftest import Scorer
+from tests.states.machines import Json, documents
+from tests.states.states import STATES, State
+from tests.webhook.conftest import Caller, Door
+
+PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
+
+_ROW = re.compile(r"^\| ([a-z-]+) \| [A-Z]", re.MULTILINE)
+
+every_state = pytest.mark.parametrize("state", STATES, ids=[each.name for each in STATES])
+
+
+def test_the_page_lists_just_these_states() -> None:
+    section = PAGE.read_text().partition("## Never, later, now")[2]
+    assert _ROW.findall(section) == [each.name for each in STATES]
+
+
+# The webhook.
+
+
+@every_state
+async def test_a_webhook_that_saw_the_cluster_change(state: State, tmp_path: Path) -> None:
+    door = webhook(state, tmp_path)
+    for machines in (state.before, state.machines):
+        door.put_bytes(orjson.dumps(documents(machines)))
+        await door.load()
+
+    async with door.open(unknown_nodes=state.unknown_nodes) as caller:
+        await expect(state, caller)
+
+
+@every_state
+async def test_a_webhook_that_starts_now(state: State, tmp_path: Path) -> None:
+    door = webhook(state, tmp_path)
+    door.put_bytes(orjson.dumps(left_behind(state)))
+    await door.load()
+
+    async with door.open(unknown_nodes=state.unknown_nodes) as caller:
+        await expect(state, caller)
+
+
+async def expect(state: State, caller: Caller) -> None:
+    """Ask both endpoints for the answers of the state."""
+    mutated = await caller.ask("/mutate", state.pod)
+    validated = await caller.ask("/validate", state.pod)
+
+    assert mutated["allowed"]
+    assert ("patch" in mutated) is state.patched
+    assert validated["allowed"] is (state.refused is None)
+    if state.refused:
+        assert state.refused in validated["status"]["message"]
+    expected = [state.warned] if state.warned else []
+    warnings = validated.get("warnings", [])
+    assert len(warnings) == len(expected), warnings
+    assert all(part in text for part, text in zip(expected, warnings, strict=True)), warnings
+
+
+def webhook(state: State, folder: Path) -> Door:
+    """A webhook that is told of the state's policy file, and of nothing else yet."""
+    door = Door(folder / "cluster.json")
+    door.policy.now = written(state)
+    return door
+
+
+# The scorer.
+
+
+@every_state
+async def test_the_scorer(state: State) -> None:
+    scorer = Scorer()
+    scorer.policy.now = written(state)
+    pile = snapshot.pile(files.objects([left_behind(state)]), book=book())
+    await scorer.register.take(pile.snapshot())
+
+    async with scorer.open() as caller:
+        ranked = await caller.ask("/v1/rank", {"pod": state.pod})
+
+    said = {each["name"]: each for each in ranked["nodes"]}
+    assert sorted(said) == sorted(each.name for each in state.machines)
+    assert tuple(name for name, each in sorted(said.items()) if each["fits"]) == state.fits
+    lasting = [name for name, each in said.items() if not each["fits"] and not each["permanent"]]
+    assert tuple(sorted(lasting)) == state.waits
+
+
+# What there is.
+
+
+def written(state: State) -> ClusterPolicy:
+    """The policy file of a state, read."""
+    return policy.parse(yaml.safe_dump(dict(state.policy)).encode()) if state.policy else NO_POLICY
+
+
+def book() -> Book:
+    """An empty one."""
+    return Book(wall=time.time)
+
+
+def left_behind(state: State) -> Json:
+    """The cluster as it is now, with what a controller wrote into it before: class labels, and shapes."""
+    seen = book()
+    found = snapshot.pile(files.objects([documents(state.before)]), book=seen).snapshot()
+    classes = {node.name: node_class(node) for node in found.nodes}
+    here = {each.name: each.uid for each in state.before}
+    machines = [
+        replace(each, node_class=classes.get(each.name)) if here.get(each.name) == each.uid else each
+        for each in state.machines
+    ]
+    metadata = {"name": shapes.NAME, "namespace": "numalign-system"}
+    data = shapes.encode(seen.memory())
+    memory = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    return documents(machines, memory)
