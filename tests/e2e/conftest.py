@@ -31,6 +31,7 @@ from tests.e2e import shipped
 from tests.e2e.asking import Json, ask, gpus, rehearse
 from tests.e2e.callers import Showing, showing
 from tests.e2e.figures import FIGURES
+from tests.e2e.objects import make_ready
 from tests.e2e.planes import BINARIES, Place, Plane
 from tests.e2e.processes import Child, Children, answers, free_port, program, run, until
 
@@ -216,6 +217,8 @@ async def snapshot(plane: Plane, as_user: AsUser, tmp_path_factory: pytest.TempP
 async def install(api: ApiClient, document: Json) -> None:
     answer = await ask(api, "POST", PATHS[document["kind"]], document)
     assert answer.code == HTTPStatus.CREATED, answer.body
+    if document["kind"] == "Node":
+        await make_ready(api, document["metadata"]["name"])
 
 
 async def served(api: ApiClient, kind: str) -> bool:

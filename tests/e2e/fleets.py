@@ -1,7 +1,8 @@
-"""Fifty nodes as they register, and what topology exporters publish of them.
+"""Fifty-five nodes as they register, and what topology exporters publish of them.
 
-Seven shapes, of which six make a class each; nodes of the last publish no topology. What the shapes can do
-differs where pods are asked for: only `dgx` and `hgx` have four GPUs in a zone, and no node has more.
+Nine shapes, of which eight make a class each; nodes of the last publish no topology. What the shapes can do
+differs where pods are asked for: only `dgx` and `hgx` have four GPUs in a zone, and no node has more. `mi`
+and `apu` have those of another vendor.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,6 +47,8 @@ SHAPES: Mapping[str, Shape] = {
     "nps": Shape(zones=4, cpus=16, gib=128, devices={"nvidia.com/gpu": 1}, policy="restricted", nodes=6),
     "cpu": Shape(zones=2, cpus=32, gib=256, devices={}, nodes=10),
     "one": Shape(zones=1, cpus=16, gib=64, devices={}, policy="none", nodes=4),
+    "mi": Shape(zones=2, cpus=48, gib=512, devices={"amd.com/gpu": 4}, policy="restricted", nodes=3),
+    "apu": Shape(zones=2, cpus=48, gib=512, devices={"amd.com/gpu": 1}, policy="restricted", nodes=2),
     "new": Shape(zones=2, cpus=32, gib=256, devices={}, policy="", nodes=4),
 }
 WITH_FOUR_GPUS = ("dgx", "hgx")

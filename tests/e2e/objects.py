@@ -5,7 +5,8 @@ from http import HTTPStatus
 
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from tests.e2e.asking import Answer, Json, ask
+from numalign.cluster.api import Patch
+from tests.e2e.asking import Answer, Json, ask, patch
 
 MANAGER = "e2e"
 
@@ -83,6 +84,8 @@ class Store:
         path = await self.path(document)
         if stored.code == HTTPStatus.NOT_FOUND:
             await _written(self.api, "POST", path.rpartition("/")[0], document)
+            if document["kind"] == "Node":
+                await make_ready(self.api, document["metadata"]["name"])
             return
         whole = document | {"metadata": _merged(stored.body["metadata"], document["metadata"])}
         whole = await _written(self.api, "PUT", path, whole)
@@ -101,6 +104,12 @@ class Store:
         assert answer.code == HTTPStatus.OK, answer.body
         items: list[Json] = answer.body["items"]
         return items
+
+
+async def make_ready(api: ApiClient, node: str) -> None:
+    """Take off the taint that an API server gives every new node, for no controller is here to do so."""
+    answer = await patch(api, f"/api/v1/nodes/{node}", {"spec": {"taints": None}}, how=Patch.MERGE)
+    assert answer.code == HTTPStatus.OK, answer.body
 
 
 def _merged(stored: Json, wanted: Json) -> Json:

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from numalign.cluster import shapes
 from numalign.cluster.api import Patch
 from tests.e2e import asking, fleets, shipped
 from tests.e2e.asking import Answer, Json, ask
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 NODE = "/api/v1/nodes/cpu-00"
 SECRETS = f"/api/v1/namespaces/{shipped.NAMESPACE}/secrets"
+CONFIGMAPS = f"/api/v1/namespaces/{shipped.NAMESPACE}/configmaps"
 LEASES = LEASE.rpartition("/")[0]
 KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 CONFIGURATIONS = [f"/apis/admissionregistration.k8s.io/v1/{kind}/{shipped.CONFIGURATION}" for kind in KINDS]
@@ -194,6 +196,89 @@ async def test_it_makes_no_lease_but_its_own(thief: ApiClient) -> None:
     made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "numalign-scorer"}}
     answer = await ask(thief, "POST", LEASES, made, dryRun="All")
     assert denied(answer, by="no Lease but its own")
+
+
+# ---- what nodes are in health
+
+SHAPES: dict[str, Json] = {
+    "a label": {"metadata": {"labels": {"a": "b"}}},
+    "an annotation": {"metadata": {"annotations": {"a": "b"}}},
+    "a finalizer": {"metadata": {"finalizers": ["example.com/stay"]}},
+    "an owner": NODES["an owner"],
+}
+
+
+def configmap(name: str) -> Json:
+    """An empty one."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def kept(cluster: Cluster) -> str:
+    """The path of the shapes, once they are there."""
+    path = f"{CONFIGMAPS}/{shapes.NAME}"
+    await seconds_until(
+        partial(ask, cluster.api, "GET", path),
+        lambda answer: answer.code == HTTPStatus.OK,
+        what="shapes were kept",
+        within=90,
+        every=SELDOM,
+    )
+    return path
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def editor(cluster: Cluster) -> AsyncIterator[ApiClient]:
+    """Somebody who may write every ConfigMap of our namespace."""
+    called = {"name": "editor", "namespace": shipped.NAMESPACE}
+    roles = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
+    role = {"apiVersion": f"{roles}/v1", "kind": "Role", "metadata": called, "rules": [rule]}
+    binding = {
+        "apiVersion": f"{roles}/v1",
+        "kind": "RoleBinding",
+        "metadata": called,
+        "roleRef": {"apiGroup": roles, "kind": "Role", "name": "editor"},
+        "subjects": [{"apiGroup": roles, "kind": "User", "name": "editor"}],
+    }
+    for made in (role, binding):
+        await cluster.store.apply(made)
+    async with cluster.plane.client("admin") as client:
+        client.set_default_header("Impersonate-User", "editor")
+        yield client
+    for made in (binding, role):
+        await cluster.store.delete(made)
+
+
+async def test_it_makes_no_configmap_but_the_shapes(thief: ApiClient) -> None:
+    answer = await ask(thief, "POST", CONFIGMAPS, configmap("numalign-policy"), dryRun="All")
+    assert denied(answer, by="no ConfigMap but the shapes")
+
+
+@pytest.mark.parametrize("what", SHAPES)
+async def test_of_the_shapes_it_changes_nothing_but_the_data(
+    cluster: Cluster, thief: ApiClient, kept: str, what: str
+) -> None:
+    stored = (await ask(cluster.api, "GET", kept)).body
+    changed = stored | {"metadata": stored["metadata"] | SHAPES[what]["metadata"]}
+    answer = await ask(thief, "PUT", kept, changed, dryRun="All")
+    assert denied(answer, by="nothing there but its data")
+
+
+async def test_the_shapes_themselves_it_may_write(cluster: Cluster, thief: ApiClient, kept: str) -> None:
+    stored = (await ask(cluster.api, "GET", kept)).body
+    answer = await ask(thief, "PUT", kept, stored | {"data": {"a": "{}"}}, dryRun="All")
+    assert answer.code == HTTPStatus.OK, answer.body
+
+
+async def test_nobody_else_writes_them_but_administrators(
+    cluster: Cluster, editor: ApiClient, kept: str
+) -> None:
+    body = {"data": {"a": "{}"}}
+    assert denied(await patch(editor, kept, body), by="may be written by the controller of numalign")
+    assert (await patch(cluster.api, kept, body)).code == HTTPStatus.OK
+    other = await ask(editor, "POST", CONFIGMAPS, configmap("other"), dryRun="All")
+    assert other.code == HTTPStatus.CREATED
 
 
 async def test_nobody_else_is_guarded(cluster: Cluster) -> None:

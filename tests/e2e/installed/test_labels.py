@@ -57,7 +57,7 @@ async def test_a_pod_is_kept_from_the_classes_that_could_never_align_it(cluster:
 
 
 async def test_a_pod_that_no_class_could_align_is_refused(cluster: Cluster) -> None:
-    assert refused(await rehearse(cluster.api, asks=gpus(8)))
+    assert refused(await rehearse(cluster.api, asks=gpus(64)))
 
 
 async def test_nothing_but_the_label_of_a_node_is_changed(cluster: Cluster) -> None:

@@ -54,7 +54,7 @@ async def test_a_workload_whose_pods_could_never_run_warns_at_apply(
     kubectl: Kubectl, tmp_path: Path, named: str
 ) -> None:
     file = tmp_path / "workload.yaml"
-    file.write_text(yaml.safe_dump(MAKERS[named](asks=gpus(8))))
+    file.write_text(yaml.safe_dump(MAKERS[named](asks=gpus(64))))
 
     code, said = await kubectl("apply", f"--filename={file}")
 
