@@ -15,6 +15,7 @@ from kubectl_numa import questions
 from kubectl_numa.lines import counted
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.questions import Asked, Cluster
+from numalign.cluster.templates import NOWHERE
 from numalign.fleet import admission, dra
 from numalign.fleet.admission import Decision, State
 from numalign.rules.errors import BadInput
@@ -78,14 +79,16 @@ class Checked:
 
 def check(manifest: Manifest, cluster: Cluster) -> Checked:
     """Check one manifest; a bad one is a result, never an error."""
-    if manifest.mistakes or manifest.pod is None:
+    if manifest.place is NOWHERE:
         return Checked(manifest, Result.BAD)
+    name = manifest.pod.name if manifest.pod else ""
     try:
-        asked = questions.ask(
-            manifest.place.raw, cluster, name=manifest.pod.name, namespace=manifest.pod.namespace
-        )
+        # Of a pod whose amounts cannot be read the webhook tells what else is wrong, and so does this.
+        asked = questions.ask(manifest.place.raw, cluster, name=name, namespace=manifest.namespace)
     except BadInput as error:
         return Checked(manifest.wrong_pod(error), Result.BAD)
+    if manifest.mistakes:
+        return Checked(manifest, Result.BAD)
     survey = cluster.fleet.ever(dra.sure(asked.question, cluster.served), asked.constraints)
     return Checked(manifest, _result(asked.decision), asked, survey.able, survey.unanswered)
 

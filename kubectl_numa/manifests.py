@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from numalign.cluster import documents, templates
 from numalign.cluster.documents import Found
-from numalign.cluster.templates import NO_TEMPLATES, NOWHERE, Place, Template, Templates
+from numalign.cluster.templates import NO_TEMPLATES, NOWHERE, POD, Place, Template, Templates
 from numalign.rules.errors import BadInput, Mistake
 from numalign.rules.pod import Pod
 
@@ -27,8 +27,8 @@ class Manifest:
     """One object of a file: a pod that it is or would make, or all that is wrong with it.
 
     An object with several pod templates gives one for each, at its place in the object; one without any has
-    neither a pod nor mistakes. `notes` are what the owner should know of how it was read. A file that cannot
-    be read at all is one without document and kind.
+    neither a pod nor mistakes. Its pod is, or would be, in `namespace`. `notes` are what its owner should
+    know of how it was read. A file that cannot be read at all is one without document and kind.
     """
 
     file: str
@@ -38,6 +38,7 @@ class Manifest:
     pod: Pod | None = None
     mistakes: tuple[Mistake, ...] = ()
     notes: tuple[str, ...] = ()
+    namespace: str = "default"
 
     @property
     def template(self) -> str:
@@ -163,7 +164,8 @@ def _manifest(found: Found, manifest: Manifest, extra: Templates) -> Iterator[Ma
         seen = templates.look(found.raw, templates.sort_of(found.raw), extra=extra)
         made = templates.made(seen, owner=found.raw)
     except BadInput as error:
-        yield manifest.wrong(error)
+        itself = Place("", found.raw) if templates.sort_of(found.raw) == POD else NOWHERE
+        yield replace(manifest.wrong(error), place=itself)
         return
     notes = (*seen.how, *seen.astray)
     if notes or not made:
@@ -181,8 +183,10 @@ def _placed(manifest: Manifest, raw: Mapping[str, object], namespace: Namespace)
     """In the namespace that is meant, unless it names one itself."""
     metadata = raw.get("metadata")
     own = metadata.get("namespace") if isinstance(metadata, dict) else None
+    meant = own if isinstance(own, str) and own else namespace.name
+    manifest = replace(manifest, namespace=meant)
     if manifest.pod and not own:
-        return replace(manifest, pod=replace(manifest.pod, namespace=namespace.name))
+        return replace(manifest, pod=replace(manifest.pod, namespace=meant))
     if manifest.pod and namespace.asked and own != namespace.name:
         message = f'"{own}" is not "{namespace.name}": leave one of them out'
         return replace(manifest, mistakes=(Mistake("metadata.namespace", message),))

@@ -223,3 +223,16 @@ def test_nobody_is_refused_for_devices_that_dra_serves(
     assert [each.startswith(start) for each, start in zip(found.warnings, told, strict=True)] == [True] * len(
         told
     )
+
+
+def test_all_mistakes_of_a_pod_are_told_as_the_webhook_tells_them(
+    cluster: Cluster, manifest: Make, write: Write
+) -> None:
+    [found] = checked(cluster, write("p.yaml", manifest("a", "8 cores", policy="tight")))
+
+    assert [each.where for each in found.manifest.mistakes] == [
+        "metadata.annotations[numalign.io/policy]",
+        "spec.containers[0].resources.limits.cpu",
+    ]
+    assert found.refusal is not None
+    assert found.refusal.endswith(" (and 1 more)")

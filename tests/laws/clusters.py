@@ -1,0 +1,329 @@
+"""
+Whole clusters as the API server has them, what a platform team says of them, and pods that come.
+
+Everything is a document, as three programs read it: nodes in health and ill, without topology, cordoned,
+tainted, and topologies that their exporter left behind; shapes that were here, and shapes that are declared;
+namespaces, a policy file; pods that ask rightly and wrongly. Built with `pick`, as in `fleets`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numalign.cluster import snapshot
+from numalign.rules.topology import node_class
+from tests.laws.fleets import OFTEN, SELDOM, SOMETIMES, Pick
+
+Raw = dict[str, Any]
+
+NAMESPACES = ("team", "team", "team", "team", "strict", "quiet", "nobody-made-this")
+USERS = ("jane", "system:serviceaccount:kube-system:job-controller")
+NOWHERE = "example.com/nowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Machines that were bought together: what each zone has, and how their kubelets align."""
+
+    zones: tuple[Mapping[str, str], ...]
+    policy: str
+    scope: str = "container"
+
+
+def _zones(count: int, **amounts: str) -> tuple[Mapping[str, str], ...]:
+    names = {"gpu": "nvidia.com/gpu", "nic": "example.com/nic"}
+    return ({names.get(name, name): amount for name, amount in amounts.items()},) * count
+
+
+KINDS = (
+    Kind(_zones(2, cpu="16", memory="64Gi", gpu="4"), "single-numa-node"),
+    Kind(_zones(2, cpu="16", memory="64Gi", gpu="4"), "single-numa-node", "pod"),
+    Kind(_zones(2, cpu="8", memory="32Gi", gpu="1"), "single-numa-node"),
+    Kind(_zones(2, cpu="8", memory="32Gi"), "restricted"),
+    Kind(_zones(4, cpu="8", memory="16Gi", gpu="2", nic="1"), "restricted", "pod"),
+    Kind(_zones(1, cpu="32", memory="128Gi", gpu="8"), "none"),
+    Kind(_zones(2, cpu="16", memory="64Gi", gpu="4"), "best-effort"),
+)
+
+DEVICES = frozenset({"nvidia.com/gpu", "example.com/nic"})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A cluster and a pod that comes to it.
+
+    `before` is the cluster as it was, whose shapes are remembered, and `declared` one of which every node
+    could come. `policy` is the policy file, `user` creates the pod in `namespace`.
+    """
+
+    items: Sequence[Raw]
+    namespace: str
+    pod: Raw
+    before: Sequence[Raw] = ()
+    declared: Sequence[Raw] = ()
+    policy: Mapping[str, object] = field(default_factory=dict)
+    user: str = USERS[0]
+    unknown: str = "may-fit"
+    match: str = "satisfies"
+
+
+def case(pick: Pick) -> Case:
+    """A cluster and a pod."""
+    namespace = pick(NAMESPACES)
+    machines = [_machine(pick, f"n{number}") for number in range(pick([0, 1, 1, 2, 3]))]
+    gone = [_machine(pick, f"n{number}") for number in range(pick([0, 0, 1]))]
+    # What was remembered of a node that fell ill is what it was.
+    gone += [replace(each, ill=False) for each in machines if each.ill and pick(OFTEN)]
+    coming = [_machine(pick, "new")] if pick(SELDOM) else []
+    return Case(
+        items=[*_objects(machines), *_namespaces(pick)],
+        namespace=namespace,
+        pod=pod(pick, namespace),
+        before=[*_objects(gone)],
+        declared=[*_objects(coming)],
+        policy=_policy(pick),
+        user=pick(USERS),
+        unknown=pick(["may-fit", "may-fit", "cannot-fit"]),
+        match=pick(["satisfies", "satisfies", "equal"]),
+    )
+
+
+# Nodes.
+
+_TAINTS: list[list[Raw]] = [
+    [],
+    [],
+    [],
+    [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}],
+    [{"key": "dedicated", "value": "gpu", "effect": "PreferNoSchedule"}],
+    [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}],
+    [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}],
+]
+_POOLS: list[Mapping[str, str]] = [{}, {"pool": "a"}, {"pool": "a"}, {"pool": "b", "size": "8"}]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node and what is told of it: of one that is `ill` its capacity may keep the devices for a while."""
+
+    name: str
+    kind: Kind
+    shown: str = "both"
+    ill: bool = False
+    kept: bool = False
+    busy: bool = False
+    ready: str = "True"
+    cordoned: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Raw] = ()
+
+
+def _machine(pick: Pick, name: str) -> Machine:
+    return Machine(
+        name,
+        pick(KINDS),
+        shown=pick(["both"] * 6 + ["node", "topology"]),
+        ill=pick(SELDOM),
+        kept=pick([False, True]),
+        busy=pick(SOMETIMES),
+        ready=pick(["True"] * 7 + ["False", "Unknown"]),
+        cordoned=pick(SELDOM),
+        labels=pick(_POOLS),
+        taints=pick(_TAINTS),
+    )
+
+
+def _objects(machines: Iterable[Machine]) -> Iterator[Raw]:
+    for each in machines:
+        if each.shown != "topology":
+            yield node(each)
+        if each.shown != "node":
+            yield topology(each)
+
+
+def node(machine: Machine) -> Raw:
+    """The Node of a machine, labelled with the class that it is of in health."""
+    whole = {**_sum(machine.kind), "pods": "110"}
+    here = {key: amount for key, amount in whole.items() if not machine.ill or key not in DEVICES}
+    labels = {"kubernetes.io/hostname": machine.name, "numalign.io/class": _class(machine.kind)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": machine.name,
+            "uid": f"uid-of-{machine.name}",
+            "labels": {**labels, **machine.labels},
+        },
+        "spec": {"taints": list(machine.taints), "unschedulable": machine.cordoned},
+        "status": {
+            "allocatable": here,
+            "capacity": whole if machine.kept else here,
+            "conditions": [{"type": "Ready", "status": machine.ready}],
+        },
+    }
+
+
+def topology(machine: Machine) -> Raw:
+    """What an exporter tells of a machine."""
+    kind = machine.kind
+    attributes = {"topologyManagerPolicy": kind.policy, "topologyManagerScope": kind.scope}
+    zones = [
+        {
+            "name": f"node-{number}",
+            "type": "Node",
+            "resources": [_resource(machine, key, amount) for key, amount in amounts.items()],
+        }
+        for number, amounts in enumerate(kind.zones)
+    ]
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": machine.name},
+        "attributes": [{"name": key, "value": value} for key, value in attributes.items()],
+        "zones": zones,
+    }
+
+
+def _resource(machine: Machine, name: str, amount: str) -> Raw:
+    has = "0" if machine.ill and name in DEVICES else amount
+    return {"name": name, "capacity": has, "allocatable": has, "available": "0" if machine.busy else has}
+
+
+def _class(kind: Kind) -> str:
+    [found] = snapshot.of([topology(Machine("any", kind))]).nodes
+    return node_class(found)
+
+
+def _sum(kind: Kind) -> dict[str, str]:
+    count, amounts = len(kind.zones), kind.zones[0]
+    numbers = {key: amount.rstrip("Gi") for key, amount in amounts.items()}
+    return {
+        key: f"{count * int(numbers[key])}{amount[len(numbers[key]) :]}" for key, amount in amounts.items()
+    }
+
+
+# What a platform team says.
+
+_LEVELS = ["restricted", "single-numa-node", "best-effort", "none", "tight"]
+_SAID = [{}, {}, *({"default": level} for level in _LEVELS), *({"warn": level} for level in _LEVELS[:2])]
+_STRICT = [{"enforce": level} for level in _LEVELS]
+
+
+def _namespaces(pick: Pick) -> Iterator[Raw]:
+    told = {
+        "team": pick(_SAID),
+        "strict": {**pick(_SAID), **pick(_STRICT)},
+        "quiet": {**pick(_SAID), "admission": "disabled"},
+    }
+    for name, said in told.items():
+        labels = {
+            "kubernetes.io/metadata.name": name,
+            **{f"numalign.io/{key}": each for key, each in said.items()},
+        }
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def _policy(pick: Pick) -> Raw:
+    if pick(SOMETIMES):
+        return {}
+    everywhere = {"namespaceSelector": {}, pick(["default", "warn", "audit"]): pick(_LEVELS[:3])}
+    one = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team"}},
+        "enforce": "restricted",
+    }
+    exempt = pick([{}, {}, {"namespaces": ["team"]}, {"runtimeClasses": ["kata"]}, {"users": ["system:*"]}])
+    more = pick([{}, {}, {"never": "warn"}, {"unknownResources": "deny"}])
+    return {"defaults": pick([[], [everywhere], [one]]), **({"exemptions": exempt} if exempt else {}), **more}
+
+
+# Pods.
+
+_ANNOTATIONS: list[Mapping[str, str]] = [
+    {},
+    *[{"numalign.io/policy": "single-numa-node"}] * 6,
+    *[{"numalign.io/policy": "restricted"}] * 6,
+    {"numalign.io/policy": "single-numa-node", "numalign.io/scope": "pod"},
+    {"numalign.io/policy": "restricted", "numalign.io/resources": "nvidia.com/gpu"},
+    {"numalign.io/policy": "best-effort"},
+    {"numalign.io/policy": "none"},
+    {"numalign.io/scope": "pod"},
+    {"numalign.io/policy": "tight"},
+    {"numalign.io/polisy": "restricted"},
+    {"volcano.sh/numa-topology-policy": "single-numa-node"},
+    {"numalign.io/policy": "restricted", "volcano.sh/numa-topology-policy": "none"},
+]
+_AMOUNTS: list[Mapping[str, str]] = [
+    {"cpu": "4", "memory": "8Gi"},
+    *[{"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}] * 4,
+    *[{"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "4"}] * 4,
+    {"cpu": "12", "memory": "8Gi"},
+    {"cpu": "32", "memory": "16Gi", "nvidia.com/gpu": "8"},
+    {"cpu": "500", "memory": "8Gi"},
+    {"cpu": "1", "memory": "1Gi", NOWHERE: "1"},
+    {"cpu": "4", "memory": "8Gi", "example.com/nic": "1"},
+    {"cpu": "many", "memory": "8Gi"},
+]
+_SELECTORS: list[Mapping[str, str]] = [{}, {}, {}, {"pool": "a"}, {"pool": "b"}, {"pool": "c"}]
+_TOLERATIONS: list[list[Raw]] = [
+    [],
+    [],
+    [{"operator": "Exists"}],
+    [{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}],
+]
+
+
+def _required(*terms: Raw) -> Raw:
+    return {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    }
+
+
+def _expressions(**told: object) -> Raw:
+    return {"matchExpressions": [told]}
+
+
+_AFFINITIES: list[Raw] = [
+    {},
+    {},
+    {},
+    _required(_expressions(key="pool", operator="NotIn", values=["a"])),
+    _required(_expressions(key="size", operator="Gt", values=["4"])),
+    _required(
+        _expressions(key="gone", operator="Exists"), _expressions(key="pool", operator="In", values=["b"])
+    ),
+    _required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}),
+]
+
+
+def plain_pod(annotations: Mapping[str, str]) -> Raw:
+    """A pod that fits in any zone of the first kind."""
+    limits = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    return _pod("team", annotations, [_limited("main", limits)])
+
+
+def pod(pick: Pick, namespace: str) -> Raw:
+    """A pod as it is about to be stored."""
+    plain = pick(OFTEN)
+    containers = [_container(pick, f"c{number}") for number in range(pick([1, 1, 1, 2]))]
+    made = _pod(namespace, pick(_ANNOTATIONS), containers)
+    spec = made["spec"]
+    if not plain:
+        spec |= {"nodeSelector": dict(pick(_SELECTORS)), "tolerations": pick(_TOLERATIONS)}
+        spec |= {"affinity": pick(_AFFINITIES)}
+        spec |= pick([{}, {}, {"runtimeClassName": "kata"}, {"nodeName": "n0"}])
+    return made
+
+
+def _pod(namespace: str, annotations: Mapping[str, str], containers: list[Raw]) -> Raw:
+    told = {"name": "web", "namespace": namespace, "uid": "uid-of-web", "annotations": dict(annotations)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": told, "spec": {"containers": containers}}
+
+
+def _container(pick: Pick, name: str) -> Raw:
+    limits = pick(_AMOUNTS)
+    return _limited(name, limits, pick([limits, limits, limits, {**limits, "cpu": "1"}]))
+
+
+def _limited(name: str, limits: Mapping[str, str], requests: Mapping[str, str] | None = None) -> Raw:
+    resources = {"limits": dict(limits), "requests": dict(requests or limits)}
+    return {"name": name, "image": "example/web:1", "resources": resources}

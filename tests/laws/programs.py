@@ -1,0 +1,181 @@
+"""
+Webhook, scorer and `kubectl numa` on one cluster, each asked as its callers ask it.
+
+What the cluster, its policy and the callers say are documents, and every program reads them itself.
+"""
+
+import asyncio
+import io
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import orjson
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry
+
+from kubectl_numa import checking, explanation, questions
+from kubectl_numa.checking import Checked
+from kubectl_numa.explanation import Explanation
+from kubectl_numa.manifests import Manifest
+from kubectl_numa.settings import Settings
+from numalign.cluster import policy, snapshot
+from numalign.cluster import shapes as codec
+from numalign.cluster.file_feed import FileFeed
+from numalign.cluster.pods import pod as read_pod
+from numalign.cluster.policy import ClusterPolicy, PolicyKeeper
+from numalign.cluster.templates import Place
+from numalign.cluster.world import Snapshot
+from numalign.rules.errors import BadInput
+from numalign.rules.intent import Match
+from numalign.runtime import logs
+from numalign.shapes import Book
+from scorer.protocol import Filtered
+from scorer.register import Subject
+from tests.laws.clusters import Case, Raw
+from tests.scorer.conftest import Scorer
+from tests.webhook.conftest import request
+from webhook.app import application
+from webhook.catalogue import Catalogue
+from webhook.settings import WebhookSettings
+
+NOW = time.time()
+"""Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the webhook says: why it refuses, if it does, and its warnings, all as a client shows them."""
+
+    refusal: str | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """How the scorer reads a pod, None if it cannot, and what nodes say by name."""
+
+    subject: Subject | None
+    filtered: Filtered
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What all programs say of one case."""
+
+    webhook: Said
+    checked: Checked
+    explained: Explanation | None
+    scored: Scored
+
+
+class Programs:
+    """All programs, in this process. Asked of one case after another, none remembers the one before."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+        self._webhooks: dict[tuple[str, str], Webhook] = {}
+
+    def ask(self, case: Case) -> Answers:
+        """What they say."""
+        cluster_policy = policy.parse(yaml.safe_dump(_policy(case)).encode())
+        checked, explained = self._cli(case, cluster_policy)
+        said = self._runner.run(self._webhook(case).ask(case, _seen(case, cluster_policy), cluster_policy))
+        scored = self._runner.run(_score(case, _seen(case, cluster_policy), cluster_policy))
+        return Answers(said, checked, explained, scored)
+
+    def close(self) -> None:
+        """End the webhooks."""
+        for each in self._webhooks.values():
+            self._runner.run(each.client.close())
+
+    def _webhook(self, case: Case) -> "Webhook":
+        told = (case.unknown, case.match)
+        if told not in self._webhooks:
+            self._webhooks[told] = self._runner.run(Webhook.started(*told))
+        return self._webhooks[told]
+
+    def _cli(self, case: Case, cluster_policy: ClusterPolicy) -> tuple[Checked, Explanation | None]:
+        told = Settings(match=Match(case.match), unknown_may_fit=case.unknown == "may-fit", user=case.user)
+        cluster = questions.cluster(_seen(case, cluster_policy), cluster_policy, told, now=time.time())
+        place = Place("", case.pod)
+        try:
+            manifest = Manifest("case", kind="Pod", place=place, pod=read_pod(case.pod))
+        except BadInput as error:
+            manifest = Manifest("case", kind="Pod", place=place).wrong_pod(error)
+        manifest = replace(manifest, namespace=case.namespace)
+        checked = checking.check(manifest, cluster)
+        explained = explanation.explain(checked.asked, cluster) if checked.asked else None
+        return checked, explained
+
+
+def _policy(case: Case) -> Mapping[str, object]:
+    declared = codec.exported(snapshot.of(case.declared).shapes)
+    return {**case.policy, **({"shapes": declared} if declared else {})}
+
+
+def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
+    """The cluster as a program reads it that has just started."""
+    before = Book(wall=lambda: NOW - 7200)
+    snapshot.of(case.before, book=before)
+    remembered = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": codec.NAME, "namespace": "numalign"},
+        "data": codec.encode(before.memory()),
+    }
+    book = Book(wall=lambda: NOW)
+    book.declare(cluster_policy.shapes)
+    return snapshot.of([*case.items, remembered], book=book)
+
+
+async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Scored:
+    scorer = Scorer(match=Match(case.match))
+    scorer.obey(cluster_policy)
+    await scorer.register.take(seen)
+    # There are no pods in it, so exporters know more of what is taken.
+    complete = False
+    scorer.promises.told_of_all(complete)
+    names = [*(node.name for node in seen.nodes), *seen.unknown]
+    try:
+        subject = scorer.subject(case.pod)
+    except BadInput:
+        return Scored(None, Filtered([], {}, {}))
+    return Scored(subject, scorer.judge.poll(names, subject).filtered())
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A webhook on a socket, which is told of one cluster after another."""
+
+    catalogue: Catalogue
+    policy: PolicyKeeper
+    client: TestClient[web.Request, web.Application]
+
+    @classmethod
+    async def started(cls, unknown: str, match: str) -> "Webhook":
+        """One with these settings."""
+        registry, log = CollectorRegistry(), logs.to(io.StringIO(), level="error", form="json")
+        told = {"snapshot": "none", "insecure_http": True, "unknown_nodes": unknown, "policy_match": match}
+        chosen = WebhookSettings.model_validate(told)
+        feed = FileFeed(Path("none"), every=0, log=log, registry=registry)
+        catalogue = Catalogue(feed, log=log, registry=registry)
+        keeper = PolicyKeeper(None, log=log, registry=registry)
+        app = application(chosen, catalogue=catalogue, policy=keeper, log=log, registry=registry)
+        client = TestClient(TestServer(app))
+        await client.start_server()
+        return cls(catalogue, keeper, client)
+
+    async def ask(self, case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Said:
+        """What it says to a pod that is created."""
+        self.catalogue.now, self.policy.now = None, cluster_policy
+        await self.catalogue.take(seen)
+        review = request(case.pod, namespace=case.namespace, userInfo={"username": case.user})
+        headers = {"Content-Type": "application/json"}
+        async with self.client.post("/validate", data=orjson.dumps(review), headers=headers) as answer:
+            response: Raw = (await answer.json())["response"]
+        refusal = None if response["allowed"] else response["status"]["message"]
+        return Said(refusal, tuple(response.get("warnings", ())))

@@ -1,0 +1,157 @@
+"""
+Laws of one answer: webhook, scorer and `kubectl numa` say the same of one pod on one cluster.
+
+Each is asked as its callers ask it: the webhook with a review, the scorer with a pod and names of nodes,
+`check` and `explain` with a manifest. They share what reads and what decides; that none of them reads or
+decides past it is what is tried here.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from kubectl_numa.checking import Result
+from kubectl_numa.explanation import Chance, Explanation
+from numalign.fleet.pod_question import By
+from numalign.rules.constraints import unmet_now
+from numalign.rules.intent import Intent, Policy, Scope
+from tests.laws.clusters import KINDS, Case, Machine, case, node, plain_pod, topology
+from tests.laws.fleets import drawn, seeded
+from tests.laws.programs import Answers, Programs
+from webhook.validate import warnings as shown
+
+AT_ONCE = 5
+"""Cases that are made from one seed: with those of `make laws`, 10,000 of them in some ten minutes."""
+
+SPEAKER = "numalign: "
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Programs]:
+    """All programs, which are asked of one cluster after another."""
+    with asyncio.Runner() as runner:
+        made = Programs(runner)
+        yield made
+        made.close()
+
+
+def differences(said: Answers) -> Iterator[str]:
+    """Wherever two programs contradict each other."""
+    yield from _of_webhook_and_check(said)
+    if said.checked.asked and said.explained:
+        yield from _of_scorer_and_explain(said, said.explained)
+
+
+def _of_webhook_and_check(said: Answers) -> Iterator[str]:
+    checked, webhook = said.checked, said.webhook
+    if webhook.refusal is None and checked.result is Result.BAD:
+        # What nobody asks numalign about is the API server's to refuse.
+        if said.scored.subject and said.scored.subject.question.intent.binding:
+            yield f"the webhook admits what check cannot read: {checked.refusal}"
+        return
+    refusal = None if checked.refusal is None else f"{SPEAKER}{checked.refusal}"
+    if webhook.refusal != refusal:
+        yield f"the webhook refuses with {webhook.refusal!r}, check with {refusal!r}"
+    warnings = tuple(shown(checked.asked.decision)) if checked.asked and refusal is None else ()
+    if webhook.warnings != warnings:
+        yield f"the webhook warns of {webhook.warnings}, check of {warnings}"
+
+
+def _of_scorer_and_explain(said: Answers, explained: Explanation) -> Iterator[str]:
+    asked, scored = explained.asked, said.scored
+    if asked.exempt and asked.exempt.startswith("users"):
+        # Who made a pod is forgotten when it comes to be scheduled.
+        return
+    if scored.subject is None:
+        yield "the scorer cannot read what the others read"
+        return
+    if scored.subject.question != asked.question:
+        yield f"the scorer reads {scored.subject.question}, the others {asked.question}"
+        return
+    if scored.subject.opted_out != (asked.by is By.POD and asked.question.intent.policy is Policy.NONE):
+        yield f"the scorer takes the pod for one that opted out: {scored.subject.opted_out}"
+    yield from _of_nodes(said, explained)
+
+
+def _of_nodes(said: Answers, explained: Explanation) -> Iterator[str]:
+    where, fit = explained.asked.constraints, {*said.scored.filtered.fit}
+    may_go = {
+        each.node.name
+        for each in explained.answers
+        if unmet_now(where, each.node.name, each.node.attributes) is None
+    }
+    shown = {each.node.name for each in explained.answers if each.chance is Chance.FITS}
+    if shown != fit & may_go:
+        yield f"explain shows that it fits on {shown}, the scorer on {fit & may_go}"
+    if said.checked.result is Result.NEVER and fit & may_go:
+        yield f"the webhook refuses as never what fits on {fit & may_go}"
+    chances = {each.chance for each in explained.answers} | {each.chance for each in explained.absent}
+    if said.checked.result is Result.NEVER and chances - {Chance.NEVER}:
+        yield "the webhook refuses as never what explain shows for later"
+
+
+# What they disagreed about once.
+
+
+def well(*, namespace: dict[str, str] | None = None, **annotations: str) -> Case:
+    """One node in health, and a pod that fits there, with these annotations and labels of its namespace."""
+    machine = Machine("n0", KINDS[0])
+    labels = {f"numalign.io/{key}": value for key, value in (namespace or {}).items()}
+    return Case(
+        items=[
+            node(machine),
+            topology(machine),
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": labels}},
+        ],
+        namespace="team",
+        pod=plain_pod({f"numalign.io/{key}": value for key, value in annotations.items()}),
+    )
+
+
+def test_a_default_gives_a_pod_a_policy_that_says_a_scope_alone(programs: Programs) -> None:
+    said = programs.ask(well(namespace={"default": "single-numa-node"}, scope="pod"))
+
+    assert [*differences(said)] == []
+    assert (said.webhook.refusal, said.checked.result) == (None, Result.OK)
+    assert said.scored.subject is not None
+    assert said.scored.subject.question.intent == Intent(Policy.SINGLE_NUMA_NODE, scope=Scope.POD)
+    assert said.scored.filtered.fit == ["n0"]
+
+
+def test_a_misspelt_policy_in_a_disabled_namespace_is_nobodys_business(programs: Programs) -> None:
+    said = programs.ask(well(namespace={"admission": "disabled"}, policy="singel-numa-node"))
+
+    assert [*differences(said)] == []
+    assert (said.webhook.refusal, said.checked.result) == (None, Result.OK)
+    assert said.scored.filtered.fit == ["n0"]
+
+
+def test_a_law_that_nothing_could_break_says_nothing(programs: Programs) -> None:
+    said = programs.ask(well(policy="single-numa-node"))
+    other = programs.ask(well(policy="singel-numa-node"))
+
+    assert [*differences(replace(said, webhook=other.webhook))]
+    assert [*differences(replace(said, scored=other.scored))]
+    assert [*differences(replace(said, checked=other.checked))]
+
+
+# Whatever is drawn.
+
+
+@given(drawn(case))
+def test_all_programs_say_the_same(programs: Programs, asked: Case) -> None:
+    said = programs.ask(asked)
+    event(said.checked.result)
+
+    assert [*differences(said)] == []
+
+
+@given(st.integers(0, 2**32))
+def test_all_programs_say_the_same_of_many_cases(programs: Programs, seed: int) -> None:
+    for at in range(AT_ONCE):
+        asked = seeded(case, seed + at)
+        assert [*differences(programs.ask(asked))] == [], f"seed {seed + at}"
