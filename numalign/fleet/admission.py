@@ -116,9 +116,11 @@ def decide(
     warnings = tuple(_of_namespace(asked))
     if not asked.asks:
         return Decision(State.NOT_ASKED, warnings=warnings)
-    sure = replace(asked, question=dra.sure(asked.question, served))
+    question = dra.sure(asked.question, served)
+    sure = asked if question is asked.question else replace(asked, question=question)
     found = _in_vain(asked, _by_nodes(sure, fleet, refusals, now))
-    return replace(found, warnings=(*warnings, *_of_pod(asked, served), *found.warnings))
+    told = (*warnings, *_of_pod(asked, served))
+    return replace(found, warnings=(*told, *found.warnings)) if told else found
 
 
 def shortfalls(asked: PodQuestion) -> tuple[str, ...]:
