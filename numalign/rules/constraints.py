@@ -11,7 +11,7 @@ FindMatchingUntoleratedTaint of k8s.io/component-helpers/scheduling/corev1 with 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -146,6 +146,14 @@ class Constraints:
     selector: tuple[Requirement, ...] = ()
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # It is asked for with every look into what is remembered, and there may be a thousand requirements.
+        object.__setattr__(self, "_hash", hash((self.selector, self.terms, self.tolerations)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def selective(self) -> bool:
