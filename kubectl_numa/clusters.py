@@ -82,19 +82,25 @@ class Source:
     def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
         """The running cluster as a List; raises `ClusterError`.
 
-        Kubelets that do not tell their configuration are told of on standard error.
+        Kubelets that do not tell their configuration, and what a snapshot can do without and whoever asks may
+        not see, are told of on standard error.
         """
         silent: list[str] = []
+
+        def left_out(what: str, error: Exception) -> None:
+            silent.append(f"{what}: {error}")
+
         with waiting("asking the cluster") as now:
             listener = Listener(
                 asked=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
-                left_out=lambda node, error: silent.append(f"{KIND} {node}: {error}"),
+                left_out=lambda node, error: left_out(f"{KIND} {node}", error),
             )
             taken = live.collect(
                 kubeconfig=self.kubeconfig,
                 context=self.context,
                 with_pods=with_pods,
                 kubelets=listener if with_kubelet_configs else None,
+                left_out=left_out,
             )
             found = asyncio.run(taken)
         _tell_left_out(silent)

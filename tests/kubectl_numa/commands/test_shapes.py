@@ -13,6 +13,7 @@ from tests.notation import table
 
 Run = Callable[..., Result]
 Write = Callable[..., Path]
+Make = Callable[..., dict[str, Any]]
 
 
 def listed(run: Run, *arguments: object) -> list[dict[str, Any]]:
@@ -49,6 +50,44 @@ def test_what_is_exported_can_be_declared(run: Run, cluster_file: Path, write: W
     assert [(each["name"], each["zones"]) for each in declared] == [
         (each["name"], each["zones"]) for each in listed(run, "--snapshot", cluster_file)
     ]
+
+
+SINGLE = "single-numa-node"
+PODS = [
+    # what it shows                      CPUs   what else it says              the answer
+    ("that fits",                        "32",  {},                            "ok"),
+    ("too large for a zone",             "33",  {},                            "never"),
+    ("that selects a label it has",      "8",   {"pool": "a"},                 "ok"),
+    ("that selects another value",       "8",   {"pool": "b"},                 "ok"),
+    ("too large for what it selects",    "33",  {"pool": "a"},                 "never"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cpu", "selector", "answer"), table(PODS))
+def test_of_declared_shapes_a_pod_hears_what_it_hears_of_nodes(  # noqa: PLR0913, PLR0917 - the fixtures, a table
+    run: Run,
+    cluster_file: Path,
+    manifest: Make,
+    write: Write,
+    cpu: str,
+    selector: dict[str, str],
+    answer: str,
+) -> None:
+    cluster = json.loads(cluster_file.read_text())
+    for each in cluster["items"]:
+        if each["kind"] == "Node":
+            each["metadata"]["labels"] = {"pool": "a"}
+    here = write("here.json", json.dumps(cluster))
+    rest = [each for each in cluster["items"] if each["metadata"]["name"] not in {"big", "small", "hidden"}]
+    gone = write("gone.json", json.dumps({**cluster, "items": rest}))
+    policy = write("policy.yaml", exported(run, here))
+    made = manifest("p", cpu, policy=SINGLE)
+    pod = write("p.yaml", {**made, "spec": {**made["spec"], "nodeSelector": selector}})
+
+    asked = ("check", "-f", pod, "-o", "json", "--unknown-nodes", "cannot-fit", "--snapshot")
+    [of_nodes] = json.loads(run(*asked, here).stdout)
+    [of_shapes] = json.loads(run(*asked, gone, "--policy", policy).stdout)
+    assert (of_nodes["result"], of_shapes["result"]) == (answer, answer)
 
 
 def test_an_export_can_go_into_a_file(run: Run, cluster_file: Path, tmp_path: Path) -> None:

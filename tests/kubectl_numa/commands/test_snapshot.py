@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,11 @@ import yaml
 from click.testing import Result
 
 from kubectl_numa.commands.snapshot import contents
+from numalign.cluster import shapes
+from numalign.shapes import KnownShape, Memory, shape
+from tests.notation import node
+
+CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/zz-numalign"
 
 Run = Callable[..., Result]
 
@@ -37,6 +43,31 @@ def test_what_is_written_can_be_read_again(run: Run, api_server: Path, tmp_path:
     assert json.loads(gzip.decompress(data) if name.endswith(".gz") else data)["kind"] == "List"
     listed = json.loads(run("nodes", "--snapshot", path, "-o", "json").stdout)
     assert [node["name"] for node in listed] == ["big", "small", "hidden"]
+
+
+def test_shapes_that_may_not_be_seen_are_told_of(
+    run: Run, api_server: Path, refusals: dict[str, str]
+) -> None:
+    refusals[CONFIGURATION] = "403 Forbidden"
+    result = run("snapshot", "--kubeconfig", api_server)
+    assert result.exit_code == 0
+    assert "left out: ConfigMap numalign-shapes: you may not read Validating" in result.stderr
+
+
+def test_shapes_that_are_remembered_are_in_it(
+    run: Run, api_server: Path, objects: dict[str, Any], tmp_path: Path
+) -> None:
+    known = shape.of(node("cpu=8 mem=8Gi", policy="restricted"))
+    seen = KnownShape(known, seen=time.time() - 7200)
+    hook = {"name": "w", "clientConfig": {"service": {"name": "numalign", "namespace": "numa"}}}
+    objects[CONFIGURATION] = {"metadata": {"name": "zz-numalign"}, "webhooks": [hook]}
+    objects[f"/api/v1/namespaces/numa/configmaps/{shapes.NAME}"] = {"data": shapes.encode(Memory((seen,)))}
+    path = tmp_path / "cluster.json"
+
+    assert run("snapshot", "--kubeconfig", api_server, "-o", path).exit_code == 0
+    page = run("nodes", "--snapshot", path).stdout
+    assert "restricted, scope container  remembered, last seen 2 h ago\n" in page
+    assert "remembered" not in run("nodes", "--snapshot", path, "--remember-shapes", "1h").stdout
 
 
 def test_standard_output_is_the_default(run: Run, api_server: Path) -> None:
