@@ -254,7 +254,7 @@ def _of_hope(known: KnownShape, now: float) -> str:
         return f"{_NOT_HERE}; last seen {wording.ago(now - known.seen)} ago"
     if known.declared:
         return f"{_NOT_HERE}; the policy file declares one"
-    return "no node that it may go to is here, but one of a shape that could take it may be"
+    return "nodes of a shape that could take it are here, but none that it may go to now"
 
 
 _NOT_HERE = "no node of a shape that could take it is here"

@@ -80,7 +80,7 @@ STATES = (
         "labels-gone",
         (*SMALL, *every(LARGE, labels={}, plugin="gone")),
         pod=pod(nodeSelector={"pool": "large"}),
-        warned="no node that it may go to is here",
+        warned="nodes of a shape that could take it are here, but none that it may go to now",
     ),
     State(
         "no-topology",
