@@ -29,6 +29,7 @@ from numalign.runtime.life import Check
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop, Task
 from numalign.shapes import Book
+from numalign.shapes.book import LOSS_SECONDS
 
 LEASE = "numalign-controller"
 
@@ -66,7 +67,8 @@ Part = Callable[[Given], Work]
 def nodes(given: Given) -> Work:
     """Keep what nodes are in health where all read it, and the class label of every node true."""
     settings = given.settings
-    book = Book(remember=settings.remember_seconds, wall=time.time)
+    # A node is ill for so long at most; until then it must be known what it was, also after a restart.
+    book = Book(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
     feed = LiveFeed(given.api, watched=WATCHED, book=book, log=given.log, registry=given.registry)
     count_age(feed, given.registry)
     keeper = ShapeKeeper(

@@ -235,10 +235,19 @@ OUTAGES: list[tuple[str, Node]] = [
 ]
 
 
-@pytest.mark.parametrize("readable", [True, False], ids=["", "forbidden"])
+@pytest.mark.parametrize(
+    ("readable", "flags"),
+    table(
+        [
+            ("remembered", True, ()),
+            ("forbidden", False, ()),
+            ("pools forgotten", True, ("--remember-shapes=0",)),
+        ]
+    ),
+)
 @pytest.mark.parametrize("ill", table(OUTAGES))
 async def test_a_controller_that_starts_in_an_outage_changes_no_label(
-    bench: Bench, ill: Node, *, readable: bool
+    bench: Bench, ill: Node, flags: tuple[str, ...], *, readable: bool
 ) -> None:
     healthy = {"small": SMALL, "large": LARGE}
     bench.remembers(*healthy.values())
@@ -248,7 +257,7 @@ async def test_a_controller_that_starts_in_an_outage_changes_no_label(
     bench.has("new", replace(SMALL, label=None))
     if not readable:
         bench.api.failures[SHAPES] = HTTPStatus.FORBIDDEN
-    async with bench.running() as controller:
+    async with bench.running(*flags) as controller:
         await controller.until(controller.ready)
 
         async def labelled() -> bool:
