@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache, reduce
 from itertools import accumulate, compress
 from operator import mul, or_
+from typing import Literal
 
 from numalign.rules.kubelet import masks
 from numalign.rules.kubelet.masks import Mask
@@ -31,10 +32,9 @@ MOST_KEPT = 8
 _BYTE = 3
 """So many zones have as many masks as a byte has bits."""
 
-_FIELD = array("I").itemsize
-"""In so many bytes fits how often a mask is the intersection of two others: less than 2^32 times."""
+_ZONES_OF_SMALL = 16
+"""Of so many zones a mask is the intersection of two others, the empty one left out, less than 2^32 times."""
 
-_BITS = 8 * _FIELD
 _DIGITS = bytes.maketrans(b"01", b"\0\1")
 _LAST_BIT = bytes(ord("1") if byte & 1 else ord("0") for byte in range(256))
 
@@ -113,48 +113,63 @@ def intersections(one: Hints, other: Hints, zones: int) -> Hints:
     of its rounds adds up all masks at once, side by side in one long number.
     """
     counts = (_over_supersets(_side_by_side(hints, zones), zones) for hints in (one, other))
-    apart = (memoryview(count.to_bytes(_FIELD << zones, sys.byteorder)).cast("I") for count in counts)
-    ways = int.from_bytes(array("I", map(mul, *apart)).tobytes(), sys.byteorder)
+    code, size = _code(zones), _size(zones)
+    apart = (memoryview(count.to_bytes(size << zones, sys.byteorder)).cast(code) for count in counts)
+    ways = int.from_bytes(array(code, map(mul, *apart)).tobytes(), sys.byteorder)
     return _any_way(_exactly(ways, zones), zones) & ~1
+
+
+def _code(zones: int) -> Literal["I", "Q"]:
+    """The array of fields that are wide enough for counts of masks of so many zones."""
+    return "I" if zones <= _ZONES_OF_SMALL else "Q"
+
+
+def _size(zones: int) -> int:
+    """The bytes of such a field."""
+    return array(_code(zones)).itemsize
 
 
 def _side_by_side(hints: Hints, zones: int) -> int:
     """1 for each of these masks, in fields by number."""
-    fields = bytearray(_FIELD << zones)
-    fields[::_FIELD] = f"{hints:0{1 << zones}b}".encode().translate(_DIGITS)[::-1]
+    size = _size(zones)
+    fields = bytearray(size << zones)
+    fields[::size] = f"{hints:0{1 << zones}b}".encode().translate(_DIGITS)[::-1]
     return int.from_bytes(fields, "little")
 
 
 def _over_supersets(fields: int, zones: int) -> int:
     """Add to each mask all masks around it (the zeta transform over supersets)."""
+    bits = 8 * _size(zones)
     for zone, without in enumerate(_without_zone(zones)):
-        fields += fields >> (_BITS << zone) & without
+        fields += fields >> (bits << zone) & without
     return fields
 
 
 def _exactly(fields: int, zones: int) -> int:
     """Take from each mask all masks around it (its inverse); what is left is a count, and never below 0."""
+    bits = 8 * _size(zones)
     for zone, without in enumerate(_without_zone(zones)):
-        fields -= fields >> (_BITS << zone) & without
+        fields -= fields >> (bits << zone) & without
     return fields
 
 
 def _any_way(fields: int, zones: int) -> Hints:
     """The masks whose field is not 0."""
-    for half in (_BITS >> fold for fold in range(1, _BITS.bit_length())):
+    size = _size(zones)
+    for half in (8 * size >> fold for fold in range(1, (8 * size).bit_length())):
         fields |= fields >> half
-    lowest_bytes = fields.to_bytes(_FIELD << zones, "little")[::_FIELD]
+    lowest_bytes = fields.to_bytes(size << zones, "little")[::size]
     return int(lowest_bytes.translate(_LAST_BIT)[::-1], 2)
 
 
 @lru_cache(maxsize=32)
 def _without_zone(zones: int) -> tuple[int, ...]:
     """By zone, all bits of the fields of the masks that do not hold it."""
-    patterns = []
+    patterns, bits = [], 8 * _size(zones)
     for zone in range(zones):
-        block = (1 << (_BITS << zone)) - 1
+        block = (1 << (bits << zone)) - 1
         for further in range(zone + 1, zones):
-            block |= block << (_BITS << further)
+            block |= block << (bits << further)
         patterns.append(block)
     return tuple(patterns)
 
