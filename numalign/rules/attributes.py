@@ -102,6 +102,9 @@ _PASSING = frozenset({"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClus
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
 """What a cordoned node is tainted with."""
 
+NOT_READY = Taint("node.kubernetes.io/not-ready")
+"""What a node is tainted with that is not ready."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attributes:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from numalign.rules.attributes import UNSCHEDULABLE, Attributes, Taint
+from numalign.rules.attributes import NOT_READY, UNSCHEDULABLE, Attributes, Taint
 
 NAME_FIELD = "metadata.name"
 """The one field of a node that a term can ask for."""
@@ -197,6 +197,7 @@ def unmet_now(constraints: Constraints, name: str, attributes: Attributes) -> Un
         return lasting
     if attributes.cordoned and not constraints.tolerate([UNSCHEDULABLE]):
         return Unmet.CORDONED
-    if not attributes.ready:
+    # The scheduler looks at the taint that goes with the condition, and daemons tolerate it.
+    if not attributes.ready and not constraints.tolerate([NOT_READY]):
         return Unmet.NOT_READY
     return None if constraints.tolerate(attributes.taints) else Unmet.TAINT

@@ -143,7 +143,7 @@ CONDITIONS = [
     ("a cordoned node", PLAIN, Attributes(cordoned=True), None, Unmet.CORDONED),
     ("a daemon on a cordoned node", CORDON, Attributes(cordoned=True), None, None),
     ("a node that is not ready", PLAIN, Attributes(ready=False), None, Unmet.NOT_READY),
-    ("whoever may go anywhere waits too", ANYWHERE, Attributes(ready=False), None, Unmet.NOT_READY),
+    ("a daemon on a node that is not ready", BOTH, Attributes(ready=False), None, None),
     ("whoever may go anywhere tolerates all", ANYWHERE, Attributes(taints=(GPU,), cordoned=True), None, None),
 ]  # fmt: skip
 
