@@ -130,6 +130,19 @@ def test_a_misspelt_policy_in_a_disabled_namespace_is_nobodys_business(programs:
     assert said.scored.filtered.fit == ["n0"]
 
 
+def test_a_pod_that_only_a_small_node_without_topology_lets_in_is_not_refused(programs: Programs) -> None:
+    small = Machine("small", KINDS[3], shown="node")
+    large = Machine("large", KINDS[0], taints=({"key": "dedicated", "effect": "NoSchedule"},))
+    lonely = replace(
+        well(policy="single-numa-node"), items=[node(small)], before=[node(large), topology(large)]
+    )
+    said = programs.ask(lonely)
+
+    assert [*differences(said)] == []
+    assert said.webhook.refusal is None
+    assert len(said.webhook.warnings) == 1
+
+
 def test_a_law_that_nothing_could_break_says_nothing(programs: Programs) -> None:
     said = programs.ask(well(policy="single-numa-node"))
     other = programs.ask(well(policy="singel-numa-node"))
