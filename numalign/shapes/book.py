@@ -57,7 +57,8 @@ class _Seen:
 class Book:
     """The shapes of a cluster. Changed in place.
 
-    `remember` is for how many seconds a shape without nodes is remembered. `version` grows whenever shapes
+    `remember` is for how many seconds a shape without nodes is known; what its nodes are in health is kept
+    for `LOSS_SECONDS` in any case, for one of them may be here and ill. `version` grows whenever shapes
     come, go or change, or nodes are `stale`; how many nodes a shape has does not matter to it.
     """
 
@@ -254,10 +255,11 @@ class Book:
         return self._wall() - self._left[name] >= self._remember
 
     def _forget(self) -> None:
-        """Keep no more shapes without nodes, and none of them longer, than is meant."""
+        """Keep no more shapes without nodes than is meant, and none longer than an ill node may need it."""
         oldest = sorted(self._left, key=lambda name: (self._left[name], name))
         spare = len(oldest) - MOST_REMEMBERED
-        gone = [name for at, name in enumerate(oldest) if at < spare or self._is_over(name)]
+        since = self._wall() - max(self._remember, LOSS_SECONDS)
+        gone = [name for at, name in enumerate(oldest) if at < spare or self._left[name] <= since]
         for name in gone:
             del self._left[name], self._shapes[name]
         if gone:

@@ -63,7 +63,7 @@ PLACES = [
     # what the pod says            may ever go to                                         and now to
     (Constraints(),                "gold, silver, cordoned, not ready, pressed",          "gold, silver"),
     (ANYWHERE,                     "gold, silver, tainted, cordoned, not ready, pressed",
-                                                                  "gold, silver, tainted, cordoned, pressed"),
+                                                  "gold, silver, tainted, cordoned, not ready, pressed"),
     (Constraints((tier("gold"),)), "gold, not ready, pressed",                            "gold"),
     (Constraints((tier("gold"), Requirement("pool", Operator.IN, frozenset("b")))),  "",  ""),
     (Constraints(terms=(Term((tier("silver"),)), name_is("gold"))), "gold, silver, cordoned", "gold, silver"),
