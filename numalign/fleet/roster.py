@@ -13,14 +13,16 @@ from numalign.fleet.tables import Tables
 from numalign.rules.topology import Node, node_class
 from numalign.shapes import shape
 
-_MOST_KINDS = 4096
+MOST_KINDS = 4096
+"""Names of shapes that are kept by what decides about them; with more, all are found out again."""
 
 
 class Roster(Tables):
     """Nodes by row: the names of their shapes, their labels of classes, and what ill ones are in health."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_kinds: int = MOST_KINDS) -> None:
         super().__init__()
+        self._most_kinds = most_kinds
         self.shapes = Names()
         self.labels = Names()
         self.healths = Healths()
@@ -81,7 +83,7 @@ class Roster(Tables):
         kind = (node_class(node), node.attributes.lasting, shape.traits(node.in_health()))
         found = self._kinds.get(kind)
         if found is None:
-            if len(self._kinds) >= _MOST_KINDS:
+            if len(self._kinds) >= self._most_kinds:
                 self._kinds = {}
             found = self._kinds[kind] = shape.of(node).name
         return found

@@ -238,6 +238,16 @@ def test_with_nothing_to_remember_a_shape_goes_with_its_last_node() -> None:
     assert (here, cluster.counts()) == ([(BLUE, 1)], [])
 
 
+def test_with_nothing_to_remember_an_ill_node_is_known_by_what_others_remember_all_the_same() -> None:
+    before, after = Cluster(remember=0), Cluster(remember=0)
+    before.see(WELL)
+    after.book.recall(before.book.memory())
+    after.book.expire()
+
+    assert after.counts() == []
+    assert node_class(after.see(replace(DOWN, label=BLUE))) == BLUE
+
+
 def test_a_node_that_comes_back_makes_a_memory_a_shape_that_is_here(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(replace(WELL, name="b"))

@@ -1,5 +1,6 @@
 """Every state that docs/policy.md lists, on a snapshot, asked of all three programs."""
 
+import json
 import re
 import time
 from dataclasses import replace
@@ -8,7 +9,9 @@ from pathlib import Path
 import orjson
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from kubectl_numa.cli import program
 from numalign.cluster import documents as files
 from numalign.cluster import policy, shapes, snapshot
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy
@@ -76,6 +79,32 @@ def webhook(state: State, folder: Path) -> Door:
     door = Door(folder / "cluster.json")
     door.policy.now = written(state)
     return door
+
+
+# kubectl numa.
+
+
+@every_state
+def test_the_command_line(state: State, tmp_path: Path) -> None:
+    cluster, pod, policy_file = (tmp_path / name for name in ("cluster.json", "pod.json", "policy.yaml"))
+    cluster.write_bytes(orjson.dumps(left_behind(state)))
+    pod.write_bytes(orjson.dumps(state.pod))
+    policy_file.write_text(yaml.safe_dump(dict(state.policy)))
+
+    run = CliRunner().invoke(
+        program,
+        [
+            *("check", "-o", "json", "-f", str(pod), "--snapshot", str(cluster)),
+            *("--policy", str(policy_file), "--unknown-nodes", state.unknown_nodes),
+        ],
+    )
+
+    (found,) = json.loads(run.stdout)
+    assert found["result"] == state.check
+    assert run.exit_code == (1 if state.refused else 0)
+    assert (state.refused or "") in (found["refusal"] or "")
+    assert [text for text in found["warnings"] if (state.warned or "") in text] == found["warnings"]
+    assert bool(found["warnings"]) is (state.warned is not None)
 
 
 # The scorer.
