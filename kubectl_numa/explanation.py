@@ -15,9 +15,10 @@ from typing import Any
 
 from kubectl_numa.questions import Asked, Cluster
 from numalign.cluster import placements
+from numalign.fleet import Question, dra
 from numalign.rules import scoring, wording
 from numalign.rules.attributes import NO_ATTRIBUTES
-from numalign.rules.constraints import Unmet, unmet_ever, unmet_now
+from numalign.rules.constraints import Constraints, Unmet, unmet_ever, unmet_now
 from numalign.rules.demand import Demand, Step
 from numalign.rules.evaluate import evaluate
 from numalign.rules.intent import Policy
@@ -153,8 +154,14 @@ class Explanation:
 def explain(asked: Asked, cluster: Cluster, *, strategy: Strategy = Strategy.LEAST_NUMA_NODES) -> Explanation:
     """Ask every node; nodes in the same state are asked once."""
     answers = tuple(sorted(_answers(asked, cluster, strategy), key=lambda answer: answer.node.name))
-    absent = tuple(_absent(asked, known) for known in cluster.shapes if not known.nodes)
+    question = _question(asked, cluster)
+    absent = tuple(_absent(question, asked.constraints, known) for known in cluster.shapes if not known.nodes)
     return Explanation(asked, answers, absent, cluster.unknown, _never(asked, cluster, answers, absent))
+
+
+def _question(asked: Asked, cluster: Cluster) -> Question:
+    """What is asked of each node, as the scorer asks it."""
+    return dra.by_node(asked.question, cluster.served)
 
 
 def _never(asked: Asked, cluster: Cluster, answers: Iterable[Answer], absent: Iterable[Absent]) -> str | None:
@@ -163,7 +170,7 @@ def _never(asked: Asked, cluster: Cluster, answers: Iterable[Answer], absent: It
     hopeless = refused and all(refused) and all(each.chance is Chance.NEVER for each in absent)
     if not hopeless or asked.question.intent.policy is not Policy.NONE:
         return None
-    return cluster.fleet.why_not(asked.question, asked.constraints)
+    return cluster.fleet.why_not(_question(asked, cluster), asked.constraints)
 
 
 def groups(answers: Iterable[Answer]) -> list[Group]:
@@ -208,7 +215,7 @@ def provenance(known: KnownShape) -> dict[str, Any]:
 
 
 def _answers(asked: Asked, cluster: Cluster, strategy: Strategy) -> Iterator[Answer]:
-    question, verdicts = asked.question, dict[Node, tuple[Verdict, int | None]]()
+    question, verdicts = _question(asked, cluster), dict[Node, tuple[Verdict, int | None]]()
     for node in cluster.fleet.nodes:
         state = _state(node)
         if state not in verdicts:
@@ -229,10 +236,9 @@ def _state(node: Node) -> Node:
     return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)
 
 
-def _absent(asked: Asked, known: KnownShape) -> Absent:
-    question = asked.question
+def _absent(question: Question, where: Constraints, known: KnownShape) -> Absent:
     verdict = evaluate(known.shape.node, question.demand, question.intent)
-    return Absent(known, verdict, known.shape.unmet(asked.constraints))
+    return Absent(known, verdict, known.shape.unmet(where))
 
 
 def _best_first(group: Group) -> tuple[int, int, str, tuple[str, ...]]:

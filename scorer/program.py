@@ -17,7 +17,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.cluster import bindings, configz, live_feed, shapes
+from numalign.cluster import bindings, configz, device_classes, live_feed, shapes
 from numalign.cluster.api import Api, connected
 from numalign.cluster.bindings import BIND_SECONDS, Flights
 from numalign.cluster.events import Event, Recorder
@@ -129,7 +129,10 @@ class Program:
             live = LiveFeed(
                 api,
                 watched=live_feed.WITH_PODS,
-                optional=[(shapes.collection(settings.namespace or api.namespace),)],
+                optional=[
+                    (shapes.collection(settings.namespace or api.namespace),),
+                    device_classes.COLLECTIONS,
+                ],
                 log=self.log,
                 registry=self.registry,
                 pods=pods,

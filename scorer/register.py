@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -22,7 +22,7 @@ from numalign.cluster.pod_reader import Meaning, PodReader
 from numalign.cluster.policy import PolicyKeeper
 from numalign.cluster.tenancy import Tenancy
 from numalign.cluster.world import Snapshot
-from numalign.fleet import Question
+from numalign.fleet import Question, dra
 from numalign.fleet.pod_question import Invalid, PodQuestion
 from numalign.fleet.promises import Promises
 from numalign.fleet.recent import Caches, Recent
@@ -78,6 +78,12 @@ class Subject:
         return self.asked.constraints if self.asked else ANYWHERE
 
     @property
+    def demand(self) -> Demand:
+        """What its containers ask for, whoever serves it."""
+        asked = self.question.demand
+        return replace(asked, by_dra=frozenset()) if asked.by_dra else asked
+
+    @property
     def weight(self) -> int:
         """The bytes that it takes in memory, about."""
         asked = self.asked or self.question
@@ -85,7 +91,7 @@ class Subject:
 
     def resident(self, *, now: float) -> Resident:
         """The pod as the ledger keeps it."""
-        name, asked = (self.namespace, self.name), self.question.demand
+        name, asked = (self.namespace, self.name), self.demand
         demand = None if asked == _UNREAD else asked
         return Resident(self.uid, name, demand, Stage.PROMISED, since=now, created=self.created)
 
@@ -243,15 +249,24 @@ class Register:
 
         What is seen counts: whoever asks could say anything.
         """
-        asked, pod = self._asked.peek(uid), self.pods.get(uid)
+        before, pod = self._asked.peek(uid), self.pods.get(uid)
+        asked = self._anew(before) if before else None
         if pod is None:
             return asked
-        if asked and asked.question.demand == pod.demand and asked.created == pod.created:
+        if asked and asked.demand == pod.demand and asked.created == pod.created:
             return asked
         name = _Name(uid, pod.namespace, pod.name, pod.created)
         meaning = self._reader.heard(pod.asking, namespace=pod.namespace, tenancy=self._tenancy())
         # What makes no sense was told to whoever asked, and nobody binds it.
         return asked if self._refused(meaning) else self._made(name, meaning)
+
+    def _anew(self, subject: Subject) -> Subject:
+        """A pod that was asked about: what DRA serves may have changed since."""
+        question = self._by_node(subject.question)
+        if question is subject.question:
+            return subject
+        made, number = self._once(question)
+        return replace(subject, question=made, number=number)
 
     def _refused(self, meaning: Meaning) -> bool:
         """Whether admission has refused such a pod.
@@ -268,9 +283,16 @@ class Register:
         return self._numbered(name, Question(meaning.demand or _UNREAD, NO_INTENT))
 
     def _numbered(self, name: _Name, made: Question, asked: PodQuestion | None = None) -> Subject:
-        # What is known of a question, its weight too, is known if equal questions are the same one.
-        question, number = self._numbers.get(made, lambda: (made, next(self._count)))
+        question, number = self._once(self._by_node(made))
         return Subject(name.uid, name.namespace, name.name, name.created, question, number, asked)
+
+    def _by_node(self, made: Question) -> Question:
+        """The question as each node is asked."""
+        return dra.by_node(made, self.snapshot.served if self.snapshot else frozenset())
+
+    def _once(self, made: Question) -> _Numbered:
+        # What is known of a question, its weight too, is known if equal questions are the same one.
+        return self._numbers.get(made, lambda: (made, next(self._count)))
 
     def _tenancy(self) -> Tenancy:
         """What is asked of pods as of now, which may change while a pod is asked about."""

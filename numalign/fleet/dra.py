@@ -34,6 +34,16 @@ def sure(question: Question, served: AbstractSet[str]) -> Question:
     return replace(question, demand=demand.without(question.demand, served))
 
 
+def by_node(question: Question, served: AbstractSet[str]) -> Question:
+    """What a pod asks of each node: of what DRA may serve, as much as the node's device plugins serve."""
+    if not (served or question.demand.by_dra):
+        return question
+    names = frozenset(resources(question.demand, served))
+    if names == question.demand.by_dra:
+        return question
+    return replace(question, demand=replace(question.demand, by_dra=names))
+
+
 def unknown(asked: PodQuestion, served: AbstractSet[str]) -> str | None:
     """Of which devices of a pod nobody knows whether they are aligned; None if there are none."""
     names = resources(asked.question.demand, served)

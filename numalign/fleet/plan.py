@@ -11,7 +11,7 @@ from functools import cached_property
 
 from numalign.fleet.layout import Layout
 from numalign.fleet.question import Question
-from numalign.rules.demand import Step
+from numalign.rules.demand import Step, by_plugins
 from numalign.rules.evaluate import by_kind, unaligned
 from numalign.rules.intent import Intent, Policy, Scope
 from numalign.rules.pod import Role
@@ -88,6 +88,9 @@ class Plan:
 def plan_of(layout: Layout, question: Question, example: Node) -> Plan:
     """What the question comes to on this layout; `example` is one of its nodes."""
     demand = question.demand
+    if demand.by_dra:
+        demand = by_plugins(demand, layout.devices)
+        question = replace(question, demand=demand)
     asked = tuple(_asked(layout, step) for step in demand.steps)
     steps = tuple(each for each in asked if each.amounts)
     together = layout.scope is Scope.POD and layout.policy is not Policy.NONE

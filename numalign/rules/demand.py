@@ -69,6 +69,7 @@ class Demand:
 
     `total` is what the scheduler reserves on the node as a whole, requests and overhead. `pod_level` is there
     if the pod states resources as a whole; by default the managers of CPU and memory leave such pods alone.
+    Of the devices `by_dra` a node is asked for those alone that its device plugins serve, see `by_plugins`.
     """
 
     qos: Qos
@@ -76,6 +77,7 @@ class Demand:
     whole: Step
     total: Resources
     pod_level: PodLevel | None = None
+    by_dra: frozenset[str] = frozenset()
     kinds: frozenset[Kind] = field(init=False, compare=False)
     """The managers of whose resources its steps ask for some."""
 
@@ -128,6 +130,16 @@ def without(demand: Demand, devices: AbstractSet[str]) -> Demand:
     )
     whole = replace(demand.whole, devices=_less(demand.whole.devices, devices))
     return Demand(demand.qos, steps, whole, _less(demand.total, devices), level)
+
+
+def by_plugins(demand: Demand, listed: AbstractSet[str]) -> Demand:
+    """What is asked of a node whose zones list these devices: the other ones `by_dra` are no matter of its.
+
+    A scheduler leaves an extended resource to DRA on a node that has none of it to give by a device plugin
+    (shouldDelegateResourceToDRA of pkg/scheduler/framework/plugins/noderesources/fit.go, Kubernetes 1.34).
+    """
+    away = demand.by_dra - listed
+    return without(demand, away) if away else demand
 
 
 def _less(amounts: Resources, names: AbstractSet[str]) -> Resources:

@@ -43,12 +43,11 @@ def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
 
 def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[Verdict]:
     """The same in steps of at most some hundredths of a second."""
-    asked = kubelet.heeded(node, demand)
-    now = yield from _judging(node, asked, intent)
+    now = yield from _judging(node, kubelet.heeded(node, demand), intent)
     if now.admitted:
         return now
     empty = node.in_health()
-    ever = now if empty == node else (yield from _judging(empty, asked, intent))
+    ever = now if empty == node else (yield from _judging(empty, kubelet.heeded(empty, demand), intent))
     return replace(ever, permanent=True) if ever.refused else now
 
 

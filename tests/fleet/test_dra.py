@@ -44,6 +44,27 @@ def test_what_is_sure_of_a_pod_is_asked_without_the_devices_of_dra() -> None:
     assert dra.sure(whole, {"x"}) is whole
 
 
+def test_a_node_is_asked_for_devices_of_dra_that_its_device_plugins_serve() -> None:
+    whole = question(cpu=4000, memory=2**30, gpu=8, nic=1)
+
+    asked_ = dra.by_node(whole, {GPU, "x"})
+
+    assert demand.by_plugins(asked_.demand, {NIC}) == question(cpu=4000, memory=2**30, nic=1).demand
+    assert demand.by_plugins(asked_.demand, {GPU}) is asked_.demand
+    assert demand.by_plugins(whole.demand, set()) is whole.demand
+
+
+def test_what_dra_serves_is_as_it_was_told_last() -> None:
+    whole = question(gpu=8, nic=1)
+    once = dra.by_node(whole, {GPU})
+
+    assert once.demand.by_dra == {GPU}
+    assert dra.by_node(once, {GPU, "x"}) is once
+    assert dra.by_node(once, {NIC}).demand.by_dra == {NIC}
+    assert dra.by_node(once, set()) == whole
+    assert dra.by_node(whole, {"x"}) is whole
+
+
 def test_a_pod_with_resources_as_a_whole_is_asked_without_them_too() -> None:
     asked_ = Resources({GPU: 1})
     pod = Pod(

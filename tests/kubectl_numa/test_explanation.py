@@ -16,7 +16,7 @@ from numalign.rules.doubt import Doubt
 from numalign.rules.intent import NamespaceRules, Policy
 from numalign.rules.scoring import Strategy
 from numalign.shapes import KnownShape, shape
-from tests.notation import node, table
+from tests.notation import GPU, node, table
 from tests.webhook.conftest import Raw, raw, with_spec
 
 SINGLE = "single-numa-node"
@@ -46,6 +46,39 @@ def asked_of(cluster: Cluster, made: Raw) -> Asked:
 )
 def test_each_node_says_whether_it_fits(cluster: Cluster, container: str, chances: list[str]) -> None:
     assert [answer.chance for answer in explained(cluster, container).answers] == chances
+
+
+@pytest.mark.parametrize(
+    ("served", "chances"),
+    table(
+        [
+            ("device plugins serve all", (), ["never", "never"]),
+            ("DRA serves where no device plugin does", (GPU,), ["never", "fits"]),
+        ]
+    ),
+)
+def test_a_node_is_asked_for_devices_that_its_device_plugins_serve(
+    served: tuple[str, ...], chances: list[str]
+) -> None:
+    one = node("cpu=8 mem=8Gi gpu=1", policy="single-numa-node", totals="cpu=8 mem=8Gi gpu=1")
+    bare = node("cpu=8 mem=8Gi", policy="single-numa-node", totals="cpu=8 mem=8Gi")
+    fleet = Fleet([replace(one, name="a"), replace(bare, name="b")])
+
+    found = explained(Cluster(fleet, served=frozenset(served)), "cpu=4 mem=1Gi gpu=2")
+
+    assert [answer.chance for answer in found.answers] == chances
+
+
+def test_a_shape_is_asked_for_devices_that_its_device_plugins_serve() -> None:
+    bare = node("cpu=8 mem=8Gi", policy="single-numa-node", totals="cpu=8 mem=8Gi")
+    known = (KnownShape(shape.of(bare)),)
+    cluster = Cluster(Fleet([], known), shapes=known)
+    [never], [later] = (
+        explained(replace(cluster, served=served), "cpu=4 mem=1Gi gpu=2").absent
+        for served in (frozenset[str](), frozenset({GPU}))
+    )
+
+    assert (never.chance, later.chance) == (Chance.NEVER, Chance.LATER)
 
 
 def test_what_would_fit_on_the_empty_node_fits_later() -> None:

@@ -47,6 +47,16 @@ KINDS = (
 
 DEVICES = frozenset({"nvidia.com/gpu", "example.com/nic"})
 
+_SERVED: list[tuple[str, ...]] = [
+    (),
+    (),
+    ("nvidia.com/gpu",),
+    ("nvidia.com/gpu", "example.com/nic"),
+    (NOWHERE,),
+    ("example.com/unasked",),
+]
+"""What DRA serves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -75,7 +85,7 @@ def case(pick: Pick) -> Case:
     # What was remembered of a node that fell ill is what it was.
     gone += [replace(each, ill=False) for each in machines if each.ill and pick(OFTEN)]
     coming = [_machine(pick, "new")] if pick(SELDOM) else []
-    return Case(
+    made = Case(
         items=[*_objects(machines), *_namespaces(pick)],
         namespace=namespace,
         pod=pod(pick, namespace),
@@ -86,6 +96,7 @@ def case(pick: Pick) -> Case:
         unknown=pick(["may-fit", "may-fit", "cannot-fit"]),
         match=pick(["satisfies", "satisfies", "equal"]),
     )
+    return replace(made, items=[*made.items, *map(device_class, pick(_SERVED))])
 
 
 # Nodes.
@@ -160,6 +171,16 @@ def node(machine: Machine) -> Raw:
             "capacity": whole if machine.kept else here,
             "conditions": [{"type": "Ready", "status": machine.ready}],
         },
+    }
+
+
+def device_class(resource: str) -> Raw:
+    """What has DRA serve an extended resource, on nodes that do not serve it otherwise."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": resource.replace("/", "-")},
+        "spec": {"extendedResourceName": resource},
     }
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from numalign.fleet import Question
+from numalign.fleet import Question, dra
 from numalign.rules import demand as demands
 from numalign.rules.intent import Intent, Match, Policy, Scope
 from numalign.rules.kubelet.admit import admit, charge
@@ -472,7 +472,16 @@ def intent(pick: Pick) -> Intent:
 
 def question(pick: Pick) -> Question:
     """What one pod asks of every node."""
-    return Question(demands.of(pick([pod, pod, _tight_pod])(pick)), intent(pick))
+    return _of_dra(pick, Question(demands.of(pick([pod, pod, _tight_pod])(pick)), intent(pick)))
+
+
+_SERVED = [*[frozenset[str]()] * 7, frozenset({GPU}), frozenset({GPU, NIC}), frozenset({NOWHERE})]
+"""What DRA serves on nodes that list none of it."""
+
+
+def _of_dra(pick: Pick, asked: Question) -> Question:
+    """The same where DRA may serve some of the devices."""
+    return dra.by_node(asked, pick(_SERVED))
 
 
 WEIGHTS: list[Weights] = [EVEN, EVEN, {GPU: 3, CPU: 2}, {MEMORY: 0, CPU: 97, NIC: 100, NOWHERE: 7}]
@@ -506,7 +515,7 @@ def _any_case(pick: Pick, size: Size) -> Case:
 def _tight_case(pick: Pick, size: Size) -> Case:
     kinds = [_tight(pick) for _ in range(pick(size[0]))]
     nodes = (in_some_health(pick, worn(pick, empty)) for empty in kinds for _ in range(pick(size[1])))
-    asked = Question(demands.of(_tight_pod(pick)), intent(pick))
+    asked = _of_dra(pick, Question(demands.of(_tight_pod(pick)), intent(pick)))
     return Case(_with_names(nodes), asked, pick(WEIGHTS))
 
 
@@ -514,7 +523,7 @@ def _whole_case(pick: Pick, size: Size) -> Case:
     nodes = fleet(pick, kinds=size[0], each=size[1])
     asked = demands.of(_as_a_whole(pick, _of_containers(pick, guaranteed=True)))
     heeding = tuple(map(_heeding, nodes))
-    return Case(heeding, Question(asked, intent(pick)), pick(WEIGHTS))
+    return Case(heeding, _of_dra(pick, Question(asked, intent(pick))), pick(WEIGHTS))
 
 
 def _heeding(node: Node) -> Node:

@@ -69,8 +69,9 @@ def _of_scorer_and_explain(said: Answers, explained: Explanation) -> Iterator[st
     if scored.subject is None:
         yield "the scorer cannot read what the others read"
         return
-    if scored.subject.question != asked.question:
-        yield f"the scorer reads {scored.subject.question}, the others {asked.question}"
+    read = replace(scored.subject.question, demand=scored.subject.demand)
+    if read != asked.question:
+        yield f"the scorer reads {read}, the others {asked.question}"
         return
     if scored.subject.opted_out != (asked.by is By.POD and asked.question.intent.policy is Policy.NONE):
         yield f"the scorer takes the pod for one that opted out: {scored.subject.opted_out}"

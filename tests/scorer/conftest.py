@@ -110,6 +110,7 @@ def snapshot(
     unknown: Iterable[str] = (),
     labels: Mapping[str, Mapping[str, str]] | None = None,
     fingerprints: Mapping[str, Fingerprint] | None = None,
+    served: Iterable[str] = (),
     **namespaces: Mapping[str, str],
 ) -> Snapshot:
     """A cluster of these nodes; labels of namespaces stand without our prefix, others with a `/`."""
@@ -121,6 +122,7 @@ def snapshot(
         namespaces={name: intent.parse_namespace(told)[0] for name, told in full.items()},
         namespace_labels=full,
         fingerprints=fingerprints or {},
+        served=frozenset(served),
     )
 
 

@@ -26,7 +26,7 @@ from scorer.outcomes import EVENT
 from scorer.program import LEASE, Program
 from scorer.settings import ScorerSettings
 from tests.fake_api import FakeApi
-from tests.notation import table
+from tests.notation import GPU, node, table
 from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Told, documents, on, raw, running
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +34,8 @@ ROOT = Path(__file__).parents[2]
 FOUR = "cpu=4 mem=1Gi gpu=1"
 ALL = "cpu=8 mem=1Gi gpu=2"
 RECORD = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+
+BARE = node("cpu=8 mem=16Gi", "cpu=8 mem=16Gi", policy=SINGLE)
 
 PODS = "/api/v1/namespaces/team/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
@@ -226,6 +228,31 @@ async def test_what_pods_hold_is_learned_from_the_cluster_and_forgotten_with_the
         await scorer.until(forgotten)
 
     assert before == ["b"]
+
+
+async def test_what_dra_serves_is_learned_from_the_cluster_and_forgotten_with_it(bench: Bench) -> None:
+    plain, topology = documents({"bare": BARE})
+    bench.api.put({**plain, "status": {"allocatable": {"cpu": "16", "memory": "32Gi", "pods": "110"}}})
+    bench.api.put(topology)
+    made, version = bench.pod(raw(FOUR)), {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        before = await scorer.fit(made, "a", "bare")
+        bench.api.put({**version, "metadata": {"name": "gpus"}, "spec": {"extendedResourceName": GPU}})
+
+        async def served() -> bool:
+            return await scorer.fit(made, "a", "bare") == ["a", "bare"]
+
+        await scorer.until(served)
+        why = await scorer.bind(made, "bare")
+        bench.api.delete("/apis/resource.k8s.io/v1/deviceclasses/gpus")
+
+        async def forgotten() -> bool:
+            return await scorer.fit(bench.pod(raw(FOUR, name="next")), "a", "bare") == ["a"]
+
+        await scorer.until(forgotten)
+
+    assert (before, why, bench.found("web")["spec"]["nodeName"]) == (["a"], "", "bare")
 
 
 async def test_only_who_leads_is_ready_and_the_lease_is_given_up_at_the_end(bench: Bench) -> None:

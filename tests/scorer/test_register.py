@@ -15,7 +15,7 @@ from numalign.rules.errors import BadInput
 from numalign.rules.intent import Intent, Match, Policy
 from numalign.rules.ledger import Basis, Stage
 from scorer.register import AT_ONCE, LOOK_SECONDS
-from tests.notation import free_of, means, node, table
+from tests.notation import GPU, NIC, bag, free_of, means, node, table
 from tests.scorer.conftest import EMPTY, NOW, SINGLE, TEAM, Raw, Scorer, on, raw, running, uid
 
 FOUR = "cpu=4 mem=1Gi gpu=1"
@@ -441,6 +441,69 @@ def test_all_that_is_wrong_with_a_pod_is_told(scorer: Scorer) -> None:
         "metadata.annotations[numalign.io/zcope]",
         "spec.containers[0].resources.limits.cpu",
     }
+
+
+# Devices that DRA may serve.
+
+BARE = node("cpu=8 mem=16Gi", "cpu=8 mem=16Gi", policy=SINGLE, totals="cpu=16 mem=32Gi pods=110")
+"""A node whose device plugins, if there are any, serve no GPU."""
+
+
+@pytest.mark.parametrize(
+    ("container", "served", "expected"),
+    table(
+        [
+            ("device plugins serve all", FOUR, (), ["a"]),
+            ("DRA serves where no device plugin does", FOUR, (GPU,), ["a", "bare"]),
+            ("a device plugin's devices are aligned all the same", "cpu=4 mem=1Gi gpu=3", (GPU,), ["bare"]),
+            ("what else is asked for counts", "cpu=9 mem=1Gi gpu=1", (GPU,), []),
+            ("it serves others", FOUR, (NIC,), ["a"]),
+        ]
+    ),
+)
+async def test_a_node_is_asked_for_devices_that_its_device_plugins_serve(
+    scorer: Scorer, container: str, served: tuple[str, ...], expected: list[str]
+) -> None:
+    await scorer.know({"a": EMPTY, "bare": BARE}, served=served)
+
+    judged = scorer.ask(raw(container), "a", "bare")
+
+    assert [each.name for each in judged if each.fits] == expected
+
+
+@pytest.mark.parametrize("policy", [SINGLE, None], ids=["asked for alignment", "asked for nothing"])
+async def test_what_dra_serves_may_change_while_a_pod_waits(scorer: Scorer, policy: str | None) -> None:
+    made, found = raw(FOUR, policy=policy), []
+    for served in ((), (GPU,), (NIC,)):
+        await scorer.know({"bare": BARE}, served=served)
+        # A bind goes by what was asked before.
+        waiting = scorer.register.waiting(uid("web"))
+        asked_before = waiting and scorer.judge.ask(["bare"], waiting)[0].fits
+        found.append((asked_before, *scorer.fits(made, "bare")))
+
+    assert found == [(None, False), (True, True), (False, False)]
+
+
+async def test_a_pod_with_devices_of_dra_is_promised_the_rest_and_holds_it(scorer: Scorer) -> None:
+    await scorer.know({"bare": BARE}, served=[GPU])
+    promised = scorer.promised(raw(FOUR), "bare")
+    seen = [free(scorer, "bare")]
+    scorer.see(running(on("bare", raw(FOUR))))
+    seen.append(free(scorer, "bare"))
+    scorer.lose("web")
+
+    assert promised.promised == {("node-0",): bag("cpu=4 mem=1Gi")}
+    assert (seen, free(scorer, "bare")) == ([[4, 8], [4, 8]], [8, 8])
+    assert basis(scorer, "bare") is Basis.OBSERVED
+
+
+async def test_what_was_seen_of_a_waiting_pod_is_compared_whoever_serves_its_devices(scorer: Scorer) -> None:
+    await scorer.know({"bare": BARE}, served=[GPU])
+    scorer.see(raw(FOUR))
+    asked = scorer.subject(raw(FOUR))
+
+    assert scorer.register.waiting(uid("web")) is asked
+    assert asked.question.demand.by_dra == {GPU}
 
 
 # Pods that wait.

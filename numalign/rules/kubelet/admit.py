@@ -13,7 +13,7 @@ from functools import reduce
 from operator import and_
 from typing import NamedTuple
 
-from numalign.rules.demand import Demand, Step
+from numalign.rules.demand import Demand, Step, by_plugins
 from numalign.rules.intent import Policy, Scope
 from numalign.rules.kubelet import bubble, cpu, device, hints, masks, memory, work
 from numalign.rules.kubelet.amounts import Amounts
@@ -83,7 +83,12 @@ def admitting(node: Node, demand: Demand) -> Steps[Admission]:
 
 
 def heeded(node: Node, demand: Demand) -> Demand:
-    """What the managers of this node read in a pod: with their gate on, its resources as a whole."""
+    """What the managers of this node read in a pod: with their gate on, its resources as a whole.
+
+    Of devices that DRA serves they hear only where a device plugin does.
+    """
+    if demand.by_dra:
+        demand = by_plugins(demand, node.devices)
     level = demand.pod_level
     if level is None or not _stands_as_one(node, demand):
         return demand
