@@ -19,8 +19,9 @@ SPEAKER = "numalign"
 LONGEST_WARNING = 120
 """Characters of a warning, as Kubernetes asks of webhooks."""
 
-LONGEST_WAIVED = 256
-"""Characters of a refusal that is only a warning: what is longer, the API server may cut."""
+LONGEST_SHOWN = 256
+"""Characters of a refusal that is only a warning, and of what names a place: what is longer, the API server
+may cut."""
 
 Decide = Callable[[PodQuestion], Decision]
 """Decides about a pod as things stand."""
@@ -49,7 +50,7 @@ def validate(asked: PodQuestion, decide: Decide) -> Allowed | Denied:
 def warnings(decision: Decision) -> Iterator[str]:
     """What is told of a pod that is admitted."""
     if decision.waived:
-        yield waived(wording.first_sentence(decision.waived))
+        yield in_full(wording.first_sentence(decision.waived))
     yield from map(warning, decision.warnings)
 
 
@@ -65,6 +66,6 @@ def warning(text: str) -> str:
     return cut(f"{SPEAKER}: {text}", LONGEST_WARNING)
 
 
-def waived(text: str) -> str:
-    """A refusal that is not made, as clients show it, none longer than `LONGEST_WAIVED`."""
-    return cut(f"{SPEAKER}: {text}", LONGEST_WAIVED)
+def in_full(text: str) -> str:
+    """A warning that cannot be said shortly, as clients show it, none longer than `LONGEST_SHOWN`."""
+    return cut(f"{SPEAKER}: {text}", LONGEST_SHOWN)

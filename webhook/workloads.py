@@ -32,7 +32,7 @@ from numalign.rules.steps import Steps
 from webhook.catalogue import Moment
 from webhook.review import Allowed, Denied, Reason, Review, Verb
 from webhook.subject import Broken, Skip, Subject, exempt, read, tenancy
-from webhook.validate import SPEAKER, Decide, admitted, refuse_broken, waived, warning
+from webhook.validate import SPEAKER, Decide, admitted, in_full, refuse_broken
 
 # A warning must have room for its reason beside the place.
 _LONGEST_PLACE = 56
@@ -213,14 +213,14 @@ def _final(template: Template, workload: Workload, decide: Decide) -> str | None
 def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
     """What its owner should know, the decisive first."""
     for mistake in workload.mistakes:
-        yield warning(f"{_short(mistake.where)}: {mistake.message}")
+        yield in_full(f"{_short(mistake.where)}: {mistake.message}")
     decided = [(f"{_short(each.where)}: ", decide(each.subject.asked)) for each in workload.templates]
     for where, decision in decided:
         if why := decision.refusal or decision.waived:
-            yield waived(f"{where}{_WILL.get(decision.state, '')}{wording.first_sentence(why)}")
+            yield in_full(f"{where}{_WILL.get(decision.state, '')}{wording.first_sentence(why)}")
     for where, decision in decided:
-        yield from (warning(f"{where}{text}") for text in decision.warnings)
-    yield from map(warning, workload.notes)
+        yield from (in_full(f"{where}{text}") for text in decision.warnings)
+    yield from map(in_full, workload.notes)
 
 
 _WILL = MappingProxyType({State.BELOW_ENFORCED: "its pods will be refused: "})

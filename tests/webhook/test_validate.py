@@ -13,7 +13,7 @@ from tests.webhook.conftest import POLICY, Raw, asked, decided, moment, raw, rea
 from webhook.catalogue import Moment
 from webhook.review import Allowed, Denied, Reason
 from webhook.subject import Broken, Subject, subject
-from webhook.validate import LONGEST_WAIVED, LONGEST_WARNING, refuse_broken, validate
+from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, refuse_broken, validate
 
 SINGLE = "single-numa-node"
 VOLCANO = "volcano.sh/numa-topology-policy"
@@ -304,7 +304,7 @@ def test_no_warning_is_longer_than_clients_show(
     answer = verdict(on_node(made) if placed else made, moment([FULL], labels=labels))
 
     assert all(len(said) <= LONGEST_WARNING or said.startswith("numalign: 0/") for said in answer.warnings)
-    assert all(len(said) <= LONGEST_WAIVED for said in answer.warnings)
+    assert all(len(said) <= LONGEST_SHOWN for said in answer.warnings)
 
 
 # The audit log.
