@@ -1,12 +1,14 @@
 """What the kubelet will be asked to align: who gets something of its own, and what a pod asks as a whole."""
 
+from dataclasses import replace
+
 import pytest
 
 from numalign.rules import demand
 from numalign.rules.demand import WHOLE_POD, Step
 from numalign.rules.pod import Container, Pod, Qos, Role
 from numalign.rules.resources import Resources
-from tests.notation import GPU, HUGE, asks, bag, pod, table
+from tests.notation import GPU, HUGE, NIC, asks, bag, pod, table
 
 STEPS = [
     # what it shows                   container                     asked for itself          only loosely
@@ -103,6 +105,23 @@ def test_a_pod_asks_as_a_whole(containers: str, asked: str) -> None:
 
 def test_what_any_container_shares_is_loose_for_the_whole_pod() -> None:
     assert asks("cpu=500m mem=1Gi", "cpu=1 mem=1Gi").whole.loose == ("cpu",)
+
+
+BY_PLUGINS = [
+    # what it shows                 the zones list          asked
+    ("another device is asked for",  {NIC},                  "cpu=4 mem=1Gi nic=1"),
+    ("what the zones list, too",     {NIC, GPU},             "cpu=4 mem=1Gi nic=1 gpu=2"),
+    ("what DRA does not serve, too", frozenset[str](),       "cpu=4 mem=1Gi nic=1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("listed", "asked"), table(BY_PLUGINS))
+def test_a_node_is_asked_for_devices_of_dra_that_its_zones_list(listed: set[str], asked: str) -> None:
+    whole = replace(asks("cpu=4 mem=1Gi nic=1 gpu=2"), by_dra=frozenset({GPU}))
+
+    left = demand.by_plugins(whole, listed)
+
+    assert (left.whole.asks, left.total) == (bag(asked), bag(asked))
 
 
 TOTALS = [

@@ -47,6 +47,28 @@ def refused(verdict: Verdict) -> Refusal:
     return verdict.refusal
 
 
+# Of devices that DRA may serve a node is asked for what its zones list.
+BARE = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi", policy="single-numa-node", totals="cpu=32 mem=20Gi")
+ILL = replace(BARE, health=TIGHT)
+BY_DRA = [
+    # what it shows                        node   container                    verdict
+    ("a node without device plugins",      BARE,  "cpu=4 mem=1Gi gpu=8",       "admitted"),
+    ("counts in all else",                 BARE,  "cpu=20 mem=1Gi gpu=8",      "never"),
+    ("a device plugin's are aligned",      TIGHT, "cpu=4 mem=1Gi gpu=3",       "never"),
+    ("a device plugin that is gone now",   ILL,   "cpu=4 mem=1Gi gpu=3",       "admitted"),
+    ("what DRA does not serve is missing", BARE,  "cpu=4 mem=1Gi gpu=1 nic=1", "never"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "container", "expected"), table(BY_DRA))
+def test_a_node_is_asked_for_devices_of_dra_that_its_zones_list(
+    asked: Node, container: str, expected: str
+) -> None:
+    found = evaluate(asked, replace(asks(container), by_dra=frozenset({GPU})), means(SINGLE))
+
+    assert (found.admitted, found.permanent) == (expected == "admitted", expected == "never")
+
+
 # On a kubelet that aligns as well as it can and refuses nothing, the intent decides.
 KEPT = [
     # what it shows                  container                intent               cause
