@@ -204,6 +204,7 @@ class World:
         """What was remembered stays known for as long as the book says, whatever becomes of the object."""
         for name in sorted(self.memories.changed):
             self.book.recall(self.memories.get(name) or Memory())
+        self.memories.changed.clear()
 
     def _join_changed(self) -> None:
         """Join anew the nodes of which anything has changed since this was done last."""
@@ -215,7 +216,8 @@ class World:
         for name in changed:
             self._join(name)
         self._unseen |= changed
-        for shelf in self._shelves():
+        # What is remembered counts when it is recalled, and whoever only asks for nodes does not.
+        for shelf in (*shelves, self.namespaces, self.device_classes):
             shelf.changed.clear()
 
     def _see_changed(self) -> None:
@@ -232,9 +234,7 @@ class World:
     def _facts(self, name: str) -> Facts:
         return self.nodes.get(name) or Facts(name)
 
-    def _shelves(
-        self,
-    ) -> tuple[Shelf[Any], ...]:
+    def _shelves(self) -> tuple[Shelf[Any], ...]:
         return (
             self.nodes,
             self.topologies,

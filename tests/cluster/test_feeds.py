@@ -646,6 +646,16 @@ async def test_what_is_declared_is_known_and_changes(quiet: logs.Log, tmp_path: 
                 declared.extend(each.shape for each in SHAPED)
 
 
+async def test_what_a_later_file_remembers_is_known(quiet: logs.Log, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    feed = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry())
+    path.write_text(listed_text(node("a"), nrt("a")))
+    async with following(feed) as seen:
+        await seen.until(lambda: seen.snapshots)
+        path.write_text(listed_text(node("a"), nrt("a"), memory_of(*SHAPED)))
+        await seen.until(lambda: names(seen.last) == REMEMBERED)
+
+
 async def test_what_earlier_files_held_is_remembered(quiet: logs.Log, tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     feed = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry())
