@@ -71,6 +71,7 @@ class Book:
         self._shapes: dict[str, Shape] = {}
         self._counts = Counter[str]()
         self._left: dict[str, float] = {}
+        self._over: AbstractSet[str] = frozenset()
         self._declared: tuple[Shape, ...] = ()
         self._losses: dict[str, float] = {}
         self._healthy: dict[str, Node] = {}
@@ -123,6 +124,9 @@ class Book:
     def expire(self) -> None:
         """Time has passed: shapes are forgotten, and what nodes lack may be what they are."""
         self._forget()
+        before, self._over = self._over, frozenset(filter(self._is_over, self._left))
+        if self._over != before:
+            self.version += 1
         self._doubt({name for name, since in self._ill.items() if self._is_real(since)})
 
     def stale(self) -> frozenset[str]:

@@ -229,6 +229,21 @@ def test_a_shape_is_remembered_after_its_last_node_for_so_long(cluster: Cluster)
     assert cluster.book.version > version
 
 
+def test_a_shape_that_is_remembered_for_an_hour_is_known_no_more_after_that_hour() -> None:
+    cluster = Cluster(remember=HOUR)
+    cluster.see(WELL)
+    cluster.book.keep(set())
+    cluster.book.expire()
+    versions = [cluster.book.version]
+    for _ in range(2):
+        cluster.now += HOUR
+        cluster.book.expire()
+        versions.append(cluster.book.version)
+
+    assert cluster.book.known() == ()
+    assert versions[0] < versions[1] == versions[2]
+
+
 def test_with_nothing_to_remember_a_shape_goes_with_its_last_node() -> None:
     cluster = Cluster(remember=0)
     cluster.see(WELL)
