@@ -238,11 +238,11 @@ def _unable(asked: PodQuestion, fleet: Fleet, refusals: Refusals, survey: Survey
     if survey.bare and refusals.unknown_may_fit:
         may = f"no node of known topology could take it; {wording.nodes(survey.bare)} without topology may"
         return Decision(State.UNKNOWN_NODE, warnings=(may,))
-    if not any(group.verdict.refused for group in fleet.groups(asked.question, asked.constraints)):
-        # It may go to nodes without topology alone; every shape would take it, and keeps it away.
-        return Decision(State.NOT_MATCHED, warnings=(_NOT_MATCHED,))
     floor = asked.rules.enforce or Policy.BEST_EFFORT
     why = fleet.why_not(asked.question, asked.constraints, floor=floor)
+    if not why:
+        # It may go to nodes without topology alone, and these are too small.
+        return Decision(State.NOT_MATCHED, warnings=(_NOT_MATCHED,))
     return _against(asked, refusals, State.NEVER, why)
 
 

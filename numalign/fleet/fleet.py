@@ -428,7 +428,10 @@ class Fleet:
         *,
         floor: Policy = Policy.BEST_EFFORT,
     ) -> str:
-        """Why no node could ever take the pod, and what would help; no policy below `floor` is advised."""
+        """Why no node could ever take the pod, and what would help; no policy below `floor` is advised.
+
+        Empty where no node that it may go to refuses it.
+        """
         key = question, constraints, floor
         return self._why.get(key, lambda: self._because(question, constraints, floor))
 
@@ -458,7 +461,7 @@ class Fleet:
 
     def _group(self, known: KnownShape, verdict: Verdict, unmet: Ints) -> Group:
         open_to_it = int(np.count_nonzero(unmet == MAY_GO))
-        return Group(known.shape.node_class, open_to_it, verdict, known, counted(unmet))
+        return Group(known, open_to_it, verdict, counted(unmet))
 
     def _surely_able(self, question: Question, constraints: Constraints) -> bool:
         survey = self.ever(question, constraints)

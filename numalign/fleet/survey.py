@@ -21,10 +21,9 @@ class Group:
     health and with nothing on it, whether or not the pod may go there.
     """
 
-    node_class: str
+    known: KnownShape
     nodes: int
     verdict: Verdict
-    known: KnownShape | None = None
     kept_away: Mapping[Unmet, int] = field(default_factory=dict)
 
 
@@ -64,7 +63,7 @@ def refusal_text(
 ) -> str:
     """Why no node can take a pod; `looser` is a policy with which some node could.
 
-    Raises `ValueError` where no group refuses.
+    Empty where no node refuses that the pod may go to, nor a shape of which none is here.
     """
     every = tuple(groups)
     kept_away = Counter[Unmet]()
@@ -76,6 +75,8 @@ def refusal_text(
         unknown=unknown,
         shapes=tuple(_counted(every, lambda group: int(not group.nodes and not group.kept_away))),
     )
+    if not (tally.nodes or tally.shapes):
+        return ""
     return wording.refusal_text(tally, intent, looser=looser, enough=enough)
 
 

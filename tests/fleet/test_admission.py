@@ -58,6 +58,7 @@ FITS, LARGE = asked(ONE_GPU), asked(THREE_GPUS)
 GOLD = Constraints(selector=(Requirement("tier", Operator.IN, frozenset({"gold"})),))
 GOLDEN = replace(TWO, attributes=Attributes(Labels({"tier": "gold"})))
 TAINTED = replace(FOUR, attributes=Attributes(taints=(Taint("dedicated", "gpu"),)))
+TAINTED_TWO = replace(TWO, attributes=TAINTED.attributes)
 AWAY = replace(FOUR, attributes=Attributes(cordoned=True))
 NOT_READY = replace(FOUR, attributes=Attributes(ready=False))
 ILL = replace(
@@ -108,6 +109,10 @@ ADMITTED = [
         replace(FITS, constraints=GOLD), fleet(TWO), State.NOT_MATCHED, [NOT_MATCHED]),
     ("taints that it does not tolerate",
         FITS, fleet(TAINTED), State.NOT_MATCHED, [NOT_MATCHED]),
+    ("taints of all nodes but one without topology that is too small",
+        LARGE, fleet(TAINTED, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
+    ("and some of them are too small as well",
+        LARGE, fleet(TAINTED, TAINTED_TWO, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
     ("a resource that nobody lists",
         asked("cpu=2 mem=1Gi nvidia.com/gpuu=1"), fleet(TOLD), State.UNKNOWN_RESOURCE, [MISSPELT]),
     ("a node without topology that is large enough",

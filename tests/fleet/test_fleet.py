@@ -730,9 +730,7 @@ def test_groups_tell_of_each_shape_what_it_says_and_who_may_go_to_its_nodes() ->
     here = [placed(SMALL, pool="a", name="one"), placed(SMALL, pool="b", name="two"), tainted]
     fleet = Fleet(here, [known(PLAIN, seen=3.0)])
 
-    groups = {
-        each.known.shape.name: each for each in fleet.groups(TWO_GPUS, selecting("pool", "a")) if each.known
-    }
+    groups = {each.known.shape.name: each for each in fleet.groups(TWO_GPUS, selecting("pool", "a"))}
 
     own, other, gone = (groups[shape.of(each).name] for each in (here[0], tainted, PLAIN))
     assert (own.nodes, own.kept_away) == (1, {Unmet.AFFINITY: 1})
