@@ -51,6 +51,7 @@ def test_the_scorer_reads_the_cluster_binds_pods_writes_events_and_nothing_else(
         ("", "namespaces"),
         ("", "pods"),
         ("topology.node.k8s.io", "noderesourcetopologies"),
+        ("resource.k8s.io", "deviceclasses"),
     ]
     assert Counter(rights(SCORER["ClusterRole", NAME])) == Counter(
         [
@@ -61,11 +62,12 @@ def test_the_scorer_reads_the_cluster_binds_pods_writes_events_and_nothing_else(
     )
 
 
-def test_in_its_namespace_it_keeps_a_lease_and_nothing_else() -> None:
+def test_in_its_namespace_it_keeps_a_lease_reads_shapes_and_nothing_else() -> None:
     assert Counter(rights(SCORER["Role", NAME])) == Counter(
         [
             ("coordination.k8s.io", "leases", "create", ""),
             *(("coordination.k8s.io", "leases", verb, NAME) for verb in ("get", "update")),
+            *(("", "configmaps", verb, "numalign-shapes") for verb in ("list", "watch")),
         ]
     )
 

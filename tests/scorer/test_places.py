@@ -56,8 +56,9 @@ def test_a_node_that_nobody_tells_of_keeps_nobody_away() -> None:
     assert Places().away(["gold"], GOLD, None) == {}
 
 
-def test_a_pod_that_may_go_anywhere_waits_for_nodes_that_are_not_ready() -> None:
-    assert Places().away(NAMES, ANYWHERE, snapshot()).keys() == {"not ready"}
+def test_a_pod_waits_for_a_node_that_is_not_ready_unless_it_tolerates_all() -> None:
+    assert Places().away(["not ready"], Constraints(), snapshot()).keys() == {"not ready"}
+    assert Places().away(NAMES, ANYWHERE, snapshot()) == {}
 
 
 CHANGES = [
