@@ -39,6 +39,13 @@ class Source:
     kubeconfig: str | None = None
     context: str | None = None
 
+    @property
+    def name(self) -> str:
+        """What people call it in a message."""
+        if self.snapshot is None:
+            return "the cluster"
+        return "standard input" if self.snapshot == "-" else self.snapshot
+
     def documents(self) -> list[object]:
         """Everything there is, undecoded; raises `BadInput` and `ClusterError`."""
         if self.snapshot is not None:
@@ -116,17 +123,21 @@ class Source:
 
 def ready(source: Source, settings: Settings = DEFAULTS) -> Cluster:
     """The cluster that is meant, ready to be asked as its webhook is; raises as `Source.documents`."""
-    return cluster(source.documents(), source.policy(settings.policy), settings)
+    return cluster(source.documents(), source.policy(settings.policy), settings, where=source.name)
 
 
 def cluster(
-    found: list[object], cluster_policy: ClusterPolicy = NO_POLICY, settings: Settings = DEFAULTS
+    found: list[object],
+    cluster_policy: ClusterPolicy = NO_POLICY,
+    settings: Settings = DEFAULTS,
+    *,
+    where: str = "snapshot",
 ) -> Cluster:
-    """The cluster in these documents; what could not be used is told on standard error."""
+    """The cluster in documents that stood there; what could not be used is told on standard error."""
     now = time.time()
     book = Book(remember=settings.remember, wall=lambda: now)
     book.declare(cluster_policy.shapes)
-    read = snapshot.of(found, book=book)
+    read = snapshot.of(found, book=book, where=where)
     _tell_left_out(read.problems)
     return questions.cluster(read, cluster_policy, settings, now=now)
 

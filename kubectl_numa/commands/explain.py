@@ -80,7 +80,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
     place = source.namespace(namespace)
     wanted = Wanted(name, files, place, Strategy(strategy))
     found = source.documents()
-    cluster = clusters.cluster(found, source.policy(settings.policy), settings)
+    cluster = clusters.cluster(found, source.policy(settings.policy), settings, where=source.name)
     with clusters.waiting("asking every node"):
         given = list(_manifests(wanted, source, found, cluster.templates))
         explained, wrong = _explain(given, cluster, wanted)

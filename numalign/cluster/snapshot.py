@@ -50,12 +50,12 @@ def read(data: bytes) -> Snapshot:
         raise BadSnapshot(error.mistakes) from error
 
 
-def of(found: Iterable[object], *, book: Book | None = None) -> Snapshot:
+def of(found: Iterable[object], *, book: Book | None = None, where: str = "snapshot") -> Snapshot:
     """The snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`.
 
-    The `book` is as for `load`.
+    The `book` is as for `load`; `where` they stood is named in what is raised.
     """
-    return _settled(pile(documents.objects(found), book=book), "snapshot")
+    return _settled(pile(documents.objects(found), book=book), where)
 
 
 def _settled(made: "Pile", where: str) -> Snapshot:
@@ -126,7 +126,8 @@ class Pile:
             return None
         kinds = sorted(((kind, count) for kind, count in held.items() if count), key=_most_first)
         shown = ", ".join(f"{count} {kind}" for kind, count in kinds[:_MOST_NAMED])
-        more = f" and {len(kinds) - _MOST_NAMED} more kinds" if len(kinds) > _MOST_NAMED else ""
+        left = len(kinds) - _MOST_NAMED
+        more = f" and {left} more {'kind' if left == 1 else 'kinds'}" if left > 0 else ""
         return f"is no snapshot of a cluster: it holds {shown}{more}, {_EXPECTED}"
 
     def snapshot(self) -> Snapshot:

@@ -192,7 +192,7 @@ def _by_nodes(asked: PodQuestion, fleet: Fleet, refusals: Refusals, now: float) 
         return _able(asked, fleet, survey)
     if survey.hope:
         return Decision(State.NO_NODE_HERE, warnings=(_of_hope(survey.hope, now),))
-    if survey.unmatched:
+    if survey.unmatched and not survey.unlisted:
         return Decision(State.NOT_MATCHED, warnings=(_NOT_MATCHED,))
     return _unable(asked, fleet, refusals, survey)
 
@@ -230,11 +230,12 @@ def _able(asked: PodQuestion, fleet: Fleet, survey: Survey) -> Decision:
 
 
 def _unable(asked: PodQuestion, fleet: Fleet, refusals: Refusals, survey: Survey) -> Decision:
-    """Nothing that is known could take the pod, though it may go there."""
+    """Nothing that is known could take the pod, even where it may go."""
     if unlisted := tuple(_unlisted(survey, fleet)):
         if refusals.unknown_resources is Reaction.DENY:
             return _against(asked, refusals, State.UNKNOWN_RESOURCE, "; ".join(unlisted))
-        return Decision(State.UNKNOWN_RESOURCE, warnings=unlisted)
+        unmatched = (_NOT_MATCHED,) if survey.unmatched else ()
+        return Decision(State.UNKNOWN_RESOURCE, warnings=(*unlisted, *unmatched))
     if survey.bare and refusals.unknown_may_fit:
         may = f"no node of known topology could take it; {wording.nodes(survey.bare)} without topology may"
         return Decision(State.UNKNOWN_NODE, warnings=(may,))

@@ -219,6 +219,7 @@ def test_nor_are_namespaces_overruled_by_it() -> None:
 
 
 GPUU = asked("cpu=2 mem=1Gi nvidia.com/gpuu=1")
+ELSEWHERE = Constraints((Requirement("pool", Operator.IN, frozenset({"nowhere"})),))
 STRICT = Refusals(unknown_resources=Reaction.DENY)
 
 UNLISTED = [
@@ -231,6 +232,11 @@ UNLISTED = [
     ("not where it is best-effort",
         asked("cpu=2 mem=1Gi nvidia.com/gpuu=1", policy="best-effort"), STRICT,
         Decision(State.UNKNOWN_RESOURCE, waived=MISSPELT)),
+    ("it is told beside a selector that matches nothing",
+        replace(GPUU, constraints=ELSEWHERE), Refusals(),
+        Decision(State.UNKNOWN_RESOURCE, warnings=(MISSPELT, NOT_MATCHED))),
+    ("and refused beside one",
+        replace(GPUU, constraints=ELSEWHERE), STRICT, Decision(State.UNKNOWN_RESOURCE, MISSPELT)),
     ("a name that is like no other",
         asked("cpu=2 mem=1Gi example.com/quantum=1"), Refusals(),
         Decision(State.UNKNOWN_RESOURCE, warnings=('no node lists the resource "example.com/quantum"',))),

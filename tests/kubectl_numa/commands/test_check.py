@@ -106,7 +106,7 @@ def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, manifest:
             (
                 "a pod as a snapshot",
                 ["-f", "POD", "--snapshot", "POD"],
-                "is no snapshot of a cluster: it holds 1 Pod",
+                "p.yaml: is no snapshot of a cluster: it holds 1 Pod",
             ),
             ("a snapshot that is none", ["-f", "POD", "--snapshot", "TEXT"], "text.yaml"),
             ("no cluster", ["-f", "POD"], "there is no kubeconfig at /nowhere/config"),
