@@ -18,7 +18,7 @@ from numalign.fleet.arrays import Bools, Ints, Rows
 from numalign.fleet.bare_tables import BareTables
 from numalign.fleet.columns import When
 from numalign.fleet.eligible import MAY_GO, Eligible, counted
-from numalign.fleet.found import Able, Found, Open, Placed, Places, Room
+from numalign.fleet.found import Able, Found, Open, Place, Placed, Places, Room
 from numalign.fleet.layout import alike
 from numalign.fleet.question import Question
 from numalign.fleet.recent import Caches, Recent
@@ -57,6 +57,9 @@ _AT_ONCE = 64
 
 _SHAPES_A_STEP = 32
 """Shapes that are asked at once whether a pod may go to their nodes."""
+
+_Asking = tuple[Tables, Question, Constraints | Place | None]
+"""Which nodes are asked what, and where the pod may go, or what is known of them by when."""
 
 _NO_BARE: Mapping[str, BareNode] = MappingProxyType({})
 
@@ -150,7 +153,7 @@ class Fleet:
         self._shape_rows = self._roster.shapes.numbered(self._shapes.of_nodes(), self._roster.height)
         self.listed = self._shapes.listed() | self._bare.listed()
         """Every resource that a shape lists, or a node without topology."""
-        self._sweeps: dict[tuple[Tables, Question, Constraints | None], Sweep] = {}
+        self._sweeps: dict[_Asking, Sweep] = {}
         heard = min(HEARD, remembered)
         self._surveys: Recent[Placed, Survey] = Recent(remembered, weigh=_weight_of_survey)
         self._heard: Recent[Question, Mapping[int, Verdict]] = Recent(heard, weigh=_weight_of_answer)
@@ -302,7 +305,8 @@ class Fleet:
         if known and known.place == nodes.facts.place:
             return known
         rows = _since(nodes, known) if known else None
-        key = (nodes, question, None)
+        # Who has lost what was known goes on with nobody who asks the changed rows alone.
+        key = (nodes, question, known.place if known else None)
         sweep = self._begin(key, Sweep(nodes, question, When.EMPTY, rows))
         yield from sweep.run()
         self._sweeps.pop(key, None)
@@ -413,7 +417,7 @@ class Fleet:
         asked_of = takers if witness is None else takers[:0]
         self._heritage.room.put(Room(asked, self._places(), witness, asked_of))
 
-    def _begin(self, key: tuple[Tables, Question, Constraints | None], begun: Sweep) -> Sweep:
+    def _begin(self, key: _Asking, begun: Sweep) -> Sweep:
         """The sweep that is under way, if anybody else is waiting for the same, else a new one."""
         if len(self._sweeps) >= _AT_ONCE:
             self._sweeps.clear()

@@ -461,6 +461,18 @@ def test_room_is_found_for_a_pod_whose_answers_were_forgotten() -> None:
     assert fleet.now(ONE_GPU)
 
 
+def test_who_has_forgotten_what_was_known_does_not_go_on_where_only_changes_are_asked() -> None:
+    gone, gpu = (known(LARGE, seen=1.0),), "cpu=4 mem=8Gi gpu=1"
+    before = Fleet([SMALL], gone, remembered=1)
+    before.ever(TWO_GPUS)
+    after = before.following([SMALL, node(gpu, gpu, policy=BINDING)], gone)
+    begun = after.ask(TWO_GPUS)
+    next(begun)
+    after.ever(ONE_GPU)
+
+    assert after.ever(TWO_GPUS).hope == gone[0]
+
+
 FORGETTING: list[tuple[str, Callable[[Fleet, Question], object]]] = [
     ("what could ever be", Fleet.ever),
     ("what fits now", Fleet.now),
