@@ -18,6 +18,9 @@ from numalign.shapes import BareNode
 ENOUGH = 2**62
 """In place of an amount that nobody told, which may be enough for everything."""
 
+MOST_RESOURCES = 256
+"""Resources with a column; with more, those that no node lists any more lose theirs."""
+
 _FIRST = 16
 
 
@@ -39,6 +42,9 @@ class BareTables(Tables):
             self.drop(name)
         for node in [node for name, node in bare.items() if before.get(name) != node]:
             self.put(Node(node.name, (), totals=node.totals, attributes=node.attributes))
+        if len(self._amounts) > MOST_RESOURCES:
+            told = frozenset[str]().union(*(node.totals or () for node in bare.values()))
+            self._amounts = {name: self._amounts[name] for name in self._amounts.keys() & told}
 
     def put(self, node: Node) -> None:
         """A node is as it is told now."""

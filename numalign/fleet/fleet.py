@@ -186,6 +186,7 @@ class Fleet:
             "verdicts": self._verdicts,
             "refusals": self._why,
             **left.here.caches(),
+            **{f"bare_{name}": cache for name, cache in left.bare_here.caches().items()},
         }
 
     def following(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.fleet.bare_tables import BareTables
+from numalign.fleet.bare_tables import MOST_RESOURCES, BareTables
 from numalign.rules.resources import Resources
 from numalign.shapes import BareNode
 from tests.notation import asks, bag, table
@@ -71,3 +71,15 @@ def test_a_copy_changes_apart() -> None:
 
     assert made.large_enough(asks("cpu=8")).tolist() == [True]
     assert other.large_enough(asks("cpu=8")).tolist() == [False]
+
+
+def test_of_resources_that_nobody_lists_any_more_few_are_kept() -> None:
+    made = BareTables()
+    for number in range(3 * MOST_RESOURCES):
+        made = made.copy()
+        made.become({"a": BareNode("a", bag(f"cpu=8 example.com/{number}=1"))})
+
+    assert {"cpu", f"example.com/{number}"} <= made.listed()
+    assert len(made.listed()) <= MOST_RESOURCES
+    assert made.large_enough(asks(f"cpu=1 mem=1Gi example.com/{number}=1")).tolist() == [False]
+    assert made.large_enough(asks(f"cpu=1 example.com/{number}=1")).tolist() == [True]
