@@ -108,7 +108,6 @@ class Program:
         policy.load()
         register = self._register(policy)
         pods = Occupants(register, log=self.log, registry=self.registry)
-        keys = rules.label_keys()
         book = Book(remember=settings.remember_seconds, wall=time.time)
         if settings.snapshot:
             every = settings.snapshot_reload_seconds
@@ -118,7 +117,6 @@ class Program:
                 log=self.log,
                 registry=self.registry,
                 pods=pods,
-                label_keys=keys,
                 book=book,
                 declared=policy.declared,
             )
@@ -136,7 +134,6 @@ class Program:
                 log=self.log,
                 registry=self.registry,
                 pods=pods,
-                label_keys=keys,
                 book=book,
                 declared=policy.declared,
             )

@@ -82,10 +82,6 @@ class RankingRules:
         chosen = (number for number, choice in enumerate(self.choices) if choice.concerns(labels))
         return next(chosen, len(self.choices))
 
-    def label_keys(self) -> frozenset[str]:
-        """The keys of all labels of nodes that matter."""
-        return frozenset(each.key for choice in self.choices for each in choice.requirements)
-
 
 class Ranker:
     """Ranks nodes; which ranking a node has is worked out when its labels change, not when it is asked."""
@@ -110,9 +106,9 @@ class Ranker:
         """What nodes of these names are worth to one pod, by their place.
 
         `rows` are their rows in the answer, as `Board.rows` gives them; a node without a row is not admitted.
-        `labels` are those that matter (`RankingRules.label_keys`), of all nodes that have any, and are not
-        changed in place. `apart` are nodes, by their place, that were asked by themselves: what stands in
-        their row does not count. A pod has `opted_out` by saying `none`; one that says nothing has not.
+        `labels` are those of each node, and are not changed in place. `apart` are nodes, by their place, that
+        were asked by themselves: what stands in their row does not count. A pod has `opted_out` by saying
+        `none`; one that says nothing has not.
         """
         chosen = self._chosen(names, labels) if self._rules.choices else None
         return ranks(answer, rows, self._rankings, chosen=chosen, apart=apart, opted_out=opted_out)

@@ -8,7 +8,6 @@ changes nothing but a metric and a log line.
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter
@@ -33,9 +32,8 @@ CROWD = 200
 class FileFeed:
     """The snapshots in a file, looked at every so many seconds; 0 looks once.
 
-    `label_keys` are the labels of nodes that anybody reads. The `book` knows what earlier files held, and
-    which shapes are `declared`. The pods in the file go to `pods`, once their snapshot is taken; without one
-    they are counted.
+    The `book` knows what earlier files held, and which shapes are `declared`. The pods in the file go to
+    `pods`, once their snapshot is taken; without one they are counted.
     """
 
     def __init__(  # noqa: PLR0913  a file, how often, and what every part of a process is given
@@ -46,7 +44,6 @@ class FileFeed:
         log: Log,
         registry: CollectorRegistry,
         pods: Sink | None = None,
-        label_keys: AbstractSet[str] = frozenset(),
         book: Book | None = None,
         declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,
@@ -56,7 +53,6 @@ class FileFeed:
         self._every = every
         self._log = log
         self._pods = pods
-        self._label_keys = label_keys
         self._book = book or Book(wall=time.time)
         self._declared = declared
         self._clock = clock
@@ -140,7 +136,6 @@ class FileFeed:
         pods: list[Object] = []
         pile = snapshot.pile(
             documents.each(self._path),
-            label_keys=self._label_keys,
             pods=None if self._pods is None else pods.append,
             book=self._book,
         )

@@ -72,7 +72,7 @@ class _InCensus:
 
 
 class LiveFeed:
-    """The cluster behind an API server, with those labels of nodes that anybody reads.
+    """The cluster behind an API server.
 
     Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted.
     Of `watched` kinds all is waited for, of `optional` ones only for an answer, whatever it is.
@@ -89,13 +89,12 @@ class LiveFeed:
         log: Log,
         registry: CollectorRegistry,
         pods: Sink | None = None,
-        label_keys: AbstractSet[str] = frozenset(),
         book: Book | None = None,
         declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.world = World(told=True, label_keys=label_keys, book=book)
+        self.world = World(told=True, book=book)
         self._declared = declared
         self._pods = pods
         self._log = log

@@ -8,7 +8,6 @@ told of, and the rest counts.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -67,16 +66,15 @@ def _settled(made: "Pile", where: str) -> Snapshot:
 def pile(
     found: Iterable[Found],
     *,
-    label_keys: AbstractSet[str] = frozenset(),
     pods: Callable[[Object], None] | None = None,
     book: Book | None = None,
 ) -> "Pile":
-    """The world that these objects make, with these labels of nodes; its `snapshot` is that of `of`.
+    """The world that these objects make; its `snapshot` is that of `of`.
 
     The `book` knows what was there before. Each pod that has a name is given to `pods`, as an API server's
     would be to a sink; without one, pods are counted.
     """
-    made = Pile(label_keys=label_keys, pods=pods, book=book)
+    made = Pile(pods=pods, book=book)
     for each in found:
         made.add(each)
     return made
@@ -88,11 +86,10 @@ class Pile:
     def __init__(
         self,
         *,
-        label_keys: AbstractSet[str] = frozenset(),
         pods: Callable[[Object], None] | None = None,
         book: Book | None = None,
     ) -> None:
-        self.world = World(label_keys=label_keys, book=book)
+        self.world = World(book=book)
         self._problems: list[Problem] = []
         self._ignored = Counter[str]()
         self._pods = self._kept = 0

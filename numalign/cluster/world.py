@@ -51,8 +51,8 @@ class Snapshot:
     `nodes` are those whose topology is known, by name; `unknown` the names of the others, and `bare` what
     the Node objects of those tell. `shapes` are all that this cluster has, had, or was told of. `labels` is
     the class that each Node is labelled with, None where it is with none; a Node that makes no sense, or
-    whose topology makes none, is not in it. `node_labels` are the labels that somebody reads, of the nodes
-    that have any of them. `namespaces` are the rules of each, and `namespace_labels` all of its labels.
+    whose topology makes none, is not in it. `node_labels` are all labels of each Node. `namespaces` are the
+    rules of each, and `namespace_labels` all of its labels.
     `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
     one. `served` are the extended resources that DRA serves. `pods` counts what was listed, and `ignored` the
     objects of kinds that nobody reads, by kind and group (`Deployment.apps`).
@@ -143,18 +143,11 @@ class World:
 
     A topology without a Node is a ghost that its exporter left behind, and makes no node. But a file may hold
     nothing but topologies: unless all Nodes are `told`, as by an API server, there is no ghost where there is
-    no Node at all. `label_keys` are the labels that somebody reads. The `book` knows the nodes in health.
+    no Node at all. The `book` knows the nodes in health.
     """
 
-    def __init__(
-        self,
-        *,
-        told: bool = False,
-        label_keys: AbstractSet[str] = frozenset(),
-        book: Book | None = None,
-    ) -> None:
+    def __init__(self, *, told: bool = False, book: Book | None = None) -> None:
         self.book = book or Book(wall=time.time)
-        self._label_keys = label_keys
         self._told = self._haunted = told
         self.nodes = Shelf("Node", _sensible(nodes.facts))
         self.topologies = Shelf(topologies.KIND, _sensible(topologies.topology))
@@ -191,7 +184,9 @@ class World:
             bare=MappingProxyType(bare),
             shapes=self.book.known(),
             labels=MappingProxyType(dict(self._labels())),
-            node_labels=MappingProxyType(dict(self._read_labels())),
+            node_labels=MappingProxyType(
+                {name: told.attributes.labels for name, told in self.nodes.sensible()}
+            ),
             namespaces=MappingProxyType({name: each.rules for name, each in ruled.items()}),
             namespace_labels=MappingProxyType({name: each.labels for name, each in ruled.items()}),
             fingerprints=MappingProxyType(dict(self._fingerprints())),
@@ -266,12 +261,6 @@ class World:
         for name, told in self.nodes.sensible():
             if name in self._known or name not in self.topologies:
                 yield name, told.label
-
-    def _read_labels(self) -> Iterator[tuple[str, Mapping[str, str]]]:
-        for name, told in self.nodes.sensible():
-            carried = told.attributes.labels
-            if found := {key: carried[key] for key in self._label_keys if key in carried}:
-                yield name, found
 
     def _fingerprints(self) -> Iterator[tuple[str, Fingerprint]]:
         for name, topology in self.topologies.sensible():

@@ -108,18 +108,21 @@ def test_labels_are_those_that_nodes_carry_now() -> None:
     assert world.snapshot().labels == {"a": "blue", "b": None}
 
 
-def test_labels_that_somebody_reads_are_kept_of_nodes_that_have_any() -> None:
-    world = World(label_keys={"pool", "rack"})
-    world.nodes.put("a", node("a", pool="gpu", other="x"))
-    world.nodes.put("b", node("b", other="x"))
+def test_labels_are_known_of_nodes_with_and_without_topology_and_stay_the_same_object() -> None:
+    world = World()
+    world.nodes.put("a", node("a", pool="gpu"))
+    world.nodes.put("b", node("b", cpu="many", pool="gpu"))
     world.nodes.put("c", node("c", pool="cpu", rack="7"))
     world.topologies.put("c", nrt("c"))
-    before = world.snapshot()
+    before = world.snapshot().node_labels
     world.nodes.put("a", node("a", pool="cpu"))
-    world.nodes.drop("c")
+    after = world.snapshot().node_labels
 
-    assert before.node_labels == {"a": {"pool": "gpu"}, "c": {"pool": "cpu", "rack": "7"}}
-    assert world.snapshot().node_labels == {"a": {"pool": "cpu"}}
+    # Of a Node that cannot be read nobody knows its labels.
+    assert before == {"a": Labels({"pool": "gpu"}), "c": Labels({"pool": "cpu", "rack": "7"})}
+    assert after == {**before, "a": Labels({"pool": "cpu"})}
+    # Whoever works something out by labels sees by this that it still holds.
+    assert after["c"] is before["c"]
 
 
 def test_a_topology_that_accounts_for_other_pods_has_changed_and_a_ghost_accounts_for_none() -> None:

@@ -50,11 +50,6 @@ def test_a_ranking_is_chosen_by_labels(labels: dict[str, str], measure: Strategy
     assert RULES.rankings[RULES.number_of(labels)] == Ranking((measure,))
 
 
-def test_the_labels_that_matter_are_known() -> None:
-    assert RULES.label_keys() == {"pool", "rack"}
-    assert RankingRules().label_keys() == set()
-
-
 # Nodes.
 
 HALF = node("cpu=8//4 mem=8Gi", policy="best-effort")

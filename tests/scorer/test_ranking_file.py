@@ -55,10 +55,6 @@ def test_a_file_says_how_nodes_are_ranked() -> None:
     )
 
 
-def test_the_labels_that_it_selects_by_are_known() -> None:
-    assert parse(EXAMPLE, default=FLAGS).label_keys() == {"pool", "rack"}
-
-
 @pytest.mark.parametrize("nothing", ["{}", "rankings:", "rankings: []\nstrategies:\nweights:"])
 def test_what_a_file_does_not_say_is_as_the_flags_say(nothing: str) -> None:
     assert parse(nothing.encode(), default=FLAGS) == RankingRules(FLAGS)
