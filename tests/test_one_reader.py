@@ -34,7 +34,7 @@ async def by_webhook(pod: Raw, labels: Labels, _folder: Path) -> str:
         found = subject(asked(pod), moment([BIG], labels=labels), reader=PodReader())
     except Broken:
         return INVALID
-    return found.policy if isinstance(found, Subject) else NOTHING
+    return found.asked.policy if isinstance(found, Subject) else NOTHING
 
 
 async def by_scorer(pod: Raw, labels: Labels, _folder: Path) -> str:

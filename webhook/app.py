@@ -183,7 +183,7 @@ async def _mutation(door: Door, asked: Review, moment: Moment) -> Outcome:
     found = _subject(door, asked, moment)
     if isinstance(found, Subject):
         if concerns(found, mode=door.settings.injection):
-            await patiently(moment.fleet.ask(dra.sure(found.question, moment.served)))
+            await patiently(moment.fleet.ask(dra.sure(found.asked.question, moment.served)))
         answer = mutate(found, moment.fleet, mode=door.settings.injection, served=moment.served)
         decision = _mutated(answer)
     else:
@@ -208,7 +208,7 @@ async def _validation(door: Door, asked: Review, moment: Moment) -> Outcome:
     else:
         await _find_out(door, found.asked, moment)
         answer = validate(found.asked, _judge(door, moment))
-        door.below.count(found.namespace, shortfalls(found.asked))
+        door.below.count(found.asked.namespace, shortfalls(found.asked))
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
 

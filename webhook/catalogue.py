@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -17,12 +16,11 @@ from numalign.cluster.feed import Feed, count_age
 from numalign.cluster.world import Problem, Snapshot
 from numalign.fleet import Fleet
 from numalign.fleet.recent import Caches
-from numalign.rules.intent import UNRULED, NamespaceRules
+from numalign.rules.intent import NamespaceRules
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
 _PROBLEMS_LOGGED = 20
-_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +38,6 @@ class Moment:
         make = before.fleet.following if before else Fleet
         fleet = make(found.nodes, found.shapes, found.bare)
         return cls(fleet, found.namespaces, found.namespace_labels, found.served)
-
-    def rules_of(self, namespace: str) -> NamespaceRules:
-        """What a namespace's labels ask of its pods."""
-        return self.namespaces.get(namespace, UNRULED)
-
-    def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """All labels of a namespace."""
-        return self.namespace_labels.get(namespace, _NO_LABELS)
 
 
 class Catalogue:

@@ -31,7 +31,7 @@ def mutate(
     if not concerns(subject, mode=mode):
         return Allowed()
     # Wherever the pod may go: which classes could take it is the same for all that ask this.
-    survey = fleet.ever(dra.sure(subject.question, served))
+    survey = fleet.ever(dra.sure(subject.asked.question, served))
     if not survey.feasible:
         return Allowed()
     requirement = _REQUIREMENTS[mode](survey)
@@ -47,7 +47,7 @@ def mutate(
 
 def concerns(subject: Subject, *, mode: Mode) -> bool:
     """Whether anything could be written: the pod asks for alignment, and a scheduler is to place it."""
-    return subject.asks and not subject.pin and mode is not Mode.OFF
+    return subject.asked.asks and not subject.asked.pin and mode is not Mode.OFF
 
 
 def _exclude(survey: Survey) -> Requirement:

@@ -13,10 +13,8 @@ from numalign.cluster.asking import runtime_class
 from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy
 from numalign.cluster.tenancy import Tenancy
-from numalign.fleet import Question
-from numalign.fleet.pod_question import Excess, Exempt, Invalid, Pin, PodQuestion
+from numalign.fleet.pod_question import Exempt, Invalid, PodQuestion
 from numalign.rules.errors import BadInput
-from numalign.rules.intent import NamespaceRules, Policy
 from webhook.catalogue import Moment
 from webhook.review import Kind, Review, Verb
 
@@ -44,46 +42,6 @@ class Subject:
 
     asked: PodQuestion
     pod: Mapping[str, Any]
-
-    @property
-    def namespace(self) -> str:
-        """Where it is made."""
-        return self.asked.namespace
-
-    @property
-    def rules(self) -> NamespaceRules:
-        """What is asked of the pods there."""
-        return self.asked.rules
-
-    @property
-    def question(self) -> Question:
-        """What it asks of every node."""
-        return self.asked.question
-
-    @property
-    def stated(self) -> bool:
-        """Whether anybody states a policy."""
-        return self.asked.stated
-
-    @property
-    def pin(self) -> Pin | None:
-        """Who has placed it already."""
-        return self.asked.pin
-
-    @property
-    def excess(self) -> Excess | None:
-        """What there is too much of in it."""
-        return self.asked.excess
-
-    @property
-    def policy(self) -> Policy:
-        """What it asks for."""
-        return self.asked.policy
-
-    @property
-    def asks(self) -> bool:
-        """Whether it asks for any alignment."""
-        return self.asked.asks
 
 
 def subject(

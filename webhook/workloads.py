@@ -199,7 +199,7 @@ def _final(template: Template, workload: Workload, decide: Decide) -> str | None
     Pods of a DaemonSet, and those that name their node, are never refused for a node, and nobody is for a
     guess. Where a container leaves something out, a LimitRange may still say it; tolerations may be added.
     """
-    if workload.kind == "DaemonSet" or template.subject.pin or template.guessed:
+    if workload.kind == "DaemonSet" or template.subject.asked.pin or template.guessed:
         return None
     containers = pods.pod(template.subject.pod).defaulted().containers
     if not all({CPU, MEMORY} <= each.requests.keys() == each.limits.keys() for each in containers):

@@ -62,12 +62,6 @@ class Eligible:
         """What is remembered of what was asked."""
         return self._before.caches() if self._before else self._own.caches()
 
-    def selected(self, constraints: Constraints) -> Bools:
-        """By row whether the node selector and the required affinity hold; they do not where no node is."""
-        unmet = self.unmet_ever(constraints)
-        found: Bools = (unmet != NO_NODE) & (unmet != NUMBERS[Unmet.AFFINITY])
-        return found
-
     def ever(self, constraints: Constraints) -> Bools:
         """By row whether the pod may go there as long as labels and lasting taints stay."""
         found: Bools = self.unmet_ever(constraints) == MAY_GO

@@ -86,13 +86,6 @@ def test_a_pod_may_go_to(constraints: Constraints, ever: str, now: str) -> None:
     assert ", ".join(among(nodes, eligible.now(constraints).tolist())) == now
 
 
-def test_what_is_selected_may_be_tainted() -> None:
-    nodes = tables()
-    selected = Eligible(nodes).selected(Constraints((tier("gold"),)))
-
-    assert among(nodes, selected.tolist()) == ["gold", "tainted", "not ready", "pressed"]
-
-
 def test_reasons_are_counted_by_node() -> None:
     nodes = tables()
     eligible, asked = Eligible(nodes), Constraints((tier("gold"),))
@@ -133,7 +126,7 @@ def test_who_is_gone_takes_no_pod() -> None:
     nodes.drop("gold")
     assert not eligible.now(ANYWHERE)[0]
     assert not eligible.ever(ANYWHERE)[0]
-    assert not eligible.selected(ANYWHERE)[0]
+    assert not eligible.ever(ANYWHERE)[0]
 
 
 def test_where_nobody_is_nobody_may_go() -> None:

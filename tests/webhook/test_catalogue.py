@@ -108,10 +108,9 @@ async def test_a_snapshot_is_a_fleet_and_the_rules_of_namespaces(followed: Follo
 
     assert [member.name for member in now.fleet.nodes] == ["a", "b"]
     assert now.fleet.unknown == 1
-    assert now.rules_of("team") == NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
-    assert now.rules_of("quiet") == now.rules_of("never heard of") == UNRULED
-    assert now.labels_of("team") == {"numalign.io/enforce": SINGLE}
-    assert now.labels_of("never heard of") == {}
+    assert now.namespaces["team"] == NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
+    assert now.namespaces["quiet"] == UNRULED
+    assert now.namespace_labels["team"] == {"numalign.io/enforce": SINGLE}
     assert followed.told.of("snapshot.loaded")[0]["nodes"] == 2
 
 
