@@ -71,15 +71,16 @@ def nodes(given: Given) -> Work:
     book = Book(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
     feed = LiveFeed(given.api, watched=WATCHED, book=book, log=given.log, registry=given.registry)
     count_age(feed, given.registry)
+    present = Present(remembers=lambda: keeper.read)
     keeper = ShapeKeeper(
         given.api,
         namespace=given.namespace,
         book=book,
         leading=given.leading,
+        sees=lambda: present.now is not None,
         log=given.log,
         registry=given.registry,
     )
-    present = Present(remembers=lambda: keeper.read)
 
     async def follow() -> None:
         # Before it is known what nodes were, nobody can tell which of them are ill.

@@ -98,8 +98,9 @@ def _outdated(stored: KnownShape, *, by: KnownShape, now: float) -> bool:
 class ShapeKeeper:
     """Keeps the `book` and the ConfigMap alike; the ConfigMap is written only while `leading` says yes.
 
-    `read` is whether the ConfigMap was ever read; that there is none is an answer too. `wall` is in seconds
-    since 1970.
+    `read` is whether the ConfigMap was ever read; that there is none is an answer too. Nothing is written
+    before `sees` says that the nodes are known: what is remembered of those that are ill would be lost.
+    `wall` is in seconds since 1970.
     """
 
     def __init__(  # noqa: PLR0913  what is kept where, and what every part of a process is given
@@ -109,6 +110,7 @@ class ShapeKeeper:
         namespace: str,
         book: Book,
         leading: Callable[[], bool],
+        sees: Callable[[], bool],
         log: Log,
         registry: CollectorRegistry,
         wall: Callable[[], float] = time.time,
@@ -116,7 +118,7 @@ class ShapeKeeper:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.read = False
-        self._api, self._book, self._leading, self._log = api, book, leading, log
+        self._api, self._book, self._leading, self._sees, self._log = api, book, leading, sees, log
         self._wall, self._clock, self._sleep = wall, clock, sleep
         self._collection = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
         self._path = f"{self._collection}/{shapes.NAME}"
@@ -192,7 +194,7 @@ class ShapeKeeper:
         self.read = True
         self._version = self._book.version
         self._tell_refused(stored.mistakes)
-        return await self._write(stored) if self._leading() else False
+        return await self._write(stored) if self._leading() and self._sees() else False
 
     async def _stored(self) -> Stored:
         try:

@@ -128,11 +128,13 @@ class Work:
     def __post_init__(self) -> None:
         self.configmap = ConfigMap(self.clock)
         self.book = Book(wall=self.clock)
+        self.sees = True
         self.keeper = ShapeKeeper(
             self.configmap,
             namespace="numalign-system",
             book=self.book,
             leading=self.leading,
+            sees=lambda: self.sees,
             log=self.told.log,
             registry=self.registry,
             wall=self.clock,
@@ -244,6 +246,20 @@ async def test_a_loss_is_written_and_that_it_is_over() -> None:
         await work.run(130)
         assert work.configmap.memory.losses == {"a": pytest.approx(began, abs=1)}
         work.has("a", SMALL)
+        await work.run(130)
+
+    assert work.configmap.memory.losses == {}
+
+
+async def test_what_is_remembered_of_losses_stays_until_nodes_are_seen() -> None:
+    work = Work()
+    work.configmap.holds(remembered(SMALL, losses={"a": 1e6}))
+    work.sees = False
+    with keeping(work):
+        await work.run(200)
+        assert work.configmap.writes == []
+        work.has("b", SMALL)
+        work.sees = True
         await work.run(130)
 
     assert work.configmap.memory.losses == {}
