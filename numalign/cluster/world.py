@@ -222,7 +222,8 @@ class World:
         unseen: AbstractSet[str] = self._unseen & self._joined.keys()
         while unseen := unseen | self.book.stale():
             for name in sorted(unseen):
-                self._known[name] = self.book.see(self._joined[name], identity=self._facts(name).identity)
+                told = self._facts(name)
+                self._known[name] = self.book.see(self._joined[name], identity=told.identity, most=told.most)
             unseen = frozenset()
         self._unseen.clear()
 

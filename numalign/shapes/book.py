@@ -2,9 +2,10 @@
 Which shapes there are: those of the nodes that are here, those that were here, and those that were declared.
 
 Nodes are told one by one, as they change, and come back with their health (`Node.health`). A node that lacks
-devices is taken for ill as long as something says what it was: the class that it is labelled with, or what it
-was when it was seen before. A machine that was replaced under the same name is another node; and a loss that
-lasts longer than `LOSS_SECONDS` is real, for whoever repairs a node has done so by then.
+devices is taken for ill as long as something says what it was: the class that it is labelled with, what it
+was when it was seen before, or the capacity that its Node object tells. A machine that was replaced under the
+same name is another node; and a loss that lasts longer than `LOSS_SECONDS` is real, for whoever repairs a
+node has done so by then.
 
 Times are seconds since 1970, for what is remembered here outlives the process.
 """
@@ -15,8 +16,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from numalign.rules.attributes import Taint
+from numalign.rules.resources import Resources
 from numalign.rules.topology import Node, node_class
-from numalign.shapes.health import restored
+from numalign.shapes.health import completed, restored
 from numalign.shapes.identity import Identity
 from numalign.shapes.shape import KnownShape, Shape, Traits, larger, of, traits
 
@@ -81,11 +83,14 @@ class Book:
 
     # What is told.
 
-    def see(self, node: Node, *, identity: Identity) -> Node:
-        """A node is here like this, on this machine; gives it with its health."""
+    def see(self, node: Node, *, identity: Identity, most: Resources | None = None) -> Node:
+        """A node is here like this, on this machine; gives it with its health.
+
+        `most` is what it has in all by its Node object, whether or not that may be given out at present.
+        """
         before = self._nodes.get(node.name)
         self._stale.discard(node.name)
-        seen = self._nodes[node.name] = self._read(node, identity, before)
+        seen = self._nodes[node.name] = self._read(node, identity, before, most)
         self._count(seen.shape, before.shape if before else None)
         self._ill.pop(node.name, None)
         if seen.ill is not None:
@@ -154,21 +159,25 @@ class Book:
 
     # Health.
 
-    def _read(self, node: Node, identity: Identity, before: _Seen | None) -> _Seen:
+    def _read(self, node: Node, identity: Identity, before: _Seen | None, most: Resources | None) -> _Seen:
         own = node_class(node)
         disbelieved = before.disbelieved if before and before.own == own else frozenset[str]()
         if before and before.identity.differs(identity):
             before, disbelieved = None, frozenset({node.label or ""})
             self._losses.pop(node.name, None)
         pasts = [name for name in self._pasts(node, own, before) if name not in disbelieved]
-        healthy = self._in_health(node, pasts)
+        kept = healthy = self._in_health(node, pasts)
+        if healthy is None and own not in disbelieved:
+            healthy = completed(node, most)
         ill = self._since(node.name, before) if healthy else None
         if ill is not None and self._is_real(ill):
-            healthy, ill, disbelieved = None, None, disbelieved.union(pasts)
+            kept, healthy, ill, disbelieved = None, None, None, disbelieved.union(pasts)
         if ill is None:
             self._losses.pop(node.name, None)
         found = replace(node, health=healthy) if healthy else node
-        return _Seen(node, own, found, self._shape_of(found, own, before), identity, ill, disbelieved)
+        # Where its devices are in health nobody has seen, so no shape is made of that.
+        shown = found if kept else node
+        return _Seen(node, own, found, self._shape_of(shown, own, before), identity, ill, disbelieved)
 
     def _pasts(self, node: Node, own: str, before: _Seen | None) -> Iterator[str]:
         """The classes that a node may have been of, the likeliest first.

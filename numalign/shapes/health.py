@@ -7,7 +7,9 @@ a node is ill if, given back the devices of the class that it was of, it is of t
 differs in anything else, or has more of any device, is another machine or another configuration.
 """
 
+from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 
@@ -30,6 +32,36 @@ def restored(node: Node, healthy: Node) -> Node | None:
     return found if node_class(found) == node_class(healthy) else None
 
 
+def completed(node: Node, most: Resources | None) -> Node | None:
+    """The node with nothing on it and all devices of which its own objects tell; None if it lacks none.
+
+    A kubelet, an exporter and a device plugin tell of the same devices at different times, and a node may be
+    seen for the first time in between. `most` is what the Node object tells of, None if there is none. Which
+    zones devices are on that no zone lists is not known, so they count for the node as a whole.
+    """
+    if node.machine or node.totals is None or most is None:
+        return None
+    listed = dict(sum((Counter(_devices(zone.capacity)) for zone in node.zones), Counter()))
+    there = {name: max(most.get(name, 0), listed.get(name, 0)) for name in {*_devices(most), *listed}}
+    unplaced = {name for name, amount in listed.items() if 0 < amount < there[name]}
+    given = all(_within(zone.capacity, zone.allocatable) for zone in node.zones)
+    if given and not unplaced and _within(Resources(there), node.totals):
+        return None
+    zones = tuple(_completed(zone.emptied(), unplaced) for zone in node.zones)
+    return replace(node, zones=zones, totals=shared(node.totals.most(there)), stock=None, health=None)
+
+
+def _completed(zone: Zone, unplaced: AbstractSet[str]) -> Zone:
+    """A zone that may give out all of its devices, and does not list those of unknown place."""
+    given = {**zone.allocatable, **_devices(zone.capacity)}
+    capacity, allocatable = (_without(bag, unplaced) for bag in (zone.capacity, given))
+    return replace(zone, capacity=capacity, allocatable=allocatable, free=allocatable)
+
+
+def _without(amounts: Mapping[str, int], names: AbstractSet[str]) -> Resources:
+    return shared(Resources({name: amount for name, amount in amounts.items() if name not in names}))
+
+
 def _lacks(node: Node, healthy: Node) -> bool:
     """Whether the node has less of any device, by zones or as a whole."""
     for mine, full in zip(node.zones, healthy.zones, strict=True):
@@ -43,8 +75,15 @@ def _lacks(node: Node, healthy: Node) -> bool:
 
 def lacking(node: Node) -> Resources:
     """The devices of which a node that is ill has less than in health."""
-    had, has = _sums(node.in_health()), _sums(node)
+    health = node.in_health()
+    had, has = {**_unplaced(health, health), **_sums(health)}, {**_sums(node), **_unplaced(node, health)}
     return Resources({name: amount - has.get(name, 0) for name, amount in had.items()}).positive()
+
+
+def _unplaced(node: Node, health: Node) -> dict[str, int]:
+    """As the node as a whole may give out, of devices that no zone lists in health."""
+    totals = _devices(node.totals or Resources())
+    return {name: amount for name, amount in totals.items() if name not in health.devices}
 
 
 def _sums(node: Node) -> dict[str, int]:

@@ -388,6 +388,17 @@ def test_what_is_remembered_says_what_a_node_was() -> None:
     assert healths(world) == {"a": 8}
 
 
+def test_the_capacity_of_a_node_says_what_it_is_in_health_where_nobody_saw_it() -> None:
+    world = World()
+    world.topologies.put("a", gpu_nrt("a", 0))
+    told = gpu_node("a", 0)
+    world.nodes.put("a", {**told, "status": {**told["status"], "capacity": {"cpu": "8", GPU: 8}}})
+
+    [found] = world.snapshot().nodes
+    assert found.health
+    assert found.health.totals == bag("cpu=8 gpu=8")
+
+
 def test_a_node_without_topology_is_told_with_what_its_node_says() -> None:
     world = World()
     world.nodes.put("a", gpu_node("a", 8, **{CLASS_LABEL: "blue"}))

@@ -176,6 +176,32 @@ def test_a_loss_is_real_after_a_week_and_then_the_node_is_what_it_has(cluster: C
     assert cluster.see(WELL).health is None
 
 
+def test_a_node_that_nobody_saw_in_health_is_what_its_node_says_for_a_week(cluster: Cluster) -> None:
+    most = bag("cpu=8 gpu=8")
+    first = cluster.book.see(DOWN, identity=MACHINE, most=most)
+    shapes = cluster.counts()
+    cluster.now += LOSS_SECONDS
+    cluster.book.expire()
+    stale = cluster.book.stale()
+    later = [cluster.book.see(DOWN, identity=MACHINE, most=most) for _ in range(2)]
+
+    assert first.health
+    assert first.health.totals == most
+    # Nobody knows on which zones its devices are, so they make no shape.
+    assert shapes == [(node_class(DOWN), 1)]
+    assert all(each.shape.node.totals == DOWN.totals for each in cluster.book.known())
+    assert stale == {"a"}
+    assert [each.health for each in later] == [None, None]
+
+
+def test_what_a_node_was_is_believed_before_what_its_node_says(cluster: Cluster) -> None:
+    cluster.see(WELL)
+    found = cluster.book.see(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
+
+    assert found.health
+    assert found.health.zones == WELL.zones
+
+
 def test_since_when_a_node_is_ill_outlives_the_process(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(DOWN)

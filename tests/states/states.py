@@ -73,6 +73,13 @@ STATES = (
     State("healthy", HEALTHY, fits=names(LARGE)),
     State("too-large", HEALTHY, pod=pod(5), refused=f"0/5 {SINGLE}", patched=False, check="never"),
     State("plugin-down", every(HEALTHY, plugin="down"), warned=ROOM, waits=names(LARGE)),
+    State(
+        "plugin-down-unseen",
+        (*SMALL, *every(LARGE, plugin="down")),
+        before=SMALL,
+        warned=ROOM,
+        waits=names(LARGE),
+    ),
     State("plugin-gone", every(HEALTHY, plugin="gone"), warned=ROOM, waits=names(LARGE)),
     State("device-ill", (*SMALL, *every(LARGE, broken=1)), warned=ROOM, waits=names(LARGE)),
     State("plugin-of-large-down", (*SMALL, *every(LARGE, plugin="gone")), warned=ROOM, waits=names(LARGE)),
