@@ -161,7 +161,7 @@ def _remembered(part: Part) -> KnownShape | None:
     if part.value is None:
         return None
     seen = float(part["lastSeen"].time())
-    found = _shape(part, open=bool(part["otherLabels"].switch()))
+    found = _shape(part, other_labels=bool(part["otherLabels"].switch()))
     return KnownShape(found, seen=seen) if found else None
 
 
@@ -180,19 +180,21 @@ def declared(listed: Part) -> tuple[Shape, ...]:
 
 def exported(known: Iterable[KnownShape]) -> list[Object]:
     """Shapes as `declared` reads them, with their names for whoever reads them too."""
-    return [{"name": each.shape.name, **_written(each), "otherLabels": each.shape.open} for each in known]
+    return [
+        {"name": each.shape.name, **_written(each), "otherLabels": each.shape.other_labels} for each in known
+    ]
 
 
 def _declared(part: Part) -> Shape | None:
     part.only(FIELDS)
     told = part["otherLabels"].switch()
-    return _shape(part, open=told is None or told)
+    return _shape(part, other_labels=told is None or told)
 
 
 # Reading a shape.
 
 
-def _shape(part: Part, *, open: bool) -> Shape | None:  # noqa: A002  as `shape` has it
+def _shape(part: Part, *, other_labels: bool) -> Shape | None:
     """One shape; None if anything is wrong with it, which is noted."""
     before = len(part.mistakes)
     topologies.measure(part)
@@ -217,7 +219,7 @@ def _shape(part: Part, *, open: bool) -> Shape | None:  # noqa: A002  as `shape`
         _note(part, error.zones)
         _note(kubelet, error.configuration)
         return None
-    return shape.shape(shape.bare(node), node.attributes.lasting, listed, open=open)
+    return shape.shape(shape.bare(node), node.attributes.lasting, listed, other_labels=other_labels)
 
 
 def _note(part: Part, mistakes: Iterable[Mistake]) -> None:
@@ -333,7 +335,7 @@ _SAID: Mapping[str, Callable[[Shape], object]] = MappingProxyType(
         "zones": _zones,
         "allocatable": lambda found: _written_amounts(found.node.totals),
         "labels": lambda found: {key: _written_label(each) for key, each in sorted(found.labels.items())},
-        "otherLabels": lambda found: found.open,
+        "otherLabels": lambda found: found.other_labels,
         "taints": lambda found: [*map(_written_taint, found.taints)],
         "kubeletVersion": _version,
         "threadsPerCore": lambda found: found.node.threads,

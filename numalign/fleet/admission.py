@@ -190,8 +190,8 @@ def _by_nodes(asked: PodQuestion, fleet: Fleet, refusals: Refusals, now: float) 
     survey = fleet.ever(asked.question, asked.constraints)
     if survey.able:
         return _able(asked, fleet, survey)
-    if survey.hope:
-        return Decision(State.NO_NODE_HERE, warnings=(_of_hope(survey.hope, now),))
+    if survey.fallback:
+        return Decision(State.NO_NODE_HERE, warnings=(_of_fallback(survey.fallback, now),))
     if survey.unmatched and not survey.unlisted:
         return Decision(State.NOT_MATCHED, warnings=(_NOT_MATCHED,))
     return _unable(asked, fleet, refusals, survey)
@@ -209,7 +209,7 @@ def _placed(asked: PodQuestion, pin: Pin, fleet: Fleet) -> Decision:
 def _of_its_node(asked: PodQuestion, pin: Pin, fleet: Fleet) -> Iterator[str]:
     if pin.node is None:
         survey = fleet.ever(asked.question, asked.constraints)
-        if not (survey.able or survey.hope or survey.unmatched or survey.bare):
+        if not (survey.able or survey.fallback or survey.unmatched or survey.bare):
             yield f"{pin.why}, but no node could ever take it"
         return
     verdict = fleet.verdict(pin.node, asked.question)
@@ -253,7 +253,7 @@ def _against(asked: PodQuestion, refusals: Refusals, state: State, why: str) -> 
     return Decision(state, why)
 
 
-def _of_hope(known: KnownShape, now: float) -> str:
+def _of_fallback(known: KnownShape, now: float) -> str:
     if known.seen is not None:
         return f"{_NOT_HERE}; last seen {wording.ago(now - known.seen)} ago"
     if known.declared:

@@ -18,7 +18,7 @@ from numalign.fleet.arrays import Bools, Ints, Rows
 from numalign.fleet.bare_tables import BareTables
 from numalign.fleet.columns import When
 from numalign.fleet.eligible import MAY_GO, Eligible, counted
-from numalign.fleet.found import Able, Found, Open, Place, Placed, Places, Room
+from numalign.fleet.found import Able, EligibleShapes, Found, Place, Placed, Places, Room
 from numalign.fleet.layout import alike
 from numalign.fleet.question import Question
 from numalign.fleet.recent import Caches, Recent
@@ -76,7 +76,7 @@ class Heritage:
     able: Found[Question, Able]
     members: Found[Question, Able]
     ill: Found[Question, Able]
-    open: Found[Constraints, Open]
+    eligible: Found[Constraints, EligibleShapes]
     room: Found[Placed, Room]
 
     @classmethod
@@ -92,7 +92,7 @@ class Heritage:
             able=Found(remembered),
             members=Found(remembered),
             ill=Found(remembered),
-            open=Found(remembered),
+            eligible=Found(remembered),
             room=Found(remembered),
         )
 
@@ -108,7 +108,7 @@ class Heritage:
             self.able.following(),
             self.members.following(),
             self.ill.following(),
-            self.open.following(),
+            self.eligible.following(),
             self.room.following(),
         )
 
@@ -179,7 +179,7 @@ class Fleet:
             "able": left.able.cache,
             "able_nodes": left.members.cache,
             "able_ill": left.ill.cache,
-            "open": left.open.cache,
+            "eligible_shapes": left.eligible.cache,
             "room": left.room.cache,
             "surveys": self._surveys,
             "groups": self._heard,
@@ -237,7 +237,7 @@ class Fleet:
 
     def _survey(self, question: Question, constraints: Constraints) -> Survey:
         takers = finished(self._find_takers(question, constraints))
-        reached, here = finished(self._find_open(constraints)), self._heritage.here.ever(constraints)
+        reached, here = finished(self._find_eligible(constraints)), self._heritage.here.ever(constraints)
         feasible = self._classes_of(takers)
         able = int(np.count_nonzero(takers.rows & here))
         bare = self._heritage.bare_here.ever(constraints)
@@ -248,7 +248,7 @@ class Fleet:
             known=len(self.nodes),
             unknown=self.unknown,
             unanswered=int(np.count_nonzero(takers.unanswered & here)),
-            hope=None if able else self._hope(takers.shapes & reached),
+            fallback=None if able else self._fallback(takers.shapes & reached),
             unmatched=not (reached.any() or bare.any()),
             bare=int(np.count_nonzero(bare & self._bare.large_enough(question.demand))),
             unlisted=tuple(filter(self._is_unlisted, question.demand.total.positive())),
@@ -262,7 +262,7 @@ class Fleet:
         shapes = (known.shape for row, known in self._shapes.known() if takers.shapes[row])
         return {*(shape.node_class for shape in shapes), *self._roster.labels.among(takers.rows)}
 
-    def _hope(self, shapes: Bools) -> KnownShape | None:
+    def _fallback(self, shapes: Bools) -> KnownShape | None:
         """Of these shapes the one that comes back soonest, as far as anybody can tell."""
         known = (known for row, known in self._shapes.known() if shapes[row])
         return max(known, key=_lateness, default=None)
@@ -274,7 +274,7 @@ class Fleet:
         another have to be found on as many zones; so each node is asked before a pod is turned away.
         """
         left = self._heritage
-        reached = yield from self._find_open(constraints)
+        reached = yield from self._find_eligible(constraints)
         able = yield from self._find_able(self._shapes, left.able, question)
         rows, unanswered = self._rows_of(able.rows), self._rows_of(able.unanswered)
         if (able.rows & reached).any():
@@ -315,9 +315,9 @@ class Fleet:
         unanswered = sweep.patched_unanswered(known.unanswered if known else None)
         return found.put(Able(question, nodes.facts.place, able, unanswered))
 
-    def _find_open(self, constraints: Constraints) -> Steps[Bools]:
+    def _find_eligible(self, constraints: Constraints) -> Steps[Bools]:
         """Which shapes have nodes that a pod may go to."""
-        told, found = self._shapes.told, self._heritage.open
+        told, found = self._shapes.told, self._heritage.eligible
         known = found.of(constraints)
         if known and known.place == told.place:
             return known.rows
@@ -326,7 +326,7 @@ class Fleet:
             rows[row] = each.shape.unmet(constraints) is None
             if at % _SHAPES_A_STEP == 0:
                 yield
-        return found.put(Open(constraints, told.place, rows)).rows
+        return found.put(EligibleShapes(constraints, told.place, rows)).rows
 
     # What fits now.
 
@@ -477,7 +477,7 @@ class Fleet:
     ) -> bool:
         """Whether the pod would fit somewhere if it asked for this much; no, if that takes long to say."""
         less = asking(question.demand, container, resource, amount)
-        left, reached = work.MOST_AT_ONCE, finished(self._find_open(constraints))
+        left, reached = work.MOST_AT_ONCE, finished(self._find_eligible(constraints))
         for row, known in self._shapes.known():
             if not reached[row]:
                 continue
@@ -515,7 +515,7 @@ def _lateness(known: KnownShape) -> tuple[bool, float]:
 def _weight_of_survey(key: Placed, survey: Survey) -> int:
     question, constraints = key
     # The shape is there anyway.
-    return question.weight + weight(constraints, replace(survey, hope=None))
+    return question.weight + weight(constraints, replace(survey, fallback=None))
 
 
 def _weight_of_answer(question: Question, answer: object) -> int:

@@ -38,7 +38,7 @@ class Able:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class EligibleShapes:
     """Which shapes a pod may go to, as of a place in what was told of them."""
 
     key: Constraints
@@ -79,7 +79,7 @@ class Room:
 
 
 Key = TypeVar("Key", Question, Constraints, Placed)
-Kept = TypeVar("Kept", Able, Open, Room)
+Kept = TypeVar("Kept", Able, EligibleShapes, Room)
 
 
 class Found(Generic[Key, Kept]):

@@ -37,9 +37,9 @@ class Survey:
 
     `able` counts nodes that are here, of shapes that could take the pod, and that it may go to as long as
     their labels and lasting taints stay. Of these so many are `unanswered`: what becomes of the pod there
-    takes too long to work out, so they may be. Where there are none, `hope` is a shape that could take it and
-    has, had or may have nodes that it may go to. `unmatched` is a pod that may go to no node that is known in
-    any way, by its selector and tolerations.
+    takes too long to work out, so they may be. Where there are none, `fallback` is a shape that could take it
+    and has, had or may have nodes that it may go to. `unmatched` is a pod that may go to no node that is
+    known in any way, by its selector and tolerations.
 
     `known` counts all nodes, `unknown` those that publish no topology; `bare` of the latter those that are
     large enough, as far as anybody tells, and that the pod may go to. Of the resources that it asks for,
@@ -52,7 +52,7 @@ class Survey:
     known: int
     unknown: int
     unanswered: int = 0
-    hope: KnownShape | None = None
+    fallback: KnownShape | None = None
     unmatched: bool = False
     bare: int = 0
     unlisted: tuple[str, ...] = ()

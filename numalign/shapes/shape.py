@@ -62,13 +62,14 @@ class Shape:
     """What nodes of one kind have in common.
 
     `node` is one of them in health, nameless and with nothing on it, and has the largest amounts that any of
-    them had. `taints` are their lasting ones, in order. An `open` shape may have labels that nobody told of.
+    them had. `taints` are their lasting ones, in order. With `other_labels` they may have labels that nobody
+    told of.
     """
 
     node: Node
     taints: tuple[Taint, ...] = ()
     labels: Mapping[str, Values] = field(default_factory=dict, hash=False)
-    open: bool = False
+    other_labels: bool = False
     node_class: str = field(init=False, compare=False)
     name: str = field(init=False, compare=False)
     """What tells it from other shapes: the class, and a few digits of all else."""
@@ -96,7 +97,7 @@ class Shape:
         return bool(term.expressions or term.fields) and all(map(self._may, term.expressions))
 
     def _may(self, requirement: Requirement) -> bool:
-        return self.labels.get(requirement.key, ANY if self.open else ABSENT).may(requirement)
+        return self.labels.get(requirement.key, ANY if self.other_labels else ABSENT).may(requirement)
 
     def covers(self, node: Node) -> bool:
         """Whether a node of this kind, in health, shows nothing that is not known of the shape."""
@@ -112,7 +113,7 @@ class Shape:
         for key, value in told.items():
             values = self.labels.get(key)
             if values is None:
-                if not self.open:
+                if not self.other_labels:
                     return False
                 continue
             if values.known is not None and value not in values.known:
@@ -124,12 +125,17 @@ class Shape:
         """What the nodes of both have in common; raises `ValueError` for another kind of nodes."""
         if self.name != other.name:
             raise ValueError(f"{other.name} is not {self.name}")
-        mine, theirs = (ANY if each.open else ABSENT for each in (self, other))
+        mine, theirs = (ANY if each.other_labels else ABSENT for each in (self, other))
         labels = {
             key: self.labels.get(key, mine).joined(other.labels.get(key, theirs))
             for key in {*self.labels, *other.labels}
         }
-        found = shape(larger(self.node, other.node), self.taints, labels, open=self.open or other.open)
+        found = shape(
+            larger(self.node, other.node),
+            self.taints,
+            labels,
+            other_labels=self.other_labels or other.other_labels,
+        )
         return self if found == self else found
 
 
@@ -151,11 +157,11 @@ def shape(
     taints: Iterable[Taint],
     labels: Mapping[str, Values],
     *,
-    open: bool = False,  # noqa: A002
+    other_labels: bool = False,
 ) -> Shape:
     """A shape with no more labels than are kept of one."""
     kept = dict(sorted(labels.items())[:MOST_LABELS])
-    return Shape(node, tuple(taints), kept, open or len(labels) > MOST_LABELS)
+    return Shape(node, tuple(taints), kept, other_labels or len(labels) > MOST_LABELS)
 
 
 def of(node: Node) -> Shape:

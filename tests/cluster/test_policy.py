@@ -41,7 +41,7 @@ SHOWN_SHAPE = shape.shape(
     shape.bare(node(ZONE, ZONE, policy="single-numa-node")),
     (),
     {"pool": Values(frozenset({"gpu"}))},
-    open=True,
+    other_labels=True,
 )
 
 SINGLE, RESTRICTED, LOOSE = Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT

@@ -59,7 +59,7 @@ SHAPES = [
     ("any value",                          Shape(shape_of(GPU_NODE).node, labels={"host": Values(None)})),
     ("a label that not all have",
      Shape(shape_of(GPU_NODE).node, labels={"host": Values(None, always=False)})),
-    ("labels that nobody told of",         Shape(shape_of(GPU_NODE).node, open=True)),
+    ("labels that nobody told of",         Shape(shape_of(GPU_NODE).node, other_labels=True)),
 ]  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def test_a_declared_shape_may_have_other_labels_and_has_no_passing_taints() -> N
 
     assert listed.mistakes == []
     assert read.taints == (Taint("dedicated", "gpu"),)
-    assert read.open
+    assert read.other_labels
     assert read.labels == {
         "pool": Values(frozenset({"gpu"})),
         "rack": Values(frozenset({"a", "b"}), always=False),
@@ -128,7 +128,7 @@ def test_a_declared_shape_can_say_that_it_has_no_other_labels() -> None:
     [fields] = yaml.safe_load(DECLARED)
     [read] = shapes.declared(Part([{**fields, "otherLabels": False}], "shapes"))
 
-    assert not read.open
+    assert not read.other_labels
 
 
 ZONE = {"name": "node-0", "type": "Node", "resources": []}

@@ -470,7 +470,7 @@ def test_who_has_forgotten_what_was_known_does_not_go_on_where_only_changes_are_
     next(begun)
     after.ever(ONE_GPU)
 
-    assert after.ever(TWO_GPUS).hope == gone[0]
+    assert after.ever(TWO_GPUS).fallback == gone[0]
 
 
 FORGETTING: list[tuple[str, Callable[[Fleet, Question], object]]] = [
@@ -586,7 +586,7 @@ GONE, DECLARED = known(LARGE, seen=7.0), declared(LARGE)
 LATER = known(placed(LARGE, "dedicated"), seen=9.0)
 IN_POOL_A, IN_POOL_B = (placed(LARGE, pool=name, name=name) for name in "ab")
 HOPES = [
-    # what it shows                      nodes             shapes                             able, hope
+    # what it shows                      nodes             shapes                             able, fallback
     ("one that is here is enough",       [LARGE],          [],                                (1, None)),
     ("the last one has gone",            [SMALL],          [GONE],                            (0, GONE)),
     ("none was ever here",               [SMALL],          [DECLARED],                        (0, DECLARED)),
@@ -603,7 +603,7 @@ def test_hope_is_a_shape_that_could_take_the_pod_if(
 ) -> None:
     survey = Fleet(members, shapes).ever(TWO_GPUS)
 
-    assert (survey.able, survey.hope) == found
+    assert (survey.able, survey.fallback) == found
 
 
 def test_classes_of_shapes_without_nodes_are_named_too() -> None:
@@ -665,7 +665,7 @@ def test_a_shape_that_comes_back_gives_hope_and_one_that_is_forgotten_takes_it()
     without = Fleet([SMALL])
     fleets = [without, remembering := without.following([SMALL], [GONE]), remembering.following([SMALL])]
 
-    assert [each.ever(TWO_GPUS).hope for each in fleets] == [None, GONE, None]
+    assert [each.ever(TWO_GPUS).fallback for each in fleets] == [None, GONE, None]
 
 
 ILL = replace(EMPTY_HANDED, health=LARGE)

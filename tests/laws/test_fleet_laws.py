@@ -101,7 +101,7 @@ class Plain(NamedTuple):
     able: int
     feasible: set[str]
     every: set[str]
-    hope: bool
+    fallback: bool
     unmatched: bool
     now: bool
 
@@ -138,7 +138,7 @@ def plain(made: World, pod: Asked) -> Plain:
         able=count,
         feasible=feasible | {node.label for node in takers if node.label},
         every={each.node_class for each in shapes} | labels,
-        hope=not count and any(hopes),
+        fallback=not count and any(hopes),
         unmatched=not any(reached) and all(bare),
         now=any(
             could(node, pod.question)
@@ -156,7 +156,7 @@ def said(made: Fleet, pod: Asked) -> Plain:
         able=survey.able,
         feasible=feasible,
         every=feasible | {*survey.infeasible},
-        hope=survey.hope is not None,
+        fallback=survey.fallback is not None,
         unmatched=survey.unmatched,
         now=bool(survey.able) and made.now(*pod),
     )
@@ -174,7 +174,7 @@ def test_a_fleet_says_what_the_rules_say_of_shapes_and_nodes(seed: int, pods: li
 
     for pod in (*every, *every):
         found = plain(made, pod)
-        event("able" if found.able else "hope" if found.hope else "never")
+        event("able" if found.able else "fallback" if found.fallback else "never")
         assert said(whole, pod) == found
 
 
@@ -231,4 +231,4 @@ def test_whatever_a_node_that_is_here_could_take_is_not_impossible(seed: int, po
 
     survey = fleet_of(made).ever(*asks)
 
-    assert not able or survey.able or survey.hope
+    assert not able or survey.able or survey.fallback

@@ -98,7 +98,7 @@ def test_of_too_many_labels_some_are_kept_and_any_other_may_be() -> None:
     labels = {f"k{at:03}": Values(frozenset("a")) for at in range(MOST_LABELS + 1)}
     found = shape(bare(PLAIN), (), labels)
 
-    assert (len(found.labels), found.open) == (MOST_LABELS, True)
+    assert (len(found.labels), found.other_labels) == (MOST_LABELS, True)
 
 
 def asks(operator: str, *values: str, key: str = "pool") -> Constraints:
@@ -112,7 +112,7 @@ def terms(*found: Term) -> Constraints:
 POOLS = joined(standing(pool="a"), standing(pool="b"))
 SOME = joined(standing(pool="a"), standing())
 ANY = Shape(POOLS.node, labels={"pool": Values(None)})
-OPEN = Shape(POOLS.node, open=True)
+OPEN = Shape(POOLS.node, other_labels=True)
 TAINTED = of(standing(taints=(Taint("dedicated", "gpu"),)))
 HERE = Requirement("pool", Operator.IN, frozenset("a"))
 THERE = Requirement("pool", Operator.IN, frozenset("c"))

@@ -122,7 +122,7 @@ async def test_shapes_and_nodes_without_topology_are_in_it_too(followed: Followe
     later = await followed.take(replace(found, shapes=()))
 
     surveys = [each.fleet.ever(asked) for each in (first, later)]
-    assert [(each.hope, each.bare, each.unknown) for each in surveys] == [(known, 1, 1), (None, 1, 1)]
+    assert [(each.fallback, each.bare, each.unknown) for each in surveys] == [(known, 1, 1), (None, 1, 1)]
 
 
 async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
