@@ -241,7 +241,7 @@ async def _workloads(door: Door, asked: Review, moment: Moment) -> Outcome:
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
     else:
-        for pods in found.asked:
+        for pods in found.questions(mode):
             await _find_out(door, pods, moment)
         answer = judge(found, _judge(door, moment), mode=mode)
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"

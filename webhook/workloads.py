@@ -79,10 +79,11 @@ class Workload:
         """All of them, those that the owner can mend for us first."""
         return (*self.unclear, *self.unreadable)
 
-    @property
-    def asked(self) -> tuple[PodQuestion, ...]:
-        """What its pods will ask, each once."""
-        return tuple(dict.fromkeys(each.subject.asked for each in self.templates))
+    def questions(self, mode: Workloads) -> tuple[PodQuestion, ...]:
+        """What has to be found out about its pods, each question once."""
+        asked = [each.subject.asked for each in self.templates]
+        tolerant = map(_tolerant, asked) if mode is Workloads.DENY else ()
+        return tuple(dict.fromkeys((*asked, *tolerant)))
 
 
 def workload(
@@ -204,10 +205,13 @@ def _final(template: Template, workload: Workload, decide: Decide) -> str | None
     containers = pods.pod(template.subject.pod).defaulted().containers
     if not all({CPU, MEMORY} <= each.requests.keys() == each.limits.keys() for each in containers):
         return None
-    asked = template.subject.asked
-    tolerant = replace(asked.constraints, tolerations=ANYWHERE.tolerations)
-    found = decide(replace(asked, constraints=tolerant))
+    found = decide(_tolerant(template.subject.asked))
     return None if found.state is State.BELOW_ENFORCED else found.refusal
+
+
+def _tolerant(asked: PodQuestion) -> PodQuestion:
+    """The same of a pod that tolerates every taint."""
+    return replace(asked, constraints=replace(asked.constraints, tolerations=ANYWHERE.tolerations))
 
 
 def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from numalign.cluster.pod_reader import PodReader
 from numalign.cluster.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
 from numalign.cluster.templates import MOST_TEMPLATES, TemplatePath
+from numalign.fleet.admission import Decision, State
+from numalign.fleet.pod_question import PodQuestion
 from numalign.rules.errors import MOST_MISTAKES
 from numalign.rules.intent import NamespaceRules, Policy
 from tests.notation import node, table
@@ -777,12 +779,21 @@ def test_the_audit_log_keeps(review: Review, labels: dict[str, str], kept: str) 
 # Questions, and laws.
 
 
-def test_what_the_nodes_will_be_asked_is_known_before_each_once() -> None:
+@pytest.mark.parametrize(("mode", "gpus"), [(Workloads.WARN, [1, 4]), (Workloads.DENY, [1, 4, 1, 4])])
+def test_what_the_nodes_will_be_asked_is_known_before_each_once(mode: Workloads, gpus: list[int]) -> None:
     found = read(volcano(FITS, NEVER, FITS, SILENT), moment([TWO], labels={"warn": "none"}))
 
     assert isinstance(found, Workload)
-    asked_for = [each.question.demand.total["nvidia.com/gpu"] for each in found.asked if each.asks]
-    assert asked_for == [1, 4]
+    known = found.questions(mode)
+    judged: list[PodQuestion] = []
+
+    def decide(question: PodQuestion) -> Decision:
+        judged.append(question)
+        return Decision(State.FITS)
+
+    judge(found, decide, mode=mode)
+    assert [each.question.demand.total["nvidia.com/gpu"] for each in known if each.asks] == gpus
+    assert {*judged} <= {*known}
 
 
 any_pod = st.sampled_from([FITS, NEVER, SILENT, MISSPELT, VAIN, NO_POD, BY_KATA])
