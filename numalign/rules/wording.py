@@ -269,7 +269,7 @@ def lacking(missing: Mapping[str, int]) -> str:
 
 def kept_away(unmet: Unmet, *, lasting: bool) -> str:
     """Why a pod may not go to a node; one that is `lasting` says something about tomorrow too."""
-    passing = "" if lasting else ", so it counts for ever, not for now"
+    passing = "" if lasting else ", but that may pass"
     return f"the node {_singular(unmet.value)}{passing}"
 
 

@@ -132,7 +132,9 @@ class Book:
         before, self._over = self._over, frozenset(filter(self._is_over, self._left))
         if self._over != before:
             self.version += 1
-        self._doubt({name for name, since in self._ill.items() if self._is_real(since)})
+        # Thousands may be ill, and this is asked many times a second.
+        real = self._wall() - LOSS_SECONDS
+        self._doubt({name for name, since in self._ill.items() if since <= real})
 
     def stale(self) -> frozenset[str]:
         """Nodes to be told anew, for what is known of their health has changed; each is told of once."""

@@ -217,7 +217,7 @@ TOLERATES = {"tolerations": [{"operator": "Exists"}]}
 TAINT = "had untolerated taints"
 AFFINITY = "didn't match the pod's node affinity/selector"
 TAINTED, GOING = (Taint("a"),), (Taint("karpenter.sh/disrupted"),)
-ON = ", so it counts for ever, not for now"
+ON = ", but that may pass"
 
 PLACES = [
     # the node                 what is told of it              the pod    the verdict and why
