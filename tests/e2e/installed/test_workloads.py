@@ -93,6 +93,7 @@ async def test_an_intent_on_the_workload_itself_is_told_when_it_is_added(
 
     code, said = await kubectl(*annotate, *(f"{key}={text}" for key, text in INTENT.items()))
     others = await kubectl(*annotate, "example.com/owner=ml")
+    await kubectl("delete", "--namespace=team", "deployment/annotated")
 
     assert code == 0, said
     assert "has no effect on a Deployment: put it on spec.template" in said
