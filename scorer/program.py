@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -108,37 +109,42 @@ class Program:
         policy.load()
         register = self._register(policy)
         pods = Occupants(register, log=self.log, registry=self.registry)
-        book = Book(remember=settings.remember_seconds, wall=time.time)
         if settings.snapshot:
-            every = settings.snapshot_reload_seconds
-            feed = FileFeed(
-                settings.snapshot,
-                every=every,
-                log=self.log,
-                registry=self.registry,
-                pods=pods,
-                book=book,
-                declared=policy.declared,
-            )
+            feed = self._file(settings.snapshot, pods, policy)
             # A file is there at once: whoever starts the program may ask as soon as it listens.
             await feed.load(register.take)
             return await self._run(register, pods, feed, rules, policy, work=Work(), stop=stop)
         async with connected(kubeconfig=settings.kubeconfig, context=settings.context) as api:
-            live = LiveFeed(
-                api,
-                watched=live_feed.WITH_PODS,
-                optional=[
-                    (shapes.collection(settings.namespace or api.namespace),),
-                    device_classes.COLLECTIONS,
-                ],
-                log=self.log,
-                registry=self.registry,
-                pods=pods,
-                book=book,
-                declared=policy.declared,
-            )
+            live = self._live(api, pods, policy)
             work = self._work(api, live)
             return await self._run(register, pods, live, rules, policy, work=work, stop=stop)
+
+    def _file(self, path: Path, pods: Occupants, policy: PolicyKeeper) -> FileFeed:
+        return FileFeed(
+            path,
+            every=self.settings.snapshot_reload_seconds,
+            log=self.log,
+            registry=self.registry,
+            pods=pods,
+            book=self._book(),
+            declared=policy.declared,
+        )
+
+    def _live(self, api: Api, pods: Occupants, policy: PolicyKeeper) -> LiveFeed:
+        namespace = self.settings.namespace or api.namespace
+        return LiveFeed(
+            api,
+            watched=live_feed.WITH_PODS,
+            optional=[(shapes.collection(namespace),), device_classes.COLLECTIONS],
+            log=self.log,
+            registry=self.registry,
+            pods=pods,
+            book=self._book(),
+            declared=policy.declared,
+        )
+
+    def _book(self) -> Book:
+        return Book(remember=self.settings.remember_seconds, wall=time.time)
 
     def _register(self, policy: PolicyKeeper) -> Register:
         promises = Promises(lag=self.settings.topology_lag_seconds, kept=self.settings.promise_seconds)

@@ -62,39 +62,43 @@ class Program:
         settings = self.settings
         policy = PolicyKeeper(settings.policy, log=self.log, registry=self.registry)
         policy.load()
-        book, declared = Book(remember=settings.remember_seconds, wall=time.time), policy.declared
         if settings.snapshot:
-            every = settings.snapshot_reload_seconds
-            feed = FileFeed(
-                settings.snapshot,
-                every=every,
-                log=self.log,
-                registry=self.registry,
-                book=book,
-                declared=declared,
-            )
+            feed = self._file(settings.snapshot, policy)
             catalogue = self._catalogue(feed)
             # A file is there at once: whoever starts the program may ask as soon as it listens.
             await feed.load(catalogue.take)
             return await self._run(catalogue, policy, lambda _: Work(settings), stop)
         async with connected(kubeconfig=settings.kubeconfig, context=settings.context) as api:
-            watched = live_feed.WITH_PODS if settings.count_pods else live_feed.STATIC
-            live = LiveFeed(
-                api,
-                watched=watched,
-                optional=[
-                    (shapes.collection(settings.namespace or api.namespace),),
-                    device_classes.COLLECTIONS,
-                ],
-                log=self.log,
-                registry=self.registry,
-                book=book,
-                declared=declared,
-            )
+            live = self._live(api, policy)
             catalogue = self._catalogue(live)
             with _folder() as folder:
                 work = partial(self._work, api, live, folder)
                 return await self._run(catalogue, policy, work, stop)
+
+    def _file(self, path: Path, policy: PolicyKeeper) -> FileFeed:
+        return FileFeed(
+            path,
+            every=self.settings.snapshot_reload_seconds,
+            log=self.log,
+            registry=self.registry,
+            book=self._book(),
+            declared=policy.declared,
+        )
+
+    def _live(self, api: Api, policy: PolicyKeeper) -> LiveFeed:
+        namespace = self.settings.namespace or api.namespace
+        return LiveFeed(
+            api,
+            watched=live_feed.WITH_PODS if self.settings.count_pods else live_feed.STATIC,
+            optional=[(shapes.collection(namespace),), device_classes.COLLECTIONS],
+            log=self.log,
+            registry=self.registry,
+            book=self._book(),
+            declared=policy.declared,
+        )
+
+    def _book(self) -> Book:
+        return Book(remember=self.settings.remember_seconds, wall=time.time)
 
     def _catalogue(self, feed: Feed) -> Catalogue:
         return Catalogue(feed, log=self.log, registry=self.registry, settled=self.settled)
