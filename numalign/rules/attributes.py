@@ -89,15 +89,31 @@ class Taint:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
-# Set by the node lifecycle controller, cloud providers, network plugins and autoscalers, and taken back.
+# Set by the node lifecycle controller, cloud providers, network and storage plugins, autoscalers and who
+# repairs nodes, and taken back. Startup and status taints are those of cluster-autoscaler's FAQ.
 _PASSING_PREFIXES = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
     "node.cilium.io/",
+    "node.cluster.x-k8s.io/",
     "karpenter.sh/",
     "readiness.k8s.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "status-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "aws-node-termination-handler/",
 )
-_PASSING = frozenset({"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"})
+_PASSING = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "DeletionCandidateOfClusterAutoscaler",
+        "cloud.google.com/impending-node-termination",
+        "ebs.csi.aws.com/agent-not-ready",
+        "efs.csi.aws.com/agent-not-ready",
+        "fsx.csi.aws.com/agent-not-ready",
+        "medik8s.io/remediation",
+    }
+)
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
 """What a cordoned node is tainted with."""
