@@ -33,7 +33,7 @@ from numalign.rules.demand import asking
 from numalign.rules.evaluate import evaluate, evaluating
 from numalign.rules.intent import Policy
 from numalign.rules.kubelet import work
-from numalign.rules.resources import Kind, kind
+from numalign.rules.resources import CPU, MEMORY, NODE_LEVEL
 from numalign.rules.steps import Steps, finished
 from numalign.rules.topology import Node, node_class
 from numalign.rules.verdict import Verdict
@@ -60,6 +60,9 @@ _SHAPES_A_STEP = 32
 
 _Asking = tuple[Tables, Question, Constraints | Place | None]
 """Which nodes are asked what, and where the pod may go, or what is known of them by when."""
+
+_EVERYWHERE = NODE_LEVEL | {CPU, MEMORY}
+"""Resources that every node has, whether or not it lists them."""
 
 _NO_BARE: Mapping[str, BareNode] = MappingProxyType({})
 
@@ -255,7 +258,8 @@ class Fleet:
         )
 
     def _is_unlisted(self, name: str) -> bool:
-        return kind(name) is Kind.DEVICE and name not in self.listed
+        # CPUs and memory are not listed by zones whose kubelet gives no hints for them.
+        return name not in self.listed and name not in _EVERYWHERE
 
     def _classes_of(self, takers: _Takers) -> set[str]:
         """The names of classes of which some node could take a pod."""

@@ -22,7 +22,7 @@ from numalign.rules.topology import Node, node_class
 from numalign.rules.verdict import Verdict
 from numalign.shapes import BareNode, KnownShape, shape
 from tests.naming import named
-from tests.notation import NIC, asks, bag, means, node, options, table
+from tests.notation import HUGE, NIC, asks, bag, means, node, options, table
 
 BINDING = "single-numa-node"
 
@@ -729,6 +729,13 @@ def test_what_nobody_lists_is_told(
 
     assert fleet.ever(NICS).unlisted == unlisted
     assert fleet.listed.isdisjoint(unlisted)
+
+
+def test_pages_are_told_that_nobody_lists_and_cpus_and_memory_never_are() -> None:
+    fleet = Fleet([node("gpu=4", totals="gpu=4 huge2m=0")])
+    asked = question("cpu=1 mem=1Gi huge=1Gi huge2m=2Mi gpu=1")
+
+    assert fleet.ever(asked).unlisted == (HUGE,)
 
 
 def test_a_fleet_is_informed_if_any_shape_is_known() -> None:
