@@ -232,8 +232,7 @@ def look(raw: Mapping[str, object], sort: Sort, *, extra: Templates = NO_TEMPLAT
     paths = paths_of(sort, extra=extra)
     places, how = _known(whole, sort, paths) if paths else _searched(whole, sort)
     if len(places) > MOST_TEMPLATES:
-        count = len(places) if paths else f"more than {MOST_TEMPLATES}"
-        whole.wrong(f"has {count} pod templates: numalign reads at most {MOST_TEMPLATES}")
+        whole.wrong(f"has {len(places)} pod templates: numalign reads at most {MOST_TEMPLATES}")
         return Look(mistakes=tuple(whole.mistakes))
     return Look(places, tuple(whole.mistakes), how, tuple(_astray(raw, sort, places)))
 
@@ -383,9 +382,11 @@ _OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
 def _searched(whole: Part, sort: Sort) -> tuple[tuple[Place, ...], tuple[str, ...]]:
     """The places of an object that look like pods, and how they were read."""
     search = _Search(whole)
-    # One more tells that there are too many.
-    places = tuple(islice(search.places(), MOST_TEMPLATES + 1))
-    return places, (*_how(sort, places), *_cut_short(sort, search), *_elsewhere(sort))
+    # One more tells that there are others, of which nobody is refused either.
+    places = [*islice(search.places(), MOST_TEMPLATES + 1)]
+    search.cut_short |= len(places) > MOST_TEMPLATES
+    read = tuple(places[:MOST_TEMPLATES])
+    return read, (*_how(sort, read), *_cut_short(sort, search), *_elsewhere(sort))
 
 
 class _Search:
