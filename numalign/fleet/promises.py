@@ -418,6 +418,8 @@ def _continued(before: Resident, now: Resident) -> Resident:
         record=record,
         guess=before.guess,
         doubtful=before.doubtful,
+        # Its call may have been the last of all to be heard.
+        adrift=before.adrift,
     )
 
 

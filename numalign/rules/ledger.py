@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations, pairwise, permutations
-from math import factorial
+from math import factorial, perm
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -88,9 +88,9 @@ class Resident:
     pod without `record`, `guess` may be what it was promised on uncertain ground: it is kept free for it,
     and nothing is built on it. `turn` tells promises of one node apart: the earlier one is bound earlier.
     What was predicted or recorded of a `doubtful` pod is not believed. One that is `leaving` was deleted, and
-    its kubelet may let go of it at any moment. Of one that is `adrift` nobody knows whether it was bound: its
-    kubelet may take it before others or after them. `refuted` are resources of which its record said what
-    cannot be, once it was `judged`.
+    its kubelet may let go of it at any moment. Of one that is `adrift` nobody knew whether it was bound, or
+    when: its kubelet may take it before others, after them, or never. `refuted` are resources of which its
+    record said what cannot be, once it was `judged`.
     """
 
     uid: str
@@ -317,8 +317,8 @@ def doubted(account: Account, leaver: str, *, now: float, within: float) -> tupl
         return ()
     late = sorted(_late(account, leaver, since=now - within), key=_in_turn)
     base = standing(account.without(each.uid for each in late).after([leaver]), now=now, lag=0.0)
-    first = _first_elsewhere(base.node, late) if base.basis is Basis.OBSERVED else 0
-    return tuple(each.uid for each in late[first:])
+    known = _surely_there(base.node, late) if base.basis is Basis.OBSERVED else frozenset[str]()
+    return tuple(each.uid for each in late if each.uid not in known)
 
 
 def at_risk(account: Account, demand: Demand, *, now: float, within: float) -> tuple[Resident, ...]:
@@ -383,12 +383,29 @@ def _late(account: Account, leaver: str, *, since: float) -> Iterator[Resident]:
             yield each
 
 
-def _first_elsewhere(base: Node, late: Sequence[Resident]) -> int:
-    """How many of these come to where they were promised on this node; those after them may not."""
+def _surely_there(base: Node, late: Sequence[Resident]) -> frozenset[str]:
+    """The uids of those that come to where they were promised, in whichever order the kubelet takes them."""
     wanted = [(each.demand, each.promised) for each in late]
-    if all(one.turn < other.turn and one.created < other.created for one, other in pairwise(late)):
-        return _come_true(base, wanted)
-    return len(late) if len(late) <= MOST_UNSETTLED and _in_any_order(base, wanted) else 0
+    ordered = [each for each in late if not each.adrift]
+    if not all(one.turn < other.turn and one.created < other.created for one, other in pairwise(ordered)):
+        same = len(late) <= MOST_UNSETTLED and _in_any_order(base, wanted)
+        return frozenset(each.uid for each in late if same)
+    adrift = [each for each in late if each.adrift]
+    if adrift and not _triable(base, [each.demand for each in late], perm(len(late), len(adrift))):
+        return frozenset()
+    sure = frozenset(each.uid for each in late)
+    for order in _orders(ordered, adrift):
+        count = _come_true(base, [(each.demand, each.promised) for each in order])
+        sure &= {each.uid for each in order[:count]}
+    return sure
+
+
+def _orders(ordered: Sequence[Resident], adrift: Sequence[Resident]) -> Iterator[tuple[Resident, ...]]:
+    """All orders in which some come in their turn, and others at any time; whoever is last may never come."""
+    count = len(ordered) + len(adrift)
+    for places in permutations(range(count), len(adrift)):
+        at, rest = dict(zip(places, adrift, strict=True)), iter(ordered)
+        yield tuple(at[place] if place in at else next(rest) for place in range(count))
 
 
 def _in_any_order(base: Node, wanted: Sequence[_Wanted]) -> bool:
@@ -408,7 +425,7 @@ def _in_turn(resident: Resident) -> tuple[int, str]:
 def _rivals(found: Standing, created: int) -> tuple[Resident, ...]:
     """Pods on their way whose places were predicted, and that the kubelet may take after this one."""
     known = (each for each in found.unsettled if each.promised is not None)
-    return tuple(each for each in known if each.adrift or not each.created < created)
+    return tuple(each for each in known if (each.adrift and not each.seen) or not each.created < created)
 
 
 def _indifferent(  # noqa: PLR0913  an account, a pod, and the time

@@ -501,6 +501,38 @@ def test_when_a_pod_leaves_it_is_doubted_where_those_are_that_came_last(
     assert doubted(account, "leaver", now=NOW, within=10.0) == tuple(uids.split())
 
 
+ADRIFT = replace(on("adrift", "cpu=1 mem=1Gi", has="0 cpu=1", stage=Stage.PROMISED, turn=1), adrift=True)
+BESIDE = on("late", has="1 cpu=4", since=NOW - 5, turn=2, created=1)
+
+
+@pytest.mark.parametrize(
+    ("adrift", "uids"),
+    [
+        (replace(ADRIFT, adrift=False), ""),
+        (ADRIFT, "adrift late"),
+        (replace(ADRIFT, stage=Stage.BOUND), "adrift late"),
+    ],
+)
+def test_whoever_is_adrift_may_not_have_kept_others_from_the_room_of_a_leaver(
+    adrift: Resident, uids: str
+) -> None:
+    """It may come after them, or never."""
+    gone = on("leaver", "cpu=1 mem=1Gi", has="0 cpu=1")
+    account = Account(node("cpu=4", "cpu=4", policy="single-numa-node"), (gone, adrift, BESIDE))
+
+    assert doubted(account, "leaver", now=NOW, within=10.0) == tuple(uids.split())
+
+
+def test_one_that_is_adrift_is_no_matter_to_who_comes_to_the_same_zones_anyway() -> None:
+    gone, before = on("leaver", "cpu=1 mem=1Gi", has="0 cpu=1"), on("before", has="0 cpu=4")
+    account = Account(
+        node("cpu=8", "cpu=4", policy="single-numa-node"),
+        (gone, before, ADRIFT, on("late", "cpu=2 mem=1Gi", has="0 cpu=2", since=NOW - 5, turn=2, created=1)),
+    )
+
+    assert doubted(account, "leaver", now=NOW, within=10.0) == ()
+
+
 def test_a_leaver_whose_room_helps_nobody_leaves_no_doubt() -> None:
     behind = on("leaver", has="1 cpu=4")
     account = Account(PAIR, (behind, on("late", has="0 cpu=4", since=NOW - 5)))
