@@ -63,7 +63,11 @@ MENU = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What may happen. `strangers` came before anybody kept a ledger, and nothing is recorded of them."""
+    """What may happen. `strangers` came before anybody kept a ledger, and nothing is recorded of them.
+
+    Without `exporter` topologies are told of only as late as a ledger allows. Of a bind that got lost it is
+    not known whether it was made, will be made yet, or never.
+    """
 
     strangers: int = 0
     exporter: bool = True
@@ -145,6 +149,7 @@ class World:
         self._inbox: list[tuple[str, str]] = []
         self._news: deque[tuple[float, str]] = deque()
         self._queue: list[str] = []
+        self._adrift: list[str] = []
         self._samples: deque[Sample] = deque()
         self._last = self._look()
 
@@ -257,13 +262,23 @@ class World:
             self._give_up(story)
             return
         self._queue.remove(story.uid)
-        if fate == 1 and self._course.binds_get_lost:
-            self._say(f"{self.now} nobody knows whether {story.uid} is bound: it is not")
-            self.ledger.set_adrift(story.uid)
-            return
-        self._say(f"{self.now} {story.uid} is bound to {record and record.held}")
-        story.bound = True
         story.record = record and Record(record.held, Source.RECORDED)
+        if fate == 1 and self._course.binds_get_lost:
+            self._say(f"{self.now} nobody knows whether {story.uid} is bound")
+            self.ledger.set_adrift(story.uid)
+            if self._choose(2):
+                self._adrift.append(story.uid)
+            return
+        self._bound(story)
+
+    def drift(self) -> None:
+        """A pod of which nobody knows whether it was bound is bound now: the call was late, or made again."""
+        if self._adrift:
+            self._bound(self.stories[self._adrift.pop(self._choose(len(self._adrift)))])
+
+    def _bound(self, story: Story) -> None:
+        self._say(f"{self.now} {story.uid} is bound to {story.record and story.record.held}")
+        story.bound = True
         self._inbox.append(("add", story.uid))
         self._news.append((self.now, story.uid))
 
@@ -330,7 +345,7 @@ class World:
         return those[self._choose(len(those))] if those else None
 
     def _between(self) -> bool:
-        return len(self._inbox) > 1 and not self._course.ends_between
+        return len(self._inbox) + len(self._adrift) > 1 and not self._course.ends_between
 
     def _forget(self, story: Story) -> None:
         story.gone = True
@@ -402,13 +417,15 @@ class World:
         then = self.now + STEPS[self._choose(len(STEPS))]
         while self._news and self._news[0][0] < then - LATE:
             self.hear()
-        if self._course.exporter and self._last.at < then - LAG:
+        # A ledger counts on this wherever it does not know of every pod what it holds.
+        if self._last.at < then - LAG:
             self._publish(self._look())
             self._samples.clear()
         self.now = then
         for each in self.ledger.expire(self.now):
             self.stories[each.uid].gone = True
         self._queue = [uid for uid in self._queue if not self.stories[uid].gone]
+        self._adrift = [uid for uid in self._adrift if not self.stories[uid].gone]
 
 
 _DEEDS: Sequence[Callable[[World], None]] = (
@@ -430,6 +447,7 @@ _DEEDS: Sequence[Callable[[World], None]] = (
     World.look,
     World.publish,
     World.wait,
+    World.drift,
 )
 
 
