@@ -98,8 +98,9 @@ class Site:
         wanted = set(names)
 
         async def known() -> set[str]:
+            # Of a node that the API server still has tainted as new, only that is told.
             ranked = await self.rank(pod("probe", cpu=1))
-            return {each["name"] for each in ranked["nodes"] if each["known"] is not None}
+            return {each["name"] for each in ranked["nodes"] if each.get("known")}
 
         await seconds_until(known, lambda seen: seen == wanted, what=f"{wanted} were known", within=30)
 
