@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kubectl_numa.checking import Result
 from kubectl_numa.explanation import Chance, Explanation
+from numalign.fleet.admission import State
 from numalign.fleet.pod_question import By
 from numalign.rules.constraints import unmet_now
 from numalign.rules.intent import Intent, Policy, Scope
@@ -88,10 +89,14 @@ def _of_nodes(said: Answers, explained: Explanation) -> Iterator[str]:
     shown = {each.node.name for each in explained.answers if each.chance is Chance.FITS}
     if shown != fit & may_go:
         yield f"explain shows that it fits on {shown}, the scorer on {fit & may_go}"
-    if said.checked.result is Result.NEVER and fit & may_go:
+    # A resource that nobody lists is refused by its name, where the policy wants that, and not for nodes.
+    decided = said.checked.asked.decision.state if said.checked.asked else None
+    if said.checked.result is not Result.NEVER or decided is not State.NEVER:
+        return
+    if fit & may_go:
         yield f"the webhook refuses as never what fits on {fit & may_go}"
     chances = {each.chance for each in explained.answers} | {each.chance for each in explained.absent}
-    if said.checked.result is Result.NEVER and chances - {Chance.NEVER}:
+    if chances - {Chance.NEVER}:
         yield "the webhook refuses as never what explain shows for later"
 
 
