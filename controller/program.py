@@ -71,13 +71,13 @@ def nodes(given: Given) -> Work:
     book = Book(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
     feed = LiveFeed(given.api, watched=WATCHED, book=book, log=given.log, registry=given.registry)
     count_age(feed, given.registry)
-    present = Present(remembers=lambda: keeper.read)
+    current = Present(remembers=lambda: keeper.read)
     keeper = ShapeKeeper(
         given.api,
         namespace=given.namespace,
         book=book,
         leading=given.leading,
-        sees=lambda: present.now is not None,
+        sees=lambda: current.now is not None,
         log=given.log,
         registry=given.registry,
     )
@@ -85,21 +85,21 @@ def nodes(given: Given) -> Work:
     async def follow() -> None:
         # Before it is known what nodes were, nobody can tell which of them are ill.
         await keeper.answered()
-        await feed.follow(present.take)
+        await feed.follow(current.take)
 
     tasks: dict[str, Task] = {"shapes": keeper.run, "nodes": follow}
     if settings.label_nodes:
-        tasks["classes"] = _labeller(given, feed, present).run
+        tasks["classes"] = _labeller(given, feed, current).run
     if settings.kubelet_configs:
         proxy = configz.of_world(feed.world, given.api, log=given.log, registry=given.registry)
         tasks["kubelet-configs"] = proxy.run
-    return Work(tasks, {"snapshot": lambda: feed.waiting_for() or present.waiting_for()})
+    return Work(tasks, {"snapshot": lambda: feed.waiting_for() or current.waiting_for()})
 
 
-def _labeller(given: Given, feed: LiveFeed, present: Present) -> Labeller:
+def _labeller(given: Given, feed: LiveFeed, current: Present) -> Labeller:
     return Labeller(
         given.api,
-        moment=lambda: present.now,
+        moment=lambda: current.now,
         age=feed.age,
         leading=given.leading,
         log=given.log,
