@@ -26,12 +26,12 @@ from bench.figures import MILLI
 from bench.fleets import Case, Raw
 from bench.floor import Floor, Load, Pass, Scores
 from bench.timing import DIGITS, Times, timed, undisturbed
-from numalign.fleet import Question
-from numalign.fleet.board import Board
-from numalign.rules.evaluate import evaluate
-from numalign.rules.intent import Policy
-from numalign.rules.scoring import EVEN, Strategy
-from numalign.rules.topology import Node
+from numalign.cache import Question
+from numalign.cache.board import Board
+from numalign.decision.evaluate import evaluate
+from numalign.decision.scoring import EVEN, Strategy
+from numalign.model.intent import Policy
+from numalign.model.node import Node
 from tests.gotools import UnavailableError
 
 STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)

@@ -25,7 +25,7 @@ from bench.e2e_controller import Controller, Fate
 from bench.e2e_placements import Agreement, agreement, record, spread
 from bench.e2e_workload import GPU, NAMESPACE, Task
 from certs import authority
-from numalign.cluster.api import Api
+from numalign.kube.client import Api
 from tests.e2e import audits, schedulers, shipped
 from tests.e2e.asking import Json, rehearse
 from tests.e2e.clusters import namespace

@@ -16,7 +16,7 @@ import orjson
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from bench.e2e_workload import NAMESPACE, Task
-from numalign.cluster.api import Api
+from numalign.kube.client import Api
 from numalign.runtime.files import Sleep
 from tests.e2e.asking import ask
 

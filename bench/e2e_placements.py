@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from numalign.rules.quantity import millis, units
+from numalign.model.quantity import millis, units
 
 Raw = dict[str, Any]
 Amounts = dict[tuple[str, ...], dict[str, int]]

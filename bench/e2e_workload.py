@@ -14,8 +14,8 @@ from typing import Any
 
 from kubectl_numa import openb
 from kubectl_numa.openb.recipe import NAMESPACES
-from numalign.rules.intent import ENFORCE, POLICY
-from numalign.rules.quantity import millis, units
+from numalign.model.intent import ENFORCE, POLICY
+from numalign.model.quantity import millis, units
 
 Raw = dict[str, Any]
 

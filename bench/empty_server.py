@@ -14,8 +14,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from numalign.cluster import bindings
-from numalign.cluster.api import Api, connected
+from numalign.kube import bindings
+from numalign.kube.client import Api, connected
 from numalign.runtime import logs, metrics, server
 from numalign.runtime.calls import body
 from numalign.runtime.logs import Log

@@ -192,8 +192,8 @@ def measure(*, nodes: int, sizes: Sequence[int], templates: int, repeats: int) -
                 size: _costs(scheduler, pods[at : at + templates], every, size, repeats, dice)
                 for at, size in zip(range(0, len(pods), templates), sizes, strict=True)
             }
-        occupants = sum(item["kind"] == "Pod" for item in listed["items"])
-        return Outcome(nodes, occupants, server.starting, reading, costs, server.memory())
+        pod_informer = sum(item["kind"] == "Pod" for item in listed["items"])
+        return Outcome(nodes, pod_informer, server.starting, reading, costs, server.memory())
 
 
 def _costs(  # noqa: PLR0913, PLR0917  what a round of pods is made of

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any
 
-from numalign.fleet import Question
-from numalign.rules import demand
-from numalign.rules.intent import Intent, Policy
-from numalign.rules.pod import Container, Pod
-from numalign.rules.resources import CPU, MEMORY, MILLI, Resources, ZoneId
-from numalign.rules.sharing import shared
-from numalign.rules.topology import Known, Node, Zone
+from numalign.cache import Question
+from numalign.model import demand
+from numalign.model.intent import Intent, Policy
+from numalign.model.node import Known, Node, Zone
+from numalign.model.pod import Container, Pod
+from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
+from numalign.model.sharing import shared
 
 Raw = dict[str, Any]
 

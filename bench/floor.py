@@ -19,8 +19,8 @@ import orjson
 
 from bench.fleets import NAMES, Case, Raw
 from bench.timing import Times
-from numalign.rules.intent import Policy
-from numalign.rules.topology import Node, Zone
+from numalign.model.intent import Policy
+from numalign.model.node import Node, Zone
 from tests.gotools import Workshop
 
 SHOP = Workshop("floor", Path(__file__).with_name("floor"))

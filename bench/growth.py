@@ -14,9 +14,9 @@ from pathlib import Path
 import orjson
 
 from bench.fleets import Case, Raw
-from numalign.fleet.board import Board
-from numalign.rules.intent import Policy
-from numalign.rules.scoring import EVEN, Strategy
+from numalign.cache.board import Board
+from numalign.decision.scoring import EVEN, Strategy
+from numalign.model.intent import Policy
 
 _KIB = 1024
 
@@ -37,21 +37,21 @@ def main() -> int:
 
 def grow(case: Case) -> Raw:
     """By how many KiB a node this process grows with the nodes, and then with the board that knows them."""
-    empty = _resident()
+    empty = _assigned_pod()
     nodes = case.members()
-    with_nodes = _resident()
+    with_nodes = _assigned_pod()
     board = Board()
     for node in nodes:
         board.put(node)
     board.ask(case.question(0)).scores(Strategy.LEAST_NUMA_NODES, EVEN)
-    with_board = _resident()
+    with_board = _assigned_pod()
     return {
         "nodes_kib": round((with_nodes - empty) / len(nodes) / _KIB, 2),
         "board_kib": round((with_board - with_nodes) / len(nodes) / _KIB, 2),
     }
 
 
-def _resident() -> int:
+def _assigned_pod() -> int:
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 

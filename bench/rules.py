@@ -20,13 +20,13 @@ from typing import NamedTuple
 import orjson
 
 from bench.figures import MILLI, ms, quantile, table
-from numalign.rules import demand
-from numalign.rules.demand import Demand
-from numalign.rules.evaluate import evaluate
-from numalign.rules.intent import Intent, Policy
-from numalign.rules.pod import Container, Pod
-from numalign.rules.resources import Resources, ZoneId, parse
-from numalign.rules.topology import Node, Zone
+from numalign.decision.evaluate import evaluate
+from numalign.model import demand
+from numalign.model.demand import Demand
+from numalign.model.intent import Intent, Policy
+from numalign.model.node import Node, Zone
+from numalign.model.pod import Container, Pod
+from numalign.model.resources import Resources, ZoneId, parse
 
 ZONES = (1, 2, 4, 8)
 BASE = 2

@@ -32,7 +32,7 @@ from bench import scheduling_load
 from bench.scheduling_cells import CELLS, Cell, Who
 from bench.scheduling_load import NAMESPACE
 from certs import authority
-from numalign.cluster.api import Api
+from numalign.kube.client import Api
 from tests.e2e import placing, schedulers, shipped
 from tests.e2e.asking import ask
 from tests.e2e.clusters import namespace

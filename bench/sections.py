@@ -176,7 +176,7 @@ SECTIONS = (
         "A pod of one container that asks for CPUs, memory and a device, and {judged_at:,} nodes, no two of "
         "them alike, of which about half can take it. One thread, the median of {questions} questions. "
         "Beside it the same rule in plain Go over the same nodes (`bench/floor`), and what a sample of "
-        "the nodes takes by `numalign.rules`, one by one, scaled up.",
+        "the nodes takes by `numalign.model`, one by one, scaled up.",
         _cold,
     ),
     Section(

@@ -58,7 +58,7 @@ class Look:
 
     seconds: float
     share: float
-    resident: dict[str, int]
+    assigned_pod: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Growth:
 
 def growth(looks: list[Look], name: str) -> Growth:
     """The growth of a program: medians of the last looks of each part of a run."""
-    parts = ([look.resident[name] for look in looks if look.share <= part] for part in (TENTH, HALF, 1))
+    parts = ([look.assigned_pod[name] for look in looks if look.share <= part] for part in (TENTH, HALF, 1))
     return Growth(*(median(each[-SAMPLES:]) for each in parts))
 
 
@@ -122,19 +122,23 @@ class Run:
 
     async def look(self) -> None:
         """See what the programs hold."""
-        resident = {name: running.memory().now for name, running in self.watched.items()}
-        self.looks.append(Look(self.seconds, self.aim.share(self.counts, self.seconds), resident))
+        assigned_pod = {name: running.memory().now for name, running in self.watched.items()}
+        self.looks.append(Look(self.seconds, self.aim.share(self.counts, self.seconds), assigned_pod))
         if len(self.looks) % TOLD_EVERY == 1:
             self.tell()
 
     def tell(self) -> None:
         """One line of how far it is."""
-        resident = ", ".join(f"{name} {each / MIB:.1f} MiB" for name, each in self.looks[-1].resident.items())
+        assigned_pod = ", ".join(
+            f"{name} {each / MIB:.1f} MiB" for name, each in self.looks[-1].assigned_pod.items()
+        )
         counts, share = self.counts, self.looks[-1].share
         reviews = f"{counts.reviews} reviews ({counts.reviews / self.seconds:.0f}/s)"
         others = f"{counts.calls['filter']} filters, {counts.calls['bind']} binds"
         failed = f"{counts.outcomes['failed']} failed"
-        print(f"{self.seconds:6.0f} s {share:4.0%}  {reviews}, {others}, {failed}; {resident}", flush=True)
+        print(
+            f"{self.seconds:6.0f} s {share:4.0%}  {reviews}, {others}, {failed}; {assigned_pod}", flush=True
+        )
 
     async def document(self, begun: dict[str, int]) -> Json:
         """All figures; `begun` is what each program held before the first call."""

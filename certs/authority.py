@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from numalign.rules.errors import BadInput, Mistake
+from numalign.model.errors import BadInput, Mistake
 
 # Clocks in a cluster differ; a certificate must not be "not yet valid" on a machine that is a bit behind.
 BACKDATED = timedelta(minutes=5)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from cryptography import x509
 
 from certs import certificate
-from numalign.cluster.api import Api, ClusterError, Conflict, Missing, Patch
-from numalign.cluster.parts import Part
+from numalign.kube.client import Api, ClusterError, Conflict, Missing, Patch
+from numalign.kube.decode.parts import Part
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 INJECTED = ("cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret")

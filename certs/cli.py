@@ -27,9 +27,9 @@ from certs.inspection import Report
 from certs.secret import Found, Place
 from certs.shared import SharedPair
 from certs.state import BadSecret
-from numalign.cluster.api import Api, connected
-from numalign.cluster.terminal import Program, Trouble, from_kubeconfig
-from numalign.rules.errors import Mistake
+from numalign.kube.client import Api, connected
+from numalign.kube.terminal import Program, Trouble, from_kubeconfig
+from numalign.model.errors import Mistake
 from numalign.runtime import about, tls
 from numalign.runtime.tls import utc_now
 

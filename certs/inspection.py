@@ -14,7 +14,7 @@ from cryptography import x509
 from certs import certificate
 from certs.bundle import Configuration
 from certs.state import State
-from numalign.rules.errors import Mistake
+from numalign.model.errors import Mistake
 from numalign.runtime import tls
 
 SERVED = "served"

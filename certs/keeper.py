@@ -17,7 +17,7 @@ from certs import bundle, rotation
 from certs.rotation import DAYS, SETTLE_SECONDS, Plan, Step
 from certs.secret import Place
 from certs.shared import Look, SharedPair
-from numalign.cluster.api import Api, ClusterError
+from numalign.kube.client import Api, ClusterError
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX

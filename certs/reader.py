@@ -17,7 +17,7 @@ from certs import authority, certificate, secret, state
 from certs.authority import Files, Pair
 from certs.keeper import LOOK_SECONDS, WAITING_SECONDS
 from certs.secret import Found, Place
-from numalign.cluster.api import Api, ClusterError
+from numalign.kube.client import Api, ClusterError
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.tls import Clock, utc_now

@@ -13,8 +13,8 @@ from certs.rotation import Plan
 from certs.secret import Place
 from certs.shared import Look, SharedPair
 from certs.state import BadSecret, State
-from numalign.cluster.api import Api, Conflict
-from numalign.rules.errors import BadInput, Mistake
+from numalign.kube.client import Api, Conflict
+from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.files import Sleep
 from numalign.runtime.tls import Clock
 

@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 from certs import state
 from certs.state import BadSecret, State
-from numalign.cluster.api import Api, Missing
-from numalign.cluster.parts import Part
-from numalign.rules.errors import Mistake
+from numalign.kube.client import Api, Missing
+from numalign.kube.decode.parts import Part
+from numalign.model.errors import Mistake
 
 
 @dataclass(frozen=True, slots=True)

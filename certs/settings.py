@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from certs import authority
-from numalign.cluster.settings import Name
+from numalign.kube.settings import Name
 from numalign.runtime.settings import Settings
 
 

@@ -16,7 +16,7 @@ from certs.bundle import Configuration
 from certs.rotation import Move, Plan
 from certs.secret import Found, Place
 from certs.state import State
-from numalign.cluster.api import Api, Conflict
+from numalign.kube.client import Api, Conflict
 from numalign.runtime.tls import Clock, utc_now
 
 ATTEMPTS = 5

@@ -20,8 +20,8 @@ from cryptography import x509
 
 from certs import certificate
 from certs.authority import Pair
-from numalign.cluster.parts import Part
-from numalign.rules.errors import BadInput, Mistake
+from numalign.kube.decode.parts import Part
+from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import tls
 
 CA = "ca.crt"

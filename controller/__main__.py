@@ -6,8 +6,8 @@ import sys
 
 from controller.program import Program, rehearse
 from controller.settings import ControllerSettings
-from numalign.cluster.api import ClusterError
-from numalign.rules.errors import BadInput
+from numalign.kube.client import ClusterError
+from numalign.model.errors import BadInput
 from numalign.runtime import logs, metrics, server
 from numalign.runtime.settings import from_command_line
 

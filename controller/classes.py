@@ -24,9 +24,9 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter
 
-from numalign.cluster.api import ClusterError, Forbidden, Missing, Patch
-from numalign.rules.intent import CLASS_LABEL
-from numalign.rules.resources import Resources, render
+from numalign.kube.client import ClusterError, Forbidden, Missing, Patch
+from numalign.model.intent import CLASS_LABEL
+from numalign.model.resources import Resources, render
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from controller.classes import Moment
-from numalign.cluster.world import Snapshot
-from numalign.rules.topology import Node, node_class
+from numalign.kube.cluster_state import Snapshot
+from numalign.model.node import Node, node_class
 from numalign.shapes.health import lacking
 
 

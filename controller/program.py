@@ -19,17 +19,18 @@ from controller.classes import Labeller
 from controller.present import Present
 from controller.settings import ControllerSettings
 from controller.shapes import ShapeKeeper
-from numalign.cluster import configz, kinds, live, snapshot
-from numalign.cluster.api import Api, connected
-from numalign.cluster.feed import count_age
-from numalign.cluster.lease import Election
-from numalign.cluster.live_feed import LiveFeed
+from numalign.kube import collect, configz, kinds
+from numalign.kube.client import Api, connected
+from numalign.kube.feed import count_age
+from numalign.kube.files import snapshot
+from numalign.kube.lease import Election
+from numalign.kube.live_feed import LiveFeed
 from numalign.runtime import server
 from numalign.runtime.life import Check
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop, Task
-from numalign.shapes import Book
-from numalign.shapes.book import LOSS_SECONDS
+from numalign.shapes import ShapeHistory
+from numalign.shapes.history import LOSS_SECONDS
 
 LEASE = "numalign-controller"
 
@@ -68,7 +69,7 @@ def nodes(given: Given) -> Work:
     """Keep what nodes are in health where all read it, and the class label of every node true."""
     settings = given.settings
     # A node is ill for so long at most; until then it must be known what it was, also after a restart.
-    book = Book(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
+    book = ShapeHistory(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
     feed = LiveFeed(given.api, watched=WATCHED, book=book, log=given.log, registry=given.registry)
     count_age(feed, given.registry)
     current = Present(remembers=lambda: keeper.read)
@@ -168,6 +169,6 @@ async def rehearse(settings: ControllerSettings) -> str:
     if settings.snapshot:
         found = snapshot.load(settings.snapshot)
     else:
-        taken = await live.collect(kubeconfig=settings.kubeconfig, context=settings.context)
+        taken = await collect.collect(kubeconfig=settings.kubeconfig, context=settings.context)
         found = snapshot.of([taken])
     return classes.rehearsal(present.moment(found))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from certs.settings import PairSettings
-from numalign.cluster.settings import Name, SourceSettings
+from numalign.kube.settings import Name, SourceSettings
 from numalign.runtime.serving import ProcessSettings
 from numalign.runtime.settings import Contradiction
 

@@ -16,15 +16,15 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.cluster import shapes
-from numalign.cluster.api import ClusterError, Conflict, Forbidden, Missing, Refused
-from numalign.cluster.parts import Part
-from numalign.rules.errors import Mistake
+from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Refused
+from numalign.kube.decode import shapes
+from numalign.kube.decode.parts import Part
+from numalign.model.errors import Mistake
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.shapes import Book, KnownShape
-from numalign.shapes.book import Memory
+from numalign.shapes import KnownShape, ShapeHistory
+from numalign.shapes.history import RememberedShapes
 
 TURN_SECONDS = 1.0
 
@@ -74,11 +74,11 @@ class Stored:
     """What the ConfigMap says: its metadata, None if there is none, and what of the rest can be read."""
 
     metadata: Mapping[str, Any] | None = None
-    memory: Memory = field(default_factory=Memory)
+    memory: RememberedShapes = field(default_factory=RememberedShapes)
     mistakes: tuple[Mistake, ...] = ()
 
 
-def differs(ours: Memory, theirs: Memory, *, now: float) -> bool:
+def differs(ours: RememberedShapes, theirs: RememberedShapes, *, now: float) -> bool:
     """Whether what others read has to be written anew; `now` is in seconds since 1970."""
     mine, stored = ({each.shape.name: each for each in memory.shapes} for memory in (ours, theirs))
     return (
@@ -108,7 +108,7 @@ class ShapeKeeper:
         api: Objects,
         *,
         namespace: str,
-        book: Book,
+        book: ShapeHistory,
         leading: Callable[[], bool],
         sees: Callable[[], bool],
         log: Log,
@@ -255,7 +255,7 @@ class ShapeKeeper:
         self._refused = mistakes
 
 
-def _encoded(memory: Memory) -> tuple[Mapping[str, str], Memory]:
+def _encoded(memory: RememberedShapes) -> tuple[Mapping[str, str], RememberedShapes]:
     """What is written, and what whoever reads that will know."""
     data = shapes.encode(memory)
     return data, shapes.decode({"data": data})[0]

@@ -7,7 +7,7 @@ is full looks full. Terminals that cannot show blocks get ASCII.
 
 from dataclasses import dataclass
 
-from numalign.rules.resources import Kind, kind, render
+from numalign.model.resources import Kind, kind, render
 
 LONGEST_EXACT = 8
 """Characters; an exact amount that is longer is told in its largest unit, with one decimal."""

@@ -15,10 +15,10 @@ from kubectl_numa import questions
 from kubectl_numa.lines import counted
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.questions import Asked, Cluster
-from numalign.cluster.templates import NOWHERE
-from numalign.fleet import admission, dra
-from numalign.fleet.admission import Decision, State
-from numalign.rules.errors import BadInput
+from numalign.cache import admission, dra
+from numalign.cache.admission import AdmissionDecision, Ground
+from numalign.kube.decode.templates import NOWHERE
+from numalign.model.errors import BadInput
 
 
 class Result(StrEnum):
@@ -93,10 +93,10 @@ def check(manifest: Manifest, cluster: Cluster) -> Checked:
     return Checked(manifest, _result(asked.decision), asked, survey.able, survey.unanswered)
 
 
-def _result(decision: Decision) -> Result:
+def _result(decision: AdmissionDecision) -> Result:
     if decision.refusal is None:
         return Result.OK
-    return Result.DENIED if decision.state is State.BELOW_ENFORCED else Result.NEVER
+    return Result.DENIED if decision.state is Ground.BELOW_ENFORCED else Result.NEVER
 
 
 def exit_code(results: list[Checked]) -> int:

@@ -9,7 +9,7 @@ from kubectl_numa.commands.nodes import nodes
 from kubectl_numa.commands.replay import replay
 from kubectl_numa.commands.shapes import shapes
 from kubectl_numa.commands.snapshot import snapshot
-from numalign.cluster.terminal import Program
+from numalign.kube.terminal import Program
 from numalign.runtime import about
 
 

@@ -20,13 +20,14 @@ from kubectl_numa import questions
 from kubectl_numa.manifests import Namespace
 from kubectl_numa.questions import Cluster
 from kubectl_numa.settings import DEFAULTS, Settings
-from numalign.cluster import documents, installed, live, policy, snapshot
-from numalign.cluster.api import Forbidden, Unconfigured
-from numalign.cluster.configz import Listener
-from numalign.cluster.kubelet_config import KIND
-from numalign.cluster.policy import NO_POLICY, BadPolicy, ClusterPolicy
-from numalign.rules.errors import BadInput, Mistake
-from numalign.shapes import Book
+from numalign.kube import collect, installation
+from numalign.kube.client import Forbidden, Unconfigured
+from numalign.kube.configz import Listener
+from numalign.kube.decode.kubelet_config import KIND
+from numalign.kube.files import documents, policy, snapshot
+from numalign.kube.files.policy import NO_POLICY, BadPolicy, ClusterPolicy
+from numalign.model.errors import BadInput, Mistake
+from numalign.shapes import ShapeHistory
 
 PROBLEMS_TOLD = 10
 
@@ -66,7 +67,7 @@ class Source:
             return Namespace(asked, asked=True)
         if self.snapshot is not None and not (self.kubeconfig or self.context):
             return Namespace()
-        found = installed.context_namespace(kubeconfig=self.kubeconfig, context=self.context)
+        found = installation.context_namespace(kubeconfig=self.kubeconfig, context=self.context)
         return Namespace(asyncio.run(found))
 
     def policy(self, file: str | None) -> ClusterPolicy:
@@ -80,7 +81,7 @@ class Source:
         if self.snapshot is not None:
             return NO_POLICY
         try:
-            found = asyncio.run(installed.policy(kubeconfig=self.kubeconfig, context=self.context))
+            found = asyncio.run(installation.policy(kubeconfig=self.kubeconfig, context=self.context))
         except Forbidden as error:
             _tell(f"cluster policy: not known, for {error}; give its file with --policy")
             return NO_POLICY
@@ -102,7 +103,7 @@ class Source:
                 asked=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
                 left_out=lambda node, error: left_out(f"{KIND} {node}", error),
             )
-            taken = live.collect(
+            taken = collect.collect(
                 kubeconfig=self.kubeconfig,
                 context=self.context,
                 with_pods=with_pods,
@@ -117,7 +118,7 @@ class Source:
         """A pod by its name: out of `found` if that is a snapshot, else from the running cluster."""
         if self.snapshot is not None:
             return _pod(name, namespace, found)
-        work = live.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
+        work = collect.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
         return asyncio.run(work)
 
 
@@ -135,7 +136,7 @@ def cluster(
 ) -> Cluster:
     """The cluster in documents that stood there; what could not be used is told on standard error."""
     now = time.time()
-    book = Book(remember=settings.remember, wall=lambda: now)
+    book = ShapeHistory(remember=settings.remember, wall=lambda: now)
     book.declare(cluster_policy.shapes)
     read = snapshot.of(found, book=book, where=where)
     _tell_left_out(read.problems)

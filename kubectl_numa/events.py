@@ -15,18 +15,18 @@ from typing import TypeVar
 
 import orjson
 
-from numalign.cluster import machine_nodes, machines, nodes, pods, topologies
-from numalign.cluster.kubelet_config import configuration
-from numalign.cluster.nodes import BadNode, Facts
-from numalign.cluster.parts import Part, named
-from numalign.cluster.topologies import Topology
-from numalign.rules.demand import WHOLE_POD
-from numalign.rules.errors import BadInput, Mistake
-from numalign.rules.kubelet.observe import Seen
-from numalign.rules.placement import ZoneSet
-from numalign.rules.pod import Pod
-from numalign.rules.resources import CPU, Resources, ZoneId
-from numalign.rules.topology import Node
+from numalign.kube.decode import machine_nodes, machines, nodes, nrt, pods
+from numalign.kube.decode.kubelet_config import configuration
+from numalign.kube.decode.nodes import BadNode, Facts
+from numalign.kube.decode.nrt import Topology
+from numalign.kube.decode.parts import Part, named
+from numalign.kubelet.observed_state import Seen
+from numalign.model.demand import WHOLE_POD
+from numalign.model.errors import BadInput, Mistake
+from numalign.model.node import Node
+from numalign.model.placement import ZoneSet
+from numalign.model.pod import Pod
+from numalign.model.resources import CPU, Resources, ZoneId
 
 Read = TypeVar("Read")
 
@@ -126,7 +126,7 @@ def _topology(part: Part, name: str) -> Topology:
     """The topology, under the name of the node."""
     if part.value is None:
         return Topology(name, ())
-    read = _decoded(part, topologies.topology)
+    read = _decoded(part, nrt.topology)
     return replace(read, name=name) if read else Topology(name, ())
 
 

@@ -14,18 +14,18 @@ from enum import StrEnum
 from typing import Any
 
 from kubectl_numa.questions import Asked, Cluster
-from numalign.cluster import placements
-from numalign.fleet import Question, dra
-from numalign.rules import scoring, wording
-from numalign.rules.attributes import NO_ATTRIBUTES
-from numalign.rules.constraints import Constraints, Unmet, unmet_ever, unmet_now
-from numalign.rules.demand import Demand, Step
-from numalign.rules.evaluate import evaluate
-from numalign.rules.intent import Policy
-from numalign.rules.resources import Resources, render
-from numalign.rules.scoring import Strategy
-from numalign.rules.topology import Node
-from numalign.rules.verdict import Verdict
+from numalign.cache import Question, dra
+from numalign.decision import scoring, wording
+from numalign.decision.evaluate import evaluate
+from numalign.decision.scoring import Strategy
+from numalign.decision.verdict import Verdict
+from numalign.kube.decode import placements
+from numalign.model.attributes import NO_ATTRIBUTES
+from numalign.model.constraints import Constraints, Unmet, unmet_ever, unmet_now
+from numalign.model.demand import Demand, Step
+from numalign.model.intent import Policy
+from numalign.model.node import Node
+from numalign.model.resources import Resources, render
 from numalign.shapes import KnownShape
 from numalign.shapes.health import lacking
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from numalign.cluster import documents, templates
-from numalign.cluster.documents import Found
-from numalign.cluster.templates import NO_TEMPLATES, NOWHERE, POD, Place, Template, Templates
-from numalign.rules.errors import BadInput, Mistake
-from numalign.rules.pod import Pod
+from numalign.kube.decode import templates
+from numalign.kube.decode.templates import NO_TEMPLATES, NOWHERE, POD, Place, Template, Templates
+from numalign.kube.files import documents
+from numalign.kube.files.documents import Document
+from numalign.model.errors import BadInput, Mistake
+from numalign.model.pod import Pod
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 STDIN = "-"
@@ -155,7 +156,7 @@ def _no_file(path: Path) -> str:
     return "there is no such file or folder"
 
 
-def _manifest(found: Found, manifest: Manifest, extra: Templates) -> Iterator[Manifest]:
+def _manifest(found: Document, manifest: Manifest, extra: Templates) -> Iterator[Manifest]:
     """The object's pods or mistakes; the object alone for one that makes no pods."""
     if found.trouble:
         yield replace(manifest, mistakes=(found.trouble,))

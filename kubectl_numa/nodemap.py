@@ -16,10 +16,10 @@ from kubectl_numa.bars import ASCII, BLOCKS, bar, short
 from kubectl_numa.explanation import provenance, quantities
 from kubectl_numa.lines import Paper, amounts
 from kubectl_numa.questions import Cluster
-from numalign.fleet import Fleet
-from numalign.rules import wording
-from numalign.rules.topology import Node, Zone
-from numalign.shapes import KnownShape, Shape, Values
+from numalign.cache import Fleet
+from numalign.decision import wording
+from numalign.model.node import Node, Zone
+from numalign.shapes import KnownShape, LabelValues, Shape
 from numalign.shapes.health import lacking
 
 NOTHING = "nothing"
@@ -193,7 +193,7 @@ def _troubles(node: Node) -> Iterator[str]:
         yield "is not ready"
 
 
-def _values(values: Values) -> list[str] | None:
+def _values(values: LabelValues) -> list[str] | None:
     """The values that a label took; None for any."""
     return None if values.known is None else sorted(values.known)
 

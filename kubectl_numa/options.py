@@ -16,10 +16,10 @@ from rich.console import Console
 from kubectl_numa.clusters import Source
 from kubectl_numa.lines import Paper
 from kubectl_numa.settings import Settings
-from numalign.cluster.settings import seconds
-from numalign.cluster.terminal import from_kubeconfig
-from numalign.rules.errors import Mistake
-from numalign.rules.intent import Match
+from numalign.kube.settings import seconds
+from numalign.kube.terminal import from_kubeconfig
+from numalign.model.errors import Mistake
+from numalign.model.intent import Match
 
 R = TypeVar("R")
 

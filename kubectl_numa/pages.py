@@ -10,11 +10,11 @@ from kubectl_numa.explanation import Absent, Answer, Chance, Explanation, Group,
 from kubectl_numa.lines import Paper, amounts, counted, some, zones
 from kubectl_numa.nodemap import draw, how_known
 from kubectl_numa.questions import Asked
-from numalign.cluster import placements
-from numalign.fleet.pod_question import By
-from numalign.rules import wording
-from numalign.rules.demand import Step
-from numalign.rules.doubt import SENTENCES, Doubt
+from numalign.cache.pod_question import By
+from numalign.decision import wording
+from numalign.decision.doubts import SENTENCES, Doubt
+from numalign.kube.decode import placements
+from numalign.model.demand import Step
 
 STYLES = {
     Chance.FITS: "green",

@@ -7,24 +7,24 @@ Checking, explaining and the demo read a pod as the webhook does, and let the sa
 from dataclasses import dataclass, field
 
 from kubectl_numa.settings import DEFAULTS, Settings
-from numalign.cluster.pod_reader import PodReader
-from numalign.cluster.policy import NO_POLICY, ClusterPolicy
-from numalign.cluster.scheduling import scheduling
-from numalign.cluster.templates import Templates
-from numalign.cluster.tenancy import Tenancy
-from numalign.cluster.world import Snapshot
-from numalign.fleet import Fleet, Question, admission
-from numalign.fleet.admission import Decision, State
-from numalign.fleet.pod_question import By, Exempt, Invalid, PodQuestion
-from numalign.fleet.refusals import Refusals
-from numalign.rules.constraints import Constraints
-from numalign.rules.demand import Demand
-from numalign.rules.errors import BadPod
-from numalign.rules.evaluate import NO_INTENT
-from numalign.rules.intent import Intent
+from numalign.cache import Fleet, Question, admission
+from numalign.cache.admission import AdmissionDecision, Ground
+from numalign.cache.pod_question import By, Exempt, Invalid, PodQuestion
+from numalign.cache.refusals import Refusals
+from numalign.decision.evaluate import NO_INTENT
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.scheduling import scheduling
+from numalign.kube.decode.templates import Templates
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
+from numalign.model.constraints import Constraints
+from numalign.model.demand import Demand
+from numalign.model.errors import BadPod
+from numalign.model.intent import Intent
 from numalign.shapes import KnownShape
 
-NOBODY = Tenancy()
+NOBODY = EffectivePolicy()
 """Of a cluster without namespaces and policy."""
 
 
@@ -39,7 +39,7 @@ class Cluster:
     fleet: Fleet
     unknown: tuple[str, ...] = ()
     shapes: tuple[KnownShape, ...] = ()
-    tenancy: Tenancy = NOBODY
+    policies: EffectivePolicy = NOBODY
     now: float = 0.0
     settings: Settings = DEFAULTS
     reader: PodReader = field(default_factory=PodReader)
@@ -48,7 +48,7 @@ class Cluster:
     @property
     def templates(self) -> Templates:
         """Kinds of workloads beside those that are always looked at."""
-        return self.tenancy.policy.templates
+        return self.policies.policy.templates
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Asked:
     question: Question
     constraints: Constraints
     by: By | None
-    decision: Decision
+    decision: AdmissionDecision
     exempt: str | None = None
 
     @property
@@ -86,9 +86,9 @@ def cluster(
 ) -> Cluster:
     """The nodes and rules of a snapshot, ready to be asked at a time in seconds since 1970."""
     fleet = Fleet(found.nodes, found.shapes, found.bare)
-    tenancy = Tenancy.of(found, policy)
+    policies = EffectivePolicy.of(found, policy)
     reader = PodReader(settings.match)
-    return Cluster(fleet, found.unknown, found.shapes, tenancy, now, settings, reader, found.served)
+    return Cluster(fleet, found.unknown, found.shapes, policies, now, settings, reader, found.served)
 
 
 def ask(raw: object, cluster: Cluster, *, name: str, namespace: str) -> Asked:
@@ -97,7 +97,7 @@ def ask(raw: object, cluster: Cluster, *, name: str, namespace: str) -> Asked:
     Raises `BadPod` with every mistake, those that the API server would refuse whoever asks included.
     """
     user = cluster.settings.user
-    found = cluster.reader.read(raw, namespace=namespace, tenancy=cluster.tenancy, user=user)
+    found = cluster.reader.read(raw, namespace=namespace, policies=cluster.policies, user=user)
     match found:
         case PodQuestion():
             decision = admission.decide(
@@ -112,11 +112,11 @@ def ask(raw: object, cluster: Cluster, *, name: str, namespace: str) -> Asked:
             raise BadPod(found.mistakes)
 
 
-NOT_LOOKED_AT = Decision(State.NOT_ASKED)
+NOT_LOOKED_AT = AdmissionDecision(Ground.NOT_ASKED)
 """What is said to a pod that is exempt."""
 
 
 def _refusals(cluster: Cluster) -> Refusals:
     """When a pod is refused for the shapes that there are."""
-    policy = cluster.tenancy.policy
+    policy = cluster.policies.policy
     return Refusals(policy.never, policy.unknown_resources, cluster.settings.unknown_may_fit)

@@ -12,21 +12,21 @@ from functools import reduce
 from typing import Any, TypeGuard, assert_never
 
 from kubectl_numa.events import BadLine, Created, Deleted, Event, Observed, Started
-from numalign.rules import demand as demands
-from numalign.rules import wording
-from numalign.rules.demand import WHOLE_POD, Demand
-from numalign.rules.doubt import Doubt, doubts
-from numalign.rules.errors import Mistake
-from numalign.rules.evaluate import refusal_of
-from numalign.rules.kubelet import admit as kubelet
-from numalign.rules.kubelet.admit import Admission
-from numalign.rules.kubelet.books import Held
-from numalign.rules.kubelet.observe import Seen, observe
-from numalign.rules.kubelet.refused import Reason
-from numalign.rules.machine import CpuSet, render_list
-from numalign.rules.placement import Grant, ZoneSet
-from numalign.rules.resources import CPU
-from numalign.rules.topology import Node
+from numalign.decision import wording
+from numalign.decision.doubts import Doubt, doubts
+from numalign.decision.evaluate import refusal_of
+from numalign.kubelet import admit as kubelet
+from numalign.kubelet.admission_errors import Reason
+from numalign.kubelet.admit import PodAdmitResult
+from numalign.kubelet.managers_state import Held
+from numalign.kubelet.observed_state import Seen, observe
+from numalign.model import demand as demands
+from numalign.model.demand import WHOLE_POD, Demand
+from numalign.model.errors import Mistake
+from numalign.model.machine import CpuSet, render_list
+from numalign.model.node import Node
+from numalign.model.placement import Grant, ZoneSet
+from numalign.model.resources import CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ def _seen(node: Node, demand: Demand, truth: Observed) -> tuple[Node, Held]:
     return observe(node, demand, listed, truth.left)
 
 
-def _answer(name: str, node: Node, demand: Demand, admission: Admission) -> Answer:
+def _answer(name: str, node: Node, demand: Demand, admission: PodAdmitResult) -> Answer:
     unsure = doubts(node, kubelet.heeded(node, demand))
     refused, refusal = admission.refusal, refusal_of(node, admission)
     if refused is None or refusal is None:

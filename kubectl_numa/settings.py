@@ -6,8 +6,8 @@ Who asks here what the webhook would say must tell the same, and gets the same a
 
 from dataclasses import dataclass
 
-from numalign.rules.intent import Match
-from numalign.shapes.book import REMEMBER_SECONDS
+from numalign.model.intent import Match
+from numalign.shapes.history import REMEMBER_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 import os
 import sys
 
-from numalign.cluster.api import ClusterError
-from numalign.rules.errors import BadInput
+from numalign.kube.client import ClusterError
+from numalign.model.errors import BadInput
 from numalign.runtime import logs, metrics, server
 from numalign.runtime.settings import from_command_line
 from scorer.program import Program

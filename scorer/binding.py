@@ -26,18 +26,18 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from numalign.cluster import records
-from numalign.cluster.api import ClusterError, Conflict, Forbidden, Missing, Refused
-from numalign.cluster.bindings import BIND_SECONDS
-from numalign.fleet.promises import NEWS_SECONDS
-from numalign.rules import intent
-from numalign.rules.ledger import Account, Offer, Resident
+from numalign.kube.bindings import BIND_SECONDS
+from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Refused
+from numalign.kube.decode import placement_records
+from numalign.ledger.model import AssignedPod, NodeInfo, Prediction
+from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.model import intent
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from scorer import reasons
 from scorer.protocol import BindingCall
-from scorer.register import Register, Subject
+from scorer.scheduler_state import SchedulerState, Subject
 
 LOOK_SECONDS = 0.02
 """How long a pod that waits lets news gather, once it has looked whether it still has to."""
@@ -94,8 +94,8 @@ class _Queue:
 class _First:
     """What a node offered when the pod was promised it, and what was known of it then."""
 
-    account: Account | None
-    offer: Offer | None
+    account: NodeInfo | None
+    offer: Prediction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Binder:
 
     def __init__(  # noqa: PLR0913  what it works with, and its time
         self,
-        register: Register,
+        register: SchedulerState,
         *,
         write: Write | None,
         acts_for: Callable[[], float],
@@ -155,7 +155,7 @@ class Binder:
         self._busy: set[str] = set()
         self._sent: dict[str, _Sent] = {}
         self._many = FEW
-        register.promises.listen(self._heard)
+        register.reservations.listen(self._heard)
 
     @property
     def remembered(self) -> tuple[int, int]:
@@ -209,11 +209,11 @@ class Binder:
 
     def _forget(self, uid: str) -> None:
         """Of pods that were seen since, or whose promise has expired, it is no matter what was written."""
-        promises = self._register.promises
-        if not promises.is_promised(uid):
+        reservations = self._register.reservations
+        if not reservations.is_promised(uid):
             self._sent.pop(uid, None)
         if len(self._sent) >= self._many:
-            self._sent = {each: sent for each, sent in self._sent.items() if promises.is_promised(each)}
+            self._sent = {each: sent for each, sent in self._sent.items() if reservations.is_promised(each)}
             self._many = max(FEW, 2 * len(self._sent))
 
     def _heard(self, node: str) -> None:
@@ -236,9 +236,9 @@ class Binder:
 
     def _known(self, call: BindingCall) -> Subject:
         """The pod; raises `_No` for one that is gone, on a node already, or was never heard of."""
-        resident = self._register.promises.resident(call.uid)
-        place = self._register.promises.place_of(call.uid)
-        if resident and resident.seen:
+        assigned_pod = self._register.reservations.assigned_pod(call.uid)
+        place = self._register.reservations.place_of(call.uid)
+        if assigned_pod and assigned_pod.seen:
             raise _No(Outcome.BOUND_ALREADY, f"the pod is on node {place} already")
         sent = self._sent.get(call.uid)
         if sent and sent.done:
@@ -255,7 +255,7 @@ class Binder:
     async def _promised(self, call: BindingCall, subject: Subject, write: Write, *, until: float) -> None:
         """Keep zones for the pod, bind it in its turn, and let go of them if that fails."""
         offer = self._promise(call.node, subject)
-        first = _First(self._register.promises.account(call.node), offer)
+        first = _First(self._register.reservations.account(call.node), offer)
         try:
             async with self._in_turn(call.node) as queue:
                 offer = await self._settled(call.node, subject, first, queue, until=until)
@@ -263,9 +263,9 @@ class Binder:
         except (_No, asyncio.CancelledError):
             # What may have been written is kept, until the pod is seen or the promise expires.
             if call.uid in self._sent:
-                self._register.promises.set_adrift(call.uid)
+                self._register.reservations.set_adrift(call.uid)
             else:
-                self._register.promises.withdraw(call.uid)
+                self._register.reservations.withdraw(call.uid)
             raise
 
     async def _again(self, call: BindingCall, sent: _Sent, write: Write) -> None:
@@ -273,13 +273,13 @@ class Binder:
         async with self._in_turn(call.node):
             await self._written(call, sent.annotations, write)
 
-    def _promise(self, node: str, subject: Subject) -> Offer | None:
+    def _promise(self, node: str, subject: Subject) -> Prediction | None:
         """Ask the node once more, and keep what it offers.
 
         What it offers, unless that may be another thing by now: a pod that is promised anew comes after those
         that it was before. None as well for a node that nobody knows.
         """
-        new = self._register.promises.place_of(subject.uid) is None
+        new = self._register.reservations.place_of(subject.uid) is None
         offer = self._offer(node, subject)
         why = _unsaid(offer)
         if why and self._unknown == "cannot-fit" and subject.question.intent.binding:
@@ -289,24 +289,24 @@ class Binder:
         self._keep(node, subject, offer)
         return offer if new else None
 
-    def _keep(self, node: str, subject: Subject, offer: Offer | None) -> None:
-        self._register.promises.promise(node, subject.resident(now=self._clock()), offer)
+    def _keep(self, node: str, subject: Subject, offer: Prediction | None) -> None:
+        self._register.reservations.promise(node, subject.assigned_pod(now=self._clock()), offer)
 
-    def _offer(self, node: str, subject: Subject) -> Offer | None:
+    def _offer(self, node: str, subject: Subject) -> Prediction | None:
         """What the node says, all that was promised before this pod counted and nothing after it."""
-        return self._register.offer(node, subject, beside=self._register.promises.since(subject.uid))
+        return self._register.offer(node, subject, beside=self._register.reservations.since(subject.uid))
 
     async def _settled(
         self, node: str, subject: Subject, first: _First, queue: _Queue, *, until: float
-    ) -> Offer | None:
+    ) -> Prediction | None:
         """Wait until the pod may be bound; what the node offers then is kept in place of the first offer."""
         # Whoever had nobody before it has not waited, and its offer is a moment old.
-        if self._register.promises.account(node) is not first.account:
+        if self._register.reservations.account(node) is not first.account:
             await self._others()
         while True:
             queue.news.clear()
             # While others were bound, anything may have happened on the node.
-            same = first.offer and self._register.promises.account(node) is first.account
+            same = first.offer and self._register.reservations.account(node) is first.account
             offer = first.offer if same else self._offer(node, subject)
             if offer is None or not offer.verdict.answered:
                 return None
@@ -316,7 +316,7 @@ class Binder:
             risks = self._risks(node, subject) if offer.stands else ()
             # Whoever leaves may take long; then nobody can say where the pod will sit, and that is all.
             if not risks and (offer.stands or (late and not offer.waits_for)):
-                self._register.promises.amend(subject.uid, offer)
+                self._register.reservations.amend(subject.uid, offer)
                 return offer
             if late:
                 raise _No(Outcome.WAITED, f"{node}: {reasons.WAITING}")
@@ -334,19 +334,19 @@ class Binder:
         if queue.news.is_set():
             await self._sleep(LOOK_SECONDS)
 
-    def _until(self, node: str, risks: tuple[Resident, ...]) -> float:
+    def _until(self, node: str, risks: tuple[AssignedPod, ...]) -> float:
         """When time alone may change what a node says to a pod that has to wait."""
-        promises = self._register.promises
-        promises.standing(node, now=self._clock())
+        reservations = self._register.reservations
+        reservations.standing(node, now=self._clock())
         over = [each.since + NEWS_SECONDS + _A_MOMENT for each in risks if each.settled]
-        return min([promises.until(node), *over])
+        return min([reservations.until(node), *over])
 
-    def _risks(self, node: str, subject: Subject) -> tuple[Resident, ...]:
+    def _risks(self, node: str, subject: Subject) -> tuple[AssignedPod, ...]:
         """Pods that were taken in a moment ago, for which this one could be refused."""
-        promises = self._register.promises
-        beside = promises.since(subject.uid)
+        reservations = self._register.reservations
+        beside = reservations.since(subject.uid)
         demand = subject.question.demand
-        return promises.at_risk(node, demand, now=self._clock(), beside=beside)
+        return reservations.at_risk(node, demand, now=self._clock(), beside=beside)
 
     async def _written(self, call: BindingCall, annotations: Mapping[str, str], write: Write) -> None:
         """One call binds and records; raises `_No` for what the API server makes of it."""
@@ -371,25 +371,25 @@ class Binder:
             raise _No(Outcome.UNCERTAIN, str(error)) from error
         self._sent[call.uid] = _Sent(annotations, done=True)
 
-    def _placement(self, node: str, offer: Offer | None) -> Mapping[str, str]:
+    def _placement(self, node: str, offer: Prediction | None) -> Mapping[str, str]:
         """What is written on the pod: nothing, where nobody can be certain."""
-        account = self._register.promises.account(node)
+        account = self._register.reservations.account(node)
         if offer is None or offer.record is None or account is None:
             return {}
-        return {intent.PLACEMENT: records.write(offer.verdict.placement.kept, account.node)}
+        return {intent.PLACEMENT: placement_records.write(offer.verdict.placement.kept, account.node)}
 
 
 _A_MOMENT = 0.001
 
 
-def _unsaid(offer: Offer | None) -> str:
+def _unsaid(offer: Prediction | None) -> str:
     """Why a node does not say where the pod would come to; empty if it does, or refuses the pod."""
     if offer is None:
         return reasons.UNKNOWN
     return "" if offer.verdict.answered else reasons.reason(offer.verdict)
 
 
-def _lost(offer: Offer) -> _No:
+def _lost(offer: Prediction) -> _No:
     why = reasons.reason(offer.verdict)
     return _No(Outcome.LOST, f"the zones went to another pod meanwhile: {why}")
 

@@ -5,8 +5,8 @@ What stands on a pod may have been written by anybody, so a thousand pods with f
 flood the log nor be passed over in silence: a gauge counts them all, and a line names as many as fit.
 """
 
-from numalign.fleet.promises import Promises
-from numalign.rules.ledger import Resident
+from numalign.ledger.model import AssignedPod
+from numalign.ledger.reservations import Reservations
 from numalign.runtime.logs import Log
 
 IN_A_LINE = 20
@@ -19,14 +19,14 @@ LONGEST_NAMES = 200
 class Disbelief:
     """Looks through a ledger for pods whose record says what cannot be."""
 
-    def __init__(self, promises: Promises, *, log: Log) -> None:
-        self._promises = promises
+    def __init__(self, reservations: Reservations, *, log: Log) -> None:
+        self._reservations = reservations
         self._log = log
         self._told: set[str] = set()
 
     def look(self) -> None:
         """Name those that were not named before, as many as fit into a line."""
-        there = {each.uid: (place, each) for place, each in self._promises.refuted()}
+        there = {each.uid: (place, each) for place, each in self._reservations.refuted()}
         self._told &= there.keys()
         new = [uid for uid in there if uid not in self._told][:IN_A_LINE]
         if new:
@@ -35,6 +35,6 @@ class Disbelief:
             self._log.warning("record.disbelieved", pods=[_shown(*there[uid]) for uid in new], more=more)
 
 
-def _shown(place: str, resident: Resident) -> str:
-    names = ", ".join(sorted(resident.refuted))
-    return f"{'/'.join(resident.name)} on {place}: {names[:LONGEST_NAMES]}"
+def _shown(place: str, assigned_pod: AssignedPod) -> str:
+    names = ", ".join(sorted(assigned_pod.refuted))
+    return f"{'/'.join(assigned_pod.name)} on {place}: {names[:LONGEST_NAMES]}"

@@ -12,14 +12,14 @@ from itertools import compress
 from typing import Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
-from numalign.fleet.arrays import Bools, Ints
-from numalign.fleet.board import Answer
-from numalign.fleet.ranks import Single
-from numalign.fleet.standings import ADMITTED, STRANGE, Said, met, sorted_by
-from numalign.rules.ledger import Offer
+from numalign.cache.arrays import Bools, Ints
+from numalign.cache.board import Answer
+from numalign.cache.ranking import Single
+from numalign.cache.scheduler_cache import ADMITTED, STRANGE, Said, met, sorted_by
+from numalign.ledger.model import Prediction
 from scorer import reasons
 from scorer.protocol import Filtered
-from scorer.register import Register, Subject
+from scorer.scheduler_state import SchedulerState, Subject
 
 _No = tuple[bool, str]
 """Whether a refusal is permanent, and its reason."""
@@ -38,7 +38,7 @@ class Judgement:
     """What a node says; `offer` is None if its topology is not known, or it has not `answered`."""
 
     name: str
-    offer: Offer | None
+    offer: Prediction | None
     fits: bool
     permanent: bool = False
     reason: str = ""
@@ -103,7 +103,7 @@ class Judge:
 
     def __init__(
         self,
-        register: Register,
+        register: SchedulerState,
         *,
         unknown: Literal["cannot-fit", "may-fit"],
         clock: Callable[[], float],
@@ -115,7 +115,7 @@ class Judge:
 
     def asking(self, names: Sequence[str], subject: Subject) -> Iterator[None]:
         """Find out what takes long to say, step by step, before it is asked by `poll`."""
-        return self._register.standings.asking(names, subject.question, now=self._clock())
+        return self._register.cache.asking(names, subject.question, now=self._clock())
 
     def ask(self, names: Iterable[str], subject: Subject) -> list[Judgement]:
         """What each of these nodes says, in their order."""
@@ -123,13 +123,13 @@ class Judge:
 
     def poll(self, names: Sequence[str], subject: Subject) -> Poll:
         """Who of these nodes takes the pod, and how well."""
-        said = self._register.standings.ask(names, subject.question, now=self._clock())
+        said = self._register.cache.ask(names, subject.question, now=self._clock())
         no = self._no.setdefault(said.answer, {})
         return Poll(names, said, self._own(names, subject), self._of_unknown("", subject), no)
 
     def _own(self, names: Sequence[str], subject: Subject) -> Mapping[int, Judgement]:
         # What was promised to this very pod stands in the way of others only.
-        own = self._register.promises.place_of(subject.uid)
+        own = self._register.reservations.place_of(subject.uid)
         return {names.index(own): self._judged(own, subject)} if own and own in names else {}
 
     def _judged(self, name: str, subject: Subject) -> Judgement:

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter
 
-from numalign.cluster.events import LONGEST_MESSAGE, Event, Type
-from numalign.cluster.occupants import Occupant, Phase
-from numalign.fleet.recent import Caches, Recent
-from numalign.rules.errors import cut
-from numalign.rules.kubelet.refused import Reason
-from numalign.rules.ledger import Resident, Source
-from numalign.rules.placement import Held
-from numalign.rules.resources import render
+from numalign.kube.events import LONGEST_MESSAGE, Event, Type
+from numalign.kube.pod_informer import Phase, PodInfo
+from numalign.kubelet.admission_errors import Reason
+from numalign.ledger.model import AssignedPod, Source
+from numalign.lru import LRU, Caches
+from numalign.model.errors import cut
+from numalign.model.placement import Held
+from numalign.model.resources import render
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from scorer.register import Register
+from scorer.scheduler_state import SchedulerState
 
 EVENT = "NUMAPredictionWrong"
 """The reason of the event on the pod."""
@@ -52,7 +52,7 @@ class Outcomes:
 
     def __init__(
         self,
-        register: Register,
+        register: SchedulerState,
         *,
         tell: Tell,
         log: Log,
@@ -63,7 +63,7 @@ class Outcomes:
         self._tell = tell
         self._log = QuietLog(log, lines=MANY_LINES)
         self._clock = clock
-        self._refused: Recent[str, _Refusal] = Recent(REMEMBERED)
+        self._refused: LRU[str, _Refusal] = LRU(REMEMBERED)
         self._refusals = Counter(
             f"{PREFIX}kubelet_refusals",
             "Pods that a kubelet refused after they were promised zones there, or only ranked.",
@@ -83,24 +83,24 @@ class Outcomes:
         """What is remembered of refusals."""
         return {"refused": self._refused}
 
-    def heard(self, pod: Occupant, before: Occupant | None) -> None:
+    def heard(self, pod: PodInfo, before: PodInfo | None) -> None:
         """A pod is like this now; it was like that before, or was not seen."""
-        resident = self._register.promises.resident(pod.uid)
-        promised = resident is not None and _ours(resident)
+        assigned_pod = self._register.reservations.assigned_pod(pod.uid)
+        promised = assigned_pod is not None and _ours(assigned_pod)
         # Where others chose the node nothing was predicted, nor was what had happened before this process.
         if not promised and not self._register.asked(pod.uid):
             return
         if _refused(pod) and not (before and before.ended):
-            self._count(pod, resident if promised else None)
+            self._count(pod, assigned_pod if promised else None)
         elif pod.node and not pod.ended and not (before and before.node):
             self._chosen(pod)
 
-    def _number(self, pod: Occupant) -> int:
+    def _number(self, pod: PodInfo) -> int:
         """What the pod asked; 0 if that cannot be read."""
         subject = self._register.waiting(pod.uid)
         return subject.number if subject else 0
 
-    def _count(self, pod: Occupant, promised: Resident | None) -> None:
+    def _count(self, pod: PodInfo, promised: AssignedPod | None) -> None:
         """A kubelet said no."""
         known = "promised" if promised else "ranked"
         self._refused.put(pod.node, _Refusal(self._number(pod), self._clock()))
@@ -110,7 +110,7 @@ class Outcomes:
         self._log.warning("prediction.wrong", pod=f"{pod.namespace}/{pod.name}", node=pod.node, story=message)
         self._tell(_event(pod, message))
 
-    def _chosen(self, pod: Occupant) -> None:
+    def _chosen(self, pod: PodInfo) -> None:
         """A pod came to a node."""
         last = self._refused.peek(pod.node)
         if last is None or self._clock() - last.at > REMEMBERED_SECONDS:
@@ -123,24 +123,24 @@ class Outcomes:
         self._tell(_event(pod, message))
 
 
-def _event(pod: Occupant, message: str) -> Event:
+def _event(pod: PodInfo, message: str) -> Event:
     return Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, message)
 
 
-def _ours(resident: Resident) -> bool:
+def _ours(assigned_pod: AssignedPod) -> bool:
     """Whether it was promised its zones, here or by whoever bound it and wrote them down."""
-    record = resident.record
-    return bool(resident.turn) or (record is not None and record.source is Source.RECORDED)
+    record = assigned_pod.record
+    return bool(assigned_pod.turn) or (record is not None and record.source is Source.RECORDED)
 
 
-def _refused(pod: Occupant) -> bool:
+def _refused(pod: PodInfo) -> bool:
     return pod.phase is Phase.FAILED and pod.reason in _REASONS
 
 
-def _story(pod: Occupant, resident: Resident | None) -> str:
+def _story(pod: PodInfo, assigned_pod: AssignedPod | None) -> str:
     """What was predicted, and what happened."""
     happened = f"the kubelet of {pod.node} refused the pod: {pod.reason}: {pod.message}"
-    held = resident.promised if resident else None
+    held = assigned_pod.promised if assigned_pod else None
     if held is None:
         return f"it was predicted that the pod fits on {pod.node}; {happened}"
     return f"it was predicted that the pod gets {shown(held)} on {pod.node}; {happened}"

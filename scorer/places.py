@@ -8,13 +8,13 @@ node that the pod does not select, or whose taints it does not tolerate, is no a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from numalign.cluster.world import Snapshot
-from numalign.fleet.eligible import NUMBERS, Eligible
-from numalign.fleet.recent import Caches
-from numalign.fleet.tables import Tables
-from numalign.rules.attributes import Attributes
-from numalign.rules.constraints import Constraints, Unmet
-from numalign.rules.topology import Node
+from numalign.cache.eligibility import NUMBERS, Eligibility
+from numalign.cache.node_table import NodeTable
+from numalign.kube.cluster_state import Snapshot
+from numalign.lru import Caches
+from numalign.model.attributes import Attributes
+from numalign.model.constraints import Constraints, Unmet
+from numalign.model.node import Node
 
 _UNMET: Mapping[int, Unmet] = {number: unmet for unmet, number in NUMBERS.items() if unmet}
 
@@ -32,8 +32,8 @@ class Places:
 
     def __init__(self) -> None:
         # Nodes without zones: here it matters who may go to them, and not what they have.
-        self._nodes = Tables()
-        self._eligible = Eligible(self._nodes)
+        self._nodes = NodeTable()
+        self._eligible = Eligibility(self._nodes)
         self._told: dict[str, Attributes] = {}
         self._seen: Snapshot | None = None
 

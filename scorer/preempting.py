@@ -8,15 +8,15 @@ nobody is evicted in vain; where it is not certain what the victims hold, nobody
 
 from collections.abc import Mapping
 
-from numalign.rules.ledger import Basis, Offer
+from numalign.ledger.model import Basis, Prediction
 from scorer.protocol import Victims
-from scorer.register import Register, Subject
+from scorer.scheduler_state import SchedulerState, Subject
 
 
 class Preemption:
     """Judges candidates for preemption."""
 
-    def __init__(self, register: Register) -> None:
+    def __init__(self, register: SchedulerState) -> None:
         self._register = register
 
     def worthwhile(self, subject: Subject, victims: Mapping[str, Victims]) -> dict[str, Victims]:
@@ -31,5 +31,5 @@ class Preemption:
         return offer is None or offer.verdict.admitted or not _certain(offer)
 
 
-def _certain(offer: Offer) -> bool:
+def _certain(offer: Prediction) -> bool:
     return offer.verdict.permanent or offer.basis is not Basis.REPORTED

@@ -18,35 +18,36 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.cluster import bindings, configz, device_classes, live_feed, shapes
-from numalign.cluster.api import Api, connected
-from numalign.cluster.bindings import BIND_SECONDS, Flights
-from numalign.cluster.events import Event, Recorder
-from numalign.cluster.feed import Feed, count_age
-from numalign.cluster.file_feed import FileFeed
-from numalign.cluster.lease import Election, Inherits
-from numalign.cluster.live_feed import LiveFeed
-from numalign.cluster.occupants import Occupants
-from numalign.cluster.policy import PolicyKeeper
-from numalign.cluster.world import Snapshot
-from numalign.fleet.promises import NEWS_SECONDS, Promises
-from numalign.rules.ledger import Basis
+from numalign.kube import bindings, configz, live_feed
+from numalign.kube.bindings import BIND_SECONDS, Flights
+from numalign.kube.client import Api, connected
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode import device_classes, shapes
+from numalign.kube.events import Event, Recorder
+from numalign.kube.feed import Feed, count_age
+from numalign.kube.files.file_feed import FileFeed
+from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.lease import Election, Inherits
+from numalign.kube.live_feed import LiveFeed
+from numalign.kube.pod_informer import PodInformer
+from numalign.ledger.model import Basis
+from numalign.ledger.reservations import NEWS_SECONDS, Reservations
 from numalign.runtime import server
 from numalign.runtime.caches import CacheSizes
 from numalign.runtime.life import Check
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.server import Stop, Task
-from numalign.shapes import Book
+from numalign.shapes import ShapeHistory
 from scorer import binding, ranking, ranking_file
-from scorer.app import Door, application
 from scorer.binding import Binder, Write
 from scorer.disbelief import Disbelief
+from scorer.handlers import Handlers, application
 from scorer.judging import Judge
 from scorer.outcomes import Outcomes, Tell
 from scorer.preempting import Preemption
 from scorer.ranking import Ranker, Ranking, RankingRules
-from scorer.register import Register
+from scorer.scheduler_state import SchedulerState
 from scorer.settings import PromiseAt, ScorerSettings
 
 LEASE = "numalign-scorer"
@@ -108,7 +109,7 @@ class Program:
         policy = PolicyKeeper(settings.policy, log=self.log, registry=self.registry)
         policy.load()
         register = self._register(policy)
-        pods = Occupants(register, log=self.log, registry=self.registry)
+        pods = PodInformer(register, log=self.log, registry=self.registry)
         if settings.snapshot:
             feed = self._file(settings.snapshot, pods, policy)
             # A file is there at once: whoever starts the program may ask as soon as it listens.
@@ -119,7 +120,7 @@ class Program:
             work = self._work(api, live)
             return await self._run(register, pods, live, rules, policy, work=work, stop=stop)
 
-    def _file(self, path: Path, pods: Occupants, policy: PolicyKeeper) -> FileFeed:
+    def _file(self, path: Path, pods: PodInformer, policy: PolicyKeeper) -> FileFeed:
         return FileFeed(
             path,
             every=self.settings.snapshot_reload_seconds,
@@ -130,7 +131,7 @@ class Program:
             declared=policy.declared,
         )
 
-    def _live(self, api: Api, pods: Occupants, policy: PolicyKeeper) -> LiveFeed:
+    def _live(self, api: Api, pods: PodInformer, policy: PolicyKeeper) -> LiveFeed:
         namespace = self.settings.namespace or api.namespace
         return LiveFeed(
             api,
@@ -143,13 +144,15 @@ class Program:
             declared=policy.declared,
         )
 
-    def _book(self) -> Book:
-        return Book(remember=self.settings.remember_seconds, wall=time.time)
+    def _book(self) -> ShapeHistory:
+        return ShapeHistory(remember=self.settings.remember_seconds, wall=time.time)
 
-    def _register(self, policy: PolicyKeeper) -> Register:
-        promises = Promises(lag=self.settings.topology_lag_seconds, kept=self.settings.promise_seconds)
-        return Register(
-            promises,
+    def _register(self, policy: PolicyKeeper) -> SchedulerState:
+        reservations = Reservations(
+            lag=self.settings.topology_lag_seconds, kept=self.settings.promise_seconds
+        )
+        return SchedulerState(
+            reservations,
             policy=policy,
             match=self.settings.policy_match,
             clock=time.monotonic,
@@ -159,8 +162,8 @@ class Program:
 
     async def _run(  # noqa: PLR0913  what the parts are made of
         self,
-        register: Register,
-        pods: Occupants,
+        register: SchedulerState,
+        pods: PodInformer,
         feed: Feed,
         rules: RankingRules,
         policy: PolicyKeeper,
@@ -187,8 +190,8 @@ class Program:
         )
         tasks: dict[str, Task] = {
             "snapshot": partial(feed.follow, register.take),
-            "promises": partial(self._expire, register.promises),
-            "records": partial(self._tell_of_records, register.promises),
+            "promises": partial(self._expire, register.reservations),
+            "records": partial(self._tell_of_records, register.reservations),
             "standings": register.work_ahead,
             **work.tasks,
         }
@@ -196,7 +199,7 @@ class Program:
             tasks["policy"] = partial(policy.follow, every=settings.policy_reload_seconds)
         return await server.serve(app, settings, stop=stop, tasks=tasks)
 
-    def _door(self, register: Register, feed: Feed, rules: RankingRules, work: Work) -> Door:
+    def _door(self, register: SchedulerState, feed: Feed, rules: RankingRules, work: Work) -> Handlers:
         binder = Binder(
             register,
             write=work.write,
@@ -207,7 +210,7 @@ class Program:
             meters=binding.Meters.of(self.registry),
             clock=time.monotonic,
         )
-        return Door(
+        return Handlers(
             register,
             Judge(register, unknown=self.settings.unknown_nodes, clock=time.monotonic),
             binder,
@@ -252,35 +255,35 @@ class Program:
             {"lease": partial(_waiting_for_lease, election)},
         )
 
-    async def _expire(self, promises: Promises) -> None:
+    async def _expire(self, reservations: Reservations) -> None:
         """Look for promises that nobody came for; never returns."""
         while True:
-            for each in promises.expire(time.monotonic()):
+            for each in reservations.expire(time.monotonic()):
                 self.log.warning("promise.expired", pod="/".join(each.name))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _tell_of_records(self, promises: Promises) -> None:
+    async def _tell_of_records(self, reservations: Reservations) -> None:
         """Look for records that are not believed; never returns."""
-        disbelief = Disbelief(promises, log=self.log)
+        disbelief = Disbelief(reservations, log=self.log)
         while True:
             disbelief.look()
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _count(self, register: Register, feed: Feed) -> None:
+    def _count(self, register: SchedulerState, feed: Feed) -> None:
         gauge = partial(Gauge, registry=self.registry)
         count_age(feed, self.registry)
         promised = gauge(f"{PREFIX}promises", "Pods that were promised zones and are not seen bound yet.")
-        promised.set_function(lambda: len(register.promises.promised()))
+        promised.set_function(lambda: len(register.reservations.promised()))
         doubtful = gauge(
             f"{PREFIX}doubtful_records",
             "Pods whose record is not believed, for a pod left as their kubelet took them in.",
         )
-        doubtful.set_function(lambda: sum(each.doubtful for each in register.promises.residents()))
+        doubtful.set_function(lambda: sum(each.doubtful for each in register.reservations.assigned_pods()))
         disbelieved = gauge(
             f"{PREFIX}disbelieved_records",
             "Pods whose record says what they cannot hold on their node; where that lies counts as unknown.",
         )
-        disbelieved.set_function(register.promises.count_refuted)
+        disbelieved.set_function(register.reservations.count_refuted)
         nodes = gauge(
             f"{PREFIX}ledger_nodes",
             "Nodes by what their free amounts rest on, of those that were asked since they changed.",
@@ -306,11 +309,11 @@ def _rules(settings: ScorerSettings) -> RankingRules:
     return ranking_file.read(settings.ranking, default=default) if settings.ranking else RankingRules(default)
 
 
-def _standing_on(register: Register, basis: Basis) -> float:
-    return register.promises.bases()[basis]
+def _standing_on(register: SchedulerState, basis: Basis) -> float:
+    return register.reservations.bases()[basis]
 
 
-def _waiting_for(register: Register, feed: Feed) -> str | None:
+def _waiting_for(register: SchedulerState, feed: Feed) -> str | None:
     """What readiness lacks: a first snapshot, and all pods."""
     return feed.waiting_for() or (None if register.snapshot else "the first snapshot to be put together")
 
@@ -321,16 +324,16 @@ def _waiting_for_lease(election: Election) -> str | None:
     return f"the lease {LEASE}, which another replica holds"
 
 
-def _state(register: Register, feed: Feed) -> Mapping[str, object]:
+def _state(register: SchedulerState, feed: Feed) -> Mapping[str, object]:
     found, age = register.snapshot, feed.age()
-    promised = register.promises.promised()
+    promised = register.reservations.promised()
     return {
         "age": age if math.isfinite(age) else None,
         "nodes": len(found.nodes) if found else 0,
         "unknown": list(found.unknown) if found else [],
         "pods": len(register.pods),
-        "basis": register.promises.bases(),
-        "disbelieved": ["/".join(each.name) for _, each in register.promises.refuted()],
-        "doubtful": ["/".join(each.name) for each in register.promises.residents() if each.doubtful],
-        "promised": {"/".join(each.name): register.promises.place_of(each.uid) for each in promised},
+        "basis": register.reservations.bases(),
+        "disbelieved": ["/".join(each.name) for _, each in register.reservations.refuted()],
+        "doubtful": ["/".join(each.name) for each in register.reservations.assigned_pods() if each.doubtful],
+        "promised": {"/".join(each.name): register.reservations.place_of(each.uid) for each in promised},
     }

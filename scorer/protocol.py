@@ -24,9 +24,9 @@ from typing import Any
 
 import orjson
 
-from numalign.cluster.parts import UID, Part, named
-from numalign.fleet.recent import Caches, Recent, digest
-from numalign.rules.errors import BadInput, Mistake
+from numalign.kube.decode.parts import UID, Part, named
+from numalign.lru import LRU, Caches, digest
+from numalign.model.errors import BadInput, Mistake
 
 MAX_SCORE = 10
 """The best score of a node; 0 is the worst (MaxExtenderPriority, k8s.io/kube-scheduler/extender/v1)."""
@@ -122,7 +122,7 @@ class Calls:
     """Reads what is asked by filter or prioritize; so many pods that were read last are `remembered`."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._pods: Recent[bytes, Mapping[str, Any]] = Recent(remembered)
+        self._pods: LRU[bytes, Mapping[str, Any]] = LRU(remembered)
 
     def caches(self) -> Caches:
         """What is remembered of calls."""

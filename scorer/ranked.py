@@ -9,18 +9,18 @@ from typing import Any
 
 import orjson
 
-from numalign.cluster import placements
-from numalign.fleet.ranks import Ranks, Score
-from numalign.rules import wording
-from numalign.rules.verdict import Verdict
+from numalign.cache.ranking import Ranks, Score
+from numalign.decision import wording
+from numalign.decision.verdict import Verdict
+from numalign.kube.decode import placements
 from scorer import reasons
 from scorer.judging import Judge, Judgement, Poll
 from scorer.places import Away
 from scorer.ranking import Ranker
-from scorer.register import Register, Subject
+from scorer.scheduler_state import SchedulerState, Subject
 
 
-def ranks(poll: Poll, subject: Subject, *, register: Register, ranker: Ranker) -> Ranks:
+def ranks(poll: Poll, subject: Subject, *, register: SchedulerState, ranker: Ranker) -> Ranks:
     """What the nodes of a call are worth to a pod, by their place; one that nobody knows is worth nothing."""
     return ranker.ranks(
         poll.said.answer,

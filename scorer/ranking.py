@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from types import MappingProxyType
 
-from numalign.cluster import labels as shapes
-from numalign.fleet.arrays import Rows
-from numalign.fleet.ranks import NOBODY, Answers, Measure, Ranking, Ranks, Relative, Single, ranks
-from numalign.rules.constraints import Requirement
-from numalign.rules.scoring import Strategy
+from numalign.cache.arrays import Rows
+from numalign.cache.ranking import NOBODY, Answers, Measure, Ranking, Ranks, Relative, Single, ranks
+from numalign.decision.scoring import Strategy
+from numalign.kube.decode import label_syntax as shapes
+from numalign.model.constraints import Requirement
 
 __all__ = [
     "HEAVIEST",

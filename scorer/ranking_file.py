@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from numalign.cluster import edited
-from numalign.cluster.edited import members, only
-from numalign.cluster.parts import Part
-from numalign.cluster.selectors import requirements
-from numalign.rules.errors import BadInput
+from numalign.kube.decode.parts import Part
+from numalign.kube.decode.selectors import requirements
+from numalign.kube.files import edited
+from numalign.kube.files.edited import members, only
+from numalign.model.errors import BadInput
 from scorer.ranking import (
     HEAVIEST,
     MEASURES,

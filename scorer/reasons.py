@@ -5,9 +5,9 @@ kube-scheduler counts nodes by the text of their reason and prints `0/40 nodes a
 (k8s.io/kubernetes, pkg/scheduler/framework/types.go, FitError).
 """
 
-from numalign.rules import wording
-from numalign.rules.constraints import Unmet
-from numalign.rules.verdict import Verdict
+from numalign.decision import wording
+from numalign.decision.verdict import Verdict
+from numalign.model.constraints import Unmet
 
 UNKNOWN = f"node(s) {wording.NO_TOPOLOGY}, and the pod asks to be aligned (numalign)"
 """Of a node that nobody knows, for a pod that must be aligned."""

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from numalign.cluster.settings import ClusterSettings, UnknownNodes
-from numalign.fleet.promises import KEPT_SECONDS, LAG_SECONDS
+from numalign.kube.settings import ClusterSettings, UnknownNodes
+from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS
 from numalign.runtime.serving import MIB
 from numalign.runtime.settings import Contradiction
 from scorer import ranking

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from numalign.cluster.parts import Part
+from numalign.kube.decode.parts import Part
 from scorer.protocol import as_json, document, needed_object, objects, read_pod, settle, spelled, written
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from numalign.fleet.arrays import Bools, Ints, Rows
-from numalign.fleet.question import Question
-from numalign.fleet.ranks import Ranking, Ranks, Single, ranks
-from numalign.rules import scoring
-from numalign.rules.evaluate import NO_INTENT, evaluate
-from numalign.rules.scoring import Strategy, Weights
-from numalign.rules.topology import Node
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.question import Question
+from numalign.cache.ranking import Ranking, Ranks, Single, ranks
+from numalign.decision import scoring
+from numalign.decision.evaluate import NO_INTENT, evaluate
+from numalign.decision.scoring import Strategy, Weights
+from numalign.model.node import Node
 from tests.notation import asks, means
 
 

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numalign.fleet import Question
-from numalign.fleet.arrays import Rows
-from numalign.fleet.board import Answer, Board
-from numalign.rules.evaluate import evaluate
-from numalign.rules.scoring import EVEN, Strategy, Weights, aligned, scores
-from numalign.rules.topology import Node
-from numalign.rules.verdict import Cause, Verdict
+from numalign.cache import Question
+from numalign.cache.arrays import Rows
+from numalign.cache.board import Answer, Board
+from numalign.decision.evaluate import evaluate
+from numalign.decision.scoring import EVEN, Strategy, Weights, aligned, scores
+from numalign.decision.verdict import Cause, Verdict
+from numalign.model.node import Node
 from scorer.reasons import reason
 
 STRATEGIES = tuple(Strategy)

@@ -33,7 +33,7 @@ import orjson
 from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from numalign.cluster.api import Api
+from numalign.kube.client import Api
 
 Json = dict[str, Any]
 Key = tuple[str, str]

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from numalign.fleet import Question
-from numalign.fleet.arrays import Ints
-from numalign.fleet.columns import Columns, Moment, When
-from numalign.fleet.layout import Layout, layout_of
-from numalign.fleet.plan import Asked, Plan, plan_of
-from numalign.fleet.state import State
-from numalign.rules.demand import Demand
-from numalign.rules.evaluate import NO_INTENT
-from numalign.rules.intent import Intent
-from numalign.rules.topology import Node
+from numalign.cache import Question
+from numalign.cache.arrays import Ints
+from numalign.cache.column_state import ColumnState
+from numalign.cache.columns import Columns, FreeOrEmpty, When
+from numalign.cache.layout import Layout, layout_of
+from numalign.cache.plan import LayoutPlan, StepRequest, plan_of
+from numalign.decision.evaluate import NO_INTENT
+from numalign.model.demand import Demand
+from numalign.model.intent import Intent
+from numalign.model.node import Node
 from tests.notation import bag
 
 
@@ -34,17 +34,17 @@ def columns(*nodes: Node) -> Columns:
     return made
 
 
-def state(*nodes: Node, when: Moment = When.NOW) -> State:
+def state(*nodes: Node, when: FreeOrEmpty = When.NOW) -> ColumnState:
     """What these nodes have."""
-    return State(columns(*nodes), when)
+    return ColumnState(columns(*nodes), when)
 
 
-def plan(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Plan:
+def plan(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> LayoutPlan:
     """What a pod comes to on the layout of a node."""
     return plan_of(layout(node), Question(demand, intent), node)
 
 
-def asked(node: Node, demand: Demand) -> Asked:
+def asked(node: Node, demand: Demand) -> StepRequest:
     """What the only container of a pod asks."""
     (one,) = plan(node, demand).steps
     return one

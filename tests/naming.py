@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from numalign.rules.topology import Node
+from numalign.model.node import Node
 
 
 def named(nodes: Iterable[Node]) -> list[Node]:

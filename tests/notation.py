@@ -21,22 +21,14 @@ from typing import Any, TypedDict, Unpack
 
 import pytest
 
-from numalign.rules import demand, resources
-from numalign.rules.demand import Demand
-from numalign.rules.intent import Intent, Match, Policy, Scope
-from numalign.rules.machine import Core, CpuSet, Machine, Place, Stock, cpus, ids, places, read_list, union
-from numalign.rules.options import DEFAULTS, CpuOption, Gate, Options, TopologyOption
-from numalign.rules.pod import Container, Pod, Role
-from numalign.rules.resources import Resources, ZoneId
-from numalign.rules.topology import (
-    DEFAULT_MAX_ZONES,
-    CpuManager,
-    Known,
-    MemoryManager,
-    Node,
-    Zone,
-    managers,
-)
+from numalign.model import demand, resources
+from numalign.model.demand import Demand
+from numalign.model.intent import Intent, Match, Policy, Scope
+from numalign.model.machine import Core, CpuSet, Machine, Place, Stock, cpus, ids, places, read_list, union
+from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, MemoryManager, Node, Zone, managers
+from numalign.model.options import DEFAULTS, CpuOption, Gate, Options, TopologyOption
+from numalign.model.pod import Container, Pod, Role
+from numalign.model.resources import Resources, ZoneId
 
 GPU = "nvidia.com/gpu"
 NIC = "example.com/nic"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from numalign.cluster.reflector import Reason
+from numalign.kube.informer import Reason
 from numalign.runtime import logs
 from numalign.runtime.metrics import PREFIX
 

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from kubectl_numa.cli import program
-from numalign.cluster.pod_reader import PodReader
-from numalign.rules.errors import BadInput
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.model.errors import BadInput
 from tests.notation import node, table
 from tests.scorer.conftest import Scorer, documents, snapshot
 from tests.webhook.conftest import Raw, asked, moment, raw

@@ -4,8 +4,8 @@ import gc
 import os
 import sys
 
-from numalign.cluster.api import ClusterError
-from numalign.rules.errors import BadInput
+from numalign.kube.client import ClusterError
+from numalign.model.errors import BadInput
 from numalign.runtime import logs, metrics, server
 from numalign.runtime.settings import from_command_line
 from webhook.program import Program

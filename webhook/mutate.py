@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
-from numalign.fleet import Fleet, Survey, dra
-from numalign.rules.intent import CLASS_LABEL
+from numalign.cache import Fleet, Survey, dra
+from numalign.model.intent import CLASS_LABEL
 from webhook.patch import Mode, Operator, Requirement, Unsteered, inject
 from webhook.review import Allowed, Patched
 from webhook.subject import Subject

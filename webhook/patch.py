@@ -21,11 +21,11 @@ from typing import Literal, TypeAlias
 
 import orjson
 
-from numalign.cluster import labels, scheduling
-from numalign.cluster.parts import Part
-from numalign.cluster.scheduling import Expression, NodeAffinity, NodeTerm
-from numalign.fleet.pod_question import Pin
-from numalign.rules.errors import BadPod
+from numalign.cache.pod_question import Pin
+from numalign.kube.decode import label_syntax, scheduling
+from numalign.kube.decode.parts import Part
+from numalign.kube.decode.scheduling import Expression, NodeAffinity, NodeTerm
+from numalign.model.errors import BadPod
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
 
@@ -73,7 +73,7 @@ class Requirement:
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if impossible := labels.impossible(self.key, self.values):
+        if impossible := label_syntax.impossible(self.key, self.values):
             raise ValueError(impossible)
         object.__setattr__(self, "values", tuple(sorted(set(self.values))))
 

@@ -18,22 +18,23 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from certs.reader import SharedCertificate, start_pair
-from numalign.cluster import configz, device_classes, live_feed, shapes
-from numalign.cluster.api import Api, connected
-from numalign.cluster.feed import Feed
-from numalign.cluster.file_feed import FileFeed
-from numalign.cluster.live_feed import LiveFeed
-from numalign.cluster.policy import PolicyKeeper
-from numalign.rules.errors import BadInput, Mistake
+from numalign.kube import configz, live_feed
+from numalign.kube.client import Api, connected
+from numalign.kube.decode import device_classes, shapes
+from numalign.kube.feed import Feed
+from numalign.kube.files.file_feed import FileFeed
+from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.live_feed import LiveFeed
+from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import server
 from numalign.runtime.life import LIFE, Check
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop, Task
 from numalign.runtime.tls import utc_now
-from numalign.shapes import Book
-from webhook.app import application
-from webhook.catalogue import Catalogue
+from numalign.shapes import ShapeHistory
+from webhook.handlers import application
 from webhook.settings import WebhookSettings
+from webhook.snapshot_holder import SnapshotHolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +65,16 @@ class Program:
         policy.load()
         if settings.snapshot:
             feed = self._file(settings.snapshot, policy)
-            catalogue = self._catalogue(feed)
+            holder = self._holder(feed)
             # A file is there at once: whoever starts the program may ask as soon as it listens.
-            await feed.load(catalogue.take)
-            return await self._run(catalogue, policy, lambda _: Work(settings), stop)
+            await feed.load(holder.take)
+            return await self._run(holder, policy, lambda _: Work(settings), stop)
         async with connected(kubeconfig=settings.kubeconfig, context=settings.context) as api:
             live = self._live(api, policy)
-            catalogue = self._catalogue(live)
+            holder = self._holder(live)
             with _folder() as folder:
                 work = partial(self._work, api, live, folder)
-                return await self._run(catalogue, policy, work, stop)
+                return await self._run(holder, policy, work, stop)
 
     def _file(self, path: Path, policy: PolicyKeeper) -> FileFeed:
         return FileFeed(
@@ -97,25 +98,23 @@ class Program:
             declared=policy.declared,
         )
 
-    def _book(self) -> Book:
-        return Book(remember=self.settings.remember_seconds, wall=time.time)
+    def _book(self) -> ShapeHistory:
+        return ShapeHistory(remember=self.settings.remember_seconds, wall=time.time)
 
-    def _catalogue(self, feed: Feed) -> Catalogue:
-        return Catalogue(feed, log=self.log, registry=self.registry, settled=self.settled)
+    def _holder(self, feed: Feed) -> SnapshotHolder:
+        return SnapshotHolder(feed, log=self.log, registry=self.registry, settled=self.settled)
 
     async def _run(
         self,
-        catalogue: Catalogue,
+        holder: SnapshotHolder,
         policy: PolicyKeeper,
         prepare: Callable[[web.Application], Work],
         stop: Stop,
     ) -> int:
-        app = application(
-            self.settings, catalogue=catalogue, policy=policy, log=self.log, registry=self.registry
-        )
+        app = application(self.settings, holder=holder, policy=policy, log=self.log, registry=self.registry)
         work = prepare(app)
         app[LIFE].checks.update(work.checks)
-        tasks = {"catalogue": catalogue.follow, **work.tasks}
+        tasks = {"catalogue": holder.follow, **work.tasks}
         if self.settings.policy and self.settings.policy_reload_seconds:
             tasks["policy"] = partial(policy.follow, every=self.settings.policy_reload_seconds)
         return await server.serve(app, work.settings, stop=stop, tasks=tasks)

@@ -34,8 +34,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from numalign.cluster.parts import named
-from numalign.rules.errors import BadInput, Mistake, cut
+from numalign.kube.decode.parts import named
+from numalign.model.errors import BadInput, Mistake, cut
 from webhook.patch import Operation
 
 ApiVersion: TypeAlias = Literal["admission.k8s.io/v1"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from certs.settings import PairSettings
-from numalign.cluster.settings import ClusterSettings, UnknownNodes
+from numalign.kube.settings import ClusterSettings, UnknownNodes
 from numalign.runtime.settings import Contradiction
 from webhook.patch import Mode
 from webhook.workloads import Workloads

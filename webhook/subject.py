@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from numalign.cluster.asking import runtime_class
-from numalign.cluster.pod_reader import PodReader
-from numalign.cluster.policy import NO_POLICY, ClusterPolicy
-from numalign.cluster.tenancy import Tenancy
-from numalign.fleet.pod_question import Exempt, Invalid, PodQuestion
-from numalign.rules.errors import BadInput
-from webhook.catalogue import Moment
+from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import runtime_class
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
+from numalign.model.errors import BadInput
 from webhook.review import Kind, Review, Verb
+from webhook.snapshot_holder import Moment
 
 POD = Kind("", "v1", "Pod")
 
@@ -52,22 +52,22 @@ def subject(
         return Skip.KIND
     if review.operation is not Verb.CREATE or review.sub_resource:
         return Skip.OPERATION
-    return read(review.object, review, tenancy(moment, policy), reader)
+    return read(review.object, review, policies(moment, policy), reader)
 
 
-def tenancy(moment: Moment, policy: ClusterPolicy) -> Tenancy:
+def policies(moment: Moment, policy: ClusterPolicy) -> EffectivePolicy:
     """What is asked of pods at a moment."""
-    return Tenancy(policy, moment.namespaces, moment.namespace_labels)
+    return EffectivePolicy(policy, moment.namespaces, moment.namespace_labels)
 
 
-def exempt(pod: object, review: Review, asked: Tenancy) -> str | None:
+def exempt(pod: object, review: Review, asked: EffectivePolicy) -> str | None:
     """Why a pod under review is left alone, or a template in what is; None if it is not."""
     return asked.exemption(review.namespace, runtime_class=runtime_class(pod), user=review.user.username)
 
 
-def read(pod: object, review: Review, asked: Tenancy, reader: PodReader) -> Subject | Skip:
+def read(pod: object, review: Review, asked: EffectivePolicy, reader: PodReader) -> Subject | Skip:
     """A pod under review, or a template in what is; raises `Broken` as `subject` does."""
-    found = reader.read(pod, namespace=review.namespace, tenancy=asked, user=review.user.username)
+    found = reader.read(pod, namespace=review.namespace, policies=asked, user=review.user.username)
     if isinstance(found, Invalid):
         raise Broken(found.mistakes)
     if isinstance(found, Exempt):

@@ -1,16 +1,16 @@
 """
 Yes or no to a pod as it would be stored, and what its owner should know.
 
-Whether it may be admitted is decided in `numalign.fleet.admission`; here the decision becomes an answer to
+Whether it may be admitted is decided in `numalign.cache.admission`; here the decision becomes an answer to
 the API server.
 """
 
 from collections.abc import Callable, Iterator
 
-from numalign.fleet.admission import LEVELS, Decision, invalid_text, policy_word
-from numalign.fleet.pod_question import PodQuestion
-from numalign.rules import wording
-from numalign.rules.errors import cut
+from numalign.cache.admission import LEVELS, AdmissionDecision, invalid_text, policy_word
+from numalign.cache.pod_question import PodQuestion
+from numalign.decision import wording
+from numalign.model.errors import cut
 from webhook.review import Allowed, Denied, Reason
 from webhook.subject import Broken
 
@@ -23,7 +23,7 @@ LONGEST_SHOWN = 256
 """Characters of a refusal that is only a warning, and of what names a place: what is longer, the API server
 may cut."""
 
-Decide = Callable[[PodQuestion], Decision]
+Decide = Callable[[PodQuestion], AdmissionDecision]
 """Decides about a pod as things stand."""
 
 
@@ -47,7 +47,7 @@ def validate(asked: PodQuestion, decide: Decide) -> Allowed | Denied:
     return Allowed(warnings=tuple(warnings(decision)), audit={"verdict": admitted(asked)})
 
 
-def warnings(decision: Decision) -> Iterator[str]:
+def warnings(decision: AdmissionDecision) -> Iterator[str]:
     """What is told of a pod that is admitted."""
     if decision.waived:
         yield in_full(wording.first_sentence(decision.waived))

@@ -14,24 +14,24 @@ from types import MappingProxyType
 
 import orjson
 
-from numalign.cluster import pods, templates
-from numalign.cluster.excess import crowded
-from numalign.cluster.parts import Part, group
-from numalign.cluster.pod_reader import PodReader
-from numalign.cluster.policy import NO_POLICY, ClusterPolicy
-from numalign.cluster.templates import Look, Place, Sort
-from numalign.cluster.tenancy import Tenancy
-from numalign.fleet.admission import State
-from numalign.fleet.pod_question import PodQuestion
-from numalign.rules import wording
-from numalign.rules.constraints import ANYWHERE
-from numalign.rules.errors import MOST_MISTAKES, Mistake
-from numalign.rules.intent import UNRULED
-from numalign.rules.resources import CPU, MEMORY
-from numalign.rules.steps import Steps
-from webhook.catalogue import Moment
+from numalign.cache.admission import Ground
+from numalign.cache.pod_question import PodQuestion
+from numalign.decision import wording
+from numalign.kube.decode import pods, templates
+from numalign.kube.decode.excess import crowded
+from numalign.kube.decode.parts import Part, group
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.templates import Look, Place, Sort
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
+from numalign.model.constraints import ANYWHERE
+from numalign.model.errors import MOST_MISTAKES, Mistake
+from numalign.model.intent import UNRULED
+from numalign.model.resources import CPU, MEMORY
+from numalign.model.steps import Steps
 from webhook.review import Allowed, Denied, Reason, Review, Verb
-from webhook.subject import Broken, Skip, Subject, exempt, read, tenancy
+from webhook.snapshot_holder import Moment
+from webhook.subject import Broken, Skip, Subject, exempt, policies, read
 from webhook.validate import SPEAKER, Decide, admitted, in_full, refuse_broken
 
 # A warning must have room for its reason beside the place.
@@ -94,7 +94,7 @@ def workload(
     Of an update only the templates count that it changes.
     """
     sort = (review.kind.group, review.kind.kind)
-    asked = tenancy(moment, policy)
+    asked = policies(moment, policy)
     if reason := _none_of_ours(review, sort, asked):
         return reason
     seen = templates.look(review.object, sort, extra=policy.templates)
@@ -111,7 +111,7 @@ def workload(
     return made or (Skip.SILENT if paths or seen.places else Skip.KIND)
 
 
-def _none_of_ours(review: Review, sort: Sort, asked: Tenancy) -> Skip | None:
+def _none_of_ours(review: Review, sort: Sort, asked: EffectivePolicy) -> Skip | None:
     """Why the review is left, whatever its templates say."""
     verb = review.operation in {Verb.CREATE, Verb.UPDATE} and not review.sub_resource
     holds = {
@@ -149,7 +149,9 @@ def _written(place: Place) -> tuple[str, bytes] | None:
         return None
 
 
-def _workload(review: Review, seen: Look, asked: Tenancy, reader: PodReader) -> Steps[Workload | None]:
+def _workload(
+    review: Review, seen: Look, asked: EffectivePolicy, reader: PodReader
+) -> Steps[Workload | None]:
     """What is said of the places; None if nobody asks anything."""
     made: list[Template] = []
     # As for a pod that is none: where nobody asks anything, nothing is told.
@@ -206,7 +208,7 @@ def _final(template: Template, workload: Workload, decide: Decide) -> str | None
     if not all({CPU, MEMORY} <= each.requests.keys() == each.limits.keys() for each in containers):
         return None
     found = decide(_tolerant(template.subject.asked))
-    return None if found.state is State.BELOW_ENFORCED else found.refusal
+    return None if found.state is Ground.BELOW_ENFORCED else found.refusal
 
 
 def _tolerant(asked: PodQuestion) -> PodQuestion:
@@ -227,7 +229,7 @@ def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
     yield from map(in_full, workload.notes)
 
 
-_WILL = MappingProxyType({State.BELOW_ENFORCED: "its pods will be refused: "})
+_WILL = MappingProxyType({Ground.BELOW_ENFORCED: "its pods will be refused: "})
 
 
 def _audit(workload: Workload) -> dict[str, str]:

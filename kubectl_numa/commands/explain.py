@@ -13,11 +13,11 @@ from kubectl_numa.manifests import Manifest, Namespace
 from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
 from kubectl_numa.settings import Settings
-from numalign.cluster import pods
-from numalign.cluster.templates import Place, Templates
-from numalign.cluster.terminal import Trouble
-from numalign.rules.errors import BadInput
-from numalign.rules.scoring import Strategy
+from numalign.decision.scoring import Strategy
+from numalign.kube.decode import pods
+from numalign.kube.decode.templates import Place, Templates
+from numalign.kube.terminal import Trouble
+from numalign.model.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from kubectl_numa.lines import some
 from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
 from kubectl_numa.settings import Settings
-from numalign.cluster.terminal import Trouble
-from numalign.fleet import Fleet
-from numalign.shapes import BareNode
+from numalign.cache import Fleet
+from numalign.kube.terminal import Trouble
+from numalign.shapes import UnknownNode
 
 
 @click.command(
@@ -61,5 +61,5 @@ def _narrowed(cluster: Cluster, names: tuple[str, ...]) -> Cluster:
         raise Trouble(f"there is no node {some(strange)}; there are {some(sorted(known), most=8)}")
     kept = [known[name] for name in dict.fromkeys(names) if name in known]
     unknown = tuple(name for name in cluster.unknown if name in names)
-    fleet = Fleet(kept, bare={name: BareNode(name) for name in unknown})
+    fleet = Fleet(kept, bare={name: UnknownNode(name) for name in unknown})
     return replace(cluster, fleet=fleet, unknown=unknown, shapes=())

@@ -10,8 +10,8 @@ import orjson
 from kubectl_numa import events, replaying
 from kubectl_numa.manifests import STDIN
 from kubectl_numa.replaying import Answer, Session
-from numalign.cluster.terminal import Trouble
-from numalign.rules.errors import BadInput
+from numalign.kube.terminal import Trouble
+from numalign.model.errors import BadInput
 
 
 @click.command(

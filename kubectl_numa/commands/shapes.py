@@ -10,7 +10,7 @@ from kubectl_numa import clusters, nodemap, options
 from kubectl_numa.clusters import Source
 from kubectl_numa.options import Output
 from kubectl_numa.settings import Settings
-from numalign.cluster import shapes as codec
+from numalign.kube.decode import shapes as codec
 
 STDOUT = "-"
 

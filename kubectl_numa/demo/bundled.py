@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from numalign.rules.errors import BadInput, Mistake
+from numalign.model.errors import BadInput, Mistake
 
 CLUSTER = "cluster.yaml"
 PODS = "pods.yaml"

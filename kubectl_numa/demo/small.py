@@ -21,9 +21,9 @@ from kubectl_numa.explanation import Chance, Explanation, quantities
 from kubectl_numa.lines import Paper, amounts, some, zones
 from kubectl_numa.pages import wish
 from kubectl_numa.questions import Cluster
-from numalign.cluster import pods
-from numalign.rules.errors import BadInput
-from numalign.rules.intent import CLASS_LABEL
+from numalign.kube.decode import pods
+from numalign.model.errors import BadInput
+from numalign.model.intent import CLASS_LABEL
 
 INDENT = 12
 

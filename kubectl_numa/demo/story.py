@@ -25,7 +25,7 @@ from kubectl_numa.demo.calls import line_to
 from kubectl_numa.demo.tally import Tally
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import Cluster
-from numalign.cluster import snapshot
+from numalign.kube.files import snapshot
 
 REFUSED = "train-llm-8gpu-one-zone"
 """The bundled pod that is offered to try: it is refused for a reason that fits in a sentence."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kubectl_numa.openb import shapes
-from numalign.rules.errors import BadInput
+from numalign.model.errors import BadInput
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

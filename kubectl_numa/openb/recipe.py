@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from kubectl_numa.openb.shapes import NodeShape, PodShape, node_shapes, pod_shapes
-from numalign.rules.intent import AUDIT, DEFAULT, ENFORCE, POLICY, SCOPE, VOLCANO_POLICY, WARN
-from numalign.rules.quantity import render_millis
+from numalign.model.intent import AUDIT, DEFAULT, ENFORCE, POLICY, SCOPE, VOLCANO_POLICY, WARN
+from numalign.model.quantity import render_millis
 
 Manifest: TypeAlias = dict[str, Any]
 Annotations: TypeAlias = Mapping[str, str]

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from numalign.rules.errors import BadInput, Mistake
+from numalign.model.errors import BadInput, Mistake
 
 NODES = "openb-nodes.csv"
 PODS = "openb-pods.csv"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from numalign.fleet.recent import Caches
+from numalign.lru import Caches
 from numalign.runtime.metrics import PREFIX
 
 Owner = Callable[[], Caches]

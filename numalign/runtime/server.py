@@ -26,7 +26,7 @@ from types import MappingProxyType
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from numalign.rules.errors import BadInput, Mistake
+from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import calls, health, logs, sources
 from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.life import LIFE, Check, Life, State, begun

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from numalign.rules.errors import BadInput, Mistake
+from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import about, sources
 from numalign.runtime.sources import Reading, Written
 

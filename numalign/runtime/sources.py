@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from numalign.rules.errors import Mistake
+from numalign.model.errors import Mistake
 
 PREFIX = "NUMALIGN_"
 

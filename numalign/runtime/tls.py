@@ -24,14 +24,10 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.rules.errors import BadInput, Mistake
+from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import files
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX

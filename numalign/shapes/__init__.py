@@ -6,9 +6,17 @@ has them, had them, or was told of. Whatever is decided here is decided from val
 file, asks no clock and knows no API.
 """
 
-from numalign.shapes.bare import BareNode
-from numalign.shapes.book import Book, Memory
+from numalign.shapes.history import RememberedShapes, ShapeHistory
 from numalign.shapes.identity import Identity
-from numalign.shapes.shape import KnownShape, Shape, Values
+from numalign.shapes.shape import KnownShape, LabelValues, Shape
+from numalign.shapes.unknown_node import UnknownNode
 
-__all__ = ["BareNode", "Book", "Identity", "KnownShape", "Memory", "Shape", "Values"]
+__all__ = [
+    "Identity",
+    "KnownShape",
+    "LabelValues",
+    "RememberedShapes",
+    "Shape",
+    "ShapeHistory",
+    "UnknownNode",
+]

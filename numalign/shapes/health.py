@@ -13,9 +13,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 
-from numalign.rules.resources import Kind, Resources, kind
-from numalign.rules.sharing import shared
-from numalign.rules.topology import Node, Zone, node_class
+from numalign.model.node import Node, Zone, node_class
+from numalign.model.resources import Kind, Resources, kind
+from numalign.model.sharing import shared
 
 
 def restored(node: Node, healthy: Node) -> Node | None:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from numalign.rules.attributes import NO_ATTRIBUTES, Labels, Taint
-from numalign.rules.constraints import Constraints, Requirement, Term, Unmet
-from numalign.rules.resources import EMPTY, Resources
-from numalign.rules.topology import Node, Zone, node_class
+from numalign.model.attributes import NO_ATTRIBUTES, Labels, Taint
+from numalign.model.constraints import Constraints, Requirement, Term, Unmet
+from numalign.model.node import Node, Zone, node_class
+from numalign.model.resources import EMPTY, Resources
 
 MOST_VALUES = 8
 """Of one label that are told apart; a label with more (a host's name) may have any."""
@@ -30,7 +30,7 @@ NAMELESS = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class LabelValues:
     """What one label was among the nodes of a shape: `known` is None for any, `always` if none lacked it."""
 
     known: frozenset[str] | None
@@ -42,18 +42,18 @@ class Values:
             return True
         return any(requirement.allows(value) for value in self.known)
 
-    def joined(self, other: "Values") -> "Values":
+    def joined(self, other: "LabelValues") -> "LabelValues":
         """What it was among the nodes of both."""
         always = self.always and other.always
         if self.known is None or other.known is None or len(self.known | other.known) > MOST_VALUES:
-            return Values(None, always)
-        return Values(self.known | other.known, always)
+            return LabelValues(None, always)
+        return LabelValues(self.known | other.known, always)
 
 
-ANY = Values(None, always=False)
+ANY = LabelValues(None, always=False)
 """A label of which nobody told anything."""
 
-ABSENT = Values(frozenset(), always=False)
+ABSENT = LabelValues(frozenset(), always=False)
 """A label that no node of the shape has."""
 
 
@@ -68,7 +68,7 @@ class Shape:
 
     node: Node
     taints: tuple[Taint, ...] = ()
-    labels: Mapping[str, Values] = field(default_factory=dict, hash=False)
+    labels: Mapping[str, LabelValues] = field(default_factory=dict, hash=False)
     other_labels: bool = False
     node_class: str = field(init=False, compare=False)
     name: str = field(init=False, compare=False)
@@ -155,7 +155,7 @@ class KnownShape:
 def shape(
     node: Node,
     taints: Iterable[Taint],
-    labels: Mapping[str, Values],
+    labels: Mapping[str, LabelValues],
     *,
     other_labels: bool = False,
 ) -> Shape:
@@ -167,7 +167,7 @@ def shape(
 def of(node: Node) -> Shape:
     """The shape of one node, as far as that node shows it."""
     attributes = node.attributes
-    labels = {key: Values(frozenset({value})) for key, value in attributes.labels.items()}
+    labels = {key: LabelValues(frozenset({value})) for key, value in attributes.labels.items()}
     return shape(bare(node), attributes.lasting, labels)
 
 

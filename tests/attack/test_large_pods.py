@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 import pytest
 
-from numalign.cluster.lease import PROOF_SECONDS
+from numalign.kube.lease import PROOF_SECONDS
 from tests.attack import objects, wire
 from tests.attack.arena import Arena
 from tests.attack.attackers import send

@@ -7,8 +7,8 @@ from bench.columns import CheckFailed, Sizes
 from bench.fleets import Case, Raw
 from bench.floor import Pass, Scores
 from bench.timing import Times
-from numalign.rules.evaluate import evaluate
-from numalign.rules.intent import Policy
+from numalign.decision.evaluate import evaluate
+from numalign.model.intent import Policy
 
 TINY = Sizes(nodes=(6,), zones=(2,), needed=2, questions=2, turns=2, share=0.5, sample=2, rounds=1)
 CASE = Case(12, 2, Policy.SINGLE_NUMA_NODE)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from bench.fleets import Case
-from numalign.rules.evaluate import evaluate
-from numalign.rules.intent import Policy
-from numalign.rules.topology import Node
+from numalign.decision.evaluate import evaluate
+from numalign.model.intent import Policy
+from numalign.model.node import Node
 
 CASES = [
     Case(80, 2, Policy.SINGLE_NUMA_NODE),

@@ -9,7 +9,7 @@ import pytest
 from bench.fleets import Case
 from bench.floor import Floor, Load, Pass, Scores
 from bench.timing import Times
-from numalign.rules.intent import Policy
+from numalign.model.intent import Policy
 
 CASE = Case(3, 2, Policy.NONE)
 

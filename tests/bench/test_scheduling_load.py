@@ -4,9 +4,9 @@ from collections import Counter
 
 from bench import scheduling_load
 from bench.scheduling_load import TEMPLATES
-from numalign.cluster.asking import Askings
-from numalign.rules.intent import Policy
-from numalign.rules.pod import Qos
+from numalign.kube.decode.pod_request import PodRequestDecoder
+from numalign.model.intent import Policy
+from numalign.model.pod import Qos
 from tests.sim.shapes import GPU
 
 
@@ -35,7 +35,7 @@ def test_pods_of_both_kinds_ask_the_same_but_for_the_device() -> None:
 
 def test_pods_are_read_as_guaranteed_and_want_one_zone() -> None:
     [pod] = scheduling_load.pods(1, kind="device")
-    asking = Askings().of(pod)
+    asking = PodRequestDecoder().of(pod)
     assert asking.written.policy is Policy.SINGLE_NUMA_NODE
     assert asking.demand
     assert asking.demand.qos is Qos.GUARANTEED

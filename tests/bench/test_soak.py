@@ -7,16 +7,16 @@ import pytest
 from bench import soak, soak_callers, soak_pods
 from bench.soak import Aim, Growth, Look
 from bench.soak_callers import Counts
-from numalign.cluster.asking import Askings
+from numalign.kube.decode.pod_request import PodRequestDecoder
 from webhook import review
 from webhook.review import Review
 
 MANY = range(400)
 
 
-def looks(*resident: int) -> list[Look]:
+def looks(*assigned_pod: int) -> list[Look]:
     """A look each hundredth of a run."""
-    return [Look(at, at / 100, {"webhook": each}) for at, each in enumerate(resident)]
+    return [Look(at, at / 100, {"webhook": each}) for at, each in enumerate(assigned_pod)]
 
 
 def document(growth: float, *failed: str, reviews: int = 1_000_000) -> soak_pods.Json:
@@ -48,7 +48,7 @@ def test_a_pod_follows_from_its_number() -> None:
 def test_all_pods_make_sense_but_those_that_are_meant_not_to() -> None:
     made = [soak_pods.made(number) for number in MANY]
     broken = [each for each in made if each.broken]
-    assert [each for each in made if Askings().of(each.pod).mistakes] == broken
+    assert [each for each in made if PodRequestDecoder().of(each.pod).mistakes] == broken
     assert len(broken) == len(made) / soak_pods.EVERY["broken"]
 
 

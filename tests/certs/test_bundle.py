@@ -5,7 +5,7 @@ from http import HTTPStatus
 import pytest
 
 from certs import bundle, certificate
-from numalign.cluster.api import Api, Conflict, Forbidden, Missing
+from numalign.kube.client import Api, Conflict, Forbidden, Missing
 from tests.fake_api import FakeApi
 from tests.pairs import CONFIGURATION, MUTATING, VALIDATING, bundles, configuration, configuration_path, pair
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from certs import reader, rotating, state
 from certs.keeper import Certificates
 from certs.reader import SharedCertificate
-from numalign.cluster.api import Api
+from numalign.kube.client import Api
 from numalign.runtime import server
 from numalign.runtime.logs import Log
 from numalign.runtime.serving import ServerSettings

@@ -8,8 +8,8 @@ from certs import certificate, inspection
 from certs.bundle import Configuration
 from certs.inspection import Report
 from certs.state import State
-from numalign.cluster.api import Missing
-from numalign.rules.errors import Mistake
+from numalign.kube.client import Missing
+from numalign.model.errors import Mistake
 from tests.pairs import MUTATING, NAMES, START, VALIDATING, configuration, pair
 
 OLD, NEXT = pair(), pair(days=60)

@@ -13,7 +13,7 @@ from certs import state
 from certs.authority import Pair
 from certs.keeper import Certificates
 from certs.state import State
-from numalign.cluster.api import Api
+from numalign.kube.client import Api
 from tests.fake_api import FakeApi
 from tests.pairs import (
     CONFIGURATION,

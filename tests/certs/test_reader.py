@@ -12,8 +12,8 @@ import pytest
 
 from certs import reader
 from certs.reader import SharedCertificate
-from numalign.cluster.api import Api
-from numalign.rules.errors import BadInput
+from numalign.kube.client import Api
+from numalign.model.errors import BadInput
 from numalign.runtime import tls
 from tests.fake_api import FakeApi
 from tests.pairs import NAMES, PLACE, START, Time, files, pair, secret

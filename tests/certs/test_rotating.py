@@ -8,7 +8,7 @@ from certs import rotating, state
 from certs.rotating import DROPPED, PROMOTED, STAGED, NotRotatable
 from certs.shared import SharedPair
 from certs.state import BadSecret, State
-from numalign.cluster.api import Api, Conflict
+from numalign.kube.client import Api, Conflict
 from tests.fake_api import FakeApi
 from tests.pairs import (
     CONFIGURATION,

@@ -6,7 +6,7 @@ import pytest
 
 from certs import secret as secrets
 from certs.state import State
-from numalign.cluster.api import Api, Conflict, Forbidden, Unreachable
+from numalign.kube.client import Api, Conflict, Forbidden, Unreachable
 from tests.fake_api import FakeApi
 from tests.pairs import PLACE, files, pair, secret
 

@@ -11,7 +11,7 @@ import pytest
 from certs.rotation import Plan, Step
 from certs.shared import Look, SharedPair
 from certs.state import State
-from numalign.cluster.api import Api, Conflict, Forbidden, Unreachable
+from numalign.kube.client import Api, Conflict, Forbidden, Unreachable
 from tests.fake_api import FakeApi
 from tests.pairs import (
     CONFIGURATION,

@@ -21,11 +21,11 @@ import orjson
 from kubectl_numa import events
 from kubectl_numa.events import Created, Deleted, Event, Observed
 from kubectl_numa.replaying import Answer, follow
-from numalign.rules import demand as demands
-from numalign.rules.demand import Demand, Step
-from numalign.rules.doubt import SENTENCES, doubts
-from numalign.rules.intent import Policy, Scope
-from numalign.rules.topology import Node, Zone
+from numalign.decision.doubts import SENTENCES, doubts
+from numalign.model import demand as demands
+from numalign.model.demand import Demand, Step
+from numalign.model.intent import Policy, Scope
+from numalign.model.node import Node, Zone
 
 Json = dict[str, Any]
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from numalign.rules import resources
-from numalign.rules.pod import Container, Pod, Role
-from numalign.rules.resources import ZoneId
-from numalign.rules.topology import Zone
+from numalign.model import resources
+from numalign.model.node import Zone
+from numalign.model.pod import Container, Pod, Role
+from numalign.model.resources import ZoneId
 
 Json = dict[str, Any]
 

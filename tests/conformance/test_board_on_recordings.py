@@ -16,11 +16,11 @@ from hypothesis import settings
 from kubectl_numa import events
 from kubectl_numa.events import Deleted
 from kubectl_numa.replaying import follow
-from numalign.fleet import Question
-from numalign.fleet.board import Board
-from numalign.rules.evaluate import NO_INTENT
-from numalign.rules.intent import Intent, Policy, Scope
-from numalign.rules.topology import Node
+from numalign.cache import Question
+from numalign.cache.board import Board
+from numalign.decision.evaluate import NO_INTENT
+from numalign.model.intent import Intent, Policy, Scope
+from numalign.model.node import Node
 from tests.boards import differences
 from tests.conformance import agreement
 from tests.conformance.agreement import Level, Recorded

@@ -8,14 +8,14 @@ from functools import cache
 
 import pytest
 
-from numalign.rules import claims
-from numalign.rules.demand import WHOLE_POD
-from numalign.rules.evaluate import evaluate
-from numalign.rules.ledger import named
-from numalign.rules.placement import Held, ZoneSet
-from numalign.rules.pod import Role
-from numalign.rules.resources import EMPTY, Resources
-from numalign.rules.topology import Node
+from numalign.decision.evaluate import evaluate
+from numalign.ledger import claims
+from numalign.ledger.model import named
+from numalign.model.demand import WHOLE_POD
+from numalign.model.node import Node
+from numalign.model.placement import Held, ZoneSet
+from numalign.model.pod import Role
+from numalign.model.resources import EMPTY, Resources
 from tests.conformance import agreement
 from tests.conformance.agreement import Asked, Level
 from tests.conformance.test_board_on_recordings import RECORDINGS, scenarios, states

@@ -16,28 +16,28 @@ from pathlib import Path
 
 import pytest
 
-from numalign.cluster.topologies import Topology, topology
-from numalign.fleet.question import Question
-from numalign.fleet.ranks import Ranking, Relative, Single
-from numalign.rules import demand as demands
-from numalign.rules import intent as intents
-from numalign.rules import machine, resources
-from numalign.rules.demand import Demand, Step
-from numalign.rules.errors import BadIntent, BadTopology
-from numalign.rules.evaluate import NO_INTENT, evaluate
-from numalign.rules.intent import Intent, Match, Policy, Scope
-from numalign.rules.kubelet import cpu, hints, masks
-from numalign.rules.kubelet.admit import admit, charge
-from numalign.rules.kubelet.cpu import Cpus
-from numalign.rules.kubelet.merge import Offer, Zones, decide
-from numalign.rules.kubelet.refused import Reason as Refusal
-from numalign.rules.machine import Core
-from numalign.rules.options import DEFAULTS
-from numalign.rules.placement import Placement, ZoneSet
-from numalign.rules.pod import Pod, Role
-from numalign.rules.resources import CPU, MEMORY, MILLI, Resources, ZoneId
-from numalign.rules.topology import CpuManager, MemoryManager, Node, Zone, managers
-from numalign.rules.verdict import Verdict
+from numalign.cache.question import Question
+from numalign.cache.ranking import Ranking, Relative, Single
+from numalign.decision.evaluate import NO_INTENT, evaluate
+from numalign.decision.verdict import Verdict
+from numalign.kube.decode.nrt import Topology, topology
+from numalign.kubelet import bitmask, cpu_manager, hint_sets
+from numalign.kubelet.admission_errors import Reason as Refusal
+from numalign.kubelet.admit import admit, charge
+from numalign.kubelet.cpu_manager import Cpus
+from numalign.kubelet.topology_manager import ResourceHints, Zones, decide
+from numalign.model import demand as demands
+from numalign.model import intent as intents
+from numalign.model import machine, resources
+from numalign.model.demand import Demand, Step
+from numalign.model.errors import BadIntent, BadTopology
+from numalign.model.intent import Intent, Match, Policy, Scope
+from numalign.model.machine import Core
+from numalign.model.node import CpuManager, MemoryManager, Node, Zone, managers
+from numalign.model.options import DEFAULTS
+from numalign.model.placement import Placement, ZoneSet
+from numalign.model.pod import Pod, Role
+from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from scorer import volcano
 from scorer.volcano import Code
 from tests.answers import Told
@@ -204,15 +204,15 @@ def parsed(case: Json, _read: Read) -> Answer:
 
 
 def hinted(case: Json, _read: Read) -> Answer:
-    (offer,) = cpu.offers(_machine(case), _cpus(case["request"]))
-    every = hints.listed(offer.possible)
-    ours = [[list(masks.members(mask)), bool(offer.preferred >> mask & 1)] for mask in every]
+    (offer,) = cpu_manager.offers(_machine(case), _cpus(case["request"]))
+    every = hint_sets.listed(offer.possible)
+    ours = [[list(bitmask.members(mask)), bool(offer.preferred >> mask & 1)] for mask in every]
     return ours, case["expect"]["hints"]
 
 
 def allocated(case: Json, _read: Read) -> Answer:
     """The very CPUs; none where there are too few."""
-    given = cpu.allocate(_machine(case), _cpus(case["request"]), masks.of(case["mask"]))
+    given = cpu_manager.allocate(_machine(case), _cpus(case["request"]), bitmask.of(case["mask"]))
     return [] if isinstance(given, Refusal) else list(machine.ids(given[1])), case["expect"]["cpus"]
 
 
@@ -222,7 +222,7 @@ def merged(case: Json, _read: Read) -> Answer:
         Policy(case["policy"]), [_offer(hints) for hints in case["hints"]], Zones(len(case["numaNodes"]))
     )
     mask, preferred = decision.affinity.mask, decision.affinity.preferred
-    ours = mask is not None and (list(masks.members(mask)), preferred)
+    ours = mask is not None and (list(bitmask.members(mask)), preferred)
     expected = case["expect"]
     return decision.admitted and ours, expected["admit"] and (expected["mask"], expected["preferred"])
 
@@ -249,7 +249,7 @@ def under_policy(case: Json, read: Read) -> Answer:
 def predicated(case: Json, read: Read) -> Answer:
     """A pod with Volcano's annotation on a node with the very policy."""
     cpus, policy = _machine(case), Policy(case["policy"])
-    free = [count * MILLI for count in cpu.by_zone(cpus.layout, cpus.free)]
+    free = [count * MILLI for count in cpu_manager.by_zone(cpus.layout, cpus.free)]
     free[0] -= case["resReservedCpu"] * MILLI
     zones = (
         Zone(
@@ -513,9 +513,11 @@ def _cpus(count: int) -> Step:
     return Step("c", Role.APP, cpu=count * MILLI)
 
 
-def _offer(told: Iterable[tuple[list[int], bool]]) -> Offer:
-    preferred = {masks.of(zones): wanted for zones, wanted in told}
-    return Offer("", hints.of(preferred), hints.of(mask for mask, wanted in preferred.items() if wanted))
+def _offer(told: Iterable[tuple[list[int], bool]]) -> ResourceHints:
+    preferred = {bitmask.of(zones): wanted for zones, wanted in told}
+    return ResourceHints(
+        "", hint_sets.of(preferred), hint_sets.of(mask for mask, wanted in preferred.items() if wanted)
+    )
 
 
 def _in_zones(node: Node, count: int) -> Verdict:

@@ -17,19 +17,19 @@ from statistics import fmean
 
 import pytest
 
-from numalign.cluster.topologies import topology
-from numalign.rules import demand as demands
-from numalign.rules import resources
-from numalign.rules.demand import Demand, Step
-from numalign.rules.errors import BadTopology
-from numalign.rules.evaluate import evaluate
-from numalign.rules.intent import Policy, Scope
-from numalign.rules.kubelet.admit import admit, charge
-from numalign.rules.placement import Grant, Placement, ZoneSet
-from numalign.rules.pod import Container, Pod, Qos, Role
-from numalign.rules.resources import CPU, MEMORY, MILLI, Resources, ZoneId
-from numalign.rules.scoring import Strategy, score
-from numalign.rules.topology import DEFAULT_MAX_ZONES, Node, Zone, managers
+from numalign.decision.evaluate import evaluate
+from numalign.decision.scoring import Strategy, score
+from numalign.kube.decode.nrt import topology
+from numalign.kubelet.admit import admit, charge
+from numalign.model import demand as demands
+from numalign.model import resources
+from numalign.model.demand import Demand, Step
+from numalign.model.errors import BadTopology
+from numalign.model.intent import Policy, Scope
+from numalign.model.node import DEFAULT_MAX_ZONES, Node, Zone, managers
+from numalign.model.placement import Grant, Placement, ZoneSet
+from numalign.model.pod import Container, Pod, Qos, Role
+from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from tests.conformance.conftest import Json, Ledger, Read
 
 PodOf = Callable[[Json], Pod]

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry
 
 from controller import classes
 from controller.classes import Absences, Change, Labeller, Moment, Patches, changes
-from numalign.cluster.api import ClusterError, Forbidden, Missing, Patch, Unreachable
-from numalign.rules.resources import Resources
-from numalign.rules.topology import Node, node_class
+from numalign.kube.client import ClusterError, Forbidden, Missing, Patch, Unreachable
+from numalign.model.node import Node, node_class
+from numalign.model.resources import Resources
 from tests.fake_api import FakeApi
 from tests.notation import node, table
 from tests.webhook.conftest import Clock, Told

@@ -7,9 +7,9 @@ import pytest
 
 from controller import present
 from controller.present import Present
-from numalign.cluster.world import Snapshot
-from numalign.rules.resources import Resources
-from numalign.rules.topology import Node, node_class
+from numalign.kube.cluster_state import Snapshot
+from numalign.model.node import Node, node_class
+from numalign.model.resources import Resources
 from numalign.shapes import KnownShape
 from numalign.shapes.shape import of
 from tests.notation import node, table

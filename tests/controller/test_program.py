@@ -18,12 +18,12 @@ from prometheus_client import CollectorRegistry
 
 from controller.program import LEASE, Given, Part, Program, Work, rehearse
 from controller.settings import ControllerSettings
-from numalign.cluster import shapes
-from numalign.cluster.api import Unconfigured
-from numalign.rules.topology import Node, node_class
+from numalign.kube.client import Unconfigured
+from numalign.kube.decode import shapes
+from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
-from numalign.shapes import Book, Identity
+from numalign.shapes import Identity, ShapeHistory
 from tests.fake_api import FakeApi
 from tests.notation import node, table
 from tests.webhook import conftest
@@ -135,7 +135,7 @@ class Bench:
 
     def remembers(self, *nodes: Node) -> None:
         """An earlier controller saw nodes like these."""
-        book = Book(wall=time.time)
+        book = ShapeHistory(wall=time.time)
         for each in nodes:
             book.see(replace(each, name=node_class(each)), identity=Identity())
         metadata = {"namespace": "numalign-system", "name": shapes.NAME}

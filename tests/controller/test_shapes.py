@@ -13,11 +13,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from controller.shapes import PATIENCE_SECONDS, ShapeKeeper, differs
-from numalign.cluster import shapes
-from numalign.cluster.api import ClusterError, Conflict, Forbidden, Missing, Unreachable
-from numalign.rules.topology import Node
-from numalign.shapes import Book
-from numalign.shapes.book import Memory
+from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Unreachable
+from numalign.kube.decode import shapes
+from numalign.model.node import Node
+from numalign.shapes import ShapeHistory
+from numalign.shapes.history import RememberedShapes
 from numalign.shapes.identity import Identity
 from tests.notation import node, table
 from tests.webhook.conftest import Clock, Told
@@ -48,7 +48,7 @@ class ConfigMap:
     slow: bool = False
     reads: list[float] = field(default_factory=list)
     writes: list[float] = field(default_factory=list)
-    raced: Memory | None = None
+    raced: RememberedShapes | None = None
 
     async def get(self, path: str, *, what: str, most: int | None = None) -> object:
         """The object."""
@@ -80,7 +80,7 @@ class ConfigMap:
             raise Conflict(what)
         return self._put(body)
 
-    def holds(self, memory: Memory) -> None:
+    def holds(self, memory: RememberedShapes) -> None:
         """Somebody else wrote this."""
         self.edited(dict(shapes.encode(memory)))
 
@@ -96,7 +96,7 @@ class ConfigMap:
         return self.stored["metadata"]["resourceVersion"] if self.stored else "1"
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> RememberedShapes:
         """What whoever reads it knows."""
         memory, mistakes = shapes.decode(self.stored)
         assert mistakes == ()
@@ -127,7 +127,7 @@ class Work:
 
     def __post_init__(self) -> None:
         self.configmap = ConfigMap(self.clock)
-        self.book = Book(wall=self.clock)
+        self.book = ShapeHistory(wall=self.clock)
         self.sees = True
         self.keeper = ShapeKeeper(
             self.configmap,
@@ -185,15 +185,17 @@ def keeping(work: Work) -> Iterator[Work]:
         task.cancel()
 
 
-def remembered(*nodes: Node, seen: float = 1e6, losses: Mapping[str, float] | None = None) -> Memory:
+def remembered(
+    *nodes: Node, seen: float = 1e6, losses: Mapping[str, float] | None = None
+) -> RememberedShapes:
     """What somebody remembers who saw these nodes."""
-    book = Book(wall=lambda: seen)
+    book = ShapeHistory(wall=lambda: seen)
     for each in nodes:
         book.see(each, identity=Identity())
-    return Memory(book.memory().shapes, dict(losses or {}))
+    return RememberedShapes(book.memory().shapes, dict(losses or {}))
 
 
-def classes(memory: Memory) -> set[str]:
+def classes(memory: RememberedShapes) -> set[str]:
     """The classes of the shapes."""
     return {each.shape.node_class for each in memory.shapes}
 
@@ -298,7 +300,7 @@ async def test_what_others_wrote_is_taken_in_and_kept() -> None:
 async def test_nothing_is_written_over_what_was_not_read() -> None:
     work = Work()
     work.has("a", SMALL)
-    work.configmap.holds(Memory())
+    work.configmap.holds(RememberedShapes())
     work.configmap.raced = remembered(B)
     with keeping(work):
         assert await work.run(1) == []
@@ -444,7 +446,7 @@ GONE = remembered(A, seen=NOW - 10 * HOUR)
     table(
         [
             ("the same", HERE, HERE, False),
-            ("nothing and nothing", Memory(), Memory(), False),
+            ("nothing and nothing", RememberedShapes(), RememberedShapes(), False),
             ("a shape more", remembered(A, B), HERE, True),
             ("a shape less", HERE, remembered(A, B), True),
             ("here, and written an hour ago", HERE, remembered(A, seen=NOW - HOUR), False),
@@ -458,5 +460,5 @@ GONE = remembered(A, seen=NOW - 10 * HOUR)
         ]
     ),
 )
-def test_what_is_due(ours: Memory, theirs: Memory, *, expected: bool) -> None:
+def test_what_is_due(ours: RememberedShapes, theirs: RememberedShapes, *, expected: bool) -> None:
     assert differs(ours, theirs, now=NOW) is expected

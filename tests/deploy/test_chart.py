@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.settings import ControllerSettings
-from numalign.cluster import policy, shapes, templates
-from numalign.fleet.refusals import Reaction
+from numalign.cache.refusals import Reaction
+from numalign.kube.decode import shapes, templates
+from numalign.kube.files import policy
 from numalign.runtime import settings, sources
 from numalign.runtime.serving import ProcessSettings
 from scorer import ranking

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from certs import authority, state
-from numalign.cluster import policy
-from numalign.rules import intent
-from numalign.rules.errors import BadInput
-from numalign.rules.scoring import Strategy
+from numalign.decision.scoring import Strategy
+from numalign.kube.files import policy
+from numalign.model import intent
+from numalign.model.errors import BadInput
 from numalign.runtime.tls import utc_now
 from scorer import ranking, ranking_file
 from scorer.ranking import Ranking

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from controller.settings import ControllerSettings
-from numalign.cluster import policy
+from numalign.kube.files import policy
 from numalign.runtime import settings
 from numalign.runtime.serving import ProcessSettings
 from scorer import ranking, ranking_file

@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 
 from controller.settings import ControllerSettings
-from numalign.cluster import records
+from numalign.kube.decode import placement_records
 from numalign.runtime import health, server, settings
 from tests.deploy.render import (
     DEPLOY,
@@ -183,7 +183,7 @@ def test_the_annotations_that_are_read_are_those_that_are_guarded() -> None:
     spec = GUARDING["ValidatingAdmissionPolicy", "numalign-records"]["spec"]
     [condition], [rule] = spec["matchConditions"], spec["matchConstraints"]["resourceRules"]
     [changed] = [each["expression"] for each in spec["variables"] if each["name"] == "changed"]
-    assert {*re.findall(r"'([^']+)'", changed)} == records.KEYS
+    assert {*re.findall(r"'([^']+)'", changed)} == placement_records.KEYS
     assert re.findall(r"'([^']+)'", condition["expression"]) == [
         f"system:serviceaccount:{NAMESPACE}:numalign-scorer"
     ]

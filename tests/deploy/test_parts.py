@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from numalign.cluster import lease
+from numalign.kube import lease
 from numalign.runtime import health, server, settings
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import MANIFESTS, NAMESPACE, Object, identities, objects

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from numalign.cluster import templates
-from numalign.rules import intent
+from numalign.kube.decode import templates
+from numalign.model import intent
 from tests.deploy.render import NAMESPACE, identities, objects
 from tests.deploy.selectors import CONDITIONS, NAME, Object, Request, called
-from webhook.app import _ENDPOINTS
+from webhook.handlers import _ENDPOINTS
 
 SHIPPED = identities(objects())
 MUTATING = SHIPPED["MutatingWebhookConfiguration", "zz-numalign"]

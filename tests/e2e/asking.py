@@ -12,7 +12,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from kubernetes_asyncio.client.exceptions import ApiException
 from multidict import CIMultiDictProxy
 
-from numalign.cluster.api import Patch
+from numalign.kube.client import Patch
 
 Json = dict[str, Any]
 

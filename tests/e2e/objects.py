@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from numalign.cluster.api import Patch
+from numalign.kube.client import Patch
 from tests.e2e.asking import Answer, Json, ask, patch
 
 MANAGER = "e2e"

@@ -20,9 +20,9 @@ import orjson
 from kubernetes_asyncio.client.api_client import ApiClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from numalign.cluster import records
-from numalign.cluster.api import Api
-from numalign.rules.intent import PLACEMENT
+from numalign.kube.client import Api
+from numalign.kube.decode import placement_records
+from numalign.model.intent import PLACEMENT
 from tests.deploy.render import MANIFESTS, SCORER_GUARD, objects
 from tests.e2e import shipped
 from tests.e2e.asking import INTENT, Json, ask
@@ -198,9 +198,9 @@ class Site:
 
     async def until_promised_nothing(self) -> None:
         """Returns when every pod that was promised zones was seen where it is."""
-        promises = partial(self.count, "numalign_promises")
+        reservations = partial(self.count, "numalign_promises")
         await seconds_until(
-            promises, lambda seen: not seen, what="no promise was left", within=5, every=SELDOM
+            reservations, lambda seen: not seen, what="no promise was left", within=5, every=SELDOM
         )
 
     async def leader(self) -> Replica:
@@ -254,7 +254,7 @@ def is_bound(seen: Json) -> bool:
 def recorded(seen: Json) -> Amounts | None:
     """What is written on a pod of where it sits."""
     text = seen["metadata"].get("annotations", {}).get(PLACEMENT)
-    return None if text is None else {zones: dict(of) for zones, of in records.read(text).items()}
+    return None if text is None else {zones: dict(of) for zones, of in placement_records.read(text).items()}
 
 
 def given(cluster: Cluster, seen: Json) -> Amounts:

@@ -11,10 +11,10 @@ import pytest_asyncio
 from kubernetes_asyncio.client import ApiClient
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster.api import Api, Conflict, Missing
-from numalign.cluster.bindings import bind
-from numalign.cluster.events import Event, Outcome, Recorder, Type
-from numalign.rules.intent import PLACEMENT
+from numalign.kube.bindings import bind
+from numalign.kube.client import Api, Conflict, Missing
+from numalign.kube.events import Event, Outcome, Recorder, Type
+from numalign.model.intent import PLACEMENT
 from numalign.runtime import logs
 from tests.e2e.asking import Json, ask, create, pod, read
 

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client import ApiClient
 
-from numalign.cluster.records import KAI_OBSERVED, KEYS
-from numalign.rules.intent import PLACEMENT
+from numalign.kube.decode.placement_records import KAI_OBSERVED, KEYS
+from numalign.model.intent import PLACEMENT
 from tests.e2e import shipped
 from tests.e2e.asking import Answer, Json, ask, create, pod, read
 from tests.e2e.planes import Plane

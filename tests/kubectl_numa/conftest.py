@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from kubectl_numa import questions
 from kubectl_numa.cli import program
 from kubectl_numa.questions import Cluster
-from numalign.cluster import snapshot
+from numalign.kube.files import snapshot
 
 Run = Callable[..., Result]
 

@@ -10,10 +10,10 @@ from kubectl_numa import checking, manifests, questions
 from kubectl_numa.checking import Checked
 from kubectl_numa.questions import Cluster
 from kubectl_numa.settings import Settings
-from numalign.cluster import snapshot
-from numalign.cluster.policy import parse
-from numalign.fleet import Fleet
-from numalign.rules.intent import Match
+from numalign.cache import Fleet
+from numalign.kube.files import snapshot
+from numalign.kube.files.policy import parse
+from numalign.model.intent import Match
 from tests.naming import named
 from tests.notation import node, table
 

@@ -77,6 +77,6 @@ def test_ctrl_c_ends_a_command_quietly(run: Run, monkeypatch: pytest.MonkeyPatch
     def interrupted(_path: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("numalign.cluster.documents.load", interrupted)
+    monkeypatch.setattr("numalign.kube.files.documents.load", interrupted)
     result = run("nodes", "--snapshot", "any")
     assert (result.exit_code, result.output) == (130, "")

@@ -10,10 +10,10 @@ import pytest
 from kubectl_numa import clusters
 from kubectl_numa.clusters import Source
 from kubectl_numa.manifests import Namespace
-from numalign.cluster.api import ClusterError
-from numalign.cluster.policy import NO_POLICY, BadPolicy
-from numalign.fleet.refusals import Reaction
-from numalign.rules.errors import BadInput
+from numalign.cache.refusals import Reaction
+from numalign.kube.client import ClusterError
+from numalign.kube.files.policy import NO_POLICY, BadPolicy
+from numalign.model.errors import BadInput
 from tests.notation import table
 
 

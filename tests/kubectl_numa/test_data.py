@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 import kubectl_numa
-from numalign.rules import intent, resources
-from numalign.rules.errors import BadIntent
+from numalign.model import intent, resources
+from numalign.model.errors import BadIntent
 
 DATA = Path(kubectl_numa.__path__[0]) / "data"
 DOCUMENTED = re.compile(r"# Shows: .+?^# Expected: (?P<outcome>admitted|denied)", re.DOTALL | re.MULTILINE)

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_numa.events import BadLine, Created, Deleted, Observed, Started, read
-from numalign.rules.demand import WHOLE_POD
-from numalign.rules.intent import Policy
-from numalign.rules.kubelet.observe import Seen
-from numalign.rules.machine import cpus
-from numalign.rules.options import Options
-from numalign.rules.resources import Resources, ZoneId
-from numalign.rules.topology import CpuManager, Known
+from numalign.kubelet.observed_state import Seen
+from numalign.model.demand import WHOLE_POD
+from numalign.model.intent import Policy
+from numalign.model.machine import cpus
+from numalign.model.node import CpuManager, Known
+from numalign.model.options import Options
+from numalign.model.resources import Resources, ZoneId
 from tests.notation import table, zone_ids
 
 Json = dict[str, Any]

@@ -9,12 +9,12 @@ import pytest
 from kubectl_numa import explanation, questions
 from kubectl_numa.explanation import Chance, Explanation
 from kubectl_numa.questions import Asked, Cluster
-from numalign.cluster.tenancy import Tenancy
-from numalign.fleet import Fleet
-from numalign.rules.attributes import Attributes, Labels, Taint
-from numalign.rules.doubt import Doubt
-from numalign.rules.intent import NamespaceRules, Policy
-from numalign.rules.scoring import Strategy
+from numalign.cache import Fleet
+from numalign.decision.doubts import Doubt
+from numalign.decision.scoring import Strategy
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.intent import NamespaceRules, Policy
 from numalign.shapes import KnownShape, shape
 from tests.notation import GPU, node, table
 from tests.webhook.conftest import Raw, raw, with_spec
@@ -117,7 +117,7 @@ def test_where_no_node_ever_could_the_refusal_is_the_webhooks(cluster: Cluster) 
 def test_the_advice_does_not_go_below_what_the_namespace_enforces() -> None:
     wide = Cluster(
         Fleet([node("cpu=4 mem=8Gi", "cpu=4 mem=8Gi", policy="best-effort")]),
-        tenancy=Tenancy(rules={"default": NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)}),
+        policies=EffectivePolicy(rules={"default": NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)}),
     )
     found = explained(wide, "cpu=6 mem=1Gi")
     assert found.asked.decision.refusal is not None

@@ -10,8 +10,8 @@ import pytest
 
 from kubectl_numa import manifests
 from kubectl_numa.manifests import Namespace
-from numalign.cluster.templates import TemplatePath
-from numalign.rules.errors import Mistake
+from numalign.kube.decode.templates import TemplatePath
+from numalign.model.errors import Mistake
 from tests.notation import table
 
 Make = Callable[..., dict[str, Any]]

@@ -9,9 +9,9 @@ from rich.console import Console
 from kubectl_numa import nodemap
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import Cluster
-from numalign.fleet import Fleet
-from numalign.rules.attributes import Attributes, Labels, Taint
-from numalign.rules.topology import Node
+from numalign.cache import Fleet
+from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.node import Node
 from numalign.shapes import KnownShape, shape
 from tests.notation import node, table
 

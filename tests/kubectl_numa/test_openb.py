@@ -12,8 +12,8 @@ from kubectl_numa import openb
 from kubectl_numa.openb import recipe, shapes
 from kubectl_numa.openb.__main__ import main
 from kubectl_numa.openb.shapes import NodeShape, PodShape
-from numalign.rules import intent, resources
-from numalign.rules.errors import BadInput, BadIntent
+from numalign.model import intent, resources
+from numalign.model.errors import BadInput, BadIntent
 
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 LONGEST_NAME = 63

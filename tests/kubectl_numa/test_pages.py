@@ -9,17 +9,17 @@ from rich.console import Console
 from kubectl_numa import explanation, pages, questions
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import Cluster
-from numalign.cluster.tenancy import Tenancy
-from numalign.fleet import Fleet
-from numalign.rules.intent import NamespaceRules, Policy
+from numalign.cache import Fleet
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.model.intent import NamespaceRules, Policy
 from tests.notation import node, table
 from tests.webhook.conftest import raw
 
 SINGLE = {"numalign.io/policy": "single-numa-node"}
 
 
-def ruled(rules: NamespaceRules) -> Tenancy:
-    return Tenancy(rules={"default": rules})
+def ruled(rules: NamespaceRules) -> EffectivePolicy:
+    return EffectivePolicy(rules={"default": rules})
 
 
 def shown(cluster: Cluster, container: str, annotations: dict[str, str], *, depth: bool = False) -> str:
@@ -63,7 +63,7 @@ def test_what_only_the_kubelet_refuses_is_not_called_denied(cluster: Cluster) ->
 
 
 def test_a_namespace_that_enforces_more_denies(cluster: Cluster) -> None:
-    strict = Cluster(cluster.fleet, tenancy=ruled(NamespaceRules(enforce=Policy.RESTRICTED)))
+    strict = Cluster(cluster.fleet, policies=ruled(NamespaceRules(enforce=Policy.RESTRICTED)))
     assert (
         '  denied:  namespace "default" enforces restricted: the pod asks for nothing.\n'
         "           Set annotation numalign.io/policy to restricted or single-numa-node.\n"
@@ -113,7 +113,7 @@ def test_without_nodes_nothing_is_said() -> None:
     ),
 )
 def test_a_wish_in_words(annotations: dict[str, str], rules: dict[str, Any], words: str) -> None:
-    cluster = Cluster(Fleet([]), tenancy=ruled(NamespaceRules(**rules)))
+    cluster = Cluster(Fleet([]), policies=ruled(NamespaceRules(**rules)))
     made = raw("cpu=2", annotations=annotations)
     asked = questions.ask(made, cluster, name="pod", namespace="default")
     assert pages.wish(asked) == words

@@ -4,12 +4,12 @@ import pytest
 
 from kubectl_numa import questions
 from kubectl_numa.questions import Asked, Cluster
-from numalign.cluster.tenancy import Tenancy
-from numalign.fleet import Fleet
-from numalign.fleet.admission import State
-from numalign.fleet.pod_question import By
-from numalign.rules.errors import BadPod
-from numalign.rules.intent import UNRULED, NamespaceRules, Policy
+from numalign.cache import Fleet
+from numalign.cache.admission import Ground
+from numalign.cache.pod_question import By
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.model.errors import BadPod
+from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from tests.notation import table
 from tests.webhook.conftest import raw
 
@@ -19,7 +19,7 @@ VOLCANO = {"volcano.sh/numa-topology-policy": "restricted"}
 
 def ask(container: str, annotations: dict[str, str], rules: NamespaceRules) -> Asked:
     """A pod in a namespace with these rules, on no cluster at all."""
-    cluster = Cluster(Fleet([]), tenancy=Tenancy(rules={"default": rules}))
+    cluster = Cluster(Fleet([]), policies=EffectivePolicy(rules={"default": rules}))
     return questions.ask(raw(container, annotations=annotations), cluster, name="p", namespace="default")
 
 
@@ -61,13 +61,13 @@ def test_the_intent_is_the_pods_or_its_namespaces(
     ("container", "annotations", "state"),
     table(
         [
-            ("silence is less", "cpu=2 mem=1Gi", {}, State.BELOW_ENFORCED),
-            ("more is enough", "cpu=2 mem=1Gi", SINGLE, State.NOT_KNOWN),
-            ("what no kubelet would pin may pass", "cpu=2..4 mem=1Gi", {}, State.NOT_ASKED),
+            ("silence is less", "cpu=2 mem=1Gi", {}, Ground.BELOW_ENFORCED),
+            ("more is enough", "cpu=2 mem=1Gi", SINGLE, Ground.NOT_KNOWN),
+            ("what no kubelet would pin may pass", "cpu=2..4 mem=1Gi", {}, Ground.NOT_ASKED),
         ]
     ),
 )
-def test_a_namespace_may_enforce_more(container: str, annotations: dict[str, str], state: State) -> None:
+def test_a_namespace_may_enforce_more(container: str, annotations: dict[str, str], state: Ground) -> None:
     asked = ask(container, annotations, NamespaceRules(enforce=Policy.RESTRICTED))
     assert asked.decision.state == state
 
@@ -81,7 +81,7 @@ def test_what_the_api_server_would_refuse_is_raised_whoever_asks() -> None:
     made = raw("cpu=2")
     made["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "many"
     for rules in (UNRULED, NamespaceRules(disabled=True)):
-        cluster = Cluster(Fleet([]), tenancy=Tenancy(rules={"default": rules}))
+        cluster = Cluster(Fleet([]), policies=EffectivePolicy(rules={"default": rules}))
         with pytest.raises(BadPod, match=r"limits\.cpu"):
             questions.ask(made, cluster, name="p", namespace="default")
 
@@ -89,4 +89,4 @@ def test_what_the_api_server_would_refuse_is_raised_whoever_asks() -> None:
 def test_a_snapshot_becomes_a_cluster(cluster: Cluster) -> None:
     assert [node.name for node in cluster.fleet.nodes] == ["big", "small"]
     assert (cluster.unknown, cluster.fleet.unknown) == (("hidden",), 1)
-    assert cluster.tenancy.rules["closed"].disabled
+    assert cluster.policies.rules["closed"].disabled

@@ -6,12 +6,12 @@ import pytest
 
 from kubectl_numa.events import BadLine, Created, Deleted, Event, Observed, Started
 from kubectl_numa.replaying import Answer, Session, follow
-from numalign.rules.demand import WHOLE_POD
-from numalign.rules.kubelet.observe import Left, Seen
-from numalign.rules.machine import Core, Machine, cpus, places
-from numalign.rules.options import CpuOption, Gate, Options
-from numalign.rules.resources import Resources, ZoneId
-from numalign.rules.topology import Known, Node
+from numalign.kubelet.observed_state import Left, Seen
+from numalign.model.demand import WHOLE_POD
+from numalign.model.machine import Core, Machine, cpus, places
+from numalign.model.node import Known, Node
+from numalign.model.options import CpuOption, Gate, Options
+from numalign.model.resources import Resources, ZoneId
 from tests.notation import GPU, bag, free_of, node, pod, table, zone_ids
 
 # Two zones of which each keeps one of its four CPUs for the system.

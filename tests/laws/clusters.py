@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numalign.cluster import snapshot
-from numalign.rules.topology import node_class
+from numalign.kube.files import snapshot
+from numalign.model.node import node_class
 from tests.laws.fleets import OFTEN, SELDOM, SOMETIMES, Pick
 
 Raw = dict[str, Any]

@@ -17,16 +17,16 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from numalign.fleet import Question, dra
-from numalign.rules import demand as demands
-from numalign.rules.intent import Intent, Match, Policy, Scope
-from numalign.rules.kubelet.admit import admit, charge
-from numalign.rules.machine import CpuSet, cpus, render_list
-from numalign.rules.options import DEFAULTS
-from numalign.rules.pod import Container, Pod, Role, peak
-from numalign.rules.resources import CPU, EMPTY, MEMORY, Resources, ZoneId
-from numalign.rules.scoring import EVEN, Weights
-from numalign.rules.topology import CpuManager, Known, MemoryManager, Node, Zone, managers
+from numalign.cache import Question, dra
+from numalign.decision.scoring import EVEN, Weights
+from numalign.kubelet.admit import admit, charge
+from numalign.model import demand as demands
+from numalign.model.intent import Intent, Match, Policy, Scope
+from numalign.model.machine import CpuSet, cpus, render_list
+from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone, managers
+from numalign.model.options import DEFAULTS
+from numalign.model.pod import Container, Pod, Role, peak
+from numalign.model.resources import CPU, EMPTY, MEMORY, Resources, ZoneId
 from tests.notation import GPU, HUGE, HUGE_2M, NIC, machine, options, zone_ids
 
 T = TypeVar("T")

@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from numalign.fleet.promises import Promises
-from numalign.rules.demand import Demand
-from numalign.rules.kubelet import admit as kubelet
-from numalign.rules.kubelet.books import Held as Booked
-from numalign.rules.ledger import Offer, PodName, Record, Resident, Source, Stage, named
-from numalign.rules.placement import Held, Placement, ZoneSet
-from numalign.rules.pod import Role
-from numalign.rules.resources import EMPTY, Resources
-from numalign.rules.topology import Node
+from numalign.kubelet import admit as kubelet
+from numalign.kubelet.managers_state import Held as Booked
+from numalign.ledger.model import AssignedPod, PlacementRecord, PodName, Prediction, Source, Stage, named
+from numalign.ledger.reservations import Reservations
+from numalign.model.demand import Demand
+from numalign.model.node import Node
+from numalign.model.placement import Held, Placement, ZoneSet
+from numalign.model.pod import Role
+from numalign.model.resources import EMPTY, Resources
 from tests.notation import asks
 
 LAG, KEPT = 20.0, 60.0
@@ -87,7 +87,7 @@ class Story:
     demand: Demand
     created: int
     promised: bool = False
-    record: Record | None = None
+    record: PlacementRecord | None = None
     bound: bool = False
     taken: float | None = None
     leaving: bool = False
@@ -112,7 +112,7 @@ class Sample:
     names: frozenset[PodName]
 
     def told(
-        self, _node: Node, certain: Sequence[Resident], perhaps: Sequence[Resident]
+        self, _node: Node, certain: Sequence[AssignedPod], perhaps: Sequence[AssignedPod]
     ) -> frozenset[PodName] | None:
         """As a fingerprint would that nothing else has."""
         sure = {each.name for each in certain}
@@ -168,7 +168,7 @@ class World:
     def check(self) -> None:
         """Fail where the ledger believes something that is not so."""
         for uid, taken in self.taken.items():
-            known = self.ledger.resident(uid)
+            known = self.ledger.assigned_pod(uid)
             if known and known.record and not self._unheard():
                 assert same(known.record.held, taken.held), f"{uid}: {known.record.held} is {taken.held}"
 
@@ -178,12 +178,12 @@ class World:
             self._give_up(self.stories[uid])
         self.everything_heard()
 
-    def retell(self, ledger: Promises) -> None:
+    def retell(self, ledger: Reservations) -> None:
         """Tell another ledger what is true now."""
         ledger.report(self._last.node, self._last.told if self._course.fingerprints else None)
         for story in self.stories.values():
             if story.bound and not story.gone:
-                ledger.put(NAME, self._resident(story))
+                ledger.put(NAME, self._assigned_pod(story))
 
     def everything_heard(self) -> None:
         """Bring all news."""
@@ -227,7 +227,7 @@ class World:
             return
         story.promised = True
         self._say(f"{self.now} {story} is promised {offer.place} ({offer.basis})")
-        self.ledger.promise(NAME, self._resident(story), offer)
+        self.ledger.promise(NAME, self._assigned_pod(story), offer)
         self._queue.append(story.uid)
 
     def bind(self) -> None:
@@ -244,7 +244,7 @@ class World:
         elif not self._choose(8):
             self._give_up(story)
 
-    def _offer(self, story: Story) -> Offer:
+    def _offer(self, story: Story) -> Prediction:
         beside = self.ledger.since(story.uid)
         offer = self.ledger.offer(NAME, story.demand, created=story.created, now=self.now, beside=beside)
         assert offer
@@ -256,13 +256,13 @@ class World:
         self.ledger.withdraw(story.uid)
         story.gone = True
 
-    def _write(self, story: Story, record: Record | None) -> None:
+    def _write(self, story: Story, record: PlacementRecord | None) -> None:
         fate = self._choose(16)
         if fate == 0:
             self._give_up(story)
             return
         self._queue.remove(story.uid)
-        story.record = record and Record(record.held, Source.RECORDED)
+        story.record = record and PlacementRecord(record.held, Source.RECORDED)
         if fate == 1 and self._course.binds_get_lost:
             self._say(f"{self.now} nobody knows whether {story.uid} is bound")
             self.ledger.set_adrift(story.uid)
@@ -362,11 +362,11 @@ class World:
         if story.gone:
             self.ledger.drop(uid, now=self.now)
         else:
-            self.ledger.put(NAME, self._resident(story))
+            self.ledger.put(NAME, self._assigned_pod(story))
 
-    def _resident(self, story: Story) -> Resident:
+    def _assigned_pod(self, story: Story) -> AssignedPod:
         stage = Stage.ADMITTED if story.taken else Stage.BOUND if story.bound else Stage.PROMISED
-        return Resident(
+        return AssignedPod(
             story.uid,
             story.name,
             story.demand,
@@ -451,9 +451,9 @@ _DEEDS: Sequence[Callable[[World], None]] = (
 )
 
 
-def empty_ledger() -> Promises:
+def empty_ledger() -> Reservations:
     """A ledger that waits as long for this world's news as they take."""
-    return Promises(lag=LAG, kept=KEPT)
+    return Reservations(lag=LAG, kept=KEPT)
 
 
 def same(one: Held, other: Held) -> bool:

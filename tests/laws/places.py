@@ -8,8 +8,8 @@ often hold and often do not; among the values are numbers, what only looks like 
 from collections.abc import Sequence
 from typing import TypeVar
 
-from numalign.rules.attributes import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE, Attributes, Labels, Taint
-from numalign.rules.constraints import (
+from numalign.model.attributes import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE, Attributes, Labels, Taint
+from numalign.model.constraints import (
     ANYWHERE,
     NAME_FIELD,
     Constraints,

@@ -22,25 +22,25 @@ from kubectl_numa.checking import Checked
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.settings import Settings
-from numalign.cluster import policy, snapshot
-from numalign.cluster import shapes as codec
-from numalign.cluster.file_feed import FileFeed
-from numalign.cluster.pods import pod as read_pod
-from numalign.cluster.policy import ClusterPolicy, PolicyKeeper
-from numalign.cluster.templates import Place
-from numalign.cluster.world import Snapshot
-from numalign.rules.errors import BadInput
-from numalign.rules.intent import Match
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode import shapes as codec
+from numalign.kube.decode.pods import pod as read_pod
+from numalign.kube.decode.templates import Place
+from numalign.kube.files import policy, snapshot
+from numalign.kube.files.file_feed import FileFeed
+from numalign.kube.files.policy import ClusterPolicy, PolicyKeeper
+from numalign.model.errors import BadInput
+from numalign.model.intent import Match
 from numalign.runtime import logs
-from numalign.shapes import Book
+from numalign.shapes import ShapeHistory
 from scorer.protocol import Filtered
-from scorer.register import Subject
+from scorer.scheduler_state import Subject
 from tests.laws.clusters import Case, Raw
 from tests.scorer.conftest import Scorer
 from tests.webhook.conftest import request
-from webhook.app import application
-from webhook.catalogue import Catalogue
+from webhook.handlers import application
 from webhook.settings import WebhookSettings
+from webhook.snapshot_holder import SnapshotHolder
 
 NOW = time.time()
 """Seconds since 1970."""
@@ -119,7 +119,7 @@ def _policy(case: Case) -> Mapping[str, object]:
 
 def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
     """The cluster as a program reads it that has just started."""
-    before = Book(wall=lambda: NOW - 7200)
+    before = ShapeHistory(wall=lambda: NOW - 7200)
     snapshot.of(case.before, book=before)
     remembered = {
         "apiVersion": "v1",
@@ -127,7 +127,7 @@ def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
         "metadata": {"name": codec.NAME, "namespace": "numalign"},
         "data": codec.encode(before.memory()),
     }
-    book = Book(wall=lambda: NOW)
+    book = ShapeHistory(wall=lambda: NOW)
     book.declare(cluster_policy.shapes)
     return snapshot.of([*case.items, remembered], book=book)
 
@@ -138,7 +138,7 @@ async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> S
     await scorer.register.take(seen)
     # There are no pods in it, so exporters know more of what is taken.
     complete = False
-    scorer.promises.told_of_all(complete)
+    scorer.reservations.told_of_all(complete)
     names = [*(node.name for node in seen.nodes), *seen.unknown]
     try:
         subject = scorer.subject(case.pod)
@@ -151,7 +151,7 @@ async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> S
 class Webhook:
     """A webhook on a socket, which is told of one cluster after another."""
 
-    catalogue: Catalogue
+    holder: SnapshotHolder
     policy: PolicyKeeper
     client: TestClient[web.Request, web.Application]
 
@@ -162,17 +162,17 @@ class Webhook:
         told = {"snapshot": "none", "insecure_http": True, "unknown_nodes": unknown, "policy_match": match}
         chosen = WebhookSettings.model_validate(told)
         feed = FileFeed(Path("none"), every=0, log=log, registry=registry)
-        catalogue = Catalogue(feed, log=log, registry=registry)
+        holder = SnapshotHolder(feed, log=log, registry=registry)
         keeper = PolicyKeeper(None, log=log, registry=registry)
-        app = application(chosen, catalogue=catalogue, policy=keeper, log=log, registry=registry)
+        app = application(chosen, holder=holder, policy=keeper, log=log, registry=registry)
         client = TestClient(TestServer(app))
         await client.start_server()
-        return cls(catalogue, keeper, client)
+        return cls(holder, keeper, client)
 
     async def ask(self, case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Said:
         """What it says to a pod that is created."""
-        self.catalogue.now, self.policy.now = None, cluster_policy
-        await self.catalogue.take(seen)
+        self.holder.now, self.policy.now = None, cluster_policy
+        await self.holder.take(seen)
         review = request(case.pod, namespace=case.namespace, userInfo={"username": case.user})
         headers = {"Content-Type": "application/json"}
         async with self.client.post("/validate", data=orjson.dumps(review), headers=headers) as answer:

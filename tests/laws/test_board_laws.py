@@ -15,15 +15,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
-from numalign.fleet.board import Board
-from numalign.rules import wording
-from numalign.rules.evaluate import evaluate
-from numalign.rules.intent import Policy, Scope
-from numalign.rules.machine import Machine
-from numalign.rules.options import CpuOption, Gate, TopologyOption
-from numalign.rules.resources import ZoneId
-from numalign.rules.topology import Node
-from numalign.rules.verdict import Cause
+from numalign.cache.board import Board
+from numalign.decision import wording
+from numalign.decision.evaluate import evaluate
+from numalign.decision.verdict import Cause
+from numalign.model.intent import Policy, Scope
+from numalign.model.machine import Machine
+from numalign.model.node import Node
+from numalign.model.options import CpuOption, Gate, TopologyOption
+from numalign.model.resources import ZoneId
 from tests.boards import Said, board_of, by_board, differences, ghosts
 from tests.laws.fleets import (
     HUNDREDS,

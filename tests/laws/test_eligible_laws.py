@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from numalign.fleet.eligible import NO_NODE, NUMBERS, Eligible, counted
-from numalign.fleet.roster import Roster
-from numalign.fleet.tables import Tables
-from numalign.rules.constraints import Constraints, Unmet, unmet_ever, unmet_now
-from numalign.rules.topology import Node
+from numalign.cache.eligibility import NO_NODE, NUMBERS, Eligibility, counted
+from numalign.cache.node_table import NodeTable
+from numalign.cache.roster import Roster
+from numalign.model.constraints import Constraints, Unmet, unmet_ever, unmet_now
+from numalign.model.node import Node
 from tests.laws.fleets import seeded
 from tests.laws.places import attributes, constraints
 from tests.notation import node
@@ -30,7 +30,7 @@ def asked(seed: int) -> Constraints:
     return seeded(lambda pick: constraints(pick, NAMES), seed)
 
 
-def by_rules(nodes: Tables, one: Constraints) -> list[tuple[int, int]]:
+def by_rules(nodes: NodeTable, one: Constraints) -> list[tuple[int, int]]:
     """By row what the rules say for good and for now, in numbers."""
     said = {
         row: tuple(NUMBERS[ask(one, told.name, told.attributes)] for ask in (unmet_ever, unmet_now))
@@ -40,17 +40,17 @@ def by_rules(nodes: Tables, one: Constraints) -> list[tuple[int, int]]:
     return [said.get(row, (NO_NODE, NO_NODE)) for row in range(nodes.height)]  # type: ignore[misc]
 
 
-def in_columns(eligible: Eligible, one: Constraints) -> list[tuple[int, int]]:
+def in_columns(eligible: Eligibility, one: Constraints) -> list[tuple[int, int]]:
     """The same of all nodes at once."""
     return list(zip(eligible.unmet_ever(one).tolist(), eligible.unmet_now(one).tolist(), strict=True))
 
 
 @given(st.lists(seeds, max_size=12), st.lists(seeds, min_size=1, max_size=4))
 def test_of_every_node_it_is_said_what_the_rules_say(nodes: list[int], pods: list[int]) -> None:
-    made = Tables()
+    made = NodeTable()
     for at, seed in enumerate(nodes):
         made.put(standing(f"n{at}", seed))
-    eligible = Eligible(made)
+    eligible = Eligibility(made)
 
     for one in map(asked, pods):
         assert in_columns(eligible, one) == by_rules(made, one)
@@ -58,12 +58,12 @@ def test_of_every_node_it_is_said_what_the_rules_say(nodes: list[int], pods: lis
 
 @given(st.lists(seeds, min_size=3, max_size=12), seeds)
 def test_each_node_counts_once_and_by_what_it_says_first(nodes: list[int], pod: int) -> None:
-    made, one = Tables(), asked(pod)
+    made, one = NodeTable(), asked(pod)
     for at, seed in enumerate(nodes):
         made.put(standing(f"n{at}", seed))
 
     said = [unmet_now(one, told.name, told.attributes) for told in made.nodes()]
-    unmet = Eligible(made).unmet_now(one)
+    unmet = Eligibility(made).unmet_now(one)
     assert counted(unmet) == dict(Counter(filter(None, said)))
     assert counted(unmet, made.rows(["n2", "n0"])) == dict(Counter(filter(None, [said[2], said[0]])))
 
@@ -75,7 +75,7 @@ class Changes(RuleBasedStateMachine):
     def start(self, seed: int, pods: list[int]) -> None:
         """Some nodes, and nobody has asked yet."""
         self.nodes, self.pods = Roster(), [asked(seed) for seed in pods]
-        self.eligible = Eligible(self.nodes)
+        self.eligible = Eligibility(self.nodes)
         for at, name in enumerate(NAMES[:4]):
             self.nodes.put(standing(name, seed + at))
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from numalign.fleet import Fleet, Question
-from numalign.rules.constraints import ANYWHERE, Constraints, unmet_ever, unmet_now
-from numalign.rules.evaluate import evaluate
-from numalign.rules.topology import Node, node_class
-from numalign.shapes import BareNode, KnownShape, Shape, shape
+from numalign.cache import Fleet, Question
+from numalign.decision.evaluate import evaluate
+from numalign.model.constraints import ANYWHERE, Constraints, unmet_ever, unmet_now
+from numalign.model.node import Node, node_class
+from numalign.shapes import KnownShape, Shape, UnknownNode, shape
 from tests.laws.fleets import OFTEN, SELDOM, SOMETIMES, Pick, fleet, question, seeded
 from tests.laws.places import attributes, constraints
 
@@ -29,7 +29,7 @@ class World(NamedTuple):
 
     nodes: tuple[Node, ...]
     shapes: tuple[KnownShape, ...]
-    bare: Mapping[str, BareNode]
+    bare: Mapping[str, UnknownNode]
 
 
 class Asked(NamedTuple):
@@ -44,7 +44,7 @@ def world(pick: Pick) -> World:
     nodes = tuple(_somewhere(pick, node) for node in fleet(pick)) if pick([*OFTEN, True]) else ()
     others = [_somewhere(pick, node) for node in fleet(pick)] if pick(OFTEN) else []
     known = [replace(_known(pick, node)) for node in others]
-    bare = [BareNode(f"bare{at}", node.totals, attributes(pick)) for at, node in enumerate(others)]
+    bare = [UnknownNode(f"bare{at}", node.totals, attributes(pick)) for at, node in enumerate(others)]
     return World(nodes, tuple(known), {node.name: node for node in bare} if pick(SOMETIMES) else {})
 
 

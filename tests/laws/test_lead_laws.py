@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster.api import Unreachable
-from numalign.cluster.bindings import BIND_SECONDS, Flights
-from numalign.cluster.lease import LEASE_SECONDS, PROOF_SECONDS, Election, Inherits
-from numalign.fleet.promises import NEWS_SECONDS
-from tests.cluster.test_lease import TURN, Clock, Store, Wire
+from numalign.kube.bindings import BIND_SECONDS, Flights
+from numalign.kube.client import Unreachable
+from numalign.kube.lease import LEASE_SECONDS, PROOF_SECONDS, Election, Inherits
+from numalign.ledger.reservations import NEWS_SECONDS
+from tests.kube.test_lease import TURN, Clock, Store, Wire
 from tests.runtime.conftest import Told
 
 REPLICAS = 3

@@ -14,25 +14,25 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numalign.fleet.promises import KEPT_SECONDS, Promises
-from numalign.rules.demand import Demand
-from numalign.rules.kubelet import admit as kubelet
-from numalign.rules.ledger import (
+from numalign.kubelet import admit as kubelet
+from numalign.ledger.model import (
     MOST_RECENT,
-    Account,
+    AssignedPod,
+    FingerprintReader,
+    FreeCapacity,
+    NodeInfo,
+    PlacementRecord,
     PodName,
-    Record,
-    Resident,
     Source,
     Stage,
-    Standing,
-    Told,
-    offer,
-    standing,
+    free_capacity,
+    predict,
 )
-from numalign.rules.placement import Held
-from numalign.rules.resources import CPU, MEMORY
-from numalign.rules.topology import Node, Zone
+from numalign.ledger.reservations import KEPT_SECONDS, Reservations
+from numalign.model.demand import Demand
+from numalign.model.node import Node, Zone
+from numalign.model.placement import Held
+from numalign.model.resources import CPU, MEMORY
 from tests.laws.ledger_world import MENU, Course, World, empty_ledger
 from tests.notation import GPU, bag, node
 
@@ -77,17 +77,17 @@ HELD: list[Held | None] = [
 
 
 @st.composite
-def residents(draw: st.DrawFn, uid: str) -> Resident:
+def assigned_pods(draw: st.DrawFn, uid: str) -> AssignedPod:
     """A pod, and whatever may be said of it."""
     held, source = draw(st.sampled_from(HELD)), draw(st.sampled_from(Source))
-    return Resident(
+    return AssignedPod(
         uid,
         ("team", draw(st.sampled_from([uid, "web-0"]))),
         draw(st.sampled_from([None, *MENU])),
         draw(st.sampled_from(Stage)),
         since=NOW - draw(st.sampled_from(AGES)),
         created=draw(st.integers(0, 3)),
-        record=None if held is None else Record(held, source),
+        record=None if held is None else PlacementRecord(held, source),
         guess=draw(st.sampled_from(HELD)),
         turn=draw(st.integers(0, 9)),
         leaving=draw(st.booleans()),
@@ -95,22 +95,22 @@ def residents(draw: st.DrawFn, uid: str) -> Resident:
 
 
 @st.composite
-def accounts(draw: st.DrawFn) -> Account:
+def accounts(draw: st.DrawFn) -> NodeInfo:
     """What may be known of a node, whether or not it makes sense."""
     count, gone = draw(st.integers(0, 5)), draw(st.integers(0, 3))
-    pods = [draw(residents(f"pod-{at}")) for at in range(count + gone)]
+    pods = [draw(assigned_pods(f"pod-{at}")) for at in range(count + gone)]
     names = st.sampled_from([each.name for each in pods] or [("team", "nobody")])
     accounted = draw(st.none() | st.frozensets(names))
     told = None if accounted is None else fingerprint_of(accounted)
     complete = draw(st.integers(0, 4)) > 0
-    return Account(draw(any_node), tuple(pods[:count]), tuple(pods[count:]), told, complete)
+    return NodeInfo(draw(any_node), tuple(pods[:count]), tuple(pods[count:]), told, complete)
 
 
-def fingerprint_of(pods: frozenset[PodName]) -> Told:
+def fingerprint_of(pods: frozenset[PodName]) -> FingerprintReader:
     """A fingerprint of these pods, that nothing else has."""
 
     def told(
-        _node: Node, certain: Sequence[Resident], perhaps: Sequence[Resident]
+        _node: Node, certain: Sequence[AssignedPod], perhaps: Sequence[AssignedPod]
     ) -> frozenset[PodName] | None:
         sure = {each.name for each in certain}
         return pods if sure <= pods <= sure | {each.name for each in perhaps} else None
@@ -126,16 +126,16 @@ def within(found: Node) -> bool:
 
 
 @given(accounts())
-def test_what_is_free_is_neither_less_than_nothing_nor_more_than_there_is(account: Account) -> None:
-    found = standing(account, now=NOW, lag=LAG)
+def test_what_is_free_is_neither_less_than_nothing_nor_more_than_there_is(account: NodeInfo) -> None:
+    found = free_capacity(account, now=NOW, lag=LAG)
 
     assert within(found.node)
     assert found.node.emptied() == account.node.emptied()
 
 
 @given(accounts(), st.sampled_from(MENU), st.integers(0, 3))
-def test_what_a_node_offers_it_has(account: Account, demand: Demand, created: int) -> None:
-    found = offer(account, demand, created=created, now=NOW, lag=LAG)
+def test_what_a_node_offers_it_has(account: NodeInfo, demand: Demand, created: int) -> None:
+    found = predict(account, demand, created=created, now=NOW, lag=LAG)
 
     assert (found.place is None) is not found.verdict.admitted
     assert found.record is None or found.record.held == found.place
@@ -145,31 +145,31 @@ def test_what_a_node_offers_it_has(account: Account, demand: Demand, created: in
 
 
 @given(accounts(), st.randoms(use_true_random=False))
-def test_it_does_not_matter_in_which_order_pods_are_listed(account: Account, chance: Random) -> None:
-    pods, gone = list(account.residents), list(account.left)
+def test_it_does_not_matter_in_which_order_pods_are_listed(account: NodeInfo, chance: Random) -> None:
+    pods, gone = list(account.assigned_pods), list(account.left)
     chance.shuffle(pods)
     chance.shuffle(gone)
-    other = replace(account, residents=tuple(pods), left=tuple(gone))
+    other = replace(account, assigned_pods=tuple(pods), left=tuple(gone))
 
-    assert standing(other, now=NOW, lag=LAG) == standing(account, now=NOW, lag=LAG)
+    assert free_capacity(other, now=NOW, lag=LAG) == free_capacity(account, now=NOW, lag=LAG)
 
 
 # What is told of nodes and pods, one thing after another.
 
-Tell = Callable[[Promises], None]
+Tell = Callable[[Reservations], None]
 """Tells a ledger one thing."""
 
 
-def put(resident: Resident) -> Tell:
-    return lambda promises: promises.put("node", resident)
+def put(assigned_pod: AssignedPod) -> Tell:
+    return lambda reservations: reservations.put("node", assigned_pod)
 
 
 def drop(uid: str) -> Tell:
-    return lambda promises: promises.drop(uid, now=NOW)
+    return lambda reservations: reservations.drop(uid, now=NOW)
 
 
-def report(found: Node, told: Told | None) -> Tell:
-    return lambda promises: promises.report(found, told)
+def report(found: Node, told: FingerprintReader | None) -> Tell:
+    return lambda reservations: reservations.report(found, told)
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class History:
 @st.composite
 def lives(draw: st.DrawFn, uid: str) -> History:
     """The life of a pod as far as it has come; what it holds is seen, or nobody knows."""
-    whole = draw(residents(uid))
+    whole = draw(assigned_pods(uid))
     seen = whole.record and replace(whole.record, source=Source.OBSERVED)
     bound = replace(whole, stage=Stage.BOUND, record=None, guess=None, turn=0)
     admitted = replace(bound, stage=Stage.ADMITTED, record=seen)
@@ -206,23 +206,23 @@ def histories(*, fingerprints: bool) -> st.SearchStrategy[list[History]]:
     return st.tuples(reports(fingerprints=fingerprints), *(lives(f"pod-{at}") for at in range(5))).map(list)
 
 
-def tell(told: Sequence[History], chance: Random) -> Promises:
+def tell(told: Sequence[History], chance: Random) -> Reservations:
     """Tell everything, of each object in its order, of all objects in any; the first is told of first."""
-    promises, left = Promises(lag=LAG), [list(each.told) for each in told]
-    left[0].pop(0)(promises)
+    reservations, left = Reservations(lag=LAG), [list(each.told) for each in told]
+    left[0].pop(0)(reservations)
     while any(left):
-        chance.choice([each for each in left if each]).pop(0)(promises)
-    return promises
+        chance.choice([each for each in left if each]).pop(0)(reservations)
+    return reservations
 
 
-def found(promises: Promises) -> Standing:
-    known = promises.standing("node", now=NOW)
+def found(reservations: Reservations) -> FreeCapacity:
+    known = reservations.standing("node", now=NOW)
     assert known
     return known
 
 
-def present(promises: Promises) -> set[str]:
-    return {repr(each) for each in promises.residents()}
+def present(reservations: Reservations) -> set[str]:
+    return {repr(each) for each in reservations.assigned_pods()}
 
 
 @given(histories(fingerprints=True), st.randoms(use_true_random=False))
@@ -235,7 +235,7 @@ def test_it_does_not_matter_in_which_order_things_are_learned(told: list[History
 
 @given(histories(fingerprints=False), st.randoms(use_true_random=False))
 def test_who_hears_only_the_end_comes_to_the_same(told: list[History], chance: Random) -> None:
-    lived, late = tell(told, chance), Promises(lag=LAG)
+    lived, late = tell(told, chance), Reservations(lag=LAG)
     for each in told:
         if each.last:
             each.last(late)
@@ -263,25 +263,25 @@ def test_what_is_promised_to_one_is_not_promised_to_another(
     asked: tuple[Node, list[tuple[str, int]]],
 ) -> None:
     told, questions = asked
-    promises = Promises()
-    promises.report(told)
+    reservations = Reservations()
+    reservations.report(told)
     for at, (uid, which) in enumerate(questions):
-        promises.withdraw(uid)
+        reservations.withdraw(uid)
         if which < len(MENU):
-            _promise_if_offered(promises, "node", _pod(uid, which, created=at), now=NOW)
-        held = [each.promised for each in promises.promised()]
+            _promise_if_offered(reservations, "node", _pod(uid, which, created=at), now=NOW)
+        held = [each.promised for each in reservations.promised()]
         assert _fit(told, [each for each in held if each is not None])
 
 
-def _pod(uid: str, which: int, *, created: int = 0, since: float = NOW) -> Resident:
-    return Resident(uid, ("team", uid), MENU[which], Stage.PROMISED, since=since, created=created)
+def _pod(uid: str, which: int, *, created: int = 0, since: float = NOW) -> AssignedPod:
+    return AssignedPod(uid, ("team", uid), MENU[which], Stage.PROMISED, since=since, created=created)
 
 
-def _promise_if_offered(promises: Promises, place: str, pod: Resident, *, now: float) -> None:
+def _promise_if_offered(reservations: Reservations, place: str, pod: AssignedPod, *, now: float) -> None:
     assert pod.demand
-    here = promises.offer(place, pod.demand, created=pod.created, now=now, beside=(pod.uid,))
+    here = reservations.offer(place, pod.demand, created=pod.created, now=now, beside=(pod.uid,))
     if here is None or here.verdict.admitted:
-        promises.promise(place, pod, here)
+        reservations.promise(place, pod, here)
 
 
 def _fit(told: Node, every: list[Held]) -> bool:
@@ -300,39 +300,39 @@ def _most(some: Sequence[Zone], name: str) -> int:
     return sum(zone.allocatable.get(name, 0) for zone in some)
 
 
-CALLS: list[Callable[[Promises, Random, float], object]] = [
-    lambda promises, chance, _: promises.report(
+CALLS: list[Callable[[Reservations, Random, float], object]] = [
+    lambda reservations, chance, _: reservations.report(
         node(*chance.sample(ZONES, 2), policy=chance.choice(POLICIES)),
         chance.choice([None, fingerprint_of(frozenset({("team", chance.choice(PODS))}))]),
     ),
-    lambda promises, chance, _: promises.unreport(chance.sample(PLACES, 2)),
-    lambda promises, chance, now: promises.put(chance.choice(PLACES), _anyhow(chance, now)),
-    lambda promises, chance, now: promises.put(chance.choice(PLACES), _anyhow(chance, now)),
-    lambda promises, chance, now: promises.drop(chance.choice(PODS), now=now),
-    lambda promises, chance, now: promises.promise(chance.choice(PLACES), _anyhow(chance, now), None),
-    lambda promises, chance, now: _promise_if_offered(
-        promises,
+    lambda reservations, chance, _: reservations.unreport(chance.sample(PLACES, 2)),
+    lambda reservations, chance, now: reservations.put(chance.choice(PLACES), _anyhow(chance, now)),
+    lambda reservations, chance, now: reservations.put(chance.choice(PLACES), _anyhow(chance, now)),
+    lambda reservations, chance, now: reservations.drop(chance.choice(PODS), now=now),
+    lambda reservations, chance, now: reservations.promise(chance.choice(PLACES), _anyhow(chance, now), None),
+    lambda reservations, chance, now: _promise_if_offered(
+        reservations,
         chance.choice(PLACES),
         _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now),
         now=now,
     ),
-    lambda promises, chance, now: _promise_if_offered(
-        promises, "node", _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now), now=now
+    lambda reservations, chance, now: _promise_if_offered(
+        reservations, "node", _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now), now=now
     ),
-    lambda promises, chance, _: promises.withdraw(chance.choice(PODS)),
-    lambda promises, chance, _: promises.set_adrift(chance.choice(PODS)),
-    lambda promises, chance, _: promises.since(chance.choice(PODS)),
-    lambda promises, chance, now: promises.expire(now - chance.choice([0.0, 5.0])),
+    lambda reservations, chance, _: reservations.withdraw(chance.choice(PODS)),
+    lambda reservations, chance, _: reservations.set_adrift(chance.choice(PODS)),
+    lambda reservations, chance, _: reservations.since(chance.choice(PODS)),
+    lambda reservations, chance, now: reservations.expire(now - chance.choice([0.0, 5.0])),
 ]
 
 
-def _anyhow(chance: Random, now: float) -> Resident:
+def _anyhow(chance: Random, now: float) -> AssignedPod:
     """A pod as somebody may tell of it, whatever was told before."""
     held = chance.choice(HELD)
     return replace(
         _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now),
         stage=chance.choice([Stage.BOUND, Stage.ADMITTED]),
-        record=None if held is None else Record(held, chance.choice(list(Source))),
+        record=None if held is None else PlacementRecord(held, chance.choice(list(Source))),
         leaving=chance.random() < 0.2,
     )
 
@@ -341,38 +341,38 @@ def _anyhow(chance: Random, now: float) -> Resident:
 @settings(max_examples=1)
 def test_whatever_is_called_nothing_leaks(chance: Random) -> None:
     """10,000 calls that make no sense together."""
-    promises, now = Promises(), NOW
+    reservations, now = Reservations(), NOW
     for at in range(10_000):
         now += chance.choice([0.0, 0.1, 3.0])
-        chance.choice(CALLS)(promises, chance, now)
+        chance.choice(CALLS)(reservations, chance, now)
         if at % 20 == 0:
-            _agrees(promises, now)
+            _agrees(reservations, now)
 
     for uid in PODS:
-        promises.drop(uid, now=now)
-    assert promises.expire(now + KEPT_SECONDS) == ()
-    assert (list(promises.residents()), promises.promised()) == ([], ())
+        reservations.drop(uid, now=now)
+    assert reservations.expire(now + KEPT_SECONDS) == ()
+    assert (list(reservations.assigned_pods()), reservations.promised()) == ([], ())
     for name in PLACES:
         told = replace(node(*ZONES), name=name)
-        promises.report(told)
-        account, empty = promises.account(name), promises.standing(name, now=now)
+        reservations.report(told)
+        account, empty = reservations.account(name), reservations.standing(name, now=now)
         assert account
         assert empty
-        assert (account.residents, empty.node) == ((), told)
+        assert (account.assigned_pods, empty.node) == ((), told)
         assert len(account.left) <= MOST_RECENT
 
 
-def _agrees(promises: Promises, now: float) -> None:
+def _agrees(reservations: Reservations, now: float) -> None:
     """All ways of asking say the same."""
-    every = list(promises.residents())
+    every = list(reservations.assigned_pods())
     there = {each.uid: each for each in every}
     assert len(there) == len(every)
-    assert {uid for uid in PODS if promises.place_of(uid)} == there.keys()
-    assert all(promises.resident(uid) == there.get(uid) for uid in PODS)
-    assert {each.uid for each in promises.promised()} == {
+    assert {uid for uid in PODS if reservations.place_of(uid)} == there.keys()
+    assert all(reservations.assigned_pod(uid) == there.get(uid) for uid in PODS)
+    assert {each.uid for each in reservations.promised()} == {
         uid for uid, each in there.items() if each.stage is Stage.PROMISED
     }
-    known = promises.standing("node", now=now)
+    known = reservations.standing("node", now=now)
     assert known is None or within(known.node)
 
 
@@ -401,7 +401,7 @@ def test_who_starts_anew_in_a_quiet_moment_comes_to_the_same(told: Node, tape: l
     world.run()
     world.settle()
     world.retell(anew)
-    now, believed = world.now, not any(each.doubtful for each in world.ledger.residents())
+    now, believed = world.now, not any(each.doubtful for each in world.ledger.assigned_pods())
     lived, began = (ledger.standing("node", now=now) for ledger in (world.ledger, anew))
 
     assert lived

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from kubectl_numa.checking import Result
 from kubectl_numa.explanation import Chance, Explanation
-from numalign.fleet.admission import State
-from numalign.fleet.pod_question import By
-from numalign.rules.constraints import unmet_now
-from numalign.rules.intent import Intent, Policy, Scope
+from numalign.cache.admission import Ground
+from numalign.cache.pod_question import By
+from numalign.model.constraints import unmet_now
+from numalign.model.intent import Intent, Policy, Scope
 from tests.laws.clusters import KINDS, Case, Machine, case, node, plain_pod, topology
 from tests.laws.fleets import drawn, seeded
 from tests.laws.programs import Answers, Programs
@@ -91,7 +91,7 @@ def _of_nodes(said: Answers, explained: Explanation) -> Iterator[str]:
         yield f"explain shows that it fits on {shown}, the scorer on {fit & may_go}"
     # A resource that nobody lists is refused by its name, where the policy wants that, and not for nodes.
     decided = said.checked.asked.decision.state if said.checked.asked else None
-    if said.checked.result is not Result.NEVER or decided is not State.NEVER:
+    if said.checked.result is not Result.NEVER or decided is not Ground.NEVER:
         return
     if fit & may_go:
         yield f"the webhook refuses as never what fits on {fit & may_go}"

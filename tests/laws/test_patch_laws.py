@@ -16,8 +16,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from numalign.cluster.scheduling import scheduling
-from numalign.rules.errors import BadPod
+from numalign.kube.decode.scheduling import scheduling
+from numalign.model.errors import BadPod
 from webhook.patch import Mode, Operation, Operator, Requirement, inject
 
 Raw = dict[str, Any]

@@ -14,23 +14,24 @@ from random import Random
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from numalign.rules import claims, wording
-from numalign.rules import demand as demands
-from numalign.rules.demand import Demand
-from numalign.rules.evaluate import evaluate, keeps
-from numalign.rules.intent import Intent, Match, Policy, Scope
-from numalign.rules.kubelet import assume as assumed
-from numalign.rules.kubelet.admit import admit, charge, found, release
-from numalign.rules.ledger import named
-from numalign.rules.machine import Core, CpuSet, Machine, Place, Stock, cpus, render_list
-from numalign.rules.options import DEFAULTS, Options
-from numalign.rules.placement import Grant, Placement, ZoneSet
-from numalign.rules.pod import Container, Pod, Role
-from numalign.rules.quantity import LARGEST
-from numalign.rules.resources import CPU, MEMORY, Kind, Resources, ZoneId, kind, parse_amount, render
-from numalign.rules.scoring import HIGHEST, Strategy, aligned, score
-from numalign.rules.topology import Node, Zone, managers
-from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
+from numalign.decision import wording
+from numalign.decision.evaluate import evaluate, keeps
+from numalign.decision.scoring import HIGHEST, Strategy, aligned, score
+from numalign.decision.verdict import Cause, Refusal, Refuser, Verdict
+from numalign.kubelet import assumed_machine as assumed
+from numalign.kubelet.admit import admit, charge, found, release
+from numalign.ledger import claims
+from numalign.ledger.model import named
+from numalign.model import demand as demands
+from numalign.model.demand import Demand
+from numalign.model.intent import Intent, Match, Policy, Scope
+from numalign.model.machine import Core, CpuSet, Machine, Place, Stock, cpus, render_list
+from numalign.model.node import Node, Zone, managers
+from numalign.model.options import DEFAULTS, Options
+from numalign.model.placement import Grant, Placement, ZoneSet
+from numalign.model.pod import Container, Pod, Role
+from numalign.model.quantity import LARGEST
+from numalign.model.resources import CPU, MEMORY, Kind, Resources, ZoneId, kind, parse_amount, render
 from tests.notation import GPU, HUGE, NIC, machine, options, zone_ids
 
 UNITS = {CPU: 1000, MEMORY: 2**30, HUGE: 2**30, GPU: 1, NIC: 1}

@@ -5,11 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.rules.constraints import unmet_ever
-from numalign.rules.evaluate import evaluate
-from numalign.rules.resources import MEMORY, Resources
-from numalign.rules.topology import Node, Zone, node_class
-from numalign.shapes import Book, Identity, Memory
+from numalign.decision.evaluate import evaluate
+from numalign.model.constraints import unmet_ever
+from numalign.model.node import Node, Zone, node_class
+from numalign.model.resources import MEMORY, Resources
+from numalign.shapes import Identity, RememberedShapes, ShapeHistory
 from numalign.shapes.health import restored
 from numalign.shapes.shape import Shape, of
 from tests.laws.fleets import Pick, counted, fleet, ill, question, seeded, worn
@@ -41,8 +41,8 @@ def together(pick: Pick) -> tuple[Shape, list[Node]]:
     return found, nodes
 
 
-def book_of(nodes: list[Node] | tuple[Node, ...], memory: Memory | None = None) -> Book:
-    made = Book(wall=lambda: NOW)
+def book_of(nodes: list[Node] | tuple[Node, ...], memory: RememberedShapes | None = None) -> ShapeHistory:
+    made = ShapeHistory(wall=lambda: NOW)
     if memory:
         made.recall(memory)
     for node in nodes:
@@ -68,7 +68,7 @@ def test_a_node_that_is_restored_has_the_class_and_no_less_of_anything(seed: int
 @given(seeds)
 def test_a_node_that_fell_ill_is_restored_to_what_it_was(seed: int) -> None:
     healthy, fallen = seeded(lambda pick: (made := kind(pick), replace(ill(pick, made), health=None)), seed)
-    made = Book(wall=lambda: NOW)
+    made = ShapeHistory(wall=lambda: NOW)
     made.see(healthy, identity=MACHINE)
     found = made.see(fallen, identity=MACHINE)
 
@@ -132,7 +132,7 @@ def test_a_memory_whoever_wrote_it_makes_nobody_refuse(seed: int, hostile: int, 
     pod = seeded(question, asked)
     where = seeded(lambda pick: constraints(pick, ["n0", "n1"]), asked)
 
-    def able(book: Book) -> set[str]:
+    def able(book: ShapeHistory) -> set[str]:
         shapes_known = (each.shape for each in book.known())
         return {
             each.name

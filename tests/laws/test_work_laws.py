@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numalign.rules import demand as demands
-from numalign.rules.demand import Demand
-from numalign.rules.evaluate import evaluate, evaluating
-from numalign.rules.intent import Policy, Scope
-from numalign.rules.kubelet import admit as kubelet
-from numalign.rules.kubelet import hints, work
-from numalign.rules.kubelet.hints import Hints
-from numalign.rules.steps import Steps
-from numalign.rules.topology import Node
-from numalign.rules.verdict import Verdict
+from numalign.decision.evaluate import evaluate, evaluating
+from numalign.decision.verdict import Verdict
+from numalign.kubelet import admit as kubelet
+from numalign.kubelet import effort, hint_sets
+from numalign.kubelet.hint_sets import HintSet
+from numalign.model import demand as demands
+from numalign.model.demand import Demand
+from numalign.model.intent import Policy, Scope
+from numalign.model.node import Node
+from numalign.model.steps import Steps
 from tests.laws.fleets import Case, case, drawn
 from tests.notation import node, options, pod
 
@@ -42,17 +42,17 @@ class Done:
 @contextmanager
 def watched(patch: pytest.MonkeyPatch) -> Iterator[Done]:
     """Count what is done from now on; lists that were found before are forgotten."""
-    done, merge = Done(), hints.intersections
-    caches = (hints._kept_reaching, hints._few_reaching)  # noqa: SLF001 - nobody else knows what was found
+    done, merge = Done(), hint_sets.intersections
+    caches = (hint_sets._kept_reaching, hint_sets._few_reaching)  # noqa: SLF001 - nobody else knows what was found
 
-    def merged(one: Hints, other: Hints, zones: int) -> Hints:
+    def merged(one: HintSet, other: HintSet, zones: int) -> HintSet:
         done.merges += 1
         return merge(one, other, zones)
 
     for cache in caches:
         cache.cache_clear()
     with patch.context() as patched:
-        patched.setattr(hints, "intersections", merged)
+        patched.setattr(hint_sets, "intersections", merged)
         yield done
     done.lists = sum(cache.cache_info().misses for cache in caches)
 
@@ -90,7 +90,7 @@ def large(seed: int) -> tuple[Node, Demand]:
 @given(seed=seeds)
 def test_more_is_told_than_is_done(seed: int) -> None:
     told, wanted = large(seed)
-    expected = work.of(told, kubelet.heeded(told, wanted))
+    expected = effort.of(told, kubelet.heeded(told, wanted))
     with pytest.MonkeyPatch.context() as patch, watched(patch) as done:
         kubelet.admit(told, wanted)
 
@@ -105,7 +105,7 @@ def test_what_is_told_is_not_far_from_what_can_be_done() -> None:
     with pytest.MonkeyPatch.context() as patch, watched(patch) as done:
         assert kubelet.admit(told, wanted).refusal is None
 
-    assert done.lists == work.of(told, wanted).lists
+    assert done.lists == effort.of(told, wanted).lists
 
 
 def in_turn(several: Sequence[Steps[Verdict]]) -> list[Verdict]:
@@ -131,7 +131,7 @@ def test_who_takes_turns_is_answered_as_if_alone(several: list[int]) -> None:
 
 @given(drawn(case))
 def test_of_ordinary_machines_everything_is_answered(asked: Case) -> None:
-    told = [each for each in asked.nodes if len(each.zones) <= work.MOST_ZONES]
+    told = [each for each in asked.nodes if len(each.zones) <= effort.MOST_ZONES]
     verdicts = [evaluate(each, asked.question.demand, asked.question.intent) for each in told]
 
     assert all(verdict.answered for verdict in verdicts)

@@ -14,7 +14,7 @@ from itertools import count
 from time import monotonic
 from typing import Any
 
-from numalign.rules.errors import Mistake
+from numalign.model.errors import Mistake
 from tests.oracle import scenarios
 from tests.oracle.arrivals import Steps
 from tests.oracle.managers import Hung, Managers

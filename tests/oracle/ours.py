@@ -10,9 +10,9 @@ from typing import Any
 
 from kubectl_numa.events import BadLine, read
 from kubectl_numa.replaying import Answer, Session, follow
-from numalign.rules.errors import Mistake
-from numalign.rules.placement import ZoneSet
-from numalign.rules.topology import Node
+from numalign.model.errors import Mistake
+from numalign.model.node import Node
+from numalign.model.placement import ZoneSet
 
 Json = dict[str, Any]
 Amounts = Mapping[str, Mapping[str, int]]

@@ -27,7 +27,7 @@ from queue import Empty
 from time import monotonic
 from typing import Any
 
-from numalign.rules.errors import BadInput
+from numalign.model.errors import BadInput
 from tests.gotools import BrokenError, UnavailableError
 from tests.oracle import scenarios
 from tests.oracle.build import USUAL, find, versions

@@ -15,28 +15,28 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster.events import Event
-from numalign.cluster.fingerprints import Fingerprint
-from numalign.cluster.occupants import Occupants
-from numalign.cluster.policy import ClusterPolicy, PolicyKeeper
-from numalign.cluster.world import Snapshot
-from numalign.fleet.promises import Promises
-from numalign.rules import intent
-from numalign.rules.intent import Match
-from numalign.rules.ledger import Resident
-from numalign.rules.pod import Container, Role
-from numalign.rules.resources import Resources, render
-from numalign.rules.topology import Node, Zone
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.events import Event
+from numalign.kube.files.policy import ClusterPolicy, PolicyKeeper
+from numalign.kube.pod_informer import PodInformer
+from numalign.ledger.model import AssignedPod
+from numalign.ledger.reservations import Reservations
+from numalign.model import intent
+from numalign.model.intent import Match
+from numalign.model.node import Node, Zone
+from numalign.model.pod import Container, Role
+from numalign.model.resources import Resources, render
 from numalign.runtime import logs, server
 from scorer import binding
-from scorer.app import Door, application
 from scorer.binding import Binder, Write
+from scorer.handlers import Handlers, application
 from scorer.judging import Judge, Judgement
 from scorer.outcomes import Outcomes
 from scorer.preempting import Preemption
 from scorer.protocol import BindingCall, Filtered
 from scorer.ranking import Ranker, RankingRules
-from scorer.register import Register, Subject
+from scorer.scheduler_state import SchedulerState, Subject
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.notation import node, pod
 
@@ -279,16 +279,16 @@ class Scorer:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
-        self.promises = Promises()
+        self.reservations = Reservations()
         self.policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
-        self.register = Register(
-            self.promises, policy=self.policy, match=self.match, clock=self.time, wall=self.time.wall
+        self.register = SchedulerState(
+            self.reservations, policy=self.policy, match=self.match, clock=self.time, wall=self.time.wall
         )
         self.outcomes = Outcomes(
             self.register, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
         )
         self.register.watch = self.outcomes.heard
-        self.pods = Occupants(self.register, log=self.told.log, registry=self.registry)
+        self.pods = PodInformer(self.register, log=self.told.log, registry=self.registry)
         self.judge = Judge(self.register, unknown=self.settings().unknown_nodes, clock=self.time)
         self.preemption = Preemption(self.register)
         self.binder = self.a_binder()
@@ -349,13 +349,13 @@ class Scorer:
         """The pod, as a call tells it."""
         return self.register.subject(made)
 
-    def promised(self, made: Raw, place: str) -> Resident:
+    def promised(self, made: Raw, place: str) -> AssignedPod:
         """Promise a pod its zones on a node, as a bind or a prioritize before did, and give the promise."""
         subject = self.subject(made)
         [judged] = self.judge.ask([place], subject)
         assert judged.fits, judged.reason
-        self.promises.promise(place, subject.resident(now=self.time()), judged.offer)
-        found = self.promises.resident(subject.uid)
+        self.reservations.promise(place, subject.assigned_pod(now=self.time()), judged.offer)
+        found = self.reservations.assigned_pod(subject.uid)
         assert found
         return found
 
@@ -367,7 +367,7 @@ class Scorer:
 
     def kept(self) -> dict[str, str | None]:
         """Which pods are promised a node and not seen there, and which node."""
-        return {each.name[1]: self.promises.place_of(each.uid) for each in self.promises.promised()}
+        return {each.name[1]: self.reservations.place_of(each.uid) for each in self.reservations.promised()}
 
     def count(self, name: str, **labels: str) -> float:
         """What a metric says."""
@@ -388,9 +388,9 @@ class Scorer:
             state=lambda: {"pods": len(self.register.pods)},
         )
 
-    def door(self) -> Door:
+    def door(self) -> Handlers:
         """What the endpoints share."""
-        return Door(
+        return Handlers(
             self.register,
             self.judge,
             self.binder,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from numalign.cluster.api import ClusterError, Conflict, Forbidden, Gone, Missing, Refused, Unreachable
-from numalign.cluster.bindings import BIND_SECONDS
-from numalign.fleet.promises import NEWS_SECONDS
-from numalign.rules.intent import PLACEMENT
-from numalign.rules.ledger import Source, Stage
+from numalign.kube.bindings import BIND_SECONDS
+from numalign.kube.client import ClusterError, Conflict, Forbidden, Gone, Missing, Refused, Unreachable
+from numalign.ledger.model import Source, Stage
+from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.model.intent import PLACEMENT
 from numalign.runtime.logs import MANY_LINES
 from scorer.binding import FEW, LOOK_SECONDS, Outcome
 from tests.notation import node, table
@@ -97,7 +97,7 @@ async def test_the_promise_stands_before_anything_is_written_and_until_the_pod_i
     await stand.scorer.bind(raw(FOUR), "a")
     after = stand.kept
     stand.scorer.see(on("a", raw(FOUR)))
-    found = stand.scorer.promises.resident(uid("web"))
+    found = stand.scorer.reservations.assigned_pod(uid("web"))
 
     assert (during, after, stand.kept) == ([{"web": "a"}], {"web": "a"}, {})
     assert found
@@ -119,7 +119,7 @@ async def test_where_nobody_is_certain_nothing_is_written_down(stand: Stand) -> 
 
     assert await stand.scorer.bind(raw(FOUR), "a") == ""
     assert stand.writes.made[0]["annotations"] == {}
-    found = stand.scorer.promises.resident(uid("web"))
+    found = stand.scorer.reservations.assigned_pod(uid("web"))
     assert found
     assert (found.record, found.guess is None) == (None, False)
 
@@ -389,7 +389,7 @@ async def test_what_may_have_been_bound_is_bound_nowhere_else_until_its_promise_
     early = await stand.scorer.bind(raw(FOUR), "b")
     kept = stand.kept
     stand.scorer.time.seconds += 60
-    stand.scorer.promises.expire(stand.scorer.time())
+    stand.scorer.reservations.expire(stand.scorer.time())
     late = await stand.scorer.bind(raw(FOUR), "b")
 
     assert early == "numalign: nobody knows yet whether the pod is on node a"
@@ -552,7 +552,7 @@ async def test_what_is_kept_in_the_end_is_what_was_offered_last(stand: Stand) ->
     second = await rivals(stand)
     stand.scorer.time.after(0.5, lambda: stand.scorer.lose("first"))
     await stand.scorer.bind(second, "a")
-    found = stand.scorer.promises.resident(uid("second"))
+    found = stand.scorer.reservations.assigned_pod(uid("second"))
 
     assert found
     assert found.promised
@@ -619,7 +619,7 @@ async def test_a_pod_that_goes_while_it_waits_leaves_nothing(stand: Stand) -> No
     await stand.scorer.bind(second, "a")
 
     assert stand.kept == {}
-    assert stand.scorer.promises.place_of(uid("second")) is None
+    assert stand.scorer.reservations.place_of(uid("second")) is None
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_keeps_nothing(stand: Stand) -> None:
@@ -685,7 +685,7 @@ class Counted:
         self._offer = stand.scorer.register.offer
         stand.scorer.register.offer = self  # type: ignore[method-assign]
 
-    def __call__(self, *asked: Any, **told: Any) -> Any:  # noqa: ANN401  as `Register.offer`
+    def __call__(self, *asked: Any, **told: Any) -> Any:  # noqa: ANN401  as `SchedulerState.offer`
         """Ask."""
         self.asked += 1
         self._since += 1

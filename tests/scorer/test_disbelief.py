@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from numalign.rules.ledger import Basis
+from numalign.ledger.model import Basis
 from scorer.disbelief import IN_A_LINE, Disbelief
 from tests.notation import node
 from tests.scorer.conftest import SINGLE, Raw, Scorer, on, raw, running
@@ -36,7 +36,7 @@ async def test_a_tiny_pod_that_claims_a_node_closes_it_to_nobody(scorer: Scorer)
     scorer.see(there("cpu=100m mem=100Mi", "tiny", ALL_OF_IT))
 
     assert scorer.fits(raw(HALF_OF_IT), "wide") == [True]
-    assert scorer.promises.count_refuted() == 1
+    assert scorer.reservations.count_refuted() == 1
 
 
 @pytest.mark.parametrize("claim", [[], [{"zones": ["node-0"], "amount": {"cpu": "1", "memory": "1Gi"}}]])
@@ -46,7 +46,7 @@ async def test_a_huge_pod_that_claims_little_leaves_a_full_node_full(
     scorer.see(there(HALF_OF_IT, "honest", half(0)), there(HALF_OF_IT, "liar", claim))
 
     assert scorer.fits(raw("cpu=1 mem=1Gi"), "wide") == [False]
-    assert scorer.promises.bases()[Basis.OBSERVED] == 0
+    assert scorer.reservations.bases()[Basis.OBSERVED] == 0
 
 
 async def test_what_is_true_is_believed_again(scorer: Scorer) -> None:
@@ -54,7 +54,7 @@ async def test_what_is_true_is_believed_again(scorer: Scorer) -> None:
     scorer.see(there(HALF_OF_IT, "web", half(1)))
 
     assert scorer.fits(raw(HALF_OF_IT), "wide") == [True]
-    assert scorer.promises.count_refuted() == 0
+    assert scorer.reservations.count_refuted() == 0
 
 
 async def test_a_pod_that_is_resized_holds_what_its_kubelet_gave_it(scorer: Scorer) -> None:
@@ -62,21 +62,21 @@ async def test_a_pod_that_is_resized_holds_what_its_kubelet_gave_it(scorer: Scor
     scorer.see(there(HALF_OF_IT, "grown", half(0)))
     scorer.see(there("cpu=1 mem=1Gi", "grown", half(0)))
 
-    assert scorer.promises.count_refuted() == 0
+    assert scorer.reservations.count_refuted() == 0
     assert scorer.fits(raw(HALF_OF_IT), "wide") == [True]
     assert scorer.fits(raw("cpu=64 mem=1Gi | cpu=1 mem=1Gi"), "wide") == [False]
 
 
 async def test_a_node_that_gives_out_other_resources_is_another_ground_for_belief(scorer: Scorer) -> None:
     scorer.see(there(HALF_OF_IT, "web", [{"zones": ["node-0"], "amount": {"cpu": "64"}}]))
-    before = scorer.promises.count_refuted()
+    before = scorer.reservations.count_refuted()
     await scorer.know({"wide": node("cpu=64", "cpu=64", policy=SINGLE)})
 
-    assert (before, scorer.promises.count_refuted()) == (1, 0)
+    assert (before, scorer.reservations.count_refuted()) == (1, 0)
 
 
 async def test_each_pod_is_told_of_once(scorer: Scorer) -> None:
-    disbelief = Disbelief(scorer.promises, log=scorer.told.log)
+    disbelief = Disbelief(scorer.reservations, log=scorer.told.log)
     scorer.see(there(HALF_OF_IT, "liar", []), there(HALF_OF_IT, "honest", half(0)))
     disbelief.look()
     scorer.see(there(HALF_OF_IT, "liar", ALL_OF_IT))
@@ -87,7 +87,7 @@ async def test_each_pod_is_told_of_once(scorer: Scorer) -> None:
 
 
 async def test_a_thousand_false_records_are_a_line_at_a_time(scorer: Scorer) -> None:
-    disbelief = Disbelief(scorer.promises, log=scorer.told.log)
+    disbelief = Disbelief(scorer.reservations, log=scorer.told.log)
     many = IN_A_LINE + 3
     scorer.see(*(there("cpu=1 mem=1Gi", f"liar-{at}", []) for at in range(many)))
     for _ in range(4):
@@ -99,7 +99,7 @@ async def test_a_thousand_false_records_are_a_line_at_a_time(scorer: Scorer) -> 
 
 
 async def test_nobody_is_remembered_who_is_gone(scorer: Scorer) -> None:
-    disbelief = Disbelief(scorer.promises, log=scorer.told.log)
+    disbelief = Disbelief(scorer.reservations, log=scorer.told.log)
     for _ in range(2):
         scorer.see(there(HALF_OF_IT, "liar", []))
         disbelief.look()
@@ -107,4 +107,4 @@ async def test_nobody_is_remembered_who_is_gone(scorer: Scorer) -> None:
         disbelief.look()
 
     assert len(scorer.told.of("record.disbelieved")) == 2
-    assert scorer.promises.count_refuted() == 0
+    assert scorer.reservations.count_refuted() == 0

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster.policy import parse
-from numalign.fleet.promises import LAG_SECONDS
-from numalign.fleet.ranks import Ranking, Relative, Single
-from numalign.rules.ledger import Offer, offer
-from numalign.rules.scoring import Strategy
-from numalign.rules.topology import Node
+from numalign.cache.ranking import Ranking, Relative, Single
+from numalign.decision.scoring import Strategy
+from numalign.kube.files.policy import parse
+from numalign.ledger.model import Prediction, predict
+from numalign.ledger.reservations import LAG_SECONDS
+from numalign.model.node import Node
 from scorer import reasons
 from scorer.protocol import Candidates, answer_filter
 from scorer.ranked import ranks
 from scorer.ranking import Ranker, RankingRules
-from scorer.register import Subject
+from scorer.scheduler_state import Subject
 from tests.notation import node, table
 from tests.scorer.conftest import (
     BORN,
@@ -187,9 +187,9 @@ async def test_no_answer_outlives_what_it_was_given_for(
     first = scorer.fits(asked, "a")
     arrange(after)
     fresh = Scorer()
-    fresh.promises = scorer.promises
+    fresh.reservations = scorer.reservations
 
-    expected = scorer.promises.offer(
+    expected = scorer.reservations.offer(
         "a", scorer.subject(asked).question.demand, scorer.subject(asked).question.intent, now=scorer.time()
     )
     assert expected
@@ -290,7 +290,7 @@ class Life:
         """Something happens."""
         scorer, name = self.scorer, f"p{at}"
         made = raw(SIZES[at % 4], name=name)
-        place = scorer.promises.place_of(uid(name)) or place
+        place = scorer.reservations.place_of(uid(name)) or place
         if what in {"run", "leave"}:
             scorer.see(
                 running(on(place, raw(SIZES[at % 4], name=name, **(LEAVING if what == "leave" else {}))))
@@ -341,12 +341,12 @@ def agree(scorer: Scorer, made: Raw) -> None:
     ]
 
 
-def fresh_offer(scorer: Scorer, subject: Subject, name: str) -> Offer | None:
+def fresh_offer(scorer: Scorer, subject: Subject, name: str) -> Prediction | None:
     """What a node says where nothing was worked out before."""
-    found = scorer.promises.account(name)
+    found = scorer.reservations.account(name)
     if found is None:
         return None
-    if scorer.promises.place_of(subject.uid) == name:
+    if scorer.reservations.place_of(subject.uid) == name:
         return scorer.register.offer(name, subject, beside=[subject.uid])
     demand, intent = subject.question.demand, subject.question.intent
-    return offer(found, demand, intent, created=subject.created, now=scorer.time(), lag=LAG_SECONDS)
+    return predict(found, demand, intent, created=subject.created, now=scorer.time(), lag=LAG_SECONDS)

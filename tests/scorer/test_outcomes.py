@@ -2,8 +2,8 @@
 
 import pytest
 
-from numalign.cluster.events import LONGEST_MESSAGE, Type
-from numalign.rules.kubelet.refused import Reason
+from numalign.kube.events import LONGEST_MESSAGE, Type
+from numalign.kubelet.admission_errors import Reason
 from scorer.outcomes import EVENT, REMEMBERED_SECONDS, shown
 from tests.notation import bag, table
 from tests.scorer.conftest import EMPTY, TEAM, Raw, Scorer, on, raw, refused, running, uid

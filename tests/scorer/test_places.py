@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.cluster.world import Snapshot
-from numalign.rules.attributes import Attributes, Labels, Taint
-from numalign.rules.constraints import ANYWHERE, Constraints, Operator, Requirement, Unmet
-from numalign.shapes.bare import BareNode
+from numalign.kube.cluster_state import Snapshot
+from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.constraints import ANYWHERE, Constraints, Operator, Requirement, Unmet
+from numalign.shapes.unknown_node import UnknownNode
 from scorer.places import Away, Places
 from tests.notation import table
 from tests.scorer.conftest import EMPTY
@@ -29,7 +29,7 @@ def snapshot(nodes: Mapping[str, Attributes] = NODES, bare: Mapping[str, Attribu
     return Snapshot(
         nodes=tuple(replace(EMPTY, name=name, attributes=told) for name, told in nodes.items()),
         unknown=tuple(bare),
-        bare={name: BareNode(name, attributes=told) for name, told in bare.items()},
+        bare={name: UnknownNode(name, attributes=told) for name, told in bare.items()},
     )
 
 

@@ -17,9 +17,9 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster.api import Unconfigured
-from numalign.rules.errors import BadInput
-from numalign.rules.intent import PLACEMENT
+from numalign.kube.client import Unconfigured
+from numalign.model.errors import BadInput
+from numalign.model.intent import PLACEMENT
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from scorer.outcomes import EVENT

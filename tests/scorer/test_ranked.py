@@ -5,11 +5,11 @@ from typing import Any
 import orjson
 import pytest
 
-from numalign.cluster.parts import Part
-from numalign.cluster.selectors import requirements
-from numalign.fleet.ranks import Ranking, Ranks, Score
-from numalign.rules.constraints import Unmet
-from numalign.rules.scoring import Strategy
+from numalign.cache.ranking import Ranking, Ranks, Score
+from numalign.decision.scoring import Strategy
+from numalign.kube.decode.parts import Part
+from numalign.kube.decode.selectors import requirements
+from numalign.model.constraints import Unmet
 from scorer import ranked
 from scorer.places import Away
 from scorer.ranking import Choice, Ranker, RankingRules

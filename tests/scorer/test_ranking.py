@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from numalign.rules.constraints import Operator, Requirement
-from numalign.rules.scoring import Strategy
+from numalign.decision.scoring import Strategy
+from numalign.model.constraints import Operator, Requirement
 from scorer.ranking import (
     HEAVIEST,
     MEASURES,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.rules.constraints import Operator, Requirement
-from numalign.rules.scoring import Strategy
+from numalign.decision.scoring import Strategy
+from numalign.model.constraints import Operator, Requirement
 from scorer.ranking import Choice, Ranking, RankingRules, Relative
 from scorer.ranking_file import BadRanking, parse, read
 from tests.notation import GPU

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.rules import demand
-from numalign.rules.evaluate import NO_INTENT, evaluate
-from numalign.rules.intent import Policy
-from numalign.rules.placement import Placement
-from numalign.rules.pod import Container, Pod
-from numalign.rules.resources import Resources
-from numalign.rules.topology import Known, Node
-from numalign.rules.verdict import Cause, Refusal, Refuser, Verdict
-from numalign.rules.wording import LONGEST_REASON
+from numalign.decision.evaluate import NO_INTENT, evaluate
+from numalign.decision.verdict import Cause, Refusal, Refuser, Verdict
+from numalign.decision.wording import LONGEST_REASON
+from numalign.model import demand
+from numalign.model.intent import Policy
+from numalign.model.node import Known, Node
+from numalign.model.placement import Placement
+from numalign.model.pod import Container, Pod
+from numalign.model.resources import Resources
 from scorer import reasons
 from scorer.reasons import reason
 from tests.notation import asks, machine, means, node, options, table

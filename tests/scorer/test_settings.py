@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from numalign.fleet.promises import KEPT_SECONDS, LAG_SECONDS
-from numalign.rules.intent import Match
+from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS
+from numalign.model.intent import Match
 from numalign.runtime.settings import Loaded, SettingsError, load
 from scorer.ranking import MEASURES
 from scorer.settings import PromiseAt, ScorerSettings

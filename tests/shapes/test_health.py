@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.rules.resources import Resources
-from numalign.rules.topology import Node
+from numalign.model.node import Node
+from numalign.model.resources import Resources
 from numalign.shapes.health import completed, lacking
 from tests.notation import bag, node, table
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.rules.attributes import Attributes, Labels, Taint
-from numalign.rules.constraints import (
+from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.constraints import (
     ANYWHERE,
     NAME_FIELD,
     Constraints,
@@ -16,8 +16,8 @@ from numalign.rules.constraints import (
     Toleration,
     Unmet,
 )
-from numalign.rules.topology import Node
-from numalign.shapes.shape import MOST_LABELS, MOST_VALUES, Shape, Values, bare, of, shape
+from numalign.model.node import Node
+from numalign.shapes.shape import MOST_LABELS, MOST_VALUES, LabelValues, Shape, bare, of, shape
 from tests.notation import bag, node, table
 
 PLAIN = node("cpu=4 mem=8Gi gpu=2", "cpu=4 mem=8Gi", policy="restricted", totals="cpu=8 gpu=2")
@@ -39,7 +39,7 @@ def test_a_shape_is_a_node_without_name_pods_and_attributes() -> None:
     made = standing(replace(PLAIN, zones=(used, PLAIN.zones[1]), label="blue"), pool="gpu")
 
     assert bare(made) == replace(PLAIN, name="")
-    assert of(made).labels == {"pool": Values(frozenset({"gpu"}))}
+    assert of(made).labels == {"pool": LabelValues(frozenset({"gpu"}))}
 
 
 SAME = [
@@ -81,21 +81,21 @@ def test_of_a_label_all_values_are_kept_and_of_many_that_there_are_many() -> Non
         joined(*(standing(host=f"h{at}") for at in range(count))) for count in (MOST_VALUES, MOST_VALUES + 1)
     )
 
-    assert few.labels["host"] == Values(frozenset(f"h{at}" for at in range(MOST_VALUES)))
-    assert many.labels["host"] == Values(None)
+    assert few.labels["host"] == LabelValues(frozenset(f"h{at}" for at in range(MOST_VALUES)))
+    assert many.labels["host"] == LabelValues(None)
 
 
 def test_a_label_that_some_nodes_lack_is_not_always_there() -> None:
     found = joined(standing(pool="a"), standing(), standing(rack="r"))
 
     assert found.labels == {
-        "pool": Values(frozenset("a"), always=False),
-        "rack": Values(frozenset("r"), always=False),
+        "pool": LabelValues(frozenset("a"), always=False),
+        "rack": LabelValues(frozenset("r"), always=False),
     }
 
 
 def test_of_too_many_labels_some_are_kept_and_any_other_may_be() -> None:
-    labels = {f"k{at:03}": Values(frozenset("a")) for at in range(MOST_LABELS + 1)}
+    labels = {f"k{at:03}": LabelValues(frozenset("a")) for at in range(MOST_LABELS + 1)}
     found = shape(bare(PLAIN), (), labels)
 
     assert (len(found.labels), found.other_labels) == (MOST_LABELS, True)
@@ -111,7 +111,7 @@ def terms(*found: Term) -> Constraints:
 
 POOLS = joined(standing(pool="a"), standing(pool="b"))
 SOME = joined(standing(pool="a"), standing())
-ANY = Shape(POOLS.node, labels={"pool": Values(None)})
+ANY = Shape(POOLS.node, labels={"pool": LabelValues(None)})
 OPEN = Shape(POOLS.node, other_labels=True)
 TAINTED = of(standing(taints=(Taint("dedicated", "gpu"),)))
 HERE = Requirement("pool", Operator.IN, frozenset("a"))

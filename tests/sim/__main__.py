@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from certs import authority
-from numalign.cluster.api import Api, ClusterError, Unconfigured, connected
-from numalign.rules.errors import BadInput, Mistake
+from numalign.kube.client import Api, ClusterError, Unconfigured, connected
+from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import about
 from tests.e2e.controlplane import build as controlplane
 from tests.e2e.planes import Place, Plane

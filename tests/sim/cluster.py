@@ -17,10 +17,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster.api import Api, ClusterError
-from numalign.cluster.kinds import Collection
-from numalign.cluster.reflector import Key, Meters, Reflector
-from numalign.rules.errors import BadInput, Mistake
+from numalign.kube.client import Api, ClusterError
+from numalign.kube.informer import Informer, Key, Meters
+from numalign.kube.kinds import Collection
+from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.files import Sleep
 from numalign.runtime.logs import Log
 from tests.sim import documents
@@ -253,7 +253,7 @@ async def _register(desk: ApiDesk, machine: SimNode, node: Simulated) -> None:
 async def running(cluster: Cluster, api: Api, *, polling: bool) -> AsyncIterator[Cluster]:
     """All programs run while this is entered; if one falls over, whoever entered is told."""
     log = Log(logging.getLogger("numalign.sim"))
-    pods = Reflector(api, (PODS,), cluster.delivery, log=log, meters=Meters.of(CollectorRegistry()))
+    pods = Informer(api, (PODS,), cluster.delivery, log=log, meters=Meters.of(CollectorRegistry()))
     exporters = [node.exporter for node in cluster.nodes.values()]
     runs = [
         pods.run,

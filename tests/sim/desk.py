@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import aiohttp
 import yaml
 
-from numalign.cluster.api import Api, ClusterError, Conflict, Missing, Patch, Unreachable
+from numalign.kube.client import Api, ClusterError, Conflict, Missing, Patch, Unreachable
 from numalign.runtime.files import Sleep
 from tests.sim import documents
 

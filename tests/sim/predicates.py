@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numalign.rules import quantity
+from numalign.model import quantity
 
 Json = dict[str, Any]
 

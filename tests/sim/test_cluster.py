@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from numalign.cluster.api import Api
-from numalign.rules.errors import BadInput
+from numalign.kube.client import Api
+from numalign.model.errors import BadInput
 from tests.fake_api import FakeApi
 from tests.sim import documents
 from tests.sim.cluster import Cluster, Simulated, assembled, running, simulated

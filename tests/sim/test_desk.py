@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 import pytest
 
-from numalign.cluster.api import Api, ClusterError
+from numalign.kube.client import Api, ClusterError
 from tests.fake_api import FakeApi
 from tests.sim import documents
 from tests.sim.desk import TOPOLOGIES, ApiDesk, delete

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from numalign.cluster import records
-from numalign.cluster.topologies import topology
-from numalign.rules.resources import Resources
+from numalign.kube.decode import placement_records
+from numalign.kube.decode.nrt import topology
+from numalign.model.resources import Resources
 from tests.sim import documents
 from tests.sim.accounts import Held
 from tests.sim.predicates import Refusal
@@ -98,4 +98,4 @@ def test_a_placement_is_read_as_it_was_meant(held: Held) -> None:
         tuple(documents.zone_name(zone) for zone in zones): Resources(amounts)
         for zones, amounts in held.items()
     }
-    assert records.read(documents.placement(held)) == expected
+    assert placement_records.read(documents.placement(held)) == expected

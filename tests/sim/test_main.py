@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numalign.rules.errors import BadInput
+from numalign.model.errors import BadInput
 from tests.sim.__main__ import fleet, line, main
 from tests.sim.kubelet import Decision
 

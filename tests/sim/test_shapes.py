@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from numalign.rules.errors import BadInput
+from numalign.model.errors import BadInput
 from tests.sim import documents
 from tests.sim.shapes import GIB, SHAPES, Policy, Shape, SimNode
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numalign.rules.intent import CLASS_LABEL
+from numalign.model.intent import CLASS_LABEL
 
 Json = dict[str, Any]
 

@@ -12,11 +12,12 @@ import yaml
 from click.testing import CliRunner
 
 from kubectl_numa.cli import program
-from numalign.cluster import documents as files
-from numalign.cluster import policy, shapes, snapshot
-from numalign.cluster.policy import NO_POLICY, ClusterPolicy
-from numalign.rules.topology import node_class
-from numalign.shapes import Book
+from numalign.kube.decode import shapes
+from numalign.kube.files import documents as files
+from numalign.kube.files import policy, snapshot
+from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
+from numalign.model.node import node_class
+from numalign.shapes import ShapeHistory
 from tests.scorer.conftest import Scorer
 from tests.states.machines import Json, documents
 from tests.states.states import STATES, State
@@ -135,9 +136,9 @@ def written(state: State) -> ClusterPolicy:
     return policy.parse(yaml.safe_dump(dict(state.policy)).encode()) if state.policy else NO_POLICY
 
 
-def book() -> Book:
+def book() -> ShapeHistory:
     """An empty one."""
-    return Book(wall=time.time)
+    return ShapeHistory(wall=time.time)
 
 
 def left_behind(state: State) -> Json:

@@ -16,27 +16,27 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from numalign.cluster.file_feed import FileFeed
-from numalign.cluster.pod_reader import PodReader
-from numalign.cluster.policy import PolicyKeeper
-from numalign.fleet import Fleet
-from numalign.fleet.admission import decide
-from numalign.fleet.refusals import Refusals
-from numalign.rules import intent
-from numalign.rules.intent import Match
-from numalign.rules.pod import Container, Role
-from numalign.rules.resources import Resources, render
-from numalign.rules.topology import Node, Zone
+from numalign.cache import Fleet
+from numalign.cache.admission import decide
+from numalign.cache.refusals import Refusals
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.files.file_feed import FileFeed
+from numalign.kube.files.policy import PolicyKeeper
+from numalign.model import intent
+from numalign.model.intent import Match
+from numalign.model.node import Node, Zone
+from numalign.model.pod import Container, Role
+from numalign.model.resources import Resources, render
 from numalign.runtime import logs, server
-from numalign.shapes import BareNode
+from numalign.shapes import UnknownNode
 from tests.naming import named
 from tests.notation import pod
 from webhook import review
-from webhook.app import application
-from webhook.catalogue import Catalogue, Moment
+from webhook.handlers import application
 from webhook.patch import Operation
 from webhook.review import Review
 from webhook.settings import WebhookSettings
+from webhook.snapshot_holder import Moment, SnapshotHolder
 from webhook.subject import Skip, Subject, subject
 from webhook.validate import Decide
 
@@ -99,7 +99,7 @@ def moment(
     """A cluster of these nodes, whose namespace `team` has these labels (unprefixed) and others."""
     full = {**(others or {}), **{f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}}
     rules, _ = intent.parse_namespace(full)
-    bare = {name: BareNode(name) for name in (f"bare-{number}" for number in range(unknown))}
+    bare = {name: UnknownNode(name) for name in (f"bare-{number}" for number in range(unknown))}
     return Moment(Fleet(named(members), bare=bare), {TEAM: rules}, namespace_labels={TEAM: full})
 
 
@@ -230,11 +230,11 @@ class Door:
             declared=self.policy.declared,
             clock=self.clock,
         )
-        self.catalogue = Catalogue(self.feed, log=self.told.log, registry=self.registry)
+        self.holder = SnapshotHolder(self.feed, log=self.told.log, registry=self.registry)
 
     async def load(self) -> None:
         """Read the snapshot file once."""
-        await self.feed.load(self.catalogue.take)
+        await self.feed.load(self.holder.take)
 
     def put(
         self, members: Mapping[str, Node], *, pods: Iterable[Raw] = (), **namespaces: Mapping[str, str]
@@ -254,7 +254,7 @@ class Door:
         settings = WebhookSettings.model_validate({"snapshot": self.path, "insecure_http": True, **chosen})
         return application(
             settings,
-            catalogue=self.catalogue,
+            holder=self.holder,
             policy=self.policy,
             log=self.told.log,
             registry=self.registry,

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from numalign.fleet import Fleet
-from numalign.rules.intent import CLASS_LABEL
-from numalign.rules.topology import node_class
+from numalign.cache import Fleet
+from numalign.model.intent import CLASS_LABEL
+from numalign.model.node import node_class
 from numalign.shapes import KnownShape, shape
 from tests.naming import named
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, moment, patched, raw, read, with_spec
-from webhook.catalogue import Moment
 from webhook.mutate import concerns, mutate
 from webhook.patch import Mode
 from webhook.review import Allowed, Patched
+from webhook.snapshot_holder import Moment
 
 SINGLE = "single-numa-node"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

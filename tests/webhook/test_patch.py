@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
-from numalign.cluster.scheduling import scheduling
-from numalign.fleet.pod_question import MOST_TERMS, Excess, Pin, Why
-from numalign.rules.errors import BadPod
+from numalign.cache.pod_question import MOST_TERMS, Excess, Pin, Why
+from numalign.kube.decode.scheduling import scheduling
+from numalign.model.errors import BadPod
 from webhook.patch import Mode, Operation, Operator, Requirement, Unsteered, inject
 
 CLASS = "numalign.io/class"

@@ -18,9 +18,9 @@ from prometheus_client import CollectorRegistry
 from certs import authority, state
 from certs.authority import Pair
 from certs.state import State
-from numalign.cluster.api import Unconfigured
-from numalign.rules.errors import BadInput
-from numalign.rules.topology import Node
+from numalign.kube.client import Unconfigured
+from numalign.model.errors import BadInput
+from numalign.model.node import Node
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from numalign.runtime.tls import utc_now

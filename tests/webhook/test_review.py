@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.rules.errors import Mistake
+from numalign.model.errors import Mistake
 from webhook.patch import Operation
 from webhook.review import (
     Allowed,

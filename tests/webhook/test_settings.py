@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from numalign.rules.intent import Match
+from numalign.model.intent import Match
 from numalign.runtime.settings import SettingsError, load
 from webhook.patch import Mode
 from webhook.settings import WebhookSettings

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from numalign.cluster.pod_reader import PodReader
-from numalign.cluster.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions
-from numalign.fleet.pod_question import Pin, Why
-from numalign.rules.constraints import Operator, Requirement
-from numalign.rules.intent import Match, NamespaceRules, Policy
-from numalign.rules.pod import Qos
+from numalign.cache.pod_question import Pin, Why
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.files.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions
+from numalign.model.constraints import Operator, Requirement
+from numalign.model.intent import Match, NamespaceRules, Policy
+from numalign.model.pod import Qos
 from tests.notation import asks, means, table
 from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, read, with_spec
 from webhook.subject import Broken, Skip, Subject, subject

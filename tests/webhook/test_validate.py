@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster.pod_reader import PodReader
-from numalign.fleet.admission import shortfalls
-from numalign.rules.errors import Mistake
-from numalign.rules.intent import Match
+from numalign.cache.admission import shortfalls
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.model.errors import Mistake
+from numalign.model.intent import Match
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, asked, decided, moment, raw, read, with_spec
-from webhook.catalogue import Moment
 from webhook.review import Allowed, Denied, Reason
+from webhook.snapshot_holder import Moment
 from webhook.subject import Broken, Subject, subject
 from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, refuse_broken, validate
 

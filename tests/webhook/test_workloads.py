@@ -11,17 +11,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cluster.pod_reader import PodReader
-from numalign.cluster.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
-from numalign.cluster.templates import MOST_TEMPLATES, TemplatePath
-from numalign.fleet.admission import Decision, State
-from numalign.fleet.pod_question import PodQuestion
-from numalign.rules.errors import MOST_MISTAKES
-from numalign.rules.intent import NamespaceRules, Policy
+from numalign.cache.admission import AdmissionDecision, Ground
+from numalign.cache.pod_question import PodQuestion
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.templates import MOST_TEMPLATES, TemplatePath
+from numalign.kube.files.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
+from numalign.model.errors import MOST_MISTAKES
+from numalign.model.intent import NamespaceRules, Policy
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, asked, decided, moment, raw, with_spec
-from webhook.catalogue import Moment
 from webhook.review import Allowed, Denied, Reason, Review
+from webhook.snapshot_holder import Moment
 from webhook.subject import Skip
 from webhook.validate import LONGEST_SHOWN
 from webhook.workloads import Workload, Workloads, judge, workload
@@ -787,9 +787,9 @@ def test_what_the_nodes_will_be_asked_is_known_before_each_once(mode: Workloads,
     known = found.questions(mode)
     judged: list[PodQuestion] = []
 
-    def decide(question: PodQuestion) -> Decision:
+    def decide(question: PodQuestion) -> AdmissionDecision:
         judged.append(question)
-        return Decision(State.FITS)
+        return AdmissionDecision(Ground.FITS)
 
     judge(found, decide, mode=mode)
     assert [each.question.demand.total["nvidia.com/gpu"] for each in known if each.asks] == gpus

@@ -16,8 +16,8 @@ from time import monotonic
 import pytest
 import pytest_asyncio
 
-from numalign.cluster import shapes
-from numalign.cluster.api import Patch
+from numalign.kube.client import Patch
+from numalign.kube.decode import shapes
 from tests.e2e import asking, fleets, shipped
 from tests.e2e.asking import Answer, Json, ask
 from tests.e2e.clusters import Cluster, refused

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from numalign.cluster import shapes
-from numalign.cluster.api import Patch
+from numalign.kube.client import Patch
+from numalign.kube.decode import shapes
 from tests.e2e import asking, fleets, shipped
 from tests.e2e.asking import Answer, Json, ask
 from tests.e2e.clusters import LEASE, Cluster

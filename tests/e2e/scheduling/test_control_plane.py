@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
-from numalign.rules.intent import PLACEMENT
+from numalign.model.intent import PLACEMENT
 from tests.e2e.asking import INTENT, gpus
 from tests.e2e.placing import Asking, Cluster, Replica, is_bound, replica
 from tests.e2e.processes import Children, until

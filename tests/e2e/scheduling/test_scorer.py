@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from numalign.rules.intent import PLACEMENT
+from numalign.model.intent import PLACEMENT
 from tests.deploy.render import MANIFESTS, objects
 from tests.e2e import audits, shipped
 from tests.e2e.asking import INTENT, Answer, Json, ask, gpus

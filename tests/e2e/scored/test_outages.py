@@ -6,9 +6,9 @@ from time import monotonic
 import aiohttp
 import pytest
 
-from numalign.cluster.bindings import BIND_SECONDS
-from numalign.cluster.lease import JITTER, LEASE_SECONDS, RETRY_SECONDS
-from numalign.fleet.promises import NEWS_SECONDS
+from numalign.kube.bindings import BIND_SECONDS
+from numalign.kube.lease import JITTER, LEASE_SECONDS, RETRY_SECONDS
+from numalign.ledger.reservations import NEWS_SECONDS
 from tests.e2e.asking import Json
 from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.replicas import Replica, Replicas

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 import pytest_asyncio
 
-from numalign.fleet.promises import RELEASE_SECONDS
+from numalign.ledger.reservations import RELEASE_SECONDS
 from tests.e2e.asking import Json, ask
 from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.sites import Site, given, is_bound, on, pod, recorded

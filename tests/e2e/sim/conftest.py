@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
-from numalign.cluster.api import Api
+from numalign.kube.client import Api
 from tests.e2e.asking import ask
 from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.planes import BINARIES, Place, Plane

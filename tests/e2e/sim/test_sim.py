@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from numalign.cluster.api import Api
+from numalign.kube.client import Api
 from tests.e2e.planes import Plane
 from tests.sim.cluster import simulated
 from tests.sim.desk import TOPOLOGIES, delete

@@ -21,7 +21,7 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
-from numalign.cluster.api import Api
+from numalign.kube.client import Api
 from tests.e2e import fleets, shipped
 from tests.e2e.asking import Json, ask
 from tests.e2e.clusters import IMPATIENT, LEASE, admitted, command, controller, namespace

@@ -12,8 +12,8 @@ import yaml
 from click.testing import Result
 
 from kubectl_numa.commands.snapshot import contents
-from numalign.cluster import shapes
-from numalign.shapes import KnownShape, Memory, shape
+from numalign.kube.decode import shapes
+from numalign.shapes import KnownShape, RememberedShapes, shape
 from tests.notation import node
 
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/zz-numalign"
@@ -61,7 +61,9 @@ def test_shapes_that_are_remembered_are_in_it(
     seen = KnownShape(known, seen=time.time() - 7200)
     hook = {"name": "w", "clientConfig": {"service": {"name": "numalign", "namespace": "numa"}}}
     objects[CONFIGURATION] = {"metadata": {"name": "zz-numalign"}, "webhooks": [hook]}
-    objects[f"/api/v1/namespaces/numa/configmaps/{shapes.NAME}"] = {"data": shapes.encode(Memory((seen,)))}
+    objects[f"/api/v1/namespaces/numa/configmaps/{shapes.NAME}"] = {
+        "data": shapes.encode(RememberedShapes((seen,)))
+    }
     path = tmp_path / "cluster.json"
 
     assert run("snapshot", "--kubeconfig", api_server, "-o", path).exit_code == 0

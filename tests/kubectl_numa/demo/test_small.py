@@ -13,7 +13,7 @@ from kubectl_numa.demo.calls import Answer, Post, line_to
 from kubectl_numa.demo.story import Stage
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import Cluster
-from numalign.cluster import snapshot
+from numalign.kube.files import snapshot
 from tests.notation import table
 
 Fake = Callable[..., Post]

@@ -1,0 +1,288 @@
+"""
+Whether a pod may be admitted, and what its owner should know.
+
+This is decided here and nowhere else: the webhook answers with it, `kubectl numa` tells it beforehand. A pod
+is refused if its namespace asks for more, or if no shape that the cluster has, had or was told of could ever
+take it. That is for ever, so where anything is not known the pod is admitted, with a warning; so it is if all
+that is wrong is that no node has room now.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from numalign.cache import dra
+from numalign.cache.fleet import Fleet
+from numalign.cache.pod_question import Pin, PodQuestion
+from numalign.cache.question import Question
+from numalign.cache.refusals import Reaction, Refusals
+from numalign.cache.survey import Survey
+from numalign.decision import wording
+from numalign.model.errors import Mistake
+from numalign.model.intent import RESOURCES, NamespaceRules, Policy
+from numalign.model.resources import Kind, kind
+from numalign.shapes import KnownShape
+
+LEVELS: Mapping[str, Callable[[NamespaceRules], Policy | None]] = MappingProxyType(
+    {
+        "enforce": lambda rules: rules.enforce,
+        "warn": lambda rules: rules.warn,
+        "audit": lambda rules: rules.audit,
+    }
+)
+"""What a namespace can ask of every pod in it, by name."""
+
+
+class Ground(StrEnum):
+    """What a decision rests on."""
+
+    NOT_ASKED = "not-asked"
+    BELOW_ENFORCED = "below-enforced"
+    NOTHING_TO_ALIGN = "nothing-to-align"
+    PLACED = "placed"
+    NOT_KNOWN = "not-known"
+    FITS = "fits"
+    WAITS = "waits"
+    NO_NODE_HERE = "no-node-here"
+    NOT_MATCHED = "not-matched"
+    UNKNOWN_RESOURCE = "unknown-resource"
+    UNKNOWN_NODE = "unknown-node"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionDecision:
+    """What becomes of a pod: it is refused if there is a `refusal`, else admitted.
+
+    `waived` is a refusal that is not made, because of best-effort or because nobody is to be refused for it.
+    Texts are whole; whoever shows them cuts them.
+    """
+
+    state: Ground
+    refusal: str | None = None
+    waived: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What the pod's owner is warned of, a refusal that is not made first."""
+        waived = (wording.first_sentence(self.waived),) if self.waived else ()
+        return (*waived, *self.warnings)
+
+
+NOTHING: AbstractSet[str] = frozenset()
+"""Resources that DRA serves, where it serves none."""
+
+
+def steps(asked: PodQuestion, fleet: Fleet, *, served: AbstractSet[str] = NOTHING) -> Iterator[None]:
+    """Find out step by step what has to be known; `decide` then answers at once."""
+    if not asked.asks:
+        return iter(())
+    question = dra.sure(asked.question, served)
+    if asked.pin is None:
+        return fleet.look(question, asked.constraints)
+    # One that names its node is held against that node alone.
+    return fleet.hear(asked.pin.node, question) if asked.pin.node else fleet.ask(question, asked.constraints)
+
+
+def answered(asked: PodQuestion, fleet: Fleet, *, served: AbstractSet[str] = NOTHING) -> bool:
+    """Whether every node that was asked has answered in time."""
+    if not asked.asks:
+        return True
+    question = dra.sure(asked.question, served)
+    if asked.pin and asked.pin.node:
+        verdict = fleet.verdict(asked.pin.node, question)
+        return verdict is None or verdict.answered
+    return not fleet.ever(question, asked.constraints).unanswered
+
+
+def decide(
+    asked: PodQuestion,
+    fleet: Fleet,
+    refusals: Refusals,
+    *,
+    now: float,
+    served: AbstractSet[str] = NOTHING,
+) -> AdmissionDecision:
+    """Whether a pod may be admitted.
+
+    `now` is the wall clock, in seconds since 1970; `served` are the resources that DRA serves, for which
+    nobody is refused.
+    """
+    if below := below_enforced(asked):
+        return AdmissionDecision(Ground.BELOW_ENFORCED, below)
+    warnings = tuple(_of_namespace(asked))
+    if not asked.asks:
+        return AdmissionDecision(Ground.NOT_ASKED, warnings=warnings)
+    question = dra.sure(asked.question, served)
+    sure = asked if question is asked.question else replace(asked, question=question)
+    found = _in_vain(asked, _by_nodes(sure, fleet, refusals, now))
+    told = (*warnings, *_of_pod(asked, served))
+    return replace(found, warnings=(*told, *found.warnings)) if told else found
+
+
+def shortfalls(asked: PodQuestion) -> tuple[str, ...]:
+    """The names of the levels that a pod falls short of."""
+    levels = {name: level for name, of in LEVELS.items() if (level := of(asked.rules))}
+    return tuple(name for name, level in levels.items() if asked.question.asks_less_than(level))
+
+
+def below_enforced(asked: PodQuestion) -> str | None:
+    """Why a namespace refuses a pod. A namespace means every pod in it, whoever placed it."""
+    level = asked.rules.enforce
+    if level is None or not asked.question.asks_less_than(level):
+        return None
+    return wording.enforcement_text(asked.namespace, level, asked.policy if asked.stated else None)
+
+
+def in_vain(asked: PodQuestion) -> str | None:
+    """Why what a pod asks for means nothing; None, if it means something."""
+    demand = asked.question.demand
+    if not demand.alignable:
+        return f"{asked.policy} has nothing to align: the pod is {demand.qos}, without devices"
+    if not asked.question.concerned:
+        return f"{RESOURCES} names nothing that a kubelet could align for this pod"
+    return None
+
+
+def policy_word(asked: PodQuestion) -> str:
+    """What the pod asks for, in a word."""
+    return asked.policy if asked.stated else "nothing"
+
+
+def invalid_text(mistakes: tuple[Mistake, ...]) -> str:
+    """Why a pod is refused that cannot be read: its first mistake, and how many more there are."""
+    first, *others = mistakes
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{first.where}: {first.message}{more}"
+
+
+def _of_namespace(asked: PodQuestion) -> Iterator[str]:
+    level = asked.rules.warn
+    if level and asked.question.asks_less_than(level):
+        yield f"this namespace wants {level}, the pod asks for {policy_word(asked)}"
+
+
+def _of_pod(asked: PodQuestion, served: AbstractSet[str]) -> Iterator[str]:
+    if asked.excess:
+        yield f"the pod is left as it is: {asked.excess}"
+    if unsure := dra.unknown(asked, served):
+        yield unsure
+
+
+def _in_vain(asked: PodQuestion, found: AdmissionDecision) -> AdmissionDecision:
+    """The same, unless all that there is to be told is that the pod asks for nothing."""
+    if found.state in _WHERE and (vain := in_vain(asked)):
+        return AdmissionDecision(Ground.NOTHING_TO_ALIGN, warnings=(vain,))
+    return found
+
+
+_WHERE = frozenset({Ground.PLACED, Ground.FITS, Ground.WAITS})
+
+
+def _by_nodes(asked: PodQuestion, fleet: Fleet, refusals: Refusals, now: float) -> AdmissionDecision:
+    if not fleet.informed:
+        return AdmissionDecision(Ground.NOT_KNOWN, warnings=(_NOT_KNOWN,))
+    if asked.pin:
+        return _placed(asked, asked.pin, fleet)
+    survey = fleet.ever(asked.question, asked.constraints)
+    if survey.able:
+        return _able(asked, fleet, survey)
+    if survey.fallback:
+        return AdmissionDecision(Ground.NO_NODE_HERE, warnings=(_of_fallback(survey.fallback, now),))
+    if survey.unmatched and not survey.unlisted:
+        return AdmissionDecision(Ground.NOT_MATCHED, warnings=(_NOT_MATCHED,))
+    return _unable(asked, fleet, refusals, survey)
+
+
+_NOT_KNOWN = "no node topology is known, so the pod was not checked"
+_NOT_MATCHED = "its node selector, affinity and tolerations match no known node, so it was not checked"
+
+
+def _placed(asked: PodQuestion, pin: Pin, fleet: Fleet) -> AdmissionDecision:
+    """A pod that somebody has placed already is not refused: its controller would only make it again."""
+    return AdmissionDecision(Ground.PLACED, warnings=tuple(_of_its_node(asked, pin, fleet)))
+
+
+def _of_its_node(asked: PodQuestion, pin: Pin, fleet: Fleet) -> Iterator[str]:
+    if pin.node is None:
+        survey = fleet.ever(asked.question, asked.constraints)
+        if not (survey.able or survey.fallback or survey.unmatched or survey.bare):
+            yield f"{pin.why}, but no node could ever take it"
+        return
+    verdict = fleet.verdict(pin.node, asked.question)
+    if verdict is not None and not verdict.answered:
+        yield f"its node {pin.node} was not asked: it {wording.of_node(verdict)}"
+    elif verdict is not None and verdict.refusal:
+        when = "ever" if verdict.permanent else "now"
+        yield f"its node {pin.node} cannot take it {when}: it {wording.of_node(verdict)}"
+
+
+def _able(asked: PodQuestion, fleet: Fleet, survey: Survey) -> AdmissionDecision:
+    """Some node could take the pod; what is left to be told is whether one can now."""
+    told = (*_unlisted(survey, fleet), *_not_answered(asked.question, survey))
+    if fleet.now(asked.question, asked.constraints):
+        return AdmissionDecision(Ground.FITS, warnings=told)
+    waits = f"no node has room for {asked.policy} now; the pod will wait"
+    return AdmissionDecision(Ground.WAITS, warnings=(waits, *told))
+
+
+def _unable(asked: PodQuestion, fleet: Fleet, refusals: Refusals, survey: Survey) -> AdmissionDecision:
+    """Nothing that is known could take the pod, even where it may go."""
+    if unlisted := tuple(_unlisted(survey, fleet)):
+        if refusals.unknown_resources is Reaction.DENY:
+            return _against(asked, refusals, Ground.UNKNOWN_RESOURCE, "; ".join(unlisted))
+        unmatched = (_NOT_MATCHED,) if survey.unmatched else ()
+        return AdmissionDecision(Ground.UNKNOWN_RESOURCE, warnings=(*unlisted, *unmatched))
+    if survey.bare and refusals.unknown_may_fit:
+        may = f"no node of known topology could take it; {wording.nodes(survey.bare)} without topology may"
+        return AdmissionDecision(Ground.UNKNOWN_NODE, warnings=(may,))
+    floor = asked.rules.enforce or Policy.BEST_EFFORT
+    why = fleet.why_not(asked.question, asked.constraints, floor=floor)
+    if not why:
+        # It may go to nodes without topology alone, and these are too small.
+        return AdmissionDecision(Ground.NOT_MATCHED, warnings=(_NOT_MATCHED,))
+    return _against(asked, refusals, Ground.NEVER, why)
+
+
+def _against(asked: PodQuestion, refusals: Refusals, state: Ground, why: str) -> AdmissionDecision:
+    if refusals.never is Reaction.WARN or not asked.question.intent.binding:
+        return AdmissionDecision(state, waived=why)
+    return AdmissionDecision(state, why)
+
+
+def _of_fallback(known: KnownShape, now: float) -> str:
+    if known.seen is not None:
+        return f"{_NOT_HERE}; last seen {wording.ago(now - known.seen)} ago"
+    if known.declared:
+        return f"{_NOT_HERE}; the policy file declares one"
+    return "nodes of a shape that could take it are here, but none that it may go to now"
+
+
+_NOT_HERE = "no node of a shape that could take it is here"
+
+
+def _unlisted(survey: Survey, fleet: Fleet) -> Iterator[str]:
+    """Resources that nobody lists, each with the name that may be meant."""
+    if not survey.unlisted:
+        return
+    known = sorted(name for name in fleet.listed if kind(name) is Kind.DEVICE)[:MOST_COMPARED]
+    yield from (wording.unlisted(name, known) for name in survey.unlisted[:MOST_NAMED])
+
+
+MOST_NAMED = 4
+"""Resources that nobody lists and that are told of: a misspelt name is guessed with each."""
+
+MOST_COMPARED = 256
+"""Names of resources that a misspelt one is compared with."""
+
+
+def _not_answered(question: Question, survey: Survey) -> Iterator[str]:
+    """Nodes that say nothing to so many containers; the pod may fit there all the same."""
+    silent, count = survey.unanswered, len(question.demand.steps)
+    if silent:
+        who = "1 node was" if silent == 1 else f"{silent} nodes were"
+        what = "1 container" if count == 1 else f"{count} containers"
+        yield f"{who} not asked: what becomes of {what} there takes too long to work out"

@@ -1,0 +1,272 @@
+"""
+The amounts of many nodes of one layout, as columns of numbers.
+
+A node is read once, when it changes, by the same books that the rules read it into. What a question then
+needs is an operation on whole columns: a zone's free CPUs on all nodes lie side by side. Totals of sets of
+zones are kept from question to question, and worked out anew only for nodes that changed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from numalign.cache.arrays import Ints, Rows
+from numalign.cache.change_log import ChangeLog, TrackedArray
+from numalign.cache.layout import HALF, Layout
+from numalign.cache.plan import BOUNDLESS
+from numalign.decision.evaluate import most_of
+from numalign.kubelet import bitmask, cpu_manager, memory_manager
+from numalign.model.node import Node, Zone
+from numalign.model.resources import CPU, MEMORY, MILLI, Kind, Resources, kind
+
+_FIRST = 16
+
+
+FreeOrEmpty: TypeAlias = Literal["now", "empty"]
+"""Which amounts are meant: as things stand, or with nothing on the node."""
+
+
+# Plain texts, for they are looked up dozens of times for each question.
+class When:
+    """The moments by name."""
+
+    NOW: Final = "now"
+    EMPTY: Final = "empty"
+
+
+_HALF = (Kind.CPU, Kind.DEVICE)
+"""What is counted in pieces fits in half the space."""
+
+Feature = tuple[str, str]
+"""What some of the columns tell, and of which resource."""
+
+TOP, REACH, TOTAL, RAW = "top", "reach", "total", "raw"
+CELLS, BUSY, GROUPED = (MEMORY, "cells"), (MEMORY, "busy"), (MEMORY, "grouped")
+
+
+Dtype: TypeAlias = type[np.int32] | type[np.int64]
+
+
+_FEW = 256
+"""Of fewer rows than this totals are not kept."""
+
+
+class Columns:
+    """Nodes of one layout, by row; rows are dense. Changed in place.
+
+    `changes` notes every row that changed, `facts` those of which more did than what is free.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.count = 0
+        self.changes = ChangeLog()
+        self.facts = ChangeLog()
+        self._places, features = _places(layout)
+        self._table = np.zeros((features, _FIRST), dtype=np.int64)
+        self._sums: dict[tuple[FreeOrEmpty, str, int], TrackedArray] = {}
+
+    def put(self, row: int, node: Node) -> None:
+        """Read a node into a row; the next free one is `count`."""
+        if row == self.count:
+            self.count += 1
+            self._grow()
+        self._table[:, row] = [*_now(self.layout, node), *_ever(self.layout, node)]
+        self._note(row)
+
+    def refresh(self, row: int, node: Node) -> bool:
+        """Read anew what is free on the node in a row; False if it reports more than it may give out."""
+        now = _now(self.layout, node)
+        amounts = len(self.layout.names) * self.layout.count
+        told = self._table[: len(now), row]
+        told[:] = now
+        most = self._table[len(now) : len(now) + amounts, row]
+        self.changes.note(row)
+        return bool((told[:amounts] <= most).all() and told.min() >= 0)
+
+    def remove(self, row: int) -> int:
+        """Take a row out; gives the number of the row that now stands in its place, the last one."""
+        self.count -= 1
+        if row != self.count:
+            self._table[:, row] = self._table[:, self.count]
+            self._note(row)
+        return self.count
+
+    def _note(self, row: int) -> None:
+        """All of a row may have changed."""
+        self.facts.note(row)
+        self.changes.note(row)
+
+    def copy(self) -> "Columns":
+        """The same nodes, to be changed apart."""
+        other = Columns(self.layout)
+        other.count = self.count
+        other.changes, other.facts = self.changes.copy(), self.facts.copy()
+        other._table = self._table.copy()
+        # Whoever is asked meanwhile, in another thread, may begin to keep more.
+        other._sums = {key: kept.copy(other.changes) for key, kept in list(self._sums.items())}
+        return other
+
+    def _grow(self) -> None:
+        features, room = self._table.shape
+        if self.count > room:
+            wider = np.zeros((features, room + room // 2 + 1), dtype=np.int64)
+            wider[:, :room] = self._table
+            self._table = wider
+
+    def of(self, feature: Feature, rows: Rows | None = None) -> Ints:
+        """The columns of a feature, for these rows or for all: (zones or 1, rows)."""
+        block = self._table[self._places[feature], : self.count]
+        return block if rows is None else block.take(rows, axis=1, mode="clip")
+
+    def block(self, feature: str, names: tuple[str, ...], rows: Rows | None = None) -> Ints:
+        """The columns of one feature of several resources, one below the other."""
+        span = _span(self.layout, feature, names)
+        if rows is None:
+            return self._table[span, : self.count]
+        if isinstance(span, slice):
+            return self._table[span].take(rows, axis=1, mode="clip")
+        return self._table[span[:, None], rows]
+
+    def tells(self, feature: Feature) -> bool:
+        """Whether there are columns for it."""
+        return feature in self._places
+
+    def sums(self, when: FreeOrEmpty, name: str, width: int) -> Ints:
+        """What every set of so many zones may give of a resource, by set in the layout's order."""
+        if self.count < _FEW:
+            return sums_of(self.layout, self.of((when, name)), width, dtype(name))
+        key = (when, name, width)
+        if key not in self._sums:
+            order = self.layout.of_width(width)
+            self._sums[key] = TrackedArray(self.changes, np.empty((len(order), 0), dtype=dtype(name)))
+        return self._sums[key].current(
+            self.count, lambda rows: sums_of(self.layout, self.of((when, name), rows), width, dtype(name))
+        )
+
+
+def dtype(name: str) -> Dtype:
+    """The width of whole numbers that amounts of a resource are summed in."""
+    return np.int32 if kind(name) in _HALF else np.int64
+
+
+def sums_of(layout: Layout, amounts: Ints, width: int, kept_as: Dtype = np.int64) -> Ints:
+    """The totals of all sets of so many zones: (zones, rows) -> (sets, rows)."""
+    own: Ints = amounts.astype(kept_as, copy=False)
+    low, high = layout.halves(width)
+    found: Ints = _of_every_set(own[:HALF]).take(low, axis=0)
+    found += _of_every_set(own[HALF:]).take(high, axis=0)
+    return found
+
+
+def _of_every_set(amounts: Ints) -> Ints:
+    """The totals of all sets of these zones, by their bits."""
+    totals: Ints = np.zeros((1 << HALF, amounts.shape[1]), dtype=amounts.dtype)
+    for at, zone in enumerate(amounts):
+        np.add(totals[: 1 << at], zone, out=totals[1 << at : 2 << at])
+    return totals
+
+
+# What is read of a node.
+
+
+def _sizes(layout: Layout) -> dict[Feature, int]:
+    """How many columns each feature has; those that tell what is free come first."""
+    by_zone, told = layout.count, sorted({*layout.names, *(layout.totals or ())})
+    sizes: dict[Feature, int] = {(When.NOW, name): by_zone for name in layout.names}
+    sizes |= {(RAW + When.NOW, CPU): by_zone, CELLS: by_zone, BUSY: 1, GROUPED: 1}
+    sizes |= {(When.EMPTY, name): by_zone for name in layout.names}
+    sizes |= {(RAW + When.EMPTY, CPU): by_zone}
+    sizes |= {(TOP, name): by_zone for name in layout.names}
+    sizes |= {(REACH, name): 1 for name in layout.names}
+    return sizes | {(TOTAL, name): 1 for name in told}
+
+
+@lru_cache(maxsize=1024)
+def _places(layout: Layout) -> tuple[Mapping[Feature, slice], int]:
+    """Where each feature's columns stand, and how many there are."""
+    sizes = _sizes(layout)
+    ends = list(accumulate(sizes.values()))
+    return {key: slice(end - sizes[key], end) for key, end in zip(sizes, ends, strict=True)}, ends[-1]
+
+
+@lru_cache(maxsize=4096)
+def _span(layout: Layout, feature: str, names: tuple[str, ...]) -> slice | Rows:
+    """Where the columns of a feature stand, for these resources: side by side, if that is how they stand."""
+    places, _ = _places(layout)
+    every = [at for name in names for at in range(places[feature, name].start, places[feature, name].stop)]
+    if every == list(range(every[0], every[0] + len(every))):
+        return slice(every[0], every[0] + len(every))
+    return np.array(every, dtype=np.intp)
+
+
+def _now(layout: Layout, node: Node) -> list[int]:
+    """What is free on a node, in the order of `_sizes`."""
+    frees, cpus = [zone.free for zone in node.zones], cpu_manager.of(node)
+    found: list[int] = []
+    for name in layout.names:
+        if name == CPU:
+            found += cpu_manager.by_zone(cpus.layout, cpus.free) if cpus else [0] * len(frees)
+        else:
+            found += [free.get(name, 0) for free in frees]
+    found += [free.get(CPU, 0) for free in frees]
+    return found + _groups(node)
+
+
+def _ever(layout: Layout, node: Node) -> list[int]:
+    """What a node has, in the order of `_sizes`."""
+    bags, hardware = [zone.allocatable for zone in node.zones], _hardware(layout, node)
+    cpus: Sequence[int] = hardware.get(CPU, ())
+    found: list[int] = []
+    for name in layout.names:
+        if name == CPU:
+            found += [min(bag.get(CPU, 0) // MILLI, size) for bag, size in zip(bags, cpus, strict=True)]
+        else:
+            found += [bag.get(name, 0) for bag in bags]
+    found += [bag.get(CPU, 0) for bag in bags]
+    for amounts in hardware.values():
+        found += accumulate(sorted(amounts, reverse=True))
+    found += [_reach(layout, name, amounts) for name, amounts in hardware.items()]
+    most = (most_of(node, name) for name in sorted({*layout.names, *(layout.totals or ())}))
+    return found + [BOUNDLESS if each is None else min(each, BOUNDLESS) for each in most]
+
+
+def _hardware(layout: Layout, node: Node) -> dict[str, Sequence[int]]:
+    """By what the managers tell how many zones a request takes at the least, by name."""
+    cpus = cpu_manager.of(node)
+    sizes = cpus.layout.sizes if cpus else (0,) * len(node.zones)
+    return {
+        name: sizes if name == CPU else [_HARDWARE[kind(name)](zone).get(name, 0) for zone in node.zones]
+        for name in layout.names
+    }
+
+
+_HARDWARE: Mapping[Kind, Callable[[Zone], Resources]] = MappingProxyType(
+    {
+        Kind.MEMORY: lambda zone: zone.allocatable,
+        Kind.DEVICE: lambda zone: zone.capacity,
+        Kind.NODE: lambda zone: zone.capacity,
+    }
+)
+
+
+def _reach(layout: Layout, name: str, hardware: Sequence[int]) -> int:
+    """How many zones a request takes that no number of them could serve."""
+    hosts = sum(map(bool, hardware))
+    if name == CPU:
+        return max(1, hosts)
+    return hosts if layout.near and kind(name) is Kind.DEVICE else layout.count
+
+
+def _groups(node: Node) -> list[int]:
+    """The memory manager's groups: the set that each zone serves, and the zones that are bound, as bits."""
+    held = memory_manager.of(node) if any(zone.assignments for zone in node.zones) else None
+    if held is None:
+        return [0] * len(node.zones) + [0, 0]
+    busy = bitmask.of(at for at, count in enumerate(held.assignments) if count)
+    grouped = bitmask.of(at for at, cells in enumerate(held.cells) if cells.bit_count() > 1)
+    return [*held.cells, busy, grouped]

@@ -1,0 +1,28 @@
+"""
+Rows that say the same in all of their columns are of one kind: what holds for one of them holds for all.
+
+Thousands of rows are often of a handful of kinds, and then what is dear is done once per kind.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from numalign.cache.arrays import Ints, Rows
+
+
+def kinds(columns: Sequence[Ints]) -> tuple[Rows, Rows]:
+    """Per row the number of its kind, from 0 without gaps, and per kind one of its rows.
+
+    Numbers are in the order of the kinds: by the first column, among equals by the next.
+    """
+    # To sort by one column alone takes a fraction of the time.
+    order = np.argsort(columns[0]) if len(columns) == 1 else np.lexsort(columns[::-1])
+    new = np.zeros(len(order), dtype=np.bool_)
+    new[:1] = True
+    for column in columns:
+        here = column[order]
+        new[1:] |= here[1:] != here[:-1]
+    numbers = np.empty_like(order)
+    numbers[order] = np.cumsum(new) - 1
+    return numbers, order[new]

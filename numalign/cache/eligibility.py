@@ -1,0 +1,238 @@
+"""
+Which nodes a pod may go to, whatever they have: of all nodes at once what `model.constraints` says of each.
+
+Labels stand in columns, one per key, made when somebody asks for the key. What was asked is kept, and asked
+again only of nodes whose attributes changed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import chain
+from types import MappingProxyType
+
+import numpy as np
+
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.change_log import ChangeLog, TrackedArray
+from numalign.cache.label_column import LabelColumn
+from numalign.cache.node_table import NodeTable
+from numalign.lru import LRU, Caches
+from numalign.memory_size import weight
+from numalign.model.attributes import NO_ATTRIBUTES, NO_LABELS, Attributes
+from numalign.model.constraints import Constraints, Requirement, Term, Unmet, unmet_ever, unmet_now
+from numalign.model.node import Node
+
+REMEMBERED = 256
+"""Constraints of which it is kept what they come to; the ones not asked for longest go first."""
+
+MOST_KEYS = 256
+"""Labels that have a column: all that nodes have, nearly always."""
+
+NO_NODE, MAY_GO = -1, 0
+"""In place of the number of what is unmet."""
+
+NUMBERS: Mapping[Unmet | None, int] = MappingProxyType(
+    {None: MAY_GO} | {unmet: at for at, unmet in enumerate(Unmet, start=1)}
+)
+"""What is unmet, in numbers."""
+
+_Asked = Callable[[Constraints, str, Attributes], Unmet | None]
+"""One of the two questions of `model.constraints`."""
+
+
+class Eligibility:
+    """Which of the nodes in tables pods may go to, as things stand whenever it is asked.
+
+    `before` was asked about the tables that these are a copy of. What it found is taken over when this one is
+    asked for the first time, so one thread may make it while another asks the other.
+    """
+
+    def __init__(self, nodes: NodeTable, before: "Eligibility | None" = None) -> None:
+        self._nodes = nodes
+        self._before = before
+        self._own = _Memory(nodes)
+
+    def following(self, nodes: NodeTable) -> "Eligibility":
+        """The same of a copy of the tables that is changed from now on, while these are not."""
+        # One that was never asked has nothing of its own; so they do not become a chain.
+        return Eligibility(nodes, self._before or self)
+
+    def caches(self) -> Caches:
+        """What is remembered of what was asked."""
+        return self._before.caches() if self._before else self._own.caches()
+
+    def ever(self, constraints: Constraints) -> Bools:
+        """By row whether the pod may go there as long as labels and lasting taints stay."""
+        found: Bools = self.unmet_ever(constraints) == MAY_GO
+        return found
+
+    def now(self, constraints: Constraints) -> Bools:
+        """By row whether the pod may go there as the node is at the moment."""
+        found: Bools = self.unmet_now(constraints) == MAY_GO
+        return found
+
+    def unmet_ever(self, constraints: Constraints) -> Ints:
+        """By row what `model.constraints.unmet_ever` says, in `NUMBERS`; `NO_NODE` where there is none."""
+        kept = self.memory().answer(constraints).ever
+        return kept.current(self._nodes.height, partial(self._unmet, constraints, unmet_ever))
+
+    def unmet_now(self, constraints: Constraints) -> Ints:
+        """The same of `model.constraints.unmet_now`."""
+        kept = self.memory().answer(constraints).now
+        return kept.current(self._nodes.height, partial(self._unmet, constraints, unmet_now))
+
+    def memory(self) -> "_Memory":
+        """All that was found out until now."""
+        before, self._before = self._before, None
+        if before is not None:
+            self._own = before.memory().copy(self._nodes)
+        return self._own
+
+    def _unmet(self, constraints: Constraints, asked: _Asked, rows: Rows | None) -> Ints:
+        chosen = slice(None) if rows is None else rows
+        memory, tolerant = self.memory(), Constraints(tolerations=constraints.tolerations)
+        numbers = memory.conditions.numbers[chosen]
+        kinds = [
+            NUMBERS[asked(tolerant, "", kind)] if isinstance(kind, Attributes) else NO_NODE
+            for kind in memory.conditions.kinds
+        ]
+        found: Ints = np.array(kinds, dtype=np.int8)[numbers]
+        if constraints.selective:
+            selected = _Columns(memory.labels_of(constraints), memory.names, chosen).select(constraints)
+            found[~selected & (found != NO_NODE)] = NUMBERS[Unmet.AFFINITY]
+        return found
+
+
+def counted(unmet: Ints, rows: Rows | None = None) -> Mapping[Unmet, int]:
+    """How many nodes a pod may not go to, by reason: each counts once, the first reason that it gives.
+
+    Of these rows, or of all; `unmet` is what `Eligibility.unmet_ever` or `unmet_now` gives.
+    """
+    numbers = unmet if rows is None else unmet[rows]
+    counts = np.bincount(numbers[numbers > MAY_GO], minlength=len(NUMBERS))
+    return {why: int(counts[at]) for why, at in NUMBERS.items() if why is not None and counts[at]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What constraints come to on every node, in `NUMBERS`; they take some bytes themselves."""
+
+    ever: TrackedArray
+    now: TrackedArray
+    own: int
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory by now."""
+        return self.own + self.ever.bytes + self.now.bytes
+
+    def copy(self, changes: ChangeLog) -> "_Answer":
+        """The same, following a copy of the changes."""
+        return _Answer(self.ever.copy(changes), self.now.copy(changes), self.own)
+
+
+class _Memory:
+    """The columns and the answers that are kept."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._keys = LabelColumn(nodes, lambda node: tuple(node.attributes.labels))
+        self.names = LabelColumn(nodes, lambda node: node.name)
+        self.conditions = LabelColumn(nodes, _condition_of)
+        self._labels: LRU[str, LabelColumn] = LRU(MOST_KEYS, weigh=lambda _, values: values.bytes)
+        self._answers: LRU[Constraints, _Answer] = LRU(REMEMBERED, weigh=lambda _, kept: kept.weight)
+
+    def caches(self) -> Caches:
+        return {"eligible": self._answers, "labels": self._labels}
+
+    def copy(self, nodes: NodeTable) -> "_Memory":
+        """The same of a copy of the nodes."""
+        other = _Memory(nodes)
+        other._keys, other.names = self._keys.copy(nodes), self.names.copy(nodes)
+        other.conditions = self.conditions.copy(nodes)
+        for key, values in self._labels.items():
+            other._labels.put(key, values.copy(nodes))
+        for constraints, kept in self._answers.items():
+            other._answers.put(constraints, kept.copy(nodes.attributes))
+        return other
+
+    def answer(self, constraints: Constraints) -> _Answer:
+        """What is known of these constraints."""
+        found = self._answers.get(constraints, lambda: self._nothing(constraints))
+        # It is empty in the beginning, and grows with what is asked.
+        self._answers.weigh_again(constraints)
+        return found
+
+    def _nothing(self, constraints: Constraints) -> _Answer:
+        ever, now = (TrackedArray(self._nodes.attributes, np.zeros(0, dtype=np.int8)) for _ in range(2))
+        return _Answer(ever, now, weight(constraints))
+
+    def labels_of(self, constraints: Constraints) -> Mapping[str, LabelColumn]:
+        """By key the labels that matter, of those that some node has: others cost nothing."""
+        expressions = (term.expressions for term in constraints.terms or ())
+        asked = {each.key for each in chain(constraints.selector, *expressions)}
+        return {key: self._label(key) for key in asked & self._keys_there()}
+
+    def _keys_there(self) -> frozenset[str]:
+        kinds = (kind for kind in self._keys.kinds if isinstance(kind, tuple))
+        return frozenset(chain.from_iterable(kinds))
+
+    def _label(self, key: str) -> LabelColumn:
+        values = self._labels.get(key, lambda: LabelColumn(self._nodes, partial(_label_of, key)))
+        # It is empty in the beginning, and grows when it is read.
+        self._labels.weigh_again(key)
+        return values
+
+
+def _condition_of(node: Node) -> Attributes:
+    """All that counts but labels."""
+    told = node.attributes
+    ordinary = told.ready and not (told.cordoned or told.taints)
+    return NO_ATTRIBUTES if ordinary else replace(told, labels=NO_LABELS)
+
+
+def _label_of(key: str, node: Node) -> str | None:
+    return node.attributes.labels.get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What constraints can be about, on these rows; what says the same of all rows says it once."""
+
+    labels: Mapping[str, LabelColumn]
+    names: LabelColumn
+    rows: Rows | slice
+
+    def select(self, constraints: Constraints) -> Bools:
+        """Where the node selector and the required affinity hold."""
+        found = _all(map(self._of_label, constraints.selector))
+        return found if constraints.terms is None else found & _any(map(self._of_term, constraints.terms))
+
+    def _of_term(self, term: Term) -> Bools:
+        if not term.expressions and not term.fields:
+            return _NOWHERE
+        return _all(chain(map(self._of_label, term.expressions), map(self._of_name, term.fields)))
+
+    def _of_label(self, requirement: Requirement) -> Bools:
+        if requirement.key not in self.labels:
+            return _EVERYWHERE if requirement.allows(None) else _NOWHERE
+        return self._looked_up(self.labels[requirement.key], requirement)
+
+    def _of_name(self, requirement: Requirement) -> Bools:
+        return self._looked_up(self.names, requirement)
+
+    def _looked_up(self, values: LabelColumn, requirement: Requirement) -> Bools:
+        found: Bools = values.meeting(requirement)[values.numbers[self.rows]]
+        return found
+
+
+_EVERYWHERE, _NOWHERE = np.array([True]), np.array([False])
+
+
+def _all(parts: Iterable[Bools]) -> Bools:
+    return reduce(np.logical_and, parts, _EVERYWHERE)
+
+
+def _any(parts: Iterable[Bools]) -> Bools:
+    return reduce(np.logical_or, parts, _NOWHERE)

@@ -1,0 +1,130 @@
+"""
+One thing about each node, as a column of numbers: equal values have equal ones.
+
+Thousands of nodes have few values of most labels, so a requirement is asked of the values, and what it says
+is looked up by node.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.change_log import TrackedArray
+from numalign.cache.node_table import NodeTable
+from numalign.model.constraints import Operator, Requirement, whole_number
+from numalign.model.node import Node
+
+_BYTES_OF_VALUE = 160
+"""What it takes to number a value, roughly."""
+
+
+class LabelColumn:
+    """What is read of each node, by row; None stands for nothing, and for rows without a node.
+
+    Follows the attributes of nodes.
+    """
+
+    def __init__(self, nodes: NodeTable, read: Callable[[Node], Hashable]) -> None:
+        self._nodes = nodes
+        self._read = read
+        self._kept = TrackedArray(nodes.attributes, np.zeros(0, dtype=np.int32))
+        self._numbers: dict[Hashable, int] = {None: 0}
+        self._whole: tuple[int, list[str]] = (0, [])
+
+    def copy(self, nodes: NodeTable) -> "LabelColumn":
+        """The same of a copy of the nodes."""
+        other = LabelColumn(nodes, self._read)
+        other._kept, other._numbers = self._kept.copy(nodes.attributes), dict(self._numbers)
+        return other
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, roughly."""
+        return self._kept.bytes + _BYTES_OF_VALUE * len(self)
+
+    @property
+    def numbers(self) -> Ints:
+        """The number of each row's value, by row; 0 for None."""
+        return self._follow()
+
+    def _follow(self) -> Ints:
+        return self._kept.current(self._nodes.height, self._compute)
+
+    @property
+    def kinds(self) -> tuple[Hashable, ...]:
+        """All values by number, with some that no node has any more."""
+        self._follow()
+        return tuple(self._numbers)
+
+    def meeting(self, requirement: Requirement) -> Bools:
+        """By number whether a label of that value meets a requirement.
+
+        Takes time by what the requirement lists; by the values no more than it takes to fill an array.
+        """
+        self._follow()
+        numbers = np.array(_NAMED[requirement.operator](self, requirement), dtype=np.intp)
+        unnamed = requirement.operator in _UNLESS_NAMED
+        found = np.full(len(self), unnamed)
+        found[numbers] = not unnamed
+        found[0] = requirement.allows(None)
+        return found
+
+    def listed(self, requirement: Requirement) -> list[int]:
+        """The numbers of the values that a requirement lists."""
+        return [self._numbers[value] for value in requirement.values if value in self._numbers]
+
+    def beyond(self, requirement: Requirement) -> list[int]:
+        """The numbers of the values that meet a requirement about whole numbers."""
+        # In this order it is met by none up to somewhere, and by all from there.
+        order = self._in_order()[:: _DIRECTION[requirement.operator]]
+        refused = bisect_left(order, 1, key=requirement.allows)
+        return [self._numbers[each] for each in order[refused:]]
+
+    def _in_order(self) -> list[str]:
+        """The values that are whole numbers, the smallest first."""
+        count, found = self._whole
+        if count != len(self):
+            texts = (value for value in self._numbers if isinstance(value, str))
+            told = [(number, text) for text in texts if (number := whole_number(text)) is not None]
+            found = [text for _, text in sorted(told)]
+            self._whole = len(self), found
+        return found
+
+    def _compute(self, rows: Rows | None) -> Ints:
+        if rows is None:
+            # What no node has any more is forgotten on this occasion.
+            self._numbers, self._whole = {None: 0}, (0, [])
+        meant = range(self._nodes.height) if rows is None else rows.tolist()
+        return np.fromiter(map(self._number, meant), dtype=np.int32, count=len(meant))
+
+    def _number(self, row: int) -> int:
+        value = self._read(self._nodes.node(row)) if self._nodes.has(row) else None
+        return self._numbers.setdefault(value, len(self._numbers))
+
+
+_UNLESS_NAMED = frozenset({Operator.NOT_IN, Operator.EXISTS})
+"""Which operators are met by all values but those that are named."""
+
+_DIRECTION: Mapping[Operator, int] = MappingProxyType({Operator.GT: 1, Operator.LT: -1})
+
+
+def _none(_values: LabelColumn, _requirement: Requirement) -> list[int]:
+    return []
+
+
+_NAMED: Mapping[Operator, Callable[[LabelColumn, Requirement], list[int]]] = MappingProxyType(
+    {
+        Operator.IN: LabelColumn.listed,
+        Operator.NOT_IN: LabelColumn.listed,
+        Operator.EXISTS: _none,
+        Operator.DOES_NOT_EXIST: _none,
+        Operator.GT: LabelColumn.beyond,
+        Operator.LT: LabelColumn.beyond,
+    }
+)

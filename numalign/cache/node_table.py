@@ -1,0 +1,233 @@
+"""
+Nodes in tables: one row for each on the board, one table of columns for each layout.
+
+Rows number nodes for whoever keeps something by node; a row is used again when its node has gone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from itertools import repeat
+from operator import itemgetter
+from typing import Self
+
+import numpy as np
+
+from numalign.cache.arrays import Ints, Rows
+from numalign.cache.change_log import ChangeLog
+from numalign.cache.columns import Columns
+from numalign.cache.layout import Layout, layout_of, only_free_differs
+from numalign.model.node import Node, alike
+
+NOWHERE = -1
+"""In place of the row of a node that is not there."""
+
+ODD, GONE = -1, -2
+"""In place of the number of a table: the node stands in none, or there is no node."""
+
+_FIRST = 16
+
+
+class LayoutTable:
+    """The nodes of one layout: their columns, and the row of each on the board."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.columns = Columns(layout)
+        self._rows: Rows = np.zeros(_FIRST, dtype=np.intp)
+
+    @property
+    def rows(self) -> Rows:
+        """The row of each of its nodes."""
+        return self._rows[: self.columns.count]
+
+    def add(self, row: int, node: Node) -> int:
+        """Give a node a place here."""
+        at = self.columns.count
+        if at == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros(at, dtype=np.intp)])
+        self._rows[at] = row
+        self.columns.put(at, node)
+        return at
+
+    def remove(self, at: int) -> int:
+        """Take a place out; gives the row that stands there now."""
+        last = self.columns.remove(at)
+        self._rows[at] = self._rows[last]
+        return int(self._rows[at])
+
+    def copy(self) -> "LayoutTable":
+        """The same nodes, to be changed apart."""
+        other = LayoutTable(self.columns.layout)
+        other.columns, other._rows = self.columns.copy(), self._rows.copy()
+        return other
+
+
+class NodeTable:
+    """Nodes by name and by row. Changed in place.
+
+    `changes` notes every row of which anything changed that verdicts turn on, `facts` those of which more did
+    than what is free, `attributes` those of which that changed which says who may go there.
+    """
+
+    def __init__(self) -> None:
+        self.changes = ChangeLog()
+        self.facts = ChangeLog()
+        self.attributes = ChangeLog()
+        self._nodes: list[Node | None] = []
+        self._rows: dict[str, int] = {}
+        self._free: list[int] = []
+        self._tables: list[LayoutTable] = []
+        self._numbers: dict[Layout, int] = {}
+        self._table_of: Ints = np.full(_FIRST, GONE, dtype=np.int32)
+        self._place_of: Rows = np.zeros(_FIRST, dtype=np.intp)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def height(self) -> int:
+        """How many rows there are, those of nodes that are gone included."""
+        return len(self._nodes)
+
+    @property
+    def in_columns(self) -> int:
+        """How many nodes stand in columns; the others are asked by the rules."""
+        return sum(table.columns.count for table in self._tables)
+
+    def row(self, name: str) -> int | None:
+        """The row of a node; None if there is no such node."""
+        return self._rows.get(name)
+
+    def rows(self, names: Sequence[str]) -> Rows:
+        """The row of each of these nodes, -1 where there is no such node."""
+        return np.fromiter(self._rows_of(names), dtype=np.intp, count=len(names))
+
+    def _rows_of(self, names: Sequence[str]) -> Iterable[int]:
+        # Nearly always there are several, and all are known: then this is the fastest way to look them up.
+        if len(names) > 1:
+            with suppress(KeyError):
+                found: tuple[int, ...] = itemgetter(*names)(self._rows)
+                return found
+        return map(self._rows.get, names, repeat(NOWHERE))
+
+    def node(self, row: int) -> Node:
+        """The node in a row; raises `KeyError` where there is none."""
+        found = self._nodes[row] if 0 <= row < len(self._nodes) else None
+        if found is None:
+            raise KeyError(row)
+        return found
+
+    def has(self, row: int) -> bool:
+        """Whether a node stands in a row."""
+        return 0 <= row < len(self._nodes) and self._nodes[row] is not None
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, by row."""
+        return (node for node in self._nodes if node is not None)
+
+    def put(self, node: Node) -> None:
+        """A node is as it is told now."""
+        row = self._rows.get(node.name)
+        if row is None:
+            row = self._rows[node.name] = self._new_row()
+        before, self._nodes[row] = self._nodes[row], node
+        if before is node:
+            return
+        if before is None or before.attributes != node.attributes:
+            self.attributes.note(row)
+        if before is not None and alike(node, before):
+            return
+        same = before is not None and only_free_differs(node, before)
+        if not (same and self._refreshed(row, node)):
+            self._settle(row, node)
+        if not same:
+            self.facts.note(row)
+        self.changes.note(row)
+
+    def drop(self, name: str) -> None:
+        """A node is there no more."""
+        row = self._rows.pop(name, None)
+        if row is not None:
+            self._leave(row)
+            self._nodes[row], self._table_of[row] = None, GONE
+            self._free.append(row)
+            self.facts.note(row)
+            self.changes.note(row)
+            self.attributes.note(row)
+
+    def copy(self) -> Self:
+        """The same nodes, to be changed apart."""
+        other = copy(self)
+        vars(other).update(self._copies())
+        return other
+
+    def _copies(self) -> Mapping[str, object]:
+        """All that stands here by its name, to be changed apart."""
+        return {
+            "changes": self.changes.copy(),
+            "facts": self.facts.copy(),
+            "attributes": self.attributes.copy(),
+            "_nodes": list(self._nodes),
+            "_rows": dict(self._rows),
+            "_free": list(self._free),
+            "_tables": [table.copy() for table in self._tables],
+            "_numbers": dict(self._numbers),
+            "_table_of": self._table_of.copy(),
+            "_place_of": self._place_of.copy(),
+        }
+
+    def tables(self) -> Iterator[tuple[int, LayoutTable]]:
+        """All tables that have a node, by number."""
+        return ((at, table) for at, table in enumerate(self._tables) if table.columns.count)
+
+    def among(self, numbers: Ints) -> Iterator[tuple[int, LayoutTable]]:
+        """The tables with these numbers."""
+        found = sorted({*numbers.tolist()})
+        return ((at, self._tables[at]) for at in found if at >= 0)
+
+    def table(self, number: int) -> LayoutTable:
+        """The nodes of one layout."""
+        return self._tables[number]
+
+    def places(self, rows: Rows | None) -> tuple[Ints, Rows]:
+        """For these rows, or all: the numbers of their tables, below 0 for none, and their places there."""
+        chosen = slice(self.height) if rows is None else rows
+        return self._table_of[chosen], self._place_of[chosen]
+
+    def _new_row(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._nodes.append(None)
+        more = len(self._table_of)
+        if len(self._nodes) > more:
+            self._table_of = np.concatenate([self._table_of, np.full(more, GONE, dtype=np.int32)])
+            self._place_of = np.concatenate([self._place_of, np.zeros(more, dtype=np.intp)])
+        return len(self._nodes) - 1
+
+    def _refreshed(self, row: int, node: Node) -> bool:
+        """Take over what is free on a node, if it stands in columns and goes on doing so."""
+        number = int(self._table_of[row])
+        return number >= 0 and self._tables[number].columns.refresh(int(self._place_of[row]), node)
+
+    def _settle(self, row: int, node: Node) -> None:
+        """Give a node its place in the table of its layout, if it has one."""
+        layout = layout_of(node)
+        number = ODD if layout is None else self._number(layout)
+        if number >= 0 and self._table_of[row] == number:
+            self._tables[number].columns.put(int(self._place_of[row]), node)
+            return
+        self._leave(row)
+        self._table_of[row] = number
+        if number >= 0:
+            self._place_of[row] = self._tables[number].add(row, node)
+
+    def _number(self, layout: Layout) -> int:
+        number = self._numbers.setdefault(layout, len(self._tables))
+        if number == len(self._tables):
+            self._tables.append(LayoutTable(layout))
+        return number
+
+    def _leave(self, row: int) -> None:
+        number, at = int(self._table_of[row]), int(self._place_of[row])
+        if number >= 0:
+            self._place_of[self._tables[number].remove(at)] = at

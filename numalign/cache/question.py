@@ -1,0 +1,45 @@
+"""What one pod asks of every node."""
+
+from dataclasses import dataclass, field, replace
+
+from numalign.memory_size import weight
+from numalign.model.demand import Demand
+from numalign.model.intent import Intent, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one pod asks of every node; equal for all pods of one template."""
+
+    demand: Demand
+    intent: Intent
+    _hash: int = field(init=False, compare=False, repr=False)
+    _weight: int = field(init=False, compare=False, repr=False, default=0)
+
+    def __post_init__(self) -> None:
+        # It is asked for with every look into what is remembered, and a demand has many parts.
+        object.__setattr__(self, "_hash", hash((self.demand, self.intent)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory, found out when somebody asks for the first time."""
+        if not self._weight:
+            object.__setattr__(self, "_weight", weight(self))
+        return self._weight
+
+    def with_policy(self, policy: Policy) -> "Question":
+        """The same pod, asking for another policy."""
+        return replace(self, intent=replace(self.intent, policy=policy))
+
+    def asks_less_than(self, level: Policy) -> bool:
+        """Whether a pod that a kubelet would align promises less than this."""
+        less = not self.intent.policy.at_least(level) or not self.concerned
+        return self.demand.alignable and less
+
+    @property
+    def concerned(self) -> bool:
+        """Whether the intent is about anything that the pod asks for."""
+        return any(self.intent.concerns(name) for step in self.demand.steps for name in step.asks)

@@ -1,0 +1,303 @@
+"""
+Which of the nodes that were asked is the best, and what two schedulers are told of it.
+
+Who can take a pod comes before who cannot, who aligns it before who only tries; then values decide, one
+measure after the other. With thousands of nodes that is a matter of columns: each node's rank is packed into
+one number.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.distinct_rows import kinds
+from numalign.cache.question import Question
+from numalign.decision import scoring
+from numalign.decision.scoring import HIGHEST, Strategy, Weights
+from numalign.decision.verdict import Verdict
+from numalign.model.node import Node
+
+
+class Relative(StrEnum):
+    """What makes one node better than the others that are asked about with it."""
+
+    NUMA_NODES = "RelativeNUMANodes"
+
+
+Measure = Strategy | Relative
+"""What gives a node a value from 0 to 100; a `Relative` one looks at all nodes to do so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What decides between nodes that align a pod alike: the first strategy, and among equals the next."""
+
+    strategies: tuple[Measure, ...] = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
+    weights: Weights = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """A node that was asked by itself, as it was before the pod, and what it said."""
+
+    node: Node
+    verdict: Verdict
+
+
+NOBODY: Mapping[int, Single] = MappingProxyType({})
+"""No node was asked by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a node is worth to a pod: `values` by the strategies of its ranking, each 0 to 100.
+
+    All scores of a pod have as many values, so there may be more of them than the ranking has strategies.
+    A node that refuses the pod, or of which nothing is known, is not `admitted`. One that is not `aligned`
+    takes the pod, but its kubelet would spread it further than it has to be.
+    """
+
+    values: tuple[int, ...]
+    aligned: bool = False
+    admitted: bool = False
+
+
+class Answers(Protocol):
+    """What all nodes say to one question, by row; rows of nodes that refuse tell nothing else."""
+
+    @property
+    def question(self) -> Question:
+        """What was asked."""
+
+    @property
+    def admitted(self) -> Bools:
+        """Who takes the pod."""
+
+    @property
+    def aligned(self) -> Bools:
+        """As `scoring.aligned`."""
+
+    @property
+    def width(self) -> Ints:
+        """How many zones the pod gets."""
+
+    def scores(self, strategy: Strategy, weights: Weights) -> Ints:
+        """As `scoring.score`."""
+
+
+def ranks(  # noqa: PLR0913  who was asked, what they said, and how it is to be looked at
+    answer: Answers,
+    rows: Rows,
+    rankings: Sequence[Ranking],
+    *,
+    chosen: Sequence[int] | None = None,
+    apart: Mapping[int, Single] = NOBODY,
+    opted_out: bool = False,
+) -> "Ranks":
+    """What nodes are worth to one pod, by their place in a call.
+
+    `rows` are theirs in the answer, -1 for one that is not known. Per node, `chosen` is the number of its
+    ranking, the first for all if it is left out. For a node that is `apart`, by its place, what it said by
+    itself counts.
+
+    Nodes of different rankings are compared value by value all the same. Of a node with fewer strategies
+    than another the missing ones say the best, for nobody looks for faults there. A pod that has `opted_out`,
+    by saying `none`, is as well off on every node that takes it. A pod that says nothing has not: it ranks by
+    the policies of the nodes.
+    """
+    asked = _Asked(answer, rows, apart)
+    admitted = asked.admitted()
+    width = max(len(ranking.strategies) for ranking in rankings)
+    if opted_out:
+        return Ranks(admitted, admitted, (HIGHEST * admitted,) * width)
+    values = np.zeros((width, len(rows)), dtype=np.int64)
+    for ranking, concerned in _in_play(rankings, chosen, admitted):
+        for at in range(width):
+            values[at] += concerned * asked.value(ranking, at, admitted)
+    return Ranks(admitted, asked.aligned() & admitted, tuple(values))
+
+
+def _in_play(
+    rankings: Sequence[Ranking], chosen: Sequence[int] | None, admitted: Bools
+) -> Iterator[tuple[Ranking, Bools]]:
+    """The rankings that decide about any node, and about which."""
+    if chosen is None:
+        yield rankings[0], admitted
+        return
+    numbers = np.array(chosen, dtype=np.int64)
+    for number, ranking in enumerate(rankings):
+        concerned = admitted & (numbers == number)
+        if concerned.any():
+            yield ranking, concerned
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What each node of a call said, by its place."""
+
+    answer: Answers
+    rows: Rows
+    apart: Mapping[int, Single]
+
+    def admitted(self) -> Bools:
+        found = self._taken(self.answer.admitted, lambda single: single.verdict.admitted)
+        return found.astype(np.bool_, copy=False)
+
+    def aligned(self) -> Bools:
+        """Whether the kubelets align what the pod means, if the pod has any of it."""
+        question = self.answer.question
+        if not question.concerned:
+            return np.ones(len(self.rows), dtype=np.bool_)
+        return self._taken(self.answer.aligned, lambda single: _is_aligned(single, question)).astype(np.bool_)
+
+    def value(self, ranking: Ranking, at: int, admitted: Bools) -> Ints | int:
+        """By one strategy of a ranking; the best, if it has no more of them."""
+        if at >= len(ranking.strategies):
+            return HIGHEST
+        measure = ranking.strategies[at]
+        if isinstance(measure, Relative):
+            return _RELATIVE[measure](self._taken(self.answer.width, _width), admitted)
+        return self._of_strategy(measure, ranking.weights)
+
+    def _of_strategy(self, strategy: Strategy, weights: Weights) -> Ints:
+        demand = self.answer.question.demand
+
+        def by_itself(single: Single) -> int:
+            placement = single.verdict.placement
+            return scoring.score(strategy, single.node, demand, placement, weights)
+
+        return self._taken(self.answer.scores(strategy, weights), by_itself)
+
+    def _taken(self, column: Ints | Bools, of_single: Callable[[Single], int]) -> Ints:
+        # Row -1 is the last one: what stands there is said by nodes that nobody knows.
+        found = np.append(column, 0)[self.rows]
+        for at, single in self.apart.items():
+            found[at] = of_single(single) if single.verdict.admitted else 0
+        return found
+
+
+def _is_aligned(single: Single, question: Question) -> bool:
+    return scoring.aligned(single.node, question.demand, single.verdict.placement, question.intent)
+
+
+def _width(single: Single) -> int:
+    return len(single.verdict.placement.zones)
+
+
+def _fewer_than_the_most(zones: Ints, admitted: Bools) -> Ints | int:
+    """Volcano's numaaware.go: what is pinned nowhere is best everywhere."""
+    # Who refuses is filtered out, or will be: Volcano scores the others alone.
+    most = int(zones.max(initial=0, where=admitted))
+    return HIGHEST - HIGHEST * zones.astype(np.int64) // most if most else HIGHEST
+
+
+_RELATIVE: Mapping[Relative, Callable[[Ints, Bools], Ints | int]] = MappingProxyType(
+    {Relative.NUMA_NODES: _fewer_than_the_most}
+)
+"""By how many zones the pod gets on each node, and which nodes take it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """What nodes are worth to one pod, by their place in a call; `values` are columns, the decisive first.
+
+    Whoever is not admitted is not aligned and has values of 0.
+    """
+
+    admitted: Bools
+    aligned: Bools
+    values: tuple[Ints, ...]
+
+    @cached_property
+    def _key(self) -> Ints:
+        """What nodes are compared by: the larger the better, below 0 for all that refuse."""
+        columns = (self.aligned.astype(np.int64), *self.values)
+        key = _packed(columns) if len(self.values) <= _FIT else kinds(columns)[0]
+        return np.where(self.admitted, key, _REFUSED)
+
+    def best(self, names: Sequence[str]) -> int | None:
+        """The place of the best node, the first by name among equals; None if no node takes the pod."""
+        top = self._key.max(initial=-1)
+        equals = np.flatnonzero(self._key == top).tolist() if top >= 0 else []
+        return min(equals, key=names.__getitem__, default=None)
+
+    def order(self, names: Sequence[str]) -> list[int]:
+        """All places, those of the best nodes first, equals by name."""
+        by_name = sorted(range(len(names)), key=names.__getitem__)
+        return sorted(by_name, key=self._key.tolist().__getitem__, reverse=True)
+
+    def above_equals(self, places: Collection[int]) -> "Ranks":
+        """The same, but that these nodes come before all that are as good: one is meant to be taken."""
+        last = np.zeros(len(self.admitted), dtype=np.int64)
+        last[list(places)] = HIGHEST
+        return replace(self, values=(*self.values, last * self.admitted))
+
+    def squeezed(self, highest: int) -> list[int]:
+        """For each node a number from 0 to `highest`, as kube-scheduler takes them.
+
+        The best node that admits the pod has the highest, and nodes that do not have 0. Kinds of nodes that
+        differ have different numbers if there are no more than fit, the nodes that refuse being one of them;
+        of more, about as many share each number, and only the best has the highest.
+        """
+        if not len(self._key):
+            return []
+        ordered = np.sort(self._key)
+        different = ordered[np.diff(ordered, prepend=_REFUSED - 1) > 0]
+        steps = np.arange(1, highest + 1) * (len(different) - 1)
+        found = np.searchsorted(different[-(-steps // highest)], self._key, side="right")
+        return list[int]((found * self.admitted).tolist())
+
+    def absolute(self) -> list[float]:
+        """For each node a number from 0 to 100, as Volcano takes them.
+
+        It is the value of the first strategy, lower by less than one for what the next ones say. A node that
+        is not aligned has less than any that is, whatever its values; one that refuses has 0.
+        """
+        first = np.maximum(self.values[0], _LEAST) - _TIE * (1 - _share(self.values[1:]))
+        number = np.where(self.aligned, first, _TIE * _share(self.values))
+        return list[float]((number * self.admitted).tolist())
+
+    def score(self, place: int) -> Score:
+        """What a single node is worth."""
+        values = tuple(int(column[place]) for column in self.values)
+        return Score(values, aligned=bool(self.aligned[place]), admitted=bool(self.admitted[place]))
+
+
+_REFUSED = -1
+"""Below every rank."""
+
+_BITS = 7
+"""So many hold a value of at most 100."""
+
+_FIT = 8
+"""So many values, and whether a node is aligned, fit in 63 bits."""
+
+
+def _packed(columns: Sequence[Ints]) -> Ints:
+    key = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        key <<= _BITS
+        key |= column
+    return key
+
+
+# Aligned nodes whose first value is 0 have up to this much, and others at most a tie; those of 1 have 0.8.
+_LEAST, _TIE = 0.5, 0.2
+
+
+def _share(columns: Sequence[Ints]) -> NDArray[np.float64] | float:
+    """Values as the digits of one number, the first the highest, as a share of the largest with so many."""
+    if not columns:
+        return 1.0
+    number, most = np.zeros(len(columns[0])), 0.0
+    for column in columns:
+        number = number * (HIGHEST + 1) + column
+        most = most * (HIGHEST + 1) + HIGHEST
+    return number / most

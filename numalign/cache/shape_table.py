@@ -1,0 +1,90 @@
+"""
+The shapes of a moment, by row: each as a node in columns, and which of them pods may go to.
+
+Shapes are few and hardly ever change, so what was found out about them holds for a long time.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+
+from numalign.cache.change_log import ChangeLog
+from numalign.cache.node_table import NodeTable
+from numalign.model.node import Node
+from numalign.shapes import KnownShape, Shape, shape
+
+
+class ShapeTable(NodeTable):
+    """Shapes by row, each as a node in health with nothing on it.
+
+    `told` notes every row of which anything changed: amounts, labels or taints. One that was declared has a
+    row of its own, whatever its name: what else is known of a shape of that name is what nodes have shown.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = ChangeLog()
+        self._known: dict[str, KnownShape] = {}
+
+    def become(self, shapes: Iterable[KnownShape]) -> None:
+        """Hold these shapes and no others."""
+        keyed = dict(_keyed(shapes))
+        for key in self._known.keys() - keyed.keys():
+            self.told.note(self._rows[key])
+            self.drop(key)
+        before, self._known = self._known, keyed
+        for key, known in keyed.items():
+            if key not in before or before[key].shape != known.shape:
+                self.put(replace(known.shape.node, name=key))
+                self.told.note(self._rows[key])
+
+    def known(self) -> Iterator[tuple[int, KnownShape]]:
+        """Every shape and its row, the declared ones last if that is how they were told."""
+        return ((self._rows[key], known) for key, known in self._known.items())
+
+    def of_nodes(self) -> Mapping[str, int]:
+        """The rows of shapes that nodes can be of, by the names of shapes."""
+        return self._rows
+
+    def listed(self) -> frozenset[str]:
+        """Every resource that a node of some shape lists, whether or not it has any of it."""
+        nodes = (known.shape.node for known in self._known.values())
+        return frozenset(chain.from_iterable(map(_listed, nodes)))
+
+    def classes(self) -> frozenset[str]:
+        """The class names of all shapes."""
+        return frozenset(known.shape.node_class for known in self._known.values())
+
+    def _copies(self) -> Mapping[str, object]:
+        return {**super()._copies(), "told": self.told.copy(), "_known": dict(self._known)}
+
+
+def derived(named: Iterable[tuple[str, Node]]) -> list[KnownShape]:
+    """The shapes of nodes, each told with the name of its shape."""
+    found: dict[str, Shape] = {}
+    counts = Counter[str]()
+    for name, node in named:
+        counts[name] += 1
+        before = found.get(name)
+        if before is None or node.health or not before.covers(node):
+            own = shape.of(node)
+            found[name] = before.joined(own) if before else own
+    return [KnownShape(each, counts[name]) for name, each in sorted(found.items())]
+
+
+def _keyed(shapes: Iterable[KnownShape]) -> Iterator[tuple[str, KnownShape]]:
+    declared = Counter[str]()
+    for each in shapes:
+        name = each.shape.name
+        if each.declared:
+            declared[name] += 1
+            # No name of a shape has a slash.
+            name = f"{name}/{declared[name]}"
+        yield name, each
+
+
+def _listed(node: Node) -> Iterator[str]:
+    bags = (bag for zone in node.zones for bag in (zone.capacity, zone.allocatable))
+    yield from chain.from_iterable(bags)
+    yield from node.totals or ()

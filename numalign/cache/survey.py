@@ -1,0 +1,87 @@
+"""What a whole fleet says to one pod."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from numalign.decision import wording
+from numalign.decision.verdict import Verdict
+from numalign.decision.wording import Counted, Enough, Tally
+from numalign.model.constraints import Unmet
+from numalign.model.intent import Intent, Policy
+from numalign.shapes import KnownShape
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What the nodes of one shape say to a pod.
+
+    `nodes` are those that are here and that the pod may go to as long as their labels and lasting taints
+    stay; `kept_away` counts the others that are here by why it may not. The verdict is that of the shape: in
+    health and with nothing on it, whether or not the pod may go there.
+    """
+
+    known: KnownShape
+    nodes: int
+    verdict: Verdict
+    kept_away: Mapping[Unmet, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What could ever hold a pod.
+
+    `feasible` and `infeasible` are sorted class names, over all shapes wherever the pod may go; a class is
+    infeasible only if no shape of that class could take the pod, and no node that is labelled so is of one
+    that could.
+
+    `able` counts nodes that are here, of shapes that could take the pod, and that it may go to as long as
+    their labels and lasting taints stay. Of these so many are `unanswered`: what becomes of the pod there
+    takes too long to work out, so they may be. Where there are none, `fallback` is a shape that could take it
+    and has, had or may have nodes that it may go to. `unmatched` is a pod that may go to no node that is
+    known in any way, by its selector and tolerations.
+
+    `known` counts all nodes, `unknown` those that publish no topology; `bare` of the latter those that are
+    large enough, as far as anybody tells, and that the pod may go to. Of the resources that it asks for,
+    `unlisted` are those that no shape lists, nor any node without topology.
+    """
+
+    feasible: tuple[str, ...]
+    infeasible: tuple[str, ...]
+    able: int
+    known: int
+    unknown: int
+    unanswered: int = 0
+    fallback: KnownShape | None = None
+    unmatched: bool = False
+    bare: int = 0
+    unlisted: tuple[str, ...] = ()
+
+
+def refusal_text(
+    groups: Iterable[Group], intent: Intent, *, unknown: int, looser: Policy | None, enough: Enough
+) -> str:
+    """Why no node can take a pod; `looser` is a policy with which some node could.
+
+    Empty where no node refuses that the pod may go to, nor a shape of which none is here.
+    """
+    every = tuple(groups)
+    kept_away = Counter[Unmet]()
+    for group in every:
+        kept_away.update(group.kept_away)
+    tally = Tally(
+        nodes=tuple(_counted(every, lambda group: group.nodes)),
+        kept_away=kept_away,
+        unknown=unknown,
+        shapes=tuple(_counted(every, lambda group: int(not group.nodes and not group.kept_away))),
+    )
+    if not (tally.nodes or tally.shapes):
+        return ""
+    return wording.refusal_text(tally, intent, looser=looser, enough=enough)
+
+
+def _counted(groups: Iterable[Group], count: Callable[[Group], int]) -> Iterator[Counted]:
+    for group in groups:
+        refusal, number = group.verdict.refusal, count(group)
+        if refusal and number:
+            yield Counted(number, refusal)

@@ -1,0 +1,1 @@
+"""Would the pod run here as its owner means it, how good is it, and in which words."""

@@ -1,0 +1,145 @@
+"""
+What could make a prediction wrong: facts that the kubelet decides with and nobody told.
+
+A missing fact takes the kubelet's default, so a prediction from counts alone is often right and never looks
+like more than it is. Each doubt concerns only nodes and pods for which the missing fact would count.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from numalign.model.demand import Demand
+from numalign.model.node import CpuManager, Known, MemoryManager, Node
+from numalign.model.options import COMPARED, LEAVES_POD_LEVEL_ALONE, CpuOption, TopologyOption
+from numalign.model.resources import CPU, MEMORY, Kind
+
+
+class Doubt(StrEnum):
+    """A fact that is missing, or a version that was not compared."""
+
+    OPTIONS = "options"
+    NO_VERSION = "no-version"
+    VERSION = "version"
+    THREADS = "threads"
+    CORES = "cores"
+    SOCKETS = "sockets"
+    DISTANCES = "distances"
+    DEVICES = "devices"
+    GROUPS = "groups"
+    INIT_CPUS = "init-cpus"
+    POD_LEVEL = "pod-level"
+
+
+SENTENCES: Mapping[Doubt, str] = MappingProxyType(
+    {
+        Doubt.OPTIONS: "the kubelet's options are not known; it is taken to have none",
+        Doubt.NO_VERSION: "the kubelet's version is not known; it is taken to be the newest one compared",
+        Doubt.VERSION: "the rules were not compared with this version of the kubelet, but with ones near it",
+        Doubt.THREADS: "how many threads a core has is not certain, and only whole cores are given out",
+        Doubt.CORES: "which CPUs are reserved or free is not known; some of the cores may be broken into",
+        Doubt.SOCKETS: "which zones share a socket is not known; it is read off their distances",
+        Doubt.DISTANCES: "how far apart zones are is not known, and the kubelet prefers the closest",
+        Doubt.DEVICES: "a topology shows no device that is broken, sits between zones or on none",
+        Doubt.GROUPS: "which zones are bound together by memory that spans them is not known",
+        Doubt.POD_LEVEL: "a kubelet without the gate PodLevelResources (before 1.34) heeds containers alone",
+        Doubt.INIT_CPUS: "CPUs that finished init containers still hold look free in a topology",
+    }
+)
+"""What a person is told of each."""
+
+
+def doubts(node: Node, demand: Demand) -> tuple[Doubt, ...]:
+    """What could make a prediction for this pod on this node wrong; of a known machine, its version alone."""
+    return tuple([doubt for doubt, applies in _APPLIES.items() if applies(node, demand)])
+
+
+def _counted(node: Node) -> bool:
+    return node.known is not Known.MACHINE
+
+
+def _cpus(node: Node, demand: Demand) -> bool:
+    """Whether CPUs are given out here of which only amounts are known."""
+    return _counted(node) and node.cpu_manager is CpuManager.STATIC and Kind.CPU in demand.kinds
+
+
+def _whole_cores(node: Node, demand: Demand) -> bool:
+    return CpuOption.FULL_PCPUS_ONLY in node.options.cpu and _cpus(node, demand)
+
+
+def _used(node: Node, name: str) -> bool:
+    """Whether some of it is given out already."""
+    return any(zone.free.get(name) != zone.allocatable.get(name) for zone in node.zones)
+
+
+def _alignable(demand: Demand) -> bool:
+    """Whether something could be pinned for the pod, under a gate that nobody told of at least."""
+    return demand.alignable or demand.pod_level is not None
+
+
+def _options(node: Node, demand: Demand) -> bool:
+    return node.known is Known.COUNTS and _alignable(demand)
+
+
+def _no_version(node: Node, demand: Demand) -> bool:
+    return node.options.minor is None and _alignable(demand)
+
+
+def _version(node: Node, _demand: Demand) -> bool:
+    return node.options.minor is not None and node.options.minor not in COMPARED
+
+
+def _threads(node: Node, demand: Demand) -> bool:
+    # A label tells that there are hyperthreads, not how many.
+    return node.threads != 1 and _whole_cores(node, demand)
+
+
+def _cores(node: Node, demand: Demand) -> bool:
+    broken = any(zone.free.get(CPU) != zone.capacity.get(CPU) for zone in node.zones)
+    return broken and _whole_cores(node, demand)
+
+
+def _sockets(node: Node, demand: Demand) -> bool:
+    return CpuOption.ALIGN_BY_SOCKET in node.options.cpu and _cpus(node, demand)
+
+
+def _distances(node: Node, _demand: Demand) -> bool:
+    wanted = TopologyOption.PREFER_CLOSEST in node.options.topology
+    return wanted and any(len(zone.costs) < len(node.zones) for zone in node.zones)
+
+
+def _devices(node: Node, demand: Demand) -> bool:
+    # One that is named is in question even where none is asked for.
+    return _counted(node) and any(step.devices for step in demand.steps)
+
+
+def _groups(node: Node, demand: Demand) -> bool:
+    manages = node.memory_manager is MemoryManager.STATIC and len(node.zones) > 1 and _counted(node)
+    told = any(zone.assignments for zone in node.zones)
+    return manages and not told and Kind.MEMORY in demand.kinds and _used(node, MEMORY)
+
+
+def _pod_level(node: Node, demand: Demand) -> bool:
+    minor = node.options.minor
+    return demand.pod_level is not None and minor is not None and minor < LEAVES_POD_LEVEL_ALONE
+
+
+def _init_cpus(node: Node, demand: Demand) -> bool:
+    return node.stock is None and _cpus(node, demand) and _used(node, CPU)
+
+
+_APPLIES: Mapping[Doubt, Callable[[Node, Demand], bool]] = MappingProxyType(
+    {
+        Doubt.OPTIONS: _options,
+        Doubt.NO_VERSION: _no_version,
+        Doubt.VERSION: _version,
+        Doubt.THREADS: _threads,
+        Doubt.CORES: _cores,
+        Doubt.SOCKETS: _sockets,
+        Doubt.DISTANCES: _distances,
+        Doubt.DEVICES: _devices,
+        Doubt.GROUPS: _groups,
+        Doubt.INIT_CPUS: _init_cpus,
+        Doubt.POD_LEVEL: _pod_level,
+    }
+)

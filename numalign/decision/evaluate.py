@@ -1,0 +1,309 @@
+"""
+Can this pod run on this node as its owner means it?
+
+One definition decides: predict the placement that the kubelet would make, then ask whether it satisfies the
+pod's intent. The same question on the node in health and with nothing on it tells whether a refusal is
+permanent. There is no second rule anywhere.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from numalign.decision.doubts import doubts
+from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
+from numalign.kubelet import admit as kubelet
+from numalign.kubelet.admission_errors import Reason, Refused
+from numalign.kubelet.admit import PodAdmitResult, widths
+from numalign.model.demand import Demand, Step
+from numalign.model.intent import Intent, Match, Policy, Scope
+from numalign.model.node import Node
+from numalign.model.placement import Grant, Placement
+from numalign.model.pod import Qos
+from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
+from numalign.model.steps import Steps, finished
+
+UNSATISFIED = "IntentNotSatisfied"
+"""The reason of a refusal that the kubelet would not make."""
+
+NO_INTENT = Intent(Policy.NONE)
+"""What a pod that says nothing asks for: the node's own policy still holds."""
+
+
+def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
+    """The verdict on a pod as things stand on the node.
+
+    A refusal is permanent if the node would refuse in health and with nothing on it too, and then speaks of
+    that node. What takes too long to work out is not answered, which is no refusal. Never raises for values
+    that were read without error.
+    """
+    return finished(evaluating(node, demand, intent))
+
+
+def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[Verdict]:
+    """The same in steps of at most some hundredths of a second."""
+    now = yield from _judging(node, kubelet.heeded(node, demand), intent)
+    if now.admitted:
+        return now
+    empty = node.in_health()
+    ever = now if empty == node else (yield from _judging(empty, kubelet.heeded(empty, demand), intent))
+    return replace(ever, permanent=True) if ever.refused else now
+
+
+def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> bool:
+    """Whether the placement of a pod that the kubelet admits is what this intent asks of it.
+
+    The intent may be another than the pod's own; which policy the node has to have is not asked.
+    """
+    asked = kubelet.heeded(node, demand)
+    return not (unaligned(node, asked, intent) or any(_too_wide(node, asked, intent, placement)))
+
+
+def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
+    """What a kubelet's refusal comes down to on this node; None if it admitted the pod."""
+    refused = admission.refusal
+    if refused is None:
+        return None
+    if refused.reason is Reason.NOT_ANSWERED:
+        return _not_answered(node, refused.step)
+    # What earlier containers of the pod already hold is gone for this one.
+    left = kubelet.found(node, admission)
+    why = _WHY[refused.reason](left, refused)
+    return Refusal(
+        Refuser.KUBELET,
+        refused.reason,
+        why.cause,
+        node.policy,
+        refused.step.container,
+        refused.step.role,
+        why.needs,
+        shortages=tuple(_shortages(left, refused.step)),
+        detail=why.detail,
+        beside=why.needs != _WHY[refused.reason](node, refused).needs,
+    )
+
+
+def _not_answered(node: Node, step: Step) -> Refusal:
+    reason, place = Reason.NOT_ANSWERED, (step.container, step.role)
+    return Refusal(Refuser.NOBODY, reason, Cause.NOT_ANSWERED, node.policy, *place)
+
+
+def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
+    refusal = _too_large(node, demand) or by_kind(node, demand, intent)
+    placement = Placement()
+    if not refusal:
+        admission = yield from kubelet.admitting(node, demand)
+        placement = admission.placement
+        refusal = refusal_of(node, admission) or _by_intent(node, demand, intent, placement)
+    return Verdict(
+        refusal, permanent=False, placement=placement, known=node.known, doubts=doubts(node, demand)
+    )
+
+
+def _too_large(node: Node, demand: Demand) -> Refusal | None:
+    """The node as a whole has too little, whatever its zones; the kubelet would say OutOf<resource>."""
+    needs = tuple(
+        Need(name, asked, len(node.zones), _total(node, name) or 0)
+        for name, asked in demand.total.items()
+        if (most := most_of(node, name)) is not None and asked > most
+    )
+    if not needs:
+        return None
+    return Refusal(Refuser.NODE, f"OutOf{needs[0].resource}", Cause.NODE_TOO_SMALL, node.policy, needs=needs)
+
+
+def _total(node: Node, name: str) -> int | None:
+    """What the node as a whole may give out; None where nobody told."""
+    if node.totals is not None:
+        known = name in node.totals or name not in NODE_LEVEL
+        return node.totals.get(name, 0) if known else None
+    listed = [zone.allocatable[name] for zone in node.zones if name in zone.allocatable]
+    # A manager that is off shows as no amount at all; devices that are gone show as none left.
+    if not any(listed) and not (listed and kind(name) is Kind.DEVICE):
+        return None
+    return sum(listed)
+
+
+def _untold(node: Node, name: str) -> int:
+    """What the node may have beyond its zones: CPUs are reserved whole, so almost one may be left over."""
+    return MILLI - 1 if name == CPU and node.totals is None else 0
+
+
+def most_of(node: Node, name: str) -> int | None:
+    """The most of a resource that the node as a whole could be asked for; None where nobody told."""
+    has = _total(node, name)
+    return None if has is None else has + _untold(node, name)
+
+
+def by_kind(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
+    """What the node refuses whatever its amounts: its policy, or what its kubelet does not align."""
+    return _other_policy(node, intent) or unaligned(node, demand, intent)
+
+
+def _other_policy(node: Node, intent: Intent) -> Refusal | None:
+    if intent.match is not Match.EQUAL or intent.policy in (Policy.NONE, node.policy):
+        return None
+    return replace(_unsatisfied(intent, Cause.OTHER_POLICY), detail=node.policy)
+
+
+def unaligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
+    """A promise about resources that this kubelet does not align; on one zone it is kept anyway."""
+    if not intent.binding or len(node.zones) == 1:
+        return None
+    return _not_exclusive(demand, intent) or _not_aligned(node, demand, intent)
+
+
+def _not_exclusive(demand: Demand, intent: Intent) -> Refusal | None:
+    """Resources named in the intent that no kubelet would pin for this pod."""
+    for step in demand.steps:
+        named = [name for name in step.loose if intent.names(name)]
+        if named:
+            needs = tuple(Need(name, 0, 0, 0) for name in named)
+            refusal = _unsatisfied(intent, Cause.NOT_EXCLUSIVE, step)
+            return replace(refusal, needs=needs, detail=_why_shared(demand))
+    return None
+
+
+def _why_shared(demand: Demand) -> str:
+    if demand.qos is not Qos.GUARANTEED:
+        return f"the pod is {demand.qos}, and only Guaranteed pods get cpu and memory of their own"
+    level = demand.pod_level
+    if level is None:
+        return "a container gets CPUs of its own only for a whole number of them"
+    if demand.steps is level.steps:
+        return (
+            "in a pod with pod-level resources a container is given its own if its limits equal its requests"
+        )
+    return "the kubelet's managers leave pods with pod-level resources alone"
+
+
+def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
+    asked = {name: step for step in demand.steps for name in step.asks if intent.concerns(name)}
+    missed = [name for name in asked if not node.aligns(name)]
+    broken = len(missed) == len(asked) or any(intent.names(name) for name in missed)
+    if broken and missed:
+        needs = tuple(Need(name, 0, 0, 0) for name in missed)
+        refusal = _unsatisfied(intent, Cause.NOT_ALIGNED, asked[missed[0]])
+        return replace(refusal, needs=needs, detail=node.policy)
+    if node.policy is Policy.NONE:
+        return replace(_unsatisfied(intent, Cause.NOT_ALIGNED), detail=node.policy)
+    return None
+
+
+class _Why(NamedTuple):
+    """What a refusal of the kubelet comes down to, and what it took."""
+
+    cause: Cause
+    needs: tuple[Need, ...]
+    detail: str = ""
+
+
+def _not_alignable(left: Node, refused: Refused) -> _Why:
+    if refused.resources:
+        return _nothing_to_share(left, refused)
+    needs = _needs(left, refused.step, left.policy)
+    return _Why(_cause(left, needs), needs)
+
+
+def _not_allocatable(left: Node, refused: Refused) -> _Why:
+    asks, every = refused.step.asks, len(left.zones)
+    # A container can name a device without asking for any, and be refused all the same.
+    needs = (Need(name, asks.get(name, 0), every, _most(left, name, every)) for name in refused.resources)
+    return _Why(Cause.NOT_ALLOCATED, tuple(needs))
+
+
+def _not_whole_cores(left: Node, refused: Refused) -> _Why:
+    threads, free = kubelet.whole_cores(left)
+    broken = refused.step.cpu // MILLI % threads
+    needs = (Need(CPU, refused.step.cpu, len(left.zones), free),)
+    return _Why(Cause.NOT_WHOLE_CORES, needs, str(threads) if broken else "")
+
+
+def _nothing_to_share(left: Node, refused: Refused) -> _Why:
+    return _Why(Cause.NOTHING_TO_SHARE, _not_allocatable(left, refused).needs)
+
+
+_WHY: Mapping[Reason, Callable[[Node, Refused], _Why]] = MappingProxyType(
+    {
+        Reason.TOPOLOGY_AFFINITY: _not_alignable,
+        Reason.UNEXPECTED_ADMISSION: _not_allocatable,
+        Reason.SMT_ALIGNMENT: _not_whole_cores,
+        Reason.EMPTY_SHARED_POOL: _nothing_to_share,
+    }
+)
+
+
+def _by_intent(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
+    """The first container, or the pod, whose zones are more than its policy allows."""
+    for step, needs in _too_wide(node, demand, intent, placement):
+        refusal = _unsatisfied(intent, _cause(node, needs), step)
+        return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
+    return None
+
+
+def _too_wide(
+    node: Node, demand: Demand, intent: Intent, placement: Placement
+) -> Iterator[tuple[Step, tuple[Need, ...]]]:
+    """What is in more zones than its policy allows, and what it needs."""
+    if not intent.binding:
+        return
+    for step, grants in _units(intent.scope or node.scope, demand, placement):
+        names = [name for name in step.asks if intent.concerns(name) and node.aligns(name)]
+        zones = frozenset[int]().union(*(grant.zones_of(names) for grant in grants))
+        # A single zone keeps every promise.
+        if len(zones) > 1:
+            needs = tuple(need for need in _needs(node, step, intent.policy) if need.resource in names)
+            if len(zones) > min(need.zones for need in needs):
+                yield step, needs
+
+
+def _units(scope: Scope, demand: Demand, placement: Placement) -> Iterator[tuple[Step, tuple[Grant, ...]]]:
+    """What must sit together: each container by itself, or all of them."""
+    grants = placement.grants
+    if scope is Scope.POD:
+        yield demand.whole, grants
+    else:
+        yield from ((step, (grant,)) for step, grant in zip(demand.steps, grants, strict=True))
+
+
+def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:
+    """Into how many zones a policy lets each aligned resource go, and what so many could give at most."""
+    # A device that is named is given hints even where none is asked for.
+    asks = {**step.asks, **step.devices}
+    single = policy is Policy.SINGLE_NUMA_NODE
+    allowed = dict.fromkeys(asks, 1) if single else widths(node, step)
+    return tuple(
+        Need(name, asked, allowed[name], _most(node, name, allowed[name]))
+        for name, asked in asks.items()
+        if node.aligns(name)
+    )
+
+
+def _most(node: Node, name: str, zones: int) -> int:
+    return sum(sorted((zone.free.get(name, 0) for zone in node.zones), reverse=True)[:zones])
+
+
+def _cause(node: Node, needs: tuple[Need, ...]) -> Cause:
+    if any(need.most < need.asked for need in needs):
+        return Cause.ZONES_TOO_SMALL
+    widths_asked = {need.zones for need in needs}
+    if len(widths_asked) > 1:
+        return Cause.WIDTHS_DIFFER
+    amounts = {need.resource: need.asked for need in needs}
+    return Cause.SPREAD if kubelet.together(node, amounts, *widths_asked) else Cause.NOT_TOGETHER
+
+
+def _shortages(node: Node, step: Step) -> Iterator[Shortage]:
+    """Every resource of every zone that falls short on its own."""
+    aligned = [(name, asked) for name, asked in step.asks.items() if node.aligns(name)]
+    for zone in node.zones:
+        for name, asked in aligned:
+            free = zone.free.get(name, 0)
+            if free < asked:
+                yield Shortage(zone.id, zone.name, name, asked, free)
+
+
+def _unsatisfied(intent: Intent, cause: Cause, step: Step | None = None) -> Refusal:
+    place = (step.container, step.role) if step else ()
+    return Refusal(Refuser.INTENT, UNSATISFIED, cause, intent.policy, *place)

@@ -1,0 +1,243 @@
+"""
+How good a placement is: 0 to 100, by one of four strategies.
+
+The formulas are those of scheduler-plugins' NodeResourceTopologyMatch (least_numa.go, least_allocated.go,
+most_allocated.go, balanced_allocation.go), with the same whole units and the same rounding. They are applied
+to the zones that the kubelet would really pick, where that plugin, not knowing them, assumes the worst zone.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from functools import lru_cache
+from itertools import combinations
+from math import comb, prod
+from types import MappingProxyType
+from typing import NamedTuple
+
+from numalign.decision.evaluate import NO_INTENT, keeps
+from numalign.kubelet.admit import heeded
+from numalign.model.demand import Demand, Step
+from numalign.model.intent import Intent, Policy, Scope
+from numalign.model.node import Node
+from numalign.model.placement import Grant, Placement
+from numalign.model.resources import CPU, MILLI, ZoneId
+
+HIGHEST = 100
+UNKNOWN_COST = 255
+"""The distance between zones whose topology lists none."""
+
+MOST_SETS = 20_000
+"""So many sets of zones are compared to find the closest: all of sixteen zones."""
+
+Weights = Mapping[str, int]
+"""By resource name; a resource without a weight, or with one below 1, counts once."""
+
+EVEN: Weights = MappingProxyType({})
+"""Every resource counts once."""
+
+
+class Strategy(StrEnum):
+    """What makes one node better than another."""
+
+    LEAST_NUMA_NODES = "LeastNUMANodes"
+    MOST_ALLOCATED = "MostAllocated"
+    LEAST_ALLOCATED = "LeastAllocated"
+    BALANCED_ALLOCATION = "BalancedAllocation"
+
+
+Amount = tuple[str, int, int]
+"""A resource, what is asked of it and what is free, in the units of `whole`."""
+
+
+def score(
+    strategy: Strategy, node: Node, demand: Demand, placement: Placement, weights: Weights = EVEN
+) -> int:
+    """How good the placement of an admitted pod is on this node as it is before the pod, 0 to 100.
+
+    A pod for which the node aligns nothing is as good here as anywhere: 100.
+    """
+    (value,) = scores((strategy,), node, demand, placement, weights)
+    return value
+
+
+def scores(
+    strategies: Sequence[Strategy],
+    node: Node,
+    demand: Demand,
+    placement: Placement,
+    weights: Weights = EVEN,
+) -> tuple[int, ...]:
+    """As `score`, by each of these strategies."""
+    units = [unit for unit in _units(node, heeded(node, demand), placement) if unit.zones]
+    if not units:
+        return (HIGHEST,) * len(strategies)
+    return tuple(_STRATEGIES[strategy](node, units, weights) for strategy in strategies)
+
+
+def aligned(node: Node, demand: Demand, placement: Placement, intent: Intent = NO_INTENT) -> bool:
+    """Whether the kubelet of this node really aligns a pod that it admits, best effort or more.
+
+    A pod whose intent is `best-effort` is aligned where the same intent would be kept as `restricted`; one
+    whose intent is to be kept is, and one without an intent is by the policy of the node.
+    """
+    if intent.policy is Policy.NONE:
+        return _ALIGNED_BY[node.policy](node, placement)
+    return intent.binding or keeps(node, demand, replace(intent, policy=Policy.RESTRICTED), placement)
+
+
+_ALIGNED_BY: Mapping[Policy, Callable[[Node, Placement], bool]] = MappingProxyType(
+    {
+        # Where a pod lands by chance is no alignment, unless there is nowhere else to land.
+        Policy.NONE: lambda node, placement: len(node.zones) == 1 or not placement.zones,
+        Policy.BEST_EFFORT: lambda _, placement: all(grant.preferred for grant in placement.grants),
+        Policy.RESTRICTED: lambda *_: True,
+        Policy.SINGLE_NUMA_NODE: lambda *_: True,
+    }
+)
+
+
+class _Unit(NamedTuple):
+    """What is placed as one: what it asks that zones have, and all zones that it touches."""
+
+    asks: Mapping[str, int]
+    zones: frozenset[ZoneId]
+
+
+def _units(node: Node, demand: Demand, placement: Placement) -> list[_Unit]:
+    listed = frozenset(name for zone in node.zones for name in zone.allocatable)
+    if placement.whole:
+        return [_unit(demand.whole, placement.whole, listed)]
+    units = [_unit(step, grant, listed) for step, grant in zip(demand.steps, placement.grants, strict=True)]
+    if node.scope is Scope.CONTAINER:
+        return units
+    return [_Unit(_pinned(demand.whole, listed), frozenset[ZoneId]().union(*(unit.zones for unit in units)))]
+
+
+def _unit(step: Step, grant: Grant, listed: frozenset[str]) -> _Unit:
+    asks = _pinned(step, listed)
+    return _Unit(asks, grant.zones_of(asks))
+
+
+def _pinned(step: Step, listed: frozenset[str]) -> Mapping[str, int]:
+    return {name: asked for name, asked in step.asks.items() if name in listed}
+
+
+def _least_numa_nodes(node: Node, units: list[_Unit], _weights: Weights) -> int:
+    """Fewer zones first, and among as many the ones that are closest to each other."""
+    step, costs = HIGHEST // node.max_zones, tuple((zone.id, zone.costs) for zone in node.zones)
+    spans = {unit.zones for unit in units}
+    closest = all(nearest(costs, zones) for zones in spans)
+    return max(0, HIGHEST - max(map(len, spans)) * step + (step // 2 if closest else 0))
+
+
+Costs = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
+"""What each zone of a node lists."""
+
+
+def nearest(costs: Costs, zones: Collection[ZoneId]) -> bool:
+    """Whether no other set of as many zones is closer together."""
+    return _distance(_table(costs), zones) == _least_distance(costs, len(zones))
+
+
+_Table = Mapping[ZoneId, Mapping[ZoneId, int]]
+
+
+@lru_cache(maxsize=256)
+def _table(costs: Costs) -> _Table:
+    """The cost from each zone to each, itself included."""
+    listed = {zone: dict(mine) for zone, mine in costs}
+    return {one: {other: listed[one].get(other, UNKNOWN_COST) for other in listed} for one in listed}
+
+
+def _distance(table: _Table, zones: Iterable[ZoneId]) -> int:
+    """All costs between zones together: compares as their mean does, among sets of as many zones."""
+    chosen = tuple(zones)
+    return sum(table[one][other] for one in chosen for other in chosen)
+
+
+# There are as many different tables as kinds of machines, and thousands of sets of eight zones of sixteen.
+@lru_cache(maxsize=1024)
+def _least_distance(costs: Costs, count: int) -> int:
+    """What no set of so many zones is below; where there are too many sets, perhaps none comes down to it."""
+    table = _table(costs)
+    if comb(len(table), count) > MOST_SETS:
+        nearest = sorted(sum(sorted(row.values())[:count]) for row in table.values())
+        return sum(nearest[:count])
+    return min(_distance(table, zones) for zones in combinations(table, count))
+
+
+def _mean_over_units(
+    of_amounts: Callable[[list[Amount], Weights], int],
+) -> Callable[[Node, list[_Unit], Weights], int]:
+    """A score of a node from a score of amounts: each unit on its zones, and the mean of them, truncated.
+
+    A pod may have zones by one of its containers, and as a whole ask for nothing that zones give out.
+    """
+
+    def mean(node: Node, units: list[_Unit], weights: Weights) -> int:
+        told = [amounts for unit in units if (amounts := _amounts(node, unit))]
+        return sum(of_amounts(amounts, weights) for amounts in told) // len(told) if told else HIGHEST
+
+    return mean
+
+
+def _amounts(node: Node, unit: _Unit) -> list[Amount]:
+    chosen = [zone.free for zone in node.zones if zone.id in unit.zones]
+    return [
+        (name, whole(name, asked), sum(whole(name, free.get(name, 0)) for free in chosen))
+        for name, asked in unit.asks.items()
+    ]
+
+
+def whole(name: str, amount: int) -> int:
+    """An amount in the units that are compared: a part of a CPU counts as a whole one."""
+    return -(-amount // MILLI) if name == CPU else amount
+
+
+def _most_allocated(amounts: list[Amount], weights: Weights) -> int:
+    return _weighted(amounts, weights, lambda asked, free: asked * HIGHEST // free)
+
+
+def _least_allocated(amounts: list[Amount], weights: Weights) -> int:
+    return _weighted(amounts, weights, lambda asked, free: (free - asked) * HIGHEST // free)
+
+
+def _weighted(amounts: list[Amount], weights: Weights, value: Callable[[int, int], int]) -> int:
+    weight = {name: max(1, weights.get(name, 1)) for name, _, _ in amounts}
+    total = sum(weight[name] * value(asked, free) for name, asked, free in amounts if free and asked <= free)
+    return total // sum(weight.values())
+
+
+def _balanced(amounts: list[Amount], _weights: Weights) -> int:
+    """The more alike the used shares of all resources, the better; one resource alone is in balance.
+
+    That is 100 less the sample variance of the shares, in hundredths, reckoned in whole numbers.
+    """
+    shares = [(asked, free) if free else (1, 1) for _, asked, free in amounts]
+    count, common = len(shares), prod(free for _, free in shares)
+    if any(asked > free for asked, free in shares):
+        return 0
+    if count == 1:
+        return HIGHEST
+    parts = [asked * (common // free) for asked, free in shares]
+    spread = count * sum(part * part for part in parts) - sum(parts) ** 2
+    most = count * (count - 1) * common * common
+    return (most - spread) * HIGHEST // most
+
+
+OF_AMOUNTS: Mapping[Strategy, Callable[[list[Amount], Weights], int]] = MappingProxyType(
+    {
+        Strategy.MOST_ALLOCATED: _most_allocated,
+        Strategy.LEAST_ALLOCATED: _least_allocated,
+        Strategy.BALANCED_ALLOCATION: _balanced,
+    }
+)
+"""What the amounts of one unit are worth, by the strategies that look at nothing else."""
+
+_STRATEGIES: Mapping[Strategy, Callable[[Node, list[_Unit], Weights], int]] = MappingProxyType(
+    {
+        Strategy.LEAST_NUMA_NODES: _least_numa_nodes,
+        **{strategy: _mean_over_units(of_amounts) for strategy, of_amounts in OF_AMOUNTS.items()},
+    }
+)

@@ -1,0 +1,498 @@
+"""
+What people are told of a no, in the scheduler's idiom: so many nodes have this, so many that.
+
+One table has the words for each cause. Whatever tells of refusals takes them from there: the refusal of a pod
+counts all nodes, `explain` speaks of one, and kube-scheduler prints a reason for each, which it counts by its
+text. So every cause is described in two ways: with what nodes of their own have, and alike for all of them.
+
+What is asked for is written by tenants. So no more than `MOST_NAMED` resources are named at once, names of
+containers are cut, and a refusal is no longer than `LONGEST`: event notes are cut at 1,024 characters, and
+clients repeat the text beside words of their own.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import groupby, islice
+from types import MappingProxyType
+from typing import NamedTuple
+
+from numalign.decision.verdict import Cause, Need, Refusal, Shortage, Verdict
+from numalign.kubelet.admission_errors import Reason
+from numalign.model.constraints import Unmet
+from numalign.model.errors import cut
+from numalign.model.intent import POLICY, Intent, Policy, nearest
+from numalign.model.resources import render
+
+LONGEST = 900
+"""Characters of a refusal."""
+
+LONGEST_REASON = 400
+"""Characters of what is said of one sort of nodes: a scheduler repeats it for thousands of them."""
+
+MOST_NAMED = 16
+"""Resources that are named at once."""
+
+NO_TOPOLOGY = "publish no NUMA topology"
+"""Of nodes of which only the Node object is known."""
+
+_LONGEST_SUBJECT = 100
+_LONGEST_CLAUSE = 240
+_LONGEST_RESOURCE = 64
+_LONGEST_AMOUNT = 120
+
+
+# What is said of nodes that refuse, by cause.
+
+
+class _Words(NamedTuple):
+    """How nodes are described, in the plural: with what they have themselves, and alike for all of them.
+
+    Both are given the word that stands after an amount: "free" for nodes as they are, nothing for empty ones.
+    """
+
+    own: Callable[[Refusal, str], str]
+    alike: Callable[[Refusal, str], str]
+
+
+def _zones_too_small(refusal: Refusal, free: str) -> str:
+    by_zones = groupby(sorted(_short(refusal), key=_zones_of), key=_zones_of)
+    short = _list([_most_in(list(needs), zones, free) for zones, needs in by_zones])
+    return f"have {short}{' beside the other containers' if refusal.beside else ''}"
+
+
+def _most_in(needs: list[Need], zones: int, free: str) -> str:
+    none = not any(need.most for need in needs)
+    return f"{_list([*map(_at_most, needs)])}{free} in {'any zone' if none else _zones(zones)}"
+
+
+def _no_zone(refusal: Refusal, free: str) -> str:
+    return f"have no {_zone_or_zones(refusal)} with {_asked(refusal)}{free}"
+
+
+def _spread(refusal: Refusal, _free: str) -> str:
+    return f"would spread {_asked(refusal)} over more than {_zones(_widest(refusal))}"
+
+
+def _widths_differ(refusal: Refusal, _free: str) -> str:
+    by_zones = groupby(sorted(refusal.needs[:MOST_NAMED], key=_zones_of), key=_zones_of)
+    takes = [f"{_number(zones)} for {_amounts(needs)}" for zones, needs in by_zones]
+    return f"would span different numbers of zones ({', '.join(takes)})"
+
+
+def _different_widths(refusal: Refusal, _free: str) -> str:
+    return f"would span different numbers of zones for {_asked(refusal)}"
+
+
+def _not_exclusive(refusal: Refusal, _free: str) -> str:
+    return f"cannot pin {_names(refusal)} for it ({refusal.detail})"
+
+
+def _not_whole_cores(refusal: Refusal, free: str) -> str:
+    if refusal.detail:
+        return f"give out whole cores of {refusal.detail} CPUs, and {_asked(refusal)} would break one"
+    return f"have {_list([*map(_at_most, refusal.needs)])}{free} in whole cores"
+
+
+def _too_few_cores(refusal: Refusal, free: str) -> str:
+    if refusal.detail:
+        return _not_whole_cores(refusal, free)
+    return f"have less than {_asked(refusal)}{free} in whole cores"
+
+
+def _nothing_to_share(refusal: Refusal, _free: str) -> str:
+    return f"would leave no {_names(refusal)} to the pod's other containers"
+
+
+def _other_policy(refusal: Refusal, _free: str) -> str:
+    return f'have kubelet policy "{refusal.detail}", not "{refusal.policy}"'
+
+
+def _not_allocated(refusal: Refusal, free: str) -> str:
+    return f"cannot allocate {_asked(refusal)}{' now' if free else ''}"
+
+
+def _node_too_small(refusal: Refusal, free: str) -> str:
+    has = _list([*map(_at_most, refusal.needs[:MOST_NAMED])])
+    return f"have {has}{_whole(free) if free or any(need.most for need in refusal.needs) else ''}"
+
+
+def _nodes_too_small(refusal: Refusal, free: str) -> str:
+    return f"have less than {_asked(refusal)}{_whole(free)}"
+
+
+def _whole(free: str) -> str:
+    """An empty node is only too small for now if it is ill."""
+    return " now" if free else " in total"
+
+
+def _not_aligned(refusal: Refusal, _free: str) -> str:
+    if refusal.detail == Policy.NONE:
+        return f'have kubelet policy "{refusal.detail}"'
+    return f"have a kubelet that does not align {_names(refusal)}"
+
+
+def _not_answered(_refusal: Refusal, _free: str) -> str:
+    return "have too many zones for an answer in time"
+
+
+# The most telling cause comes first: one that speaks of alignment says more to an owner than a node that is
+# out of the question.
+_WORDS: Mapping[Cause, _Words] = MappingProxyType(
+    {
+        Cause.ZONES_TOO_SMALL: _Words(_zones_too_small, _no_zone),
+        Cause.WIDTHS_DIFFER: _Words(_widths_differ, _different_widths),
+        Cause.NOT_TOGETHER: _Words(_no_zone, _no_zone),
+        Cause.SPREAD: _Words(_spread, _spread),
+        Cause.NOT_EXCLUSIVE: _Words(_not_exclusive, _not_exclusive),
+        Cause.NOT_WHOLE_CORES: _Words(_not_whole_cores, _too_few_cores),
+        Cause.NOTHING_TO_SHARE: _Words(_nothing_to_share, _nothing_to_share),
+        Cause.OTHER_POLICY: _Words(_other_policy, _other_policy),
+        Cause.NOT_ALLOCATED: _Words(_not_allocated, _not_allocated),
+        Cause.NODE_TOO_SMALL: _Words(_node_too_small, _nodes_too_small),
+        Cause.NOT_ALIGNED: _Words(_not_aligned, _not_aligned),
+        Cause.NOT_ANSWERED: _Words(_not_answered, _not_answered),
+    }
+)
+_TELLING = {cause: at for at, cause in enumerate(_WORDS)}
+
+
+# One node.
+
+
+def sentence(verdict: Verdict) -> str:
+    """Why a node refuses, in one sentence without a full stop; raises `ValueError` for one that does not."""
+    refusal = _refusal(verdict)
+    return refused(refusal, free=_free(verdict))
+
+
+def refused(refusal: Refusal, *, free: str = " free") -> str:
+    """The same of a refusal by itself, of a node as it stands."""
+    policy = f' (kubelet policy "{refusal.policy}")' if _by_topology_manager(refusal) else ""
+    return f"{_subject(refusal)}: the node {_singular(_own(refusal, free))}{policy}"
+
+
+def reason(verdict: Verdict) -> str:
+    """Why nodes refuse, the same for all that refuse alike, in the plural; raises like `sentence`.
+
+    It says what is asked and what kind of no it is, never what this very node has: forty nodes with forty
+    texts would tell nobody anything.
+    """
+    refusal = _refusal(verdict)
+    return cut(_WORDS[refusal.cause].alike(refusal, _free(verdict)), LONGEST_REASON)
+
+
+def of_node(verdict: Verdict) -> str:
+    """What is wrong with a node, as it follows the name of the node."""
+    return _singular(_own(_refusal(verdict), _free(verdict)))
+
+
+def shortage(short: Shortage) -> str:
+    """What one zone lacks."""
+    asked, free = render(short.resource, short.asked), render(short.resource, short.free)
+    return f"{short.zone_name}: {short.resource} {asked} asked, {free} free"
+
+
+# All nodes.
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """So many nodes, or shapes, that refuse alike with nothing on them."""
+
+    count: int
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What all nodes and shapes come to.
+
+    `nodes` that the pod may go to refuse it; others are `kept_away` by their labels and taints, and so many
+    publish no topology (`unknown`). `shapes` are those of which no node is here.
+    """
+
+    nodes: tuple[Counted, ...] = ()
+    kept_away: Mapping[Unmet, int] = field(default_factory=dict)
+    unknown: int = 0
+    shapes: tuple[Counted, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """How many nodes there are."""
+        return sum(each.count for each in self.nodes) + sum(self.kept_away.values()) + self.unknown
+
+
+Enough = Callable[[str, str, int], bool]
+"""Whether some node could take the pod if a container (unnamed: the pod) asked for so much of a resource."""
+
+
+def refusal_text(tally: Tally, intent: Intent, *, looser: Policy | None, enough: Enough) -> str:
+    """Why no node can take a pod, and what its owner can do; `looser` is a policy with which some node could.
+
+    Raises `ValueError` where nothing refuses. The numbers come to all nodes; where there is none, to all
+    shapes.
+    """
+    ranked = _ranked([*tally.nodes, *tally.shapes], intent)
+    if not ranked:
+        raise ValueError("nothing refuses the pod")
+    first = ranked[0].refusal
+    head = f"0/{tally.total} nodes can {_taken(first, intent)}: {_of_shapes(tally)}"
+    counted = [*_clauses(tally.nodes, first, intent), *_others(tally)]
+    counted = counted or _clauses(tally.shapes, first, intent)
+    end, advice = _nor(tally), _advice(first, looser, enough)
+    room = LONGEST - len(head) - len(end) - len(advice) - 1
+    return f"{head}{_fitting(counted, room)}{end}.{advice}"
+
+
+def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str:
+    """Why a namespace does not let a pod pass, and what its owner can do."""
+    choices = " or ".join(policy for policy in Policy if policy.at_least(level))
+    asks = asked or "nothing"
+    return (
+        f'namespace "{namespace}" enforces {level}: the pod asks for {asks}. '
+        f"Set annotation {POLICY} to {choices}."
+    )
+
+
+def unlisted(resource: str, known: Iterable[str]) -> str:
+    """That no node lists a resource, and which of the known ones may be meant."""
+    close = nearest(resource, known)
+    meant = f'; "{close}" is meant?' if close else ""
+    return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{meant}'
+
+
+def lacking(missing: Mapping[str, int]) -> str:
+    """What a node has not got that it had in health, as it follows its name."""
+    return f"lacks {_named(f'{render(name, amount)} {name}' for name, amount in missing.items())} that it had"
+
+
+def kept_away(unmet: Unmet, *, lasting: bool) -> str:
+    """Why a pod may not go to a node; one that is `lasting` says something about tomorrow too."""
+    passing = "" if lasting else ", but that may pass"
+    return f"the node {_singular(unmet.value)}{passing}"
+
+
+def ago(seconds: float) -> str:
+    """How long something is past, as a person says it."""
+    for unit, one, many in _UNITS:
+        count = int(seconds // unit)
+        if count > 0:
+            return f"{count} {one if count == 1 else many}"
+    return "less than a minute"
+
+
+_UNITS = ((86400, "day", "days"), (3600, "h", "h"), (60, "min", "min"))
+
+
+def nodes(count: int) -> str:
+    """So many nodes."""
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a refusal, without its full stop."""
+    return text.partition(". ")[0].rstrip(".")
+
+
+def _ranked(counted: Iterable[Counted], intent: Intent) -> list[Counted]:
+    """Those that are told alike but for amounts put together, with the largest; most telling first."""
+    alike: dict[object, Counted] = {}
+    for each in counted:
+        key = _told(each.refusal, intent)
+        alike[key] = _together(alike[key], each) if key in alike else each
+    return sorted(alike.values(), key=_closeness)
+
+
+def _told(refusal: Refusal, intent: Intent) -> object:
+    """What is told of a refusal, whatever there is of that which is short."""
+    short = tuple(replace(need, most=0) for need in _short(refusal))
+    own = _own(replace(refusal, needs=short or refusal.needs), "")
+    return own, bool(short), refusal.subject, _policy(refusal, intent)
+
+
+def _policy(refusal: Refusal, intent: Intent) -> str:
+    """The kubelet's policy where that decides and is another than the pod's."""
+    if refusal.policy is intent.policy or not _by_topology_manager(refusal):
+        return ""
+    return f' (kubelet policy "{refusal.policy}")'
+
+
+def _together(one: Counted, other: Counted) -> Counted:
+    """Both, which differ in amounts alone."""
+    pairs = zip(_short(one.refusal), _short(other.refusal), strict=True)
+    short = tuple(replace(mine, most=max(mine.most, theirs.most)) for mine, theirs in pairs)
+    return Counted(one.count + other.count, replace(one.refusal, needs=short or one.refusal.needs))
+
+
+def _closeness(counted: Counted) -> tuple[int, Fraction, int, str]:
+    """Most telling first, then those that have most of what is asked, then the most."""
+    refusal = counted.refusal
+    shares = [Fraction(need.most, need.asked) for need in _short(refusal)]
+    share = min(shares, default=Fraction(0))
+    return _TELLING[refusal.cause], -share, -counted.count, _own(refusal, "")
+
+
+def _clauses(counted: Iterable[Counted], first: Refusal, intent: Intent) -> list[tuple[int, str]]:
+    return [(each.count, _clause(each.refusal, first, intent)) for each in _ranked(counted, intent)]
+
+
+def _clause(refusal: Refusal, first: Refusal, intent: Intent) -> str:
+    """What is said of some nodes; of whom, where it is another container than the first's."""
+    other = refusal.container and refusal.container != first.container
+    whom = f" for {_subject(refusal)}" if other else ""
+    return f"{cut(_own(refusal, ''), _LONGEST_CLAUSE)}{whom}{_policy(refusal, intent)}"
+
+
+def _others(tally: Tally) -> Iterator[tuple[int, str]]:
+    yield from ((count, why.value) for why, count in sorted(tally.kept_away.items()) if count)
+    if tally.unknown:
+        yield tally.unknown, NO_TOPOLOGY
+
+
+def _taken(refusal: Refusal, intent: Intent) -> str:
+    if intent.policy is Policy.NONE:
+        return f"take {_subject(refusal)}"
+    return f"align {_subject(refusal)} as {intent.policy}"
+
+
+def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
+    """As many as there is room for, in so many characters; the others are counted."""
+    said, left = list[str](), sum(count for count, _ in clauses)
+    for count, words in clauses:
+        text = _counted(count, words)
+        rest = f"{left} for other reasons"
+        if len(", ".join([*said, text, rest])) > room:
+            return ", ".join([*said, rest])
+        said.append(text)
+        left -= count
+    return ", ".join(said)
+
+
+def _of_shapes(tally: Tally) -> str:
+    """Where no node is here, whom the numbers are of."""
+    count = sum(each.count for each in tally.shapes)
+    if tally.total:
+        return ""
+    shapes = "1 shape that was here before or is declared" if count == 1 else f"{count} {_WITHOUT_NODES}"
+    return f"of {shapes}, "
+
+
+def _nor(tally: Tally) -> str:
+    """What is to be said of shapes without nodes, where nodes were counted."""
+    return ", nor can any shape that was here before or is declared" if tally.total and tally.shapes else ""
+
+
+_WITHOUT_NODES = "shapes that were here before or are declared"
+
+
+def _advice(refusal: Refusal, looser: Policy | None, enough: Enough) -> str:
+    """What would make the pod fit: less of the one thing that is short, or a policy that promises less."""
+    ways = [*_less(refusal, enough), *([f'use policy "{looser}"'] if looser else [])]
+    if refusal.cause is Cause.NOT_EXCLUSIVE:
+        ways.append("give every container equal requests and limits, and whole CPUs")
+    text = ", or ".join(ways)
+    return f" {text[0].upper()}{text[1:]}." if ways else ""
+
+
+def _less(refusal: Refusal, enough: Enough) -> Iterator[str]:
+    short = _short(refusal)
+    if refusal.cause is Cause.ZONES_TOO_SMALL and len(short) == 1 and short[0].most:
+        need = short[0]
+        if enough(refusal.container, need.resource, need.most):
+            yield f"ask for at most {cut(_amount(need, need.most), _LONGEST_AMOUNT)}"
+
+
+# Words.
+
+
+def _refusal(verdict: Verdict) -> Refusal:
+    if verdict.refusal is None:
+        raise ValueError("the pod is admitted: there is no reason against it")
+    return verdict.refusal
+
+
+def _own(refusal: Refusal, free: str) -> str:
+    return _WORDS[refusal.cause].own(refusal, free)
+
+
+def _free(verdict: Verdict) -> str:
+    return "" if verdict.permanent else " free"
+
+
+def _by_topology_manager(refusal: Refusal) -> bool:
+    """Whether the kubelet's own policy decides, whatever the pod asks for."""
+    return refusal.reason == Reason.TOPOLOGY_AFFINITY
+
+
+def _subject(refusal: Refusal) -> str:
+    """Who is refused: the pod, or one of its containers by name."""
+    return cut(refusal.subject, _LONGEST_SUBJECT)
+
+
+def _short(refusal: Refusal) -> list[Need]:
+    return [*islice((need for need in refusal.needs if need.most < need.asked), MOST_NAMED)]
+
+
+def _zones_of(need: Need) -> int:
+    return need.zones
+
+
+def _widest(refusal: Refusal) -> int:
+    return max(map(_zones_of, refusal.needs), default=1)
+
+
+def _zone_or_zones(refusal: Refusal) -> str:
+    widest = _widest(refusal)
+    return "zone" if widest == 1 else f"{widest} zones"
+
+
+def _zones(count: int) -> str:
+    return f"{_number(count)} {'zone' if count == 1 else 'zones'}"
+
+
+def _number(count: int) -> str:
+    return "one" if count == 1 else str(count)
+
+
+def _asked(refusal: Refusal) -> str:
+    return _amounts(refusal.needs) or "what it asks for"
+
+
+def _amounts(needs: Iterable[Need]) -> str:
+    return _named(_amount(need, need.asked) for need in needs)
+
+
+def _names(refusal: Refusal) -> str:
+    return _named(need.resource for need in refusal.needs) or "what it asks for"
+
+
+def _at_most(need: Need) -> str:
+    return f"at most {_amount(need, need.most)}" if need.most else f"no {need.resource}"
+
+
+def _amount(need: Need, amount: int) -> str:
+    return f"{render(need.resource, amount)} {need.resource}"
+
+
+def _named(words: Iterable[str]) -> str:
+    """The first of these words; that there are others is said by the last."""
+    first = [*islice(words, MOST_NAMED + 1)]
+    return _list([*first[:MOST_NAMED], *(["more"] if len(first) > MOST_NAMED else [])])
+
+
+def _list(parts: list[str]) -> str:
+    """Words as a person lists them."""
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def _counted(count: int, words: str) -> str:
+    return f"{count} {_singular(words) if count == 1 else words}"
+
+
+def _singular(words: str) -> str:
+    verb, _, rest = words.partition(" ")
+    return f"{_ONE.get(verb, verb)} {rest}"
+
+
+_ONE = MappingProxyType({"have": "has", "give": "gives", "do": "does", "publish": "publishes", "were": "was"})

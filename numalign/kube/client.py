@@ -1,0 +1,358 @@
+"""
+One API server, asked as one user.
+
+The client library knows how to find a cluster and who asks; of its models nothing is used, for they are slow
+and know only yesterday's fields. What is asked and answered here is bytes and plain values. Every way in
+which a cluster can refuse or fail is mapped here, in one place, onto a sentence that says what to do.
+
+    ClusterError
+    ├── Unconfigured   nothing says which cluster, or who asks
+    ├── Unreachable    nobody answers, nobody who can be trusted, or nothing that makes sense
+    ├── Refused        the API server does not know who asks
+    ├── Forbidden      it knows, and says no
+    ├── Missing        what was asked for is not there
+    ├── Conflict       somebody else was there first
+    └── Gone           the state that was asked for is too old to be had
+"""
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from http import HTTPStatus
+from pathlib import Path
+from textwrap import shorten
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from urllib.request import getproxies
+
+import aiohttp
+import orjson
+import yaml
+
+from numalign.kube.decode.parts import Part
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient, Configuration
+
+TIMEOUT = aiohttp.ClientTimeout(sock_connect=10, sock_read=60)
+"""Seconds to connect, and between two pieces of an answer."""
+
+LONGEST_LINE = 2**24
+"""Bytes of one event of a watch; etcd stores objects of at most a tenth of it."""
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds who it is."""
+
+_READ_AHEAD = 2**21
+"""Bytes of an answer that may wait to be read; events of a watch come in bursts."""
+
+Query = Sequence[tuple[str, str]]
+
+
+class ClusterError(Exception):
+    """The cluster did not give what was asked for; the text says why, and what to do."""
+
+
+class Unconfigured(ClusterError):
+    """Raised when the kubeconfig cannot be read, or does not say which cluster or who asks."""
+
+
+class Unreachable(ClusterError):
+    """Raised when nobody answers, nobody who can be trusted, or nothing that makes sense."""
+
+
+class Refused(ClusterError):
+    """Raised when the API server does not accept the credentials."""
+
+
+class Forbidden(ClusterError):
+    """Raised when the API server accepts who asks, but not what is asked for."""
+
+
+class Missing(ClusterError):
+    """Raised when an object or a whole kind of objects is not there."""
+
+
+class Conflict(ClusterError):
+    """Raised when an object to be made is there already, or one to be changed was changed meanwhile."""
+
+
+class Gone(ClusterError):
+    """Raised when a page or a resource version is too old to be had."""
+
+
+class Patch(StrEnum):
+    """How a patch is meant, as its content type."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+
+
+class Api:
+    """An API server; made by `connected`.
+
+    `host` is its address and `namespace` the one that whoever asks usually means. `what` names in errors what
+    is asked for, like `pod default/web`. Every method raises `ClusterError`.
+    """
+
+    def __init__(self, client: "ApiClient", *, namespace: str) -> None:
+        self._client = client
+        self.namespace = namespace
+
+    @property
+    def host(self) -> str:
+        """The address of the API server, as it was configured."""
+        return str(self._client.configuration.host)
+
+    async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
+        """What stands at a path; `most` is how many bytes of it make sense."""
+        return await self._asked("GET", path, query, what=what, most=most)
+
+    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
+        """Make an object in the collection at a path, and give it as it is stored."""
+        return await self._asked("POST", path, query, body=body, what=what)
+
+    async def replace(self, path: str, body: object, *, what: str) -> object:
+        """Put an object in place of the one at its path, if that still has the body's `resourceVersion`."""
+        return await self._asked("PUT", path, body=body, what=what)
+
+    async def patch(self, path: str, body: object, *, how: Patch, what: str) -> object:
+        """Change what a patch says of the object at a path."""
+        return await self._asked("PATCH", path, body=body, content_type=how, what=what)
+
+    async def lines(
+        self, path: str, query: Query, *, what: str, silence: float
+    ) -> AsyncGenerator[bytes, None]:
+        """What a watch says, line by line, until it ends; first an empty line, once it is accepted.
+
+        A last line that was cut off is left out. Raises `Unreachable` after so many seconds of `silence`,
+        and for a line of more than `LONGEST_LINE` bytes.
+        """
+        within = aiohttp.ClientTimeout(sock_connect=TIMEOUT.sock_connect, sock_read=silence)
+        answer = await self._answered("GET", path, query, within=within)
+        try:
+            if answer.status != HTTPStatus.OK:
+                raise _error(answer.status, _message(await answer.read()), doing="read", what=what)
+            yield b""
+            pieces = [b""]
+            async for piece in answer.content.iter_any():
+                *whole, rest = piece.split(b"\n")
+                for line in whole:
+                    yield b"".join((*pieces, line))
+                    pieces = []
+                pieces.append(rest)
+                if sum(map(len, pieces)) > LONGEST_LINE:
+                    raise Unreachable(f"{what}: an event of more than {LONGEST_LINE} bytes makes no sense")
+        except _BROKEN_CONNECTION as error:
+            raise self._unreachable(error) from error
+        finally:
+            answer.close()
+
+    async def _asked(  # noqa: PLR0913  what a call is made of
+        self,
+        method: str,
+        path: str,
+        query: Query = (),
+        *,
+        what: str,
+        body: object = None,
+        content_type: str = "application/json",
+        most: int | None = None,
+    ) -> object:
+        try:
+            answer = await self._answered(
+                method, path, query, body=body, content_type=content_type, within=TIMEOUT
+            )
+            said = await _read(answer, most, what=what)
+        except _BROKEN_CONNECTION as error:
+            raise self._unreachable(error) from error
+        if answer.status not in _GOOD:
+            raise _error(answer.status, _message(said), doing=_VERBS[method], what=what)
+        try:
+            return orjson.loads(said)
+        except orjson.JSONDecodeError as error:
+            raise Unreachable(
+                f"the API server's answer makes no sense: {what} is not JSON: {error}"
+            ) from error
+
+    async def _answered(  # noqa: PLR0913  as above
+        self,
+        method: str,
+        path: str,
+        query: Query = (),
+        *,
+        within: aiohttp.ClientTimeout,
+        body: object = None,
+        content_type: str = "application/json",
+    ) -> aiohttp.ClientResponse:
+        # Whoever has a client has paid for this already.
+        import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
+
+        try:
+            answer: aiohttp.ClientResponse = await self._client.call_api(
+                path,
+                method,
+                query_params=list(query),
+                header_params={"Accept": "application/json", "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=within,
+            )
+        except _BROKEN_CONNECTION as error:
+            raise self._unreachable(error) from error
+        except kubernetes.config.ConfigException as error:
+            raise Refused(f"the credentials for {self.host} cannot be read again: {error}") from error
+        return answer
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(f"{self.host} cannot be asked: {str(error) or 'it does not answer'}")
+
+
+@asynccontextmanager
+async def connected(
+    *, kubeconfig: str | None = None, context: str | None = None, account: Path = ACCOUNT
+) -> AsyncIterator[Api]:
+    """The API server of a kubeconfig, or inside a pod the one that the pod runs under.
+
+    `kubeconfig` None means what kubectl would use: `KUBECONFIG`, or else `~/.kube/config`, or else the pod's
+    own service account, which is mounted at `account`. Raises `Unconfigured`.
+    """
+    # To import it takes a second, and a command that reads a file needs none of it.
+    import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
+
+    configuration = kubernetes.client.Configuration()
+    named = kubeconfig or os.environ.get("KUBECONFIG")
+    if named or context or not _in_a_pod():
+        namespace = await _from_kubeconfig(configuration, named or "~/.kube/config", context)
+    else:
+        namespace = _from_account(configuration, account)
+    client = kubernetes.client.ApiClient(configuration)
+    client.user_agent = "numalign"
+    if not getproxies():
+        _ask_directly(client)
+    async with client:
+        yield Api(client, namespace=namespace)
+
+
+def _ask_directly(client: "ApiClient") -> None:
+    """Keep a session from looking for a proxy, and for passwords in netrc, in a thread before each call.
+
+    A password in netrc would even be sent in place of the token, and be refused.
+    """
+    rest = client.rest_client
+    looking = rest.pool_manager
+    rest.pool_manager = aiohttp.ClientSession(connector=looking.connector, read_bufsize=_READ_AHEAD)
+    looking.detach()
+
+
+def _in_a_pod() -> bool:
+    home = Path("~/.kube/config").expanduser()
+    return "KUBERNETES_SERVICE_HOST" in os.environ and not home.is_file()
+
+
+async def _from_kubeconfig(configuration: "Configuration", path: str, context: str | None) -> str:
+    """Fill in who asks whom, and give the namespace of the context."""
+    import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
+
+    _existing(path)
+    try:
+        # Tokens that were renewed are not written back: the file is the user's.
+        loader = await kubernetes.config.load_kube_config(
+            path, context=context, client_configuration=configuration, persist_config=False
+        )
+        # A certificate that cannot be read is found out by whoever first needs it.
+        await kubernetes.client.ApiClient(configuration).close()
+    except (kubernetes.config.ConfigException, *_BROKEN_FILE) as error:
+        reason = " ".join(str(error).split()) or "a part of it is missing"
+        raise Unconfigured(f"the kubeconfig {path} cannot be used: {reason}; {_ELSEWHERE}") from error
+    return Part(loader.current_context)["context"]["namespace"].text() or "default"
+
+
+def _from_account(configuration: "Configuration", account: Path) -> str:
+    """As above, of the pod that this process runs in."""
+    import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
+
+    try:
+        load: Callable[..., None] = kubernetes.config.load_incluster_config
+        load(
+            configuration,
+            token_filename=str(account / "token"),
+            cert_filename=str(account / "ca.crt"),
+        )
+        return (account / "namespace").read_text().strip() or "default"
+    except (kubernetes.config.ConfigException, OSError) as error:
+        raise Unconfigured(
+            f"the service account of this pod cannot be used: {error}; mount its token"
+            " (automountServiceAccountToken), or name a kubeconfig"
+        ) from error
+
+
+def _existing(path: str) -> None:
+    """Raises `Unconfigured` unless one at least of the kubeconfigs is there."""
+    if not any(Path(each).expanduser().is_file() for each in path.split(os.pathsep) if each):
+        raise Unconfigured(f"there is no kubeconfig at {path}: {_ELSEWHERE}")
+
+
+async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) -> bytes:
+    """All of an answer; raises `Unreachable` as soon as it is longer than makes sense."""
+    if most is None:
+        return await answer.read()
+    pieces = bytearray()
+    async for piece in answer.content.iter_any():
+        pieces += piece
+        if len(pieces) > most:
+            answer.close()
+            raise Unreachable(f"{what}: an answer of more than {most} bytes makes no sense")
+    return bytes(pieces)
+
+
+def _error(status: int, message: str, *, doing: str, what: str) -> ClusterError:
+    """Why there is no answer, for the status that came in its place."""
+    error, sentence = _FAILURES.get(status, (Unreachable, _NO_ANSWER))
+    return error(sentence.format(status=status, message=message, doing=doing, what=what))
+
+
+def _message(body: bytes) -> str:
+    """What the API server says of a failure, in a line."""
+    try:
+        said = Part(orjson.loads(body))["message"].text()
+    except orjson.JSONDecodeError:
+        said = body.decode(errors="replace")
+    return shorten(said, 200, placeholder="...") or "no reason given"
+
+
+_GOOD = (HTTPStatus.OK, HTTPStatus.CREATED)
+_VERBS: Mapping[str, str] = MappingProxyType(
+    {"GET": "read", "POST": "create", "PUT": "update", "PATCH": "patch"}
+)
+
+_BROKEN_CONNECTION = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+
+# What the client raises for a file that is no kubeconfig, or one that names what is not there.
+_BROKEN_FILE = (
+    aiohttp.ClientError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
+    yaml.YAMLError,
+)
+
+_ELSEWHERE = "name another file or context"
+_NO_ANSWER = "the API server answered {status} for {what} ({message}): try again later"
+_FAILURES: Mapping[int, tuple[type[ClusterError], str]] = MappingProxyType(
+    {
+        HTTPStatus.UNAUTHORIZED: (
+            Refused,
+            "the API server does not accept your credentials ({message}): log in again, as for kubectl",
+        ),
+        HTTPStatus.FORBIDDEN: (Forbidden, "you may not {doing} {what} ({message}): a role has to allow it"),
+        HTTPStatus.NOT_FOUND: (Missing, "{what} is not there ({message})"),
+        HTTPStatus.CONFLICT: (Conflict, "{what} was made or changed by somebody else ({message})"),
+        HTTPStatus.GONE: (Gone, "{what} is too old to be had ({message})"),
+    }
+)

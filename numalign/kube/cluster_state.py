@@ -1,0 +1,309 @@
+"""
+All that was seen of a cluster, object by object, and the cluster that it makes together.
+
+Objects come one by one and in any order, from a file or from watches; each is decoded once and its text
+forgotten. A snapshot joins what there is at the moment, and joins again only what has changed. One broken
+object never stops the rest: it is left out and told of, with its kind, its name and all its mistakes.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from sys import intern
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from numalign.kube.decode import device_classes, kubelet_config, namespaces, nodes, nrt, shapes
+from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.decode.kubelet_config import KubeletConfiguration
+from numalign.kube.decode.namespaces import NamespaceFacts
+from numalign.kube.decode.nodes import BadNode, Facts
+from numalign.kube.decode.nrt import Topology
+from numalign.kube.pod_counts import PodCounts
+from numalign.model.errors import BadInput, Mistake
+from numalign.model.intent import NamespaceRules
+from numalign.model.node import Node
+from numalign.shapes import KnownShape, RememberedShapes, ShapeHistory
+from numalign.shapes.unknown_node import UnknownNode
+
+Read = TypeVar("Read")
+Raw = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An object that was left out, and all that is wrong with it."""
+
+    kind: str
+    name: str
+    mistakes: tuple[Mistake, ...]
+
+    def __str__(self) -> str:
+        """Every mistake on its own line, each with the object it is in."""
+        return "\n".join(f"{self.kind} {self.name}: {mistake}" for mistake in self.mistakes)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster as it was found.
+
+    `nodes` are those whose topology is known, by name; `unknown` the names of the others, and `bare` what
+    the Node objects of those tell. `shapes` are all that this cluster has, had, or was told of. `labels` is
+    the class that each Node is labelled with, None where it is with none; a Node that makes no sense, or
+    whose topology makes none, is not in it. `node_labels` are all labels of each Node. `namespaces` are the
+    rules of each, and `namespace_labels` all of its labels.
+    `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
+    one. `served` are the extended resources that DRA serves. `pods` counts what was listed, and `ignored` the
+    objects of kinds that nobody reads, by kind and group (`Deployment.apps`).
+    """
+
+    nodes: tuple[Node, ...] = ()
+    unknown: tuple[str, ...] = ()
+    bare: Mapping[str, UnknownNode] = field(default_factory=dict)
+    shapes: tuple[KnownShape, ...] = ()
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
+    served: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    pods: int = 0
+
+
+class Store(Generic[Read]):
+    """The objects of one kind that have a name of their own in the cluster.
+
+    `decode` gives what an object says, None if that makes no sense, and all its mistakes. `version` grows
+    with every change of what is said, and `changed` holds the names that are concerned, until somebody takes
+    them out.
+    """
+
+    def __init__(self, kind: str, decode: Callable[[Raw], tuple[Read | None, tuple[Mistake, ...]]]) -> None:
+        self.kind = kind
+        self.version = 0
+        self.changed: set[str] = set()
+        self._decode = decode
+        self._said: dict[str, Read | None] = {}
+        self._mistakes: dict[str, tuple[Mistake, ...]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._said
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all objects, those that make no sense included."""
+        return iter(self._said)
+
+    def get(self, name: str) -> Read | None:
+        """What the object says; None if it is not there, or makes no sense."""
+        return self._said.get(name)
+
+    def sensible(self) -> Iterator[tuple[str, Read]]:
+        """The objects that make sense, by name."""
+        return ((name, said) for name, said in self._said.items() if said is not None)
+
+    def put(self, name: str, raw: Raw) -> None:
+        """An object is there, as this says."""
+        said, mistakes = self._decode(raw)
+        before = (self._said.get(name), self._mistakes.get(name, ()))
+        # What says the same stays the same, so that nothing is joined anew for a heartbeat.
+        if name in self._said and before == (said, mistakes):
+            return
+        self._change(name)
+        self._said[intern(name)] = said
+        self._mistakes.pop(name, None)
+        if mistakes:
+            self._mistakes[name] = mistakes
+
+    def drop(self, name: str) -> None:
+        """An object is gone."""
+        if name in self._said:
+            self._change(name)
+            del self._said[name]
+            self._mistakes.pop(name, None)
+
+    def keep(self, names: AbstractSet[str]) -> None:
+        """No other objects are there any more."""
+        for name in self._said.keys() - names:
+            self.drop(name)
+
+    def _change(self, name: str) -> None:
+        self.version += 1
+        self.changed.add(name)
+
+    def problems(self) -> Iterator[Problem]:
+        """The objects with mistakes."""
+        return (Problem(self.kind, name, mistakes) for name, mistakes in self._mistakes.items())
+
+
+class ClusterState:
+    """What was seen so far; `snapshot` is the cluster that it makes.
+
+    A topology without a Node is a ghost that its exporter left behind, and makes no node. But a file may hold
+    nothing but topologies: unless all Nodes are `told`, as by an API server, there is no ghost where there is
+    no Node at all. The `book` knows the nodes in health.
+    """
+
+    def __init__(self, *, told: bool = False, book: ShapeHistory | None = None) -> None:
+        self.book = book or ShapeHistory(wall=time.time)
+        self._told = self._haunted = told
+        self.nodes = Store("Node", _sensible(nodes.facts))
+        self.topologies = Store(nrt.KIND, _sensible(nrt.topology))
+        self.configurations = Store(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
+        self.namespaces: Store[NamespaceFacts] = Store("Namespace", namespaces.facts)
+        self.memories: Store[RememberedShapes] = Store(shapes.KIND, shapes.decode)
+        self.device_classes: Store[frozenset[str]] = Store(device_classes.KIND, device_classes.served)
+        self.pod_counts = PodCounts()
+        self._joined: dict[str, Node] = {}
+        self._known: dict[str, Node] = {}
+        self._unseen: set[str] = set()
+        self._unjoined: dict[str, tuple[Problem, ...]] = {}
+
+    @property
+    def version(self) -> int:
+        """Grows whenever `snapshot` would give something else, pods aside."""
+        return self.book.version + sum(shelf.version for shelf in self._shelves())
+
+    def has_nodes(self) -> bool:
+        """Whether any node is known."""
+        self._join_changed()
+        return bool(self._joined)
+
+    def snapshot(self) -> Snapshot:
+        """The cluster of everything that is there now."""
+        self._recall_changed()
+        self._join_changed()
+        self._see_changed()
+        ruled = dict(self.namespaces.sensible())
+        bare = {name: self._facts(name).bare() for name in sorted(self.nodes) if name not in self._known}
+        return Snapshot(
+            nodes=tuple(self._known[name] for name in sorted(self._known)),
+            unknown=tuple(bare),
+            bare=MappingProxyType(bare),
+            shapes=self.book.known(),
+            labels=MappingProxyType(dict(self._labels())),
+            node_labels=MappingProxyType(
+                {name: told.attributes.labels for name, told in self.nodes.sensible()}
+            ),
+            namespaces=MappingProxyType({name: each.rules for name, each in ruled.items()}),
+            namespace_labels=MappingProxyType({name: each.labels for name, each in ruled.items()}),
+            fingerprints=MappingProxyType(dict(self._fingerprints())),
+            served=frozenset().union(*(names for _, names in self.device_classes.sensible())),
+            problems=tuple(self._problems()),
+            pods=len(self.pod_counts),
+        )
+
+    def _recall_changed(self) -> None:
+        """What was remembered stays known for as long as the book says, whatever becomes of the object."""
+        for name in sorted(self.memories.changed):
+            self.book.recall(self.memories.get(name) or RememberedShapes())
+        self.memories.changed.clear()
+
+    def _join_changed(self) -> None:
+        """Join anew the nodes of which anything has changed since this was done last."""
+        haunted, shelves = self._told or any(self.nodes), (self.nodes, self.topologies, self.configurations)
+        changed = set[str]().union(*(shelf.changed for shelf in shelves))
+        if haunted != self._haunted:
+            self._haunted = haunted
+            changed |= {*self.topologies}
+        for name in changed:
+            self._join(name)
+        self._unseen |= changed
+        # What is remembered counts when it is recalled, and whoever only asks for nodes does not.
+        for shelf in (*shelves, self.namespaces, self.device_classes):
+            shelf.changed.clear()
+
+    def _see_changed(self) -> None:
+        """Ask for the health of these nodes, and of those of whose past they made more known."""
+        self._known = {name: node for name, node in self._known.items() if name in self._joined}
+        self.book.keep(self._joined.keys())
+        unseen: AbstractSet[str] = self._unseen & self._joined.keys()
+        while unseen := unseen | self.book.stale():
+            for name in sorted(unseen):
+                told = self._facts(name)
+                self._known[name] = self.book.see(self._joined[name], identity=told.identity, most=told.most)
+            unseen = frozenset()
+        self._unseen.clear()
+
+    def _facts(self, name: str) -> Facts:
+        return self.nodes.get(name) or Facts(name)
+
+    def _shelves(self) -> tuple[Store[Any], ...]:
+        return (
+            self.nodes,
+            self.topologies,
+            self.configurations,
+            self.namespaces,
+            self.memories,
+            self.device_classes,
+        )
+
+    def _join(self, name: str) -> None:
+        self._joined.pop(name, None)
+        self._unjoined.pop(name, None)
+        topology = self.topologies.get(name)
+        if topology is None:
+            return
+        if self._haunted and name not in self.nodes:
+            self._unjoined[name] = (Problem(nrt.KIND, name, (_GHOST,)),)
+            return
+        node, problems = _joined(
+            topology, told=self.nodes.get(name), configured=self.configurations.get(name)
+        )
+        if node:
+            self._joined[name] = node
+        if problems:
+            self._unjoined[name] = problems
+
+    def _labels(self) -> Iterator[tuple[str, str | None]]:
+        """A topology that is there and makes no sense says nothing against the label that its node has."""
+        for name, told in self.nodes.sensible():
+            if name in self._known or name not in self.topologies:
+                yield name, told.label
+
+    def _fingerprints(self) -> Iterator[tuple[str, Fingerprint]]:
+        for name, topology in self.topologies.sensible():
+            if topology.fingerprint and name in self._known:
+                yield name, topology.fingerprint
+
+    def _problems(self) -> Iterator[Problem]:
+        for shelf in self._shelves():
+            yield from shelf.problems()
+        for name in sorted(self._unjoined):
+            yield from self._unjoined[name]
+        # A configuration under a name that no node has is nearly always a misspelt one.
+        for name in sorted(self.configurations):
+            if name not in self.nodes and name not in self.topologies:
+                yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
+
+
+_GHOST = Mistake("metadata.name", "no Node of this name: its exporter left it behind")
+_NO_SUCH_NODE = Mistake("metadata.name", "no node in this snapshot has this name")
+
+
+def _joined(
+    topology: Topology, *, told: Facts | None, configured: KubeletConfiguration | None
+) -> tuple[Node | None, tuple[Problem, ...]]:
+    """A node whose kubelet would not start as it was configured is known by its topology."""
+    try:
+        return nodes.join(topology, told=told, configured=configured), ()
+    except BadNode as error:
+        if not error.configuration:
+            return None, (Problem(nrt.KIND, topology.name, error.zones),)
+        problem = Problem(kubelet_config.KIND, topology.name, error.configuration)
+    node, problems = _joined(topology, told=told, configured=None)
+    return node, (problem, *problems)
+
+
+def _sensible(decode: Callable[[Raw], Read]) -> Callable[[Raw], tuple[Read | None, tuple[Mistake, ...]]]:
+    """A decoder that gives the mistakes which it would raise."""
+
+    def attempt(raw: Raw) -> tuple[Read | None, tuple[Mistake, ...]]:
+        try:
+            return decode(raw), ()
+        except BadInput as error:
+            return None, error.mistakes
+
+    return attempt

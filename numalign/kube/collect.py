@@ -1,0 +1,146 @@
+"""
+A snapshot of a running cluster, through the kubeconfig of whoever asks.
+
+What is fetched is cut down at once to what the decoders read: a snapshot gets sent around, and neither the
+environment of a container nor the images on a node belong in it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import quote
+
+from numalign.kube import configz, installation, kinds
+from numalign.kube.client import Api, ClusterError, Forbidden, Gone, Missing, Unreachable, connected
+from numalign.kube.configz import Listener
+from numalign.kube.decode import device_classes, shapes
+from numalign.kube.decode.nrt import GROUP
+from numalign.kube.decode.parts import Part
+from numalign.kube.kinds import Collection, Object
+
+PAGE = 500
+"""Objects per page, as kubectl asks for them."""
+
+
+async def collect(
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    with_pods: bool = False,
+    kubelets: Listener | None = None,
+    left_out: Callable[[str, ClusterError], object] = lambda _what, _error: None,
+) -> Object:
+    """The cluster as a v1 `List`, as `snapshot.of` and a snapshot file take it; raises `ClusterError`.
+
+    What whoever asks may not see and a snapshot can do without is told to `left_out`.
+    Which cluster is asked is said at `api.connected`. With a listener for them, `kubelets` are asked too.
+    """
+    async with connected(kubeconfig=kubeconfig, context=context) as api:
+        with _advised():
+            nodes = await _list(api, kinds.NODES_IN_FILES)
+            items = [*nodes]
+            items += await _list_topologies(api)
+            items += await _list(api, kinds.NAMESPACES)
+            items += await _list(api, kinds.PODS) if with_pods else []
+        items += await _remembered(api, left_out)
+        items += await _device_classes(api, left_out)
+        if kubelets:
+            names = [node["metadata"]["name"] for node in nodes]
+            items += await configz.configurations(api, names, kubelets)
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+async def _remembered(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
+    """The ConfigMap of the shapes that are remembered, where numalign is installed."""
+    try:
+        place = await installation.namespace(api)
+        data = await installation.config_map(api, place, shapes.NAME) if place else None
+    except Missing:
+        return []
+    except ClusterError as error:
+        left_out(f"{shapes.KIND} {shapes.NAME}", error)
+        return []
+    metadata = {"name": shapes.NAME, "namespace": place}
+    described = {"apiVersion": "v1", "kind": shapes.KIND, "metadata": metadata, "data": data}
+    return [described] if data else []
+
+
+async def _device_classes(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
+    """In the newest version that is served; none in clusters without DRA."""
+    for collection in device_classes.COLLECTIONS:
+        try:
+            return await _list(api, collection)
+        except Missing:
+            continue
+        except ClusterError as error:
+            left_out(collection.plural, error)
+            return []
+    return []
+
+
+async def pod(
+    name: str,
+    *,
+    namespace: str | None = None,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+) -> Object:
+    """One pod as it is stored, as `pods.pod` takes it; raises `ClusterError`.
+
+    `namespace` None means the one of the context, or else `default`.
+    """
+    async with connected(kubeconfig=kubeconfig, context=context) as api:
+        where = namespace or api.namespace
+        path = f"/api/v1/namespaces/{quote(where, safe='')}/pods/{quote(name, safe='')}"
+        with _advised():
+            found = await api.get(path, what=f"pod {where}/{name}")
+    return kinds.PODS.described(found)
+
+
+@contextmanager
+def _advised() -> Iterator[None]:
+    """Tell a person whom to ask for what the cluster denies."""
+    try:
+        yield
+    except Forbidden as error:
+        raise Forbidden(f"{error}: {_GRANT}") from error
+
+
+_GRANT = (
+    "ask for a ClusterRole with the verbs get and list on nodes, namespaces, pods and "
+    f"noderesourcetopologies.{GROUP}, or for a snapshot file from someone who has it"
+)
+
+
+async def _list_topologies(api: Api) -> list[Object]:
+    """In the newest version that is served."""
+    for collection in kinds.TOPOLOGIES:
+        with suppress(Missing):
+            return await _list(api, collection)
+    raise Missing(
+        f"the cluster serves no noderesourcetopologies.{GROUP}: an exporter has to publish the zones of its "
+        "nodes first, for example node-feature-discovery with its topology updater"
+    )
+
+
+async def _list(api: Api, collection: Collection) -> list[Object]:
+    """Every object of a kind, page by page."""
+    items: list[Object] = []
+    asked: list[tuple[str, str]] = [("limit", str(PAGE))]
+    what = f"the list of {collection.plural}"
+    while True:
+        try:
+            page = await api.get(collection.path, asked, what=what)
+        except Gone:
+            if not asked or "continue" not in dict(asked):
+                raise
+            # The next page is too old to be had; only all of them at once are one state of the cluster.
+            items, asked = [], []
+            continue
+        whole = Part(page)
+        items += [collection.described(part.value) for part in whole["items"].objects()]
+        following = whole["metadata"]["continue"].text()
+        if whole.mistakes:
+            raise Unreachable(f"the API server's answer makes no sense: {what}: {whole.mistakes[0]}")
+        if not following:
+            return items
+        asked = [("limit", str(PAGE)), ("continue", following)]

@@ -1,0 +1,290 @@
+"""
+The kubelets' own configurations, asked for through the API server.
+
+An exporter tells what a kubelet has; how it was told to share it out, the kubelet alone tells. It is asked at
+`/api/v1/nodes/NAME/proxy/configz`, one node after another and slowly, for each call goes through the API
+server to a machine that has better things to do. The right to ask (get on nodes/proxy) lets its owner do much
+more, so many clusters give it to nobody: then that is said once, and nodes are known by their topologies.
+
+A kubelet answers `{"kubeletconfig": {...}}`: a KubeletConfiguration with the names of the fields as in
+kubelet.config.k8s.io/v1beta1, defaults filled in and durations as texts; before 1.36 without its kind
+(Kubernetes, setConfigz of cmd/kubelet/app/server.go and write of component-base/configz/configz.go).
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NoReturn
+from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, Counter
+
+from numalign.kube.client import Api, ClusterError, Forbidden, Unreachable
+from numalign.kube.cluster_state import ClusterState
+from numalign.kube.decode import kubelet_config
+from numalign.kube.decode.kubelet_config import GROUP, KIND
+from numalign.kube.decode.parts import Part
+from numalign.kube.kinds import Object
+from numalign.model.errors import BadInput, BadTopology
+from numalign.runtime.files import Sleep
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+
+FIELDS = (
+    "cpuManagerPolicy",
+    "cpuManagerPolicyOptions",
+    "evictionHard",
+    "featureGates",
+    "kubeReserved",
+    "memoryManagerPolicy",
+    "mergeDefaultEvictionSettings",
+    "reservedMemory",
+    "reservedSystemCPUs",
+    "systemReserved",
+    "topologyManagerPolicy",
+    "topologyManagerPolicyOptions",
+    "topologyManagerScope",
+)
+"""What is read of a configuration, and so kept of it; it also holds paths and addresses."""
+
+RIGHT = "a ClusterRole has to allow the verb get on nodes/proxy"
+
+EVERY_SECONDS = 0.2
+AGAIN_SECONDS = 3600.0
+ANSWER_SECONDS = 5.0
+# A kubelet that is away is nearly always one that restarts.
+FIRST_RETRY_SECONDS = 30.0
+# A configuration is some 5 KiB; whoever owns a node decides what comes instead.
+LONGEST = 2**20
+TOGETHER = 4
+
+# How far a pause may be from what it should be, so that replicas do not ask all at once.
+_JITTER = 0.2
+
+
+class Result(StrEnum):
+    """What came of asking one kubelet."""
+
+    READ = "read"
+    FORBIDDEN = "forbidden"
+    UNANSWERED = "unanswered"
+    NONSENSE = "nonsense"
+
+
+async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) -> Object:
+    """The configuration of a node's kubelet, as `kubelet_config.kubelet_configuration` takes it.
+
+    Raises `Forbidden` with the right that is missing, another `ClusterError` if the kubelet does not answer
+    `within` so many seconds, and `BadTopology` with all that makes no sense.
+    """
+    what = f"the configuration of node {node}'s kubelet"
+    path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/configz"
+    try:
+        async with asyncio.timeout(within):
+            found = await api.get(path, what=what, most=LONGEST)
+    except TimeoutError as error:
+        raise Unreachable(f"{what} did not come within {within:g} s") from error
+    except Forbidden as error:
+        raise Forbidden(f"you may not read {what}: {RIGHT}") from error
+    return _sensible(node, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who hears of a long work: how many of all nodes were asked, and which is left out for what reason."""
+
+    asked: Callable[[int, int], None]
+    left_out: Callable[[str, ClusterError | BadInput], None]
+
+
+async def configurations(
+    api: Api, nodes: Sequence[str], listener: Listener, *, within: float = ANSWER_SECONDS
+) -> list[Object]:
+    """The configurations of these nodes' kubelets, asked a few at a time; raises `Forbidden`."""
+    found: dict[str, Object] = {}
+    waiting = iter(enumerate(nodes, start=1))
+
+    async def work() -> None:
+        for number, node in waiting:
+            listener.asked(number, len(nodes))
+            try:
+                found[node] = await configuration(api, node, within=within)
+            except (ClusterError, BadInput) as error:
+                # Where others answer, it is this kubelet alone that says no.
+                if isinstance(error, Forbidden) and not found:
+                    raise
+                listener.left_out(node, error)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(TOGETHER):
+                group.create_task(work())
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+    return [found[node] for node in nodes if node in found]
+
+
+def _sensible(node: str, found: object) -> Object:
+    """A configuration under the name of its node, cut down to what is read; raises `BadTopology`."""
+    whole = Part(found)
+    told = whole["kubeletconfig"].needed()
+    kept = {name: part.value for name, part in told.members() if name in FIELDS}
+    whole.settle(BadTopology)
+    made: Object = {"apiVersion": f"{GROUP}/v1beta1", "kind": KIND, "metadata": {"name": node}, **kept}
+    kubelet_config.kubelet_configuration(made)
+    return made
+
+
+@dataclass(slots=True)
+class _Visit:
+    """When a node's kubelet is asked next, how often it has failed since it last answered, what was said."""
+
+    due: float = -math.inf
+    failures: int = 0
+    told: Result = Result.READ
+    held: bool = False
+
+    def news(self, result: Result) -> bool:
+        """Whether this is something else than what was said last."""
+        before, self.told = self.told, result
+        return before is not result
+
+
+class Configurations:
+    """Keeps reading the configurations of all nodes, new ones first.
+
+    `names` are the nodes that there are. `take` is given each configuration that makes sense, as an object,
+    and `drop` the name of a node that is gone or no longer says anything that makes sense. Between two nodes
+    there are `every` seconds, a node that answered is asked again after about `again`, and one that does not
+    answer `within` so many seconds sooner, but ever later.
+    """
+
+    def __init__(  # noqa: PLR0913  what it depends on
+        self,
+        api: Api,
+        *,
+        names: Callable[[], Iterable[str]],
+        take: Callable[[Object], None],
+        drop: Callable[[str], None],
+        log: Log,
+        registry: CollectorRegistry,
+        every: float = EVERY_SECONDS,
+        again: float = AGAIN_SECONDS,
+        within: float = ANSWER_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._api = api
+        self._names, self._take, self._drop = names, take, drop
+        self._log = log
+        self._every, self._again, self._within = every, again, within
+        self._clock, self._sleep, self._chance = clock, sleep, chance
+        self._visits: dict[str, _Visit] = {}
+        self._forbidden_until = -math.inf
+        self._trusted = False
+        self._told = False
+        self._results = Counter(
+            f"{PREFIX}kubelet_configs",
+            "Kubelets asked for their configuration, by what came of it.",
+            ["result"],
+            registry=registry,
+        )
+        for result in Result:
+            self._results.labels(result)
+
+    async def run(self) -> NoReturn:
+        """Ask one kubelet after another, for ever; what fails is said and tried again."""
+        while True:
+            await self.step()
+            await self._sleep(self._every)
+
+    async def step(self) -> None:
+        """Forget the nodes that are gone, and ask the one that is due, if there is any."""
+        self._follow()
+        now = self._clock()
+        if now < self._forbidden_until or not self._visits:
+            return
+        node = min(self._visits, key=lambda name: self._visits[name].due)
+        visit = self._visits[node]
+        if visit.due <= now:
+            self._results.labels(await self._ask(node, visit)).inc()
+
+    def _follow(self) -> None:
+        there = dict.fromkeys(self._names())
+        for name in self._visits.keys() - there.keys():
+            self._release(name, self._visits.pop(name))
+        for name in there:
+            if name not in self._visits:
+                self._visits[name] = _Visit()
+
+    async def _ask(self, node: str, visit: _Visit) -> Result:
+        try:
+            found = await configuration(self._api, node, within=self._within)
+        except Forbidden as error:
+            return self._denied(node, visit, error)
+        except ClusterError as error:
+            return self._unanswered(node, visit, error)
+        except BadTopology as error:
+            return self._nonsense(node, visit, error)
+        self._later(visit, self._again)
+        self._take(found)
+        visit.failures, visit.told, visit.held = 0, Result.READ, True
+        self._trusted, self._told = True, False
+        return Result.READ
+
+    def _denied(self, node: str, visit: _Visit, error: Forbidden) -> Result:
+        """Nobody is asked for a while; if another did just answer, this kubelet alone."""
+        self._later(visit, self._again)
+        if self._trusted:
+            self._trusted = False
+            if visit.news(Result.FORBIDDEN):
+                self._log.info("kubelet_config.refused", node=node, error=error)
+            return Result.FORBIDDEN
+        # Then another node is asked first, in case it was this kubelet after all.
+        self._forbidden_until = visit.due
+        if not self._told:
+            self._told = True
+            self._log.warning("kubelet_config.forbidden", error=error)
+        return Result.FORBIDDEN
+
+    def _unanswered(self, node: str, visit: _Visit, error: ClusterError) -> Result:
+        """What it said before still counts: a kubelet that restarts is nearly always told the same."""
+        self._later(visit, FIRST_RETRY_SECONDS * 2.0 ** min(visit.failures, 16))
+        visit.failures += 1
+        if visit.news(Result.UNANSWERED):
+            self._log.info("kubelet_config.unanswered", node=node, error=error)
+        return Result.UNANSWERED
+
+    def _nonsense(self, node: str, visit: _Visit, error: BadTopology) -> Result:
+        self._later(visit, self._again)
+        self._release(node, visit)
+        if visit.news(Result.NONSENSE):
+            self._log.warning("kubelet_config.nonsense", node=node, mistakes=error.mistakes)
+        return Result.NONSENSE
+
+    def _release(self, node: str, visit: _Visit) -> None:
+        if visit.held:
+            visit.held = False
+            self._drop(node)
+
+    def _later(self, visit: _Visit, seconds: float) -> None:
+        jitter = 1 + _JITTER * (2 * self._chance() - 1)
+        visit.due = self._clock() + min(seconds, self._again) * jitter
+
+
+def of_world(world: ClusterState, api: Api, *, log: Log, registry: CollectorRegistry) -> Configurations:
+    """Keeps a world's nodes configured as their kubelets say."""
+    shelf = world.configurations
+    return Configurations(
+        api,
+        names=lambda: iter(world.nodes),
+        take=lambda found: shelf.put(found["metadata"]["name"], found),
+        drop=shelf.drop,
+        log=log,
+        registry=registry,
+    )

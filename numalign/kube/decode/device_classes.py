@@ -1,0 +1,48 @@
+"""
+DeviceClass: which extended resources are not served by device plugins.
+
+A pod may ask for devices of DRA as for an extended resource: by the name that the class states, or by a name
+that every class has (KEP-5004; k8s.io/api/resource/v1, ResourceDeviceClassPrefix). No device manager hears of
+them, so its rules hold for none of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from numalign.kube.decode.parts import Part
+from numalign.kube.kinds import Collection
+from numalign.model.errors import Mistake
+from numalign.model.intent import LONGEST_NAME
+
+GROUP = "resource.k8s.io"
+KIND = "DeviceClass"
+PREFIX = "deviceclass.resource.kubernetes.io/"
+"""Before the name of a class: the name that it has as an extended resource."""
+
+COLLECTIONS = tuple(
+    Collection(
+        KIND,
+        f"{GROUP}/{version}",
+        f"/apis/{GROUP}/{version}/deviceclasses",
+        MappingProxyType({"metadata": {"name": True}, "spec": {"extendedResourceName": True}}),
+    )
+    for version in ("v1", "v1beta2", "v1beta1")
+)
+"""The versions that can be read, the preferred one first."""
+
+
+def served(raw: Mapping[str, object]) -> tuple[frozenset[str], tuple[Mistake, ...]]:
+    """The extended resources that a DeviceClass serves, and all that is wrong with it."""
+    whole = Part(raw)
+    return frozenset(_names(whole)), tuple(whole.mistakes)
+
+
+def _names(whole: Part) -> Iterator[str]:
+    if name := whole["metadata"]["name"].needed_text():
+        yield f"{PREFIX}{name}"
+    stated = whole["spec"]["extendedResourceName"]
+    text = stated.text()
+    if len(text) > LONGEST_NAME:
+        stated.wrong(f"is no resource: a name has at most {LONGEST_NAME} characters, not {len(text)}")
+    elif text:
+        yield text

@@ -1,0 +1,68 @@
+"""
+Pods with more in them than anybody means.
+
+A mutating webhook is asked before the API server validates anything, so a pod may have a hundred thousand
+terms, and a patch that tightens each of them would be as long again. Such a pod is never refused for it, and
+never steered. What there is is measured from the outside in and not read, so that it costs no more than
+another pod to find out.
+"""
+
+from numalign.cache.pod_question import (
+    MOST_OWNERS,
+    MOST_REQUIREMENTS,
+    MOST_SELECTED,
+    MOST_TERMS,
+    MOST_TOLERATIONS,
+    MOST_VALUES,
+    Excess,
+)
+
+_AFFINITY = ("spec", "affinity", "nodeAffinity")
+_TERMS = (*_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+_PREFERENCES = (*_AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution")
+_SELECTOR = ("spec", "nodeSelector")
+_TOLERATIONS = ("spec", "tolerations")
+_OWNERS = ("metadata", "ownerReferences")
+_REQUIREMENTS = ("matchExpressions", "matchFields")
+
+
+def excess(pod: object) -> Excess | None:
+    """What there is too much of in a pod; what has another shape than Kubernetes gives it counts as none."""
+    terms = _list(pod, *_TERMS)
+    lengths = {
+        Excess.OWNERS: (len(_list(pod, *_OWNERS)), MOST_OWNERS),
+        Excess.SELECTOR: (len(_object(pod, *_SELECTOR)), MOST_SELECTED),
+        Excess.TOLERATIONS: (len(_list(pod, *_TOLERATIONS)), MOST_TOLERATIONS),
+        Excess.TERMS: (max(len(terms), len(_list(pod, *_PREFERENCES))), MOST_TERMS),
+    }
+    if found := next((name for name, (length, most) in lengths.items() if length > most), None):
+        return found
+    lists = [_list(term, key) for term in terms for key in _REQUIREMENTS]
+    if sum(map(len, lists)) > MOST_REQUIREMENTS:
+        return Excess.REQUIREMENTS
+    values = sum(len(_list(requirement, "values")) for listed in lists for requirement in listed)
+    return Excess.VALUES if values > MOST_VALUES else None
+
+
+def crowded(owned: object) -> bool:
+    """Whether an object of any kind has more owners than are read."""
+    return len(_list(owned, *_OWNERS)) > MOST_OWNERS
+
+
+def _at(value: object, *steps: str) -> object:
+    """What stands at the end of some members; None, if they are not there."""
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _list(value: object, *steps: str) -> list[object]:
+    """The list at the end of some members; empty, if there is none."""
+    found = _at(value, *steps)
+    return found if isinstance(found, list) else []
+
+
+def _object(value: object, *steps: str) -> dict[object, object]:
+    """The object at the end of some members; empty, if there is none."""
+    found = _at(value, *steps)
+    return found if isinstance(found, dict) else {}

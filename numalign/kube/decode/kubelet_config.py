@@ -1,0 +1,178 @@
+"""
+A kubelet's own configuration, which rides along in a snapshot under the name of its node.
+
+It tells what an exporter cannot: the managers by name in place of what their absence suggests, their options,
+and what is kept for the system. Only what is written counts; the rest stays as the node's topology has it,
+for both were read off the same kubelet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from numalign.kube.decode.parts import Part, Word, named
+from numalign.kubelet.validation import MAX_ZONES, Reserved
+from numalign.model.errors import BadTopology
+from numalign.model.intent import Policy, Scope
+from numalign.model.machine import CpuSet
+from numalign.model.node import CpuManager, MemoryManager
+from numalign.model.options import CpuOption, Gate, TopologyOption
+from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Kind, Resources, ZoneId, kind
+
+GROUP = "kubelet.config.k8s.io"
+KIND = "KubeletConfiguration"
+
+_ABSENT = Part(None)
+
+# The words that Go's strconv.ParseBool takes.
+_SWITCHES: Mapping[str, bool] = MappingProxyType(
+    {
+        **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+        **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+    }
+)
+
+# What setUnsetAlphaGates of k8s.io/component-base/featuregate/feature_gate.go goes by.
+_ALL_ALPHA = "AllAlpha"
+
+_THRESHOLD = "memory.available"
+# What a kubelet keeps on Linux if nobody says (DefaultEvictionHard of eviction/defaults_linux.go).
+_DEFAULT_THRESHOLD = 100 * 2**20
+# Those that cmd/kubelet/app/server.go takes (parseResourceList).
+_RESERVABLE = (CPU, MEMORY, "ephemeral-storage", "pid")
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConfiguration:
+    """What one kubelet was told; None, or nothing, where it was told nothing.
+
+    `cpu_options` are on, `cpu_options_off` were told to be off. `reserved_cpus` are those that are named;
+    `kept_cpus` is how many CPUs kubeReserved and systemReserved come to, rounded up; `reserved` is the memory
+    kept, by zone and in all.
+    """
+
+    name: str
+    policy: Policy | None = None
+    scope: Scope | None = None
+    cpu_manager: CpuManager | None = None
+    memory_manager: MemoryManager | None = None
+    max_zones: int | None = None
+    cpu_options: frozenset[CpuOption] = frozenset()
+    cpu_options_off: frozenset[CpuOption] = frozenset()
+    topology_options: frozenset[TopologyOption] = frozenset()
+    gates: frozenset[Gate] = frozenset()
+    reserved_cpus: CpuSet | None = None
+    kept_cpus: int = 0
+    reserved: Reserved | None = None
+
+
+def kubelet_configuration(raw: Mapping[str, object]) -> KubeletConfiguration:
+    """The configuration of the node that `metadata.name` tells; raises `BadTopology` with every mistake."""
+    whole = Part(raw)
+    read = configuration(whole, whole["metadata"]["name"].needed_text())
+    whole.settle(BadTopology)
+    return read
+
+
+def configuration(whole: Part, name: str) -> KubeletConfiguration:
+    """As `kubelet_configuration`, of the node with this name; mistakes are left in the part."""
+    policy, system = whole["topologyManagerPolicy"].word(Policy), _system(whole)
+    # Under policy none the kubelet does not look at these, whatever stands there.
+    topology_options = _ABSENT if policy is Policy.NONE else whole["topologyManagerPolicyOptions"]
+    cpu_options = _options(whole["cpuManagerPolicyOptions"], CpuOption)
+    return KubeletConfiguration(
+        name,
+        policy=policy,
+        scope=whole["topologyManagerScope"].word(Scope),
+        cpu_manager=whole["cpuManagerPolicy"].word(CpuManager),
+        memory_manager=whole["memoryManagerPolicy"].word(MemoryManager),
+        max_zones=topology_options[MAX_ZONES].integer(),
+        cpu_options=cpu_options[True],
+        cpu_options_off=cpu_options[False],
+        topology_options=_options(topology_options, TopologyOption, MAX_ZONES)[True],
+        gates=_gates(whole["featureGates"]),
+        reserved_cpus=whole["reservedSystemCPUs"].cpu_list(),
+        kept_cpus=-(-system.get(CPU, 0) // MILLI),
+        reserved=_reserved(whole, system.get(MEMORY, 0)),
+    )
+
+
+def _options(listed: Part, words: type[Word], *others: str) -> Mapping[bool, frozenset[Word]]:
+    """The options that are switched on, and those that are switched off; `others` are no switches."""
+    told: dict[Word, bool] = {}
+    for name, part in listed.members():
+        if name in {*words}:
+            told[words(name)] = _worded(part)
+        elif name not in others:
+            part.wrong(f"the kubelet knows no such option, but {', '.join((*words, *others))}")
+    return {on: frozenset(word for word in told if told[word] is on) for on in (True, False)}
+
+
+def _worded(part: Part) -> bool:
+    """A switch that is a text."""
+    text = part.text()
+    if part.value is not None and text not in _SWITCHES:
+        part.wrong(f'{named(text)} is neither "true" nor "false"')
+    return _SWITCHES.get(text, False)
+
+
+def _gates(listed: Part) -> frozenset[Gate]:
+    """The gates that are on, of those that matter: by name, or else with all that are alpha."""
+    # Every gate that matters is alpha; so AllBeta switches none of them.
+    alpha = listed[_ALL_ALPHA].switch()
+    told = {gate: listed[gate].switch() for gate in Gate}
+    return frozenset(gate for gate, on in told.items() if (alpha if on is None else on))
+
+
+def _system(whole: Part) -> Resources:
+    """What is kept of the node as a whole, for the kubelet and for the system."""
+    total = EMPTY
+    for part in (whole["kubeReserved"], whole["systemReserved"]):
+        total = total.plus(part.amounts())
+        for name, member in part.members():
+            if name not in _RESERVABLE:
+                member.wrong(f"cannot be reserved: only {', '.join(_RESERVABLE)} can")
+    return total
+
+
+def _reserved(whole: Part, system: int) -> Reserved | None:
+    """The memory that is kept by zone and in all; None where nobody told of zones."""
+    threshold, zones = _threshold(whole), _by_zone(whole["reservedMemory"])
+    if zones is None:
+        return None
+    return Reserved(zones, None if threshold is None else system + threshold)
+
+
+def _threshold(whole: Part) -> int | None:
+    """The memory that is kept free before pods are evicted; None if it is a share of the node's."""
+    told, merged = whole["evictionHard"], whole["mergeDefaultEvictionSettings"].switch()
+    least = told[_THRESHOLD]
+    if told.value is None or (merged and least.value is None):
+        return _DEFAULT_THRESHOLD
+    if isinstance(least.value, str) and least.value.endswith("%"):
+        return None
+    return least.amount(MEMORY) or 0
+
+
+def _by_zone(listed: Part) -> Mapping[ZoneId, Resources] | None:
+    """The memory that is kept of each zone; None where nobody told."""
+    if listed.value is None:
+        return None
+    found: dict[ZoneId, dict[str, int]] = {}
+    for entry in listed.objects():
+        number, limits = entry["numaNode"].needed().integer(), entry["limits"].needed()
+        before, amounts = found.setdefault(ZoneId(number or 0), {}), _limits(limits)
+        for name in sorted(before.keys() & amounts.keys()):
+            limits[name].wrong(f"is reserved on zone {number} twice")
+        before.update(amounts)
+    return MappingProxyType({zone: Resources(amounts) for zone, amounts in found.items()})
+
+
+def _limits(limits: Part) -> Resources:
+    amounts = limits.amounts()
+    for name, amount in amounts.items():
+        if kind(name) is not Kind.MEMORY:
+            limits[name].wrong("cannot be reserved on a zone: only memory and hugepages can")
+        elif not amount:
+            limits[name].wrong("is zero: leave it out")
+    return amounts

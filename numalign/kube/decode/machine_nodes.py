@@ -1,0 +1,122 @@
+"""
+One node whose machine was described: what its kubelet makes of the machine, zone by zone.
+
+Which CPUs are kept for the system and what every zone has to give out turns on the kubelet's configuration,
+so a description alone says neither. The two may also tell of different machines, and then nothing that
+follows from them would hold.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from numalign.kube.decode import nodes
+from numalign.kube.decode.kubelet_config import KubeletConfiguration
+from numalign.kube.decode.machines import Bank, Described
+from numalign.kube.decode.nodes import BadNode, Facts
+from numalign.kube.decode.nrt import Topology
+from numalign.kubelet import cpu_manager
+from numalign.model import resources
+from numalign.model.errors import Mistake
+from numalign.model.machine import CpuSet, Machine, lay_out, places, render_list
+from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
+from numalign.model.options import Options
+from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources
+
+
+def join(
+    found: Described,
+    topology: Topology,
+    *,
+    told: Facts | None = None,
+    configured: KubeletConfiguration | None = None,
+) -> Node:
+    """The node with this machine; of the topology only its name and what it says of policies count.
+
+    Raises `BadNode` with every mistake: where the machine and the configuration contradict each other, or
+    else as `nodes.join` does.
+    """
+    said = configured or KubeletConfiguration(topology.name)
+    if mistakes := [*_contradictions(found, said)]:
+        raise BadNode((), mistakes)
+    plain = nodes.unchecked(topology, told=told, configured=configured)
+    # Which CPUs are kept can turn on a walk as well.
+    if mistakes := [*nodes.unwalkable(plain, len(found.zones))]:
+        raise BadNode(mistakes, ())
+    listed = tuple((name, places(found.zones, devices)) for name, devices in found.devices)
+    made = Machine(found.zones, found.cores, _kept(found, said, plain.options), listed)
+    node = replace(plain, zones=_zones(plain, made, found, said), machine=made, known=Known.MACHINE)
+    return nodes.checked(node, configured)
+
+
+def _contradictions(found: Described, said: KubeletConfiguration) -> Iterator[Mistake]:
+    """Where a configuration tells of another machine than the description."""
+    both = found.reserved is not None and said.reserved_cpus is not None
+    if both and found.reserved != said.reserved_cpus:
+        lists = [f'"{render_list(held or 0)}"' for held in (said.reserved_cpus, found.reserved)]
+        yield Mistake("reservedSystemCPUs", f"{lists[0]} is not what the machine says: {lists[1]}")
+    elif strange := (said.reserved_cpus or 0) & ~found.cpus:
+        yield Mistake("reservedSystemCPUs", f"CPU {render_list(strange)} is not on this machine")
+    if said.kept_cpus > found.cpus.bit_count():
+        message = f"{said.kept_cpus} CPUs cannot be kept on a machine of {found.cpus.bit_count()}"
+        yield Mistake("systemReserved.cpu", message)
+    for bank in found.banks:
+        yield from _contradiction(bank, said)
+
+
+def _contradiction(bank: Bank, said: KubeletConfiguration) -> Iterator[Mistake]:
+    if said.reserved is None:
+        return
+    kept = _reserving(bank, said)
+    if bank.reserved is not None and bank.reserved != kept:
+        message = f"{_shown(kept)} of zone {bank.zone} is not what the machine says: {_shown(bank.reserved)}"
+        yield Mistake("reservedMemory", message)
+    elif kept + sum(bank.huge.values()) > bank.memory:
+        yield Mistake("reservedMemory", f"zone {bank.zone} does not have {_shown(kept)} beside its hugepages")
+
+
+def _reserving(bank: Bank, said: KubeletConfiguration) -> int:
+    """The memory that is kept of a zone: what the configuration says, else the machine."""
+    if said.reserved is None:
+        return bank.reserved or 0
+    return said.reserved.zones.get(bank.zone, EMPTY).get(MEMORY, 0)
+
+
+def _kept(found: Described, said: KubeletConfiguration, options: Options) -> CpuSet:
+    """The CPUs that are kept for the system: those that are named, else as the kubelet would choose them."""
+    named_ones = found.reserved if said.reserved_cpus is None else said.reserved_cpus
+    if named_ones is not None:
+        return named_ones
+    count = said.kept_cpus if found.kept is None else found.kept
+    return cpu_manager.reserve(lay_out(found.cores, found.zones), options, count) if count else 0
+
+
+def _zones(node: Node, made: Machine, found: Described, said: KubeletConfiguration) -> tuple[Zone, ...]:
+    """The zones as an exporter would publish them while the node is empty."""
+    # A kubelet gives every zone every size of page that any of them has.
+    sizes = Resources({name: 0 for bank in found.banks for name in bank.huge})
+    return tuple(
+        _zone(node, made, at, replace(bank, reserved=_reserving(bank, said), huge=sizes.plus(bank.huge)))
+        for at, bank in enumerate(found.banks)
+    )
+
+
+def _zone(node: Node, made: Machine, at: int, bank: Bank) -> Zone:
+    capacity, allocatable = {}, {}
+    if node.cpu_manager is CpuManager.STATIC and (cpus := made.layout.zones[at]):
+        capacity[CPU] = cpus.bit_count() * MILLI
+        allocatable[CPU] = (cpus & ~made.reserved).bit_count() * MILLI
+    if node.memory_manager is MemoryManager.STATIC:
+        capacity |= {MEMORY: bank.memory, **bank.huge}
+        allocatable |= {MEMORY: bank.memory - (bank.reserved or 0) - sum(bank.huge.values()), **bank.huge}
+    for name, listed in made.devices:
+        here = [place for place in listed if bank.zone in place.zones and place.total]
+        if here:
+            capacity[name] = sum(place.total for place in here)
+            allocatable[name] = sum(place.healthy for place in here)
+    free = Resources(allocatable)
+    costs = tuple(zip(made.zones, bank.distances, strict=False))
+    return Zone(bank.zone, f"node-{bank.zone}", Resources(capacity), free, free, costs)
+
+
+def _shown(amount: int) -> str:
+    return resources.render(MEMORY, amount)

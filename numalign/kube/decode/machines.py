@@ -1,0 +1,230 @@
+"""
+A machine as somebody described it: its cores, caches, memory and devices, zone by zone.
+
+Nothing in a cluster publishes all of it, so people and recordings write it down; and a slip in a description
+makes another machine of it. So unknown fields are mistakes here, and what contradicts itself is refused with
+every mistake. What a kubelet makes of a machine turns on its policies, and so the amounts of its zones are
+reckoned elsewhere, where the machine is joined with the rest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from numalign.kube.decode.parts import Part, named
+from numalign.model import quantity, resources
+from numalign.model.errors import BadQuantity, BadTopology
+from numalign.model.machine import MOST_CPUS, Core, CpuSet, render_list, union
+from numalign.model.resources import MEMORY, Kind, Resources, ZoneId, kind
+
+# The largest CONFIG_NODES_SHIFT of Linux is 10.
+_LARGEST_ID = 1023
+
+_FIELDS = ("zones", "reservedSystemCPUs", "reservedCPUs", "devices")
+_ZONE_FIELDS = (
+    "id",
+    "socket",
+    "cores",
+    "uncoreCaches",
+    "memory",
+    "reservedMemory",
+    "hugepages",
+    "distances",
+)
+_DEVICE_FIELDS = ("id", "zones", "healthy")
+
+Device = tuple[frozenset[ZoneId], bool]
+"""The zones on which a device sits (none: nobody knows), and whether it is healthy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """The memory of one zone in bytes, hugepages by resource name.
+
+    `reserved` is None where nobody told. `distances` are those to every zone, ascending by id, if told.
+    """
+
+    zone: ZoneId
+    memory: int
+    reserved: int | None
+    huge: Resources
+    distances: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A machine as it was described, `banks` ascending by zone.
+
+    Which CPUs are kept for the system (`reserved`), or else how many (`kept`), is None where it is not told.
+    """
+
+    banks: tuple[Bank, ...]
+    cores: tuple[Core, ...]
+    reserved: CpuSet | None = None
+    kept: int | None = None
+    devices: tuple[tuple[str, tuple[Device, ...]], ...] = ()
+
+    @property
+    def zones(self) -> tuple[ZoneId, ...]:
+        """All zone ids, ascending."""
+        return tuple(bank.zone for bank in self.banks)
+
+    @property
+    def cpus(self) -> CpuSet:
+        """All CPUs."""
+        return union(core.threads for core in self.cores)
+
+
+def machine(raw: Mapping[str, object]) -> Described:
+    """The machine in a description; raises `BadTopology` with every mistake."""
+    whole = Part(raw)
+    read = described(whole)
+    whole.settle(BadTopology)
+    return read
+
+
+def described(whole: Part) -> Described:
+    """As `machine`; mistakes are left in the part."""
+    whole.only(_FIELDS)
+    listed = whole["zones"].needed()
+    zones = [*_numbered(listed)]
+    if listed.value == []:
+        listed.wrong("is empty: a machine has at least one zone")
+    cores = tuple(_cores(zones))
+    if not cores and not whole.mistakes:
+        listed.wrong("hold no CPU: a machine has at least one core")
+    reserved, kept = _reserved(whole, union(core.threads for core in cores))
+    banks = sorted((_bank(zone, part, len(zones)) for zone, part in zones), key=lambda bank: bank.zone)
+    ids = {zone for zone, _ in zones}
+    devices = ((name, tuple(_devices(name, part, ids))) for name, part in whole["devices"].members())
+    return Described(tuple(banks), cores, reserved, kept, tuple(devices))
+
+
+def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
+    """Each zone with its id."""
+    seen: dict[int, Part] = {}
+    for part in listed.objects():
+        part.only(_ZONE_FIELDS)
+        place = part["id"].needed()
+        number = place.integer() or 0
+        if number > _LARGEST_ID:
+            place.wrong(f"{number} is beyond {_LARGEST_ID}, the last zone that Linux knows")
+        elif place.value is not None and seen.setdefault(number, place) is not place:
+            place.wrong(f"{number} is the id of {seen[number].where.removesuffix('.id')} too")
+        yield ZoneId(number), part
+
+
+def _cores(zones: Iterable[tuple[ZoneId, Part]]) -> Iterator[Core]:
+    """The cores of all zones; caches are numbered on from zone to zone."""
+    seen: dict[int, Part] = {}
+    first = 0
+    for zone, part in zones:
+        held = [(core, _cpus(core.needed(), seen)) for core in part["cores"].entries()]
+        caches = _caches(part["uncoreCaches"], union(threads for _, threads in held))
+        socket = (part["socket"].needed() if held else part["socket"]).integer() or 0
+        for core, threads in held:
+            yield Core(zone, socket, first + _cache_of(core, threads, caches), threads)
+        first += len(caches)
+
+
+def _cpus(listed: Part, seen: dict[int, Part]) -> CpuSet:
+    """The CPUs in a list, none of which may have been seen before."""
+    found = 0
+    for part in listed.entries():
+        number = part.needed().integer() or 0
+        if number >= MOST_CPUS:
+            part.wrong(f"{number} is beyond {MOST_CPUS - 1}, the last CPU that Linux knows")
+        elif part.value is not None and seen.setdefault(number, part) is not part:
+            part.wrong(f"CPU {number} stands at {seen[number].where} too")
+        elif part.value is not None:
+            found |= 1 << number
+    if listed.value == []:
+        listed.wrong("is empty: leave it out")
+    return found
+
+
+def _caches(listed: Part, cpus: CpuSet) -> list[CpuSet]:
+    """The CPUs of each cache of a zone; one cache, if none is told."""
+    seen: dict[int, Part] = {}
+    told = []
+    for part in listed.entries():
+        cache = _cpus(part, seen)
+        if strange := cache & ~cpus:
+            part.wrong(f"CPU {render_list(strange)} is in no core of this zone")
+        told.append(cache)
+    return told or [cpus]
+
+
+def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
+    """The cache that a core has, as a position."""
+    for at, cache in enumerate(caches):
+        if threads & ~cache == 0:
+            return at
+    core.wrong(f"CPU {render_list(threads)} is not in one of the uncoreCaches of its zone")
+    return 0
+
+
+def _reserved(whole: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
+    """The CPUs that are kept for the system, by name or by number."""
+    by_name, by_number = whole["reservedSystemCPUs"], whole["reservedCPUs"]
+    reserved, kept = by_name.cpu_list(), by_number.integer()
+    if reserved and reserved & ~cpus:
+        by_name.wrong(f"CPU {render_list(reserved & ~cpus)} is not on this machine")
+    if reserved is not None and by_number.value is not None:
+        by_number.wrong("stands beside reservedSystemCPUs: leave one of them out")
+    elif kept is not None and kept > cpus.bit_count():
+        by_number.wrong(f"{kept} is more than the {cpus.bit_count()} CPUs of this machine")
+    return reserved, kept
+
+
+def _bank(zone: ZoneId, part: Part, count: int) -> Bank:
+    memory = part["memory"].needed()
+    whole, reserved = memory.amount(MEMORY), part["reservedMemory"].amount(MEMORY)
+    huge = _hugepages(part["hugepages"])
+    used = (reserved or 0) + sum(huge.values())
+    if whole is not None and used > whole:
+        shown = [resources.render(MEMORY, amount) for amount in (whole, used)]
+        memory.wrong(f"{shown[0]} is less than the {shown[1]} that are reserved and in hugepages")
+    return Bank(zone, whole or 0, reserved, huge, _distances(part["distances"], count))
+
+
+def _hugepages(listed: Part) -> Resources:
+    """Pages of each size as bytes, under the name of their resource."""
+    found: dict[str, int] = {}
+    for size, part in listed.members():
+        try:
+            each = quantity.units(size)
+        except BadQuantity as error:
+            part.mistakes.extend(mistake.under(part.where) for mistake in error.mistakes)
+            continue
+        name = f"hugepages-{quantity.render_units(each)}"
+        if not each or name in found:
+            part.wrong("is no size of a page" if not each else f"is listed twice: {name}")
+        found[name] = each * (part.integer() or 0)
+    return Resources(found)
+
+
+def _distances(listed: Part, count: int) -> tuple[int, ...]:
+    found = tuple(part.needed().integer() or 0 for part in listed.entries())
+    if listed.value is not None and len(found) != count:
+        listed.wrong(f"has {len(found)} entries: {count} are needed, one for each zone, ascending by id")
+    return found
+
+
+def _devices(resource: str, listed: Part, zones: set[ZoneId]) -> Iterator[Device]:
+    if kind(resource) is not Kind.DEVICE:
+        listed.wrong("is no device: CPUs and memory belong to their zones")
+    seen: dict[str, Part] = {}
+    for part in listed.objects():
+        part.only(_DEVICE_FIELDS)
+        place = part["id"]
+        if (name := place.needed_text()) and seen.setdefault(name, part) is not part:
+            place.wrong(f"{named(name)} is the id of {seen[name].where} too")
+        at = frozenset(_known(entry, zones) for entry in part["zones"].entries())
+        yield at, part["healthy"].switch() is not False
+
+
+def _known(part: Part, zones: set[ZoneId]) -> ZoneId:
+    number = part.needed().integer()
+    if part.value is not None and number not in zones:
+        part.wrong(f"there is no zone {number} on this machine")
+    return ZoneId(number or 0)

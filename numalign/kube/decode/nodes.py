@@ -1,0 +1,238 @@
+"""
+One node of many objects: its Node, its NodeResourceTopology, and its kubelet's configuration.
+
+The topology says what there is by zone, the Node what there is in all, who may go there and which class it is
+labelled with, the configuration how the kubelet was told to align. Only the topology must be there; of the
+others, what is told counts, and how much was told is part of the node.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from sys import intern
+
+from numalign.kube.decode import label_syntax
+from numalign.kube.decode.kubelet_config import KubeletConfiguration
+from numalign.kube.decode.nrt import Topology
+from numalign.kube.decode.parts import Part, named
+from numalign.kubelet import validation
+from numalign.model.attributes import EFFECTS, NO_ATTRIBUTES, Attributes, Labels, Taint
+from numalign.model.errors import BadTopology, Mistake
+from numalign.model.intent import CLASS_LABEL, Policy
+from numalign.model.node import CpuManager, Known, MemoryManager, Node, managers
+from numalign.model.options import CpuOption, Options
+from numalign.model.resources import Kind, Resources, kind
+from numalign.model.sharing import shared
+from numalign.shapes.identity import UNKNOWN, Identity
+from numalign.shapes.unknown_node import UnknownNode
+
+THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
+"""What node-feature-discovery says about hyperthreads, "true" or "false"."""
+
+_THREADS = {"true": 2, "false": 1}
+# What distributions add to a version is their own matter: v1.34.4-eks-1234567, v1.34.4+k3s1.
+_VERSION = re.compile(r"v?1\.([0-9]{1,3})(\.[0-9]+)?([-+].*)?", re.DOTALL)
+
+_READY, _TRUE = "Ready", "True"
+
+MOST_ZONES = 16
+"""A kubelet that aligns walks all sets of its zones, and so do the rules; with more it would take long."""
+
+
+class BadNode(BadTopology):
+    """Raised when what was told of a node does not go together.
+
+    `zones` are the mistakes about its zones, `configuration` those about its kubelet's configuration, each
+    with its place in that object; `mistakes` holds them all.
+    """
+
+    def __init__(self, zones: Iterable[Mistake], configuration: Iterable[Mistake]) -> None:
+        self.zones, self.configuration = tuple(zones), tuple(configuration)
+        super().__init__((*self.zones, *self.configuration))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a Node tells that its topology does not.
+
+    `totals`, the kubelet's `minor` version and how many `threads` a core has are None if it does not say.
+    `most` are the totals with the devices that are there, whether or not they may be given out at present.
+    """
+
+    name: str
+    totals: Resources | None = None
+    label: str | None = None
+    minor: int | None = None
+    threads: int | None = None
+    attributes: Attributes = NO_ATTRIBUTES
+    identity: Identity = UNKNOWN
+    most: Resources | None = None
+
+    def bare(self) -> UnknownNode:
+        """The node, while nobody knows its topology."""
+        return UnknownNode(self.name, self.most, self.attributes, self.label)
+
+
+def facts(raw: Mapping[str, object]) -> Facts:
+    """What a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
+    whole = Part(raw)
+    metadata, status = whole["metadata"], whole["status"]
+    name = intern(metadata["name"].needed_text())
+    totals = shared(status["allocatable"].amounts()) or None
+    carried = labels(metadata["labels"])
+    read = Facts(
+        name,
+        totals,
+        _label(metadata["labels"][CLASS_LABEL], carried.get(CLASS_LABEL, "")),
+        # What does not run the kubelet says what it likes there, and is a node all the same.
+        minor=_minor(status["nodeInfo"]["kubeletVersion"].text()),
+        threads=_THREADS.get(carried.get(THREADS_LABEL, "")),
+        attributes=_attributes(whole, carried),
+        identity=_identity(metadata, status["nodeInfo"]),
+        most=_most(totals, status["capacity"]),
+    )
+    whole.settle(BadTopology)
+    return read
+
+
+def _label(part: Part, text: str) -> str | None:
+    """The class that a node is labelled with."""
+    if not label_syntax.VALUE.fullmatch(text):
+        part.wrong("no label can have this value: letters, digits and -_. between them, at most 63")
+    return text or None
+
+
+def _attributes(whole: Part, carried: Labels) -> Attributes:
+    spec = whole["spec"]
+    return Attributes(
+        carried,
+        taints(spec["taints"]),
+        cordoned=bool(spec["unschedulable"].switch()),
+        ready=_is_ready(whole["status"]["conditions"]),
+    )
+
+
+def labels(part: Part) -> Labels:
+    """The labels of a node; thousands of nodes have the same values."""
+    return Labels({intern(key): intern(value) for key, value in part.texts().items()})
+
+
+def taints(listed: Part) -> tuple[Taint, ...]:
+    """The taints that keep pods away; one of an effect that is not known here keeps nobody away."""
+    found = (_taint(part) for part in listed.objects())
+    return shared(tuple(taint for taint in found if taint.key and taint.effect in EFFECTS))
+
+
+def _taint(part: Part) -> Taint:
+    return Taint(part["key"].needed_text(), part["value"].text(), part["effect"].needed_text())
+
+
+def _is_ready(conditions: Part) -> bool:
+    """Whether the kubelet says so; a Node that has no such condition was written by hand."""
+    told = [part["status"].text() for part in conditions.objects() if part["type"].text() == _READY]
+    return told[-1] == _TRUE if told else True
+
+
+def _identity(metadata: Part, info: Part) -> Identity:
+    return Identity(metadata["uid"].text(), info["systemUUID"].text(), info["machineID"].text())
+
+
+def _most(totals: Resources | None, capacity: Part) -> Resources | None:
+    """What may be given out, with all devices: those of a plugin that is down count in the capacity alone.
+
+    A capacity that cannot be read adds nothing: without it a node is no less of a node.
+    """
+    if totals is None:
+        return None
+    there = Part(capacity.value).amounts()
+    devices = {name: amount for name, amount in there.items() if kind(name) is Kind.DEVICE}
+    return shared(totals.most(devices))
+
+
+def minor_version(part: Part) -> int | None:
+    """The minor version of a kubelet, as in v1.34.4; None, if absent."""
+    text = part.text()
+    minor = _minor(text)
+    if text and minor is None:
+        part.wrong(f"{named(text)} is not a version of Kubernetes, as v1.34.4 is")
+    return minor
+
+
+def _minor(version: str) -> int | None:
+    found = _VERSION.fullmatch(version)
+    return int(found[1]) if found else None
+
+
+def threads_per_core(labels: Part) -> int | None:
+    """How many hardware threads a core has; None, if no label says."""
+    return _THREADS.get(labels[THREADS_LABEL].text())
+
+
+def join(
+    topology: Topology,
+    *,
+    told: Facts | None = None,
+    configured: KubeletConfiguration | None = None,
+) -> Node:
+    """The node that a topology describes, with what else is known of it.
+
+    Raises `BadNode` with every mistake: where its kubelet was told what no kubelet starts with, and where it
+    would walk the sets of more than `MOST_ZONES` zones.
+    """
+    return checked(unchecked(topology, told=told, configured=configured), configured)
+
+
+def unchecked(
+    topology: Topology, *, told: Facts | None = None, configured: KubeletConfiguration | None = None
+) -> Node:
+    """As `join`, whatever a kubelet would make of it."""
+    told = told or Facts(topology.name)
+    said = configured or KubeletConfiguration(topology.name)
+    cpu_manager, memory_manager = managers(topology.zones)
+    return Node(
+        topology.name,
+        topology.zones,
+        policy=said.policy or topology.policy,
+        scope=said.scope or topology.scope,
+        cpu_manager=said.cpu_manager or cpu_manager,
+        memory_manager=said.memory_manager or memory_manager,
+        totals=told.totals,
+        max_zones=topology.max_zones if said.max_zones is None else said.max_zones,
+        known=Known.CONFIGURED if configured else Known.COUNTS,
+        label=told.label,
+        attributes=told.attributes,
+        options=shared(Options(said.cpu_options, said.topology_options, said.gates, told.minor)),
+        threads=told.threads,
+    )
+
+
+def checked(node: Node, configured: KubeletConfiguration | None) -> Node:
+    """The node itself; raises `BadNode` where it cannot be.
+
+    A kubelet of which nobody told anything is taken to have started.
+    """
+    zones, configuration = [*unwalkable(node, len(node.zones))], [*_refusals(node, configured)]
+    if zones or configuration:
+        raise BadNode(zones, configuration)
+    return node
+
+
+def unwalkable(node: Node, zones: int) -> Iterator[Mistake]:
+    """Why sets of so many zones, which this kubelet walks, cannot be walked here."""
+    distributes = CpuOption.DISTRIBUTE_ACROSS_NUMA in node.options.cpu
+    walks = node.policy is not Policy.NONE or node.memory_manager is MemoryManager.STATIC or distributes
+    if walks and zones > MOST_ZONES:
+        yield Mistake("zones", f"{zones} are more than the {MOST_ZONES} whose sets can be walked here")
+
+
+def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[Mistake]:
+    """Why the kubelet would not start."""
+    if node.known is not Known.COUNTS:
+        yield from validation.refusals(node, configured.reserved if configured else None)
+    off = configured.cpu_options_off if configured else None
+    if off and node.cpu_manager is CpuManager.NONE and not node.options.cpu:
+        # The node tells only of options that are on; policy none does not look at what they are set to.
+        message = "the CPU manager's policy none takes no options, not even switched off"
+        yield Mistake(
+            validation.CPU_OPTIONS, f"the kubelet does not start: {message}: {', '.join(sorted(off))}"
+        )

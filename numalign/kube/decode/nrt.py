@@ -1,0 +1,270 @@
+"""
+NodeResourceTopology: what an exporter tells about the zones of one node.
+
+Exporters race with the kubelet, write their zones in any order, and name them by id or by position. What can
+be told apart from a mistake is taken, and what contradicts itself is refused with every mistake. Field for
+field the API of github.com/k8stopologyawareschedwg/noderesourcetopology-api, in both its versions.
+
+Every zone tells its distance to every other one. So lists are measured before any is read, and an object with
+more in it than a node has is refused at once, with that one mistake.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from sys import intern
+from types import MappingProxyType
+
+from numalign.kube.decode import fingerprints
+from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.decode.parts import Part, named
+from numalign.model import resources
+from numalign.model.errors import BadTopology
+from numalign.model.intent import Policy, Scope
+from numalign.model.machine import MOST_CPUS
+from numalign.model.node import DEFAULT_MAX_ZONES, Zone
+from numalign.model.resources import CPU, MILLI, Resources, ZoneId
+from numalign.model.sharing import shared
+
+GROUP = "topology.node.k8s.io"
+KIND = "NodeResourceTopology"
+VERSIONS = ("v1alpha2", "v1alpha1")
+"""Those that can be read, the preferred one first."""
+
+MOST_ZONES = 64
+"""Of type Node. Linux knows 1,024; a kubelet that aligns starts with 8, and with more if it is told to."""
+
+MOST_ENTRIES = 4096
+"""Of all zones together: distances, those of 64 zones to each other, and as many resources."""
+
+MOST_ATTRIBUTES = 256
+"""Of one node; there are half a dozen."""
+
+LONGEST_NAME = 253
+"""Characters of a zone's name."""
+
+# The largest CONFIG_NODES_SHIFT of Linux is 10.
+_LARGEST_ID = 1023
+_NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
+
+FINGERPRINT_ANNOTATION = f"{GROUP}/fingerprint"
+"""Where exporters wrote a fingerprint before there were attributes."""
+
+_POLICY, _SCOPE, _MAX_ZONES = "topologyManagerPolicy", "topologyManagerScope", "topologyManagerMaxNUMANodes"
+_FINGERPRINT, _METHOD = "nodeTopologyPodsFingerprint", "nodeTopologyPodsFingerprintMethod"
+_READ = frozenset({_POLICY, _SCOPE, _MAX_ZONES})
+_ABSENT, _CONTRADICTED = Part(None), Part(())
+_NUMA = "Node"
+_INNER, _OUTER = ("resources", "costs"), ("attributes", "topologyPolicies")
+
+AMOUNTS = ("capacity", "allocatable", "available")
+"""What is told of each resource of a zone."""
+
+WITHOUT_PODS = ("capacity", "allocatable", "allocatable")
+"""The same where nothing is given out, and nobody has to say so."""
+
+# The deprecated field, read as scheduler-plugins does (pkg/noderesourcetopology/nodeconfig): its first word
+# counts, and one that names no level says nothing.
+_DEPRECATED: Mapping[str, tuple[Policy, Scope]] = MappingProxyType(
+    {
+        "SingleNUMANodePodLevel": (Policy.SINGLE_NUMA_NODE, Scope.POD),
+        "SingleNUMANodeContainerLevel": (Policy.SINGLE_NUMA_NODE, Scope.CONTAINER),
+        "RestrictedPodLevel": (Policy.RESTRICTED, Scope.POD),
+        "RestrictedContainerLevel": (Policy.RESTRICTED, Scope.CONTAINER),
+        "BestEffortPodLevel": (Policy.BEST_EFFORT, Scope.POD),
+        "BestEffortContainerLevel": (Policy.BEST_EFFORT, Scope.CONTAINER),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What one NodeResourceTopology says, zones ascending by id; the rest is as a kubelet is by default.
+
+    `fingerprint` is that of the pods whose use the free amounts account for, None if none can be read.
+    """
+
+    name: str
+    zones: tuple[Zone, ...]
+    policy: Policy = Policy.NONE
+    scope: Scope = Scope.CONTAINER
+    max_zones: int = DEFAULT_MAX_ZONES
+    fingerprint: Fingerprint | None = None
+
+
+def topology(raw: Mapping[str, object]) -> Topology:
+    """The zones and the policy of a node; raises `BadTopology` with every mistake.
+
+    A zone's free amount never exceeds its allocatable one, whatever was published. Where there is more than
+    is read, that is the only mistake.
+    """
+    whole = Part(raw)
+    measure(whole)
+    whole.settle(BadTopology)
+    _known_version(whole["apiVersion"])
+    read = described(whole, intern(whole["metadata"]["name"].needed_text()), AMOUNTS)
+    whole.settle(BadTopology)
+    return read
+
+
+def described(whole: Part, name: str, amounts: Sequence[str]) -> Topology:
+    """The topology of the node with this name, of an object with these fields that has been measured.
+
+    `amounts` are the fields with the capacity of a resource, with what may be given out, and what is free.
+    Mistakes are left in the part.
+    """
+    said = _attributes(whole)
+    policy, scope = _deprecated(whole)
+    return Topology(
+        name,
+        _zones(whole, amounts),
+        policy=said(_POLICY).word(Policy) or policy,
+        scope=said(_SCOPE).word(Scope) or scope,
+        max_zones=said(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
+        fingerprint=_fingerprint(said, whole["metadata"].value),
+    )
+
+
+def measure(whole: Part) -> None:
+    """Note the lists that are too long, without reading what is in them."""
+    zones = whole["zones"]
+    listed = [zone for zone in _listed(zones.value) if isinstance(zone, dict)]
+    numa = sum(1 for zone in listed if zone.get("type") == _NUMA)
+    measured = (
+        (zones, "zones", len(_listed(zones.value)), MOST_ENTRIES),
+        (zones, f"zones of type {_NUMA}", numa, MOST_ZONES),
+        *((zones, key, sum(len(_listed(zone.get(key))) for zone in listed), MOST_ENTRIES) for key in _INNER),
+        *((whole[key], "entries", len(_listed(whole[key].value)), MOST_ATTRIBUTES) for key in _OUTER),
+    )
+    crowded = ((part, what, count, most) for part, what, count, most in measured if count > most)
+    for part, what, count, most in islice(crowded, 1):
+        part.wrong(f"{count} {what} are more than the {most} that are read")
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _known_version(part: Part) -> None:
+    version = part.needed_text()
+    if version and version not in {f"{GROUP}/{each}" for each in VERSIONS}:
+        part.wrong(f"{named(version)} is none of the known versions: {', '.join(VERSIONS)} of {GROUP}")
+
+
+def _attributes(whole: Part) -> Callable[[str], Part]:
+    """Looks up an attribute by its name; one that is there twice must say the same twice to say anything."""
+    known: dict[str, Part] = {}
+    for entry in whole["attributes"].objects():
+        name, value = entry["name"].needed_text(), entry["value"].needed()
+        first = known.setdefault(name, value)
+        if first.value == value.value:
+            continue
+        if name in _READ:
+            value.wrong(f"{named(value.value)} is not what {first.where} says: {named(first.value)}")
+        known[name] = first if name in _READ else _CONTRADICTED
+    return lambda name: known.get(name, _ABSENT)
+
+
+def _deprecated(whole: Part) -> tuple[Policy, Scope]:
+    words = [entry.text() for entry in whole["topologyPolicies"].entries()]
+    return _DEPRECATED.get(words[0] if words else "", (Policy.NONE, Scope.CONTAINER))
+
+
+def _fingerprint(said: Callable[[str], Part], metadata: object) -> Fingerprint | None:
+    """Whoever cannot read it still knows the zones."""
+    value = said(_FINGERPRINT).value
+    if value is None and isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
+        value = metadata["annotations"].get(FINGERPRINT_ANNOTATION)
+    return fingerprints.told(value, said(_METHOD).value)
+
+
+def _zones(whole: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
+    """Every NUMA zone, ascending by id."""
+    listed = whole["zones"].needed()
+    parts = [part for part in listed.objects() if part["type"].needed_text() == _NUMA]
+    if not parts and not whole.mistakes:
+        listed.wrong(f"holds no zone of type {_NUMA}")
+    ids = _ids(parts)
+    zones = [_zone(part, ids, amounts) for part in parts]
+    return tuple(sorted((zone for zone in zones if zone), key=lambda zone: zone.id))
+
+
+def _ids(parts: list[Part]) -> dict[str, ZoneId]:
+    """Zone name -> id, of all zones that can be told apart."""
+    ids: dict[str, ZoneId] = {}
+    places: dict[ZoneId, Part] = {}
+    for part in parts:
+        place = part["name"]
+        number = _id(place)
+        if number in places:
+            place.wrong(f"{named(place.value)} has the number of {places[number].where} too: {number}")
+        elif number is not None:
+            ids[place.text()] = number
+            places[number] = place
+    return ids
+
+
+def _id(place: Part) -> ZoneId | None:
+    name = place.needed_text()
+    if len(name) > LONGEST_NAME:
+        place.wrong(f"{named(name)} is longer than a name: at most {LONGEST_NAME} characters are read")
+        return None
+    found = _NUMBERED.fullmatch(name)
+    if name and not found:
+        place.wrong(f"{named(name)} does not end in the number of a zone, as node-0 does")
+    elif found and int(found[1]) > _LARGEST_ID:
+        place.wrong(f"{named(name)} has a number beyond {_LARGEST_ID}, the last zone that Linux knows")
+    return ZoneId(int(found[1])) if found and place.value else None
+
+
+def _zone(part: Part, ids: Mapping[str, ZoneId], amounts: Sequence[str]) -> Zone | None:
+    """One zone; None if it has no id of its own, its other mistakes noted all the same."""
+    name = part["name"].value
+    capacity, allocatable, available = _columns(part["resources"], amounts)
+    costs = shared(tuple(sorted(_costs(part["costs"], ids))))
+    if not isinstance(name, str) or name not in ids:
+        return None
+    return shared(Zone(ids[name], intern(name), capacity, allocatable, available, costs))
+
+
+def _columns(listed: Part, amounts: Sequence[str]) -> tuple[Resources, Resources, Resources]:
+    """Capacity, allocatable and available by resource."""
+    columns: tuple[dict[str, int], ...] = ({}, {}, {})
+    places: dict[str, Part] = {}
+    for entry in listed.objects():
+        name = entry["name"].needed_text()
+        if name and places.setdefault(name, entry) is not entry:
+            entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
+            continue
+        name = intern(name)
+        for column, amount in zip(columns, _row(entry, name, amounts), strict=True):
+            column[name] = amount
+    capacity, allocatable, available = (shared(Resources(column)) for column in columns)
+    return capacity, allocatable, available
+
+
+def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]:
+    """The amounts of one resource; all that can be compared are."""
+    told = {field: entry[field].needed().amount(name) for field in dict.fromkeys(amounts)}
+    capacity, allocatable, available = (told[field] for field in amounts)
+    if capacity is None or allocatable is None or available is None:
+        return 0, 0, 0
+    if name == CPU and capacity > MOST_CPUS * MILLI:
+        most = resources.render(name, capacity)
+        entry["capacity"].wrong(f"{most} CPUs are more than the {MOST_CPUS} that Linux knows")
+    if allocatable > capacity:
+        shown = [resources.render(name, amount) for amount in (allocatable, capacity)]
+        entry["allocatable"].wrong(f"{shown[0]} is more than the capacity of {shown[1]}")
+    return capacity, allocatable, min(available, allocatable)
+
+
+def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> Iterator[tuple[ZoneId, int]]:
+    """The distances to zones that are there; others are none of this node's."""
+    places: dict[str, Part] = {}
+    for entry in listed.objects():
+        name, value = entry["name"].needed_text(), entry["value"].needed().integer()
+        if name and places.setdefault(name, entry) is not entry:
+            entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
+        elif name in ids and value is not None:
+            yield ids[name], value

@@ -1,0 +1,296 @@
+"""
+Reading what anybody may have written.
+
+Whoever mends a manifest wants every mistake at once, each with its path; a decoder wants to read as if there
+were none. `Part` gives both: what is missing, null or of the wrong type reads as empty, and what is wrong is
+noted once. The decoder reads to the end and then settles. Paths are put together only when one is told, since
+nearly always none is.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TypeVar, cast
+
+from numalign.model import machine, resources
+from numalign.model.errors import MOST_MISTAKES, BadInput, BadQuantity, Mistake
+from numalign.model.intent import LONGEST_NAME
+from numalign.model.machine import CpuSet
+from numalign.model.resources import EMPTY, Resources
+
+Word = TypeVar("Word", bound=StrEnum)
+
+_LONGEST = 64
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+MOST_AMOUNTS = 256
+"""Of resources in one list; a node has a few dozen."""
+UID = re.compile(r"[!-~]{1,128}")
+"""What can be the uid of an object: an API server gives 36 letters, digits and dashes."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+_NAMES: Mapping[type, str] = MappingProxyType(
+    {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
+)
+
+
+class Part:
+    """A value inside an object, the place where it stands, and the mistakes found in the whole object.
+
+    `value` becomes None once it has been found wrong, so that it reads as absent from then on. Reading stops
+    early once more than `MOST_MISTAKES` were found: lists and objects end then, and nothing more is noted.
+    """
+
+    __slots__ = ("_parent", "_step", "mistakes", "value")
+
+    def __init__(self, value: object, step: str | int = "", parent: "Part | None" = None) -> None:
+        self.value = value
+        self.mistakes: list[Mistake] = [] if parent is None else parent.mistakes
+        self._step = step
+        self._parent = parent
+
+    def __getitem__(self, key: str) -> "Part":
+        """A member of an object; absent, if there is none or this is no object."""
+        value = self.value
+        if type(value) is not dict:
+            value = self._fields()
+        return Part(value.get(key), key, self)
+
+    @property
+    def where(self) -> str:
+        """The path as people write it: `spec.containers[1].resources.limits.cpu`."""
+        before = self._parent.where if self._parent else ""
+        return f"{before}{_step(self._step)}".removeprefix(".")
+
+    @property
+    def above(self) -> "Part":
+        """What the part stands in; the part itself, if it is the whole object."""
+        return self._parent or self
+
+    def wrong(self, message: str) -> None:
+        """Note a mistake at this place."""
+        if not self._enough():
+            self.mistakes.append(Mistake(self.where, message))
+        self.value = None
+
+    def _enough(self) -> bool:
+        """Whether more is wrong than anybody is told."""
+        return len(self.mistakes) > MOST_MISTAKES
+
+    def settle(self, error: type[BadInput]) -> None:
+        """End the reading; raises `error` with every mistake, if there is any."""
+        if self.mistakes:
+            raise error(self.mistakes)
+
+    def needed(self) -> "Part":
+        """The part itself; a mistake, if it is absent."""
+        if self.value is None:
+            self.wrong("is missing")
+        return self
+
+    def objects(self) -> "Iterator[Part]":
+        """Each object of a list."""
+        for part in self.entries():
+            if type(part.value) is dict:
+                yield part
+            else:
+                part.wrong(f"must be an object, not {named(part.value)}")
+
+    def entries(self) -> "Iterator[Part]":
+        """Each element of a list."""
+        value = self.value
+        if isinstance(value, list):
+            return self._each(value)
+        if value is not None:
+            self.wrong(f"must be a list, not {named(value)}")
+        return iter(())
+
+    def _each(self, listed: Sequence[object]) -> "Iterator[Part]":
+        for index, element in enumerate(listed):
+            if self._enough():
+                return
+            yield Part(element, index, self)
+
+    def members(self) -> "Iterator[tuple[str, Part]]":
+        """Each member of an object whose value is not null."""
+        for key, value in self._fields().items():
+            if self._enough():
+                return
+            part = Part(value, str(key), self)
+            if not isinstance(key, str):
+                part.wrong("the key must be a text: put it in quotes")
+            elif value is not None:
+                yield key, part
+
+    def only(self, names: Collection[str]) -> None:
+        """Note every member of an object that is none of these."""
+        for name, part in self.members():
+            if name not in names:
+                part.wrong(f"is none of the fields that are known here: {', '.join(names)}")
+
+    def text(self) -> str:
+        """A text; empty, if absent."""
+        value = self.value
+        if isinstance(value, str):
+            return value
+        if value is not None:
+            self.wrong(f"must be a text, not {named(value)}")
+        return ""
+
+    def needed_text(self) -> str:
+        """A text that says something; empty, if there is none."""
+        value = self.value
+        if type(value) is str and value:
+            return value
+        if value == "":
+            self.wrong("is empty")
+            return ""
+        return self.needed().text()
+
+    def uid(self) -> str:
+        """The uid of an object; empty, if absent or none."""
+        text = self.text()
+        if not text or UID.fullmatch(text):
+            return text
+        self.wrong(f"{named(text)} is no uid, which has at most 128 letters, digits and signs")
+        return ""
+
+    def texts(self) -> Mapping[str, str]:
+        """An object of texts, like annotations."""
+        fields = self._fields()
+        # Nearly always all are, and there may be thousands that nobody asks about.
+        if {*map(type, fields.values())} <= {str} and {*map(type, fields)} <= {str}:
+            return {**cast("Mapping[str, str]", fields)}
+        return {key: part.text() for key, part in self.members()}
+
+    def word(self, words: type[Word]) -> Word | None:
+        """One of a few words; None, if absent or empty."""
+        text = self.text()
+        if not text:
+            return None
+        if text not in {*words}:
+            self.wrong(f'"{_cut(text)}" is none of the known words: {", ".join(words)}')
+            return None
+        return words(text)
+
+    def integer(self, *, least: int = 0) -> int | None:
+        """A whole number, or a text that is one; None, if absent."""
+        value = self.value
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _LONGEST:
+            value = int(value)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.wrong(f"must be a whole number, not {named(value)}")
+            return None
+        if value < least:
+            self.wrong(f"{value} is too small: the least is {least}")
+        return value
+
+    def switch(self) -> bool | None:
+        """True or false as JSON has it; None, if absent."""
+        value = self.value
+        if value is None or isinstance(value, bool):
+            return value
+        self.wrong(f"must be true or false, not {named(value)}")
+        return None
+
+    def time(self) -> int:
+        """A moment, in whole seconds since 1970; 0, if absent or wrong."""
+        text = self.text()
+        try:
+            read = datetime.fromisoformat(text) if text else _EPOCH
+        except ValueError:
+            self.wrong(f"{named(text)} is no time, as 2026-01-02T03:04:05Z is")
+            return 0
+        # A time of no zone is nobody's: the API writes UTC.
+        return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
+
+    def cpu_list(self) -> CpuSet | None:
+        """A set of CPUs in the kernel's list format; None, if absent or empty."""
+        text = self.text()
+        try:
+            return machine.read_list(text) or None
+        except ValueError as error:
+            self.wrong(str(error))
+            return None
+
+    def amount(self, resource: str) -> int | None:
+        """An amount of a resource, in the unit of its name; None, if absent or wrong."""
+        value = self.value
+        if value is None:
+            return None
+        if isinstance(value, list | dict):
+            self.wrong(f"must be an amount, not {named(value)}")
+            return None
+        if len(resource) > LONGEST_NAME:
+            self.wrong(f"is no resource: a name has at most {LONGEST_NAME} characters, not {len(resource)}")
+            return None
+        try:
+            if type(value) is str:
+                return _amount(resource, value)
+            # Python's shortest text of a number is the one that was written; a quantity is never a float.
+            return resources.parse_amount(resource, repr(value) if isinstance(value, float) else value)
+        except BadQuantity as error:
+            if not self._enough():
+                self.mistakes.extend(mistake.under(self.where) for mistake in error.mistakes)
+            return None
+
+    def amounts(self) -> Resources:
+        """A resource list, like the limits of a container, without the amounts that are none."""
+        if self.value is None:
+            return EMPTY
+        if len(self._fields()) > MOST_AMOUNTS:
+            self.wrong(f"has {len(self._fields())} entries: at most {MOST_AMOUNTS} are read")
+            return EMPTY
+        read = ((name, part.amount(name)) for name, part in self.members())
+        return Resources({name: amount for name, amount in read if amount is not None})
+
+    def _fields(self) -> Mapping[object, object]:
+        if isinstance(self.value, dict):
+            return self.value
+        if self.value is not None:
+            self.wrong(f"must be an object, not {named(self.value)}")
+        return MappingProxyType({})
+
+
+@lru_cache(maxsize=4096)
+def _amount(resource: str, text: str) -> int:
+    """As `resources.parse_amount`: what is written of one machine is written of many.
+
+    Only what is an amount is kept, and neither that nor the name of a resource is long.
+    """
+    return resources.parse_amount(resource, text)
+
+
+def named(value: object) -> str:
+    """What a value is, in a word; a text in its own words."""
+    if isinstance(value, str):
+        return f'"{_cut(value)}"'
+    return _NAMES.get(type(value), "a number" if isinstance(value, int | float) else "something else")
+
+
+def inner(value: object, key: str) -> object:
+    """A member of what may be an object; None, if there is none."""
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def group(api_version: str) -> str:
+    """The API group of an `apiVersion`: empty for v1."""
+    return api_version.rpartition("/")[0]
+
+
+def _step(step: str | int) -> str:
+    """One step of a path, with the dot or the brackets that people write."""
+    if isinstance(step, int):
+        return f"[{step}]"
+    plain = not step or (len(step) <= _LONGEST and _PLAIN.fullmatch(step))
+    return f".{step}" if plain else f"[{_cut(step)}]"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,103 @@
+"""
+Pods as people and controllers write them, made into the facts that the rules read.
+
+A pod comes from a manifest, from an API server that has filled in its defaults, or from a template inside a
+workload, and some workloads have several; the same decoder reads them all, and tells every mistake with its
+path. What no rule reads is not looked at, so that newer API servers are understood.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from numalign.kube.decode.parts import Part, inner, named
+from numalign.model import resources
+from numalign.model.errors import BadPod
+from numalign.model.pod import Container, Pod, Role
+from numalign.model.resources import Resources
+
+MOST_CONTAINERS = 100
+"""Of one kind. What one container leaves matters to each after it, so time grows with their square."""
+
+MOST_AMOUNTS = 4096
+"""In all lists of a pod together. A container that asks for something asks for a handful, so that this is a
+hundred containers of twenty requests and twenty limits each; what has more is not read, however short."""
+
+
+def pod(raw: Mapping[str, object]) -> Pod:
+    """The pod that a v1 Pod describes; raises `BadPod` with every mistake.
+
+    One still to be named goes by its `generateName`; one without a namespace is in `default`.
+    """
+    whole = Part(raw)
+    read = template(whole, owner=Part({}))
+    whole.settle(BadPod)
+    return read
+
+
+def template(whole: Part, *, owner: Part) -> Pod:
+    """The pod that a template makes for the owner of this metadata; mistakes are noted in the parts."""
+    metadata, spec = whole["metadata"], whole["spec"].needed()
+    level = spec["resources"]
+    requests, limits = _asked(level)
+    return Pod(
+        name=metadata["name"].text() or metadata["generateName"].text() or owner["name"].text(),
+        namespace=metadata["namespace"].text() or owner["namespace"].text() or "default",
+        annotations=metadata["annotations"].texts(),
+        containers=tuple(_containers(spec)),
+        pod_requests=requests or None,
+        pod_limits=limits or None,
+        overhead=spec["overhead"].amounts(),
+    )
+
+
+def _containers(spec: Part) -> Iterator[Container]:
+    """In the kubelet's order; their names are told apart across both lists."""
+    if spec.value is None:
+        return
+    for key in ("initContainers", "containers"):
+        listed = spec[key].value
+        if isinstance(listed, list) and len(listed) > MOST_CONTAINERS:
+            spec[key].wrong(f"has {len(listed)} containers: numalign reads at most {MOST_CONTAINERS}")
+            return
+    if (amounts := _amounts(spec.value)) > MOST_AMOUNTS:
+        spec.wrong(
+            f"has {amounts} amounts of resources: numalign reads at most {MOST_AMOUNTS}, ask for fewer"
+        )
+        return
+    places: dict[str, Part] = {}
+    for part in spec["initContainers"].objects():
+        role = Role.SIDECAR if part["restartPolicy"].text() == "Always" else Role.INIT
+        yield _container(part, role, places)
+    apps = spec["containers"].needed()
+    for part in apps.objects():
+        yield _container(part, Role.APP, places)
+    if apps.value == []:
+        apps.wrong("is empty: a pod has at least one container")
+
+
+def _amounts(spec: object) -> int:
+    """How many amounts stand in all resource lists of a pod together, whatever they say."""
+    listed = (inner(spec, key) for key in ("initContainers", "containers"))
+    containers = chain.from_iterable(each for each in listed if isinstance(each, list))
+    bags = [inner(holder, "resources") for holder in (spec, *containers)]
+    lists = [inner(spec, "overhead"), *(inner(bag, key) for bag in bags for key in ("requests", "limits"))]
+    return sum(len(each) for each in lists if isinstance(each, dict))
+
+
+def _container(part: Part, role: Role, places: dict[str, Part]) -> Container:
+    name = part["name"].needed_text()
+    if name and places.setdefault(name, part) is not part:
+        part["name"].wrong(f"{named(name)} is the name of {places[name].where} too")
+    requests, limits = _asked(part["resources"])
+    return Container(name, role, requests, limits)
+
+
+def _asked(bag: Part) -> tuple[Resources, Resources]:
+    """Requests and limits; a request above its limit is a mistake of the request."""
+    requests, limits = bag["requests"], bag["limits"]
+    asked, most = requests.amounts(), limits.amounts()
+    for name, amount in asked.items():
+        if amount > most.get(name, amount):
+            shown = [resources.render(name, each) for each in (amount, most[name])]
+            requests[name].wrong(f"{shown[0]} is above the limit of {shown[1]}")
+    return asked, most

@@ -1,0 +1,217 @@
+"""
+What a pod says about nodes: where it may go, and who has placed it already.
+
+Nobody has validated it yet. What has not the shape that Kubernetes gives it is a mistake, as it is for an API
+server, which decodes it before anything else. What has the shape and makes no sense is left for the API
+server to say: an operator that is not known here asks for nothing, so that nobody is refused for the words of
+a newer API. One with more in it than is read (`excess`) may go anywhere.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from numalign.cache.pod_question import MOST_CLAIMS, Excess, Pin, Why
+from numalign.kube.decode.excess import crowded, excess
+from numalign.kube.decode.parts import Part, group
+from numalign.model.constraints import (
+    ANYWHERE,
+    NAME_FIELD,
+    Constraints,
+    Operator,
+    Requirement,
+    Term,
+    Tolerating,
+    Toleration,
+)
+from numalign.model.errors import Mistake
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+_NOTHING = Part(None)
+_DAEMON_GROUPS = frozenset({"apps", "apps.kruise.io"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """What a pod says about nodes; `claims` are the names of its first resource claims.
+
+    With an `excess`, nothing but the name of its node was read.
+    """
+
+    constraints: Constraints
+    pin: Pin | None
+    excess: Excess | None
+    claims: tuple[str, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()
+
+
+UNCONSTRAINED = Scheduling(ANYWHERE, pin=None, excess=None)
+"""Of a pod of which only is known what it asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A requirement as the pod's owner wrote it, possibly one that Kubernetes will refuse."""
+
+    key: str
+    operator: str
+    values: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """A node selector term; `listed` where it has a list of expressions to append to."""
+
+    expressions: tuple[Expression, ...]
+    fields: tuple[Expression, ...]
+    listed: bool
+
+    @property
+    def empty(self) -> bool:
+        """Whether it asks for nothing, and so matches no node."""
+        return not self.expressions and not self.fields
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The nodes that the term asks for by name."""
+        named = [f.values for f in self.fields if f.key == NAME_FIELD and f.operator == Operator.IN]
+        return frozenset().union(*named)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAffinity:
+    """The node affinity of a pod; None where it has no such list. With an `excess`, it was not read."""
+
+    required: tuple[NodeTerm, ...] | None
+    preferred: tuple[object, ...] | None
+    excess: Excess | None
+
+
+def scheduling(pod: object) -> Scheduling:
+    """What a v1 Pod says about nodes, with every mistake."""
+    whole = Part(pod)
+    spec = whole["spec"].needed()
+    found = node_affinity(whole, spec)
+    pin = pinned(whole, spec, found)
+    claims = tuple(_claims(spec["resourceClaims"]))
+    constraints = ANYWHERE if found.excess else _constraints(spec, found)
+    return Scheduling(constraints, pin, found.excess, claims, tuple(whole.mistakes))
+
+
+def node_affinity(pod: Part, spec: Part) -> NodeAffinity:
+    """The node affinity in the spec of a pod, every mistake noted; null counts as absent."""
+    too_much = excess(pod.value)
+    affinity = _NOTHING if too_much else spec["affinity"]["nodeAffinity"]
+    required, preferred = affinity[REQUIRED], affinity[PREFERRED]
+    terms = tuple(_term(term) for term in required["nodeSelectorTerms"].entries())
+    wishes = tuple(wish.value for wish in preferred.objects())
+    return NodeAffinity(
+        None if required.value is None else terms,
+        None if preferred.value is None else wishes,
+        too_much,
+    )
+
+
+def pinned(pod: Part, spec: Part, affinity: NodeAffinity) -> Pin | None:
+    """
+    Who has placed the pod already, or None for a pod that a scheduler may place freely.
+
+    The DaemonSet controller reads the node back from the pod's affinity (kubernetes,
+    pkg/controller/daemon/util), so such a pod is held against its node and never patched. Where there is too
+    much of its affinity or its owners, they do not count.
+    """
+    node_name, daemon = spec["nodeName"].text(), _owned_by_daemon(pod)
+    names = [term.names for term in affinity.required or () if not term.empty]
+    if node_name:
+        return Pin(node_name, Why.NODE_NAME)
+    if daemon:
+        return Pin(_only_one(names), Why.DAEMON_SET)
+    return Pin(_only_one(names), Why.NODE_FIELD) if names and all(names) else None
+
+
+def _only_one(names: Sequence[frozenset[str]]) -> str | None:
+    """The node that every term names, if it is the same one."""
+    every = frozenset().union(*names)
+    return next(iter(every)) if len(every) == 1 and all(names) else None
+
+
+def _owned_by_daemon(pod: Part) -> bool:
+    if crowded(pod.value):
+        return False
+    # All of them are read, for the mistakes of the last are mistakes too.
+    daemons = list(map(_is_daemon, pod["metadata"]["ownerReferences"].entries()))
+    return any(daemons)
+
+
+def _is_daemon(owner: Part) -> bool:
+    daemon = owner["kind"].text() == "DaemonSet" and group(owner["apiVersion"].text()) in _DAEMON_GROUPS
+    return daemon and owner["controller"].value is True
+
+
+def _term(term: Part) -> NodeTerm:
+    return NodeTerm(
+        tuple(map(_expression, term["matchExpressions"].entries())),
+        tuple(map(_expression, term["matchFields"].entries())),
+        listed=term["matchExpressions"].value is not None,
+    )
+
+
+def _expression(part: Part) -> Expression:
+    values = _values(part["values"])
+    return Expression(part["key"].text(), part["operator"].text(), values)
+
+
+def _values(listed: Part) -> frozenset[str]:
+    told = listed.value
+    # Of these there may be thousands.
+    if isinstance(told, list) and all(type(value) is str for value in told):
+        return frozenset(told)
+    return frozenset(value.text() for value in listed.entries())
+
+
+def _constraints(spec: Part, affinity: NodeAffinity) -> Constraints:
+    selected = spec["nodeSelector"].texts()
+    return Constraints(
+        tuple(Requirement(key, Operator.IN, frozenset({value})) for key, value in selected.items()),
+        None if affinity.required is None else _terms(affinity.required),
+        tuple(dict.fromkeys(map(_toleration, spec["tolerations"].objects()))),
+    )
+
+
+def _terms(written: Iterable[NodeTerm]) -> tuple[Term, ...] | None:
+    """The terms as the rules ask them; None where nothing is known of one, so that any node may be meant."""
+    terms = tuple(map(_known_term, written))
+    return None if None in terms else tuple(term for term in terms if term)
+
+
+def _known_term(written: NodeTerm) -> Term | None:
+    fields = [each for each in written.fields if each.key == NAME_FIELD]
+    term = Term(_requirements(written.expressions), _requirements(fields))
+    return term if written.empty or term != Term() else None
+
+
+def _requirements(written: Iterable[Expression]) -> tuple[Requirement, ...]:
+    return tuple(
+        Requirement(each.key, Operator(each.operator), each.values)
+        for each in written
+        if each.operator in _OPERATORS
+    )
+
+
+_OPERATORS = frozenset(Operator)
+
+
+def _toleration(part: Part) -> Toleration:
+    key, operator, value, effect = (part[name].text() for name in ("key", "operator", "value", "effect"))
+    return Toleration(key, _TOLERATING.get(operator), value, effect)
+
+
+_TOLERATING: Mapping[str, Tolerating] = {"": Tolerating.EQUAL, **{each.value: each for each in Tolerating}}
+
+
+def _claims(listed: Part) -> Iterable[str]:
+    """The names of the first claims; how many there may be is for others to say."""
+    told = listed.value[:MOST_CLAIMS] if isinstance(listed.value, list) else listed.value
+    for claim in Part(told).objects():
+        yield claim["name"].text()

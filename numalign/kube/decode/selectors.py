@@ -1,0 +1,67 @@
+"""
+Selectors of labels, as Kubernetes has them, in files that people edit.
+
+One that no label could ever meet, or that is misspelt, would choose nothing in silence, so it is a mistake.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from numalign.kube.decode import label_syntax
+from numalign.kube.decode.parts import Part
+from numalign.kube.files.edited import members, only
+from numalign.model.constraints import Operator, Requirement
+
+
+class LabelOperator(StrEnum):
+    """The operators of a metav1.LabelSelector, which compares no numbers."""
+
+    IN = Operator.IN.value
+    NOT_IN = Operator.NOT_IN.value
+    EXISTS = Operator.EXISTS.value
+    DOES_NOT_EXIST = Operator.DOES_NOT_EXIST.value
+
+
+def requirements(selector: Part) -> Iterator[Requirement]:
+    """What a metav1.LabelSelector asks; its mistakes are noted."""
+    only(selector, "matchLabels", "matchExpressions")
+    for key, member in members(selector["matchLabels"]):
+        value = member.needed().text()
+        if member.value is not None:
+            yield _possible(member, Requirement(key, Operator.IN, frozenset({value})))
+    for part in selector["matchExpressions"].objects():
+        yield from _expression(part)
+
+
+def _expression(part: Part) -> Iterator[Requirement]:
+    only(part, "key", "operator", "values")
+    key, operator = part["key"].needed_text(), _operator(part["operator"])
+    values, wanted = part["values"], operator in {Operator.IN, Operator.NOT_IN}
+    if wanted and values.value in (None, []):
+        values.wrong(f"are missing: {operator} needs those that are meant")
+    texts = frozenset(_texts(values))
+    if operator and texts and not wanted:
+        values.wrong(f"have no meaning with {operator}: leave them out")
+    if key and operator:
+        yield _possible(part, Requirement(key, operator, texts))
+
+
+def _operator(part: Part) -> Operator | None:
+    part.needed_text()
+    found = part.word(LabelOperator)
+    return Operator(found.value) if found else None
+
+
+def _possible(part: Part, made: Requirement) -> Requirement:
+    """The same; a mistake, if no label can have such a key or value."""
+    if why := label_syntax.impossible(made.key, sorted(made.values)):
+        part.wrong(why)
+    return made
+
+
+def _texts(part: Part) -> Iterator[str]:
+    # The values of a label may be empty.
+    for entry in part.entries():
+        if entry.value is None:
+            entry.needed()
+        yield entry.text()

@@ -1,0 +1,346 @@
+"""
+Shapes as texts: in the ConfigMap that remembers them, and in the policy file that declares them.
+
+Both have one form: the fields of a NodeResourceTopology, and what of a Node and of its kubelet's
+configuration matters beside it.
+
+    attributes: [{name: topologyManagerPolicy, value: single-numa-node}]
+    zones: [{name: node-0, type: Node, resources: [{name: cpu, capacity: 32, allocatable: 30}]}]
+    allocatable: {cpu: 60, nvidia.com/gpu: 8}         # of the node as a whole
+    labels:
+      pool: gpu                                       # each node has this label with this value
+      rack: {values: [a, b], always: false}           # one of these values, and some nodes lack it
+      kubernetes.io/hostname: {}                      # any value
+    otherLabels: true                                 # there may be labels that are not listed
+    taints: [{key: dedicated, value: gpu, effect: NoSchedule}]
+    kubeletVersion: v1.34
+    threadsPerCore: 2
+    kubelet: {cpuManagerPolicy: static}               # fields of a KubeletConfiguration
+    lastSeen: "2026-01-02T03:04:05Z"
+
+Whoever writes the ConfigMap may be anybody: what stands there is measured before it is read, a mistake costs
+the entry that it is in, and what a shape is called is reckoned, never believed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import chain, islice
+from types import MappingProxyType
+from urllib.parse import quote
+
+import orjson
+
+from numalign.kube.decode import kubelet_config, label_syntax, nodes, nrt
+from numalign.kube.decode.nodes import BadNode, Facts
+from numalign.kube.decode.parts import Part, named
+from numalign.kube.kinds import Collection, Object
+from numalign.model import resources
+from numalign.model.attributes import Attributes, Taint
+from numalign.model.errors import MOST_MISTAKES, Mistake
+from numalign.model.node import Known, Zone, managers
+from numalign.model.options import Options
+from numalign.model.resources import Resources, ZoneId
+from numalign.model.sharing import shared
+from numalign.shapes import KnownShape, LabelValues, RememberedShapes, Shape, shape
+
+KIND, NAME = "ConfigMap", "numalign-shapes"
+"""Of the ConfigMap, in the namespace of the programs."""
+
+LOSSES = "losses"
+"""Its key that says since when nodes are ill; every other key is a shape. No shape is called so."""
+
+MOST_BYTES = 768 * 1024
+"""That are written. An API server takes a MiB, and nobody else is to be kept from noting something there."""
+
+MOST_BYTES_READ = 1024 * 1024
+
+MOST_SHAPES = 2048
+"""In one ConfigMap, or declared in one file."""
+
+MOST_LOSSES, MOST_BYTES_OF_LOSSES = 4096, 256 * 1024
+"""Those of nodes that are ill for longest are kept."""
+
+FIELDS = (
+    "name",
+    "labels",
+    "otherLabels",
+    "taints",
+    "allocatable",
+    "attributes",
+    "zones",
+    "kubeletVersion",
+    "threadsPerCore",
+    "kubelet",
+    "lastSeen",
+)
+_LABEL_FIELDS = ("values", "always")
+
+
+# The ConfigMap.
+
+
+def collection(namespace: str) -> Collection:
+    """The ConfigMap in a namespace, as something to watch."""
+    return Collection(
+        KIND,
+        "v1",
+        f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps",
+        MappingProxyType({"metadata": {"name": True}, "data": True}),
+        NAME,
+    )
+
+
+def encode(memory: RememberedShapes) -> dict[str, str]:
+    """The data of the ConfigMap. What is too much is left out: the shapes that were seen longest ago."""
+    data = {LOSSES: _text(dict(_most_lasting(memory.losses)))} if memory.losses else {}
+    left = MOST_BYTES - sum(map(_size, data.items()))
+    latest = sorted(memory.shapes, key=lambda known: (-(known.seen or 0.0), known.shape.name))
+    for known in islice(latest, MOST_SHAPES):
+        entry = known.shape.name, _text(_written(known))
+        if _size(entry) <= left:
+            left -= _size(entry)
+            data.update([entry])
+    return data
+
+
+def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
+    """What a ConfigMap remembers, and all that is wrong with it, each with its place; never raises."""
+    whole = Part(raw)
+    data = whole["data"]
+    texts = {key: part.value for key, part in data.members()}
+    size = sum(len(key) + len(text) for key, text in texts.items() if isinstance(text, str))
+    if size > MOST_BYTES_READ:
+        data.wrong(f"{size} characters are more than the {MOST_BYTES_READ} that are read")
+    elif len(texts) > MOST_SHAPES + 1:
+        data.wrong(f"{len(texts)} keys are more than the {MOST_SHAPES + 1} that are read")
+    entries = {} if data.value is None else {key: _parsed(key, text) for key, text in texts.items()}
+    losses = _losses(entries[LOSSES]) if LOSSES in entries else {}
+    known = [_remembered(part) for key, part in entries.items() if key != LOSSES]
+    mistakes = chain(whole.mistakes, *(part.mistakes for part in entries.values()))
+    return RememberedShapes(tuple(filter(None, known)), losses), tuple(islice(mistakes, MOST_MISTAKES))
+
+
+def _text(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _size(entry: tuple[str, str]) -> int:
+    """In bytes, as an API server counts them."""
+    return sum(len(text.encode()) for text in entry)
+
+
+def _most_lasting(losses: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    left = MOST_BYTES_OF_LOSSES
+    for name, since in sorted(losses.items(), key=lambda loss: (loss[1], loss[0]))[:MOST_LOSSES]:
+        written = name, _moment(since)
+        left -= _size(written) + len('"":"",')
+        if left < 0:
+            return
+        yield written
+
+
+def _parsed(key: str, text: object) -> Part:
+    """The object in a text, with the place of its key; absent, if there is none."""
+    place = Part(text, key, Part({}, "data"))
+    try:
+        place.value = orjson.loads(place.needed_text())
+    except orjson.JSONDecodeError as error:
+        if not place.mistakes:
+            place.wrong(f"is not JSON: {error}")
+    if place.value is not None and not isinstance(place.value, dict):
+        place.wrong(f"must be an object, not {named(place.value)}")
+    return place
+
+
+def _losses(part: Part) -> Mapping[str, float]:
+    times = islice(((name, float(each.time())) for name, each in part.members()), MOST_LOSSES)
+    return MappingProxyType({name: since for name, since in times if since > 0})
+
+
+def _remembered(part: Part) -> KnownShape | None:
+    if part.value is None:
+        return None
+    seen = float(part["lastSeen"].time())
+    found = _shape(part, other_labels=bool(part["otherLabels"].switch()))
+    return KnownShape(found, seen=seen) if found else None
+
+
+# The policy file.
+
+
+def declared(listed: Part) -> tuple[Shape, ...]:
+    """The shapes in a list that somebody wrote; mistakes are left in the part.
+
+    They may have labels that are not listed, unless they say that they have not.
+    """
+    if isinstance(listed.value, list) and len(listed.value) > MOST_SHAPES:
+        listed.wrong(f"{len(listed.value)} shapes are more than the {MOST_SHAPES} that are read")
+    return tuple(filter(None, map(_declared, listed.objects())))
+
+
+def exported(known: Iterable[KnownShape]) -> list[Object]:
+    """Shapes as `declared` reads them, with their names for whoever reads them too."""
+    return [
+        {"name": each.shape.name, **_written(each), "otherLabels": each.shape.other_labels} for each in known
+    ]
+
+
+def _declared(part: Part) -> Shape | None:
+    part.only(FIELDS)
+    told = part["otherLabels"].switch()
+    return _shape(part, other_labels=told is None or told)
+
+
+# Reading a shape.
+
+
+def _shape(part: Part, *, other_labels: bool) -> Shape | None:
+    """One shape; None if anything is wrong with it, which is noted."""
+    before = len(part.mistakes)
+    nrt.measure(part)
+    if len(part.mistakes) > before:
+        return None
+    topology = nrt.described(part, shape.NAMELESS, nrt.WITHOUT_PODS)
+    kubelet = part["kubelet"]
+    configured = kubelet_config.configuration(kubelet, shape.NAMELESS) if kubelet.value is not None else None
+    told = Facts(
+        shape.NAMELESS,
+        shared(part["allocatable"].amounts()) or None,
+        minor=nodes.minor_version(part["kubeletVersion"]),
+        threads=part["threadsPerCore"].integer(least=1),
+        attributes=Attributes(taints=nodes.taints(part["taints"])),
+    )
+    listed = dict(_labels(part["labels"]))
+    if len(part.mistakes) > before:
+        return None
+    try:
+        node = nodes.join(topology, told=told, configured=configured)
+    except BadNode as error:
+        _note(part, error.zones)
+        _note(kubelet, error.configuration)
+        return None
+    return shape.shape(shape.bare(node), node.attributes.lasting, listed, other_labels=other_labels)
+
+
+def _note(part: Part, mistakes: Iterable[Mistake]) -> None:
+    part.mistakes.extend(mistake.under(part.where) for mistake in mistakes)
+
+
+def _labels(listed: Part) -> Iterator[tuple[str, LabelValues]]:
+    for key, part in listed.members():
+        values = _values(part)
+        if impossible := label_syntax.impossible(key, values.known or ()):
+            part.wrong(impossible)
+        else:
+            yield key, values
+
+
+def _values(part: Part) -> LabelValues:
+    if isinstance(part.value, str):
+        return LabelValues(frozenset({part.value}))
+    if not isinstance(part.value, dict):
+        part.wrong(
+            f"must be a text, or an object with {' and '.join(_LABEL_FIELDS)}, not {named(part.value)}"
+        )
+    part.only(_LABEL_FIELDS)
+    always, listed = part["always"].switch(), part["values"]
+    known = None if listed.value is None else frozenset(each.text() for each in listed.entries())
+    return LabelValues(
+        known if known is None or len(known) <= shape.MOST_VALUES else None, always is not False
+    )
+
+
+# Writing one.
+
+
+def _written(known: KnownShape) -> Object:
+    """All that there is to say of a shape, in the order in which people read it."""
+    fields: Object = {name: say(known.shape) for name, say in _SAID.items()}
+    fields["lastSeen"] = known.seen and _moment(known.seen)
+    return {name: value for name, value in fields.items() if value}
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _written_label(values: LabelValues) -> object:
+    if values.always and values.known is not None and len(values.known) == 1:
+        return next(iter(values.known))
+    told: Object = {} if values.known is None else {"values": sorted(values.known)}
+    return told if values.always else {**told, "always": False}
+
+
+def _written_taint(taint: Taint) -> Object:
+    told = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+    return {name: text for name, text in told.items() if text}
+
+
+def _written_amounts(amounts: Resources | None) -> Object:
+    return {name: resources.render(name, amount) for name, amount in (amounts or {}).items()}
+
+
+def _written_zone(zone: Zone, names: Mapping[ZoneId, str]) -> Object:
+    listed = [
+        {
+            "name": name,
+            "capacity": resources.render(name, amount),
+            "allocatable": resources.render(name, zone.allocatable.get(name, 0)),
+        }
+        for name, amount in zone.capacity.items()
+    ]
+    costs = [{"name": names[there], "value": cost} for there, cost in zone.costs]
+    return {"name": zone.name, "type": "Node", **({"costs": costs} if costs else {}), "resources": listed}
+
+
+def _zones(found: Shape) -> object:
+    names = {zone.id: zone.name for zone in found.node.zones}
+    return [_written_zone(zone, names) for zone in found.node.zones]
+
+
+def _attributes(found: Shape) -> object:
+    node = found.node
+    told = (
+        ("topologyManagerPolicy", node.policy.value),
+        ("topologyManagerScope", node.scope.value),
+        ("topologyManagerMaxNUMANodes", str(node.max_zones)),
+    )
+    return [{"name": name, "value": value} for name, value in told]
+
+
+def _version(found: Shape) -> object:
+    minor = found.node.options.minor
+    return None if minor is None else f"v1.{minor}"
+
+
+def _kubelet(found: Shape) -> object:
+    """What the topology does not tell of the kubelet, if there is any."""
+    node = found.node
+    plain = managers(node.zones) == (node.cpu_manager, node.memory_manager)
+    if node.known is Known.COUNTS and plain and node.options == Options(minor=node.options.minor):
+        return None
+    switched = {
+        "cpuManagerPolicyOptions": {option.value: "true" for option in sorted(node.options.cpu)},
+        "topologyManagerPolicyOptions": {option.value: "true" for option in sorted(node.options.topology)},
+        "featureGates": {gate.value: True for gate in sorted(node.options.gates)},
+    }
+    return {
+        "cpuManagerPolicy": node.cpu_manager.value,
+        "memoryManagerPolicy": node.memory_manager.value,
+        **{name: options for name, options in switched.items() if options},
+    }
+
+
+_SAID: Mapping[str, Callable[[Shape], object]] = MappingProxyType(
+    {
+        "attributes": _attributes,
+        "zones": _zones,
+        "allocatable": lambda found: _written_amounts(found.node.totals),
+        "labels": lambda found: {key: _written_label(each) for key, each in sorted(found.labels.items())},
+        "otherLabels": lambda found: found.other_labels,
+        "taints": lambda found: [*map(_written_taint, found.taints)],
+        "kubeletVersion": _version,
+        "threadsPerCore": lambda found: found.node.threads,
+        "kubelet": _kubelet,
+    }
+)

@@ -1,0 +1,524 @@
+"""
+Where the pods stand in the objects that make them.
+
+A kind that many people use is known: its project's API says at which paths its pod templates stand. Platform
+teams name paths for kinds of their own. Whatever else has a pod template in it is searched, and what is found
+so is a guess: nobody is refused for it, and everybody is told how it was read.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from heapq import nsmallest
+from itertools import chain, islice
+from operator import or_
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from numalign.kube.decode import pods
+from numalign.kube.decode.parts import Part, group, inner
+from numalign.model import intent
+from numalign.model.errors import BadPod, Mistake
+from numalign.model.intent import Policy
+from numalign.model.pod import Pod
+
+MOST_TEMPLATES = 100
+"""In one object, and entries on the way to them; a job of several roles has a handful."""
+
+MOST_SEARCHED = 20_000
+"""Values of one object that are looked at for a template, those of its lists and objects together."""
+
+_MOST_STEPS, _MOST_WILD = 16, 2
+_MOST_NAMED = 3
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
+_ELEMENTS, _MEMBERS = "[*]", "*"
+_WILD = frozenset({_ELEMENTS, _MEMBERS})
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatePath:
+    """The way to the pod templates of an object: `spec.tasks[*].template`, `spec.replicaSpecs.*.template`.
+
+    A step is the name of a member, `[*]` for every element of a list, or `*` for every member of an object.
+    """
+
+    steps: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, text: str) -> "TemplatePath":
+        """The path that is written; raises `ValueError` for what is none."""
+        steps = [
+            step
+            for part in text.split(".")
+            for step in ((part.removesuffix(_ELEMENTS), _ELEMENTS) if part.endswith(_ELEMENTS) else (part,))
+        ]
+        if wrong := next((step for step in steps if not _is_step(step)), None):
+            raise ValueError(f'"{wrong[:64]}" is no step: write names with dots, [*] after a list, or *')
+        if "" in steps:
+            raise ValueError("a name is missing: write a path like spec.tasks[*].template")
+        if len(steps) > _MOST_STEPS:
+            raise ValueError(f"has {len(steps)} steps: at most {_MOST_STEPS} are read")
+        if (wild := len([step for step in steps if step in _WILD])) > _MOST_WILD:
+            raise ValueError(f"has [*] and * {wild} times: at most {_MOST_WILD} are read")
+        return cls(tuple(steps))
+
+    def __str__(self) -> str:
+        """The path as it is written."""
+        return ".".join(self.steps).replace(f".{_ELEMENTS}", _ELEMENTS)
+
+    def found(self, whole: Part) -> Iterator[Part]:
+        """Every place in an object that the path leads to and where something stands."""
+        parts: Iterable[Part] = (whole,)
+        for step in self.steps:
+            parts = chain.from_iterable(map(_WALKS.get(step, partial(_member, name=step)), parts))
+        return (part for part in parts if part.value is not None)
+
+
+def _is_step(step: str) -> bool:
+    return not step or step in _WILD or bool(_NAME.fullmatch(step))
+
+
+def _member(part: Part, *, name: str) -> Iterable[Part]:
+    return (part[name],)
+
+
+def _elements(part: Part) -> Iterable[Part]:
+    return () if _crowded(part) else part.objects()
+
+
+def _members(part: Part) -> Iterable[Part]:
+    return () if _crowded(part) else (each for _, each in part.members())
+
+
+def _crowded(part: Part) -> bool:
+    """Whether there are more entries than anybody means; it is noted as a mistake."""
+    value = part.value
+    if not isinstance(value, list | dict) or len(value) <= MOST_TEMPLATES:
+        return False
+    part.wrong(f"has {len(value)} entries: numalign reads at most {MOST_TEMPLATES}")
+    return True
+
+
+_WALKS: Mapping[str, Callable[[Part], Iterable[Part]]] = MappingProxyType(
+    {_ELEMENTS: _elements, _MEMBERS: _members}
+)
+
+Sort: TypeAlias = tuple[str, str]
+"""A sort of objects: API group (empty for the core) and kind."""
+
+Templates: TypeAlias = Mapping[Sort, tuple[TemplatePath, ...]]
+
+
+def _paths(*texts: str) -> tuple[TemplatePath, ...]:
+    return tuple(map(TemplatePath.read, texts))
+
+
+def _ray(cluster: str) -> tuple[str, str]:
+    return f"{cluster}.headGroupSpec.template", f"{cluster}.workerGroupSpecs[*].template"
+
+
+_SPEC_TEMPLATE = _paths("spec.template")
+
+POD: Sort = ("", "Pod")
+VOLCANO_JOB: Sort = ("batch.volcano.sh", "Job")
+INFERENCE_SERVICE: Sort = ("serving.kserve.io", "InferenceService")
+
+# The paths are those of each project's own API types.
+TEMPLATES: Templates = MappingProxyType(
+    {
+        POD: (TemplatePath(),),
+        ("", "PodTemplate"): _paths("template"),
+        ("", "ReplicationController"): _SPEC_TEMPLATE,
+        ("apps", "DaemonSet"): _SPEC_TEMPLATE,
+        ("apps", "Deployment"): _SPEC_TEMPLATE,
+        ("apps", "ReplicaSet"): _SPEC_TEMPLATE,
+        ("apps", "StatefulSet"): _SPEC_TEMPLATE,
+        ("batch", "CronJob"): _paths("spec.jobTemplate.spec.template"),
+        ("batch", "Job"): _SPEC_TEMPLATE,
+        ("apps.kruise.io", "CloneSet"): _SPEC_TEMPLATE,
+        ("argoproj.io", "Rollout"): _SPEC_TEMPLATE,
+        VOLCANO_JOB: _paths("spec.tasks[*].template"),
+        ("jobset.x-k8s.io", "JobSet"): _paths("spec.replicatedJobs[*].template.spec.template"),
+        ("kubeflow.org", "JAXJob"): _paths("spec.jaxReplicaSpecs.*.template"),
+        ("kubeflow.org", "MPIJob"): _paths("spec.mpiReplicaSpecs.*.template"),
+        ("kubeflow.org", "PaddleJob"): _paths("spec.paddleReplicaSpecs.*.template"),
+        ("kubeflow.org", "PyTorchJob"): _paths("spec.pytorchReplicaSpecs.*.template"),
+        ("kubeflow.org", "TFJob"): _paths("spec.tfReplicaSpecs.*.template"),
+        ("kubeflow.org", "XGBoostJob"): _paths("spec.xgbReplicaSpecs.*.template"),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _paths(
+            "spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"
+        ),
+        ("ray.io", "RayCluster"): _paths(*_ray("spec")),
+        ("ray.io", "RayJob"): _paths(*_ray("spec.rayClusterSpec"), "spec.submitterPodTemplate"),
+        ("ray.io", "RayService"): _paths(*_ray("spec.rayClusterConfig")),
+        ("serving.knative.dev", "Configuration"): _SPEC_TEMPLATE,
+        ("serving.knative.dev", "Service"): _SPEC_TEMPLATE,
+        INFERENCE_SERVICE: _paths(
+            "spec.predictor", "spec.predictor.workerSpec", "spec.transformer", "spec.explainer"
+        ),
+    }
+)
+"""The sorts of objects that make pods, and where the pods stand in them."""
+
+NO_TEMPLATES: Templates = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pod stands in an object (empty for a pod itself), and the pod that its controller would make.
+
+    `guessed` says that not all of it is known: the place was found by search, or another object adds to it.
+    `moved` says where else than below `where` the beginnings of the pod's paths stand in the object.
+    """
+
+    where: str
+    raw: object
+    guessed: bool = False
+    moved: tuple[tuple[str, str], ...] = ()
+
+    def told(self, mistake: Mistake) -> Mistake:
+        """A mistake of the pod, with its place in the object."""
+        for before, after in self.moved:
+            if mistake.where == before or mistake.where.startswith((f"{before}.", f"{before}[")):
+                return replace(mistake, where=f"{after}{mistake.where.removeprefix(before)}")
+        return mistake.under(self.where) if self.where else mistake
+
+
+NOWHERE = Place("", None)
+"""Where there is no pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What an object of any kind says of pods.
+
+    `mistakes` are those on the way to the pods, `how` says what of it was guessed, and `astray` which of its
+    own annotations its pods lack.
+    """
+
+    places: tuple[Place, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()
+    how: tuple[str, ...] = ()
+    astray: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A pod that an object is or makes, and the place where it stands.
+
+    One at a place that is a guess may make no sense: there is no pod then, but mistakes.
+    """
+
+    place: Place
+    pod: Pod | None
+    mistakes: tuple[Mistake, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The place in the object, empty for a pod itself."""
+        return self.place.where
+
+
+def paths_of(sort: Sort, *, extra: Templates = NO_TEMPLATES) -> tuple[TemplatePath, ...]:
+    """The ways to the pods of such objects, those of `extra` after our own; none for kinds nobody knows."""
+    return tuple(dict.fromkeys((*TEMPLATES.get(sort, ()), *extra.get(sort, ()))))
+
+
+def look(raw: Mapping[str, object], sort: Sort, *, extra: Templates = NO_TEMPLATES) -> Look:
+    """The pods in an object of this sort; never raises. What is absent is no mistake."""
+    whole = Part(raw)
+    paths = paths_of(sort, extra=extra)
+    places, how = _known(whole, sort, paths) if paths else _searched(whole, sort)
+    if len(places) > MOST_TEMPLATES:
+        whole.wrong(f"has {len(places)} pod templates: numalign reads at most {MOST_TEMPLATES}")
+        return Look(mistakes=tuple(whole.mistakes))
+    return Look(places, tuple(whole.mistakes), how, tuple(_astray(raw, sort, places)))
+
+
+def sort_of(raw: Mapping[str, object]) -> Sort:
+    """The sort of an object; raises `BadPod` for one that does not say it."""
+    whole = Part(raw)
+    kind, version = whole["kind"].needed_text(), whole["apiVersion"].needed_text()
+    whole.settle(BadPod)
+    return group(version), kind
+
+
+def made(seen: Look, *, owner: Mapping[str, object]) -> tuple[Template, ...]:
+    """The pods at the places of an object, which go by its name and namespace.
+
+    Raises `BadPod` with every mistake of all of them, those at places that are guesses excepted.
+    """
+    above = Part(owner)["metadata"]
+    found = tuple(_made(place, above) for place in seen.places)
+    sure = (each.mistakes for each in found if not each.place.guessed)
+    # What is wrong with the owner is wrong with each of its pods, and told once.
+    if mistakes := dict.fromkeys((*seen.mistakes, *above.mistakes, *chain.from_iterable(sure))):
+        raise BadPod(mistakes)
+    return found
+
+
+def _made(place: Place, owner: Part) -> Template:
+    whole = Part(place.raw)
+    read = pods.template(whole, owner=owner)
+    return Template(place, None if whole.mistakes else read, tuple(map(place.told, whole.mistakes)))
+
+
+# Kinds that are known.
+
+
+def _known(
+    whole: Part, sort: Sort, paths: Iterable[TemplatePath]
+) -> tuple[tuple[Place, ...], tuple[str, ...]]:
+    made = _MADE.get(sort, _plain)
+    # More than are read are not made, which may take a copy of each.
+    parts = list(chain.from_iterable(path.found(whole) for path in paths))
+    if len(parts) > MOST_TEMPLATES:
+        return tuple(_plain(part, whole) for part in parts), ()
+    places = tuple(place for part in parts if (place := made(part, whole)))
+    return places, tuple(_partly(sort, place) for place in places if place.guessed)
+
+
+def _partly(sort: Sort, place: Place) -> str:
+    """Why a place of a known kind is a guess."""
+    return f"{place.where} of {_called(sort)} is not the whole pod: what its runtime adds is not known"
+
+
+def _plain(part: Part, _whole: Part) -> Place:
+    return Place(part.where, part.value)
+
+
+def _of_revision(part: Part, _whole: Part) -> Place:
+    """Containers need no name there: Knative gives them one."""
+    return Place(part.where, _with_names(part.value))
+
+
+def _of_task(part: Part, _whole: Part) -> Place:
+    """Volcano's job controller writes the topology policy of a task over the annotation of its pods.
+
+    volcano pkg/controllers/job/job_controller_util.go, createJobPod.
+    """
+    policy = part.above["topologyPolicy"].word(Policy)
+    written = {intent.VOLCANO_POLICY: str(policy)} if policy else {}
+    return Place(part.where, _annotated(part.value, written))
+
+
+def _of_component(part: Part, whole: Part) -> Place | None:
+    """A component of an InferenceService is the spec of its pods, and a model in it one container more.
+
+    The service's annotations are handed on to the pods, those of the component over them; of a model the
+    serving runtime says the rest (kserve pkg/controller/v1beta1/inferenceservice/components/predictor.go).
+    """
+    model = next((each for name in _MODELS if isinstance(each := part[name].value, dict)), None)
+    listed = part["containers"].value
+    if model is None and not isinstance(listed, list):
+        return None
+    spec = {**part.value} if isinstance(part.value, dict) else {}
+    if model is not None:
+        resources = {"resources": model["resources"]} if "resources" in model else {}
+        others = listed if isinstance(listed, list) else []
+        spec["containers"] = [*others, {"name": "kserve-container", **resources}]
+    # Those of a worker are its predictor's.
+    levels = (whole["metadata"].value, part.above.value, part.value)
+    said = reduce(or_, (_fields(level, "annotations") for level in levels))
+    raw = _with_names({"metadata": {"annotations": said}, "spec": spec})
+    moved = (("metadata.annotations", "metadata.annotations"), ("spec", part.where))
+    return Place(part.where, raw, guessed=model is not None, moved=moved)
+
+
+# The frameworks are what `model` was before; each is a container that names less.
+_MODELS = (
+    *("model", "huggingface", "lightgbm", "onnx", "paddle", "pmml", "pytorch", "sklearn", "tensorflow"),
+    *("triton", "xgboost"),
+)
+
+_MADE: Mapping[Sort, Callable[[Part, Part], Place | None]] = MappingProxyType(
+    {
+        VOLCANO_JOB: _of_task,
+        INFERENCE_SERVICE: _of_component,
+        ("serving.knative.dev", "Configuration"): _of_revision,
+        ("serving.knative.dev", "Service"): _of_revision,
+    }
+)
+"""Where the controller does not make its pods of the template as it stands."""
+
+
+def _annotated(template: object, written: Mapping[str, str]) -> object:
+    """A template with these annotations over its own; one that is broken is left for its reader to tell."""
+    if not written or not isinstance(template, dict):
+        return template
+    metadata = template.get("metadata") or {}
+    own = metadata.get("annotations") or {} if isinstance(metadata, dict) else None
+    if not isinstance(own, dict):
+        return template
+    return {**template, "metadata": {**metadata, "annotations": {**own, **written}}}
+
+
+def _with_names(template: object) -> object:
+    """A template whose containers all have names; one that is broken or too long is left as it is."""
+    spec = template.get("spec") if isinstance(template, dict) else None
+    if not isinstance(template, dict) or not isinstance(spec, dict):
+        return template
+    named = {key: _named(spec[key], key) for key in ("initContainers", "containers") if key in spec}
+    return {**template, "spec": {**spec, **named}}
+
+
+def _named(listed: object, key: str) -> object:
+    if not isinstance(listed, list) or len(listed) > pods.MOST_CONTAINERS:
+        return listed
+    return [
+        {"name": f"{key}-{number}", **each} if isinstance(each, dict) else each
+        for number, each in enumerate(listed)
+    ]
+
+
+# Kinds that nobody knows.
+
+_OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
+"""Members of every object that hold no template."""
+
+
+def _searched(whole: Part, sort: Sort) -> tuple[tuple[Place, ...], tuple[str, ...]]:
+    """The places of an object that look like pods, and how they were read."""
+    search = _Search(whole)
+    # One more tells that there are others, of which nobody is refused either.
+    places = [*islice(search.places(), MOST_TEMPLATES + 1)]
+    search.cut_short |= len(places) > MOST_TEMPLATES
+    read = tuple(places[:MOST_TEMPLATES])
+    return read, (*_how(sort, read), *_cut_short(sort, search), *_elsewhere(sort))
+
+
+class _Search:
+    """Goes through an object from the outside in, each value once, until there is too much of it.
+
+    A pod template is an object whose `spec` is the spec of a pod; the spec of a pod is an object with a list
+    `containers` of objects, of which one names its image or what it asks for. What embeds the spec of its
+    pods without a template has it somewhere else than in a `spec` of its own. Nothing is searched inside of
+    either.
+    """
+
+    def __init__(self, whole: Part) -> None:
+        self._waiting = deque((part, 1) for key, part in _members_of(whole) if key not in _OWN)
+        self._left = MOST_SEARCHED
+        self.cut_short = False
+
+    def places(self) -> Iterator[Place]:
+        while self._waiting:
+            part, depth = self._waiting.popleft()
+            if _is_pod_spec(inner(part.value, "spec")):
+                yield Place(part.where, _with_names(part.value), guessed=True)
+            elif _is_pod_spec(part.value):
+                raw = _with_names({"spec": part.value})
+                yield Place(part.where, raw, guessed=True, moved=(("spec", part.where),))
+            else:
+                self._descend(part, depth)
+
+    def _descend(self, part: Part, depth: int) -> None:
+        value = part.value
+        if not isinstance(value, list | dict) or not value:
+            return
+        self._left -= len(value)
+        if depth >= _MOST_STEPS or self._left < 0:
+            self.cut_short = True
+            return
+        self._waiting.extend((each, depth + 1) for each in _inside(part))
+
+
+def _inside(part: Part) -> Iterator[Part]:
+    """The lists and objects in a value."""
+    if isinstance(part.value, list):
+        return (Part(each, at, part) for at, each in enumerate(part.value) if isinstance(each, list | dict))
+    return (each for _, each in _members_of(part))
+
+
+def _members_of(part: Part) -> Iterator[tuple[str, Part]]:
+    """The lists and objects that an object has under names."""
+    members: Mapping[Any, object] = part.value if isinstance(part.value, dict) else {}
+    return (
+        (key, part[key])
+        for key, each in members.items()
+        if isinstance(key, str) and isinstance(each, list | dict)
+    )
+
+
+def _is_pod_spec(value: object) -> bool:
+    listed = inner(value, "containers")
+    if not isinstance(listed, list) or not listed:
+        return False
+    # No more of them are read.
+    first = listed[: pods.MOST_CONTAINERS]
+    return all(isinstance(each, dict) for each in first) and any(map(_runs, first))
+
+
+def _runs(container: Mapping[str, object]) -> bool:
+    return isinstance(container.get("image"), str) or isinstance(container.get("resources"), dict)
+
+
+def _how(sort: Sort, places: tuple[Place, ...]) -> Iterator[str]:
+    if places:
+        where = ", ".join(place.where for place in places[:_MOST_NAMED])
+        more = f" and {len(places) - _MOST_NAMED} more places" if len(places) > _MOST_NAMED else ""
+        yield f"{_called(sort)} is not a kind numalign knows: read a pod template at {where}{more}"
+
+
+def _cut_short(sort: Sort, search: _Search) -> Iterator[str]:
+    if search.cut_short:
+        yield (
+            f"{_called(sort)} is not a kind numalign knows, and too large or deep to be searched to its end"
+        )
+
+
+def _elsewhere(sort: Sort) -> Iterator[str]:
+    if sort in _ELSEWHERE:
+        yield f"the pods of a {_called(sort)} are described by {_ELSEWHERE[sort]}, which was not asked"
+
+
+_ELSEWHERE: Mapping[Sort, str] = MappingProxyType(
+    {("trainer.kubeflow.org", "TrainJob"): "the runtime that it names"}
+)
+"""Sorts that make pods of what another object says."""
+
+
+# What stands where it does nothing.
+
+_HANDING_ON = frozenset({POD, INFERENCE_SERVICE})
+"""Sorts whose own annotations are those of their pods."""
+
+
+def _astray(raw: Mapping[str, object], sort: Sort, places: tuple[Place, ...]) -> Iterator[str]:
+    """Annotations for pods that stand on the object that makes them, and on no template of it."""
+    if sort in _HANDING_ON:
+        return
+    for key in nsmallest(_MOST_NAMED, filter(_for_pods, _annotations(raw))):
+        lacking = next((place for place in places if key not in _annotations(place.raw)), None)
+        if lacking is not None:
+            yield f"metadata.annotations[{key[:_LONGEST_KEY]}] {_why_astray(sort, lacking)}"
+
+
+def _why_astray(sort: Sort, place: Place) -> str:
+    if sort in TEMPLATES:
+        return f"has no effect on a {sort[1]}: put it on {place.where}.metadata.annotations"
+    return f"may have no effect: whether a {sort[1]} hands it on to its pods is not known"
+
+
+_LONGEST_KEY = 80
+
+
+def _for_pods(key: object) -> bool:
+    return isinstance(key, str) and (key.startswith(intent.PREFIX) or key == intent.VOLCANO_POLICY)
+
+
+def _annotations(value: object) -> Mapping[str, str]:
+    """The annotations of an object or template, as they stand; empty, if they are none."""
+    return _fields(inner(value, "metadata"), "annotations")
+
+
+def _fields(value: object, key: str) -> dict[str, str]:
+    found = inner(value, key)
+    return found if isinstance(found, dict) else {}
+
+
+def _called(sort: Sort) -> str:
+    """A sort as people write it: `InferenceService.serving.kserve.io`."""
+    return ".".join(filter(None, reversed(sort)))

@@ -1,0 +1,197 @@
+"""
+What users read under Events in `kubectl describe pod`.
+
+An event is a courtesy: nobody waits for one, and what it tells of has happened whether it is written or not.
+So whoever tells one goes on at once. It is written in the background, slowly, for an API server that has no
+time for us must not be asked for more; and if it cannot be, that is counted, and said now and then. The same
+event about the same pod has the same name, so that told twice, or by two replicas, it stands there once.
+"""
+
+import asyncio
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, Counter
+
+from numalign.kube.client import ClusterError, Conflict, Unreachable
+from numalign.runtime.files import Sleep
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from numalign.runtime.tls import utc_now
+
+MOST_WAITING = 1000
+"""Events that wait to be written; of more, the new ones are dropped."""
+
+PACE_SECONDS = 0.1
+"""Between two events."""
+
+PAUSES = (1.0, 5.0, 15.0)
+"""Seconds before an event is tried again that nobody took; after the last of them it is given up."""
+
+ATTEMPT_SECONDS = 10
+"""How long the API server may take for one."""
+
+SAID_AGAIN_SECONDS = 60
+"""How long it is not logged again that events cannot be written."""
+
+LONGEST_MESSAGE = 1024
+"""Characters, as in the events of Kubernetes itself."""
+
+_LONGEST_NAME = 253
+_CUT = "..."
+
+
+class Type(StrEnum):
+    """How much an event matters, in the words of the API."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class Outcome(StrEnum):
+    """What became of an event, as a label."""
+
+    WRITTEN = "written"
+    REPEATED = "repeated"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to tell about a pod: the reason is one word for programs, the message is for people."""
+
+    namespace: str
+    pod: str
+    uid: str
+    type: Type
+    reason: str
+    message: str
+
+
+class Writer(Protocol):
+    """What of an `Api` is used; the real one raises `ClusterError`."""
+
+    async def create(self, path: str, body: object, *, what: str) -> object:
+        """Make an object in the collection at a path."""
+
+
+class Recorder:
+    """Writes events as `component`, while it is `run`."""
+
+    def __init__(  # noqa: PLR0913  a server, who tells, and what every part of a process is given
+        self,
+        api: Writer,
+        *,
+        component: str,
+        log: Log,
+        registry: CollectorRegistry,
+        now: Callable[[], datetime] = utc_now,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._api = api
+        self._component = component
+        self._log = log
+        self._now = now
+        self._clock = clock
+        self._sleep = sleep
+        self._waiting: asyncio.Queue[tuple[Event, datetime]] = asyncio.Queue(MOST_WAITING)
+        self._said_at = -math.inf
+        self._count = Counter(
+            f"{PREFIX}pod_events",
+            "Events about pods, by what became of them.",
+            ["outcome"],
+            registry=registry,
+        )
+        for outcome in Outcome:
+            self._count.labels(outcome)
+
+    def tell(self, event: Event) -> None:
+        """Have an event written; never raises and never waits."""
+        try:
+            self._waiting.put_nowait((event, self._now()))
+        except asyncio.QueueFull:
+            self._lost(Outcome.DROPPED, f"{MOST_WAITING} others wait")
+
+    async def run(self) -> None:
+        """Write what is told; never returns."""
+        while True:
+            event, at = await self._waiting.get()
+            await self._write(event, at)
+            await self._sleep(PACE_SECONDS)
+
+    async def _write(self, event: Event, at: datetime) -> None:
+        for pause in (*PAUSES, None):
+            try:
+                await self._create(event, at)
+            except Conflict:
+                self._count.labels(Outcome.REPEATED).inc()
+            except (Unreachable, TimeoutError) as error:
+                if pause is not None:
+                    await self._sleep(pause)
+                    continue
+                self._lost(Outcome.FAILED, str(error) or f"no answer within {ATTEMPT_SECONDS} s")
+            except ClusterError as error:
+                self._lost(Outcome.FAILED, str(error))
+            except Exception as error:  # noqa: BLE001  nothing that is told may end the program
+                self._lost(Outcome.FAILED, repr(error))
+            else:
+                self._count.labels(Outcome.WRITTEN).inc()
+            return
+
+    async def _create(self, event: Event, at: datetime) -> None:
+        path = f"/api/v1/namespaces/{quote(event.namespace, safe='')}/events"
+        what = f"the event {event.reason} of pod {event.namespace}/{event.pod}"
+        async with asyncio.timeout(ATTEMPT_SECONDS):
+            await self._api.create(path, written(event, by=self._component, at=at), what=what)
+
+    def _lost(self, outcome: Outcome, reason: str) -> None:
+        self._count.labels(outcome).inc()
+        if self._clock() - self._said_at >= SAID_AGAIN_SECONDS:
+            self._said_at = self._clock()
+            self._log.warning("event.lost", outcome=outcome, reason=reason)
+
+
+def written(event: Event, *, by: str, at: datetime) -> dict[str, Any]:
+    """The v1 Event that says so."""
+    moment = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": event.namespace,
+        "name": event.pod,
+        "uid": event.uid,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": _name(event, by=by), "namespace": event.namespace},
+        "involvedObject": pod,
+        "type": event.type,
+        "reason": event.reason,
+        "message": _shortened(event.message),
+        "source": {"component": by},
+        "reportingComponent": by,
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }
+
+
+def _name(event: Event, *, by: str) -> str:
+    """As client-go has them, the name of the pod and a number; here the number is of what is said."""
+    said = ascii((by, event.uid, event.type.value, event.reason, event.message))
+    number = hashlib.sha256(said.encode()).hexdigest()[:16]
+    return f"{event.pod[: _LONGEST_NAME - len(number) - 1].rstrip('-.')}.{number}"
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - len(_CUT)] + _CUT

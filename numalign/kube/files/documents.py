@@ -1,0 +1,357 @@
+"""
+The files that objects stand in.
+
+People hand over what kubectl printed, what an editor left, what a pipe cut off, and sometimes what somebody
+built to hurt. JSON and YAML (several documents in one file too) become plain values here, gzip included, and
+whatever is too deep, too large or endless is refused before it is built: libyaml needs minutes for a hundred
+thousand opening brackets, and a kilobyte of YAML aliases can stand for more than any memory holds.
+"""
+
+import codecs
+import json
+import re
+import sys
+import zlib
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO, cast
+
+import orjson
+import yaml
+
+from numalign.kube.decode.parts import Part, group, named
+from numalign.model.errors import BadInput, Mistake
+
+MOST_BYTES = 2**30
+"""What a file may hold once it is unpacked: pods of a very large cluster, as they are stored."""
+
+# Kubernetes' own objects nest some twenty levels, the schemas inside a CustomResourceDefinition more.
+_DEEPEST = 100
+_MOST_BORROWED = 1_000_000
+_GZIP = b"\x1f\x8b"
+_WITH_HEADER = 16 + zlib.MAX_WBITS
+
+# A first key in quotes, or none at all. Anything else in braces may be YAML.
+_JSON = re.compile(rb'\s*[{\[]\s*["{\[}\]]')
+_NEXT = re.compile(rb"^---", re.MULTILINE)
+
+# PowerShell redirects in UTF-16.
+_MARKS: Mapping[bytes, str] = MappingProxyType(
+    {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+)
+
+# Types that YAML has and Kubernetes does not: a date stays the text that it is.
+_FOREIGN = frozenset({"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"})
+
+
+# A list as programs print it: members before its items, and of them only those that stand on one level.
+_SPACE = r"[ \t\r\n]*"
+_TO_ITEMS = re.compile(
+    rf"""{_SPACE}\{{(?:{_SPACE}"[^"\\]*"{_SPACE}:{_SPACE}(?:"[^"\\]*"|\{{[^{{}}\[\]]*\}}){_SPACE},)*"""
+    rf"""{_SPACE}"items"{_SPACE}:{_SPACE}\[{_SPACE}"""
+)
+_BETWEEN = re.compile(rf"{_SPACE}([,\]]){_SPACE}")
+_skip = json.JSONDecoder().raw_decode
+
+
+class BadDocument(BadInput):
+    """Raised when a file holds nothing that could be objects of Kubernetes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An object, taken out of the lists it stood in.
+
+    `where` is a path inside the file. `trouble` tells why it is no object at all; if so `raw` is empty.
+    """
+
+    raw: Mapping[str, object]
+    where: str
+    group: str = ""
+    kind: str = ""
+    trouble: Mistake | None = None
+
+
+def load(path: Path | str, *, stdin: BinaryIO | None = None) -> list[object]:
+    """As `read`, from a file, `-` being standard input; every mistake names the file."""
+    try:
+        return read(_content(path, stdin))
+    except BadDocument as error:
+        raise _of_file(path, error) from error
+
+
+def each(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Document]:
+    """The objects of a file as `objects` of its documents gives them, each decoded when its turn comes.
+
+    A large list in JSON then takes little more memory than its text. Raises `BadDocument` as `load` does,
+    if need be after the first objects.
+    """
+    try:
+        yield from objects(_whole(_lazily(_plain(_content(path, stdin), MOST_BYTES))))
+    except BadDocument as error:
+        raise _of_file(path, error) from error
+
+
+def read(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
+    """The documents of a file in JSON or YAML; `most` bounds its bytes once they are unpacked.
+
+    Raises `BadDocument` for what cannot be read, and if not one document is an object of Kubernetes.
+    """
+    return _whole(values(data, most=most))
+
+
+def values(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
+    """As `read`, whatever the documents are; there is at least one."""
+    return _values(_plain(data, most))
+
+
+def _whole(documents: list[object]) -> list[object]:
+    troubles = [found.trouble for found in map(_document, documents)]
+    if all(troubles):
+        raise BadDocument(_numbered(list(filter(None, troubles))))
+    return documents
+
+
+def _plain(data: bytes, most: int) -> bytes:
+    plain = _decoded(_unpacked(data, most))
+    if len(plain) > most:
+        raise _bad(f"has more than {most} bytes")
+    return plain
+
+
+def _values(plain: bytes) -> list[object]:
+    documents = [_json(plain)] if _is_one_json(plain) else _yaml(plain)
+    if not documents:
+        raise _bad("is empty")
+    return documents
+
+
+def _of_file(path: Path | str, error: BadDocument) -> BadDocument:
+    where = "standard input" if str(path) == "-" else str(path)
+    return BadDocument(mistake.under(where) for mistake in error.mistakes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """The items of a list in JSON, each decoded when it is asked for; raises `BadDocument` as the whole."""
+
+    plain: bytes
+    ends: Sequence[int]
+    """Where each item begins and ends, in turn."""
+
+    def __iter__(self) -> Iterator[object]:
+        view, places = memoryview(self.plain), iter(self.ends)
+        for start, end in zip(places, places, strict=True):
+            try:
+                item = orjson.loads(view[start:end])
+            except orjson.JSONDecodeError:
+                # What is wrong is told with its place in the whole.
+                _json(self.plain)
+                raise
+            yield item
+
+
+def _lazily(plain: bytes) -> list[object]:
+    """The documents of a file; the items of a list in JSON are decoded later, if they can be told apart."""
+    ends = _ends(plain) if _is_one_json(plain) else None
+    frame = _frame(plain, ends) if ends else None
+    return _values(plain) if not ends or frame is None else [{**frame, "items": _Items(plain, ends)}]
+
+
+def _frame(plain: bytes, ends: Sequence[int]) -> Mapping[str, object] | None:
+    """The list without its items; None if it is no list, or names its items twice and means others."""
+    mark = "here are the items"
+    try:
+        frame = orjson.loads(plain[: ends[0]] + orjson.dumps(mark) + plain[ends[-1] :])
+    except orjson.JSONDecodeError:
+        return None
+    return frame if _is_list(_document(frame)) and frame["items"] == [mark] else None
+
+
+def _ends(plain: bytes) -> Sequence[int] | None:
+    """Where each item of a list begins and ends; None for what is no list, or where that is not seen.
+
+    The scanner of the standard library tells where a value ends, and lets pass more than the one that
+    decodes it afterwards. In Latin-1 each byte is one letter, and no byte of a longer one is a bracket.
+    """
+    text, ends = plain.decode("latin-1"), array("q")
+    place = _TO_ITEMS.match(text)
+    try:
+        while place:
+            _, end = _skip(text, place.end())
+            ends.extend((place.end(), end))
+            place = _BETWEEN.match(text, end)
+            if place and place[1] == "]":
+                return ends
+    except (ValueError, RecursionError):
+        pass
+    return None
+
+
+def _is_one_json(plain: bytes) -> bool:
+    """Whether it begins as JSON and no line, which in JSON no text can span, begins another document."""
+    return bool(_JSON.match(plain)) and not _NEXT.search(plain)
+
+
+def _numbered(mistakes: list[Mistake]) -> list[Mistake]:
+    """Each with the number of its document, where there are several."""
+    if len(mistakes) == 1:
+        return mistakes
+    return [mistake.under(f"document {number}") for number, mistake in enumerate(mistakes, start=1)]
+
+
+def objects(documents: Iterable[object]) -> Iterator[Document]:
+    """Every object in the documents, those inside lists of any depth included.
+
+    An item of a typed list (`NodeList`) need not say its kind: the list does.
+    """
+    waiting: deque[Iterator[Document]] = deque([map(_document, documents)])
+    while waiting:
+        for found in waiting.popleft():
+            if _is_list(found):
+                waiting.append(_items(found))
+            else:
+                yield found
+
+
+def _document(value: object) -> Document:
+    return _found(value, "document")
+
+
+def _found(value: object, where: str) -> Document:
+    """An object with the kind that it says itself, or what is wrong with it."""
+    whole = Part(value)
+    kind, version = whole["kind"].needed_text(), whole["apiVersion"].text()
+    if whole.mistakes:
+        return Document({}, where, trouble=whole.mistakes[0])
+    return Document(cast("Mapping[str, object]", value), where, group(version), kind)
+
+
+def _is_list(found: Document) -> bool:
+    if found.trouble or not found.kind.endswith("List"):
+        return False
+    return found.kind == "List" or "items" in found.raw
+
+
+def _items(of: Document) -> Iterator[Document]:
+    """The items of a list; what stands there in place of items is trouble."""
+    items = of.raw.get("items") or []
+    if not isinstance(items, list | _Items):
+        mistake = Mistake("items", f"must be a list, not {named(items)}")
+        yield Document({}, of.where, kind=of.kind, trouble=mistake)
+        return
+    kind = of.kind.removesuffix("List")
+    inherited = {"kind": kind, "apiVersion": of.raw.get("apiVersion")} if kind else {}
+    for index, item in enumerate(items):
+        told = {**inherited, **item} if inherited and isinstance(item, dict) else item
+        yield _found(told, f"{of.where}.items[{index}]".removeprefix("document."))
+
+
+def _content(path: Path | str, stdin: BinaryIO | None) -> bytes:
+    if str(path) == "-":
+        return _piped(stdin)
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _bad(f"cannot be read: {error.strerror}") from error
+
+
+def _piped(stdin: BinaryIO | None) -> bytes:
+    if stdin is not None:
+        return stdin.read()
+    # Python has no standard input at all where the caller closed it.
+    if sys.stdin is None:
+        raise _bad("is closed")
+    return sys.stdin.buffer.read()
+
+
+def _unpacked(data: bytes, most: int) -> bytes:
+    if not data.startswith(_GZIP):
+        return data
+    unpacker = zlib.decompressobj(_WITH_HEADER)
+    try:
+        plain = unpacker.decompress(data, most + 1)
+    except zlib.error as error:
+        raise _bad(f"is not the gzip file that it begins as: {error}") from error
+    if len(plain) <= most and not unpacker.eof:
+        raise _bad("is a gzip file that breaks off before its end")
+    return plain
+
+
+def _decoded(data: bytes) -> bytes:
+    """The same in UTF-8 without a mark."""
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            try:
+                return data.decode(encoding).encode()
+            except UnicodeDecodeError as error:
+                raise _bad(f"is not text in {encoding}: {error.reason}") from error
+    return data
+
+
+def _json(data: bytes) -> object:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise _bad(f"is not JSON: {error}") from error
+
+
+def _yaml(data: bytes) -> list[object]:
+    try:
+        _bounded(yaml.parse(data, Loader=yaml.CSafeLoader))
+        return [each for each in yaml.load_all(data, Loader=_Loader) if each is not None]
+    except BadDocument:
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise _bad(f"is not YAML: {error.problem}{place}") from error
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
+        # The library trusts explicit tags like `!!bool foo`, and trips over what does not fit them.
+        raise _bad(
+            f"is not YAML: {' '.join(str(error).split()) or 'a value does not fit its tag'}"
+        ) from error
+
+
+def _bounded(events: Iterable[yaml.Event]) -> None:
+    """Walk the events of a YAML stream; raises `BadDocument` if what they would build has no sane bound."""
+    sizes: dict[str | None, int] = {}
+    trail: list[tuple[str | None, int]] = []
+    total = borrowed = 0
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise _bad(f"has the alias *{event.anchor}, which stands for nothing or for itself")
+            borrowed += sizes[event.anchor]
+            total += sizes[event.anchor]
+        elif isinstance(event, yaml.CollectionStartEvent):
+            sizes.pop(event.anchor, None)
+            trail.append((event.anchor, total))
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = trail.pop()
+            sizes[anchor] = total - before
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[event.anchor] = 1
+            total += 1
+        if len(trail) > _DEEPEST:
+            raise _bad(f"is nested deeper than {_DEEPEST} levels")
+        if borrowed > _MOST_BORROWED:
+            raise _bad(f"stands for more than {_MOST_BORROWED} values through its aliases")
+
+
+class _Loader(yaml.CSafeLoader):
+    """The safe loader, without the types that Kubernetes does not have."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  PyYAML wants it so
+        first: [(tag, shape) for tag, shape in resolvers if tag not in _FOREIGN]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _bad(message: str) -> BadDocument:
+    return BadDocument([Mistake("", message)])

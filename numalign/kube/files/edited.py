@@ -1,0 +1,83 @@
+"""
+Files that people edit: one YAML document each, for a whole cluster.
+
+A slip in such a file must neither stop a program that runs nor half apply. So it is read as a whole or not at
+all, and everything that is wrong with it is told at once, each mistake with its place; a key that nobody
+knows is nearly always one that is misspelt.
+"""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from numalign.kube.decode.parts import Part
+from numalign.kube.files import documents
+from numalign.model.errors import BadInput, Mistake
+
+MOST_BYTES = 2**20
+"""What a ConfigMap may hold."""
+
+_GUESSED = 16
+_LONGEST = 64
+
+Read = TypeVar("Read")
+
+
+def read(path: Path, parse: Callable[[bytes], Read], *, error: type[BadInput]) -> Read:
+    """What `parse` makes of a file; raises `error` with every mistake, each with the file's path."""
+    try:
+        return parse(_content(path))
+    except BadInput as raised:
+        raise error(
+            replace(each, where=f"{path}: {each.where}" if each.where else f"{path}")
+            for each in raised.mistakes
+        ) from raised
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.exists() and not path.is_file():
+            raise BadInput([Mistake("", "is not a regular file")])
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput([Mistake("", f"cannot be read: {error.strerror}")]) from error
+
+
+def parse(data: bytes, decode: Callable[[Part], Read], *, what: str, error: type[BadInput]) -> Read:
+    """What `decode` makes of YAML or JSON that holds one `what`; raises `error` with every mistake."""
+    try:
+        found = documents.values(data, most=MOST_BYTES)
+    except BadInput as raised:
+        raise error(_advised(each, what) for each in raised.mistakes) from raised
+    if len(found) > 1:
+        raise error([Mistake("", f"holds {len(found)} documents: a {what} is one")])
+    whole = Part(found[0])
+    decoded = decode(whole)
+    whole.settle(error)
+    return decoded
+
+
+def _advised(mistake: Mistake, what: str) -> Mistake:
+    """An empty file is most likely a slip, so it has to be said what stands for nothing."""
+    meant = f": write {{}} for no {what}" if mistake.message == "is empty" else ""
+    return replace(mistake, message=f"{mistake.message}{meant}")
+
+
+def only(part: Part, *names: str) -> None:
+    """Note every member that is none of these, and which one may be meant."""
+    unknown = ((name, member) for name, member in members(part) if name not in names)
+    # To guess takes time, and nobody reads the guesses of a thousand mistakes.
+    for name, member in islice(unknown, _GUESSED):
+        close = difflib.get_close_matches(name[:_LONGEST], names, n=1)
+        meant = f'"{close[0]}" is meant?' if close else f"known are {', '.join(names)}"
+        member.wrong(f"there is no such key; {meant}")
+
+
+def members(part: Part) -> list[tuple[str, Part]]:
+    """Each member of an object, null or not: a key without a value is a slip, too."""
+    told = dict(part.members())
+    written = part.value if isinstance(part.value, dict) else {}
+    return [(name, told.get(name, part[name])) for name in written if isinstance(name, str)]

@@ -1,0 +1,151 @@
+"""
+Following a snapshot file, which somebody replaces now and then.
+
+The last file that could be read counts. One that cannot be, or that would make everyone forget all nodes,
+changes nothing but a metric and a log line.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter
+
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.feed import Take
+from numalign.kube.files import documents, snapshot
+from numalign.kube.informer import Key, Sink
+from numalign.kube.kinds import Object
+from numalign.kube.pod_counts import PodCount, PodCounts
+from numalign.lru import Caches
+from numalign.model.errors import BadInput, Mistake
+from numalign.runtime import files
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from numalign.shapes import Shape, ShapeHistory
+
+CROWD = 200
+"""Pods that are told of in one go; then whoever asks meanwhile gets a turn."""
+
+
+class FileFeed:
+    """The snapshots in a file, looked at every so many seconds; 0 looks once.
+
+    The `book` knows what earlier files held, and which shapes are `declared`. The pods in the file go to
+    `pods`, once their snapshot is taken; without one they are counted.
+    """
+
+    def __init__(  # noqa: PLR0913  a file, how often, and what every part of a process is given
+        self,
+        path: Path,
+        *,
+        every: float,
+        log: Log,
+        registry: CollectorRegistry,
+        pods: Sink | None = None,
+        book: ShapeHistory | None = None,
+        declared: Callable[[], Sequence[Shape]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: files.Sleep = asyncio.sleep,
+    ) -> None:
+        self._path = path
+        self._every = every
+        self._log = log
+        self._pods = pods
+        self._book = book or ShapeHistory(wall=time.time)
+        self._declared = declared
+        self._clock = clock
+        self._sleep = sleep
+        self._read_at: float | None = None
+        self._taken: tuple[object, ...] | None = None
+        self._had_nodes = False
+        self._pod_counts = PodCounts()
+        self._failures = Counter(
+            f"{PREFIX}snapshot_failures", "Times the snapshot file could not be read.", registry=registry
+        )
+
+    def waiting_for(self) -> str | None:
+        """A first file that can be read."""
+        return f"a readable snapshot at {self._path}" if self._read_at is None else None
+
+    def age(self) -> float:
+        """Since the file was last read with success."""
+        return float("inf") if self._read_at is None else self._clock() - self._read_at
+
+    def tenants(self) -> Iterator[PodCount]:
+        """The pods in the file, unless somebody else is given them."""
+        return self._pod_counts.tenants()
+
+    def caches(self) -> Caches:
+        """Of the pods that are counted."""
+        return self._pod_counts.caches()
+
+    async def follow(self, take: Take) -> None:
+        """Read the file whenever it changes, without holding up whoever asks meanwhile; never returns."""
+        if self._taken is None:
+            await self.load(take)
+        if not self._every:
+            await asyncio.Event().wait()
+        while True:
+            await self._sleep(self._every)
+            if self._there() != self._taken:
+                await self.load(take)
+
+    def _there(self) -> tuple[object, ...]:
+        """What a snapshot is made of; looked at before it is read, so that no change is missed."""
+        return *files.stamps([self._path]), tuple(self._declared())
+
+    async def load(self, take: Take) -> None:
+        """Read the file now; if that fails, say so and keep what there was. `follow` begins with it."""
+        self._taken = self._there()
+        try:
+            found, pod_counts, pods = await asyncio.to_thread(self._read)
+            await take(found)
+        except (BadInput, OSError) as error:
+            self._failures.inc()
+            self._log.error("snapshot.failed", path=self._path, error=error)
+            return
+        except Exception as error:  # noqa: BLE001  whatever a file holds, the last good snapshot serves on
+            self._failures.inc()
+            self._log.failed("snapshot.failed", error, path=self._path)
+            return
+        if self._pods is not None:
+            await self._pass_on(self._pods, pods)
+        self._pod_counts = pod_counts
+        self._had_nodes = bool(found.nodes)
+        self._read_at = self._clock()
+
+    async def _pass_on(self, sink: Sink, pods: Sequence[Object]) -> None:
+        keys: set[Key] = set()
+        for number, pod in enumerate(pods, start=1):
+            key = pod["metadata"]["namespace"], pod["metadata"]["name"]
+            keys.add(key)
+            try:
+                sink.put(pod)
+            except Exception as error:  # noqa: BLE001  one pod must not stop all others
+                self._log.failed("snapshot.object_failed", error, object="/".join(key))
+            if not number % CROWD:
+                await self._sleep(0)
+        sink.keep(keys)
+
+    def _read(self) -> tuple[Snapshot, PodCounts, Sequence[Object]]:
+        """What the file holds; raises `BadInput` for one that would make us forget all nodes."""
+        if self._path.exists() and not self._path.is_file():
+            raise BadInput([Mistake(str(self._path), "is not a regular file")])
+        pods: list[Object] = []
+        pile = snapshot.pile(
+            documents.each(self._path),
+            pods=None if self._pods is None else pods.append,
+            book=self._book,
+        )
+        # Before the book is told: what is refused changes nothing.
+        if told := pile.foreign():
+            raise BadInput([Mistake(str(self._path), told)])
+        if self._had_nodes and not pile.world.has_nodes():
+            raise BadInput(
+                [Mistake(str(self._path), "holds no topology that can be read, and held some before")]
+            )
+        self._book.declare(self._declared())
+        self._book.expire()
+        return pile.snapshot(), pile.world.pod_counts, pods

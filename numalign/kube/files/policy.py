@@ -1,0 +1,325 @@
+"""
+What a platform team decides for the whole cluster.
+
+Defaults for namespaces, exemptions, kinds of workloads, what is refused, and which nodes may come.
+
+It stands in a file, mounted from a ConfigMap, that people edit while the webhook runs. A slip of theirs must
+neither stop admission nor half apply: a file with any mistake is refused as a whole, every mistake is told,
+and what was in force stays in force.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from pathlib import Path
+from types import MappingProxyType
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from numalign.cache.refusals import Reaction
+from numalign.kube.decode import shapes, templates
+from numalign.kube.decode.parts import Part
+from numalign.kube.decode.selectors import requirements
+from numalign.kube.decode.templates import Sort, TemplatePath, Templates
+from numalign.kube.files import edited
+from numalign.kube.files.edited import only
+from numalign.model import intent
+from numalign.model.constraints import Requirement
+from numalign.model.errors import BadInput
+from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from numalign.runtime import files
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from numalign.shapes import Shape
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""On every namespace: its name, set by the API server."""
+
+LEVELS = ("default", "enforce", "warn", "audit")
+"""What a rule can set, by the fields of `NamespaceRules`."""
+
+_TAKEN, _REFUSED = "taken", "refused"
+
+
+class BadPolicy(BadInput):
+    """Raised when a policy file cannot be used, with every mistake in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """What namespaces are asked that meet all requirements, where their own labels say nothing."""
+
+    requirements: tuple[Requirement, ...]
+    rules: NamespaceRules
+
+    def concerns(self, labels: Mapping[str, str]) -> bool:
+        """Whether a namespace with these labels is meant."""
+        return all(requirement.holds(labels) for requirement in self.requirements)
+
+    def to_json(self) -> dict[str, object]:
+        """The rule for programs: the selector in a line, and the levels that it sets."""
+        levels = {name: getattr(self.rules, name) for name in LEVELS}
+        return {
+            "namespaces": ", ".join(map(str, self.requirements)),
+            **{name: level for name, level in levels.items() if level},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Exemptions:
+    """Whose pods are never patched, warned of or refused.
+
+    A user that ends in `*` stands for all that begin so.
+    """
+
+    users: tuple[str, ...] = ()
+    namespaces: frozenset[str] = frozenset()
+    runtime_classes: frozenset[str] = frozenset()
+
+    def to_json(self) -> dict[str, object]:
+        """The exemptions for programs."""
+        return {
+            "users": list(self.users),
+            "namespaces": sorted(self.namespaces),
+            "runtimeClasses": sorted(self.runtime_classes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPolicy:
+    """A policy file, read.
+
+    `templates` are kinds of workloads beside those that are always looked at. `never` is what happens to pods
+    that no shape of nodes could take, `unknown_resources` to those that ask for what no shape ever listed.
+    Nodes of the declared `shapes` can come at any time.
+    """
+
+    defaults: tuple[Default, ...] = ()
+    exemptions: Exemptions = Exemptions()
+    templates: Templates = field(default_factory=dict)
+    never: Reaction = Reaction.DENY
+    unknown_resources: Reaction = Reaction.WARN
+    shapes: tuple[Shape, ...] = ()
+
+    def rules_for(self, own: NamespaceRules, labels: Mapping[str, str], namespace: str) -> NamespaceRules:
+        """What is asked in a namespace: by its own labels, else by the first default that says anything."""
+        if own.disabled or not self.defaults:
+            return own
+        known = {NAME_LABEL: namespace, **labels}
+        return reduce(_filled, (each.rules for each in self.defaults if each.concerns(known)), own)
+
+    def exempts(self, *, user: str, namespace: str, runtime_class: str) -> str | None:
+        """The exemption that lets a request pass unseen, as it stands in the file; None, if none does."""
+        exempt = self.exemptions
+        if runtime_class in exempt.runtime_classes:
+            return f"runtimeClasses: {runtime_class}"
+        if namespace in exempt.namespaces:
+            return f"namespaces: {namespace}"
+        return next((f"users: {pattern}" for pattern in exempt.users if _names(pattern, user)), None)
+
+    def to_json(self) -> dict[str, object]:
+        """The policy for programs."""
+        return {
+            "defaults": [each.to_json() for each in self.defaults],
+            "exemptions": self.exemptions.to_json(),
+            "workloads": {
+                f"{kind}.{name}" if name else kind: list(map(str, paths))
+                for (name, kind), paths in self.templates.items()
+            },
+            "never": self.never,
+            "unknownResources": self.unknown_resources,
+            "shapes": [shape.name for shape in self.shapes],
+        }
+
+
+NO_POLICY = ClusterPolicy()
+"""What holds where there is no file."""
+
+
+def _filled(own: NamespaceRules, more: NamespaceRules) -> NamespaceRules:
+    return replace(
+        own,
+        default=own.default or more.default,
+        enforce=own.enforce or more.enforce,
+        warn=own.warn or more.warn,
+        audit=own.audit or more.audit,
+    )
+
+
+def _names(pattern: str, user: str) -> bool:
+    return user.startswith(pattern[:-1]) if pattern.endswith("*") else user == pattern
+
+
+def read(path: Path) -> ClusterPolicy:
+    """The policy in a file; raises `BadPolicy` with every mistake and its place."""
+    return edited.read(path, parse, error=BadPolicy)
+
+
+def parse(data: bytes) -> ClusterPolicy:
+    """The policy that YAML or JSON says; raises `BadPolicy` with every mistake and its path."""
+    return edited.parse(data, _policy, what="policy", error=BadPolicy)
+
+
+def _policy(whole: Part) -> ClusterPolicy:
+    only(whole, "defaults", "exemptions", "workloads", "never", "unknownResources", "shapes")
+    return ClusterPolicy(
+        tuple(map(_default, whole["defaults"].objects())),
+        _exemptions(whole["exemptions"]),
+        MappingProxyType(_templates(whole["workloads"])),
+        never=_reaction(whole["never"], NO_POLICY.never),
+        unknown_resources=_reaction(whole["unknownResources"], NO_POLICY.unknown_resources),
+        shapes=shapes.declared(whole["shapes"]),
+    )
+
+
+def _default(part: Part) -> Default:
+    before = len(part.mistakes)
+    only(part, "namespaceSelector", *LEVELS)
+    rules = NamespaceRules(
+        default=_word(part["default"]),
+        enforce=_word(part["enforce"]),
+        warn=_word(part["warn"]),
+        audit=_word(part["audit"]),
+    )
+    selected = tuple(requirements(part["namespaceSelector"]))
+    if rules == UNRULED and len(part.mistakes) == before:
+        part.wrong(f"asks for nothing: add {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
+    return Default(selected, rules)
+
+
+def _word(part: Part) -> Policy | None:
+    if part.value is None:
+        return None
+    text = part.text()
+    if part.value is None:
+        return None
+    try:
+        return intent.policy(text, where=part.where)
+    except BadInput as error:
+        part.mistakes.extend(error.mistakes)
+        return None
+
+
+def _reaction(part: Part, default: Reaction) -> Reaction:
+    if part.value is None:
+        return default
+    part.needed_text()
+    return part.word(Reaction) or default
+
+
+def _exemptions(part: Part) -> Exemptions:
+    only(part, "users", "namespaces", "runtimeClasses")
+    return Exemptions(
+        users=tuple(_list(part["users"], _USER, "a user, or the beginning of some with * at its end")),
+        namespaces=frozenset(_list(part["namespaces"], _LABEL, "the name of a namespace")),
+        runtime_classes=frozenset(_list(part["runtimeClasses"], _DOMAIN, "the name of a RuntimeClass")),
+    )
+
+
+def _list(part: Part, shape: re.Pattern[str], what: str) -> Iterator[str]:
+    """The texts of a list, those of another shape noted."""
+    for entry in part.entries():
+        text = entry.needed_text()
+        if text and not shape.fullmatch(text):
+            entry.wrong(f'"{text[:64]}" is not {what}')
+        yield text
+
+
+def _templates(part: Part) -> dict[Sort, tuple[TemplatePath, ...]]:
+    found: dict[Sort, tuple[TemplatePath, ...]] = {}
+    for each in part.objects():
+        sort = _sort(each)
+        if sort in found:
+            each["kind"].wrong(f"{sort[1]} of {sort[0] or 'the core group'} stands here twice: join them")
+        found[sort] = tuple(_paths(each["templates"]))
+    return found
+
+
+def _sort(part: Part) -> Sort:
+    only(part, "group", "kind", "templates")
+    name, kind = part["group"].text(), part["kind"].needed_text()
+    if name and not _DOMAIN.fullmatch(name):
+        part["group"].wrong(f'"{name[:64]}" is no API group: write it without the version, like batch')
+    if kind and not _KIND.fullmatch(kind):
+        part["kind"].wrong(f'"{kind[:64]}" is no kind, like TrainJob')
+    if (name, kind) == templates.POD:
+        part["kind"].wrong("pods are always looked at, and make no pods")
+    return name, kind
+
+
+def _paths(part: Part) -> Iterator[TemplatePath]:
+    listed = part.needed()
+    if listed.value == []:
+        listed.wrong("is empty: name the paths of the pod templates")
+    for entry in listed.entries():
+        text = entry.needed_text()
+        try:
+            if text:
+                yield TemplatePath.read(text)
+        except ValueError as error:
+            entry.wrong(str(error))
+
+
+# A user may be anything that an authenticator says.
+_USER = re.compile(r"[^*]+\*?|\*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL.pattern}(\.{_LABEL.pattern})*")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
+
+
+class PolicyKeeper:
+    """The policy in force; `now` is replaced whole, never changed. Without a path it asks for nothing."""
+
+    def __init__(self, path: Path | None, *, log: Log, registry: CollectorRegistry) -> None:
+        self.now = NO_POLICY
+        self._path = path
+        self._log = log
+        self._stamps = files.stamps([path] if path else [])
+        self._reloads = Counter(
+            f"{PREFIX}policy_reloads",
+            "Times the policy file changed, by result.",
+            ["result"],
+            registry=registry,
+        )
+        self._stale = Gauge(
+            f"{PREFIX}policy_stale",
+            "1 while the policy file on disk is not the one in force, for it is wrong.",
+            registry=registry,
+        )
+        for result in (_TAKEN, _REFUSED):
+            self._reloads.labels(result)
+
+    def load(self) -> None:
+        """Read the file for the first time; raises `BadPolicy` with every mistake."""
+        if self._path:
+            self._stamps = files.stamps([self._path])
+            self.now = read(self._path)
+            self._tell(self._path)
+
+    def declared(self) -> tuple[Shape, ...]:
+        """The shapes of nodes that can come at any time."""
+        return self.now.shapes
+
+    async def follow(self, *, every: float, sleep: files.Sleep = asyncio.sleep) -> None:
+        """Read the file again whenever it changes, looked at every so many seconds; never returns."""
+        if self._path is None:
+            raise ValueError("there is no file to follow")
+        changed = partial(self._reload, self._path)
+        await files.watch([self._path], since=self._stamps, every=every, changed=changed, sleep=sleep)
+
+    async def _reload(self, path: Path) -> None:
+        try:
+            self.now = await asyncio.to_thread(read, path)
+        except BadPolicy as error:
+            self._reloads.labels(_REFUSED).inc()
+            self._stale.set(1)
+            self._log.error("policy.refused", path=path, mistakes=error.mistakes)
+            return
+        self._reloads.labels(_TAKEN).inc()
+        self._stale.set(0)
+        self._tell(path)
+
+    def _tell(self, path: Path) -> None:
+        self._log.info("policy.taken", path=path, **self.now.to_json())

@@ -1,0 +1,182 @@
+"""
+A cluster in one file: what kubectl prints of it, made into nodes and namespace rules.
+
+A snapshot is as good as whoever took it, and a door must work with what there is. So only a file is refused
+that holds no objects at all, or objects but nothing of a cluster's; of the objects in it, what is broken is
+told of, and the rest counts.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO
+
+from numalign.kube.cluster_state import ClusterState, Problem, Snapshot, Store
+from numalign.kube.decode import device_classes, kubelet_config, nrt, shapes
+from numalign.kube.decode.parts import Part
+from numalign.kube.files import documents
+from numalign.kube.files.documents import BadDocument, Document
+from numalign.kube.kinds import PODS, Object
+from numalign.model.errors import BadInput, Mistake
+from numalign.shapes import ShapeHistory
+
+CORE = ""
+
+
+class BadSnapshot(BadInput):
+    """Raised for what is no snapshot: unreadable, cut off, or of objects that say nothing of a cluster."""
+
+
+def load(path: Path | str, *, stdin: BinaryIO | None = None, book: ShapeHistory | None = None) -> Snapshot:
+    """The snapshot in a file, `-` being standard input; raises `BadSnapshot`, which names the file.
+
+    The `book` knows what was there before, and what may come.
+    """
+    where = "standard input" if str(path) == "-" else str(path)
+    try:
+        return _settled(pile(documents.each(path, stdin=stdin), book=book), where)
+    except BadDocument as error:
+        raise BadSnapshot(error.mistakes) from error
+
+
+def read(data: bytes) -> Snapshot:
+    """The snapshot in JSON or YAML, gzip understood; raises `BadSnapshot`."""
+    try:
+        return of(documents.read(data))
+    except BadDocument as error:
+        raise BadSnapshot(error.mistakes) from error
+
+
+def of(found: Iterable[object], *, book: ShapeHistory | None = None, where: str = "snapshot") -> Snapshot:
+    """The snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`.
+
+    The `book` is as for `load`; `where` they stood is named in what is raised.
+    """
+    return _settled(pile(documents.objects(found), book=book), where)
+
+
+def _settled(made: "Pile", where: str) -> Snapshot:
+    if told := made.foreign():
+        raise BadSnapshot([Mistake(where, told)])
+    return made.snapshot()
+
+
+def pile(
+    found: Iterable[Document],
+    *,
+    pods: Callable[[Object], None] | None = None,
+    book: ShapeHistory | None = None,
+) -> "Pile":
+    """The world that these objects make; its `snapshot` is that of `of`.
+
+    The `book` knows what was there before. Each pod that has a name is given to `pods`, as an API server's
+    would be to a sink; without one, pods are counted.
+    """
+    made = Pile(pods=pods, book=book)
+    for each in found:
+        made.add(each)
+    return made
+
+
+class Pile:
+    """Objects as they come out of a file, and what a file alone can be wrong about."""
+
+    def __init__(
+        self,
+        *,
+        pods: Callable[[Object], None] | None = None,
+        book: ShapeHistory | None = None,
+    ) -> None:
+        self.world = ClusterState(book=book)
+        self._problems: list[Problem] = []
+        self._ignored = Counter[str]()
+        self._pods = self._kept = 0
+        world = self.world
+        self._keepers: Mapping[tuple[str, str], Callable[[Document, str], None]] = {
+            (CORE, "Node"): partial(self._keep, world.nodes),
+            (CORE, "Namespace"): partial(self._keep, world.namespaces),
+            (CORE, "Pod"): partial(self._give, pods) if pods else self._count,
+            (nrt.GROUP, nrt.KIND): partial(self._keep, world.topologies),
+            (device_classes.GROUP, device_classes.KIND): partial(self._keep, world.device_classes),
+            (kubelet_config.GROUP, kubelet_config.KIND): partial(self._keep, world.configurations),
+        }
+
+    def add(self, found: Document) -> None:
+        """Take one object, or tell why not."""
+        name = Part(found.raw)["metadata"]["name"].text()
+        keep = self._keepers.get((found.group, found.kind))
+        if keep is None and (found.group, found.kind, name) == (CORE, shapes.KIND, shapes.NAME):
+            keep = partial(self._keep, self.world.memories)
+        if found.trouble:
+            self._problem(found, found.where, found.trouble)
+        elif keep is None:
+            self._ignored[".".join(filter(None, (found.kind, found.group)))] += 1
+        else:
+            keep(found, name)
+
+    def foreign(self) -> str | None:
+        """Why the objects are no snapshot of a cluster, whatever they are; None for one, also of nothing."""
+        held = Counter({**self._ignored, PODS.kind: self._pods})
+        if self._kept or not held.total():
+            return None
+        kinds = sorted(((kind, count) for kind, count in held.items() if count), key=_most_first)
+        shown = ", ".join(f"{count} {kind}" for kind, count in kinds[:_MOST_NAMED])
+        left = len(kinds) - _MOST_NAMED
+        more = f" and {left} more {'kind' if left == 1 else 'kinds'}" if left > 0 else ""
+        return f"is no snapshot of a cluster: it holds {shown}{more}, {_EXPECTED}"
+
+    def snapshot(self) -> Snapshot:
+        """The cluster of everything that was taken."""
+        seen = self.world.snapshot()
+        return replace(
+            seen,
+            problems=(*self._problems, *seen.problems),
+            ignored=MappingProxyType(dict(sorted(self._ignored.items()))),
+            pods=self._pods,
+        )
+
+    def _keep(self, shelf: Store[Any], found: Document, name: str) -> None:
+        self._kept += 1
+        if not name:
+            self._nameless(found)
+        elif name in shelf:
+            self._problem(found, name, Mistake("metadata.name", "stands here twice; the first one counts"))
+        else:
+            shelf.put(name, found.raw)
+
+    def _count(self, found: Document, name: str) -> None:
+        self._pods += 1
+        self.world.pod_counts.put((_namespace(found), name), found.raw)
+
+    def _give(self, take: Callable[[Object], None], found: Document, name: str) -> None:
+        self._pods += 1
+        if not name:
+            self._nameless(found)
+            return
+        pod = PODS.described(found.raw)
+        pod["metadata"]["namespace"] = _namespace(found)
+        take(pod)
+
+    def _nameless(self, found: Document) -> None:
+        place = Part(found.raw)["metadata"]["name"]
+        place.needed_text()
+        self._problem(found, found.where, *place.mistakes)
+
+    def _problem(self, found: Document, name: str, *mistakes: Mistake) -> None:
+        self._problems.append(Problem(found.kind or "object", name, mistakes))
+
+
+_EXPECTED = f"and no Node, {nrt.KIND} or Namespace; `kubectl numa snapshot` writes one"
+_MOST_NAMED = 3
+
+
+def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
+    kind, count = counted
+    return -count, kind
+
+
+def _namespace(found: Document) -> str:
+    return Part(found.raw)["metadata"]["namespace"].text() or "default"

@@ -1,0 +1,514 @@
+"""
+One kind of objects, as the API server has it from moment to moment.
+
+A list says what there is, a watch what happens to it from there on. Watches break off all the time: a server
+restarts, a balancer closes what is quiet, a network swallows everything without a word. Then the next watch
+goes on from the last resource version that was heard, and nothing is lost or read twice. Only where that
+cannot be (history that was compacted, a store that was restored, an event that makes no sense) a new list is
+taken, and until it is complete what was known before stays known. Of an object nothing is held but what the
+kind keeps, and of a list nothing but the names.
+
+How a watch is meant to be used: Kubernetes documentation, "Kubernetes API Concepts", "Efficient detection of
+changes"; what breaks in practice: k8s.io/client-go, tools/cache/reflector.go.
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Protocol, Self
+
+import aiohttp
+import orjson
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from numalign.kube.client import Api, ClusterError, Forbidden, Gone, Missing, Query, Refused
+from numalign.kube.decode.parts import Part, group, named
+from numalign.kube.kinds import Collection, Object
+from numalign.runtime.files import Sleep
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+
+Key = tuple[str, str]
+"""Namespace and name; the namespace is empty for what has none."""
+
+PAGE = 200
+"""Objects per page. Nodes are stored with all their images, and nothing else happens while a page is read."""
+
+PAGED_TRIES = 3
+"""How often a list is begun in pages, before it is asked for as a whole."""
+
+WATCH_SECONDS = 300
+"""How long a watch is at least; at most it is twice as long, so that not all of them end at once."""
+
+SILENCE_SECONDS = 150
+"""Without a byte for so long a watch is dead: a bookmark comes about once a minute."""
+
+LASTING_SECONDS = 30
+"""A watch that went on for so long was a good one: whatever goes wrong next is the first failure."""
+
+FRUITLESS = 2
+"""After so many watches in a row that were refused, or never said anything, only a list can help."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds, at most, before the first new try and before any other."""
+
+CHEAP_PAUSE = 5.0
+"""The same where a try costs nothing: nobody hears it, or it is turned away at the door. A server that starts
+answers 403 to everybody for a moment."""
+
+SAID_AGAIN_SECONDS = 60
+"""How long the same cause is not logged again."""
+
+
+class Sink(Protocol):
+    """Where the objects go. None of it may wait."""
+
+    def put(self, found: Object) -> None:
+        """An object is there, as this says: what its kind keeps of it."""
+
+    def drop(self, key: Key) -> None:
+        """An object is gone."""
+
+    def keep(self, keys: AbstractSet[Key]) -> None:
+        """There are no other objects than these; each of them was put before."""
+
+
+class Reason(StrEnum):
+    """Why a list or a watch ended before its time, as a label and the end of an event's name."""
+
+    UNREACHABLE = "unreachable"
+    REFUSED = "refused"
+    FORBIDDEN = "forbidden"
+    UNAUTHORIZED = "unauthorized"
+    NOT_SERVED = "not_served"
+    VANISHED = "vanished"
+    EXPIRED = "expired"
+    FAILED = "failed"
+    UNREADABLE = "unreadable"
+    SILENT = "silent"
+    SHORT = "short"
+
+
+@dataclass(frozen=True, slots=True)
+class Meters:
+    """What reflectors count; made once for all that share a registry."""
+
+    lists: Counter
+    events: Counter
+    failures: Counter
+    age: Gauge
+
+    @classmethod
+    def of(cls, registry: CollectorRegistry) -> Self:
+        """Meters that this registry shows."""
+        return cls(
+            Counter(
+                f"{PREFIX}watch_lists",
+                "Whole lists that were taken from the API server, by kind of objects.",
+                ["kind"],
+                registry=registry,
+            ),
+            Counter(
+                f"{PREFIX}watch_events",
+                "Events that watches brought, by kind of objects and type of event.",
+                ["kind", "type"],
+                registry=registry,
+            ),
+            Counter(
+                f"{PREFIX}watch_failures",
+                "Lists and watches that failed and objects that were skipped, by kind and reason.",
+                ["kind", "reason"],
+                registry=registry,
+            ),
+            Gauge(
+                f"{PREFIX}watch_age_seconds",
+                "Seconds since the API server last said something about a kind of objects.",
+                ["kind"],
+                registry=registry,
+            ),
+        )
+
+
+class _Unusable(Exception):
+    """Raised for an answer that nothing can be done with."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class _Position:
+    """What is watched, and the last resource version that was heard."""
+
+    collection: Collection
+    version: str
+
+
+class Informer:
+    """Keeps a sink as the API server is, as long as it is `run`.
+
+    `collections` are the versions of one kind, the preferred one first; the first that is served is followed.
+    A kind that is not served has no objects. `synced` says that a whole list was taken once, and `trouble`
+    what is waited for; None when all is well. `silence` is in seconds.
+    """
+
+    def __init__(  # noqa: PLR0913  what it works with, and its time and chance
+        self,
+        api: Api,
+        collections: Sequence[Collection],
+        sink: Sink,
+        *,
+        log: Log,
+        meters: Meters,
+        silence: float = SILENCE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.kind = collections[0].kind
+        self.synced_at: float | None = None
+        self.failed_at = -math.inf
+        self.trouble: str | None = f"a first list of {collections[0].plural}"
+        self._api = api
+        self._collections = collections
+        self._sink = sink
+        self._log = log.bound(kind=self.kind)
+        self._meters = meters
+        self._silence = silence
+        self._clock = clock
+        self._sleep = sleep
+        self._chance = chance
+        self._position: _Position | None = None
+        self._heard_at: float | None = None
+        self._said_at: dict[Reason, float] = {}
+        self._complained = False
+        self._failures = self._fruitless = self._absences = 0
+        self._listed_at = -math.inf
+        meters.age.labels(self.kind).set_function(self.age)
+
+    def age(self) -> float:
+        """Seconds since the API server last said something about this kind; infinite before."""
+        return float("inf") if self._heard_at is None else self._clock() - self._heard_at
+
+    @property
+    def synced(self) -> bool:
+        """Whether there was a whole list."""
+        return self.synced_at is not None
+
+    async def run(self) -> None:
+        """Follow; never returns, and no failure of the API server is raised."""
+        while True:
+            await self._sleep(await self._round())
+
+    async def _round(self) -> float:
+        """Take a list, or watch until that ends; gives the seconds to wait before the next round."""
+        began = self._clock()
+        try:
+            if self._position is None:
+                await self._list()
+                return 0
+            await self._watch(self._position)
+        except (ClusterError, _Unusable) as error:
+            return self._failed(error, lasted=self._clock() - began)
+        self._failures = 0
+        return 0
+
+    # What there is.
+
+    async def _list(self) -> None:
+        """Take a whole list of the first version that is served."""
+        for collection in self._collections:
+            with suppress(Missing):
+                version = await self._whole(collection)
+                self._position = _Position(collection, version)
+                self._absences = 0
+                self._well()
+                return
+        if not group(self._collections[0].api_version):
+            # Every API server has these: whoever denies that is none.
+            raise _Unusable(
+                Reason.VANISHED, f"{self._api.host} serves no {self._what}, so it is no API server"
+            )
+        self._absent()
+        raise _Unusable(Reason.NOT_SERVED, _NOT_SERVED.format(resource=_resource(self._collections[0])))
+
+    def _absent(self) -> None:
+        """A kind that was there is believed gone when that is told twice: a starting server says so too."""
+        self._hear()
+        self._absences += 1
+        if not self.synced or self._absences > 1:
+            self._sink.keep(frozenset())
+            self._sync()
+
+    async def _whole(self, collection: Collection) -> str:
+        """Every object, in pages if they can be had; gives the resource version of the list."""
+        for _ in range(PAGED_TRIES):
+            with suppress(Gone):
+                return await self._pages(collection, [("limit", str(PAGE))])
+        return await self._pages(collection, [])
+
+    async def _pages(self, collection: Collection, limit: Query) -> str:
+        keys: set[Key] = set()
+        following, version = await self._page(collection, limit, keys)
+        while following:
+            before = following
+            following, _ = await self._page(collection, [*limit, ("continue", before)], keys)
+            if following == before:
+                raise _Unusable(Reason.UNREADABLE, f"the list of {self._what} goes round in circles")
+        self._sink.keep(keys)
+        self._sync()
+        self._listed_at = self._clock()
+        self._meters.lists.labels(self.kind).inc()
+        self._log.info("watch.listed", objects=len(keys))
+        return version
+
+    def _sync(self) -> None:
+        if self.synced_at is None:
+            self.synced_at = self._clock()
+
+    async def _page(self, collection: Collection, query: Query, keys: set[Key]) -> tuple[str, str]:
+        """Put the objects of a page, and note their keys; gives where the next page is, and the version."""
+        what = f"the list of {self._what}"
+        page = Part(await self._api.get(collection.path, [*collection.selector, *query], what=what))
+        self._hear()
+        items = list(page["items"].entries())
+        following, version = (page["metadata"][key] for key in ("continue", "resourceVersion"))
+        told = following.text(), version.needed_text()
+        if page.mistakes:
+            raise _Unusable(Reason.UNREADABLE, f"{what} makes no sense: {page.mistakes[0]}")
+        for number, item in enumerate(items, start=1):
+            self._item(collection, item, keys)
+            # A list that cannot be had in pages has tens of thousands, and others are waiting.
+            if not number % PAGE:
+                await self._sleep(0)
+        return told
+
+    def _item(self, collection: Collection, item: Part, keys: set[Key]) -> None:
+        key = _key(item.value)
+        if key is None:
+            self._complain(Reason.UNREADABLE, f"{item.where} of the list of {self._what} has no name")
+            return
+        keys.add(key)
+        self._put(collection, key, item.value)
+
+    # What happens to it.
+
+    async def _watch(self, position: _Position) -> None:
+        """Follow what happens until the watch ends in its time."""
+        began = self._clock()
+        query = [
+            *position.collection.selector,
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", position.version),
+            ("timeoutSeconds", str(WATCH_SECONDS + int(self._chance() * WATCH_SECONDS))),
+        ]
+        said = self._api.lines(
+            position.collection.path, query, what=f"the watch of {self._what}", silence=self._silence
+        )
+        # Left in the middle, a generator closes its connection only when somebody closes it.
+        async with aclosing(said) as lines:
+            async for line in lines:
+                self._hear()
+                # An empty line tells that somebody is there, and nothing else.
+                if line:
+                    self._event(position, line)
+                self._well()
+        if self._clock() - began < LASTING_SECONDS:
+            raise _Unusable(Reason.SHORT, f"the API server ended the watch of {self._what} early")
+
+    def _event(self, position: _Position, line: bytes) -> None:
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            message = f"an event of {len(line)} bytes is not JSON: {error}"
+            raise _Unusable(Reason.UNREADABLE, message) from error
+        kind = event.get("type") if isinstance(event, dict) else None
+        act = _ACTS.get(kind) if isinstance(kind, str) else None
+        if act is None:
+            raise _Unusable(Reason.UNREADABLE, f"an event has no type that is known, but {named(kind)}")
+        self._meters.events.labels(self.kind, kind).inc()
+        act(self, position, event.get("object"))
+        self._fruitless = 0
+
+    def _changed(self, position: _Position, found: object) -> None:
+        key, version = _needed_key(found), _needed_version(found)
+        self._put(position.collection, key, found)
+        position.version = version
+
+    def _deleted(self, position: _Position, found: object) -> None:
+        key, version = _needed_key(found), _needed_version(found)
+        self._sink.drop(key)
+        position.version = version
+
+    def _bookmarked(self, position: _Position, found: object) -> None:
+        position.version = _needed_version(found)
+
+    def _ended(self, _position: _Position, found: object) -> None:
+        """The API server gives the watch up, and says why in a Status."""
+        status = Part(found)
+        code, message = status["code"].integer(), status["message"].text()
+        reason = Reason.EXPIRED if code == _GONE else Reason.FAILED
+        why = f"{message or 'no reason given'} ({code})"
+        raise _Unusable(reason, f"the API server gave up the watch of {self._what}: {why}")
+
+    def _put(self, collection: Collection, key: Key, found: object) -> None:
+        try:
+            self._sink.put(collection.described(found))
+        except Exception as error:  # noqa: BLE001  one object must not stop all others
+            self._meters.failures.labels(self.kind, Reason.UNREADABLE).inc()
+            self._log.failed("watch.object_failed", error, object="/".join(filter(None, key)))
+
+    # What goes wrong.
+
+    def _failed(self, error: ClusterError | _Unusable, *, lasted: float) -> float:
+        """Settle where to go on; gives the seconds to wait before."""
+        reason = _reason(error)
+        self.failed_at = self._clock()
+        self.trouble = self._sentence(reason, error)
+        self._complain(reason, self.trouble)
+        if lasted >= LASTING_SECONDS:
+            self._failures = 0
+        if reason in _FRUITLESS:
+            self._fruitless += 1
+        if reason in _RELISTED or self._fruitless >= FRUITLESS:
+            self._position, self._fruitless = None, 0
+        if reason is Reason.NOT_SERVED:
+            return LONGEST_PAUSE
+        if reason is Reason.EXPIRED and self._clock() - self._listed_at > LASTING_SECONDS:
+            # However long the API server was away, nothing keeps it from giving a list now.
+            return self._chance() * FIRST_PAUSE
+        return self._pause(_LONGEST.get(reason, LONGEST_PAUSE))
+
+    def _pause(self, longest: float) -> float:
+        """Longer with each failure, and by chance, so that a crowd does not come back at once."""
+        most = min(FIRST_PAUSE * 2.0 ** min(self._failures, 10), longest)
+        self._failures += 1
+        return self._chance() * most
+
+    def _sentence(self, reason: Reason, error: Exception) -> str:
+        resource = _resource(self._collections[0])
+        return _GRANT.format(resource=resource) if reason is Reason.FORBIDDEN else str(error)
+
+    def _complain(self, reason: Reason, sentence: str) -> None:
+        """Count it; log it, if that was not just done."""
+        self._meters.failures.labels(self.kind, reason).inc()
+        now, before = self._clock(), self._said_at.get(reason)
+        if before is not None and (reason in _HOPELESS or now - before < SAID_AGAIN_SECONDS):
+            return
+        self._said_at[reason] = now
+        self._complained = True
+        say = _LEVELS.get(reason, Log.warning)
+        say(self._log, f"watch.{reason}", reason=sentence)
+
+    def _hear(self) -> None:
+        self._heard_at = self._clock()
+
+    def _well(self) -> None:
+        """Nothing is waited for."""
+        self.trouble = None
+        for reason in _HOPELESS & self._said_at.keys():
+            del self._said_at[reason]
+        if self._complained:
+            self._complained = False
+            self._log.info("watch.recovered")
+
+    @property
+    def _what(self) -> str:
+        return self._collections[0].plural
+
+
+def _reason(error: ClusterError | _Unusable) -> Reason:
+    if isinstance(error, _Unusable):
+        return error.reason
+    cause = error.__cause__
+    # A status that came in place of an answer has no cause.
+    fallback = Reason.REFUSED if cause is None else Reason.UNREACHABLE
+    said = (reason for kind, reason in _CAUSES.items() if isinstance(cause, kind))
+    return _ERRORS.get(type(error)) or next(said, fallback)
+
+
+def _key(found: object) -> Key | None:
+    """Namespace and name of an object; None, if it has no name that makes sense."""
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    if not isinstance(metadata, dict):
+        return None
+    name, namespace = metadata.get("name"), metadata.get("namespace") or ""
+    return (namespace, name) if name and isinstance(name, str) and isinstance(namespace, str) else None
+
+
+def _needed_key(found: object) -> Key:
+    key = _key(found)
+    if key is None:
+        raise _Unusable(Reason.UNREADABLE, "an event has no object with a name")
+    return key
+
+
+def _needed_version(found: object) -> str:
+    part = Part(found)["metadata"]["resourceVersion"]
+    version = part.needed_text()
+    if not version:
+        raise _Unusable(Reason.UNREADABLE, f"an event makes no sense: object.{part.mistakes[0]}")
+    return version
+
+
+def _resource(collection: Collection) -> str:
+    """As a role names it."""
+    return ".".join(filter(None, (collection.plural, group(collection.api_version))))
+
+
+_GONE = 410
+
+_NOT_SERVED = "the cluster serves no {resource}: as long as it does not, there are none"
+_GRANT = (
+    "the API server forbids to list or to watch {resource}: a ClusterRole of whoever asks has to "
+    "allow the verbs list and watch on {resource}"
+)
+
+_ACTS: Mapping[str, Callable[[Informer, _Position, object], None]] = MappingProxyType(
+    {
+        "ADDED": Informer._changed,  # noqa: SLF001  a table of this module
+        "MODIFIED": Informer._changed,  # noqa: SLF001  as above
+        "DELETED": Informer._deleted,  # noqa: SLF001  as above
+        "BOOKMARK": Informer._bookmarked,  # noqa: SLF001  as above
+        "ERROR": Informer._ended,  # noqa: SLF001  as above
+    }
+)
+
+_ERRORS: Mapping[type[ClusterError], Reason] = MappingProxyType(
+    {
+        Forbidden: Reason.FORBIDDEN,
+        Gone: Reason.EXPIRED,
+        Missing: Reason.VANISHED,
+        Refused: Reason.UNAUTHORIZED,
+    }
+)
+_CAUSES: Mapping[type[Exception], Reason] = MappingProxyType(
+    {aiohttp.SocketTimeoutError: Reason.SILENT, orjson.JSONDecodeError: Reason.UNREADABLE}
+)
+
+_RELISTED = frozenset({Reason.EXPIRED, Reason.FAILED, Reason.UNREADABLE, Reason.VANISHED})
+_FRUITLESS = frozenset({Reason.REFUSED, Reason.SILENT})
+_HOPELESS = frozenset({Reason.FORBIDDEN, Reason.NOT_SERVED})
+"""Until somebody does something: said once, and tried again slowly."""
+
+_LONGEST: Mapping[Reason, float] = MappingProxyType(
+    {Reason.UNREACHABLE: CHEAP_PAUSE, Reason.FORBIDDEN: CHEAP_PAUSE}
+)
+
+_LEVELS: Mapping[Reason, Callable[..., None]] = MappingProxyType(
+    {
+        Reason.EXPIRED: Log.info,
+        Reason.SHORT: Log.info,
+        Reason.FORBIDDEN: Log.error,
+        Reason.UNAUTHORIZED: Log.error,
+    }
+)

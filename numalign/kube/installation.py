@@ -1,0 +1,57 @@
+"""
+What a running cluster says beside its objects: which namespace is meant, and how numalign is installed there.
+
+Any tenant may make a ConfigMap of any name in a namespace of its own. So where numalign's own objects are is
+read off its webhook configuration, which only whoever runs the cluster may write.
+"""
+
+from contextlib import suppress
+from urllib.parse import quote
+
+from numalign.kube.client import Api, Missing, connected
+from numalign.kube.decode.parts import Part
+
+CONFIGURATION = "zz-numalign"
+"""The name of the webhook configuration."""
+
+POLICY, POLICY_KEY = "numalign-policy", "policy.yaml"
+"""The ConfigMap of the cluster's policy, and the file in it."""
+
+_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+
+
+async def context_namespace(*, kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace that a kubeconfig's context means; nobody is asked. Raises `Unconfigured`."""
+    async with connected(kubeconfig=kubeconfig, context=context) as api:
+        return api.namespace
+
+
+async def policy(*, kubeconfig: str | None = None, context: str | None = None) -> tuple[str, str] | None:
+    """The installed policy file and the name of its ConfigMap; None where there is none.
+
+    Raises `ClusterError`, also for somebody who may not see it.
+    """
+    async with connected(kubeconfig=kubeconfig, context=context) as api:
+        with suppress(Missing):
+            place = await namespace(api)
+            text = (await config_map(api, place, POLICY)).get(POLICY_KEY) if place else None
+            return (text, f"{place}/{POLICY}") if text else None
+    return None
+
+
+async def namespace(api: Api) -> str | None:
+    """The namespace in which numalign's webhook runs; None if it runs outside of the cluster.
+
+    Raises `ClusterError`, `Missing` where it is not installed.
+    """
+    what = f"ValidatingWebhookConfiguration {CONFIGURATION}"
+    found = Part(await api.get(f"{_CONFIGURATIONS}/{CONFIGURATION}", what=what))
+    called = (each["clientConfig"]["service"]["namespace"].text() for each in found["webhooks"].objects())
+    return next(filter(None, called), None)
+
+
+async def config_map(api: Api, place: str, name: str) -> dict[str, str]:
+    """The texts of a ConfigMap in a namespace; raises `ClusterError`."""
+    path = f"/api/v1/namespaces/{quote(place, safe='')}/configmaps/{quote(name, safe='')}"
+    found = await api.get(path, what=f"ConfigMap {place}/{name}")
+    return dict(Part(found)["data"].texts())

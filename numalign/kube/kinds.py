@@ -1,0 +1,171 @@
+"""
+The kinds of objects that are read from an API server: where it serves them, and what of them is kept.
+
+A node is stored with all its images and a pod with its environment; the rules read a few fields of either.
+What nobody reads is cut away as soon as it arrives, so that it takes no memory and is never passed on.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
+
+from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, GROUP, KIND, VERSIONS
+from numalign.model import intent
+
+Object: TypeAlias = dict[str, Any]
+
+MOST_CUT = 1024
+"""Elements of a list; no longer one is read, so that to cut it would be time spent for nobody."""
+
+_ALL = True
+# kubectl keeps whole manifests in an annotation of its own, the environment of their containers included.
+_READ = (intent.PREFIX, "volcano.sh/", "kai.scheduler/")
+_NAMED: Mapping[str, object] = {"name": _ALL, "labels": _ALL}
+_RESOURCES: Mapping[str, object] = {"requests": _ALL, "limits": _ALL}
+_CONTAINERS: Mapping[str, object] = {"name": _ALL, "restartPolicy": _ALL, "resources": _RESOURCES}
+SPEC: Mapping[str, object] = MappingProxyType(
+    {
+        "initContainers": _CONTAINERS,
+        "containers": _CONTAINERS,
+        "resources": _RESOURCES,
+        "overhead": _ALL,
+        "runtimeClassName": _ALL,
+    }
+)
+"""What of a pod's spec says what it asks for."""
+ASKED: Mapping[str, object] = MappingProxyType(
+    {"metadata": {"annotations": (intent.PREFIX, intent.VOLCANO_POLICY)}, "spec": SPEC}
+)
+"""What of a pod says what it asks for."""
+_OWNERS: Mapping[str, object] = {
+    "ownerReferences": {"kind": _ALL, "apiVersion": _ALL, "controller": _ALL},
+}
+_SCHEDULING: Mapping[str, object] = {
+    "nodeName": _ALL,
+    "nodeSelector": _ALL,
+    "affinity": {"nodeAffinity": _ALL},
+    "tolerations": _ALL,
+    "resourceClaims": _ALL,
+}
+READ: Mapping[str, object] = MappingProxyType(
+    {
+        "metadata": {"annotations": (intent.PREFIX, intent.VOLCANO_POLICY), **_OWNERS},
+        "spec": {**SPEC, **_SCHEDULING},
+    }
+)
+"""What of a pod says what it asks for, where it may go, and who has placed it."""
+
+_POD: Mapping[str, object] = {
+    "metadata": {
+        "name": _ALL,
+        "namespace": _ALL,
+        "uid": _ALL,
+        "annotations": _READ,
+        "creationTimestamp": _ALL,
+        "deletionTimestamp": _ALL,
+        **_OWNERS,
+    },
+    "spec": {"schedulerName": _ALL, **SPEC, **_SCHEDULING},
+    "status": {
+        "phase": _ALL,
+        "startTime": _ALL,
+        "reason": _ALL,
+        "message": _ALL,
+        "containerStatuses": {"name": _ALL},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One kind of objects: its names, where all of it is served, and what of an object is kept.
+
+    With a `name`, of all objects at that path the one that is called so.
+    """
+
+    kind: str
+    api_version: str
+    path: str
+    kept: Mapping[str, object]
+    name: str = ""
+
+    @property
+    def plural(self) -> str:
+        """The kind as it stands in a path: `nodes`."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def selector(self) -> Sequence[tuple[str, str]]:
+        """What to ask an API server for, beside the path."""
+        return [("fieldSelector", f"metadata.name={self.name}")] if self.name else []
+
+    def described(self, value: object) -> Object:
+        """An object with its kind, which lists leave out, cut down to what is read."""
+        kept: Any = cut(value, self.kept)
+        return {"apiVersion": self.api_version, "kind": self.kind, **kept}
+
+
+def _nodes(*told: str) -> Collection:
+    """Nodes; of their `nodeInfo` what is `told`."""
+    kept: Mapping[str, object] = {
+        "metadata": {**_NAMED, "uid": _ALL},
+        "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
+        "status": {
+            "allocatable": _ALL,
+            "capacity": _ALL,
+            "conditions": {"type": _ALL, "status": _ALL},
+            "nodeInfo": dict.fromkeys(told, _ALL),
+        },
+    }
+    return Collection("Node", "v1", "/api/v1/nodes", MappingProxyType(kept))
+
+
+NODES = _nodes("kubeletVersion", "systemUUID", "machineID")
+NODES_IN_FILES = _nodes("kubeletVersion")
+"""What of a node is written into files, which get around: what identifies a machine is confidential, says
+machine-id(5). There the uid tells one node from another of its name."""
+
+NAMESPACES = Collection("Namespace", "v1", "/api/v1/namespaces", MappingProxyType({"metadata": _NAMED}))
+PODS = Collection("Pod", "v1", "/api/v1/pods", MappingProxyType(_POD))
+TOPOLOGIES = tuple(
+    Collection(
+        KIND,
+        f"{GROUP}/{version}",
+        f"/apis/{GROUP}/{version}/noderesourcetopologies",
+        MappingProxyType(
+            {
+                "metadata": {"name": _ALL, "annotations": (FINGERPRINT_ANNOTATION,)},
+                "topologyPolicies": _ALL,
+                "attributes": _ALL,
+                "zones": _ALL,
+            }
+        ),
+    )
+    for version in VERSIONS
+)
+"""The versions that can be read, the preferred one first."""
+
+
+def cut(value: object, kept: object) -> object:
+    """Of a value from JSON or YAML, what is kept; what has another shape is kept as it is."""
+    # Most of what is kept is kept whole: asked first, for this is where the time of a long list goes.
+    if kept is _ALL:
+        return value
+    if isinstance(kept, tuple):
+        return _beginning(value, kept)
+    fields = cast("Mapping[str, object]", kept)
+    if isinstance(value, list):
+        if len(value) > MOST_CUT:
+            return value
+        return [cut(element, fields) if isinstance(element, dict) else element for element in value]
+    if isinstance(value, dict):
+        return {key: cut(value[key], inner) for key, inner in fields.items() if key in value}
+    return value
+
+
+def _beginning(value: object, beginnings: tuple[str, ...]) -> object:
+    """An object without the members whose names begin in no such way."""
+    if not isinstance(value, dict):
+        return value
+    return {key: text for key, text in value.items() if str(key).startswith(beginnings)}

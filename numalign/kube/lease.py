@@ -1,0 +1,357 @@
+"""
+Which one of several replicas does what only one may do.
+
+The replicas agree through a Lease: whoever keeps renewing it leads, and the others wait until it has stood
+still for so long that its holder cannot believe in it any more. This is the election of client-go
+(k8s.io/client-go/tools/leaderelection), with one promise more: `leading` is asked before every act, and says
+no unless it can be proved. A leader that cannot renew, or that was frozen and does not know it yet, is none.
+All that is judged by the wall clock is what people read in the Lease.
+
+Nor does a new leader act before the last one's acts are over: see `Inherits`.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from numalign.kube.client import ClusterError, Conflict, Missing, Unreachable
+from numalign.kube.decode.parts import Part
+from numalign.runtime.files import Sleep
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from numalign.runtime.tls import utc_now
+
+LEASE_SECONDS = 15
+"""How long a Lease has to stand still before another may take it."""
+
+PROOF_SECONDS = 10
+"""How long a renewal proves that nobody else leads; the rest is for clocks that run at different speeds."""
+
+RETRY_SECONDS = 2.0
+JITTER = 1.2
+"""How much longer than `RETRY_SECONDS` those may wait who do not lead, as a share of it."""
+
+ATTEMPT_SECONDS = 5
+"""How long the API server may take to answer; within the time of a proof, there is room for another try."""
+
+RELEASE_SECONDS = 2
+"""How long the end of the process may be held up, so that others need not wait."""
+
+LONGEST_LEASE_SECONDS = 300
+"""A Lease that says it holds for longer is believed no more than this."""
+
+API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
+
+_NEVER = float("-inf")
+_AT_NO_TIME = datetime.min.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_MOST_TRANSITIONS = 2**31 - 1
+
+Object = dict[str, Any]
+
+
+async def _at_once() -> None:
+    """Nothing is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inherits:
+    """How long a new leader waits before it acts, in seconds.
+
+    From when it took the Lease: `released` after one who gave it up, so that the news of what he did arrive;
+    `lost` after anybody else, who may have begun something that is not over yet. Whoever gives the Lease up
+    first waits for `over`, which must come to an end.
+    """
+
+    released: float = 0.0
+    lost: float = 0.0
+    over: Callable[[], Awaitable[None]] = _at_once
+
+
+NOTHING = Inherits()
+"""What a leader does is over as soon as it is begun, or it does no harm that two do it."""
+
+
+class Leases(Protocol):
+    """What of an `Api` is used; the real one raises `ClusterError`."""
+
+    async def get(self, path: str, *, what: str) -> object:
+        """The object at a path."""
+
+    async def create(self, path: str, body: object, *, what: str) -> object:
+        """Make an object in the collection at a path."""
+
+    async def replace(self, path: str, body: object, *, what: str) -> object:
+        """Put an object in place of the one with the same `resourceVersion`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A Lease as it was read. What makes no sense in it counts as absent."""
+
+    metadata: Object
+    spec: Object
+
+    @property
+    def holder(self) -> str:
+        """Who holds it; empty if nobody does."""
+        return Part(self.spec)["holderIdentity"].text()
+
+    @property
+    def acquired(self) -> str | None:
+        """When its holder got it, as it is written."""
+        return Part(self.spec)["acquireTime"].text() or None
+
+    @property
+    def transitions(self) -> int:
+        """How often it has changed hands."""
+        return max(Part(self.spec)["leaseTransitions"].integer() or 0, 0)
+
+    @property
+    def seconds(self) -> float:
+        """For how long it holds without being renewed."""
+        told = Part(self.spec)["leaseDurationSeconds"].integer() or LEASE_SECONDS
+        return min(told, LONGEST_LEASE_SECONDS)
+
+    @property
+    def released(self) -> bool:
+        """Whether its last holder gave it up, as client-go writes that; a holder that is erased did not."""
+        return not self.holder and self.seconds == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """A Lease (None if it was deleted), and when it was first seen to be like this."""
+
+    record: Record | None
+    at: float
+
+    def still(self, record: Record | None) -> bool:
+        now, before = record and record.spec, self.record and self.record.spec
+        return now == before
+
+
+class Election:
+    """One candidate. `leading` says at every moment whether it leads, `acts_for` how long it may act.
+
+    The Lease is `name` in `namespace`. Candidates may have the same `identity`: what stands in the Lease is
+    `identity` with some letters of `chance` after it (`self.identity`), for a process that was started again
+    must not take the lead of its predecessor, which may still be there, for its own. The API server is given
+    up if it does not answer `within` so many seconds.
+    """
+
+    def __init__(  # noqa: PLR0913  a place, a name, and what every part of a process is given
+        self,
+        api: Leases,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        log: Log,
+        registry: CollectorRegistry,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+        sleep: Sleep = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+        within: float = ATTEMPT_SECONDS,
+        inherits: Inherits = NOTHING,
+    ) -> None:
+        self.identity = f"{identity}_{int(chance() * 16**8):08x}"
+        self._api = api
+        self._collection = f"/apis/{API_VERSION}/namespaces/{quote(namespace, safe='')}/leases"
+        self._path = f"{self._collection}/{quote(name, safe='')}"
+        self._name = {"name": name, "namespace": namespace}
+        self._what = f"lease {namespace}/{name}"
+        self._log = log.bound(lease=f"{namespace}/{name}", identity=self.identity)
+        self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
+        self._within = within
+        self._inherits = inherits
+        self._proved_until = self._acts_from = _NEVER
+        self._stamped = _AT_NO_TIME
+        self._sight: _Sight | None = None
+        self._said_leading = False
+        self._said_failure: type[Exception] | None = None
+        gauge = Gauge(f"{PREFIX}leader", "1 while this replica leads, else 0.", registry=registry)
+        gauge.set_function(lambda: float(self.leading))
+
+    @property
+    def leading(self) -> bool:
+        """Whether nobody else can lead now; ask before every act, for a moment later it may have ended."""
+        return self._clock() < self._proved_until
+
+    def acts_for(self) -> float:
+        """For how many more seconds it is proved that nobody else can act; 0 if it is not.
+
+        It is 0 too while a predecessor's acts may not be over. Whatever is begun must be over before.
+        """
+        now = self._clock()
+        return max(0.0, self._proved_until - now) if now >= self._acts_from else 0.0
+
+    async def run(self) -> None:
+        """Try to lead, and to go on leading; never returns. Cancelled, it gives the Lease up."""
+        try:
+            while True:
+                await self._turn()
+                waiting = 0.0 if self.leading else JITTER * self._chance()
+                await self._sleep(RETRY_SECONDS * (1 + waiting))
+        finally:
+            await self._give_up()
+
+    async def _turn(self) -> None:
+        try:
+            async with asyncio.timeout(self._within):
+                await self._attempt()
+        except (ClusterError, TimeoutError) as error:
+            self._tell_failure(error)
+        else:
+            self._said_failure = None
+        self._tell_leading()
+
+    async def _attempt(self) -> None:
+        """Read the Lease, and write it if that is allowed; raises `ClusterError`."""
+        record = await self._read()
+        if record is not None and record.holder != self.identity:
+            self._proved_until = _NEVER
+        self._look_at(record)
+        if not self._may_take(record):
+            return
+        # The proof counts from here: whoever else may take the Lease waits from when it sees this one.
+        began, waits = self._clock(), self._waits(record)
+        if await self._written(record):
+            self._proved_until = began + PROOF_SECONDS
+            self._acts_from = max(self._acts_from, self._clock() + waits)
+        elif record is None:
+            self._proved_until = _NEVER
+
+    async def _read(self) -> Record | None:
+        """The Lease; None if there is none."""
+        try:
+            found = await self._api.get(self._path, what=self._what)
+        except Missing:
+            return None
+        metadata, spec = Part(found)["metadata"].value, Part(found)["spec"].value
+        if not isinstance(metadata, dict) or not metadata.get("resourceVersion"):
+            raise Unreachable(f"the API server's answer makes no sense: {self._what} has no resourceVersion")
+        return Record(metadata, spec if isinstance(spec, dict) else {})
+
+    def _look_at(self, record: Record | None) -> None:
+        """Note since when the Lease has been as it is; by our own clock, whatever times stand in it."""
+        met = self._sight or record or self._wrote
+        if met and not (self._sight and self._sight.still(record)):
+            self._sight = _Sight(record, self._clock())
+
+    def _may_take(self, record: Record | None) -> bool:
+        """Whether nobody else can lead.
+
+        A Lease that was deleted, or whose holder was erased, may still be believed in by its holder. Where
+        none was ever seen, none is waited for: a new cluster has none.
+        """
+        if self._sight is None or self.leading:
+            return True
+        waited = self._clock() - self._sight.at
+        if record is None:
+            return waited >= LEASE_SECONDS
+        return record.holder == self.identity or record.released or waited >= _patience(record)
+
+    def _waits(self, record: Record | None) -> float:
+        """How long to wait for the acts of whoever led before; for our own nobody has to."""
+        if self.leading or (record or self._sight) is None:
+            return 0.0
+        if record and record.holder == self.identity:
+            return 0.0
+        return self._inherits.released if record and record.released else self._inherits.lost
+
+    async def _written(self, record: Record | None) -> bool:
+        """Whether the Lease is ours now; if not, somebody else was faster, and it is read again."""
+        body = self._claim(record)
+        try:
+            if record is None:
+                await self._api.create(self._collection, body, what=self._what)
+            else:
+                await self._replace(body)
+        except Conflict:
+            return False
+        return True
+
+    async def _replace(self, body: Object) -> None:
+        try:
+            await self._api.replace(self._path, body, what=self._what)
+        except Missing as error:
+            raise Conflict(str(error)) from error
+
+    def _claim(self, record: Record | None) -> Object:
+        """The Lease as ours; what else stands in it stays."""
+        time = self._stamp()
+        if record is None:
+            return self._body(self._name, {}, acquireTime=time, renewTime=time, leaseTransitions=0)
+        ours = record.holder == self.identity
+        return self._body(
+            record.metadata,
+            record.spec,
+            acquireTime=(record.acquired if ours else None) or time,
+            renewTime=time,
+            leaseTransitions=min(record.transitions + (not ours), _MOST_TRANSITIONS),
+        )
+
+    def _body(self, metadata: Object, spec: Object, **fields: object) -> Object:
+        held = {"holderIdentity": self.identity, "leaseDurationSeconds": LEASE_SECONDS}
+        return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec | held | fields}
+
+    def _stamp(self) -> str:
+        """The time now, but never the same twice: others see a renewal only if something changes."""
+        self._stamped = max(self._now(), self._stamped + _MICROSECOND)
+        return self._stamped.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    @property
+    def _wrote(self) -> bool:
+        """Whether the Lease may ever have been ours."""
+        return self._stamped > _AT_NO_TIME
+
+    async def _give_up(self) -> None:
+        """Let another lead at once, as far as that can be told in the time there is."""
+        self._proved_until = _NEVER
+        self._tell_leading(because="the process ends")
+        await self._inherits.over()
+        with contextlib.suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self._release()
+
+    async def _release(self) -> None:
+        record = await self._read() if self._wrote else None
+        if record is None or record.holder != self.identity:
+            return
+        time = self._stamp()
+        released = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": time, "renewTime": time}
+        await self._replace(self._body(record.metadata, record.spec, **released))
+
+    def _tell_leading(self, *, because: str = "it was not renewed in time") -> None:
+        leading, before = self.leading, self._said_leading
+        self._said_leading = leading
+        if leading and not before:
+            self._log.info("lease.acquired", acts_in=max(0.0, self._acts_from - self._clock()))
+        if before and not leading:
+            self._log.info("lease.lost", holder=self._holder(), because=because)
+
+    def _holder(self) -> str | None:
+        """Who held the Lease when it was last read."""
+        return self._sight.record.holder if self._sight and self._sight.record else None
+
+    def _tell_failure(self, error: Exception) -> None:
+        """Say once what is the matter, until it is over or something else is."""
+        if type(error) is not self._said_failure:
+            reason = str(error) or f"the API server did not answer within {self._within:g} s"
+            self._log.warning("lease.failed", error=reason)
+        self._said_failure = type(error)
+
+
+def _patience(record: Record) -> float:
+    """How long a Lease has to stand still; longer than its holder may take it for proved."""
+    return max(record.seconds, LEASE_SECONDS)

@@ -1,0 +1,201 @@
+"""
+Following the API server.
+
+Each kind of objects is watched by a reflector of its own, and all of them fill one world. Changes come in
+crowds (an exporter writes every node each minute), so they are gathered for a moment before the cluster is
+put together again: an answer is never later than that moment, and a crowd costs no more than one change.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from numalign.kube import kinds
+from numalign.kube.client import Api
+from numalign.kube.cluster_state import ClusterState, Store
+from numalign.kube.decode import device_classes, shapes
+from numalign.kube.decode.nrt import KIND
+from numalign.kube.feed import Take
+from numalign.kube.informer import Informer, Key, Meters, Sink
+from numalign.kube.kinds import Collection, Object
+from numalign.kube.pod_counts import PodCount, PodCounts
+from numalign.lru import Caches
+from numalign.runtime.files import Sleep
+from numalign.runtime.logs import Log
+from numalign.shapes import Shape, ShapeHistory
+
+GATHERING_SECONDS, LONGEST_GATHERING_SECONDS = 0.1, 1.0
+"""How long changes are gathered before they count: the longer, the more it takes to make them count."""
+
+PATIENCE_SECONDS = 10.0
+"""How long an answer about an optional kind is waited for, once there is one about all others."""
+
+SHARE = 4
+"""So many times as long as it took: a fifth of the time at most goes into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OnShelf:
+    """Puts the objects of one kind where the world keeps them."""
+
+    shelf: Store[Any]
+
+    def put(self, found: Object) -> None:
+        self.shelf.put(found["metadata"]["name"], found)
+
+    def drop(self, key: Key) -> None:
+        self.shelf.drop(key[1])
+
+    def keep(self, keys: AbstractSet[Key]) -> None:
+        self.shelf.keep({name for _, name in keys})
+
+
+@dataclass(frozen=True, slots=True)
+class _InCensus:
+    """Counts pods."""
+
+    pod_counts: PodCounts
+
+    def put(self, found: Object) -> None:
+        metadata = found["metadata"]
+        self.pod_counts.put((metadata.get("namespace", ""), metadata["name"]), found)
+
+    def drop(self, key: Key) -> None:
+        self.pod_counts.drop(key)
+
+    def keep(self, keys: AbstractSet[Key]) -> None:
+        self.pod_counts.keep(keys)
+
+
+class LiveFeed:
+    """The cluster behind an API server.
+
+    Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted.
+    Of `watched` kinds all is waited for, of `optional` ones only for an answer, whatever it is.
+    The `book` knows what was there before, and which shapes are `declared`. What is known of a cluster is
+    `world`: whoever learns more of it (the kubelets' configurations) may put it there.
+    """
+
+    def __init__(  # noqa: PLR0913  a server, what to watch, and what every part of a process is given
+        self,
+        api: Api,
+        *,
+        watched: Sequence[Sequence[Collection]],
+        optional: Sequence[Sequence[Collection]] = (),
+        log: Log,
+        registry: CollectorRegistry,
+        pods: Sink | None = None,
+        book: ShapeHistory | None = None,
+        declared: Callable[[], Sequence[Shape]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.world = ClusterState(told=True, book=book)
+        self._declared = declared
+        self._pods = pods
+        self._log = log
+        self._clock = clock
+        self._sleep = sleep
+        meters = Meters.of(registry)
+        self._reflectors = {
+            versions[0].kind: Informer(
+                api, versions, self._sink(versions[0]), log=log, meters=meters, clock=clock, sleep=sleep
+            )
+            for versions in (*watched, *optional)
+        }
+        # Pods that are counted are nothing that an answer depends on.
+        counted = {kinds.PODS.kind} if pods is None else set[str]()
+        needed = {versions[0].kind for versions in watched} - counted
+        self._needed = {kind: self._reflectors[kind] for kind in needed}
+        self._optional = {versions[0].kind: self._reflectors[versions[0].kind] for versions in optional}
+
+    def waiting_for(self) -> str | None:
+        """A whole list of all that answers depend on, and an answer about all else but pods."""
+        lacking = {kind: each for kind, each in self._needed.items() if not each.synced}
+        if not lacking:
+            since = max((each.synced_at or 0.0 for each in self._needed.values()), default=0.0)
+            lacking = {kind: each for kind, each in self._optional.items() if self._may_answer(each, since)}
+        told = (f"{kind}: {each.trouble or 'no first list yet'}" for kind, each in sorted(lacking.items()))
+        return "; ".join(told) or None
+
+    def _may_answer(self, optional: Informer, since: float) -> bool:
+        """Whether an API server that is there since then may still say what there is of an optional kind."""
+        silent = not optional.synced and optional.failed_at < since
+        return silent and self._clock() - since < PATIENCE_SECONDS
+
+    def age(self) -> float:
+        """Since the API server last said anything about the kind it has been silent about for longest.
+
+        As for readiness, pods that are counted are no matter.
+        """
+        return max(reflector.age() for reflector in self._needed.values())
+
+    def tenants(self) -> Iterator[PodCount]:
+        """The pods that are counted."""
+        return self.world.pod_counts.tenants()
+
+    def caches(self) -> Caches:
+        """Of the pods that are counted."""
+        return self.world.pod_counts.caches()
+
+    async def follow(self, take: Take) -> None:
+        """Watch, and give a snapshot whenever something has changed; never returns."""
+        async with asyncio.TaskGroup() as group:
+            told = {**self._needed, **self._optional}
+            for kind, reflector in self._reflectors.items():
+                group.create_task(reflector.run() if kind in told else self._count(reflector))
+            await self._publish(take)
+
+    async def _count(self, pods: Informer) -> None:
+        """Read the many pods once there is something to answer with."""
+        while self.waiting_for() is not None:
+            await self._sleep(GATHERING_SECONDS)
+        await pods.run()
+
+    async def _publish(self, take: Take) -> None:
+        published: int | None = None
+        while True:
+            self.world.book.declare(self._declared())
+            self.world.book.expire()
+            began, version = self._clock(), self.world.version
+            if version != published and self.waiting_for() is None:
+                published = version
+                await self._give(take)
+            taken = self._clock() - began
+            await self._sleep(min(max(GATHERING_SECONDS, SHARE * taken), LONGEST_GATHERING_SECONDS))
+
+    async def _give(self, take: Take) -> None:
+        """Give what there is now; what cannot be taken leaves the last snapshot in force, until the next."""
+        try:
+            await take(self.world.snapshot())
+        except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
+            self._log.failed("snapshot.failed", error)
+
+    def _sink(self, collection: Collection) -> Sink:
+        world = self.world
+        shelves: Mapping[str, Store[Any]] = {
+            kinds.NODES.kind: world.nodes,
+            kinds.NAMESPACES.kind: world.namespaces,
+            KIND: world.topologies,
+            shapes.KIND: world.memories,
+            device_classes.KIND: world.device_classes,
+        }
+        shelf = shelves.get(collection.kind)
+        if shelf is not None:
+            return _OnShelf(shelf)
+        return _InCensus(world.pod_counts) if self._pods is None else self._pods
+
+
+STATIC: Sequence[Sequence[Collection]] = (
+    (kinds.NODES,),
+    kinds.TOPOLOGIES,
+    (kinds.NAMESPACES,),
+)
+"""What answers depend on."""
+
+WITH_PODS: Sequence[Sequence[Collection]] = (*STATIC, (kinds.PODS,))

@@ -1,0 +1,249 @@
+"""
+The pods of a cluster, one by one: who holds a place on a node, and how that is known.
+
+A ledger has to hear of every pod that comes, changes and goes, at once and once only; what a pod is made of
+is no matter of its. So pods are decoded here as they arrive, and the listener is told what is different from
+before. A pod that is made anew under an old name is another pod, known by its uid. Many thousand pods are
+kept for as long as they live, so all that is common to them is kept once.
+"""
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import StrEnum
+from sys import intern
+from typing import Protocol
+
+import orjson
+from prometheus_client import CollectorRegistry, Gauge
+
+from numalign.kube.cluster_state import Problem
+from numalign.kube.decode import placement_records
+from numalign.kube.decode.parts import Part
+from numalign.kube.decode.placement_records import DecodedRecord
+from numalign.kube.decode.pod_request import PodRequest, PodRequestDecoder
+from numalign.kube.informer import Key
+from numalign.kube.kinds import PODS, Object
+from numalign.ledger.model import PlacementRecord
+from numalign.lru import LRU, Caches, digest
+from numalign.model.demand import Demand
+from numalign.model.errors import AND_MORE, Mistake
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+from numalign.runtime.metrics import PREFIX
+
+REMEMBERED = 1024
+"""Different records of placements that are kept at hand."""
+
+MOST_MISTAKES = 16
+"""Of one pod that are kept, for as long as it lives, and logged; there may be many pods like it."""
+
+LONGEST_NAME = 253
+"""Characters of the name of an object, and of words that are kept."""
+
+LONGEST_MESSAGE = 1024
+"""Characters of what a kubelet says of a pod that are kept."""
+
+
+class Phase(StrEnum):
+    """What has become of a pod, in the words of the API."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class PodInfo:
+    """A pod, as a ledger sees it.
+
+    `node` is empty while it is not bound, `created` and `started` (by its kubelet) are in whole seconds since
+    1970, 0 if nobody says.
+    `acknowledged` says that its kubelet has spoken of it, `leaving` that it was deleted and is not gone yet;
+    `reason` and `message` are what its status gives. `asking` is what the pod says by itself; `record` is
+    None if nothing that can be read says what it holds.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    scheduler: str
+    created: int
+    started: int
+    phase: Phase
+    acknowledged: bool
+    leaving: bool
+    reason: str
+    message: str
+    asking: PodRequest
+    record: PlacementRecord | None
+
+    @property
+    def demand(self) -> Demand | None:
+        """What its containers ask for; None, if they cannot be read."""
+        return self.asking.demand
+
+    @property
+    def ended(self) -> bool:
+        """Whether its containers will never run again."""
+        return self.phase in _ENDED
+
+
+class Listener(Protocol):
+    """Whoever has to know. None of it may wait."""
+
+    def seen(self, pod: PodInfo) -> None:
+        """A pod is there like this, which is not how it was."""
+
+    def gone(self, uid: str) -> None:
+        """A pod that was seen is there no more."""
+
+
+class PodInformer:
+    """Tells a listener what happens to pods; where they come from, they are `put`, `drop`ped and `keep`t.
+
+    A pod without a name or a uid cannot be told from others, so it is not told of; of one that makes no sense
+    otherwise, what can be read is. Both stand among the `problems`.
+    """
+
+    def __init__(self, listener: Listener, *, log: Log, registry: CollectorRegistry) -> None:
+        self._listener = listener
+        self._log = QuietLog(log, lines=MANY_LINES)
+        self._pods: dict[Key, PodInfo] = {}
+        self._keys: dict[str, Key] = {}
+        self._mistakes: dict[Key, tuple[Mistake, ...]] = {}
+        self._askings = PodRequestDecoder(most_mistakes=MOST_MISTAKES + 1)
+        self._records: LRU[bytes, DecodedRecord] = LRU(REMEMBERED)
+        self._said: LRU[bytes, None] = LRU(REMEMBERED)
+        Gauge(
+            f"{PREFIX}unreadable_pods", "Pods of which something cannot be read.", registry=registry
+        ).set_function(lambda: len(self._mistakes))
+
+    def __len__(self) -> int:
+        """How many pods are told of."""
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[PodInfo]:
+        """All that is there, as it was last told."""
+        return iter(self._pods.values())
+
+    def caches(self) -> Caches:
+        """What is remembered of pods that may be there no more."""
+        return {"askings": self._askings.cache, "records": self._records, "unreadable": self._said}
+
+    def problems(self) -> Iterator[Problem]:
+        """The pods with mistakes."""
+        return (Problem(PODS.kind, _shown(key), mistakes) for key, mistakes in self._mistakes.items())
+
+    def put(self, found: Object) -> None:
+        """A pod is there, as this v1 Pod says."""
+        whole = Part(found)
+        pod = self._read(whole)
+        key = (pod.namespace, pod.name)
+        if pod.uid and pod.name and self._keys.get(pod.uid, key) != key:
+            self._taken_over(pod)
+        self._note(key, _told(whole.mistakes))
+        self._set(key, pod if pod.uid and pod.name else None)
+
+    def drop(self, key: Key) -> None:
+        """A pod is gone."""
+        self._mistakes.pop(key, None)
+        self._set(key, None)
+
+    def keep(self, keys: AbstractSet[Key]) -> None:
+        """No other pods are there any more."""
+        for key in (self._pods.keys() | self._mistakes.keys()) - keys:
+            self.drop(key)
+
+    def _set(self, key: Key, pod: PodInfo | None) -> None:
+        """What is there under a key from now on; tells what is different."""
+        before = self._pods.get(key)
+        if pod == before:
+            return
+        if before and (pod is None or pod.uid != before.uid):
+            del self._pods[key], self._keys[before.uid]
+            self._listener.gone(before.uid)
+        if pod:
+            self._pods[key], self._keys[pod.uid] = pod, key
+            self._listener.seen(pod)
+
+    def _taken_over(self, pod: PodInfo) -> None:
+        """A uid that two pods have is the last one's: a listener could not tell them apart."""
+        loser, winner = self._keys[pod.uid], f"{pod.namespace}/{pod.name}"
+        self._note(loser, (Mistake("metadata.uid", f"is the uid of pod {winner} too, which counts"),))
+        self._set(loser, None)
+
+    def _note(self, key: Key, mistakes: tuple[Mistake, ...]) -> None:
+        if mistakes == self._mistakes.get(key, ()):
+            return
+        self._mistakes.pop(key, None)
+        if mistakes:
+            self._mistakes[key] = mistakes
+        # A template that cannot be read makes many pods that cannot, and one line tells of them all.
+        lines = [*map(str, mistakes)]
+        if lines and (said := digest("\n".join(lines).encode(errors="replace"))) not in self._said:
+            self._said.put(said, None)
+            self._log.warning("pod.unreadable", pod=_shown(key), mistakes=lines)
+
+    def _read(self, whole: Part) -> PodInfo:
+        metadata, spec, status = whole["metadata"], whole["spec"], whole["status"]
+        phase = _phase(status["phase"])
+        asking = self._askings.of(whole.value)
+        found = self._record(metadata["annotations"])
+        whole.mistakes.extend(found.mistakes)
+        whole.mistakes.extend(asking.mistakes)
+        return PodInfo(
+            uid=metadata["uid"].uid() if metadata["uid"].needed_text() else "",
+            namespace=intern(metadata["namespace"].text()),
+            name=metadata["name"].needed_text(),
+            node=intern(spec["nodeName"].text()),
+            scheduler=intern(spec["schedulerName"].text()[:LONGEST_NAME]),
+            created=metadata["creationTimestamp"].time(),
+            started=status["startTime"].time(),
+            phase=phase,
+            acknowledged=phase is not Phase.PENDING or _acknowledged(status),
+            leaving=metadata["deletionTimestamp"].value is not None,
+            reason=intern(status["reason"].text()[:LONGEST_NAME]),
+            message=status["message"].text()[:LONGEST_MESSAGE],
+            asking=asking,
+            record=found.record,
+        )
+
+    def _record(self, annotations: Part) -> DecodedRecord:
+        """The pods of a template on the same zones have the same record."""
+        written = {
+            key: text for key in placement_records.SOURCES if (text := annotations[key].value) is not None
+        }
+        if not written:
+            return placement_records.NOTHING
+        try:
+            key = digest(orjson.dumps(written))
+        except orjson.JSONEncodeError:
+            return placement_records.record_of(written)
+        return self._records.get(key, lambda: placement_records.record_of(written))
+
+
+_ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
+
+
+def _phase(part: Part) -> Phase:
+    """Without a word about it, a pod is as new as the API server makes it."""
+    if part.value is None:
+        return Phase.PENDING
+    return part.word(Phase) or Phase.UNKNOWN
+
+
+def _acknowledged(status: Part) -> bool:
+    return bool(status["startTime"].value or status["containerStatuses"].value)
+
+
+def _told(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
+    """Each mistake once; of many the first, and that there are more."""
+    once = tuple(dict.fromkeys(mistakes))
+    return once if len(once) <= MOST_MISTAKES else (*once[:MOST_MISTAKES], AND_MORE)
+
+
+def _shown(key: Key) -> str:
+    return "/".join(key)

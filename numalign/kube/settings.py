@@ -1,0 +1,125 @@
+"""What every door can be told of the cluster that it answers for."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from numalign.model.intent import Match
+from numalign.runtime.serving import ServerSettings
+from numalign.runtime.settings import Contradiction, Settings
+
+# RFC 1123, as Kubernetes asks of the names of nearly everything.
+_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def _named(text: str) -> str:
+    """A name that an object can have; raises `ValueError`."""
+    if _NAME.fullmatch(text):
+        return text
+    raise ValueError("a name in Kubernetes has small letters, digits and -, with dots between its parts")
+
+
+Name = Annotated[str, AfterValidator(_named)]
+
+_SPAN = re.compile(r"([0-9]{1,9})([smhd])|0")
+_SECONDS = MappingProxyType({"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0})
+
+
+def seconds(text: str) -> float:
+    """A span of time as people write it: `30d`, `12h`, `90m`, `45s`, `0`; raises `ValueError`."""
+    found = _SPAN.fullmatch(text)
+    if not found:
+        raise ValueError("a span of time is a number of s, m, h or d, as 12h or 30d are, or 0")
+    return float(found[1]) * _SECONDS[found[2]] if found[1] else 0.0
+
+
+def _span(text: str) -> str:
+    seconds(text)
+    return text
+
+
+Span = Annotated[str, AfterValidator(_span)]
+
+
+class SourceSettings(Settings):
+    """Where a program learns what the cluster is."""
+
+    snapshot: Path | None = Field(
+        default=None,
+        description="File of nodes, their topologies and namespaces, as `kubectl numa snapshot` writes"
+        " it (JSON or YAML, gzip understood). Answers come from it, in place of the API server."
+        " Replace it by renaming another file over it: YAML that is cut off can look whole.",
+    )
+    kubeconfig: str | None = Field(
+        default=None,
+        description="Which API server to follow. By default that of $KUBECONFIG or ~/.kube/config, and inside"
+        " a pod the one that it runs under.",
+    )
+    context: str | None = Field(
+        default=None,
+        description="Context of the kubeconfig; by default its current one.",
+    )
+    namespace: Name | None = Field(
+        default=None,
+        description="Namespace of the program itself: there it keeps its lease and its certificate. By"
+        " default the one of the pod, or of the kubeconfig's context.",
+    )
+    kubelet_configs: bool = Field(
+        default=False,
+        description="Read the configuration of every kubelet through the API server's node proxy, slowly."
+        " Verdicts then know its options. Off by default, for the right to nodes/proxy is a strong one.",
+    )
+
+    remember_shapes: Span = Field(
+        default="30d",
+        description="How long shapes of nodes are remembered after their last node is gone, as 30d or 12h. A"
+        " pod that only a remembered shape could take is admitted, with a warning: pools that scale to zero"
+        " come back. 0 forgets at once, and then such pods are refused.",
+    )
+
+    @property
+    def remember_seconds(self) -> float:
+        """`remember_shapes` in seconds."""
+        return seconds(self.remember_shapes)
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """One source."""
+        yield from super().contradictions()
+        for name in ("kubeconfig", "context", "kubelet_configs"):
+            if self.snapshot and getattr(self, name):
+                yield Contradiction(
+                    ("snapshot", name), "a file and an API server exclude each other: keep one of them"
+                )
+
+
+UnknownNodes = Literal["cannot-fit", "may-fit"]
+"""What is taken for granted of nodes without topology, and of pods that must be aligned."""
+
+
+class ClusterSettings(SourceSettings, ServerSettings):
+    """What a door makes of the cluster that it answers for."""
+
+    snapshot_reload_seconds: float = Field(
+        default=2.0,
+        ge=0,
+        description="How often, in seconds, to look whether the snapshot has changed; 0 never does.",
+    )
+    policy_match: Match = Field(
+        default=Match.SATISFIES,
+        description="satisfies takes any node that can keep the pod's promise; equal wants the node's"
+        " own policy to be the pod's, as Volcano does.",
+    )
+    policy: Path | None = Field(
+        default=None,
+        description="YAML file of what the cluster asks of pods by default, by namespace selector, and of who"
+        " is exempt. One that is wrong is refused as a whole, and the one before holds.",
+    )
+    policy_reload_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="How often, in seconds, to look whether the policy file has changed; 0 never does.",
+    )

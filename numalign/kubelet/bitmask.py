@@ -1,0 +1,97 @@
+"""
+Sets of zones as bits, so that all of them can be walked.
+
+Bit i stands for the zone with the i-th smallest id. The kubelet orders masks by their number, and an
+order-preserving renaming of zones does not change that order, so ids need not be dense. Outside this folder
+there are only ids.
+
+Eight zones make 255 sets, and each of them may be walked for each resource of each container. So the walks
+here are left to the interpreter's own loops (`map`), and `hints` has many sets in one number.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from numalign.model.placement import ZoneSet
+from numalign.model.resources import ZoneId
+
+Mask = int
+
+MOST_KEPT = 8
+
+
+def full(count: int) -> Mask:
+    """The mask of all zones."""
+    return (1 << count) - 1
+
+
+def ascending(count: int) -> range:
+    """Every mask but the empty one, by number."""
+    return range(1, 1 << count)
+
+
+def members(mask: Mask) -> Iterator[int]:
+    """The positions in a mask, ascending."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def of(positions: Iterable[int]) -> Mask:
+    """The mask of these positions."""
+    mask = 0
+    for position in positions:
+        mask |= 1 << position
+    return mask
+
+
+def union(several: Iterable[Mask]) -> Mask:
+    """Every zone that is in one of these masks."""
+    together = 0
+    for mask in several:
+        together |= mask
+    return together
+
+
+@lru_cache(maxsize=4096)
+def ids(mask: Mask, order: tuple[ZoneId, ...]) -> ZoneSet:
+    """The ids that a mask stands for, where `order` lists all ids ascending."""
+    return tuple([order[position] for position in members(mask)])
+
+
+def sums(amounts: tuple[int, ...]) -> tuple[int, ...]:
+    """The total of every mask, indexed by the mask.
+
+    What a node has changes less often than what is asked of it, so totals are kept; but not those of more
+    zones than a kubelet aligns by default, for each zone doubles them.
+    """
+    return _kept_sums(amounts) if len(amounts) <= MOST_KEPT else _sums(amounts)
+
+
+def joined(parts: tuple[int, ...]) -> list[int]:
+    """All bits of the parts of every mask, indexed by the mask."""
+    together = [0]
+    for part in parts:
+        together += list(map(part.__or__, together))
+    return together
+
+
+def fewest(amounts: Iterable[int], asked: int) -> int | None:
+    """How many of these amounts it takes to reach what is asked; None if all are too little."""
+    reached = 0
+    for count, amount in enumerate(sorted(amounts, reverse=True), start=1):
+        reached += amount
+        if reached >= asked:
+            return count
+    return None
+
+
+def _sums(amounts: tuple[int, ...]) -> tuple[int, ...]:
+    totals = [0]
+    for amount in amounts:
+        totals += list(map(amount.__add__, totals))
+    return tuple(totals)
+
+
+_kept_sums = lru_cache(maxsize=1024)(_sums)

@@ -1,0 +1,226 @@
+"""
+Many sets of zones at once: what the kubelet walks mask by mask, as one number.
+
+Bit m of some `HintSet` says whether the mask m is among them, so what several resources have in common is a
+single AND, and the smallest mask is the lowest bit. Sixteen zones have 65,535 masks, which are 8 KiB; which
+of them have enough of a resource is put together from the 256 of either half. The mask of no zone is never
+among them.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from functools import lru_cache, reduce
+from itertools import accumulate, compress
+from operator import mul, or_
+from typing import Literal
+
+from numalign.kubelet import bitmask
+from numalign.kubelet.bitmask import Mask
+
+HintSet = int
+
+NONE: HintSet = 0
+
+Between = tuple[Mask, int]
+"""How much there is between the zones of a mask; it counts once for whoever has any of these zones."""
+
+MOST_KEPT = 8
+"""Hints of more zones than a kubelet aligns by default are long: few of them are kept."""
+
+_BYTE = 3
+"""So many zones have as many masks as a byte has bits."""
+
+_ZONES_OF_SMALL = 16
+"""Of so many zones a mask is the intersection of two others, the empty one left out, less than 2^32 times."""
+
+_DIGITS = bytes.maketrans(b"01", b"\0\1")
+_LAST_BIT = bytes(ord("1") if byte & 1 else ord("0") for byte in range(256))
+
+
+def of(several: Iterable[Mask]) -> HintSet:
+    """These masks."""
+    return reduce(or_, (1 << mask for mask in several), 0)
+
+
+def listed(hints: HintSet) -> list[Mask]:
+    """The masks, by number."""
+    bits = f"{hints:b}".encode().translate(_DIGITS)[::-1]
+    return list(compress(range(len(bits)), bits))
+
+
+def lowest(hints: HintSet) -> Mask:
+    """The mask with the smallest number; there has to be one."""
+    return (hints & -hints).bit_length() - 1
+
+
+def every(zones: int) -> HintSet:
+    """All masks of so many zones."""
+    return (1 << (1 << zones)) - 2
+
+
+@lru_cache(maxsize=256)
+def inside(most: Mask) -> HintSet:
+    """The masks that hold nothing beyond this one."""
+    hints = 1
+    for zone in bitmask.members(most):
+        hints |= hints << (1 << zone)
+    return hints & ~1
+
+
+@lru_cache(maxsize=256)
+def around(least: Mask, zones: int) -> HintSet:
+    """The masks of so many zones that hold all of this one."""
+    hints = 1
+    for zone in range(zones):
+        further = hints << (1 << zone)
+        hints = further if least >> zone & 1 else hints | further
+    return hints & ~1
+
+
+def touching(some: Mask, zones: int) -> HintSet:
+    """The masks of so many zones that hold any of this one."""
+    return every(zones) & ~inside(bitmask.full(zones) & ~some)
+
+
+def of_width(hints: HintSet, width: int) -> HintSet:
+    """Those that have so many zones."""
+    by_width = _by_width(_zones(hints))
+    return hints & by_width[width] if 0 < width < len(by_width) else NONE
+
+
+def narrowest_width(hints: HintSet, default: int) -> int:
+    """The fewest zones that one of them has."""
+    return next((width for width, alike in enumerate(_by_width(_zones(hints))) if hints & alike), default)
+
+
+def narrowest(hints: HintSet) -> HintSet:
+    """Those that have the fewest zones."""
+    return next((found for alike in _by_width(_zones(hints)) if (found := hints & alike)), NONE)
+
+
+def reaching(amounts: tuple[int, ...], asked: int, between: tuple[Between, ...] = ()) -> HintSet:
+    """The masks whose zones have as much as asked together, with what sits between zones for each of them."""
+    find = _kept_reaching if len(amounts) <= MOST_KEPT else _few_reaching
+    return find(amounts, asked, between)
+
+
+def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
+    """Every mask but the empty one that is the intersection of one of each.
+
+    How often a mask is such an intersection is counted by an AND-convolution over the lattice of masks; each
+    of its rounds adds up all masks at once, side by side in one long number.
+    """
+    counts = (_over_supersets(_side_by_side(hints, zones), zones) for hints in (one, other))
+    code, size = _code(zones), _size(zones)
+    apart = (memoryview(count.to_bytes(size << zones, sys.byteorder)).cast(code) for count in counts)
+    ways = int.from_bytes(array(code, map(mul, *apart)).tobytes(), sys.byteorder)
+    return _any_way(_exactly(ways, zones), zones) & ~1
+
+
+def _code(zones: int) -> Literal["I", "Q"]:
+    """The array of fields that are wide enough for counts of masks of so many zones."""
+    return "I" if zones <= _ZONES_OF_SMALL else "Q"
+
+
+def _size(zones: int) -> int:
+    """The bytes of such a field."""
+    return array(_code(zones)).itemsize
+
+
+def _side_by_side(hints: HintSet, zones: int) -> int:
+    """1 for each of these masks, in fields by number."""
+    size = _size(zones)
+    fields = bytearray(size << zones)
+    fields[::size] = f"{hints:0{1 << zones}b}".encode().translate(_DIGITS)[::-1]
+    return int.from_bytes(fields, "little")
+
+
+def _over_supersets(fields: int, zones: int) -> int:
+    """Add to each mask all masks around it (the zeta transform over supersets)."""
+    bits = 8 * _size(zones)
+    for zone, without in enumerate(_without_zone(zones)):
+        fields += fields >> (bits << zone) & without
+    return fields
+
+
+def _exactly(fields: int, zones: int) -> int:
+    """Take from each mask all masks around it (its inverse); what is left is a count, and never below 0."""
+    bits = 8 * _size(zones)
+    for zone, without in enumerate(_without_zone(zones)):
+        fields -= fields >> (bits << zone) & without
+    return fields
+
+
+def _any_way(fields: int, zones: int) -> HintSet:
+    """The masks whose field is not 0."""
+    size = _size(zones)
+    for half in (8 * size >> fold for fold in range(1, (8 * size).bit_length())):
+        fields |= fields >> half
+    lowest_bytes = fields.to_bytes(size << zones, "little")[::size]
+    return int(lowest_bytes.translate(_LAST_BIT)[::-1], 2)
+
+
+@lru_cache(maxsize=32)
+def _without_zone(zones: int) -> tuple[int, ...]:
+    """By zone, all bits of the fields of the masks that do not hold it."""
+    patterns, bits = [], 8 * _size(zones)
+    for zone in range(zones):
+        block = (1 << (bits << zone)) - 1
+        for further in range(zone + 1, zones):
+            block |= block << (bits << further)
+        patterns.append(block)
+    return tuple(patterns)
+
+
+def _zones(hints: HintSet) -> int:
+    """So many zones have masks that reach as far."""
+    return (hints.bit_length() - 1).bit_length() if hints else 0
+
+
+@lru_cache(maxsize=64)
+def _by_width(zones: int) -> tuple[HintSet, ...]:
+    """All masks of so many zones and of none, by their width."""
+    if not zones:
+        return (1,)
+    before = (*_by_width(zones - 1), NONE)
+    return tuple(
+        hints | (before[width - 1] << (1 << (zones - 1)) if width else NONE)
+        for width, hints in enumerate(before)
+    )
+
+
+def _reaching(amounts: tuple[int, ...], asked: int, between: tuple[Between, ...]) -> HintSet:
+    """Which masks of the first zones will do depends only on what the others have, and still touch."""
+    first = max(_BYTE, len(amounts) // 2)
+    own, last = bitmask.sums(amounts[:first]), bitmask.sums(amounts[first:])
+    tables: dict[tuple[Between, ...], _Least] = {}
+    parts = []
+    for others, more in enumerate(last):
+        beyond = others << first
+        left = tuple([each for each in between if not each[0] & beyond])
+        if left not in tables:
+            tables[left] = _least(own, left)
+        totals, least = tables[left]
+        missing = asked - more - sum([count for place, count in between if place & beyond])
+        parts.append(least[bisect_left(totals, missing)])
+    return int.from_bytes(b"".join(parts), "little") & ~1
+
+
+_Least = tuple[list[int], list[bytes]]
+"""Totals, ascending, and the masks that have at least the one at a place."""
+
+
+def _least(own: Sequence[int], between: tuple[Between, ...]) -> _Least:
+    totals = list(own)
+    for place, count in between:
+        totals = [total + count if mask & place else total for mask, total in enumerate(totals)]
+    order = sorted(range(len(totals)), key=totals.__getitem__)
+    found = accumulate((1 << mask for mask in reversed(order)), or_, initial=0)
+    least = [hints.to_bytes(max(1, len(totals) >> _BYTE), "little") for hints in found]
+    return [totals[mask] for mask in order], least[::-1]
+
+
+_kept_reaching = lru_cache(maxsize=4096)(_reaching)
+_few_reaching = lru_cache(maxsize=128)(_reaching)

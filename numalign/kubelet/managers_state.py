@@ -1,0 +1,122 @@
+"""
+The managers' books of one node: what is left, and what a pod has down in them.
+
+A node is read into books when a pod asks, each manager turns a page, and the node is written anew from them.
+What was given leaves the books only when the managers drop the pod.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from numalign.kubelet import bitmask, cpu_manager, device_manager, memory_manager
+from numalign.kubelet.bitmask import Mask
+from numalign.kubelet.cpu_manager import Cpus
+from numalign.kubelet.device_manager import Pool
+from numalign.kubelet.memory_manager import Block, MemoryState
+from numalign.kubelet.zone_amounts import ZoneAmounts, add, subtract
+from numalign.model.machine import CpuSet, Stock
+from numalign.model.node import Node, Zone
+from numalign.model.resources import CPU, MILLI, Resources
+
+
+class Books(NamedTuple):
+    """What all managers know while one pod is admitted; None where a manager is off."""
+
+    cpus: Cpus | None
+    memory: MemoryState | None
+    devices: Mapping[str, Pool]
+
+
+class Held(NamedTuple):
+    """What the managers have down for one pod: CPU ids, devices by place, and blocks of memory in order."""
+
+    cpus: CpuSet = 0
+    devices: Mapping[str, ZoneAmounts] = MappingProxyType({})
+    blocks: tuple[Block, ...] = ()
+
+
+Entry = tuple[Mask, str, int]
+"""A set of zones, a resource, and how much of it comes from there."""
+
+
+def books_of(node: Node, devices: Iterable[str]) -> Books:
+    """The managers' books on a node, of these devices."""
+    return Books(cpu_manager.of(node), memory_manager.of(node), device_manager.of(node, devices))
+
+
+def held_since(before: Books, after: Books) -> Held:
+    """What has left the books for one pod."""
+    cpus = after.cpus.given if after.cpus else 0
+    devices = {name: subtract(pool.free, after.devices[name].free) for name, pool in before.devices.items()}
+    return Held(cpus, devices, after.memory.blocks if after.memory else ())
+
+
+def without(books: Books, held: Held) -> Books:
+    """The books after the managers dropped a pod that held this."""
+    cpus = books.cpus and books.cpus.released(held.cpus)
+    back = {
+        name: pool._replace(free=add(pool.free, held.devices[name])) if name in held.devices else pool
+        for name, pool in books.devices.items()
+    }
+    return Books(cpus, books.memory and memory_manager.released(books.memory, held.blocks), back)
+
+
+def restocked(node: Node, before: Books, after: Books) -> Node:
+    """The node with what the books say is left."""
+    spent = _spent(before, after)
+    zones = tuple(
+        _left(node, at, spent, after.memory) if _touched(at, spent, before.memory, after.memory) else zone
+        for at, zone in enumerate(node.zones)
+    )
+    return replace(node, zones=zones, stock=_stock(node.stock, before, after))
+
+
+def _spent(before: Books, after: Books) -> dict[str, ZoneAmounts]:
+    """How much less of each resource every zone has."""
+    spent = {
+        name: pool.devices.in_zones(subtract(pool.free, after.devices[name].free))
+        for name, pool in before.devices.items()
+    }
+    if before.cpus and after.cpus:
+        counts = (cpu_manager.by_zone(cpus.layout, cpus.free) for cpus in (before.cpus, after.cpus))
+        spent[CPU] = tuple(count * MILLI for count in subtract(*counts))
+    if before.memory and after.memory:
+        left = after.memory.free
+        spent |= {name: subtract(free, left[name]) for name, free in before.memory.free.items()}
+    return spent
+
+
+def _touched(
+    at: int, spent: Mapping[str, ZoneAmounts], before: MemoryState | None, after: MemoryState | None
+) -> bool:
+    """Whether anything of a zone was given out or came back."""
+    if any(amounts[at] for amounts in spent.values()):
+        return True
+    one, other = ((held.cells[at], held.assignments[at]) if held else None for held in (before, after))
+    return one != other
+
+
+def _left(node: Node, at: int, spent: Mapping[str, ZoneAmounts], held: MemoryState | None) -> Zone:
+    """One zone, less what was spent, with the memory manager's books of it."""
+    zone = node.zones[at]
+    free = Resources(
+        {name: amount - spent[name][at] if name in spent else amount for name, amount in zone.free.items()}
+    )
+    if held is None:
+        return replace(zone, free=free)
+    # A zone that is its own group needs none.
+    mask = held.cells[at]
+    cells = frozenset(bitmask.ids(mask, node.ids)) if mask != 1 << at or zone.cells else zone.cells
+    return replace(zone, free=free, cells=cells, assignments=held.assignments[at])
+
+
+def _stock(stock: Stock | None, before: Books, after: Books) -> Stock | None:
+    if stock is None and before.cpus == after.cpus:
+        return None
+    told = stock or Stock()
+    devices = (
+        (name, after.devices[name].free if name in after.devices else left) for name, left in told.devices
+    )
+    return Stock(after.cpus.free if after.cpus else told.cpus, tuple(devices))

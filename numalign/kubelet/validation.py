@@ -1,0 +1,160 @@
+"""
+What a kubelet refuses to start with.
+
+A kubelet that does not start admits nothing, so a node that was described in such a way is a mistake of the
+description, and its verdicts would be about a machine that cannot be. The kubelet stops at the first reason;
+whoever mends a configuration wants all of them.
+
+Restates policy_options.go, policy_none.go, policy_static.go and cpu_manager.go of
+pkg/kubelet/cm/cpumanager, topology_manager.go, policy_options.go and numa_info.go of topologymanager, and
+memory_manager.go and policy_static.go of memorymanager, Kubernetes v1.32.13 to v1.36.3. Which options a
+feature gate lets through is left to the gates.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from numalign.model import resources
+from numalign.model.errors import Mistake
+from numalign.model.intent import Policy
+from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, MemoryManager, Node, Zone
+from numalign.model.options import CpuOption, TopologyOption
+from numalign.model.resources import EMPTY, MEMORY, Kind, Resources, ZoneId, kind
+
+CPU_OPTIONS = "cpuManagerPolicyOptions"
+TOPOLOGY_OPTIONS = "topologyManagerPolicyOptions"
+MAX_ZONES = "max-allowable-numa-nodes"
+RESERVED_CPUS = "reservedSystemCPUs"
+RESERVED_MEMORY = "reservedMemory"
+
+CLASHES = (
+    (CpuOption.FULL_PCPUS_ONLY, CpuOption.DISTRIBUTE_ACROSS_CORES),
+    (CpuOption.DISTRIBUTE_ACROSS_NUMA, CpuOption.DISTRIBUTE_ACROSS_CORES),
+    (CpuOption.PREFER_UNCORE_CACHE, CpuOption.DISTRIBUTE_ACROSS_CORES),
+    (CpuOption.PREFER_UNCORE_CACHE, CpuOption.DISTRIBUTE_ACROSS_NUMA),
+)
+"""Pairs of options that cannot be on together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The memory that a kubelet was told to keep for the system.
+
+    `zones` is its reservedMemory. `memory` is what it keeps of the node, in bytes: kubeReserved,
+    systemReserved and the hard eviction threshold; None where that cannot be summed up.
+    """
+
+    zones: Mapping[ZoneId, Resources]
+    memory: int | None
+
+
+def refusals(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
+    """Why this node's kubelet would not start, at the fields of its configuration; nothing if it would.
+
+    What turns on the machine is asked only where the machine is known.
+    """
+    checks = [*_FOR_CPUS[node.cpu_manager], *_FOR_MEMORY[node.memory_manager]]
+    checks += [] if node.policy is Policy.NONE else _FOR_ZONES
+    return [_refused(*found) for check in checks for found in check(node, reserved)]
+
+
+Found = tuple[str, str]
+"""The field that a refusal is about, and the reason."""
+
+StartCheck = Callable[[Node, Reserved | None], Iterator[Found]]
+
+
+def _refused(where: str, reason: str) -> Mistake:
+    return Mistake(where, f"the kubelet does not start: {reason}")
+
+
+def _options_without_use(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+    if node.options.cpu:
+        yield CPU_OPTIONS, f"the CPU manager's policy none takes no options, not {_listed(node.options.cpu)}"
+
+
+def _clashing_options(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+    for one, other in CLASHES:
+        if {one, other} <= node.options.cpu:
+            yield CPU_OPTIONS, f"{one} and {other} cannot be used at the same time"
+
+
+def _sockets(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+    if CpuOption.ALIGN_BY_SOCKET not in node.options.cpu:
+        return
+    where = f"{CPU_OPTIONS}.{CpuOption.ALIGN_BY_SOCKET}"
+    if node.policy is Policy.SINGLE_NUMA_NODE:
+        yield where, f"it is not compatible with topologyManagerPolicy {Policy.SINGLE_NUMA_NODE}"
+    laid = node.machine.layout if node.machine else None
+    if laid and len(laid.sockets) > laid.zones_with_cpus:
+        counts = f"{len(laid.sockets)} sockets are more than the {laid.zones_with_cpus} zones that have CPUs"
+        yield where, f"it is not compatible with a machine whose {counts}"
+
+
+def _no_reserved_cpu(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+    if node.machine and not node.machine.reserved:
+        yield RESERVED_CPUS, "the CPU manager's policy static needs more than zero CPUs reserved"
+
+
+def _no_reserved_memory(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+    if node.machine and not any(map(_kept, node.zones)):
+        yield RESERVED_MEMORY, "the memory manager's policy Static needs memory reserved on some zone"
+
+
+def _kept(zone: Zone) -> int:
+    """The memory of a zone that is neither for pods nor in hugepages."""
+    huge = sum(
+        amount for name, amount in zone.capacity.items() if kind(name) is Kind.MEMORY and name != MEMORY
+    )
+    return zone.capacity.get(MEMORY, 0) - huge - zone.allocatable.get(MEMORY, 0)
+
+
+def _strange_zones(node: Node, reserved: Reserved | None) -> Iterator[Found]:
+    for zone in sorted((reserved.zones.keys() if reserved else set()) - {zone.id for zone in node.zones}):
+        yield RESERVED_MEMORY, f"zone {zone} does not exist on this machine"
+
+
+def _unequal_sums(_node: Node, reserved: Reserved | None) -> Iterator[Found]:
+    if reserved is None:
+        return
+    zones = EMPTY
+    for amounts in reserved.zones.values():
+        zones = zones.plus(amounts)
+    # Of a node as a whole no hugepages can be kept (parseResourceList of cmd/kubelet/app/server.go).
+    node = Resources({**dict.fromkeys(zones, 0), MEMORY: reserved.memory or 0})
+    for name in node:
+        shown = [resources.render(name, bag.get(name, 0)) for bag in (zones, node)]
+        if shown[0] != shown[1] and (name != MEMORY or reserved.memory is not None):
+            sums = "what kubeReserved, systemReserved and evictionHard keep of the node"
+            yield RESERVED_MEMORY, f"the zones keep {shown[0]} of {name}, which is not {sums}: {shown[1]}"
+
+
+def _too_many_zones(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+    where = f"{TOPOLOGY_OPTIONS}.{MAX_ZONES}"
+    if node.max_zones < DEFAULT_MAX_ZONES:
+        yield where, f"{node.max_zones} is less than {DEFAULT_MAX_ZONES}, the least that it can be"
+    elif len(node.zones) > node.max_zones:
+        yield where, f"it does not align on a machine of more than {node.max_zones} zones: {len(node.zones)}"
+
+
+def _no_distances(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+    silent = [str(zone.id) for zone in node.zones if not zone.costs]
+    if node.machine and TopologyOption.PREFER_CLOSEST in node.options.topology and silent:
+        where = f"{TOPOLOGY_OPTIONS}.{TopologyOption.PREFER_CLOSEST}"
+        yield where, f"the machine does not tell the distances of zone {', '.join(silent)}"
+
+
+def _listed(options: frozenset[CpuOption]) -> str:
+    return ", ".join(sorted(options))
+
+
+_FOR_CPUS: Mapping[CpuManager, tuple[StartCheck, ...]] = {
+    CpuManager.NONE: (_options_without_use,),
+    CpuManager.STATIC: (_clashing_options, _sockets, _no_reserved_cpu),
+}
+_FOR_MEMORY: Mapping[MemoryManager, tuple[StartCheck, ...]] = {
+    MemoryManager.NONE: (),
+    MemoryManager.STATIC: (_no_reserved_memory, _strange_zones, _unequal_sums),
+}
+# Under policy none the topology manager looks at no option.
+_FOR_ZONES: tuple[StartCheck, ...] = (_too_many_zones, _no_distances)

@@ -1,0 +1,1 @@
+"""Who holds what on each node, and what is free beside that."""

@@ -1,0 +1,195 @@
+"""
+What a record of a pod is worth: as much as the pod's own request bears out.
+
+A record stands in an annotation, and whoever may write annotations can claim a whole node for a tiny pod, or
+nothing at all for a huge one. But how much a kubelet gives a pod follows from what the pod asks for; only the
+zones do not. So of every resource that the node's managers give out, a record is believed if what it lists
+of it comes to what they give the pod, no more and no less, and lies where so much could lie: memory on no
+more zones than its policy would have taken, since a block binds them together. Of a resource of which it is
+not believed nobody knows what the pod holds. A record may list what no manager gives out: that is nobody's
+business here, and left out.
+
+It goes resource by resource, since there are exporters that leave some out by design: KAI's lists neither
+memory nor devices that lie on several zones, and what its scheduler is told to ignore not at all.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import accumulate, chain
+from types import MappingProxyType
+from typing import NamedTuple
+
+from numalign.kubelet import admit as kubelet
+from numalign.model.demand import Demand
+from numalign.model.intent import Policy, Scope
+from numalign.model.node import CpuManager, MemoryManager, Node
+from numalign.model.options import Options
+from numalign.model.placement import Held
+from numalign.model.pod import Role
+from numalign.model.resources import Kind, Resources, kind
+
+
+class Due(NamedTuple):
+    """What the managers of a node give a pod of their resources, zeros left out.
+
+    `running` is what its containers and sidecars get. `finished` is what its init containers get one by one:
+    of that CPUs and devices may stay with the pod, as far as no later container uses them again.
+    """
+
+    running: Resources
+    finished: Resources
+
+    @property
+    def all(self) -> Resources:
+        """The most that it can ever come to."""
+        return self.running.plus(self.finished)
+
+    @property
+    def left_behind(self) -> Resources:
+        """The most that finished init containers leave to their pod; exporters list only what runs."""
+        kept = (name for name in self.finished if kind(name) is not Kind.MEMORY)
+        return Resources({name: self.finished[name] for name in kept})
+
+
+class Belief(NamedTuple):
+    """What of a record is believed, and the resources of which it is `refuted`."""
+
+    held: Held
+    refuted: frozenset[str]
+
+
+def given_out(node: Node, name: str) -> bool:
+    """Whether a manager of this node's kubelet gives pods this resource of their own, by zones."""
+    return _GIVEN_OUT[kind(name)](node, name)
+
+
+_GIVEN_OUT: Mapping[Kind, Callable[[Node, str], bool]] = MappingProxyType(
+    {
+        Kind.CPU: lambda node, _: node.cpu_manager is CpuManager.STATIC,
+        Kind.MEMORY: lambda node, _: node.memory_manager is MemoryManager.STATIC,
+        Kind.DEVICE: lambda node, name: name in node.devices,
+        Kind.NODE: lambda _node, _name: False,
+    }
+)
+
+
+class Ground(NamedTuple):
+    """Everything about a node that a belief rests on; none of it changes as pods come and go."""
+
+    policy: Policy
+    scope: Scope
+    managers: tuple[CpuManager, MemoryManager]
+    options: Options
+    zones: tuple[tuple[str, Resources, Resources], ...]
+
+
+def ground(node: Node) -> Ground:
+    """What beliefs rest on: as long as it is the same, so are they."""
+    every = chain.from_iterable(each.zones for each in (node, node.health) if each)
+    zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
+    return Ground(node.policy, node.scope, (node.cpu_manager, node.memory_manager), node.options, zones)
+
+
+def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
+    """What the managers of a node look at in a pod, one after another, as they serve it."""
+    asked = kubelet.heeded(node, demand)
+    alone = node.scope is Scope.CONTAINER or node.policy is Policy.NONE
+    if asked is demand or alone:
+        return ((step.role, step.asks) for step in asked.steps)
+    # Served as a whole, it gets no devices.
+    return ((Role.APP, asked.whole.exclusive),)
+
+
+def due(node: Node, demand: Demand) -> Due:
+    """What a pod gets on a node, if it is admitted."""
+    sums: dict[bool, dict[str, int]] = {True: {}, False: {}}
+    for role, asks in steps(node, demand):
+        total = sums[role is Role.INIT]
+        for name, amount in asks.items():
+            if amount and given_out(node, name):
+                total[name] = total.get(name, 0) + amount
+    return Due(Resources(sums[False]), Resources(sums[True]))
+
+
+def believed(node: Node, demand: Demand, held: Held) -> Belief:
+    """What is believed of a record of a pod with this demand.
+
+    Nothing is believed of one that names a zone that is not there.
+    """
+    least, left_behind = (got := due(node, demand)).running, got.left_behind
+    known = {zone.name for zone in node.zones}
+    claimed = dict.fromkeys(least, 0)
+    refuted = set[str]()
+    for zones, amounts in held.items():
+        if not known.issuperset(zones):
+            return Belief({}, frozenset(got.all))
+        for name in (each for each in amounts if given_out(node, each)):
+            amount = amounts[name]
+            claimed[name] = claimed.get(name, 0) + amount
+            if amount > _capacity(node, zones, name):
+                refuted.add(name)
+    refuted |= _too_wide(node, demand, held)
+    refuted.update(
+        name
+        for name, amount in claimed.items()
+        if not 0 <= amount - least.get(name, 0) <= left_behind.get(name, 0)
+    )
+    return Belief(_only(held, claimed.keys() - refuted), frozenset(refuted))
+
+
+def _capacity(node: Node, zones: Collection[str], name: str) -> int:
+    """How much of a resource there is on these zones, used or not; what lies on none may be nowhere else.
+
+    Of an ill node it counts what was there before: pods keep the devices that were given to them.
+    """
+    if not zones:
+        return nowhere(node, name)
+    hardware = (node.health or node).zones
+    return sum(zone.capacity.get(name, 0) for zone in hardware if zone.name in zones)
+
+
+def nowhere(node: Node, name: str) -> int:
+    """How many devices of a resource sit nobody knows where; only a described machine has such."""
+    places = dict(node.machine.devices).get(name, ()) if node.machine else ()
+    return sum(place.total for place in places if not place.zones)
+
+
+def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:
+    """Memory that is said to lie on more zones than a policy that insists on the fewest would have taken."""
+    blocks = [
+        (len(zones), name)
+        for zones, amounts in held.items()
+        if len(zones) > 1
+        for name in amounts
+        if kind(name) is Kind.MEMORY
+    ]
+    if not blocks or node.policy not in _INSISTING:
+        return frozenset()
+    asked = kubelet.heeded(node, demand)
+    most = max(_fewest(node, step.memory) for step in (*asked.steps, asked.whole))
+    return frozenset(name for wide, name in blocks if wide > most)
+
+
+def _fewest(node: Node, asked: Resources) -> int:
+    """The fewest zones that have all this memory, if that is one; else no fewer than these are."""
+    if any(all(zone.allocatable.get(name, 0) >= asked[name] for name in asked) for zone in node.zones):
+        return 1
+    return sum(_fewest_of(node, name, amount) for name, amount in asked.items())
+
+
+def _fewest_of(node: Node, name: str, amount: int) -> int:
+    most_first = sorted((zone.allocatable.get(name, 0) for zone in node.zones), reverse=True)
+    return 1 + sum(together < amount for together in accumulate(most_first))
+
+
+_INSISTING = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
+
+
+def _only(held: Held, names: Iterable[str]) -> Held:
+    kept = frozenset(names)
+    if all(kept.issuperset(amounts) for amounts in held.values()):
+        return held
+    bags = (
+        (zones, Resources({name: amount for name, amount in amounts.items() if name in kept}))
+        for zones, amounts in held.items()
+    )
+    return MappingProxyType({zones: bag for zones, bag in bags if bag})

@@ -1,0 +1,203 @@
+"""
+Which nodes a pod may go to, whatever they have: by labels, by taints, and by their condition.
+
+A node selector, required node affinity and tolerations are asked of labels and taints, as kube-scheduler's
+plugins NodeAffinity, TaintToleration and NodeUnschedulable ask them. Taints that come and go with the
+condition of a node count for what may be placed now, never for what could ever be. Nobody is refused for
+what cannot be read here: a toleration of a newer API tolerates.
+
+Restates GetRequiredNodeAffinity of k8s.io/component-helpers/scheduling/corev1/nodeaffinity, and
+FindMatchingUntoleratedTaint of k8s.io/component-helpers/scheduling/corev1 with Toleration.ToleratesTaint.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from numalign.model.attributes import NOT_READY, UNSCHEDULABLE, Attributes, Taint
+
+NAME_FIELD = "metadata.name"
+"""The one field of a node that a term can ask for."""
+
+
+class Operator(StrEnum):
+    """How a label must stand to the values of a requirement."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What one label must be, as v1.NodeSelectorRequirement and metav1.LabelSelectorRequirement have it."""
+
+    key: str
+    operator: Operator
+    values: frozenset[str] = frozenset()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels meet it; `NotIn` is met where there is no such label."""
+        return self.allows(labels.get(self.key))
+
+    def allows(self, value: str | None) -> bool:
+        """Whether a label of this value meets it; None is no such label."""
+        return _ALLOWS[self.operator](value, self.values)
+
+    def __str__(self) -> str:
+        """As kubectl writes it: `tier in (gold,silver)`."""
+        return _SHOWN[self.operator].format(key=self.key, values=",".join(sorted(self.values)))
+
+
+def whole_number(text: str) -> int | None:
+    """The value of a label as strconv.ParseInt reads it; None for what is no whole number."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER else None
+
+
+_LONGEST_NUMBER = 19
+
+
+def _beyond(sign: int) -> Callable[[str | None, frozenset[str]], bool]:
+    def compared(value: str | None, values: frozenset[str]) -> bool:
+        has, bounds = whole_number(value) if value is not None else None, [*map(whole_number, values)]
+        return has is not None and all(bound is not None and sign * has > sign * bound for bound in bounds)
+
+    return compared
+
+
+_ALLOWS: Mapping[Operator, Callable[[str | None, frozenset[str]], bool]] = MappingProxyType(
+    {
+        Operator.IN: lambda value, values: value in values,
+        Operator.NOT_IN: lambda value, values: value not in values,
+        Operator.EXISTS: lambda value, _: value is not None,
+        Operator.DOES_NOT_EXIST: lambda value, _: value is None,
+        Operator.GT: _beyond(1),
+        Operator.LT: _beyond(-1),
+    }
+)
+
+_SHOWN: Mapping[Operator, str] = MappingProxyType(
+    {
+        Operator.IN: "{key} in ({values})",
+        Operator.NOT_IN: "{key} notin ({values})",
+        Operator.EXISTS: "{key}",
+        Operator.DOES_NOT_EXIST: "!{key}",
+        Operator.GT: "{key} > {values}",
+        Operator.LT: "{key} < {values}",
+    }
+)
+
+
+class Tolerating(StrEnum):
+    """How a toleration compares itself with a taint."""
+
+    EQUAL = "Equal"
+    EXISTS = "Exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A v1.Toleration: an empty key stands for all keys, an empty effect for all effects.
+
+    `operator` is None for one of a newer API, which tolerates whatever it may be about.
+    """
+
+    key: str = ""
+    operator: Tolerating | None = Tolerating.EQUAL
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether the taint does not keep the pod away."""
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
+            return False
+        return self.operator is not Tolerating.EQUAL or self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A v1.NodeSelectorTerm: all of it must hold, and one without any requirement holds nowhere."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def holds(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node of this name, with these labels, is meant."""
+        if not self.expressions and not self.fields:
+            return False
+        return all(each.allows(name) for each in self.fields) and all(
+            each.holds(labels) for each in self.expressions
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a pod says about nodes that it may go to.
+
+    Every requirement of its node `selector` must hold, and one of the `terms` of its required affinity, if it
+    has any. The default is a pod that says nothing.
+    """
+
+    selector: tuple[Requirement, ...] = ()
+    terms: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # It is asked for with every look into what is remembered, and there may be a thousand requirements.
+        object.__setattr__(self, "_hash", hash((self.selector, self.terms, self.tolerations)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def selective(self) -> bool:
+        """Whether labels or names of nodes matter."""
+        return bool(self.selector) or self.terms is not None
+
+    def select(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the node selector and the required affinity let the pod go to a node."""
+        if not all(each.holds(labels) for each in self.selector):
+            return False
+        return self.terms is None or any(term.holds(name, labels) for term in self.terms)
+
+    def tolerate(self, taints: Iterable[Taint]) -> bool:
+        """Whether none of these taints keeps the pod away."""
+        return all(any(each.tolerates(taint) for each in self.tolerations) for taint in taints)
+
+
+ANYWHERE = Constraints(tolerations=(Toleration(operator=Tolerating.EXISTS),))
+"""What is taken for granted of a pod of which nothing more can be read: it may go to every node."""
+
+
+class Unmet(StrEnum):
+    """Why a pod may not go to a node, in the words of kube-scheduler."""
+
+    AFFINITY = "didn't match the pod's node affinity/selector"
+    TAINT = "had untolerated taints"
+    CORDONED = "were unschedulable"
+    NOT_READY = "were not ready"
+
+
+def unmet_ever(constraints: Constraints, name: str, attributes: Attributes) -> Unmet | None:
+    """Why the pod may not go to a node as long as its labels and lasting taints stay; None if it may."""
+    if constraints.selective and not constraints.select(name, attributes.labels):
+        return Unmet.AFFINITY
+    return None if constraints.tolerate(attributes.lasting) else Unmet.TAINT
+
+
+def unmet_now(constraints: Constraints, name: str, attributes: Attributes) -> Unmet | None:
+    """The same of a node as it is at the moment."""
+    if lasting := unmet_ever(constraints, name, attributes):
+        return lasting
+    if attributes.cordoned and not constraints.tolerate([UNSCHEDULABLE]):
+        return Unmet.CORDONED
+    # The scheduler looks at the taint that goes with the condition, and daemons tolerate it.
+    if not attributes.ready and not constraints.tolerate([NOT_READY]):
+        return Unmet.NOT_READY
+    return None if constraints.tolerate(attributes.taints) else Unmet.TAINT

@@ -1,0 +1,236 @@
+"""
+What the kubelet will be asked to align: one step per container, and one for the pod as a whole.
+
+A container gets CPUs of its own only in a Guaranteed pod and only for a whole number of them; memory counts
+in every Guaranteed pod; devices count in every pod. What a container asks for and no kubelet would align is
+kept by name (`loose`), because an owner who wrote an intent should hear of it.
+
+Restates guaranteedCPUs and podGuaranteedCPUs of cpumanager/policy_static.go, getRequestedResources of
+memorymanager/policy_static.go, and the limits that the device manager reads.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from numalign.model.pod import Container, Pod, Qos, Role, peak, qos
+from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
+
+WHOLE_POD = ""
+"""The container name of the step that asks for the pod as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One question to the kubelet's managers.
+
+    `cpu` is in millicores of exclusive CPUs, `memory` holds memory and hugepages in bytes, `devices` the
+    pieces of everything else, zeros included: naming a device is enough to be given hints for it. Names in
+    `loose` are asked for, but in a way that no manager pins. The memory manager looks at a `managed` step
+    even if it asks for no memory.
+    """
+
+    container: str
+    role: Role
+    cpu: int = 0
+    memory: Resources = EMPTY
+    devices: Resources = EMPTY
+    loose: tuple[str, ...] = ()
+    managed: bool = False
+    asks: Resources = field(init=False, compare=False)
+    """Everything that a manager could pin, by name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "asks", Resources({**self.exclusive, **self.devices.positive()}))
+
+    @property
+    def exclusive(self) -> Resources:
+        """What the managers of CPU and memory could pin, by name."""
+        return Resources({CPU: self.cpu, **self.memory} if self.cpu else self.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class PodLevel:
+    """What a pod that states resources as a whole asks of managers that heed it.
+
+    In `steps` only those containers are pinned whose own limits equal their requests; `whole` is what the pod
+    states. Of the resources in `crowded` these containers leave nothing for the others.
+    """
+
+    steps: tuple[Step, ...]
+    whole: Step
+    crowded: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one pod asks of a node: `steps` in the kubelet's order, `whole` as pod scope asks it.
+
+    `total` is what the scheduler reserves on the node as a whole, requests and overhead. `pod_level` is there
+    if the pod states resources as a whole; by default the managers of CPU and memory leave such pods alone.
+    Of the devices `by_dra` a node is asked for those alone that its device plugins serve, see `by_plugins`.
+    """
+
+    qos: Qos
+    steps: tuple[Step, ...]
+    whole: Step
+    total: Resources
+    pod_level: PodLevel | None = None
+    by_dra: frozenset[str] = frozenset()
+    kinds: frozenset[Kind] = field(init=False, compare=False)
+    """The managers of whose resources its steps ask for some."""
+
+    def __post_init__(self) -> None:
+        kinds = frozenset(kind(name) for step in self.steps for name in step.asks)
+        object.__setattr__(self, "kinds", kinds)
+
+    @property
+    def alignable(self) -> bool:
+        """Whether any kubelet could pin anything for this pod."""
+        return bool(self.kinds)
+
+
+def of(pod: Pod) -> Demand:
+    """The demand of a pod, whether or not the API server has filled in its defaults."""
+    full = pod.defaulted()
+    quality = qos(full)
+    # Unless PodLevelResourceManagers is on, the managers leave pods with pod-level resources alone.
+    whole_is_stated = full.has_pod_level_resources
+    pinned = quality is Qos.GUARANTEED and not whole_is_stated
+    steps = tuple(_step(container, pinned=pinned, managed=pinned) for container in full.containers)
+    level = _pod_level(full, guaranteed=quality is Qos.GUARANTEED) if whole_is_stated else None
+    return Demand(quality, steps, _whole(steps), _total(full), level)
+
+
+def asking(demand: Demand, container: str, resource: str, amount: int) -> Demand:
+    """The same demand with another amount of one resource, in one container or, unnamed, in the whole pod.
+
+    For the whole pod the answer is of a pod with a single container, which asks for all of it.
+    """
+    alone = container == WHOLE_POD
+    before = (demand.whole,) if alone else demand.steps
+    steps = tuple(_asking(step, resource, amount) if step.container == container else step for step in before)
+    saved = sum(step.asks.get(resource, 0) for step in before) - sum(
+        step.asks.get(resource, 0) for step in steps
+    )
+    total = Resources({**demand.total, resource: demand.total.get(resource, 0) - saved})
+    return replace(demand, steps=steps, whole=_whole(steps), total=total)
+
+
+def without(demand: Demand, devices: AbstractSet[str]) -> Demand:
+    """The same demand without these devices, as a pod asks that has them by other ways."""
+    if not any(name in devices for name in (*demand.total, *demand.whole.devices)):
+        return demand
+    steps = tuple(replace(step, devices=_less(step.devices, devices)) for step in demand.steps)
+    level = demand.pod_level and PodLevel(
+        tuple(replace(step, devices=_less(step.devices, devices)) for step in demand.pod_level.steps),
+        replace(demand.pod_level.whole, devices=_less(demand.pod_level.whole.devices, devices)),
+        demand.pod_level.crowded,
+    )
+    whole = replace(demand.whole, devices=_less(demand.whole.devices, devices))
+    return Demand(demand.qos, steps, whole, _less(demand.total, devices), level)
+
+
+def by_plugins(demand: Demand, listed: AbstractSet[str]) -> Demand:
+    """What is asked of a node whose zones list these devices: the other ones `by_dra` are no matter of its.
+
+    A scheduler leaves an extended resource to DRA on a node that has none of it to give by a device plugin
+    (shouldDelegateResourceToDRA of pkg/scheduler/framework/plugins/noderesources/fit.go, Kubernetes 1.34).
+    """
+    away = demand.by_dra - listed
+    return without(demand, away) if away else demand
+
+
+def _less(amounts: Resources, names: AbstractSet[str]) -> Resources:
+    return Resources({name: amount for name, amount in amounts.items() if name not in names})
+
+
+def _asking(step: Step, resource: str, amount: int) -> Step:
+    if resource == CPU:
+        return replace(step, cpu=amount // MILLI * MILLI)
+    if kind(resource) is Kind.MEMORY:
+        return replace(step, memory=Resources({**step.memory, resource: amount}))
+    return replace(step, devices=Resources({**step.devices, resource: amount}))
+
+
+def _step(container: Container, *, pinned: bool, managed: bool) -> Step:
+    asked = container.requests.positive()
+    cpu = asked.get(CPU, 0) if pinned and asked.get(CPU, 0) % MILLI == 0 else 0
+    memory = _only(Kind.MEMORY, asked) if pinned else EMPTY
+    devices = _only(Kind.DEVICE, container.limits)
+    kept = {*memory, *devices, *([CPU] if cpu else [])}
+    loose = tuple(name for name in asked if name not in kept and kind(name) is not Kind.NODE)
+    return Step(container.name, container.role, cpu, memory, devices, loose, managed)
+
+
+def _pod_level(pod: Pod, *, guaranteed: bool) -> PodLevel:
+    """Restates what the managers of Kubernetes 1.36 read with the gate PodLevelResourceManagers on."""
+    steps = tuple(
+        _step(container, pinned=guaranteed and container.guaranteed, managed=guaranteed)
+        for container in pod.containers
+    )
+    stated = (pod.pod_requests or EMPTY).positive() if guaranteed else EMPTY
+    cpu = stated.get(CPU, 0)
+    whole = replace(
+        _whole(steps),
+        cpu=cpu if cpu % MILLI == 0 else 0,
+        memory=_only(Kind.MEMORY, stated),
+        managed=guaranteed,
+    )
+    crowded = _crowded(steps, _cpus, _cpus(whole)) | _crowded(steps, _memory, whole.memory)
+    return PodLevel(steps, whole, crowded)
+
+
+def _crowded(
+    steps: tuple[Step, ...], pinned: Callable[[Step], Resources], stated: Resources
+) -> frozenset[str]:
+    """Where pinned containers leave nothing for one that shares (validatePodScopeResources).
+
+    What is held beside an init container only grows, so the last that shares has as little as any. Takes time
+    by the amounts, however many containers there are.
+    """
+    sharing = [at for at, step in enumerate(steps) if not pinned(step)]
+    if not sharing:
+        return frozenset()
+    last = sharing[-1] if all(steps[at].role is Role.INIT for at in sharing) else len(steps)
+    beside = Counter[str]()
+    for step in steps[:last]:
+        if step.role is not Role.INIT:
+            beside.update(pinned(step))
+    return frozenset(name for name, amount in stated.items() if beside[name] >= amount)
+
+
+def _cpus(step: Step) -> Resources:
+    return Resources({CPU: step.cpu}) if step.cpu else EMPTY
+
+
+def _memory(step: Step) -> Resources:
+    return step.memory
+
+
+def _whole(steps: tuple[Step, ...]) -> Step:
+    """The pod-scope request; memory counts only under names that an app container asks for."""
+    apps = {name for step in steps if step.role is Role.APP for name in step.memory}
+    memory = _peak(steps, _memory)
+    return Step(
+        container=WHOLE_POD,
+        role=Role.APP,
+        cpu=_peak(steps, _cpus).get(CPU, 0),
+        memory=Resources({name: amount for name, amount in memory.items() if name in apps}),
+        devices=_peak(steps, lambda step: step.devices),
+        loose=tuple(sorted({name for step in steps for name in step.loose})),
+    )
+
+
+def _peak(steps: tuple[Step, ...], amounts: Callable[[Step], Resources]) -> Resources:
+    return peak((step.role, amounts(step)) for step in steps)
+
+
+def _total(pod: Pod) -> Resources:
+    asked = peak((container.role, container.requests) for container in pod.containers)
+    return Resources({**asked, **(pod.pod_requests or {})}).plus(pod.overhead).positive()
+
+
+def _only(wanted: Kind, amounts: Resources) -> Resources:
+    return Resources({name: amount for name, amount in amounts.items() if kind(name) is wanted})

@@ -1,0 +1,320 @@
+"""
+What the owner of a workload means by its annotations, and a platform team by its namespace labels.
+
+The words are the kubelet's own four policies. Every mistake is reported at once, each with a caret under its
+place, because whoever mends a manifest wants to mend it once.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import nsmallest
+from types import MappingProxyType
+from typing import TypeVar
+
+from numalign.model.errors import BadIntent, Mistake, cut
+
+PREFIX = "numalign.io/"
+POLICY = PREFIX + "policy"
+RESOURCES = PREFIX + "resources"
+SCOPE = PREFIX + "scope"
+PLACEMENT = PREFIX + "placement"
+PLACEMENT_OBSERVED = PREFIX + "placement-observed"
+VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
+
+DEFAULT = PREFIX + "default"
+ENFORCE = PREFIX + "enforce"
+WARN = PREFIX + "warn"
+AUDIT = PREFIX + "audit"
+ADMISSION = PREFIX + "admission"
+
+CLASS_LABEL = PREFIX + "class"
+"""On nodes: the name of their topology class."""
+
+_WRITTEN_BY_OWNERS = (POLICY, RESOURCES, SCOPE)
+_ON_PODS = (*_WRITTEN_BY_OWNERS, PLACEMENT, PLACEMENT_OBSERVED)
+_ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION)
+
+
+MOST_NAMES = 64
+"""Of resources in one annotation; a pod asks for a handful."""
+
+LONGEST_NAME = 317
+"""Characters of a resource's name: a domain of 253, a slash and 63 (k8s.io/apimachinery, IsQualifiedName)."""
+
+_GUESSED = 16
+_LONGEST_GUESSED = 64
+_SHOWN = 80
+
+
+class Policy(StrEnum):
+    """The kubelet's topology policies, on a node and on a pod alike, from loose to tight."""
+
+    NONE = "none"
+    BEST_EFFORT = "best-effort"
+    RESTRICTED = "restricted"
+    SINGLE_NUMA_NODE = "single-numa-node"
+
+    def at_least(self, other: "Policy") -> bool:
+        """Whether this promises no less than the other."""
+        return _TIGHTNESS[self] >= _TIGHTNESS[other]
+
+
+_TIGHTNESS = {policy: at for at, policy in enumerate(Policy)}
+
+
+class Scope(StrEnum):
+    """What is aligned as one: each container by itself, or the whole pod."""
+
+    CONTAINER = "container"
+    POD = "pod"
+
+
+class Match(StrEnum):
+    """How a node's own policy must stand to the pod's: able to keep its promise, or the same word."""
+
+    SATISFIES = "satisfies"
+    EQUAL = "equal"
+
+
+class Admission(StrEnum):
+    """Whether numalign looks at a namespace."""
+
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a pod asks of its placement.
+
+    `resources` are names or prefixes ending in `*`; empty means all that the node aligns. `scope` None
+    means the node's own scope.
+    """
+
+    policy: Policy
+    resources: tuple[str, ...] = ()
+    scope: Scope | None = None
+    match: Match = Match.SATISFIES
+
+    @property
+    def binding(self) -> bool:
+        """Whether a node can fail to keep it; `none` and `best-effort` are kept by every node."""
+        return self.policy.at_least(Policy.RESTRICTED)
+
+    def names(self, resource: str) -> bool:
+        """Whether this resource is written out in the intent."""
+        return any(_covers(pattern, resource) for pattern in self.resources)
+
+    def concerns(self, resource: str) -> bool:
+        """Whether this resource is one that must sit together with the others."""
+        return not self.resources or self.names(resource)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRules:
+    """What a namespace's labels say about the pods in it."""
+
+    default: Policy | None = None
+    enforce: Policy | None = None
+    warn: Policy | None = None
+    audit: Policy | None = None
+    disabled: bool = False
+
+
+UNRULED = NamespaceRules()
+"""What holds where no label says anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the annotations of one pod say, whatever its namespace asks.
+
+    `policy` is None where they name none. `mistakes` are wrong everywhere; those of `without_policy` only
+    where no default gives the rest of them a policy.
+    """
+
+    policy: Policy | None = None
+    resources: tuple[str, ...] = ()
+    scope: Scope | None = None
+    mistakes: tuple[Mistake, ...] = ()
+    without_policy: tuple[Mistake, ...] = ()
+
+    def wrong(self, default: Policy | None) -> tuple[Mistake, ...]:
+        """Every mistake, where pods that name no policy are asked for this one."""
+        return (*self.mistakes, *(() if default else self.without_policy))
+
+    def intent(self, default: Policy | None = None, match: Match = Match.SATISFIES) -> Intent | None:
+        """What the pod asks for; None where neither it nor the default names a policy.
+
+        Raises `BadIntent` with every mistake.
+        """
+        if wrong := self.wrong(default):
+            raise BadIntent(wrong)
+        policy = self.policy or default
+        return Intent(policy, self.resources, self.scope, match) if policy else None
+
+
+def read(annotations: Mapping[str, str]) -> Written:
+    """What annotations say, with every mistake in them, unknown `numalign.io/` keys included."""
+    mistakes = list(_unknown_keys(annotations, known=_ON_PODS, kind="annotations"))
+    policy = _read_policy(annotations, mistakes)
+    resources = tuple(_read_resources(annotations.get(RESOURCES), mistakes))
+    scope = _read_word(Scope, annotations, SCOPE, mistakes)
+    # A policy that cannot be read is told of already.
+    named = annotations.keys() & {POLICY, VOLCANO_POLICY}
+    lost = () if named else tuple(_without_policy(annotations))
+    return Written(policy, resources, scope, tuple(mistakes), lost)
+
+
+def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mistake, ...]]:
+    """What a namespace's labels ask, and what of them cannot be read.
+
+    A label that says nothing clear must not undo the others: what can be read holds.
+    """
+    mistakes = list(_unknown_keys(labels, known=_ON_NAMESPACES, kind="labels"))
+    policies = {
+        key: _read_word(Policy, labels, key, mistakes, kind="labels")
+        for key in (DEFAULT, ENFORCE, WARN, AUDIT)
+    }
+    admission = _read_word(Admission, labels, ADMISSION, mistakes, kind="labels")
+    rules = NamespaceRules(
+        default=policies[DEFAULT],
+        enforce=policies[ENFORCE],
+        warn=policies[WARN],
+        audit=policies[AUDIT],
+        disabled=admission is Admission.DISABLED,
+    )
+    return rules, tuple(mistakes)
+
+
+def policy(text: str, *, where: str) -> Policy:
+    """The policy of that name; raises `BadIntent` for a text that is none, with the one that may be meant."""
+    try:
+        return Policy(text.strip())
+    except ValueError:
+        raise BadIntent([_no_word(Policy, text, where=where)]) from None
+
+
+# What other interfaces call the same thing.
+_HABITS = MappingProxyType(
+    {
+        "besteffort": "best-effort",
+        "singlenumanode": "single-numa-node",
+        "single": "single-numa-node",
+        "single-numa": "single-numa-node",
+        "single-zone": "single-numa-node",
+        "strict": "single-numa-node",
+        "preferred": "best-effort",
+        "true": "restricted",
+    }
+)
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def _covers(pattern: str, resource: str) -> bool:
+    if pattern.endswith("*"):
+        return resource.startswith(pattern[:-1])
+    return resource == pattern
+
+
+def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: str) -> Iterator[Mistake]:
+    unknown = (key for key in written if key.startswith(PREFIX) and key not in known)
+    names = [name.removeprefix(PREFIX) for name in known]
+    # To guess takes time, and nobody reads the guesses of a thousand mistakes.
+    for key in nsmallest(_GUESSED, unknown):
+        close = nearest(key.removeprefix(PREFIX), names)
+        meant = f'; "{PREFIX}{close}" is meant?' if close else f"; known are {', '.join(known)}"
+        yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{meant}")
+
+
+def nearest(written: str, known: Iterable[str]) -> str | None:
+    """The known word that may be meant, if any is close; of what is written only the beginning is looked at.
+
+    To compare takes the square of the length, and no word that is meant is as long as this.
+    """
+    close = difflib.get_close_matches(written[:_LONGEST_GUESSED], list(known), n=1)
+    return close[0] if close else None
+
+
+def _read_policy(annotations: Mapping[str, str], mistakes: list[Mistake]) -> Policy | None:
+    ours = _read_word(Policy, annotations, POLICY, mistakes)
+    theirs = _read_word(Policy, annotations, VOLCANO_POLICY, mistakes)
+    if ours and theirs and ours != theirs:
+        both = f'{POLICY} is "{ours}" and {VOLCANO_POLICY} is "{theirs}"'
+        mistakes.append(Mistake(f"metadata.annotations[{POLICY}]", f"{both}: keep one, or make them equal"))
+    return ours or theirs
+
+
+def _read_word(
+    words: type[Word],
+    written: Mapping[str, str],
+    key: str,
+    mistakes: list[Mistake],
+    *,
+    kind: str = "annotations",
+) -> Word | None:
+    """One of a few words; a text that is none of them becomes a mistake."""
+    text = written.get(key)
+    if text is None:
+        return None
+    try:
+        return words(text.strip())
+    except ValueError:
+        mistakes.append(_no_word(words, text, where=f"metadata.{kind}[{key}]"))
+        return None
+
+
+def _no_word(words: type[Word], text: str, *, where: str) -> Mistake:
+    known = [word.value for word in words]
+    asked = cut(text.strip(), _SHOWN)
+    close = nearest(_HABITS.get(asked.lower(), asked.lower()), known)
+    meant = f'"{close}" is meant?' if close else f"one of {', '.join(known)}"
+    return Mistake(
+        where,
+        f'"{asked}" is none of the known words; {meant}',
+        text,
+        len(text) - len(text.lstrip()),
+    )
+
+
+def _read_resources(text: str | None, mistakes: list[Mistake]) -> Iterator[str]:
+    """Comma separated names or prefixes with a trailing star, in order and each once."""
+    if text is None:
+        return
+    where, at, seen = f"metadata.annotations[{RESOURCES}]", 0, set()
+    if (commas := text.count(",")) >= MOST_NAMES:
+        mistakes.append(Mistake(where, f"names {commas + 1} resources: at most {MOST_NAMES} are read"))
+        return
+    for part in text.split(","):
+        name = part.strip()
+        place = at + len(part) - len(part.lstrip())
+        at += len(part) + 1
+        wrong = _wrong_name(name) or ("named twice" if name in seen else None)
+        if wrong:
+            mistakes.append(Mistake(where, wrong, text, place))
+        else:
+            yield name
+        seen.add(name)
+
+
+def _wrong_name(name: str) -> str | None:
+    if not name:
+        return "an empty name: remove the comma or write a resource"
+    if len(name) > LONGEST_NAME:
+        return f'"{cut(name, _SHOWN)}" is longer than any resource name: at most {LONGEST_NAME} characters'
+    if "*" in name[:-1]:
+        return f'"{name}": a star may only stand at the end, like rdma/*'
+    if any(not (letter.isascii() and (letter.isalnum() or letter in "-_./*")) for letter in name):
+        return f'"{name}" is not a resource name, like cpu, memory or nvidia.com/gpu'
+    return None
+
+
+def _without_policy(annotations: Mapping[str, str]) -> Iterator[Mistake]:
+    """A scope or a list of resources alone asks for nothing."""
+    for key in (RESOURCES, SCOPE):
+        if key in annotations:
+            needs = f"says nothing without {POLICY}: add it ({', '.join(Policy)})"
+            yield Mistake(f"metadata.annotations[{key}]", needs)

@@ -1,0 +1,209 @@
+"""
+What a machine is made of, beyond the amounts of its zones: threads in cores, cores in caches and sockets.
+
+No topology object shows any of it, so it is known only of a node that somebody described. What is derived
+here is the same for a described machine and for the plain one that the rules assume of a node of which only
+amounts are known.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+
+from numalign.model.errors import cut
+from numalign.model.resources import ZoneId
+
+CpuSet = int
+"""A set of CPUs: bit i stands for the CPU with id i."""
+
+MOST_CPUS = 8192
+"""The largest NR_CPUS of Linux; an id beyond it is a mistake."""
+
+LONGEST_LIST = 2**16
+"""Characters of a list of CPUs; one of every other CPU has a third of that."""
+
+_SHOWN = 64
+_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """One physical core: its hardware threads, and where it sits."""
+
+    zone: ZoneId
+    socket: int
+    cache: int
+    threads: CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Devices of one resource that sit alike: on one zone, between several, or (no zones) nobody knows where.
+
+    `total` counts all that the plugin lists, `healthy` those that can be given out.
+    """
+
+    zones: tuple[ZoneId, ...]
+    total: int
+    healthy: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The CPUs of a machine by what they share.
+
+    `zones` stand by position, those without CPUs included. `sockets` and `caches` ascend by id, `cores` by
+    their smallest thread, which is the kubelet's name for a core. `sizes` counts the CPUs of each zone.
+    """
+
+    zones: tuple[CpuSet, ...]
+    sockets: tuple[CpuSet, ...]
+    caches: tuple[CpuSet, ...]
+    cores: tuple[CpuSet, ...]
+    sizes: tuple[int, ...] = field(init=False)
+    threads_per_core: int = field(init=False)
+    """The average, rounded down (CPUTopology.CPUsPerCore)."""
+    hosts: tuple[int, ...] = field(init=False)
+    """The positions of zones that own a CPU."""
+
+    def __post_init__(self) -> None:
+        sizes = tuple(map(int.bit_count, self.zones))
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "threads_per_core", sum(sizes) // len(self.cores) if self.cores else 0)
+        object.__setattr__(self, "hosts", tuple(at for at, size in enumerate(sizes) if size))
+
+    @property
+    def zones_with_cpus(self) -> int:
+        """How many zones own a CPU: what the CPU manager calls the number of NUMA nodes."""
+        return len(self.hosts)
+
+    @property
+    def everything(self) -> CpuSet:
+        """All CPUs."""
+        return union(self.zones)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine as somebody described it: its cores, the CPUs kept for the system, and where devices sit.
+
+    `zones` are all zone ids, ascending. `devices` holds the places of every resource, by name, as `places`
+    makes them.
+    """
+
+    zones: tuple[ZoneId, ...]
+    cores: tuple[Core, ...]
+    reserved: CpuSet = 0
+    devices: tuple[tuple[str, tuple[Place, ...]], ...] = ()
+    layout: Layout = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layout", lay_out(self.cores, self.zones))
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What a machine has not given out: CPU ids, and healthy devices in the order of their places.
+
+    Of a machine that is only assumed, devices stand in its zones.
+    """
+
+    cpus: CpuSet = 0
+    devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+def full_stock(machine: Machine) -> Stock:
+    """What the machine could give out with nothing on it."""
+    return Stock(
+        machine.layout.everything & ~machine.reserved,
+        tuple((name, tuple(place.healthy for place in places)) for name, places in machine.devices),
+    )
+
+
+def places(zones: Iterable[ZoneId], devices: Iterable[tuple[frozenset[ZoneId], bool]]) -> tuple[Place, ...]:
+    """The places of devices, each of them told by its zones and its health: every zone, then others."""
+    counts = Counter(devices)
+    alone = [frozenset({zone}) for zone in zones]
+    others = sorted({at for at, _ in counts} - set(alone), key=sorted)
+    return tuple(
+        Place(tuple(sorted(at)), counts[at, True] + counts[at, False], counts[at, True])
+        for at in (*alone, *others)
+    )
+
+
+def lay_out(cores: Iterable[Core], zones: Iterable[ZoneId]) -> Layout:
+    """The layout of these cores over these zones, which stand in ascending order."""
+    every = tuple(cores)
+    by_zone = _joined((core.zone, core.threads) for core in every)
+    return Layout(
+        zones=tuple(by_zone.get(zone, 0) for zone in zones),
+        sockets=_ascending(_joined((core.socket, core.threads) for core in every)),
+        caches=_ascending(_joined((core.cache, core.threads) for core in every)),
+        cores=tuple(sorted((core.threads for core in every), key=lambda threads: threads & -threads)),
+    )
+
+
+def union(sets: Iterable[CpuSet]) -> CpuSet:
+    """All CPUs of these sets."""
+    return reduce(or_, sets, 0)
+
+
+def cpus(ids: Iterable[int]) -> CpuSet:
+    """The set of these CPUs."""
+    return union(1 << one for one in ids)
+
+
+def ids(held: CpuSet) -> Iterator[int]:
+    """The ids in a set, ascending."""
+    while held:
+        lowest = held & -held
+        yield lowest.bit_length() - 1
+        held ^= lowest
+
+
+def lowest(held: CpuSet, count: int) -> CpuSet:
+    """The so many CPUs with the smallest ids."""
+    rest = held
+    for _ in range(count):
+        rest &= rest - 1
+    return held ^ rest
+
+
+def read_list(text: str) -> CpuSet:
+    """Read the kernel's list format, as in `0-3,8`; raises `ValueError` naming what is wrong."""
+    if len(text) > LONGEST_LIST:
+        raise ValueError(
+            f"a list of {len(text)} characters is longer than any: at most {LONGEST_LIST} are read"
+        )
+    return union(_range(part.strip()) for part in text.split(",")) if text.strip() else 0
+
+
+def render_list(held: CpuSet) -> str:
+    """The kernel's list format."""
+    runs: list[tuple[int, int]] = []
+    for one in ids(held):
+        first, last = runs[-1] if runs else (one, one - 2)
+        runs[-1:] = [(first, one)] if one == last + 1 else [*runs[-1:], (one, one)]
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _range(part: str) -> CpuSet:
+    found = _RANGE.fullmatch(part)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if first > last or last >= MOST_CPUS:
+        raise ValueError(f'"{cut(part, _SHOWN)}" is no CPU id and no range of them, as in 0-3,8')
+    return (1 << last + 1) - (1 << first)
+
+
+def _joined(pairs: Iterable[tuple[int, CpuSet]]) -> Mapping[int, CpuSet]:
+    found: dict[int, CpuSet] = defaultdict(int)
+    for key, threads in pairs:
+        found[key] |= threads
+    return found
+
+
+def _ascending(sets: Mapping[int, CpuSet]) -> tuple[CpuSet, ...]:
+    return tuple(sets[key] for key in sorted(sets))

@@ -1,0 +1,147 @@
+"""
+The facts of a pod that the rules read, and its QoS class.
+
+The API server fills in what a manifest leaves out (a limit without a request is also the request), but a
+manifest on a laptop has not been there. `Container.defaulted` and `Pod.defaulted` restate that step, so the
+rules see the same pod before and after it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from numalign.model.resources import CPU, EMPTY, MEMORY, Kind, Resources, kind
+
+
+class Qos(StrEnum):
+    """The three classes of `status.qosClass`."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+class Role(StrEnum):
+    """When a container runs: before the others, beside them from then on, or as one of them."""
+
+    INIT = "init container"
+    SIDECAR = "sidecar"
+    APP = "container"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container and what it asks for."""
+
+    name: str
+    role: Role = Role.APP
+    requests: Resources = EMPTY
+    limits: Resources = EMPTY
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether its own limits equal its requests (IsContainerEquivalentQOSGuaranteed)."""
+        return all(
+            self.requests.get(name, 0) > 0 and self.requests.get(name) == self.limits.get(name)
+            for name in (CPU, MEMORY)
+        )
+
+    def defaulted(self) -> "Container":
+        """With the requests that the API server derives from limits."""
+        return replace(self, requests=Resources({**self.limits, **self.requests}))
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod. `containers` stand in the kubelet's order: init containers and sidecars, then apps.
+
+    `pod_requests` and `pod_limits` are the pod-level resources of `spec.resources`, None if unset.
+    `overhead` is what the runtime class adds on the node as a whole.
+    """
+
+    name: str
+    namespace: str = "default"
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    containers: tuple[Container, ...] = ()
+    pod_requests: Resources | None = None
+    pod_limits: Resources | None = None
+    overhead: Resources = EMPTY
+
+    @property
+    def has_pod_level_resources(self) -> bool:
+        """Whether `spec.resources` names an amount (kubelet: IsPodLevelResourcesSet)."""
+        return bool(self.pod_requests or self.pod_limits)
+
+    def defaulted(self) -> "Pod":
+        """As the API server stores it (k8s.io/kubernetes pkg/apis/core/v1/defaults.go)."""
+        containers = tuple(container.defaulted() for container in self.containers)
+        if not self.has_pod_level_resources:
+            return replace(self, containers=containers)
+        return replace(self, containers=containers, pod_requests=_pod_requests(self, containers))
+
+
+def qos(pod: Pod) -> Qos:
+    """The class that `GetPodQOS` would compute: by pod-level resources where they are set."""
+    if pod.has_pod_level_resources:
+        pairs = [(pod.pod_requests or EMPTY, pod.pod_limits or EMPTY)]
+    else:
+        pairs = [(container.requests, container.limits) for container in pod.containers]
+    if not any(_said(bag) for pair in pairs for bag in pair):
+        return Qos.BEST_EFFORT
+    limited = all(_said(limits).keys() == {CPU, MEMORY} for _, limits in pairs)
+    equal = _total(requests for requests, _ in pairs) == _total(limits for _, limits in pairs)
+    return Qos.GUARANTEED if limited and equal else Qos.BURSTABLE
+
+
+def _said(bag: Resources) -> dict[str, int]:
+    """What counts for the class: cpu and memory above zero."""
+    return {name: bag[name] for name in (CPU, MEMORY) if bag.get(name)}
+
+
+def _total(bags: Iterable[Resources]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for bag in bags:
+        for name, amount in _said(bag).items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def peak(asked: Iterable[tuple[Role, Resources]]) -> Resources:
+    """The most that is held at once: init containers one after another, sidecars from then on, apps together.
+
+    Restates `PodRequests` of k8s.io/component-helpers; overhead is no part of it, for the kubelet's
+    managers do not count it either. Takes time by the amounts, however many containers there are.
+    """
+    beside: dict[str, int] = {}
+    together: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for role, amounts in asked:
+        # What stands beside stays, so there can be more than before of this container's own names only.
+        if role is Role.INIT:
+            _raise(most, {name: beside.get(name, 0) + amount for name, amount in amounts.items()})
+        elif role is Role.SIDECAR:
+            _add(beside, amounts)
+            _raise(most, {name: beside[name] for name in amounts})
+        else:
+            _add(together, amounts)
+    _raise(most, {name: beside.get(name, 0) + amount for name, amount in together.items()})
+    return Resources(most)
+
+
+def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        sums[name] = sums.get(name, 0) + amount
+
+
+def _raise(most: dict[str, int], held: Mapping[str, int]) -> None:
+    """Take over what is more than before, and names that are new."""
+    for name, amount in held.items():
+        if amount >= most.get(name, 0):
+            most[name] = amount
+
+
+def _pod_requests(pod: Pod, containers: tuple[Container, ...]) -> Resources:
+    """What the pod asks for as a whole: as written, else what its containers ask, else its limit."""
+    asked = peak((container.role, container.requests) for container in containers)
+    shared = {name: asked[name] for name in asked if kind(name) in (Kind.CPU, Kind.MEMORY)}
+    return Resources({**(pod.pod_limits or {}), **shared, **(pod.pod_requests or {})})

@@ -1,0 +1,148 @@
+"""
+Bags of resources, and which manager of the kubelet answers for a name.
+
+Amounts are integers in the unit that their name implies: cpu in millicores, memory and hugepages in bytes,
+everything else in pieces. A bag is frozen and hashable, because demands and nodes are keys of what is
+remembered.
+"""
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping
+from enum import StrEnum
+from functools import lru_cache
+from typing import NewType, TypeVar, overload
+
+from numalign.model import quantity
+from numalign.model.errors import BadQuantity, Mistake
+
+T = TypeVar("T")
+
+ZoneId = NewType("ZoneId", int)
+"""The operating system's id of a NUMA node. Ids 0 and 3 may be all there are; never a list position."""
+
+CPU = "cpu"
+MEMORY = "memory"
+MILLI = 1000
+"""Millicores of one CPU."""
+
+# No zone can hold these: the kubelet keeps them per node.
+NODE_LEVEL = frozenset({"ephemeral-storage", "storage", "pods"})
+
+
+class Kind(StrEnum):
+    """Which of the kubelet's managers gives out a resource."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+    DEVICE = "device"
+    NODE = "node"
+
+
+class Resources(Mapping[str, int]):
+    """Amounts by resource name; zero amounts are kept, because a zone may report that it has none."""
+
+    __slots__ = ("_amounts", "_hash")
+
+    def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
+        self._amounts = dict(sorted(amounts.items())) if amounts else {}
+        self._hash: int | None = None
+
+    def __getitem__(self, name: str) -> int:
+        return self._amounts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._amounts)
+
+    def __len__(self) -> int:
+        return len(self._amounts)
+
+    # Mapping would build these from __getitem__, name by name.
+    def items(self) -> ItemsView[str, int]:
+        """Pairs of name and amount, by name."""
+        return self._amounts.items()
+
+    def keys(self) -> KeysView[str]:
+        """The names, in order."""
+        return self._amounts.keys()
+
+    @overload
+    def get(self, name: str, /) -> int | None: ...
+    @overload
+    def get(self, name: str, default: "int | T", /) -> "int | T": ...
+    def get(self, name: str, default: object = None, /) -> object:
+        """The amount of a name, or something else where there is none."""
+        return self._amounts.get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._amounts
+
+    def __hash__(self) -> int:
+        # Most bags are never a key.
+        if self._hash is None:
+            self._hash = hash(tuple(self._amounts.items()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Resources):
+            return self._amounts == other._amounts
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Resources({self._amounts})"
+
+    def plus(self, other: Mapping[str, int]) -> "Resources":
+        """Both together; a name that only one of them has counts as it stands."""
+        return Resources({name: self.get(name, 0) + other.get(name, 0) for name in {*self, *other}})
+
+    def most(self, other: Mapping[str, int]) -> "Resources":
+        """The larger amount of each name."""
+        return Resources({name: max(self.get(name, 0), other.get(name, 0)) for name in {*self, *other}})
+
+    def within(self, most: "Resources") -> bool:
+        """Whether there is no more of anything than in the other."""
+        return (
+            self is most or self == most or all(amount <= most.get(name, 0) for name, amount in self.items())
+        )
+
+    def positive(self) -> "Resources":
+        """Only the names that something is asked of."""
+        return Resources({name: amount for name, amount in self.items() if amount > 0})
+
+
+EMPTY = Resources()
+
+
+@lru_cache(maxsize=4096)
+def kind(name: str) -> Kind:
+    """The manager that gives out a resource of this name, by the name alone."""
+    if name == CPU:
+        return Kind.CPU
+    if name == MEMORY or name.startswith("hugepages-"):
+        return Kind.MEMORY
+    return Kind.NODE if name in NODE_LEVEL else Kind.DEVICE
+
+
+def parse(written: Mapping[str, object], *, where: str = "") -> Resources:
+    """Read a Kubernetes resource list; raises `BadQuantity` naming every amount that is none."""
+    amounts: dict[str, int] = {}
+    mistakes: list[Mistake] = []
+    for name, text in written.items():
+        try:
+            amounts[name] = parse_amount(name, text)
+        except BadQuantity as error:
+            path = f"{where}.{name}" if where else name
+            mistakes.extend(mistake.under(path) for mistake in error.mistakes)
+    if mistakes:
+        raise BadQuantity(mistakes)
+    return Resources(amounts)
+
+
+def parse_amount(name: str, text: object) -> int:
+    """Read one amount in the unit of its name; raises `BadQuantity`."""
+    read = quantity.millis if name == CPU else quantity.units
+    return read(text)
+
+
+def render(name: str, amount: int) -> str:
+    """The quantity a person would write for this amount of this resource."""
+    show = {Kind.CPU: quantity.render_millis, Kind.MEMORY: quantity.render_units}
+    return show.get(kind(name), str)(amount)

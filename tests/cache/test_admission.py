@@ -1,0 +1,350 @@
+"""Who may be admitted, and what its owner is told, as a table of what is known of a cluster."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.cache import Fleet, Question
+from numalign.cache.admission import (
+    MOST_NAMED,
+    AdmissionDecision,
+    Ground,
+    answered,
+    decide,
+    invalid_text,
+    shortfalls,
+    steps,
+)
+from numalign.cache.pod_question import By, Excess, Pin, PodQuestion, Why
+from numalign.cache.refusals import Reaction, Refusals
+from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.constraints import Constraints, Operator, Requirement
+from numalign.model.errors import Mistake
+from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from numalign.model.node import Node
+from numalign.shapes import KnownShape, UnknownNode
+from numalign.shapes.shape import of
+from tests.naming import named
+from tests.notation import GPU, asks, bag, means, node, table
+
+SINGLE = "single-numa-node"
+NOW = 1_000_000.0
+HOUR = 3600.0
+
+TWO = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
+FOUR = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
+FULL = node("cpu=8 mem=8Gi gpu=2/2/0", "cpu=8 mem=8Gi gpu=2/2/0", policy=SINGLE)
+LOOSE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy="none")
+VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
+"""More zones than anybody answers for."""
+
+
+def asked(*containers: str, policy: str = SINGLE, **more: Any) -> PodQuestion:  # noqa: ANN401  its fields
+    """What a pod asks that says so itself, in a namespace that says nothing."""
+    question = Question(asks(*containers), means(policy))
+    facts = {"constraints": Constraints(), "rules": UNRULED, "namespace": "team", "by": By.POD}
+    return PodQuestion(question=question, **{**facts, "pin": None, "excess": None, **more})
+
+
+def fleet(*nodes: Node, known: tuple[KnownShape, ...] = (), bare: tuple[UnknownNode, ...] = ()) -> Fleet:
+    return Fleet(named(nodes), known, {each.name: each for each in bare})
+
+
+ONE_GPU, THREE_GPUS = "cpu=2 mem=1Gi gpu=1", "cpu=2 mem=1Gi gpu=3"
+FITS, LARGE = asked(ONE_GPU), asked(THREE_GPUS)
+GOLD = Constraints(selector=(Requirement("tier", Operator.IN, frozenset({"gold"})),))
+GOLDEN = replace(TWO, attributes=Attributes(Labels({"tier": "gold"})))
+TAINTED = replace(FOUR, attributes=Attributes(taints=(Taint("dedicated", "gpu"),)))
+TAINTED_TWO = replace(TWO, attributes=TAINTED.attributes)
+AWAY = replace(FOUR, attributes=Attributes(cordoned=True))
+NOT_READY = replace(FOUR, attributes=Attributes(ready=False))
+ILL = replace(
+    node("cpu=8 mem=8Gi gpu=4//0", "cpu=8 mem=8Gi gpu=4//0", policy=SINGLE, totals="cpu=16 mem=16Gi gpu=0"),
+    health=node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE, totals="cpu=16 mem=16Gi gpu=8"),
+)
+TOLD = replace(TWO, totals=bag("cpu=16 mem=16Gi gpu=4"))
+GONE = KnownShape(of(FOUR), seen=NOW - 2 * HOUR)
+DECLARED = KnownShape(of(FOUR), declared=True)
+LARGE_BARE = UnknownNode("new", bag("cpu=16 mem=16Gi gpu=8"))
+SMALL_BARE = UnknownNode("old", bag("cpu=16 mem=16Gi"))
+UNTOLD_BARE = UnknownNode("who", None)
+
+WAITS = "no node has room for single-numa-node now; the pod will wait"
+NOT_KNOWN = "no node topology is known, so the pod was not checked"
+NOT_HERE = "no node of a shape that could take it is here"
+NOT_MATCHED = "its node selector, affinity and tolerations match no known node, so it was not checked"
+IN_VAIN = "single-numa-node has nothing to align: the pod is Burstable, without devices"
+MAY = "no node of known topology could take it; 1 node without topology may"
+NOT_ASKED = "not asked: what becomes of 1 container there takes too long to work out"
+MISSPELT = 'no node lists the resource "nvidia.com/gpuu"; "nvidia.com/gpu" is meant?'
+CLAIMED = 'devices of DRA give the kubelet no hints: whether claim "nic" will be aligned is not known'
+
+ADMITTED = [
+    # what it shows                 the pod, the cluster, the state and what is told
+    ("a node has room",
+        FITS, fleet(TWO), Ground.FITS, []),
+    ("none has room now",
+        FITS, fleet(FULL), Ground.WAITS, [WAITS]),
+    ("a cordoned node is none with room",
+        LARGE, fleet(TWO, AWAY), Ground.WAITS, [WAITS]),
+    ("nor is one that is not ready",
+        LARGE, fleet(TWO, NOT_READY), Ground.WAITS, [WAITS]),
+    ("nor is one that is ill",
+        LARGE, fleet(ILL), Ground.WAITS, [WAITS]),
+    ("nothing is known",
+        FITS, fleet(), Ground.NOT_KNOWN, [NOT_KNOWN]),
+    ("nothing but a node without topology",
+        FITS, fleet(bare=(LARGE_BARE,)), Ground.NOT_KNOWN, [NOT_KNOWN]),
+    ("a shape that was here",
+        LARGE, fleet(TWO, known=(GONE,)), Ground.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
+    ("a shape that was here, and nothing is",
+        LARGE, fleet(known=(GONE,)), Ground.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
+    ("a shape that is declared",
+        LARGE, fleet(TWO, known=(DECLARED,)), Ground.NO_NODE_HERE,
+        [f"{NOT_HERE}; the policy file declares one"]),
+    ("a selector that nobody matches",
+        replace(FITS, constraints=GOLD), fleet(TWO), Ground.NOT_MATCHED, [NOT_MATCHED]),
+    ("taints that it does not tolerate",
+        FITS, fleet(TAINTED), Ground.NOT_MATCHED, [NOT_MATCHED]),
+    ("taints of all nodes but one without topology that is too small",
+        LARGE, fleet(TAINTED, bare=(SMALL_BARE,)), Ground.NOT_MATCHED, [NOT_MATCHED]),
+    ("and some of them are too small as well",
+        LARGE, fleet(TAINTED, TAINTED_TWO, bare=(SMALL_BARE,)), Ground.NOT_MATCHED, [NOT_MATCHED]),
+    ("a resource that nobody lists",
+        asked("cpu=2 mem=1Gi nvidia.com/gpuu=1"), fleet(TOLD), Ground.UNKNOWN_RESOURCE, [MISSPELT]),
+    ("a node without topology that is large enough",
+        LARGE, fleet(TWO, bare=(LARGE_BARE, SMALL_BARE)), Ground.UNKNOWN_NODE, [MAY]),
+    ("one of which nothing is told",
+        LARGE, fleet(TWO, bare=(UNTOLD_BARE,)), Ground.UNKNOWN_NODE, [MAY]),
+    ("a node that does not answer",
+        FITS, fleet(VAST), Ground.FITS, [f"1 node was {NOT_ASKED}"]),
+    ("nothing to align",
+        asked("cpu=1..2 mem=1Gi"), fleet(TWO), Ground.NOTHING_TO_ALIGN, [IN_VAIN]),
+    ("nobody asks",
+        asked(THREE_GPUS, policy="none", by=None), fleet(TWO), Ground.NOT_ASKED, []),
+    ("too much of something to be steered",
+        replace(FITS, excess=Excess.OWNERS), fleet(TWO), Ground.FITS,
+        [f"the pod is left as it is: {Excess.OWNERS}"]),
+    ("devices that come by DRA",
+        replace(FITS, claims=("nic",)), fleet(TWO), Ground.FITS, [CLAIMED]),
+    ("less than the namespace wants",
+        replace(FITS, rules=NamespaceRules(warn=Policy.SINGLE_NUMA_NODE),
+                question=Question(asks(ONE_GPU), means("restricted"))),
+        fleet(TWO), Ground.FITS, ["this namespace wants single-numa-node, the pod asks for restricted"]),
+    ("its own node is too small",
+        replace(LARGE, pin=Pin("two", Why.NODE_NAME)), Fleet([replace(TWO, name="two")]), Ground.PLACED,
+        [f"its node two cannot take it ever: it has at most 2 {GPU} in one zone"]),
+    ("its own node has no room now",
+        replace(FITS, pin=Pin("full", Why.NODE_NAME)), Fleet([replace(FULL, name="full")]), Ground.PLACED,
+        [f"its node full cannot take it now: it has no {GPU} free in any zone"]),
+    ("its own node is not known",
+        replace(LARGE, pin=Pin("who", Why.NODE_NAME)), fleet(TWO), Ground.PLACED, []),
+    ("a DaemonSet that no node could take",
+        replace(LARGE, pin=Pin(None, Why.DAEMON_SET)), fleet(TWO), Ground.PLACED,
+        ["a DaemonSet owns it, but no node could ever take it"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "cluster", "state", "told"), table(ADMITTED))
+def test_a_pod_is_admitted(pod: PodQuestion, cluster: Fleet, state: Ground, told: list[str]) -> None:
+    assert judged(pod, cluster) == AdmissionDecision(state, warnings=tuple(told))
+
+
+TOO_LARGE = f'0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone'
+LESS = f"Ask for at most 2 {GPU}."
+ENFORCED = (
+    'namespace "team" enforces single-numa-node: the pod asks for restricted.'
+    " Set annotation numalign.io/policy to single-numa-node."
+)
+
+REFUSED = [
+    # what it shows                 the pod, the cluster, the state and why
+    ("no shape could take it",
+        LARGE, fleet(TWO), Ground.NEVER, f"{TOO_LARGE}. {LESS}"),
+    ("no shape that it may go to, others are counted",
+        replace(LARGE, constraints=GOLD), fleet(FOUR, GOLDEN), Ground.NEVER,
+        (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
+         f" 1 didn't match the pod's node affinity/selector. {LESS}")),
+    ("none whose taints it tolerates",
+        LARGE, fleet(TWO, TAINTED), Ground.NEVER,
+        (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
+         f" 1 had untolerated taints. {LESS}")),
+    ("nor one that was here",
+        asked("cpu=2 mem=1Gi gpu=6"), fleet(TWO, known=(GONE,)), Ground.NEVER,
+        (f'0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 4 {GPU} in total, nor can any shape'
+         f" that was here before or is declared. Ask for at most 4 {GPU}.")),
+    ("a node without topology is too small",
+        LARGE, fleet(TWO, bare=(SMALL_BARE,)), Ground.NEVER,
+        (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
+         f" 1 publishes no NUMA topology. {LESS}")),
+    ("the namespace enforces more",
+        replace(asked(ONE_GPU, policy="restricted"), rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)),
+        fleet(TWO), Ground.BELOW_ENFORCED, ENFORCED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "cluster", "state", "why"), table(REFUSED))
+def test_a_pod_is_refused(pod: PodQuestion, cluster: Fleet, state: Ground, why: str) -> None:
+    assert judged(pod, cluster) == AdmissionDecision(state, why)
+
+
+def test_best_effort_is_never_refused_for_nodes() -> None:
+    found = judged(asked("cpu=2 mem=1Gi gpu=6", policy="best-effort"), fleet(TWO))
+
+    assert found == AdmissionDecision(
+        Ground.NEVER, waived=f"0/1 nodes can align the pod as best-effort: 1 has at most 4 {GPU} in total."
+    )
+
+
+def test_best_effort_is_refused_where_more_is_enforced() -> None:
+    rules = NamespaceRules(enforce=Policy.RESTRICTED)
+
+    assert judged(replace(asked(ONE_GPU, policy="best-effort"), rules=rules), fleet(TWO)).refusal
+
+
+def test_in_the_first_week_nobody_is_refused_for_shapes() -> None:
+    found = judged(LARGE, fleet(TWO), Refusals(never=Reaction.WARN))
+
+    assert found == AdmissionDecision(Ground.NEVER, waived=f"{TOO_LARGE}. {LESS}")
+
+
+def test_nor_are_namespaces_overruled_by_it() -> None:
+    rules = NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
+    pod = replace(asked(ONE_GPU, policy="restricted"), rules=rules)
+
+    assert judged(pod, fleet(TWO), Refusals(never=Reaction.WARN)).refusal
+
+
+GPUU = asked("cpu=2 mem=1Gi nvidia.com/gpuu=1")
+ELSEWHERE = Constraints((Requirement("pool", Operator.IN, frozenset({"nowhere"})),))
+STRICT = Refusals(unknown_resources=Reaction.DENY)
+
+UNLISTED = [
+    # what it shows                       the pod, the refusals, and what is decided
+    ("it is refused where that is wanted",
+        GPUU, STRICT, AdmissionDecision(Ground.UNKNOWN_RESOURCE, MISSPELT)),
+    ("not in the first week",
+        GPUU, Refusals(never=Reaction.WARN, unknown_resources=Reaction.DENY),
+        AdmissionDecision(Ground.UNKNOWN_RESOURCE, waived=MISSPELT)),
+    ("not where it is best-effort",
+        asked("cpu=2 mem=1Gi nvidia.com/gpuu=1", policy="best-effort"), STRICT,
+        AdmissionDecision(Ground.UNKNOWN_RESOURCE, waived=MISSPELT)),
+    ("it is told beside a selector that matches nothing",
+        replace(GPUU, constraints=ELSEWHERE), Refusals(),
+        AdmissionDecision(Ground.UNKNOWN_RESOURCE, warnings=(MISSPELT, NOT_MATCHED))),
+    ("and refused beside one",
+        replace(GPUU, constraints=ELSEWHERE), STRICT, AdmissionDecision(Ground.UNKNOWN_RESOURCE, MISSPELT)),
+    ("a name that is like no other",
+        asked("cpu=2 mem=1Gi example.com/quantum=1"), Refusals(),
+        AdmissionDecision(Ground.UNKNOWN_RESOURCE,
+            warnings=('no node lists the resource "example.com/quantum"',))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "refusals", "expected"), table(UNLISTED))
+def test_a_resource_that_nobody_lists(
+    pod: PodQuestion, refusals: Refusals, expected: AdmissionDecision
+) -> None:
+    assert judged(pod, fleet(TOLD), refusals) == expected
+
+
+def test_of_many_resources_that_nobody_lists_the_first_are_told() -> None:
+    names = " ".join(f"example.com/{number}=1" for number in range(MOST_NAMED + 3))
+
+    assert len(judged(asked(f"cpu=2 mem=1Gi {names}"), fleet(TOLD)).warnings) == MOST_NAMED
+
+
+def test_nodes_without_topology_save_nobody_where_they_cannot_fit() -> None:
+    found = judged(LARGE, fleet(TWO, bare=(LARGE_BARE,)), Refusals(unknown_may_fit=False))
+
+    assert (found.state, bool(found.refusal)) == (Ground.NEVER, True)
+
+
+def test_nobody_is_refused_for_a_resource_that_dra_serves() -> None:
+    pod = asked("cpu=2 mem=1Gi gpu=9")
+    found = decide(pod, fleet(TWO), Refusals(), now=NOW, served=frozenset({GPU}))
+
+    assert found.refusal is None
+    assert any(text.startswith("devices of DRA give the kubelet no hints") for text in found.warnings)
+    assert decide(pod, fleet(TWO), Refusals(), now=NOW).refusal
+
+
+def test_other_resources_are_held_against_nodes_all_the_same() -> None:
+    found = decide(asked("cpu=80 mem=1Gi gpu=9"), fleet(TWO), Refusals(), now=NOW, served=frozenset({GPU}))
+
+    assert found.refusal
+    assert GPU not in found.refusal
+
+
+STEPS = [
+    # what it shows                 the pod
+    ("one that may go anywhere",    FITS),
+    ("one that may not",            replace(LARGE, constraints=GOLD)),
+    ("one that nobody can take",    LARGE),
+    ("one that names its node",     replace(LARGE, pin=Pin("node-0", Why.NODE_NAME))),
+    ("one that is placed anywhere", replace(LARGE, pin=Pin(None, Why.DAEMON_SET))),
+    ("one that asks nothing",       asked(ONE_GPU, policy="none")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pod", table([(what, pod) for what, pod in STEPS]))
+def test_what_was_found_out_in_steps_changes_nothing(pod: PodQuestion) -> None:
+    patient = fleet(TWO, GOLDEN, FULL)
+    for _ in steps(pod, patient):
+        pass
+
+    assert judged(pod, patient) == judged(pod, fleet(TWO, GOLDEN, FULL))
+    assert answered(pod, patient)
+
+
+def test_a_node_that_does_not_answer_is_told_of() -> None:
+    assert not answered(FITS, fleet(VAST))
+    assert not answered(replace(FITS, pin=Pin("vast", Why.NODE_NAME)), Fleet([replace(VAST, name="vast")]))
+
+
+def test_levels_that_a_pod_falls_short_of_are_named() -> None:
+    rules = NamespaceRules(enforce=Policy.RESTRICTED, warn=Policy.SINGLE_NUMA_NODE, audit=Policy.BEST_EFFORT)
+
+    assert shortfalls(replace(asked(ONE_GPU, policy="restricted"), rules=rules)) == ("warn",)
+
+
+def test_a_pod_that_cannot_be_read_hears_of_its_first_mistake() -> None:
+    mistakes = (Mistake("metadata.annotations[a]", "is wrong"), Mistake("spec", "is wrong too"))
+
+    assert invalid_text(mistakes[:1]) == "metadata.annotations[a]: is wrong"
+    assert invalid_text(mistakes) == "metadata.annotations[a]: is wrong (and 1 more)"
+
+
+members = st.sampled_from([TWO, FOUR, FULL, LOOSE, GOLDEN, TAINTED, AWAY, NOT_READY, ILL])
+pods = st.builds("cpu={} mem={}Gi gpu={}".format, st.integers(1, 9), st.integers(1, 9), st.integers(0, 9))
+reactions = st.builds(Refusals, st.sampled_from(Reaction), st.sampled_from(Reaction), st.booleans())
+
+
+@given(
+    st.lists(members, max_size=4), pods, st.sampled_from(Policy), st.sampled_from([Constraints(), GOLD]),
+    reactions, st.sampled_from([(), (LARGE_BARE,), (SMALL_BARE,), (UNTOLD_BARE,)]),
+)  # fmt: skip
+def test_who_could_run_anywhere_that_is_known_is_not_refused(  # noqa: PLR0913, PLR0917  all that is drawn
+    nodes: list[Node],
+    pod: str,
+    policy: Policy,
+    constraints: Constraints,
+    refusals: Refusals,
+    bare: tuple[UnknownNode, ...],
+) -> None:
+    question = replace(asked(pod, policy=policy), constraints=constraints)
+    before = judged(question, fleet(*nodes, bare=bare), refusals)
+    remembered = tuple(KnownShape(of(each), seen=NOW) for each in nodes)
+    emptied = judged(question, fleet(known=remembered, bare=bare), refusals)
+
+    # Nodes that leave take no hope along.
+    assert (emptied.refusal is None) >= (before.refusal is None)
+    # Whoever is not refused where refusals are made is not where none is.
+    assert judged(question, fleet(*nodes, bare=bare), replace(refusals, never=Reaction.WARN)).refusal is None
+
+
+def judged(pod: PodQuestion, cluster: Fleet, refusals: Refusals = Refusals()) -> AdmissionDecision:  # noqa: B008
+    return decide(pod, cluster, refusals, now=NOW)

@@ -1,0 +1,40 @@
+"""What can be told of a pod by who asks, and for what."""
+
+import pytest
+
+from numalign.cache import Question
+from numalign.cache.pod_question import By, PodQuestion
+from numalign.model.constraints import ANYWHERE
+from numalign.model.intent import UNRULED, Intent, NamespaceRules, Policy
+from tests.notation import asks, table
+
+SINGLE, NONE = Policy.SINGLE_NUMA_NODE, Policy.NONE
+WARNED, DEFAULT = NamespaceRules(warn=SINGLE), NamespaceRules(default=SINGLE)
+
+ASKED = [
+    # what it shows                         policy  by            rules    stated asks   opted silent
+    ("nobody asks",                         NONE,   None,         UNRULED, False, False, False, True),
+    ("nobody asks where there is a wish",   NONE,   None,         WARNED,  False, False, False, False),
+    ("nobody asks, and a default is none",  NONE,   By.NAMESPACE, UNRULED, True,  False, False, False),
+    ("a default asks",                      SINGLE, By.NAMESPACE, DEFAULT, True,  True,  False, False),
+    ("the pod asks",                        SINGLE, By.POD,       UNRULED, True,  True,  False, False),
+    ("the pod opts out",                    NONE,   By.POD,       DEFAULT, True,  False, True,  False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "by", "rules", "stated", "asks_any", "opted_out", "silent"), table(ASKED))
+def test_of_a_pod_it_is_told_where(  # noqa: PLR0913  the columns of the table
+    policy: Policy,
+    by: By | None,
+    rules: NamespaceRules,
+    *,
+    stated: bool,
+    asks_any: bool,
+    opted_out: bool,
+    silent: bool,
+) -> None:
+    question = Question(asks("cpu=2 mem=1Gi"), Intent(policy))
+    asked = PodQuestion(question, ANYWHERE, rules, "team", by, pin=None, excess=None)
+
+    assert (asked.policy, asked.stated, asked.asks) == (policy, stated, asks_any)
+    assert (asked.opted_out, asked.silent) == (opted_out, silent)

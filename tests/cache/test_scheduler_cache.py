@@ -1,0 +1,217 @@
+"""Nodes in columns follow the ledger: nothing that is asked is of a moment ago, and nothing is read twice."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.cache.question import Question
+from numalign.cache.scheduler_cache import ADMITTED, STRANGE, Said, SchedulerCache, met, sorted_by
+from numalign.ledger.model import AssignedPod, PlacementRecord, Source, Stage
+from numalign.ledger.reservations import LAG_SECONDS, Reservations
+from numalign.model.intent import Intent, Policy
+from numalign.model.node import Node
+from tests.notation import asks, bag, node
+
+NOW = 1000.0
+PAIR = replace(node("cpu=4", "cpu=4", policy="single-numa-node"), name="pair")
+SMALL = replace(node("cpu=2", "cpu=2", policy="single-numa-node"), name="small")
+FOUR = Question(asks("cpu=4 mem=1Gi"), Intent(Policy.SINGLE_NUMA_NODE))
+
+
+def pod(uid: str, cpus: int = 4, *, stage: Stage = Stage.ADMITTED) -> AssignedPod:
+    """A pod that nothing is recorded of, on its node since now."""
+    return AssignedPod(uid, ("team", uid), asks(f"cpu={cpus} mem=1Gi"), stage, since=NOW)
+
+
+def on(uid: str, zone: int) -> AssignedPod:
+    """A pod of which it is recorded that it has four CPUs of a zone, since long."""
+    return replace(
+        pod(uid), since=NOW - 100, record=PlacementRecord({(f"node-{zone}",): bag("cpu=4")}, Source.RECORDED)
+    )
+
+
+def known(*nodes: Node) -> tuple[Reservations, SchedulerCache]:
+    reservations = Reservations()
+    cache = SchedulerCache(reservations)
+    for each in nodes:
+        reservations.report(each)
+    return reservations, cache
+
+
+def takes(cache: SchedulerCache, *names: str, now: float = NOW) -> list[bool]:
+    """Which of the nodes take a pod of four CPUs."""
+    return [number == ADMITTED for number in cache.ask(names, FOUR, now=now).numbers().tolist()]
+
+
+def test_nodes_are_asked_in_the_order_of_the_names() -> None:
+    _, cache = known(PAIR, SMALL)
+    said = cache.ask(["small", "nobody", "pair"], FOUR, now=NOW)
+    small, *others = said.numbers().tolist()
+
+    assert others == [STRANGE, ADMITTED]
+    assert small not in others
+    assert said.verdict(0).permanent
+
+
+def test_where_nothing_is_known_all_are_strange() -> None:
+    _, cache = known()
+
+    assert cache.ask(["a", "b"], FOUR, now=NOW).numbers().tolist() == [STRANGE, STRANGE]
+    assert cache.ask([], FOUR, now=NOW).numbers().tolist() == []
+
+
+def test_a_verdict_of_a_node_that_nobody_knows_is_an_error() -> None:
+    said = known(PAIR)[1].ask(["pair", "nobody"], FOUR, now=NOW)
+
+    with pytest.raises(KeyError):
+        said.verdict(1)
+
+
+def test_what_refuses_for_now_and_for_good_has_different_numbers() -> None:
+    reservations, cache = known(PAIR, replace(PAIR, name="full"), SMALL)
+    reservations.put("full", on("a", 0))
+    reservations.put("full", on("b", 1))
+    first, second = (cache.ask(["full", "small"], FOUR, now=NOW).numbers().tolist() for _ in range(2))
+
+    assert first == second
+    assert len({*first, ADMITTED, STRANGE}) == 4
+
+
+def test_what_was_known_before_counts_too() -> None:
+    reservations = Reservations()
+    reservations.report(PAIR)
+
+    assert takes(SchedulerCache(reservations), "pair") == [True]
+
+
+def test_whatever_happens_counts_at_once() -> None:
+    reservations, cache = known(PAIR)
+    seen = [takes(cache, "pair")]
+    for zone, uid in enumerate("ab"):
+        reservations.put("pair", on(uid, zone))
+        seen.append(takes(cache, "pair"))
+    reservations.drop("a", now=NOW)
+    seen.append(takes(cache, "pair"))
+    reservations.unreport(["pair"])
+    seen.append(takes(cache, "pair"))
+    reservations.report(PAIR)
+    seen.append(takes(cache, "pair"))
+
+    assert seen == [[True], [True], [False], [True], [False], [True]]
+
+
+def test_time_alone_changes_what_is_said() -> None:
+    """A topology accounts for a pod after so many seconds; until then all that it could hold is missing."""
+    reservations, cache = known(PAIR)
+    reservations.told_of_all(complete=False)
+    reservations.put("pair", pod("stranger"))
+
+    assert takes(cache, "pair", now=NOW) == [False]
+    assert takes(cache, "pair", now=NOW + LAG_SECONDS - 0.1) == [False]
+    assert takes(cache, "pair", now=NOW + LAG_SECONDS) == [True]
+
+
+def test_only_what_is_asked_about_is_read_and_only_once() -> None:
+    reservations, cache = known(PAIR, SMALL)
+    takes(cache, "pair")
+
+    assert left(cache) == [1]
+    assert left(cache) == []
+    reservations.put("small", on("a", 0))
+    takes(cache, "pair")
+    assert left(cache) == [1]
+
+
+def left(cache: SchedulerCache) -> list[int]:
+    """How many nodes are still to be read, as they are read one by one."""
+    return [each + 1 for each in cache.catching_up(1, lambda: NOW)]
+
+
+def test_what_nobody_asked_about_is_read_ahead_so_many_at_a_time() -> None:
+    _, cache = known(*(replace(PAIR, name=f"n{at}") for at in range(5)))
+
+    assert list(cache.catching_up(2, lambda: NOW)) == [3, 1, 0]
+    assert list(cache.catching_up(2, lambda: NOW)) == []
+
+
+def test_who_reads_ahead_notices_time_too() -> None:
+    reservations, cache = known(PAIR)
+    reservations.told_of_all(complete=False)
+    reservations.put("pair", pod("stranger"))
+    times = iter([NOW, NOW + LAG_SECONDS])
+    first = list(cache.catching_up(1, lambda: next(times)))
+    cache.ask([], FOUR, now=NOW + LAG_SECONDS)
+
+    assert (first, list(cache.catching_up(1, lambda: next(times)))) == ([0], [0])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kinds", "found"),
+    [
+        ([], {}, []),
+        ([], {3: 1}, []),
+        ([1, 4, 1], {}, [0, 0, 0]),
+        ([1, 4, 1], {4: 2, 9: 1}, [0, 2, 0]),
+        ([0, 1], {0: 1, 1: 2}, [1, 2]),
+    ],
+    ids=["nothing", "nothing there", "no kinds", "more kinds than there are", "all"],
+)
+def test_places_by_the_kind_of_their_number(
+    numbers: list[int], kinds: dict[int, int], found: list[int]
+) -> None:
+    there = np.array(numbers, dtype=np.int64)
+
+    assert sorted_by(there, kinds).tolist() == found
+    assert met(there) == sorted({*numbers})
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "strange", "promise", "drop", "report", "unreport", "ask", "wait"]),
+              st.integers(0, 3)),
+    max_size=20,
+)  # fmt: skip
+
+
+@given(steps=STEPS)
+def test_they_say_what_others_say_that_never_looked_before(steps: Sequence[tuple[str, int]]) -> None:
+    reservations, cache = known(PAIR)
+    names, now = ["pair", "small", "nobody"], NOW
+    for what, at in steps:
+        place = names[at % 2]
+        if what == "put":
+            reservations.put(place, on(f"p{at}", at % 2))
+        elif what == "strange":
+            reservations.put(place, replace(pod(f"p{at}"), since=now))
+        elif what == "promise":
+            offer = reservations.offer(place, FOUR.demand, now=now)
+            reservations.promise(place, replace(pod(f"q{at}", stage=Stage.PROMISED), since=now), offer)
+        elif what == "drop":
+            reservations.drop(f"p{at}", now=now)
+        elif what == "report":
+            reservations.report([PAIR, SMALL, replace(PAIR, name="small"), replace(SMALL, name="pair")][at])
+        elif what == "unreport":
+            reservations.unreport([place])
+        elif what == "wait":
+            now += at * LAG_SECONDS / 2
+        else:
+            assert same(
+                cache.ask(names, FOUR, now=now), SchedulerCache(reservations).ask(names, FOUR, now=now)
+            )
+    assert same(cache.ask(names, FOUR, now=now), SchedulerCache(reservations).ask(names, FOUR, now=now))
+
+
+def same(one: Said, other: Said) -> bool:
+    """Whether two that number in their own way mean the same."""
+    told = []
+    for said in (one, other):
+        numbers = said.numbers().tolist()
+        told.append([number if number == STRANGE else said.verdict(at) for at, number in enumerate(numbers)])
+        takers = [number == ADMITTED for number in numbers]
+        assert takers == [
+            number != STRANGE and said.verdict(at).admitted for at, number in enumerate(numbers)
+        ]
+    return told[0] == told[1]

@@ -1,0 +1,342 @@
+"""A kubelet's configuration: what is written counts, and nothing else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from numalign.kube.decode.kubelet_config import KubeletConfiguration, kubelet_configuration
+from numalign.kubelet.validation import Reserved
+from numalign.model.errors import BadTopology
+from numalign.model.intent import Policy, Scope
+from numalign.model.machine import cpus
+from numalign.model.node import CpuManager, MemoryManager
+from numalign.model.options import CpuOption, Gate, TopologyOption
+from numalign.model.resources import Resources, ZoneId
+from tests.notation import table
+
+MIB = 2**20
+GIB = 2**30
+
+
+def raw(**fields: object) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "metadata": {"name": "n"},
+        **fields,
+    }
+
+
+def kept_on_zones(*memory: object) -> dict[str, Any]:
+    """Memory that is reserved on zone 0, 1, ..."""
+    told = [{"numaNode": at, "limits": {"memory": amount}} for at, amount in enumerate(memory)]
+    return {"reservedMemory": told}
+
+
+def mistakes(written: dict[str, Any]) -> list[str]:
+    with pytest.raises(BadTopology) as raised:
+        kubelet_configuration(written)
+    return [str(mistake) for mistake in raised.value.mistakes]
+
+
+def test_everything_that_matters_is_read() -> None:
+    written = raw(
+        topologyManagerPolicy="single-numa-node",
+        topologyManagerScope="pod",
+        cpuManagerPolicy="static",
+        memoryManagerPolicy="Static",
+        topologyManagerPolicyOptions={"max-allowable-numa-nodes": "12", "prefer-closest-numa-nodes": "true"},
+        cpuManagerPolicyOptions={"full-pcpus-only": "true", "align-by-socket": "false"},
+        featureGates={"PodLevelResourceManagers": True, "Other": "whatever"},
+        reservedSystemCPUs="0-1,8",
+        kubeReserved={"cpu": "500m", "memory": "1Gi", "pid": "100"},
+        systemReserved={"cpu": "600m", "ephemeral-storage": "1Gi"},
+        evictionHard={"memory.available": "500Mi", "nodefs.available": "10%"},
+        **kept_on_zones("1Gi", "500Mi"),
+    )
+
+    assert kubelet_configuration(written) == KubeletConfiguration(
+        "n",
+        Policy.SINGLE_NUMA_NODE,
+        Scope.POD,
+        CpuManager.STATIC,
+        MemoryManager.STATIC,
+        12,
+        cpu_options=frozenset({CpuOption.FULL_PCPUS_ONLY}),
+        cpu_options_off=frozenset({CpuOption.ALIGN_BY_SOCKET}),
+        topology_options=frozenset({TopologyOption.PREFER_CLOSEST}),
+        gates=frozenset(Gate),
+        reserved_cpus=cpus([0, 1, 8]),
+        kept_cpus=2,
+        reserved=Reserved(
+            {ZoneId(0): Resources({"memory": GIB}), ZoneId(1): Resources({"memory": 500 * MIB})},
+            GIB + 500 * MIB,
+        ),
+    )
+
+
+@pytest.mark.parametrize("word", ["1", "t", "T", "true", "TRUE", "True"])
+def test_words_switch_an_option_on(word: str) -> None:
+    read = kubelet_configuration(raw(cpuManagerPolicyOptions={"align-by-socket": word}))
+    assert read.cpu_options == {CpuOption.ALIGN_BY_SOCKET}
+
+
+@pytest.mark.parametrize("word", ["0", "f", "F", "false", "FALSE", "False"])
+def test_words_switch_an_option_off(word: str) -> None:
+    read = kubelet_configuration(raw(topologyManagerPolicyOptions={"prefer-closest-numa-nodes": word}))
+    assert read.topology_options == frozenset()
+
+
+def test_policy_none_does_not_look_at_its_options() -> None:
+    options = {"max-allowable-numa-nodes": "many", "prefer-closest-numa-nodes": "true", "nonsense": 1}
+    read = kubelet_configuration(raw(topologyManagerPolicy="none", topologyManagerPolicyOptions=options))
+    assert read == KubeletConfiguration("n", Policy.NONE)
+
+
+@pytest.mark.parametrize(
+    ("told", "on"),
+    table(
+        [
+            ("on with all that are alpha", {"AllAlpha": True}, True),
+            ("off by name", {"AllAlpha": True, "PodLevelResourceManagers": False}, False),
+            ("on by name", {"AllAlpha": False, "PodLevelResourceManagers": True}, True),
+            ("no beta one", {"AllBeta": True}, False),
+            ("off with all that are alpha", {"AllAlpha": False}, False),
+        ]
+    ),
+)
+def test_a_gate_is(told: dict[str, bool], on: bool) -> None:  # noqa: FBT001  a column of the table
+    assert kubelet_configuration(raw(featureGates=told)).gates == (frozenset(Gate) if on else frozenset())
+
+
+@pytest.mark.parametrize("option", CpuOption)
+def test_every_option_of_the_cpu_manager_is_known(option: CpuOption) -> None:
+    assert kubelet_configuration(raw(cpuManagerPolicyOptions={option: "true"})).cpu_options == {option}
+
+
+@pytest.mark.parametrize(
+    ("fields", "memory"),
+    table(
+        [
+            ("the default threshold", {}, 100 * MIB),
+            ("a threshold", {"evictionHard": {"memory.available": "1Gi"}}, GIB),
+            ("no threshold", {"evictionHard": {}}, 0),
+            ("other thresholds", {"evictionHard": {"nodefs.available": "10%"}}, 0),
+            (
+                "other thresholds beside the default ones",
+                {"evictionHard": {"nodefs.available": "10%"}, "mergeDefaultEvictionSettings": True},
+                100 * MIB,
+            ),
+            (
+                "a threshold beside the default ones",
+                {"evictionHard": {"memory.available": "1Gi"}, "mergeDefaultEvictionSettings": True},
+                GIB,
+            ),
+            ("a share", {"evictionHard": {"memory.available": "5%"}}, None),
+            (
+                "everything together",
+                {"kubeReserved": {"memory": "1Gi"}, "systemReserved": {"memory": "2Gi"}},
+                3 * GIB + 100 * MIB,
+            ),
+        ]
+    ),
+)
+def test_so_much_is_kept_of_the_node(fields: dict[str, Any], memory: int | None) -> None:
+    read = kubelet_configuration(raw(**fields, **kept_on_zones("1Gi")))
+    assert read.reserved == Reserved({ZoneId(0): Resources({"memory": GIB})}, memory)
+
+
+def test_one_zone_may_have_several_entries() -> None:
+    told = [{"numaNode": 1, "limits": {"memory": "1Gi"}}, {"numaNode": 1, "limits": {"hugepages-1Gi": "2Gi"}}]
+    read = kubelet_configuration(raw(reservedMemory=told))
+    assert read.reserved is not None
+    assert read.reserved.zones == {ZoneId(1): Resources({"memory": GIB, "hugepages-1Gi": 2 * GIB})}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {
+            "topologyManagerPolicy": "",
+            "topologyManagerScope": None,
+            "topologyManagerPolicyOptions": None,
+            "cpuManagerPolicyOptions": None,
+            "featureGates": {},
+            "reservedSystemCPUs": "",
+            "kubeReserved": None,
+            "reservedMemory": None,
+            "evictionHard": {"memory.available": "1Gi"},
+        },
+    ],
+    ids=["absent", "empty"],
+)
+def test_what_is_not_written_stays_open(fields: dict[str, Any]) -> None:
+    assert kubelet_configuration(raw(**fields)) == KubeletConfiguration("n")
+
+
+def test_every_mistake_is_told_with_its_path() -> None:
+    written = {
+        "topologyManagerPolicy": "strict",
+        "topologyManagerScope": 1,
+        "cpuManagerPolicy": "Static",
+        "memoryManagerPolicy": "static",
+        "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "many"},
+    }
+
+    assert mistakes(written) == [
+        "metadata.name: is missing",
+        (
+            'topologyManagerPolicy: "strict" is none of the known words: '
+            "none, best-effort, restricted, single-numa-node"
+        ),
+        "topologyManagerScope: must be a text, not a number",
+        'cpuManagerPolicy: "Static" is none of the known words: none, static',
+        'memoryManagerPolicy: "static" is none of the known words: None, Static',
+        'topologyManagerPolicyOptions.max-allowable-numa-nodes: must be a whole number, not "many"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    table(
+        [
+            (
+                "an option that no kubelet has",
+                {"cpuManagerPolicyOptions": {"full-pcpu-only": "true"}},
+                [
+                    (
+                        "cpuManagerPolicyOptions.full-pcpu-only: the kubelet knows no such option, but "
+                        "full-pcpus-only, distribute-cpus-across-numa, align-by-socket, "
+                        "distribute-cpus-across-cores, strict-cpu-reservation, "
+                        "prefer-align-cpus-by-uncorecache"
+                    )
+                ],
+            ),
+            (
+                "a topology option that no kubelet has",
+                {"topologyManagerPolicyOptions": {"prefer-closest": "true"}},
+                [
+                    (
+                        "topologyManagerPolicyOptions.prefer-closest: the kubelet knows no such option, but "
+                        "prefer-closest-numa-nodes, max-allowable-numa-nodes"
+                    )
+                ],
+            ),
+            (
+                "options with words that are none",
+                {"cpuManagerPolicyOptions": {"full-pcpus-only": "yes", "align-by-socket": ""}},
+                [
+                    'cpuManagerPolicyOptions.full-pcpus-only: "yes" is neither "true" nor "false"',
+                    'cpuManagerPolicyOptions.align-by-socket: "" is neither "true" nor "false"',
+                ],
+            ),
+            (
+                "an option without quotes",
+                {"cpuManagerPolicyOptions": {"full-pcpus-only": True}},
+                ["cpuManagerPolicyOptions.full-pcpus-only: must be a text, not true or false"],
+            ),
+            (
+                "a gate in quotes",
+                {"featureGates": {"PodLevelResourceManagers": "true"}},
+                ['featureGates.PodLevelResourceManagers: must be true or false, not "true"'],
+            ),
+            (
+                "all gates in quotes",
+                {"featureGates": {"AllAlpha": "true"}},
+                ['featureGates.AllAlpha: must be true or false, not "true"'],
+            ),
+            (
+                "objects that are none",
+                {"cpuManagerPolicyOptions": [], "featureGates": "x", "evictionHard": 1},
+                [
+                    "cpuManagerPolicyOptions: must be an object, not a list",
+                    'featureGates: must be an object, not "x"',
+                    "evictionHard: must be an object, not a number",
+                ],
+            ),
+            (
+                "CPUs that are no list",
+                {"reservedSystemCPUs": "3-1"},
+                ['reservedSystemCPUs: "3-1" is no CPU id and no range of them, as in 0-3,8'],
+            ),
+            (
+                "CPUs that are no text",
+                {"reservedSystemCPUs": 0},
+                ["reservedSystemCPUs: must be a text, not a number"],
+            ),
+            (
+                "what cannot be kept of a node",
+                {"kubeReserved": {"hugepages-1Gi": "1Gi"}, "systemReserved": {"cpu": "-1"}},
+                [
+                    (
+                        "kubeReserved.hugepages-1Gi: cannot be reserved: "
+                        "only cpu, memory, ephemeral-storage, pid can"
+                    ),
+                    'systemReserved.cpu: "-1" is negative: an amount is zero or more',
+                ],
+            ),
+            (
+                "what cannot be kept of a zone",
+                {"reservedMemory": [{"numaNode": 0, "limits": {"cpu": "1", "memory": "0"}}]},
+                [
+                    (
+                        "reservedMemory[0].limits.cpu: cannot be reserved on a zone: "
+                        "only memory and hugepages can"
+                    ),
+                    "reservedMemory[0].limits.memory: is zero: leave it out",
+                ],
+            ),
+            (
+                "entries that say too little",
+                {"reservedMemory": [{"limits": {"memory": "1Gi"}}, {"numaNode": -1}]},
+                [
+                    "reservedMemory[0].numaNode: is missing",
+                    "reservedMemory[1].numaNode: -1 is too small: the least is 0",
+                    "reservedMemory[1].limits: is missing",
+                ],
+            ),
+            (
+                "the same memory twice",
+                {
+                    "reservedMemory": [
+                        {"numaNode": 0, "limits": {"memory": "1Gi"}},
+                        {"numaNode": 0, "limits": {"memory": "1Gi"}},
+                    ]
+                },
+                ["reservedMemory[1].limits.memory: is reserved on zone 0 twice"],
+            ),
+            (
+                "a threshold that is none",
+                {"evictionHard": {"memory.available": "much"}, **kept_on_zones("1Gi")},
+                [
+                    (
+                        'evictionHard[memory.available]: "much" is not a quantity: '
+                        "write a number with at most one suffix, like 4, 500m or 16Gi\n  much\n  ^"
+                    )
+                ],
+            ),
+        ]
+    ),
+)
+def test_what_no_kubelet_would_read_is_a_mistake(fields: dict[str, Any], said: list[str]) -> None:
+    assert mistakes(raw(**fields)) == said
+
+
+def test_memory_told_size_by_size_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {f"hugepages-{size}Ki": f"{size}Ki" for size in range(1, 2001)}
+    told = [{"numaNode": 0, "limits": {name: amount}} for name, amount in sizes.items()]
+    made: list[Resources] = []
+    plus = Resources.plus
+
+    def counted(bag: Resources, other: Mapping[str, int]) -> Resources:
+        made.append(bag)
+        return plus(bag, other)
+
+    monkeypatch.setattr(Resources, "plus", counted)
+    read = kubelet_configuration(raw(reservedMemory=told))
+
+    assert read.reserved is not None
+    assert len(read.reserved.zones[ZoneId(0)]) == len(sizes)
+    assert len(made) < 10

@@ -1,0 +1,205 @@
+"""Walking objects of any shape: what is wrong is noted once, with its path, and reads as absent."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from numalign.kube.decode.parts import Part
+from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod
+from numalign.model.intent import Policy
+
+
+def noted(part: Part) -> list[str]:
+    return [str(mistake) for mistake in part.mistakes]
+
+
+READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
+    # what it is: value, how it is read, what is read, what is noted
+    "a text": ("a", Part.text, "a", []),
+    "no text": (None, Part.text, "", []),
+    "a number for a text": (7, Part.text, "", ["x: must be a text, not a number"]),
+    "a boolean for a text": (True, Part.text, "", ["x: must be a text, not true or false"]),
+    "a needed text": ("a", Part.needed_text, "a", []),
+    "a missing text": (None, Part.needed_text, "", ["x: is missing"]),
+    "an empty text": ("", Part.needed_text, "", ["x: is empty"]),
+    "a list for a needed text": ([], Part.needed_text, "", ["x: must be a text, not a list"]),
+    "texts": ({"a": "b", "c": None}, Part.texts, {"a": "b"}, []),
+    "a number among texts": (
+        {"a": "b", "c/d": 1},
+        Part.texts,
+        {"a": "b", "c/d": ""},
+        ["x[c/d]: must be a text, not a number"],
+    ),
+    "a key that is no text": (
+        {1: "b"},
+        Part.texts,
+        {},
+        ["x.1: the key must be a text: put it in quotes"],
+    ),
+    "an integer": (7, Part.integer, 7, []),
+    "an integer in a text": ("7", Part.integer, 7, []),
+    "no integer": (None, Part.integer, None, []),
+    "a negative integer": (-1, Part.integer, -1, ["x: -1 is too small: the least is 0"]),
+    "a fraction": (1.5, Part.integer, None, ["x: must be a whole number, not a number"]),
+    "a boolean for an integer": (True, Part.integer, None, ["x: must be a whole number, not true or false"]),
+    "a word for an integer": ("many", Part.integer, None, ['x: must be a whole number, not "many"']),
+    "digits of another script": ("\u0667", Part.integer, None, ['x: must be a whole number, not "\u0667"']),
+    "a very long integer": (
+        "9" * 5000,
+        Part.integer,
+        None,
+        [f'x: must be a whole number, not "{"9" * 61}..."'],
+    ),
+    "a switch": (False, Part.switch, False, []),
+    "no switch": (None, Part.switch, None, []),
+    "a text for a switch": ("true", Part.switch, None, ['x: must be true or false, not "true"']),
+    "CPUs": ("0-1,3", Part.cpu_list, 0b1011, []),
+    "no CPUs": ("", Part.cpu_list, None, []),
+    "CPUs in disorder": (
+        "3-1",
+        Part.cpu_list,
+        None,
+        ['x: "3-1" is no CPU id and no range of them, as in 0-3,8'],
+    ),
+    "a number for CPUs": (0, Part.cpu_list, None, ["x: must be a text, not a number"]),
+    "amounts": ({"cpu": "1500m", "memory": None}, Part.amounts, {"cpu": 1500}, []),
+    "an amount without quotes": ({"cpu": 0.1}, Part.amounts, {"cpu": 100}, []),
+    "an infinite amount": (
+        {"cpu": float("inf")},
+        Part.amounts,
+        {},
+        [
+            (
+                'x.cpu: "inf" is not a quantity: write a number with at most one suffix, like 4, '
+                "500m or 16Gi\n  inf\n  ^"
+            )
+        ],
+    ),
+    "a list for an amount": ({"cpu": []}, Part.amounts, {}, ["x.cpu: must be an amount, not a list"]),
+    "a list for amounts": ([], Part.amounts, {}, ["x: must be an object, not a list"]),
+}
+
+
+@pytest.mark.parametrize(("value", "read", "expected", "mistakes"), READINGS.values(), ids=READINGS)
+def test_a_value_is_read(
+    value: object, read: Callable[[Part], object], expected: object, mistakes: list[str]
+) -> None:
+    whole = Part({"x": value})
+
+    found = read(whole["x"])
+
+    assert (dict(found) if isinstance(expected, dict) else found) == expected  # type: ignore[call-overload]
+    assert noted(whole) == mistakes
+
+
+def test_a_word_is_one_of_those_known() -> None:
+    whole = Part({"good": "restricted", "bad": "Restricted", "empty": ""})
+
+    assert whole["good"].word(Policy) is Policy.RESTRICTED
+    assert whole["bad"].word(Policy) is whole["empty"].word(Policy) is whole["absent"].word(Policy) is None
+    assert noted(whole) == [
+        'bad: "Restricted" is none of the known words: none, best-effort, restricted, single-numa-node'
+    ]
+
+
+def test_a_path_is_written_as_people_write_it() -> None:
+    whole = Part({"spec": {"containers": [{}, {"limits": {"cpu": "4", "nvidia.com/gpu": "1"}}]}})
+    limits = list(whole["spec"]["containers"].objects())[1]["limits"]
+
+    assert limits["cpu"].where == "spec.containers[1].limits.cpu"
+    assert limits["nvidia.com/gpu"].where == "spec.containers[1].limits[nvidia.com/gpu]"
+    assert whole.where == ""
+
+
+def test_a_long_name_is_cut_in_its_path() -> None:
+    assert len(Part({})["/" * 10_000].where) < 100
+
+
+def test_what_is_wrong_is_noted_once_and_then_absent() -> None:
+    whole = Part({"spec": "words"})
+    spec = whole["spec"]
+
+    assert spec["containers"].value is spec["volumes"].value is None
+    assert noted(whole) == ['spec: must be an object, not "words"']
+
+
+def test_elements_that_are_no_objects_are_noted_and_left_out() -> None:
+    whole = Part({"list": [{"a": 1}, None, "b", []], "word": "b"})
+
+    assert [part.value for part in whole["list"].objects()] == [{"a": 1}]
+    assert list(whole["word"].entries()) == list(whole["absent"].entries()) == []
+    assert noted(whole) == [
+        "list[1]: must be an object, not null",
+        'list[2]: must be an object, not "b"',
+        "list[3]: must be an object, not a list",
+        'word: must be a list, not "b"',
+    ]
+
+
+def test_members_that_nobody_knows_are_noted() -> None:
+    whole = Part({"a": 1, "c": None, "d": 2, "word": "b"})
+    whole.only(("a", "b", "word"))
+    whole["word"].only(())
+
+    assert noted(whole) == [
+        "d: is none of the fields that are known here: a, b, word",
+        'word: must be an object, not "b"',
+    ]
+
+
+def test_settling_raises_everything_or_nothing() -> None:
+    whole = Part({"a": None})
+    whole.settle(BadPod)
+    whole["a"].needed()
+    whole["b"].wrong("is odd")
+
+    with pytest.raises(BadPod) as raised:
+        whole.settle(BadPod)
+    assert str(raised.value) == "a: is missing\nb: is odd"
+
+
+HUGE = "x" * 3 * 2**20
+MANY = 10**6
+
+
+def walked(part: Part) -> Iterator[str]:
+    for name, member in part.members():
+        member.wrong("is not known")
+        yield name
+
+
+WALKS: dict[str, tuple[object, Callable[[Part], Iterable[object]]]] = {
+    # what it is: many that are wrong, how they are walked
+    "elements that are no objects": ([1] * MANY, Part.objects),
+    "keys that are no texts": (dict.fromkeys(range(MANY)), Part.members),
+    "members that nobody knows": (dict.fromkeys(map(str, range(MANY)), 1), walked),
+}
+
+
+@pytest.mark.parametrize(("value", "walk"), WALKS.values(), ids=WALKS)
+def test_reading_stops_once_more_is_wrong_than_anybody_is_told(
+    value: object, walk: Callable[[Part], Iterable[object]]
+) -> None:
+    whole = Part({"x": value})
+
+    given = sum(1 for _ in walk(whole["x"]))
+
+    assert given <= MOST_MISTAKES + 1
+    assert len(whole.mistakes) == MOST_MISTAKES + 1
+    with pytest.raises(BadPod) as caught:
+        whole.settle(BadPod)
+    assert caught.value.mistakes[-1] is AND_MORE
+
+
+def test_what_is_wrong_beyond_that_reads_as_absent_all_the_same() -> None:
+    whole = Part({"x": [1] * MANY, "y": 5})
+    list(whole["x"].objects())
+
+    assert whole["y"].text() == ""
+    assert len(whole.mistakes) == MOST_MISTAKES + 1
+
+
+@pytest.mark.parametrize("name", [HUGE, f"{HUGE}/y"])
+def test_a_name_of_megabytes_is_cut_in_its_path(name: str) -> None:
+    assert len(Part({name: 1})[name].where) < 100

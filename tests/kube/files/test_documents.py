@@ -1,0 +1,304 @@
+"""Files of every form that people and kubectl make, and some that were made to hurt."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kube.files import documents
+from numalign.kube.files.documents import BadDocument, Document
+
+POD = {"apiVersion": "v1", "kind": "Pod"}
+
+
+FORMS: dict[str, tuple[bytes, list[Any]]] = {
+    "JSON": (b'{"kind": "Pod", "apiVersion": "v1"}', [POD]),
+    "JSON after space": (b' \n{ "kind": "Pod", "apiVersion": "v1"}', [POD]),
+    "YAML": (b"# a pod\nkind: Pod\napiVersion: v1\n", [POD]),
+    "YAML in braces": (b"{kind: Pod, apiVersion: v1}", [POD]),
+    "YAML in three documents": (b"kind: Pod\napiVersion: v1\n---\n---\n{kind: B}\n", [POD, {"kind": "B"}]),
+    "JSON in two documents": (
+        b'{"kind": "Pod", "apiVersion": "v1"}\n---\n{"kind": "B"}\n',
+        [POD, {"kind": "B"}],
+    ),
+    "gzip": (gzip.compress(b"kind: Pod\napiVersion: v1"), [POD]),
+    "JSON with a mark": (b'\xef\xbb\xbf{"kind": "Pod", "apiVersion": "v1"}', [POD]),
+    "JSON from PowerShell": ('\ufeff{"kind": "Pod", "apiVersion": "v1"}'.encode("utf-16-le"), [POD]),
+    "YAML from PowerShell": ("\ufeffkind: Pod\napiVersion: v1".encode("utf-16-be"), [POD]),
+    "aliases": (b"kind: A\nx: &a [1]\ny: *a\nz: *a\n", [{"kind": "A", "x": [1], "y": [1], "z": [1]}]),
+    "a merged mapping": (
+        b"kind: A\nx: &a {b: 1}\ny: {<<: *a}",
+        [{"kind": "A", "x": {"b": 1}, "y": {"b": 1}}],
+    ),
+    "dates stay text": (
+        b"kind: A\nat: 2026-01-02T03:04:05Z\nbad: 2026-13-45\neq: =",
+        [{"kind": "A", "at": "2026-01-02T03:04:05Z", "bad": "2026-13-45", "eq": "="}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), FORMS.values(), ids=FORMS)
+def test_a_file_is_read(data: bytes, expected: list[Any]) -> None:
+    assert documents.read(data) == expected
+
+
+def test_a_file_may_hold_what_is_no_object_where_none_is_meant() -> None:
+    assert documents.values(b"a: 1\n---\n[b]\n") == [{"a": 1}, ["b"]]
+
+
+ZIPPED = gzip.compress(b"kind: Pod\n" * 50)
+BOMB = b"kind: A\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
+    b"a%d: &a%d [%s]\n" % (level, level, b",".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 9)
+)
+
+BROKEN = {
+    "nothing": (b"", "is empty"),
+    "space and comments": (b" \n# nothing\n---\n", "is empty"),
+    "a word": (b"hello", 'must be an object, not "hello"'),
+    "a number": (b"42", "must be an object, not a number"),
+    "a list": (b'[{"kind": "Pod"}]', "must be an object, not a list"),
+    "no kind": (b'{"apiVersion": "v1"}', "kind: is missing"),
+    "a kind that is a number": (b"kind: 1", "kind: must be a text, not a number"),
+    "two and no object": (
+        b"a\n---\n- b\n",
+        'document 1: must be an object, not "a"\ndocument 2: must be an object, not a list',
+    ),
+    "JSON cut off": (b'{"kind": "List", "items": [', "is not JSON: unexpected end of data"),
+    "JSON and more": (b'{"kind": "A"} {"kind": "B"}', "is not JSON: unexpected content after document"),
+    "YAML with a tab": (b"kind:\n\t- a", "is not YAML: found character that cannot start any token (line 2"),
+    "YAML of Python": (b"a: !!python/name:os.system", "is not YAML: could not determine a constructor"),
+    "YAML with a tag that does not fit": (b"kind: A\nx: !!bool foo", "is not YAML: "),
+    "YAML with a number that is none": (b"kind: A\nx: !!int ''", "is not YAML: "),
+    "YAML with a time that is none": (b"kind: A\nx: !!timestamp foo", "is not YAML: "),
+    "YAML with an endless number": (b"kind: " + b"9" * 5000, "is not YAML: Exceeds the limit"),
+    "no text": (b"kind: \xff\xfe\x00", "is not YAML"),
+    "half a character": ("\ufeff{}".encode("utf-16-le")[:-1], "is not text in utf-16: truncated data"),
+    "gzip cut off": (ZIPPED[:-12], "is a gzip file that breaks off before its end"),
+    "gzip with a wrong sum": (ZIPPED[:-8] + bytes(8), "is not the gzip file that it begins as: Error -3"),
+    "gzip in name only": (b"\x1f\x8bhello world", "is not the gzip file that it begins as"),
+    "a bomb of aliases": (BOMB, "stands for more than 1000000 values through its aliases"),
+    "a list in itself": (b"kind: List\nitems: &a [*a]", "has the alias *a, which stands for nothing or f"),
+    "a list in itself, under an older name": (b"kind: &a A\nitems: &a [*a]", "has the alias *a"),
+    "an alias of nothing": (b"kind: *a", "has the alias *a, which stands for nothing"),
+    "deep YAML": (b"kind: " + b"[" * 50_000, "is nested deeper than 100 levels"),
+    "deep YAML in braces": (b"{a: " * 50_000, "is nested deeper than 100 levels"),
+    "deep YAML in lines": (b"- " * 50_000, "is nested deeper than 100 levels"),
+    "deep JSON": (b'{"a":' * 50_000, "is not JSON: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_told(data: bytes, message: str) -> None:
+    with pytest.raises(BadDocument) as raised:
+        documents.read(data)
+
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_a_file_may_hold_so_many_bytes_and_no_more(packed: bool) -> None:  # noqa: FBT001  a parameter of pytest
+    plain = b"kind: Pod # " + b"x" * 1000
+    data = gzip.compress(plain) if packed else plain
+
+    assert documents.read(data, most=len(plain)) == [{"kind": "Pod"}]
+    with pytest.raises(BadDocument, match="has more than 1011 bytes"):
+        documents.read(data, most=len(plain) - 1)
+
+
+def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text("words")
+
+    with pytest.raises(BadDocument) as raised:
+        documents.load(path)
+    assert str(raised.value) == f'{path}: must be an object, not "words"'
+
+
+@pytest.mark.parametrize("name", ["none.yaml", "."], ids=["missing", "a folder"])
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadDocument, match=r"cannot be read: (No such file or|Is a) directory"):
+        documents.load(tmp_path / name)
+
+
+def test_a_dash_is_standard_input() -> None:
+    assert documents.load("-", stdin=io.BytesIO(b"kind: A")) == [{"kind": "A"}]
+    with pytest.raises(BadDocument, match=r"^standard input: is empty$"):
+        documents.load("-", stdin=io.BytesIO())
+
+
+def found(*values: object) -> list[tuple[str, str, str, str]]:
+    """Group, kind, place and trouble of each object."""
+    return [
+        (each.group, each.kind, each.where, str(each.trouble or "")) for each in documents.objects(values)
+    ]
+
+
+# Large lists are decoded item by item.
+
+
+def wholly(data: bytes) -> tuple[list[Document], str]:
+    """The objects of a file that is decoded as a whole, or what is wrong with it."""
+    try:
+        return list(documents.objects(documents.read(data))), ""
+    except BadDocument as error:
+        return [], str(error)
+
+
+def one_by_one(path: Path, data: bytes) -> tuple[list[Document], str]:
+    """The same, of a file whose objects are decoded when their turn comes."""
+    path.write_bytes(data)
+    try:
+        return list(documents.each(path)), ""
+    except BadDocument as error:
+        return [], str(error).removeprefix(str(path)).lstrip(".: ")
+
+
+LISTS = {
+    "by kubectl": b'{"apiVersion": "v1", "items": [{"kind": "A"}, {}], "kind": "List", "metadata": {}}',
+    "by an API server": b'{"kind":"PodList","apiVersion":"v1","metadata":{"r":"7"},"items":[{"x":{}}]}',
+    "on many lines": b'{\n "kind": "List",\n\t"items" : [\r\n {"kind": "A"}\n ,\n {"kind": "B"} \n]\n}\n',
+    "with texts that look like ends": rb'{"kind":"List","items":[{"kind":"A","x":"]}\",{"},{"kind":"B]"}]}',
+    "in other alphabets": '{"kind":"List","items":[{"kind":"\u0416"},{"kind":"\U0001f600"}]}'.encode(),
+    "of lists": b'{"kind":"List","items":[{"kind":"List","items":[{"kind":"A"}]},{"kind":"B"}]}',
+    "of what is no object": b'{"kind":"List","items":[1, {"kind": "A"}, null, "x", [1, 2], -1.5e3]}',
+    "without a kind": b'{"items":[{"kind":"A"}]}',
+    "of another kind": b'{"kind":"Pod","items":[{"kind":"A"}]}',
+    "of nothing": b'{"kind":"List","items":[]}',
+    "in a list": b'[{"kind":"List","items":[{"kind":"A"}]}]',
+    "with items twice": b'{"kind":"List","items":[{"kind":"A"}],"items":[{"kind":"B"}]}',
+    "with items twice, empty at last": b'{"kind":"List","items":[{"kind":"A"}],"items":[]}',
+    "with items below": b'{"kind":"A","spec":{"items":[{"kind":"B"}]}}',
+    "in gzip": gzip.compress(b'{"kind":"List","items":[{"kind":"A"}]}'),
+    "in YAML": b"kind: List\nitems: [{kind: A}]",
+    "in two documents": b'{"kind":"List","items":[{"kind":"A"}]}\n---\n{"kind": "B"}',
+    "cut off in an item": b'{"kind":"List","items":[{"kind":"A"},{"kind"',
+    "cut off after an item": b'{"kind":"List","items":[{"kind":"A"}',
+    "cut off at its end": b'{"kind":"List","items":[{"kind":"A"}]',
+    "with a comma too many": b'{"kind":"List","items":[{"kind":"A"},]}',
+    "with a comma too few": b'{"kind":"List","items":[{"kind":"A"} {"kind":"B"}]}',
+    "with more after it": b'{"kind":"List","items":[{"kind":"A"}]} x',
+    "with space that is none": b'{"kind":"List","items":[{"kind":"A"}\xa0,{"kind":"B"}]}',
+    "with NaN": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B","x":NaN}]}',
+    "with a control character": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B\x01"}]}',
+    "with what is no UTF-8": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B\xff"}]}',
+    "with half a surrogate": rb'{"kind":"List","items":[{"kind":"A"},{"kind":"\ud800"}]}',
+    "with a large number": b'{"kind":"List","items":[{"kind":"A","x":' + b"9" * 30 + b"}]}",
+    "with a huge number": b'{"kind":"List","items":[{"kind":"A","x":' + b"9" * 5000 + b"}]}",
+    "nested too deep": b'{"kind":"List","items":[{"kind":"A"},' + b"[" * 50_000 + b"]" * 50_000 + b"]}",
+    "a word": b"hello",
+    "empty": b"",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data", LISTS.values(), ids=LISTS)
+def test_a_list_is_read_item_by_item_as_it_is_read_wholly(tmp_path: Path, data: bytes) -> None:
+    assert one_by_one(tmp_path / "list", data) == wholly(data)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+ITEMS = st.lists(VALUES | st.fixed_dictionaries({"kind": st.just("A")}, optional={"x": VALUES}), max_size=4)
+MEMBERS = st.permutations([("kind", st.just("List")), ("items", ITEMS), ("metadata", VALUES), ("x", VALUES)])
+LISTED = MEMBERS.flatmap(lambda members: st.fixed_dictionaries(dict(members)))
+
+
+@given(LISTED, st.sampled_from([None, 1]), st.integers(0, 2))
+def test_any_list_is_read_item_by_item_as_it_is_read_wholly(
+    tmp_path_factory: pytest.TempPathFactory, listed: object, indent: int | None, cut: int
+) -> None:
+    text = json.dumps(listed, ensure_ascii=indent is None, indent=indent)
+    data = text[: len(text) - cut].encode("utf-8", "surrogatepass")
+
+    assert one_by_one(tmp_path_factory.getbasetemp() / "list", data) == wholly(data)
+
+
+def test_items_are_decoded_when_their_turn_comes(tmp_path: Path) -> None:
+    path = tmp_path / "list"
+    path.write_bytes(b'{"kind":"List","items":[{"kind":"A"},{"kind":"B"},{"kind":"C","x":NaN}]}')
+    found = documents.each(path)
+
+    assert [next(found).kind, next(found).kind] == ["A", "B"]
+    with pytest.raises(BadDocument, match=f"^{path}: is not JSON"):
+        next(found)
+
+
+def test_a_large_list_takes_little_more_memory_than_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "list"
+    item = {"kind": "A", "zones": [{"name": f"zone-{number}", "x": [number] * 9} for number in range(20)]}
+    path.write_bytes(json.dumps({"kind": "List", "items": [item] * 2000}).encode())
+    tracemalloc.start()
+    try:
+        for _ in documents.each(path):
+            pass
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 3 * path.stat().st_size
+
+
+def test_a_closed_standard_input_is_told() -> None:
+    read = 'from numalign.kube.files import documents; documents.load("-")'
+    ended = subprocess.run(  # noqa: S603  our own words
+        ["sh", "-c", f"exec {sys.executable} -c '{read}' <&-"],  # noqa: S607  any shell can close it
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "standard input: is closed" in ended.stderr
+
+
+def test_objects_are_taken_out_of_lists_of_any_depth() -> None:
+    inner = {"kind": "List", "apiVersion": "v1", "items": [{"kind": "Deployment", "apiVersion": "apps/v1"}]}
+    outer = {"kind": "List", "apiVersion": "v1", "items": [inner, {"kind": "Node", "apiVersion": "v1"}]}
+
+    assert found(POD, outer) == [
+        ("", "Pod", "document", ""),
+        ("", "Node", "items[1]", ""),
+        ("apps", "Deployment", "items[0].items[0]", ""),
+    ]
+
+
+def test_very_deep_lists_end() -> None:
+    nested: Any = {"kind": "Pod", "apiVersion": "v1"}
+    for _ in range(20_000):
+        nested = {"kind": "List", "items": [nested]}
+
+    assert [kind for _, kind, _, _ in found(nested)] == ["Pod"]
+
+
+def test_the_items_of_a_typed_list_take_its_kind() -> None:
+    pods = {"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {}}, {"kind": "Other"}]}
+
+    assert [each.raw for each in documents.objects([pods])] == [
+        {"kind": "Pod", "apiVersion": "v1", "metadata": {}},
+        {"kind": "Other", "apiVersion": "v1"},
+    ]
+
+
+def test_a_kind_that_ends_in_list_and_has_no_items_is_an_object() -> None:
+    assert found({"kind": "AllowList", "apiVersion": "a/v1"}) == [("a", "AllowList", "document", "")]
+
+
+def test_what_is_no_object_is_trouble_at_its_place() -> None:
+    items = [1, {"metadata": {}}, {"kind": "Pod", "apiVersion": 1}]
+    wrong = {"kind": "List", "items": "x"}
+
+    assert found({"kind": "List", "items": items}, wrong, {"kind": "List", "items": None}) == [
+        ("", "", "items[0]", "must be an object, not a number"),
+        ("", "", "items[1]", "kind: is missing"),
+        ("", "", "items[2]", "apiVersion: must be a text, not a number"),
+        ("", "List", "document", 'items: must be a list, not "x"'),
+    ]

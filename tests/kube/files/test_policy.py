@@ -1,0 +1,670 @@
+"""The policy file: what it says, what is wrong in it, and what holds while it changes."""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from numalign.cache.refusals import Reaction
+from numalign.kube.decode import shapes, templates
+from numalign.kube.decode.templates import TemplatePath
+from numalign.kube.files.policy import (
+    NAME_LABEL,
+    NO_POLICY,
+    BadPolicy,
+    ClusterPolicy,
+    Default,
+    Exemptions,
+    PolicyKeeper,
+    parse,
+    read,
+)
+from numalign.model.constraints import Operator, Requirement
+from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from numalign.shapes import KnownShape, LabelValues, shape
+from tests.notation import node, table
+from tests.webhook.conftest import Told
+
+PAGE = Path(__file__).parents[3] / "docs" / "policy.md"
+
+GPU_SHAPE = shape.of(node("cpu=32 mem=64Gi gpu=4", policy="single-numa-node"))
+
+ZONE = "cpu=32/30 mem=128Gi/126Gi gpu=4"
+SHOWN_SHAPE = shape.shape(
+    shape.bare(node(ZONE, ZONE, policy="single-numa-node")),
+    (),
+    {"pool": LabelValues(frozenset({"gpu"}))},
+    other_labels=True,
+)
+
+SINGLE, RESTRICTED, LOOSE = Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT
+
+
+def written() -> str:
+    """The example of the page for platform teams."""
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return str(block)
+
+
+def test_the_page_for_platform_teams_shows_a_file_that_is_read() -> None:
+    assert parse(written().encode()) == ClusterPolicy(
+        defaults=(
+            Default(
+                (
+                    Requirement("tier", Operator.IN, frozenset({"gold"})),
+                    Requirement(NAME_LABEL, Operator.NOT_IN, frozenset({"legacy", "sandbox"})),
+                ),
+                NamespaceRules(default=SINGLE, enforce=RESTRICTED),
+            ),
+            Default((), NamespaceRules(warn=LOOSE)),
+        ),
+        exemptions=Exemptions(
+            users=("system:serviceaccount:ci:*",),
+            namespaces=frozenset({"batch"}),
+            runtime_classes=frozenset({"kata"}),
+        ),
+        templates={
+            ("example.com", "TrainJob"): (
+                TemplatePath(("spec", "replicaSpecs", "*", "template")),
+                TemplatePath(("spec", "tasks", "[*]", "template")),
+            )
+        },
+        never=Reaction.WARN,
+        unknown_resources=Reaction.DENY,
+        shapes=(SHOWN_SHAPE,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "namespace", "rules"),
+    table(
+        [
+            ("both rules", {"tier": "gold"}, "web", NamespaceRules(SINGLE, RESTRICTED, LOOSE)),
+            ("not where it is left out by name", {"tier": "gold"}, "legacy", NamespaceRules(warn=LOOSE)),
+            ("the last alone", {}, "web", NamespaceRules(warn=LOOSE)),
+        ]
+    ),
+)
+def test_the_page_says_what_its_example_does(
+    labels: Mapping[str, str], namespace: str, rules: NamespaceRules
+) -> None:
+    assert parse(written().encode()).rules_for(UNRULED, labels, namespace) == rules
+
+
+def test_the_page_names_every_kind_that_is_looked_at() -> None:
+    listed = PAGE.read_text(encoding="utf-8").rpartition("The kinds:")[2]
+    groups = {group for group, _ in templates.TEMPLATES if group}
+
+    assert set(re.findall(r"[A-Z][A-Za-z]+", listed)) == {kind for _, kind in templates.TEMPLATES} - {"Pod"}
+    assert set(re.findall(r"`(.*?)`", listed)) == groups
+
+
+def test_a_policy_is_data_for_programs() -> None:
+    everything = ClusterPolicy(
+        (Default((GOLD, TIERED, TIERLESS, NOT_GOLD), NamespaceRules(enforce=SINGLE)), ALL_LOOSE),
+        Exemptions(("eve",), frozenset({"b", "a"}), frozenset({"kata"})),
+        {("", "A"): (TemplatePath(("a",)),), ("x.io", "B"): (TemplatePath(("b", "[*]", "c")),)},
+        never=Reaction.WARN,
+        unknown_resources=Reaction.DENY,
+        shapes=(GPU_SHAPE,),
+    )
+
+    assert json.loads(json.dumps(everything.to_json())) == {
+        "defaults": [
+            {
+                "namespaces": "tier in (gold,silver), tier, !tier, tier notin (gold)",
+                "enforce": "single-numa-node",
+            },
+            {"namespaces": "", **dict.fromkeys(("default", "enforce", "warn", "audit"), "best-effort")},
+        ],
+        "exemptions": {"users": ["eve"], "namespaces": ["a", "b"], "runtimeClasses": ["kata"]},
+        "workloads": {"A": ["a"], "B.x.io": ["b[*].c"]},
+        "never": "warn",
+        "unknownResources": "deny",
+        "shapes": [GPU_SHAPE.name],
+    }
+
+
+def test_pods_that_nothing_could_take_may_only_be_warned_of() -> None:
+    first_week = parse(b"{never: warn, unknownResources: deny}")
+
+    assert (NO_POLICY.never, NO_POLICY.unknown_resources) == (Reaction.DENY, Reaction.WARN)
+    assert (first_week.never, first_week.unknown_resources) == (Reaction.WARN, Reaction.DENY)
+
+
+def test_shapes_are_declared_as_they_are_exported() -> None:
+    text = yaml.safe_dump({"shapes": shapes.exported([KnownShape(GPU_SHAPE, nodes=3)])})
+
+    assert parse(text.encode()).shapes == (GPU_SHAPE,)
+
+
+@pytest.mark.parametrize("nothing", ["{}", "defaults:", "{defaults: [], exemptions: {}, workloads: []}"])
+def test_a_file_may_say_nothing(nothing: str) -> None:
+    assert parse(nothing.encode()) == NO_POLICY
+
+
+def test_json_is_understood_too() -> None:
+    assert parse(b'{"exemptions": {"namespaces": ["a"]}}').exemptions.namespaces == {"a"}
+
+
+# Defaults.
+
+GOLD = Requirement("tier", Operator.IN, frozenset({"gold", "silver"}))
+NOT_GOLD = Requirement("tier", Operator.NOT_IN, frozenset({"gold"}))
+TIERED = Requirement("tier", Operator.EXISTS)
+TIERLESS = Requirement("tier", Operator.DOES_NOT_EXIST)
+
+
+def of(*defaults: Default) -> ClusterPolicy:
+    return ClusterPolicy(defaults)
+
+
+def named(name: str, *, warn: Policy) -> Default:
+    return Default((Requirement(NAME_LABEL, Operator.IN, frozenset({name})),), NamespaceRules(warn=warn))
+
+
+ALL_LOOSE = Default((), NamespaceRules(LOOSE, LOOSE, LOOSE, LOOSE))
+BOTH = Default((GOLD, NOT_GOLD), NamespaceRules(enforce=SINGLE))
+TIGHT, FOREIGN = named("team", warn=SINGLE), named("other", warn=SINGLE)
+OFF = NamespaceRules(disabled=True)
+
+RULED = [
+    # what it shows                     the policy             its own labels ask, and what holds
+    ("no policy",                       NO_POLICY,             UNRULED, UNRULED),
+    ("a rule for every namespace",      of(ALL_LOOSE),         UNRULED, ALL_LOOSE.rules),
+    ("its own labels first",            of(ALL_LOOSE),
+        NamespaceRules(enforce=SINGLE), NamespaceRules(LOOSE, SINGLE, LOOSE, LOOSE)),
+    ("its own label, if it says none",  of(ALL_LOOSE),
+        NamespaceRules(enforce=Policy.NONE), NamespaceRules(LOOSE, Policy.NONE, LOOSE, LOOSE)),
+    ("the first rule that says it",     of(TIGHT, ALL_LOOSE),
+        UNRULED, NamespaceRules(LOOSE, LOOSE, SINGLE, LOOSE)),
+    ("the order, not the tightness",    of(ALL_LOOSE, TIGHT),  UNRULED, ALL_LOOSE.rules),
+    ("no rule for others",              of(FOREIGN),           UNRULED, UNRULED),
+    ("no rule of which one part fails", of(BOTH),              UNRULED, UNRULED),
+    ("disabled stays disabled",         of(ALL_LOOSE),         OFF,     OFF),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "own", "rules"), table(RULED))
+def test_a_namespace_is_ruled_by(policy: ClusterPolicy, own: NamespaceRules, rules: NamespaceRules) -> None:
+    assert policy.rules_for(own, {"tier": "gold"}, "team") == rules
+
+
+def test_the_name_is_the_label_that_the_namespace_has() -> None:
+    policy = of(TIGHT)
+
+    found = [policy.rules_for(UNRULED, {NAME_LABEL: label}, "team").warn for label in ("team", "other")]
+
+    assert found == [SINGLE, None]
+
+
+maybe = st.none() | st.sampled_from(Policy)
+rules_of_any = st.builds(NamespaceRules, maybe, maybe, maybe, maybe, st.booleans())
+requirements = st.builds(
+    Requirement, st.sampled_from("abc"), st.sampled_from(Operator), st.frozensets(st.sampled_from("xyz"))
+)
+defaults = st.builds(Default, st.lists(requirements, max_size=2).map(tuple), rules_of_any)
+
+
+@given(
+    st.lists(defaults, max_size=4).map(tuple),
+    rules_of_any,
+    st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz")),
+)
+def test_no_default_undoes_a_label(
+    given_: tuple[Default, ...], own: NamespaceRules, labels: dict[str, str]
+) -> None:
+    found = ClusterPolicy(given_).rules_for(own, labels, "team")
+
+    assert found.disabled == own.disabled
+    for level in ("default", "enforce", "warn", "audit"):
+        said = [getattr(each.rules, level) for each in given_ if each.concerns(labels) and not own.disabled]
+        wanted = next((each for each in [getattr(own, level), *said] if each is not None), None)
+        assert getattr(found, level) == wanted
+
+
+# Exemptions.
+
+CI, BUILDER = "system:serviceaccount:ci:*", "system:serviceaccount:ci:builder"
+SOME = ClusterPolicy(
+    exemptions=Exemptions(
+        users=("admin", CI),
+        namespaces=frozenset({"batch"}),
+        runtime_classes=frozenset({"kata"}),
+    )
+)
+
+EXEMPT = [
+    # what it shows               user                          namespace  runtime  why
+    ("a user",                    "admin",                      "team",    "",      "users: admin"),
+    ("one that begins so",        BUILDER,                      "team",    "",      f"users: {CI}"),
+    ("a namespace",               "eve",                        "batch",   "",      "namespaces: batch"),
+    ("a runtime class",           "eve",                        "team",    "kata",  "runtimeClasses: kata"),
+    ("nobody else",               "eve",                        "team",    "runc",  None),
+    ("nobody who begins so",      "administrator",              "batches", "kata2", None),
+    ("nobody of another account", "system:serviceaccount:cd:b", "team",    "",      None),
+    ("nobody without a name",     "",                           "",        "",      None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("user", "namespace", "runtime_class", "why"), table(EXEMPT))
+def test_exempt_is(user: str, namespace: str, runtime_class: str, why: str | None) -> None:
+    assert SOME.exempts(user=user, namespace=namespace, runtime_class=runtime_class) == why
+    assert NO_POLICY.exempts(user=user, namespace=namespace, runtime_class=runtime_class) is None
+
+
+# Mistakes.
+
+
+def rule(selector: str) -> str:
+    return f"defaults: [{{warn: none, namespaceSelector: {selector}}}]"
+
+
+def expression(text: str) -> str:
+    return rule(f"{{matchExpressions: [{text}]}}")
+
+
+def train(templates: str, *, group: str = "example.com", kind: str = "TrainJob") -> str:
+    return f"workloads: [{{group: {group}, kind: {kind}, templates: {templates}}}]"
+
+
+AT = "defaults[0].namespaceSelector.matchExpressions[0]"
+
+MISTAKEN = {
+    # situation: (the file, every mistake in order)
+    "empty": ("", ["is empty"]),
+    "only a comment": ("# later", ["is empty"]),
+    "no YAML": ("defaults: [", ["is not YAML: did not find expected node content"]),
+    "too deep": ("- " * 50_000, ["is nested deeper than 100 levels"]),
+    "two documents": ("defaults: []\n---\ndefaults: []", ["holds 2 documents: a policy is one"]),
+    "too large": ("# " + "x" * 2**20, ["has more than 1048576 bytes"]),
+    "a list": ("[]", ["must be an object, not a list"]),
+    "a text": ("none", ['must be an object, not "none"']),
+    "a key in another way": (
+        "default: []\nexempt: {}\nqqqq:",
+        [
+            'default: there is no such key; "defaults" is meant?',
+            'exempt: there is no such key; "exemptions" is meant?',
+            "qqqq: there is no such key; known are defaults, exemptions, workloads, never, unknownResources",
+        ],
+    ),
+    "a key that is a number": ("1: {}", ["1: the key must be a text: put it in quotes"]),
+    "parts of another shape": (
+        "defaults: {}\nexemptions: []\nworkloads: 3",
+        [
+            "defaults: must be a list, not an object",
+            "exemptions: must be an object, not a list",
+            "workloads: must be a list, not a number",
+        ],
+    ),
+    "reactions that are none": (
+        "never: off\nunknownResources: ''\nshapes: {}",
+        [
+            "never: must be a text, not true or false",
+            "unknownResources: is empty",
+            "shapes: must be a list, not an object",
+        ],
+    ),
+    "a reaction that is another word": (
+        "never: ignore\nunknownResources: allow",
+        [
+            'never: "ignore" is none of the known words: deny, warn',
+            'unknownResources: "allow" is none of the known words: deny, warn',
+        ],
+    ),
+    "a shape that is none": (
+        "shapes: [{zone: [], taints: 3}, gpu]",
+        [
+            "shapes[0].zone: is none of the fields that are known here",
+            "shapes[0].zones: is missing",
+            "shapes[0].taints: must be a list, not a number",
+            'shapes[1]: must be an object, not "gpu"',
+        ],
+    ),
+    "rules of another shape": (
+        "defaults: [restricted, null]",
+        [
+            'defaults[0]: must be an object, not "restricted"',
+            "defaults[1]: must be an object, not null",
+        ],
+    ),
+    "a rule that says nothing": (
+        "defaults: [{}, {warn: null, namespaceSelector: {}}]",
+        [
+            "defaults[0]: asks for nothing: add default, enforce, warn or audit",
+            "defaults[1]: asks for nothing: add default, enforce, warn or audit",
+        ],
+    ),
+    "a rule with another key": (
+        "defaults: [{enforced: restricted}]",
+        ['defaults[0].enforced: there is no such key; "enforce" is meant?'],
+    ),
+    "another policy": (
+        "defaults: [{warn: strict, enforce: '', audit: 'off', default: on}]",
+        [
+            "defaults[0].default: must be a text, not true or false",
+            'defaults[0].enforce: "" is none of the known words; one of none, best-effort',
+            'defaults[0].warn: "strict" is none of the known words; "single-numa-node" is meant?',
+            'defaults[0].audit: "off" is none of the known words',
+        ],
+    ),
+    "a selector that is a list": (
+        rule("[]"),
+        ["defaults[0].namespaceSelector: must be an object, not a list"],
+    ),
+    "a selector in short": (
+        rule("{tier: gold}"),
+        ["defaults[0].namespaceSelector.tier: there is no such key; known are matchLabels, matchExpressions"],
+    ),
+    "labels that are none": (
+        rule("{matchLabels: {tier: [gold], 'a b': c, d: 'e f', g: 1, h: }}"),
+        [
+            "defaults[0].namespaceSelector.matchLabels.tier: must be a text, not a list",
+            "defaults[0].namespaceSelector.matchLabels[a b]: no label can have the key 'a b'",
+            "defaults[0].namespaceSelector.matchLabels.d: no label can have the value 'e f'",
+            "defaults[0].namespaceSelector.matchLabels.g: must be a text, not a number",
+            "defaults[0].namespaceSelector.matchLabels.h: is missing",
+        ],
+    ),
+    "an expression of nothing": (expression("{}"), [f"{AT}.key: is missing", f"{AT}.operator: is missing"]),
+    "an expression that is none": (
+        expression("tier"),
+        [f'{AT}: must be an object, not "tier"'],
+    ),
+    "an operator that is none": (
+        expression("{key: a, operator: in, values: [b]}"),
+        [f'{AT}.operator: "in" is none of the known words: In, NotIn, Exists, DoesNotExist'],
+    ),
+    "an empty operator": (expression("{key: a, operator: ''}"), [f"{AT}.operator: is empty"]),
+    "no values": (
+        expression("{key: a, operator: In}, {key: a, operator: NotIn, values: []}"),
+        [
+            f"{AT}.values: are missing: In needs those that are meant",
+            f"{AT[:-2]}1].values: are missing: NotIn needs those that are meant",
+        ],
+    ),
+    "values too many": (
+        expression("{key: a, operator: Exists, values: [b]}"),
+        [f"{AT}.values: have no meaning with Exists: leave them out"],
+    ),
+    "values that are none": (
+        expression("{key: a, operator: In, values: [true, null, {}, 'e f']}"),
+        [
+            f"{AT}.values[0]: must be a text, not true or false",
+            f"{AT}.values[1]: is missing",
+            f"{AT}.values[2]: must be a text, not an object",
+            f"{AT}: no label can have the value 'e f'",
+        ],
+    ),
+    "a value alone": (
+        expression("{key: a, operator: In, values: b}"),
+        [f'{AT}.values: must be a list, not "b"'],
+    ),
+    "a key that is none": (
+        expression("{key: a/b/c, operator: Exists}"),
+        [f"{AT}: no label can have the key 'a/b/c'"],
+    ),
+    "exemptions of another shape": (
+        "exemptions: {users: eve, namespaces: [1], runtimeClasses: {}, user: []}",
+        [
+            'exemptions.user: there is no such key; "users" is meant?',
+            'exemptions.users: must be a list, not "eve"',
+            "exemptions.namespaces[0]: must be a text, not a number",
+            "exemptions.runtimeClasses: must be a list, not an object",
+        ],
+    ),
+    "names that nobody has": (
+        "exemptions: {users: ['', 'a*b', '**'], namespaces: ['team-*', A], runtimeClasses: ['*']}",
+        [
+            "exemptions.users[0]: is empty",
+            'exemptions.users[1]: "a*b" is not a user, or the beginning of some with * at its end',
+            'exemptions.users[2]: "**" is not a user',
+            'exemptions.namespaces[0]: "team-*" is not the name of a namespace',
+            'exemptions.namespaces[1]: "A" is not the name of a namespace',
+            'exemptions.runtimeClasses[0]: "*" is not the name of a RuntimeClass',
+        ],
+    ),
+    "a workload of nothing": (
+        "workloads: [{}]",
+        ["workloads[0].kind: is missing", "workloads[0].templates: is missing"],
+    ),
+    "a workload with a version": (
+        train("[spec.template]", group="batch/v1", kind="trainjobs"),
+        [
+            'workloads[0].group: "batch/v1" is no API group: write it without the version, like batch',
+            'workloads[0].kind: "trainjobs" is no kind, like TrainJob',
+        ],
+    ),
+    "no templates": (train("[]"), ["workloads[0].templates: is empty: name the paths of the pod templates"]),
+    "templates that are none": (
+        train("[7, 'spec.tasks[0]', '', 'spec.']"),
+        [
+            "workloads[0].templates[0]: must be a text, not a number",
+            'workloads[0].templates[1]: "tasks[0]" is no step: write names with dots',
+            "workloads[0].templates[2]: is empty",
+            "workloads[0].templates[3]: a name is missing: write a path like spec.tasks[*].template",
+        ],
+    ),
+    "pods": (
+        train("[spec]", group="''", kind="Pod"),
+        ["workloads[0].kind: pods are always looked at, and make no pods"],
+    ),
+    "a kind twice": (
+        "workloads: [{kind: A, templates: [a]}, {kind: A, templates: [b]}]",
+        ["workloads[1].kind: A of the core group stands here twice: join them"],
+    ),
+    "mistakes in different places": (
+        "defaults: [{warn: x}]\nexemptions: {namespaces: [B]}\nworkloads: [{kind: A}]\nmore: 1",
+        [
+            "more: there is no such key",
+            'defaults[0].warn: "x" is none of the known words',
+            'exemptions.namespaces[0]: "B" is not the name',
+            "workloads[0].templates: is missing",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "mistakes"), MISTAKEN.values(), ids=MISTAKEN)
+def test_every_mistake_is_told_with_its_place(text: str, mistakes: list[str]) -> None:
+    with pytest.raises(BadPolicy) as raised:
+        parse(text.encode())
+
+    told = [str(mistake) for mistake in raised.value.mistakes]
+    assert len(told) == len(mistakes), told
+    for mistake, start in zip(told, mistakes, strict=True):
+        assert mistake.startswith(start)
+
+
+def test_a_thousand_keys_that_nobody_knows_are_not_all_told() -> None:
+    with pytest.raises(BadPolicy) as raised:
+        parse("\n".join(f"key{number}: 1" for number in range(1000)).encode())
+
+    assert len(raised.value.mistakes) == 16
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
+keys = st.sampled_from(
+    re.findall(
+        r"\w+",
+        "defaults exemptions workloads namespaceSelector matchLabels matchExpressions key operator values"
+        " warn users namespaces runtimeClasses kind group templates",
+    )
+)
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.text(max_size=3), inner)
+)
+
+
+def refused(data: bytes) -> bool:
+    """Whether it is refused, with a word why."""
+    try:
+        parse(data).rules_for(UNRULED, {}, "team")
+    except BadPolicy as error:
+        return bool(error.mistakes)
+    return False
+
+
+@given(st.dictionaries(keys, anything))
+def test_any_file_is_read_or_refused(content: dict[str, object]) -> None:
+    unknown = content.keys() - {"defaults", "exemptions", "workloads"}
+
+    assert refused(json.dumps(content).encode()) >= bool(unknown)
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_no_sense_are_refused(data: bytes) -> None:
+    assert refused(b"\xfe" + data)
+
+
+# Files.
+
+
+def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("defaults: [{warn: none, wran: none}]", encoding="utf-8")
+
+    with pytest.raises(BadPolicy) as raised:
+        read(path)
+
+    assert str(raised.value).startswith(f"{path}: defaults[0].wran: there is no such key")
+
+
+def test_what_is_no_file_is_told(tmp_path: Path) -> None:
+    for path, message in (
+        (tmp_path, "is not a regular file"),
+        (tmp_path / "none", "cannot be read: No such file or directory"),
+        (tmp_path / ("x" * 300), "cannot be read: File name too long"),
+    ):
+        with pytest.raises(BadPolicy) as raised:
+            read(path)
+        assert str(raised.value) == f"{path}: {message}"
+
+
+class Kept:
+    """A keeper, its file, and a sleep that lets the file be changed between two looks."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.told = Told()
+        self.registry = CollectorRegistry()
+        self.keeper = PolicyKeeper(path, log=self.told.log, registry=self.registry)
+
+    def put(self, text: str | None) -> None:
+        """Replace the file in one step; None takes it away."""
+        if text is None:
+            self.path.unlink()
+            return
+        new = self.path.with_suffix(".new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(self.path)
+
+    async def follow(self, *texts: str | None) -> list[ClusterPolicy]:
+        """What is in force before each of these changes, and after the last."""
+        waiting = iter(texts)
+        seen: list[ClusterPolicy] = []
+
+        async def sleep(seconds: float) -> None:
+            assert seconds == 10
+            seen.append(self.keeper.now)
+            try:
+                self.put(next(waiting))
+            except StopIteration:
+                raise asyncio.CancelledError from None
+
+        with pytest.raises(asyncio.CancelledError):
+            await self.keeper.follow(every=10, sleep=sleep)
+        return seen
+
+    @property
+    def figures(self) -> tuple[float | None, ...]:
+        """Whether the file is stale, and the reloads taken and refused."""
+        told = self.registry.get_sample_value
+        reloads = (told("numalign_policy_reloads_total", {"result": each}) for each in ("taken", "refused"))
+        return (told("numalign_policy_stale"), *reloads)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path / "policy.yaml")
+
+
+FIRST, SECOND, WRONG = "defaults: [{warn: none}]", "defaults: [{warn: restricted}]", "defauts: [{wran: none}]"
+
+
+def test_without_a_file_nothing_is_asked() -> None:
+    told = Told()
+    keeper = PolicyKeeper(None, log=told.log, registry=CollectorRegistry())
+
+    keeper.load()
+
+    assert keeper.now is NO_POLICY
+    assert told.stream.getvalue() == ""
+
+
+async def test_there_must_be_a_file_to_follow_one() -> None:
+    keeper = PolicyKeeper(None, log=Told().log, registry=CollectorRegistry())
+
+    with pytest.raises(ValueError, match="no file"):
+        await keeper.follow(every=1)
+
+
+def test_a_wrong_file_at_the_start_is_refused_with_all_mistakes(kept: Kept) -> None:
+    kept.put("defauts: 1\nexemptions: 2")
+
+    with pytest.raises(BadPolicy) as raised:
+        kept.keeper.load()
+
+    assert len(raised.value.mistakes) == 2
+
+
+async def test_a_file_that_changes_is_read_again(kept: Kept) -> None:
+    kept.put(FIRST)
+    kept.keeper.load()
+
+    seen = await kept.follow(SECOND)
+
+    assert seen == [parse(FIRST.encode()), parse(SECOND.encode())]
+    assert kept.figures == (0, 1, 0)
+    assert [line["defaults"][0]["warn"] for line in kept.told.of("policy.taken")] == ["none", "restricted"]
+
+
+@pytest.mark.parametrize("wrong", [WRONG, "", None], ids=["wrong", "empty", "gone"])
+async def test_a_wrong_file_changes_nothing_until_it_is_mended(kept: Kept, wrong: str | None) -> None:
+    kept.put(FIRST)
+    kept.keeper.load()
+
+    seen = await kept.follow(wrong)
+
+    assert seen == [parse(FIRST.encode())] * 2
+    assert kept.figures == (1, 0, 1)
+    (line,) = kept.told.of("policy.refused")
+    assert line["path"] == str(kept.path)
+    assert all(str(kept.path) in mistake for mistake in line["mistakes"])
+
+    seen = await kept.follow(SECOND)
+
+    assert seen[-1] == parse(SECOND.encode())
+    assert kept.figures == (0, 1, 1)
+
+
+async def test_a_file_that_was_never_loaded_is_followed_from_nothing(kept: Kept) -> None:
+    assert await kept.follow(FIRST) == [NO_POLICY, parse(FIRST.encode())]
+
+
+async def test_a_file_that_stays_is_not_read_again(kept: Kept) -> None:
+    kept.put(FIRST)
+    kept.keeper.load()
+    policy = kept.keeper.now
+
+    await kept.follow()
+
+    assert kept.keeper.now is policy
+    assert kept.figures == (0, 0, 0)

@@ -1,0 +1,177 @@
+"""Who asks, and what comes back: the parts of a connection that neither lists nor watches show."""
+
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from pytest_aiohttp import AiohttpServer
+
+from certs import authority
+from numalign.kube import client as kube_client
+from numalign.kube.client import (
+    Conflict,
+    Forbidden,
+    Missing,
+    Patch,
+    Refused,
+    Unconfigured,
+    Unreachable,
+    connected,
+)
+from tests.fake_api import FakeApi
+
+NODES = "/api/v1/nodes"
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a pod has mounted, and the environment that it has."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    made = tmp_path / "account"
+    made.mkdir()
+    issued = authority.issue(names=["10.0.0.1"], days=1, now=datetime.now(UTC))
+    (made / "ca.crt").write_bytes(issued.ca_pem)
+    (made / "token").write_text("let-me-in")
+    (made / "namespace").write_text("numalign-system\n")
+    return made
+
+
+async def test_inside_a_pod_its_own_account_is_used(account: Path) -> None:
+    async with connected(account=account) as found:
+        assert (found.host, found.namespace) == ("https://10.0.0.1:443", "numalign-system")
+
+
+async def test_a_kubeconfig_wins_over_the_account_of_the_pod(account: Path, tmp_path: Path) -> None:
+    async with FakeApi() as server:
+        path = server.kubeconfig(tmp_path / "kubeconfig", namespace="mine")
+        async with connected(kubeconfig=str(path), account=account) as found:
+            assert (found.host, found.namespace) == (server.url, "mine")
+
+
+@pytest.mark.parametrize("missing", ["token", "ca.crt", "namespace"])
+async def test_an_account_that_is_not_mounted_as_a_whole_is_told(account: Path, missing: str) -> None:
+    (account / missing).unlink()
+
+    with pytest.raises(Unconfigured, match=r"service account of this pod cannot be used.*automountServ"):
+        async with connected(account=account):
+            pass
+
+
+async def test_a_token_that_is_emptied_is_a_refusal(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubernetes_asyncio.config.incluster_config.TOKEN_REFRESH_PERIOD", timedelta(0))
+    async with connected(account=account) as found:
+        (account / "token").write_text("")
+        with pytest.raises(Refused, match=r"credentials for https://10\.0\.0\.1:443 cannot be read again"):
+            await found.get(NODES, what="nodes")
+
+
+# What the environment says of a way to the API server.
+
+
+@pytest.fixture
+async def listener(aiohttp_server: AiohttpServer) -> TestServer:
+    """Answers every call with the address that was asked for, and who asked."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"url": str(request.url), "as": request.headers.get("Authorization")})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    return await aiohttp_server(app)
+
+
+def kubeconfig(path: Path, url: str) -> str:
+    """A kubeconfig for the API server at this address, with a token."""
+    cluster, user = {"server": url}, {"token": "let-me-in"}
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "clusters": [{"name": "c", "cluster": cluster}],
+                "users": [{"name": "u", "user": user}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    return str(path)
+
+
+async def test_a_password_in_netrc_does_not_take_the_place_of_the_token(
+    listener: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login me password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+
+    url = str(listener.make_url(""))
+    async with connected(kubeconfig=kubeconfig(tmp_path / "kubeconfig", url)) as found:
+        said = await found.get(NODES, what="nodes")
+    assert said == {"url": f"{url.rstrip('/')}{NODES}", "as": "Bearer let-me-in"}
+
+
+async def test_a_proxy_that_the_environment_names_is_asked(
+    listener: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", str(listener.make_url("")))
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    far = kubeconfig(tmp_path / "kubeconfig", "http://far.example")
+    async with connected(kubeconfig=far) as found:
+        said = await found.get(NODES, what="nodes")
+    assert said == {"url": f"http://far.example{NODES}", "as": "Bearer let-me-in"}
+
+
+# What is asked, and what comes back.
+
+
+async def test_what_is_written_comes_back_as_it_is_stored() -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+    async with FakeApi() as server, server.client() as client:
+        made: Any = await client.create(NODES, node, what="node a")
+        body = {"metadata": {"labels": {"x": "y"}}}
+        patched: Any = await client.patch(f"{NODES}/a", body, how=Patch.MERGE, what="node a")
+        replaced: Any = await client.replace(f"{NODES}/a", patched, what="node a")
+
+    assert made["metadata"]["name"] == "a"
+    assert patched["metadata"]["labels"] == replaced["metadata"]["labels"] == {"x": "y"}
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "sentence"),
+    [
+        (HTTPStatus.UNAUTHORIZED, Refused, "does not accept your credentials"),
+        (HTTPStatus.FORBIDDEN, Forbidden, "you may not patch node a .*a role has to allow it"),
+        (HTTPStatus.NOT_FOUND, Missing, "node a is not there"),
+        (HTTPStatus.CONFLICT, Conflict, "node a was made or changed by somebody else"),
+        (HTTPStatus.UNPROCESSABLE_ENTITY, Unreachable, "answered 422 for node a"),
+        (HTTPStatus.INTERNAL_SERVER_ERROR, Unreachable, "answered 500 for node a"),
+    ],
+)
+async def test_a_write_that_is_not_done_says_why(
+    status: HTTPStatus, error: type[Exception], sentence: str
+) -> None:
+    async with FakeApi(failures={("PATCH", f"{NODES}/a"): status}) as server, server.client() as client:
+        with pytest.raises(error, match=sentence):
+            await client.patch(f"{NODES}/a", {}, how=Patch.MERGE, what="node a")
+
+
+async def test_an_answer_that_is_longer_than_makes_sense_is_not_read() -> None:
+    async with FakeApi(oddities={NODES: b"x" * 2000}) as server, server.client() as client:
+        with pytest.raises(Unreachable, match="makes no sense"):
+            await client.get(NODES, what="nodes", most=1000)
+
+
+async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_client, "LONGEST_LINE", 1000)
+    async with FakeApi(oddities={NODES: b"x" * 2000}) as server, server.client() as client:
+        with pytest.raises(Unreachable, match="an event of more than 1000 bytes makes no sense"):
+            async for _ in client.lines(NODES, [], what="nodes", silence=5):
+                pass

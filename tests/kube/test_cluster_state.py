@@ -1,0 +1,436 @@
+"""A cluster put together from objects that come, change and go in any order."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kube.cluster_state import ClusterState, Snapshot, Store
+from numalign.kube.decode import shapes
+from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.files import snapshot
+from numalign.model.attributes import Attributes, Labels
+from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
+from numalign.model.node import Known
+from numalign.shapes import ShapeHistory, UnknownNode
+from numalign.shapes.history import LOSS_SECONDS
+from tests.notation import bag
+
+Json = dict[str, Any]
+
+
+def node(name: str, *, cpu: object = "8", **labels: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": cpu}},
+    }
+
+
+def nrt(name: str, *, cpu: object = 8, available: object = None, zone: str = "node-0") -> Json:
+    amount = {"name": "cpu", "capacity": cpu, "allocatable": cpu, "available": available or cpu}
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": name},
+        "zones": [{"name": zone, "type": "Node", "resources": [amount]}],
+    }
+
+
+def namespace(name: str, **labels: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def configuration(name: str, **fields: object) -> Json:
+    version = "kubelet.config.k8s.io/v1beta1"
+    return {"apiVersion": version, "kind": "KubeletConfiguration", "metadata": {"name": name}, **fields}
+
+
+def test_a_node_is_known_once_its_topology_is() -> None:
+    world = ClusterState()
+    world.nodes.put("a", node("a"))
+    before = world.snapshot()
+    world.topologies.put("a", nrt("a"))
+    after = world.snapshot()
+
+    assert (before.nodes, before.unknown) == ((), ("a",))
+    assert ([each.name for each in after.nodes], after.unknown) == (["a"], ())
+
+
+def test_a_node_that_lost_its_topology_is_unknown_and_one_that_lost_its_node_is_a_ghost() -> None:
+    world = ClusterState()
+    for name in "ab":
+        world.nodes.put(name, node(name))
+        world.topologies.put(name, nrt(name))
+    world.topologies.drop("a")
+    world.nodes.drop("b")
+
+    seen = world.snapshot()
+    assert (seen.nodes, seen.unknown, [*seen.labels]) == ((), ("a",), ["a"])
+    assert [str(problem) for problem in seen.problems] == [
+        "NodeResourceTopology b: metadata.name: no Node of this name: its exporter left it behind"
+    ]
+
+
+def test_a_file_of_topologies_alone_has_no_ghosts_until_a_node_is_there() -> None:
+    world = ClusterState()
+    world.topologies.put("a", nrt("a"))
+    world.topologies.put("b", nrt("b"))
+    steps = [[each.name for each in world.snapshot().nodes]]
+    world.nodes.put("a", node("a"))
+    steps.append([each.name for each in world.snapshot().nodes])
+    world.nodes.drop("a")
+    steps.append([each.name for each in world.snapshot().nodes])
+
+    assert steps == [["a", "b"], ["a"], ["a", "b"]]
+
+
+def test_where_every_node_is_told_a_topology_without_one_is_a_ghost() -> None:
+    world = ClusterState(told=True)
+    world.topologies.put("a", nrt("a"))
+    steps = [[each.name for each in world.snapshot().nodes]]
+    world.nodes.put("a", node("a"))
+    steps.append([each.name for each in world.snapshot().nodes])
+    world.nodes.drop("a")
+    steps.append([each.name for each in world.snapshot().nodes])
+
+    assert steps == [[], ["a"], []]
+
+
+def test_labels_are_those_that_nodes_carry_now() -> None:
+    world = ClusterState()
+    world.nodes.put("a", node("a", **{"numalign.io/class": "blue"}))
+    world.nodes.put("b", node("b"))
+    world.nodes.put("c", node("c", cpu="many", **{"numalign.io/class": "blue"}))
+
+    # Of a Node that cannot be read nobody knows which label it has.
+    assert world.snapshot().labels == {"a": "blue", "b": None}
+
+
+def test_labels_are_known_of_nodes_with_and_without_topology_and_stay_the_same_object() -> None:
+    world = ClusterState()
+    world.nodes.put("a", node("a", pool="gpu"))
+    world.nodes.put("b", node("b", cpu="many", pool="gpu"))
+    world.nodes.put("c", node("c", pool="cpu", rack="7"))
+    world.topologies.put("c", nrt("c"))
+    before = world.snapshot().node_labels
+    world.nodes.put("a", node("a", pool="cpu"))
+    after = world.snapshot().node_labels
+
+    # Of a Node that cannot be read nobody knows its labels.
+    assert before == {"a": Labels({"pool": "gpu"}), "c": Labels({"pool": "cpu", "rack": "7"})}
+    assert after == {**before, "a": Labels({"pool": "cpu"})}
+    # Whoever works something out by labels sees by this that it still holds.
+    assert after["c"] is before["c"]
+
+
+def test_a_topology_that_accounts_for_other_pods_has_changed_and_a_ghost_accounts_for_none() -> None:
+    def seen_with(value: str) -> Json:
+        return {**nrt("a"), "attributes": [{"name": "nodeTopologyPodsFingerprint", "value": value}]}
+
+    none, one = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
+    world = ClusterState(told=True)
+    world.topologies.put("a", seen_with(none))
+    ghost = world.snapshot()
+    world.nodes.put("a", node("a"))
+    before, version = world.snapshot(), world.version
+    world.topologies.put("a", seen_with(one))
+
+    assert (ghost.fingerprints, before.fingerprints) == ({}, {"a": Fingerprint(none)})
+    assert world.version > version
+    assert world.snapshot().fingerprints == {"a": Fingerprint(one)}
+
+
+def test_a_topology_that_breaks_says_nothing_of_a_label_and_one_that_is_gone_does() -> None:
+    world = ClusterState()
+    world.nodes.put("a", node("a", **{"numalign.io/class": "blue"}))
+    world.topologies.put("a", nrt("a"))
+    labels = [world.snapshot().labels]
+    world.topologies.put("a", nrt("a", cpu="many"))
+    labels.append(world.snapshot().labels)
+    world.topologies.drop("a")
+    labels.append(world.snapshot().labels)
+
+    assert labels == [{"a": "blue"}, {}, {"a": "blue"}]
+
+
+def test_what_was_put_together_is_not_remembered_as_changed() -> None:
+    world = ClusterState()
+    world.nodes.put("a", node("a"))
+    world.topologies.put("a", nrt("a"))
+    world.configurations.put("a", configuration("a"))
+    world.namespaces.put("team", namespace("team"))
+    world.snapshot()
+
+    assert not any(
+        shelf.changed for shelf in (world.nodes, world.topologies, world.configurations, world.namespaces)
+    )
+
+
+def test_a_configuration_that_comes_later_is_heard_and_one_that_goes_is_forgotten() -> None:
+    world = ClusterState()
+    world.topologies.put("a", nrt("a"))
+    levels = [world.snapshot().nodes[0].known]
+    world.configurations.put("a", configuration("a", topologyManagerPolicy="restricted"))
+    levels.append(world.snapshot().nodes[0].known)
+    policy = world.snapshot().nodes[0].policy
+    world.configurations.drop("a")
+    levels.append(world.snapshot().nodes[0].known)
+
+    assert levels == [Known.COUNTS, Known.CONFIGURED, Known.COUNTS]
+    assert policy is Policy.RESTRICTED
+
+
+def test_a_namespace_has_rules_and_all_of_its_labels() -> None:
+    world = ClusterState()
+    world.namespaces.put("team", namespace("team", **{"numalign.io/enforce": "restricted", "tier": "gold"}))
+
+    seen = world.snapshot()
+    assert seen.namespaces == {"team": NamespaceRules(enforce=Policy.RESTRICTED)}
+    assert seen.namespace_labels == {"team": {"numalign.io/enforce": "restricted", "tier": "gold"}}
+
+
+def test_a_node_of_which_nothing_has_changed_is_the_very_same() -> None:
+    world = ClusterState()
+    for name in "ab":
+        world.nodes.put(name, node(name))
+        world.topologies.put(name, nrt(name))
+    before = world.snapshot()
+    world.nodes.put("a", node("a"))
+    world.topologies.put("b", nrt("b", available=4))
+    after = world.snapshot()
+
+    assert after.nodes[0] is before.nodes[0]
+    assert after.nodes[1] is not before.nodes[1]
+
+
+def test_what_says_the_same_again_is_no_change() -> None:
+    world = ClusterState()
+    world.nodes.put("a", node("a"))
+    world.topologies.put("a", nrt("a", zone="left"))
+    version = world.version
+    world.nodes.put("a", node("a"))
+    world.topologies.put("a", nrt("a", zone="left"))
+    world.nodes.drop("never heard of")
+
+    assert world.version == version
+    world.topologies.put("a", nrt("a"))
+    assert world.version > version
+
+
+def test_a_broken_object_is_told_of_until_it_is_mended_or_gone() -> None:
+    world = ClusterState()
+    world.topologies.put("a", nrt("a"))
+    world.topologies.put("b", nrt("b", cpu="x"))
+    world.topologies.put("c", nrt("c", cpu="x"))
+    told = [[problem.name for problem in world.snapshot().problems]]
+    world.topologies.put("b", nrt("b"))
+    world.topologies.drop("c")
+    told.append([problem.name for problem in world.snapshot().problems])
+
+    assert told == [["b", "c"], []]
+
+
+def test_an_object_that_breaks_is_no_longer_what_it_was() -> None:
+    world = ClusterState()
+    world.nodes.put("a", node("a"))
+    world.topologies.put("a", nrt("a"))
+    world.topologies.put("a", nrt("a", cpu="x"))
+
+    assert (world.snapshot().nodes, world.snapshot().unknown) == ((), ("a",))
+
+
+def test_after_a_whole_list_no_ghost_is_left() -> None:
+    world = ClusterState()
+    for name in "abc":
+        world.nodes.put(name, node(name))
+        world.topologies.put(name, nrt(name))
+        world.namespaces.put(name, namespace(name))
+    world.topologies.keep({"a"})
+    world.nodes.keep({"a", "b"})
+    world.namespaces.keep(set())
+
+    seen = world.snapshot()
+    assert ([each.name for each in seen.nodes], seen.unknown, seen.namespaces) == (["a"], ("b",), {})
+
+
+OBJECTS = [
+    node("a"),
+    nrt("a"),
+    node("b", **{"numalign.io/class": "x"}),
+    nrt("b", cpu="x"),
+    namespace("team", **{"numalign.io/warn": "none"}),
+    configuration("a", topologyManagerPolicy="restricted"),
+    configuration("c"),
+]
+
+
+def put(world: ClusterState, made: Json) -> None:
+    shelves: dict[str, Store[Any]] = {
+        "Node": world.nodes,
+        "NodeResourceTopology": world.topologies,
+        "Namespace": world.namespaces,
+        "KubeletConfiguration": world.configurations,
+    }
+    shelves[made["kind"]].put(made["metadata"]["name"], made)
+
+
+@given(st.permutations(OBJECTS), st.lists(st.sampled_from(OBJECTS)))
+def test_the_order_in_which_objects_come_changes_nothing(order: list[Json], before: list[Json]) -> None:
+    world = ClusterState()
+    for made in before:
+        put(world, made)
+    world.snapshot()
+    for made in order:
+        put(world, made)
+
+    seen, read = world.snapshot(), snapshot.of(OBJECTS)
+    assert sorted(map(str, seen.problems)) == sorted(map(str, read.problems))
+    for name in ("nodes", "unknown", "labels", "namespaces", "namespace_labels"):
+        assert getattr(seen, name) == getattr(read, name)
+
+
+@pytest.mark.parametrize("shelf", ["nodes", "topologies", "namespaces", "configurations"])
+def test_an_object_that_makes_no_sense_at_all_is_a_problem(shelf: str) -> None:
+    world = ClusterState()
+    getattr(world, shelf).put("x", {"metadata": [1]})
+
+    assert world.snapshot().problems
+    assert isinstance(world.snapshot(), Snapshot)
+
+
+# What a node is, apart from how it is today.
+
+GPU = "nvidia.com/gpu"
+
+
+def gpu_node(name: str, gpus: int, *, uid: str = "u", **labels: str) -> Json:
+    totals = {"cpu": "8", GPU: gpus}
+    return {
+        **node(name, **labels),
+        "metadata": {"name": name, "labels": labels, "uid": uid},
+        "status": {"allocatable": totals, "capacity": totals},
+    }
+
+
+def gpu_nrt(name: str, gpus: int) -> Json:
+    amount = {"name": GPU, "capacity": gpus, "allocatable": gpus, "available": gpus}
+    [zone] = nrt(name)["zones"]
+    return {**nrt(name), "zones": [{**zone, "resources": [*zone["resources"], amount]}]}
+
+
+def put_both(world: ClusterState, name: str, gpus: int, *, uid: str = "u", **labels: str) -> None:
+    world.nodes.put(name, gpu_node(name, gpus, uid=uid, **labels))
+    world.topologies.put(name, gpu_nrt(name, gpus))
+
+
+def healths(world: ClusterState) -> dict[str, int | None]:
+    """How many devices the nodes that are ill have in health; None of the others."""
+    return {
+        each.name: each.health.zones[0].allocatable.get(GPU, 0) if each.health else None
+        for each in world.snapshot().nodes
+    }
+
+
+def test_a_node_that_loses_devices_is_ill_until_they_are_back() -> None:
+    world = ClusterState()
+    put_both(world, "a", 8)
+    steps = [healths(world)]
+    put_both(world, "a", 0)
+    steps.append(healths(world))
+    [shape] = world.snapshot().shapes
+    put_both(world, "a", 8)
+    steps.append(healths(world))
+
+    assert steps == [{"a": None}, {"a": 8}, {"a": None}]
+    assert (shape.nodes, shape.shape.node.zones[0].allocatable[GPU]) == (1, 8)
+
+
+def test_a_node_that_was_rebuilt_with_less_is_another_one() -> None:
+    world = ClusterState()
+    put_both(world, "a", 8)
+    healths(world)
+    put_both(world, "a", 4, uid="v")
+
+    assert healths(world) == {"a": None}
+    assert sorted((each.nodes, each.seen is None) for each in world.snapshot().shapes) == [
+        (0, False),
+        (1, True),
+    ]
+
+
+def test_a_label_says_what_a_node_was_before_anybody_looked() -> None:
+    before = ClusterState()
+    put_both(before, "b", 8)
+    [known] = before.snapshot().shapes
+    world = ClusterState()
+    put_both(world, "a", 0, **{CLASS_LABEL: known.shape.node_class})
+    steps = [healths(world)]
+    put_both(world, "b", 8)
+    steps.append(healths(world))
+
+    # Whoever comes later may say what another one was: both are told anew.
+    assert steps == [{"a": None}, {"a": 8, "b": None}]
+
+
+def test_what_is_remembered_says_what_a_node_was() -> None:
+    before = ClusterState()
+    put_both(before, "a", 8)
+    [known] = before.snapshot().shapes
+    world = ClusterState()
+    put_both(world, "a", 0, **{CLASS_LABEL: known.shape.node_class})
+    world.snapshot()
+    version = world.version
+    world.memories.put(shapes.NAME, {"data": shapes.encode(before.book.memory())})
+
+    assert world.version > version
+    assert healths(world) == {"a": 8}
+
+
+def test_the_capacity_of_a_node_says_what_it_is_in_health_where_nobody_saw_it() -> None:
+    world = ClusterState()
+    world.topologies.put("a", gpu_nrt("a", 0))
+    told = gpu_node("a", 0)
+    world.nodes.put("a", {**told, "status": {**told["status"], "capacity": {"cpu": "8", GPU: 8}}})
+
+    [found] = world.snapshot().nodes
+    assert found.health
+    assert found.health.totals == bag("cpu=8 gpu=8")
+
+
+def test_a_node_without_topology_is_told_with_what_its_node_says() -> None:
+    world = ClusterState()
+    world.nodes.put("a", gpu_node("a", 8, **{CLASS_LABEL: "blue"}))
+    world.nodes.put("b", node("b", cpu="many"))
+
+    assert world.snapshot().bare == {
+        "a": UnknownNode(
+            "a", bag("cpu=8 gpu=8"), Attributes(labels=Labels({CLASS_LABEL: "blue"})), label="blue"
+        ),
+        "b": UnknownNode("b"),
+    }
+
+
+def test_a_node_has_the_attributes_of_its_object() -> None:
+    world = ClusterState()
+    world.nodes.put("a", {**node("a", pool="gpu"), "spec": {"unschedulable": True}})
+    world.topologies.put("a", nrt("a"))
+
+    assert world.snapshot().nodes[0].attributes == Attributes(Labels({"pool": "gpu"}), cordoned=True)
+
+
+def test_time_makes_a_loss_real_and_is_told() -> None:
+    now = 0.0
+    world = ClusterState(book=ShapeHistory(wall=lambda: now))
+    put_both(world, "a", 8)
+    healths(world)
+    put_both(world, "a", 4)
+    steps, version = [healths(world)], world.version
+    now = LOSS_SECONDS
+    world.book.expire()
+    steps.append(healths(world))
+
+    assert steps == [{"a": 8}, {"a": None}]
+    assert world.version > version

@@ -1,0 +1,55 @@
+"""What is asked of the pods in a namespace, and which pods are left alone."""
+
+import pytest
+
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.effective_policy import DISABLED, EffectivePolicy
+from numalign.kube.files.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions
+from numalign.model.constraints import Operator, Requirement
+from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from tests.notation import table
+
+SINGLE, RESTRICTED = Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED
+GOLD = Default((Requirement("tier", Operator.IN, frozenset({"gold"})),), NamespaceRules(default=SINGLE))
+NAMED = Default((Requirement(NAME_LABEL, Operator.IN, frozenset({"new"})),), NamespaceRules(warn=SINGLE))
+FILE = ClusterPolicy((GOLD, NAMED), Exemptions(("ci:*",), frozenset({"batch", "away"}), frozenset({"kata"})))
+FOUND = Snapshot(
+    namespaces={
+        "plain": UNRULED,
+        "gold": UNRULED,
+        "own": NamespaceRules(default=RESTRICTED),
+        "away": NamespaceRules(disabled=True),
+    },
+    namespace_labels={"gold": {"tier": "gold"}, "own": {"tier": "gold"}, "away": {"tier": "gold"}},
+)
+
+RULED = [
+    ("nothing is asked",                        "plain", UNRULED),
+    ("the policy asks",                         "gold",  NamespaceRules(default=SINGLE)),
+    ("its own labels come first",               "own",   NamespaceRules(default=RESTRICTED)),
+    ("it is disabled",                          "away",  NamespaceRules(disabled=True)),
+    ("it is not known, and the policy asks",    "new",   NamespaceRules(warn=SINGLE)),
+    ("it is not known",                         "other", UNRULED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("namespace", "rules"), table(RULED))
+def test_in_a_namespace(namespace: str, rules: NamespaceRules) -> None:
+    assert EffectivePolicy.of(FOUND, FILE).rules_for(namespace) == rules
+
+
+EXEMPT = [
+    # why                                     namespace runtime class user      reason
+    ("its namespace is disabled",             "away",   "kata",       "ci:x",   DISABLED),
+    ("its namespace stands in the policy",    "batch",  "",           "",       "namespaces: batch"),
+    ("its runtime class stands there",        "plain",  "kata",       "",       "runtimeClasses: kata"),
+    ("its user does",                         "plain",  "runc",       "ci:x",   "users: ci:*"),
+    ("nothing of it does",                    "gold",   "runc",       "me",     None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("namespace", "runtime_class", "user", "reason"), table(EXEMPT))
+def test_a_pod_is_left_alone_if(namespace: str, runtime_class: str, user: str, reason: str | None) -> None:
+    asked = EffectivePolicy.of(FOUND, FILE)
+
+    assert asked.exemption(namespace, runtime_class=runtime_class, user=user) == reason

@@ -1,0 +1,464 @@
+"""Pods, as they come from an API server or a file, and what a ledger is told of them."""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import Mock
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from numalign.kube.decode import placement_records
+from numalign.kube.decode.pod_request import PodRequest
+from numalign.kube.informer import Key
+from numalign.kube.kinds import PODS
+from numalign.kube.pod_informer import LONGEST_MESSAGE, MOST_MISTAKES, Phase, PodInfo, PodInformer
+from numalign.ledger.model import PlacementRecord, Source
+from numalign.lru import MOST_BYTES
+from numalign.model.errors import AND_MORE
+from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED, Policy, Written
+from numalign.runtime import logs
+from numalign.runtime.logs import MANY_LINES
+from tests.notation import asks, bag
+
+Json = dict[str, Any]
+
+BORN = "2026-01-02T03:04:05Z"
+RECORD = '[{"zones":["node-0"],"amount":{"cpu":"2"}}]'
+
+
+def pod(name: object = "p", *, uid: object = "1", metadata: Json | None = None, **fields: Json) -> Json:
+    """A pod as the API server stores it, bound to `n`; `spec` and `status` add to what it says."""
+    resources = {"limits": {"cpu": "2", "memory": "1Gi"}}
+    raw: Json = {
+        "metadata": {"name": name, "namespace": "team", "uid": uid, "creationTimestamp": BORN},
+        "spec": {
+            "nodeName": "n",
+            "schedulerName": "default-scheduler",
+            "containers": [{"name": "c0", "resources": resources}],
+        },
+        "status": {"phase": "Pending"},
+    }
+    raw["metadata"] |= metadata or {}
+    for part, more in fields.items():
+        raw[part] |= more
+    return raw
+
+
+@dataclass
+class Told:
+    """Listens, and holds what it was told to be true."""
+
+    said: list[tuple[str, str]] = field(default_factory=list)
+    pods: dict[str, PodInfo] = field(default_factory=dict)
+
+    def seen(self, pod: PodInfo) -> None:
+        """As said at `Listener`."""
+        assert self.pods.get(pod.uid) != pod, "what is not new is not told"
+        self.pods[pod.uid] = pod
+        self.said.append(("seen", pod.uid))
+
+    def gone(self, uid: str) -> None:
+        """As said at `Listener`."""
+        del self.pods[uid]
+        self.said.append(("gone", uid))
+
+
+class Watched:
+    """Occupants, who listens to them, what they log and what they count."""
+
+    def __init__(self) -> None:
+        self.told = Told()
+        self.logged = io.StringIO()
+        self.registry = CollectorRegistry()
+        log = logs.to(self.logged, level="debug", form="json")
+        self.pod_informer = PodInformer(self.told, log=log, registry=self.registry)
+
+    def put(self, *pods: Json) -> None:
+        """As a reflector would."""
+        for each in pods:
+            self.pod_informer.put(PODS.described(each))
+
+    def drop(self, name: str) -> None:
+        """Likewise."""
+        self.pod_informer.drop(("team", name))
+
+    def one(self, raw: Json) -> PodInfo:
+        """What is told of a pod."""
+        self.put(raw)
+        [told] = self.told.pods.values()
+        return told
+
+    def lines(self) -> list[Json]:
+        """What was logged."""
+        return [orjson.loads(line) for line in self.logged.getvalue().splitlines()]
+
+    def unreadable(self) -> float | None:
+        """As the metric says."""
+        return self.registry.get_sample_value("numalign_unreadable_pods")
+
+    def mistakes(self) -> list[str]:
+        """All problems, line by line."""
+        return [line for problem in self.pod_informer.problems() for line in str(problem).splitlines()]
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_a_pod_is_told_of_with_all_that_a_ledger_needs(watched: Watched) -> None:
+    annotations = {"numalign.io/policy": "restricted", PLACEMENT: RECORD}
+
+    assert watched.one(pod("p", metadata={"annotations": annotations})) == PodInfo(
+        uid="1",
+        namespace="team",
+        name="p",
+        node="n",
+        scheduler="default-scheduler",
+        created=1767323045,
+        started=0,
+        phase=Phase.PENDING,
+        acknowledged=False,
+        leaving=False,
+        reason="",
+        message="",
+        asking=PodRequest(asks("cpu=2 mem=1Gi"), Written(Policy.RESTRICTED)),
+        record=PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED),
+    )
+    assert watched.mistakes() == []
+
+
+def test_a_pod_that_says_next_to_nothing_is_new_and_nowhere(watched: Watched) -> None:
+    containers = [{"name": "c0"}]
+    told = watched.one({"metadata": {"name": "p", "uid": "1"}, "spec": {"containers": containers}})
+
+    assert (told.namespace, told.node, told.scheduler, told.created) == ("", "", "", 0)
+    assert (told.phase, told.acknowledged, told.leaving, told.record) == (Phase.PENDING, False, False, None)
+    assert watched.mistakes() == []
+
+
+REFUSED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Resources cannot be allocated"}
+
+STATES: dict[str, tuple[Json, Phase, bool, bool]] = {
+    # situation: its status, its phase, and whether it is acknowledged and has ended
+    "just bound": ({"phase": "Pending", "conditions": []}, Phase.PENDING, False, False),
+    "no phase yet": ({"phase": None}, Phase.PENDING, False, False),
+    "an empty list": ({"phase": "Pending", "containerStatuses": []}, Phase.PENDING, False, False),
+    "admitted": ({"phase": "Pending", "startTime": BORN}, Phase.PENDING, True, False),
+    "pulling": ({"phase": "Pending", "containerStatuses": [{"name": "c0"}]}, Phase.PENDING, True, False),
+    "running": ({"phase": "Running"}, Phase.RUNNING, True, False),
+    "done": ({"phase": "Succeeded"}, Phase.SUCCEEDED, True, True),
+    "refused": (REFUSED, Phase.FAILED, True, True),
+    "lost": ({"phase": "Unknown"}, Phase.UNKNOWN, True, False),
+}
+
+
+@pytest.mark.parametrize(("status", "phase", "acknowledged", "ended"), STATES.values(), ids=STATES)
+def test_a_state_says_whether_a_kubelet_has_spoken_and_whether_all_is_over(
+    watched: Watched, status: Json, phase: Phase, *, acknowledged: bool, ended: bool
+) -> None:
+    told = watched.one(pod(status=status))
+
+    assert (told.phase, told.acknowledged, told.ended) == (phase, acknowledged, ended)
+
+
+def test_a_refusal_is_told_in_the_kubelets_words(watched: Watched) -> None:
+    told = watched.one(pod(status=REFUSED))
+
+    assert (told.reason, told.message) == ("TopologyAffinityError", "Resources cannot be allocated")
+
+
+def test_a_long_message_is_cut(watched: Watched) -> None:
+    told = watched.one(pod(status={"message": "x" * 5000}))
+
+    assert told.message == "x" * LONGEST_MESSAGE
+
+
+def test_a_pod_that_was_deleted_leaves_until_it_is_gone(watched: Watched) -> None:
+    watched.put(pod())
+    assert watched.one(pod(metadata={"deletionTimestamp": BORN})).leaving
+    watched.drop("p")
+
+    assert watched.told.said == [("seen", "1"), ("seen", "1"), ("gone", "1")]
+    assert len(watched.pod_informer) == 0
+
+
+def test_what_says_the_same_is_not_told_again(watched: Watched) -> None:
+    watched.put(pod(), pod(metadata={"resourceVersion": "7", "labels": {"a": "b"}}), pod(status={"x": {}}))
+    watched.put(pod(status={"phase": "Running"}))
+
+    assert watched.told.said == [("seen", "1"), ("seen", "1")]
+
+
+def test_a_pod_made_anew_under_the_same_name_is_another_one(watched: Watched) -> None:
+    watched.put(pod("p", uid="1"), pod("p", uid="2"))
+
+    assert watched.told.said == [("seen", "1"), ("gone", "1"), ("seen", "2")]
+
+
+def test_pods_of_the_same_name_in_two_namespaces_are_two(watched: Watched) -> None:
+    watched.put(pod(uid="1"), pod(uid="2", metadata={"namespace": "other"}))
+    watched.drop("p")
+
+    assert [each.namespace for each in watched.pod_informer] == ["other"]
+
+
+def test_after_a_whole_list_no_other_pods_are_there(watched: Watched) -> None:
+    watched.put(pod("a", uid="1"), pod("b", uid="2"), pod("c", uid=None))
+    watched.pod_informer.keep({("team", "b"), ("team", "never heard of")})
+
+    assert [*watched.told.pods] == ["2"]
+    assert watched.mistakes() == []
+
+
+def test_who_was_never_there_does_not_go(watched: Watched) -> None:
+    watched.drop("p")
+
+    assert watched.told.said == []
+
+
+def test_pods_of_one_template_share_what_they_ask_for_and_what_they_hold(watched: Watched) -> None:
+    annotations = {"annotations": {PLACEMENT: RECORD}}
+    watched.put(
+        *(pod(str(n), uid=str(n), metadata=annotations, spec={"nodeName": f"n{n}"}) for n in range(3))
+    )
+
+    pods = watched.told.pods.values()
+    assert len({id(each.asking) for each in pods}) == len({id(each.record) for each in pods}) == 1
+
+
+NO_UID = "is no uid, which has at most 128 letters, digits and signs"
+
+UNKNOWABLE: dict[str, tuple[Json, list[str]]] = {
+    # situation: a pod, and what is wrong with it
+    "no uid": (pod(uid=None), ["Pod team/p: metadata.uid: is missing"]),
+    "an empty uid": (pod(uid=""), ["Pod team/p: metadata.uid: is empty"]),
+    "a uid as long as a body": (
+        pod(uid="1" * 129),
+        [f'Pod team/p: metadata.uid: "{"1" * 61}..." {NO_UID}'],
+    ),
+    "a uid that cannot be printed": (
+        pod(uid="1 2"),
+        [f'Pod team/p: metadata.uid: "1 2" {NO_UID}'],
+    ),
+    "a uid that is a number": (pod(uid=7), ["Pod team/p: metadata.uid: must be a text, not a number"]),
+}
+
+
+@pytest.mark.parametrize(("raw", "mistakes"), UNKNOWABLE.values(), ids=UNKNOWABLE)
+def test_a_pod_that_cannot_be_told_from_others_is_not_lost_silently(
+    watched: Watched, raw: Json, mistakes: list[str]
+) -> None:
+    watched.put(raw, pod("good", uid="2"))
+
+    assert [*watched.told.pods] == ["2"]
+    assert (watched.mistakes(), watched.unreadable()) == (mistakes, 1)
+    [line] = watched.lines()
+    assert (line["event"], line["pod"]) == ("pod.unreadable", "team/p")
+
+
+def test_a_pod_that_has_lost_its_uid_is_not_the_one_that_was_there(watched: Watched) -> None:
+    watched.put(pod(), pod(uid=None))
+
+    assert watched.told.said == [("seen", "1"), ("gone", "1")]
+
+
+PUZZLING: dict[str, tuple[Json, Mapping[str, object], list[str]]] = {
+    # situation: (pod, what is told all the same, what is wrong)
+    "a phase that nobody knows": (
+        pod(status={"phase": "Sleeping"}),
+        {"phase": Phase.UNKNOWN},
+        ['status.phase: "Sleeping" is none of the known words: Pending, Running, Succeeded, Failed, Unknown'],
+    ),
+    "a phase that is no text": (
+        pod(status={"phase": 1}),
+        {"phase": Phase.UNKNOWN},
+        ["status.phase: must be a text, not a number"],
+    ),
+    "a time that is none": (
+        pod(metadata={"creationTimestamp": "yesterday"}),
+        {"created": 0},
+        ['metadata.creationTimestamp: "yesterday" is no time, as 2026-01-02T03:04:05Z is'],
+    ),
+    "an amount that is none": (
+        pod(spec={"overhead": {"cpu": "-1"}}),
+        {"demand": None, "node": "n"},
+        ['spec.overhead.cpu: "-1" is negative: an amount is zero or more'],
+    ),
+    "annotations that are none": (
+        pod(metadata={"annotations": [1]}),
+        {"demand": None, "record": None},
+        ["metadata.annotations: must be an object, not a list"],
+    ),
+    "an annotation that nobody knows": (
+        pod(metadata={"annotations": {"numalign.io/mood": "good"}}),
+        {"demand": asks("cpu=2 mem=1Gi")},
+        [
+            (
+                "metadata.annotations[numalign.io/mood]: numalign has no such key; known are"
+                " numalign.io/policy, numalign.io/resources, numalign.io/scope, numalign.io/placement,"
+                " numalign.io/placement-observed"
+            )
+        ],
+    ),
+    "a record that is none": (
+        pod(metadata={"annotations": {PLACEMENT_OBSERVED: "[1]", PLACEMENT: RECORD}}),
+        {"record": PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED)},
+        [f"metadata.annotations[{PLACEMENT_OBSERVED}][0]: must be an object, not a number"],
+    ),
+    "a record that is no text": (
+        pod(metadata={"annotations": {PLACEMENT: 1}}),
+        {"record": None},
+        [f"metadata.annotations[{PLACEMENT}]: must be a text, not a number"],
+    ),
+    "a node that is none": (
+        pod(spec={"nodeName": 1}),
+        {"node": ""},
+        ["spec.nodeName: must be a text, not a number"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("raw", "told", "mistakes"), PUZZLING.values(), ids=PUZZLING)
+def test_of_a_pod_that_makes_no_sense_what_can_be_read_is_told(
+    watched: Watched, raw: Json, told: Mapping[str, object], mistakes: list[str]
+) -> None:
+    occupant = watched.one(raw)
+
+    assert {name: getattr(occupant, name) for name in told} == told
+    assert watched.mistakes() == [f"Pod team/p: {each}" for each in mistakes]
+    watched.put(pod())
+    assert (watched.mistakes(), watched.unreadable()) == ([], 0)
+
+
+def test_the_pods_of_a_template_that_makes_no_sense_are_logged_once(watched: Watched) -> None:
+    watched.put(*(pod(f"p{number}", uid=str(number), status={"phase": "?"}) for number in range(5)))
+    watched.put(pod("p0", uid="0", status={"phase": "?"}))
+
+    assert (len(watched.lines()), watched.unreadable()) == (1, 5)
+
+
+def test_whoever_makes_ever_new_mistakes_fills_no_log(watched: Watched) -> None:
+    many = range(MANY_LINES + 5)
+    watched.put(*(pod(f"p{at}", uid=str(at), status={"phase": str(at)}) for at in many))
+
+    assert (len(watched.lines()), watched.unreadable()) == (MANY_LINES, MANY_LINES + 5)
+
+
+def test_of_many_mistakes_of_a_pod_the_first_are_kept_and_logged(watched: Watched) -> None:
+    many = [{"name": f"c{number}", "resources": number} for number in range(1, 90)]
+    watched.put(pod(spec={"containers": many, "initContainers": many}))
+
+    [line] = watched.lines()
+    assert len(watched.mistakes()) == len(line["mistakes"]) == MOST_MISTAKES + 1
+    assert watched.mistakes()[-1] == f"Pod team/p: {AND_MORE}"
+
+
+def hostile(number: int) -> Json:
+    """A pod with a long record, a long word and long mistakes of its own."""
+    amount = {f"example.com/{number}-{at}-{'x' * 60}": "1" for at in range(250)}
+    record = [{"zones": [f"z{at}"], "amount": amount} for at in range(10)]
+    annotations = {PLACEMENT_OBSERVED: "[" * 1000 + str(number), PLACEMENT: orjson.dumps(record).decode()}
+    spec = {"schedulerName": str(number) * 10_000, "containers": [{"name": f"{number}", "resources": 1}]}
+    status = {"phase": str(number) * 1000, "reason": "r" * 10_000}
+    return pod(f"p{number}", uid=f"{number}", metadata={"annotations": annotations}, spec=spec, status=status)
+
+
+def test_what_is_remembered_of_pods_that_are_gone_is_bounded(watched: Watched) -> None:
+    for number in range(60):
+        watched.put(hostile(number))
+        watched.drop(f"p{number}")
+
+    caches = watched.pod_informer.caches()
+    assert all(cache.bytes <= MOST_BYTES for cache in caches.values())
+    assert 5 < len(caches["records"]) < 60
+    assert (watched.mistakes(), watched.unreadable(), len(watched.pod_informer)) == ([], 0, 0)
+
+
+def test_a_record_that_was_read_is_not_read_again(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Mock(side_effect=placement_records.read)
+    monkeypatch.setattr(placement_records, "read", read)
+    for phase in ("Pending", "Running", "Failed"):
+        watched.put({**hostile(1), "status": {"phase": phase}})
+
+    assert read.call_count == 2
+
+
+def test_words_that_are_kept_are_cut(watched: Watched) -> None:
+    occupant = watched.one(hostile(1))
+
+    assert (len(occupant.scheduler), len(occupant.reason)) == (253, 253)
+
+
+def test_a_uid_that_two_pods_have_is_the_last_ones(watched: Watched) -> None:
+    watched.put(pod("a", uid="1"), pod("b", uid="1"))
+
+    assert watched.told.said == [("seen", "1"), ("gone", "1"), ("seen", "1")]
+    assert watched.mistakes() == ["Pod team/a: metadata.uid: is the uid of pod team/b too, which counts"]
+    watched.drop("a")
+    assert [each.name for each in watched.told.pods.values()] == ["b"]
+
+
+names, uids = st.sampled_from("abc"), st.sampled_from(["1", "2", "3", "4", None])
+phases = st.sampled_from(["Pending", "Running", "Failed", 7])
+steps = st.one_of(
+    st.tuples(st.just("put"), names, uids, phases),
+    st.tuples(st.just("drop"), names),
+    st.tuples(st.just("keep"), st.sets(names)),
+)
+
+
+@given(st.lists(steps))
+def test_who_listens_knows_what_is_there(story: list[tuple[Any, ...]]) -> None:
+    """Whatever happens, in whatever order, the last word about each pod counts, and is said once."""
+    watched = Watched()
+    there: dict[Key, tuple[str | None, object]] = {}
+    for step in story:
+        match step:
+            case ("put", name, uid, phase):
+                watched.put(pod(name, uid=uid, status={"phase": phase}))
+                there = {key: each for key, each in there.items() if uid is None or each[0] != uid}
+                there["team", name] = uid, phase
+            case ("drop", name):
+                watched.drop(name)
+                there.pop(("team", name), None)
+            case ("keep", kept):
+                watched.pod_informer.keep({("team", name) for name in kept})
+                there = {key: each for key, each in there.items() if key[1] in kept}
+
+    expected = {
+        uid: (name, Phase.UNKNOWN if phase == 7 else phase)
+        for (_, name), (uid, phase) in there.items()
+        if uid is not None
+    }
+    assert {uid: (each.name, each.phase) for uid, each in watched.told.pods.items()} == expected
+    assert {each.uid: each for each in watched.pod_informer} == watched.told.pods
+    assert len(watched.pod_informer) == len(expected)
+
+
+SCRAPS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "Pending", BORN, "[]"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["uid", "annotations", "creationTimestamp", "phase", "reason", PLACEMENT]),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["spec", "status"]), SCRAPS), st.dictionaries(st.text(), SCRAPS))
+def test_no_pod_stops_the_rest(fields: Json, annotations: Json) -> None:
+    watched = Watched()
+    watched.put({"metadata": {"name": "p", "uid": "1", "annotations": annotations}, **fields})
+    watched.put(pod("good", uid="2"))
+
+    assert [*watched.told.pods] == ["1", "2"]

@@ -1,0 +1,508 @@
+"""
+One pod after another on one node, as its kubelet would admit them: read it to learn what surprises people.
+
+What becomes of a pod is written by container: the digits of the zones of its affinity (`-` if none is
+stored), p if it is preferred, and with `cpu=40+20` how many CPUs (or devices) each zone gives. TAE, UAE, SMT
+and EMPTY are the kubelet's TopologyAffinityError, UnexpectedAdmissionError, SMTAlignmentError and
+EmptyPodSharedPoolError, at the first container or at that named.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.kubelet.admission_errors import Reason
+from numalign.kubelet.admit import PodAdmitResult, admit, charge, found, release, widths
+from numalign.model import demand
+from numalign.model.demand import WHOLE_POD
+from numalign.model.intent import Policy, Scope
+from numalign.model.node import Node
+from numalign.model.placement import Grant
+from numalign.model.resources import CPU
+from tests.notation import GPU, HUGE, NIC, asks, bag, free_of, machine, node, options, pod, table, zone_ids
+
+SHORT = {
+    Reason.TOPOLOGY_AFFINITY: "TAE",
+    Reason.UNEXPECTED_ADMISSION: "UAE",
+    Reason.SMT_ALIGNMENT: "SMT",
+    Reason.EMPTY_SHARED_POOL: "EMPTY",
+}
+
+TWO = node("cpu=16", "cpu=16")
+FOUR = node("cpu=8", "cpu=8", "cpu=8", "cpu=8 gpu=1")
+BIG = node("cpu=40", "cpu=40")
+RESERVED = node("cpu=16/15", "cpu=16/15")
+LOW = node("cpu=16/14", "cpu=16")
+ONE_GPU = node("cpu=16 gpu=1", "cpu=16 gpu=1")
+BIG_GPU = node("cpu=40 gpu=4", "cpu=40 gpu=4")
+APART = node("cpu=16 gpu=1", "cpu=16 nic=1")
+APART_35, FOUR_35 = replace(APART, options=options(minor=35)), replace(FOUR, options=options(minor=35))
+CORES = machine(
+    "cpu=0-1,4-5",
+    "cpu=2-3,6-7",
+    threads=2,
+    reserved="0",
+    options=options("full-pcpus-only"),
+    scope="container",
+)
+ONE = node("cpu=16 mem=10Gi")
+TEN = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi")
+FOUR_TEN = node(*["cpu=8 mem=10Gi"] * 4)
+TWO_GPU = node("cpu=16 mem=10Gi gpu=2", "cpu=16 mem=10Gi gpu=2")
+HUNDRED = node("cpu=40 mem=100Gi", "cpu=40 mem=100Gi")
+WORN = node("cpu=16//14 mem=100Gi", "cpu=16//6 mem=100Gi")
+WORN_ONE = node("cpu=16//16 mem=100Gi", "cpu=16//6 mem=100Gi")
+PAGES = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi huge=8Gi")
+FILLED = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi//2Gi huge=8Gi", blocks=[(1,)])
+GROUP = node("cpu=16 mem=10Gi//5Gi", "cpu=16 mem=10Gi//5Gi", "cpu=16 mem=10Gi", blocks=[(0, 1)])
+
+
+def outcomes(start: Node, policy: str, pods: str, *, scope: Scope = Scope.CONTAINER) -> list[PodAdmitResult]:
+    """Admit Guaranteed pods one after another, each written like `init cpu=1 mem=1Gi | cpu=2`."""
+    kubelet, found = replace(start, policy=Policy(policy), scope=scope), []
+    for containers in pods.split(";"):
+        found.append(admit(kubelet, asks(*map(guaranteed, containers.split("|")))))
+        kubelet = charge(kubelet, found[-1])
+    return found
+
+
+def guaranteed(container: str) -> str:
+    """Some memory for a container whose memory is no matter."""
+    return container if "mem=" in container or ".." in container else f"{container} mem=1Gi"
+
+
+def became(start: Node, policy: str, pods: str, *, like: str, scope: Scope = Scope.CONTAINER) -> str:
+    """What became of the pods, with the amounts that the expectation speaks of."""
+    found = zip(outcomes(start, policy, pods, scope=scope), like.split(";"), strict=True)
+    return "; ".join(written(admission, like=part) for admission, part in found)
+
+
+def written(admission: PodAdmitResult, *, like: str) -> str:
+    """What became of a pod, with the amounts that the expectation speaks of."""
+    refused = admission.refusal
+    if refused:
+        first = refused.step.container in {WHOLE_POD, "c0"}
+        return SHORT[refused.reason] + ("" if first else f" {refused.step.container}")
+    expected = [part.split() for part in like.split("|")]
+    grants = admission.placement.grants
+    assert len(expected) == len(grants)
+    return " | ".join(_grant(grant, words[1:]) for grant, words in zip(grants, expected, strict=True))
+
+
+def _grant(grant: Grant, amounts: list[str]) -> str:
+    zones = "-" if grant.affinity is None else "".join(map(str, grant.affinity))
+    names = [amount.partition("=")[0] for amount in amounts]
+    return " ".join([zones + "p" * grant.preferred, *(_amounts(grant, name) for name in names)])
+
+
+def _amounts(grant: Grant, name: str) -> str:
+    [(full_name, _)] = bag(f"{name}=1").items()
+    unit = 1000 if full_name == CPU else 1
+    taken = [grant.amounts.get(zone_ids(zone), bag("")).get(full_name, 0) // unit for zone in range(2)]
+    return f"{name}={'+'.join(map(str, taken))}"
+
+
+# How wide each resource has to go.
+WIDE = [
+    # what it shows, node, pods
+    #     best-effort, restricted, single-numa-node
+    ("cpu alone over two zones",          BIG,      "cpu=60",
+         "01p cpu=40+20",      "01p cpu=40+20", "TAE"),
+    ("cpu takes two zones, memory one",   HUNDRED,  "cpu=60 mem=10Gi",
+         "01 cpu=40+20",       "TAE",           "TAE"),
+    ("cpu takes two zones, a device one", BIG_GPU,  "cpu=60 gpu=1",
+         "01 cpu=40+20",       "TAE",           "TAE"),
+    ("memory takes two zones, cpu one",   TEN,      "cpu=2 mem=11Gi",
+         "01 cpu=2+0",         "TAE",           "TAE"),
+    ("the same on four zones",            FOUR_TEN, "cpu=12 mem=5Gi",
+         "01",                 "TAE",           "TAE"),
+    ("devices take two zones, cpu one",   ONE_GPU,  "cpu=4 gpu=2",
+         "01 cpu=4+0 gpu=1+1", "TAE",           "TAE"),
+    ("devices alone take two zones",      ONE_GPU,  "cpu=500m gpu=2",
+         "01p gpu=1+1",        "01p",           "TAE"),
+    ("a reserved CPU counts as hardware", RESERVED, "cpu=16",
+         "01 cpu=15+1",        "TAE",           "TAE"),
+    ("so one CPU more is let in",         RESERVED, "cpu=17",
+         "01p cpu=15+2",       "01p cpu=15+2",  "TAE"),
+    ("zero devices are not asked for",    ONE_GPU,  "cpu=4 gpu=0",
+         "0p",                 "0p",            "0p"),
+]  # fmt: skip
+
+# Devices.
+DEVICES = [
+    # what it shows, node, pods
+    #     best-effort, restricted, single-numa-node
+    ("devices that share no zone",          APART,   "cpu=2 gpu=1 nic=1",
+         "01 gpu=1+0 nic=0+1", "TAE", "TAE"),
+    ("the same before Kubernetes 1.36",     APART_35, "cpu=2 gpu=1 nic=1",
+         "0 gpu=1+0 nic=0+1", "TAE", "TAE"),
+    ("the device's zone, however narrow",   FOUR,    "cpu=20 gpu=1",
+         "3",                 "TAE", "TAE"),
+    ("before 1.36 as wide as the CPUs",     FOUR_35, "cpu=20 gpu=1",
+         "012",               "TAE", "TAE"),
+    ("only the device of a Burstable pod",  TWO_GPU, "cpu=4.. mem=20Gi.. gpu=1",
+         "0p",                "0p",  "0p"),
+]  # fmt: skip
+
+# Memory that is full, or in groups.
+MEMORY = [
+    # what it shows, node, pods
+    #     best-effort, restricted, single-numa-node
+    ("no zone has the memory left",       TEN,      "cpu=2 mem=6Gi; cpu=2 mem=6Gi; cpu=2 mem=6Gi",
+         "0p; 1p; UAE",  "0p; 1p; UAE",  "0p; 1p; UAE"),
+    ("no zone joins a zone with a block", TEN,      "cpu=2 mem=2Gi; cpu=2 mem=12Gi",
+         "0p; UAE",      "0p; UAE",      "0p; UAE"),
+    ("more memory than there is",         TEN,      "cpu=2 mem=25Gi",
+         "UAE",          "UAE",          "UAE"),
+    ("more CPUs than there are",          TEN,      "cpu=40 mem=2Gi",
+         "UAE",          "TAE",          "TAE"),
+    ("a group takes whoever comes next",  TEN,      "cpu=20 mem=12Gi; cpu=1 mem=1Gi",
+         "01p; 01",      "01p; TAE",     "TAE; 0p"),
+    ("pages pick the zone",               PAGES,    "cpu=2 mem=4Gi huge=2Gi",
+         "1p",           "1p",           "1p"),
+    ("unless its memory is given out",    FILLED,   "cpu=2 mem=4Gi huge=2Gi",
+         "UAE",          "UAE",          "UAE"),
+    ("a group takes no third zone in",    GROUP,    "cpu=20 mem=12Gi",
+         "UAE",          "UAE",          "TAE"),
+    ("the zone outside the group",        GROUP,    "cpu=4 mem=4Gi",
+         "2p",           "2p",           "2p"),
+    ("the fuller zone first",             WORN,     "cpu=18 mem=150Gi",
+         "01p cpu=12+6", "01p cpu=12+6", "TAE"),
+    ("but a whole zone before it",        WORN_ONE, "cpu=18 mem=150Gi",
+         "01p cpu=16+2", "01p cpu=16+2", "TAE"),
+]  # fmt: skip
+
+# Containers, one by one or together.
+CONTAINERS = [
+    # what it shows, node, pods
+    #     best-effort, restricted, single-numa-node
+    ("apps, each in its zone",                TWO, "cpu=10 | cpu=10",
+         "0p | 1p",                   "0p | 1p",      "0p | 1p"),
+    ("memory of two apps, one by one",        TEN, "cpu=2 mem=6Gi | cpu=2 mem=6Gi",
+         "0p | 1p",                   "0p | 1p",      "0p | 1p"),
+    ("init containers hold later ones",       TWO, "cpu=12; init cpu=2 | cpu=16",
+         "0p; 0p | 01 cpu=0+16",      "0p; TAE c1",   "0p; TAE c1"),
+    ("a sidecar, an init container, an app",  TWO, "sidecar cpu=6 | init cpu=11 | cpu=8",
+         "0p | 1p | 1p",              "0p | 1p | 1p", "0p | 1p | 1p"),
+    ("more memory for init than for the app", TEN, "init cpu=500m mem=16Gi | cpu=500m mem=8Gi",
+         "01p | 01",                  "TAE c1",       "TAE"),
+    ("an init container's share is reused",   TEN, "init cpu=6 mem=6Gi | cpu=2 mem=2Gi",
+         "0p | 0p",                   "0p | 0p",      "0p | 0p"),
+    ("a refused pod leaves nothing behind",   TWO, "cpu=10 | cpu=10 | cpu=10; cpu=16",
+         "0p | 1p | 01 cpu=6+4; UAE", "TAE c2; 0p",   "TAE c2; 0p"),
+]  # fmt: skip
+
+# Whole cores only, one of which keeps a thread for the system.
+WHOLE_CORES = [
+    # what it shows, node, pods
+    #     best-effort, restricted, single-numa-node
+    ("half a core is refused under every policy", CORES, "cpu=3",
+         "SMT",         "SMT",         "SMT"),
+    ("the sibling of a reserved CPU is no core",  CORES, "cpu=4; cpu=2; cpu=2",
+         "1p; 0p; SMT", "1p; 0p; TAE", "1p; 0p; TAE"),
+]  # fmt: skip
+
+# One zone, or one that is not like the other.
+ODD = [
+    # what it shows, node, pods
+    #     best-effort, restricted, single-numa-node
+    ("a single zone, once full",     ONE, "cpu=4 mem=4Gi; cpu=14 mem=4Gi",
+         "0p; UAE", "0p; TAE", "-p; TAE"),
+    ("a zone without reserved CPUs", LOW, "cpu=16; cpu=16",
+         "1p; UAE", "1p; TAE", "1p; TAE"),
+    ("nothing to align",             TWO, "cpu=4..",
+         "01p",     "01p",     "-p"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("start", "pods", "best_effort", "restricted", "single"),
+    table([*WIDE, *DEVICES, *MEMORY, *CONTAINERS, *WHOLE_CORES, *ODD]),
+)
+def test_each_container_by_itself(
+    start: Node, pods: str, best_effort: str, restricted: str, single: str
+) -> None:
+    assert became(start, "best-effort", pods, like=best_effort) == best_effort
+    assert became(start, "restricted", pods, like=restricted) == restricted
+    assert became(start, "single-numa-node", pods, like=single) == single
+
+
+TOGETHER = [
+    # what it shows, node, pods
+    #     best-effort, restricted, single-numa-node
+    ("apps together are too large for one", TWO, "cpu=10 | cpu=10",
+         "01p cpu=10+0 | 01p cpu=6+4", "01p cpu=10+0 | 01p cpu=6+4", "TAE"),
+    ("a part of a CPU counts for nothing",  TWO, "cpu=10 | cpu=500m",
+         "0p | 0p",                    "0p | 0p",                    "0p | 0p"),
+    ("memory of two apps together",         TEN, "cpu=2 mem=6Gi | cpu=2 mem=6Gi",
+         "01 | 01",                    "TAE",                        "TAE"),
+    ("the same three together",             TWO, "sidecar cpu=6 | init cpu=11 | cpu=8",
+         "01p | 01p cpu=10+1 | 01p",   "01p | 01p cpu=10+1 | 01p",   "TAE"),
+    ("the same, asked for together",        TEN, "init cpu=500m mem=16Gi | cpu=500m mem=8Gi",
+         "UAE c1",                     "UAE c1",                     "TAE"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "pods", "best_effort", "restricted", "single"), table(TOGETHER))
+def test_the_pod_as_a_whole(start: Node, pods: str, best_effort: str, restricted: str, single: str) -> None:
+    for policy, like in zip(list(Policy)[1:], (best_effort, restricted, single), strict=True):
+        assert became(start, policy, pods, like=like, scope=Scope.POD) == like
+
+
+UNALIGNED = [
+    # what it shows                node     pods                                           outcome
+    ("no affinity is stored",       TWO,     "cpu=10 | cpu=10",            "- cpu=10+0 | - cpu=6+4"),
+    ("no zone has the memory left", TEN,     "cpu=2 mem=6Gi; cpu=2 mem=6Gi; cpu=2 mem=6Gi", "-; -; UAE"),
+    ("no zone joins another",       TEN,     "cpu=2 mem=2Gi; cpu=2 mem=12Gi",               "-; UAE"),
+    ("more memory than there is",   TEN,     "cpu=2 mem=25Gi",                              "UAE"),
+    ("more CPUs than there are",    TEN,     "cpu=40 mem=2Gi",                              "UAE"),
+    ("more devices than there are", ONE_GPU, "gpu=3 cpu=1",                                 "UAE"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "pods", "like"), table(UNALIGNED))
+@pytest.mark.parametrize("scope", Scope)
+def test_a_kubelet_that_aligns_nothing_still_gives_out(
+    start: Node, pods: str, like: str, scope: Scope
+) -> None:
+    assert became(start, "none", pods, like=like, scope=scope) == like
+
+
+def test_a_pod_scope_that_cannot_be_merged_well_is_no_matter_to_policy_none() -> None:
+    pods = "init cpu=500m mem=16Gi | cpu=500m mem=8Gi"
+
+    assert became(TEN, "none", pods, like="- | -", scope=Scope.POD) == "- | -"
+
+
+REFUSED = [
+    # what it shows                   node     policy         pods                     step  resources
+    ("the topology manager, none",     TWO,     "restricted",  "cpu=40",                "c0", ()),
+    ("the device manager",             ONE_GPU, "best-effort", "gpu=3",                 "c0", (GPU,)),
+    ("the CPU manager",                TWO,     "best-effort", "cpu=40",                "c0", ("cpu",)),
+    ("the memory manager",             TEN,     "none",        "cpu=1 mem=25Gi",        "c0", ("memory",)),
+    ("all that is of one block", PAGES,   "none",        "cpu=1 mem=1Gi huge=9Gi","c0", (HUGE, "memory")),
+    ("the manager asked first",        TWO_GPU, "none",        "cpu=40 mem=25Gi gpu=9", "c0", (GPU,)),
+    ("the container that is too much", TWO,     "none",        "cpu=30 | cpu=3",        "c1", ("cpu",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "policy", "pods", "step", "names"), table(REFUSED))
+def test_a_refusal_names(start: Node, policy: str, pods: str, step: str, names: tuple[str, ...]) -> None:
+    [admission] = outcomes(start, policy, pods)
+
+    assert admission.refusal
+    assert (admission.refusal.step.container, admission.refusal.resources) == (step, names)
+    assert not admission.placement.grants
+
+
+def test_the_name_in_a_refusal_is_the_same_every_time() -> None:
+    """Both are short; a set of names would be in another order in every process."""
+    many = {f"example.com/{letter}": letter for letter in "hgfedcba"}
+    listed = " ".join(f"{name}=1" for name in many)
+    [admission] = outcomes(node(listed), "none", " ".join(f"{name}=2" for name in many))
+
+    assert admission.refusal
+    assert admission.refusal.resources == ("example.com/a",)
+
+
+def after(start: Node, policy: str, pods: str) -> Node:
+    """The node with these pods on it."""
+    for admission in outcomes(start, policy, pods):
+        start = charge(start, admission)
+    return start
+
+
+CHARGED = [
+    # what it shows                node      pods                                  cpu       mem
+    ("memory of the lowest zone",   HUNDRED,  "cpu=60 mem=10Gi",                    [0, 20],  [90, 100]),
+    ("CPUs of the fuller zone",     WORN,     "cpu=18 mem=150Gi",                   [2, 0],   [0, 50]),
+    ("CPUs of a whole zone",        WORN_ONE, "cpu=18 mem=150Gi",                   [0, 4],   [0, 50]),
+    ("init keeps CPUs, not memory", TEN,      "init cpu=6 mem=6Gi | cpu=2 mem=2Gi", [10, 16], [8, 10]),
+    ("memory beside shared CPUs",   TEN,      "cpu=500m mem=1Gi",                   [16, 16], [9, 10]),
+    ("nothing of a Burstable pod",  TEN,      "cpu=4.. mem=1Gi..",                  [16, 16], [10, 10]),
+    ("one pod after another",       TEN,      "cpu=2 mem=6Gi; cpu=2 mem=6Gi",       [14, 14], [4, 4]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "pods", "cpus", "memory"), table(CHARGED))
+def test_what_is_left(start: Node, pods: str, cpus: list[int], memory: list[int]) -> None:
+    left = after(start, "best-effort", pods)
+
+    assert (free_of(left, "cpu"), free_of(left, "mem")) == (cpus, memory)
+
+
+def test_a_block_over_two_zones_makes_them_a_group() -> None:
+    left = after(HUNDRED, "best-effort", "cpu=60 mem=10Gi")
+
+    assert [zone.cells for zone in left.zones] == [{0, 1}, {0, 1}]
+    assert [zone.assignments for zone in left.zones] == [1, 1]
+
+
+def test_a_refused_pod_changes_nothing() -> None:
+    [refused] = outcomes(TEN, "restricted", "cpu=40 mem=2Gi")
+
+    assert charge(TEN, refused) == TEN
+
+
+def test_a_refused_pod_leaves_parts_of_free_cpus_as_they_are() -> None:
+    told = node("cpu=16//7500m", "cpu=16")
+    [refused] = outcomes(told, "restricted", "cpu=40")
+
+    assert charge(told, refused) == told
+
+
+def test_a_pod_that_gets_nothing_of_its_own_changes_nothing() -> None:
+    [admission] = outcomes(TEN, "restricted", "cpu=4..")
+
+    assert charge(TEN, admission) == TEN
+
+
+def test_what_a_zone_does_not_report_is_not_charged() -> None:
+    left = after(APART, "best-effort", "cpu=2 gpu=1 nic=1")
+
+    assert [dict(zone.free) for zone in left.zones] == [
+        {"cpu": 14000, "nvidia.com/gpu": 0},
+        {"cpu": 16000, NIC: 0},
+    ]
+
+
+def test_amounts_stand_under_the_zones_that_they_come_from() -> None:
+    """What the app uses again of an init container's memory is the app's, as the kubelet books it."""
+    [admission] = outcomes(HUNDRED, "best-effort", "init cpu=50 mem=5Gi | cpu=60 mem=120Gi")
+    init, app = admission.placement.grants
+
+    assert init.amounts == {
+        zone_ids(0): bag("cpu=40"),
+        zone_ids(0, 1): bag("mem=0"),
+        zone_ids(1): bag("cpu=10"),
+    }
+    assert app.amounts == {
+        zone_ids(0): bag("cpu=40"),
+        zone_ids(0, 1): bag("mem=120Gi"),
+        zone_ids(1): bag("cpu=20"),
+    }
+    assert admission.placement.kept == app.amounts
+
+
+def test_ids_of_zones_need_not_be_positions() -> None:
+    sparse = node("cpu=16", "cpu=16//0", "cpu=16", ids=(0, 3, 7), policy="restricted")
+    [grant] = admit(sparse, asks("cpu=32 mem=1Gi")).placement.grants
+
+    assert grant.affinity == (0, 7)
+    assert list(grant.amounts) == [zone_ids(0), zone_ids(7)]
+
+
+def stayed(start: Node, policy: str, pods: str, *, gone: list[int]) -> Node:
+    """The node with these pods on it, when some of them have left again."""
+    kubelet, held = replace(start, policy=Policy(policy)), []
+    for containers in pods.split(";"):
+        admission = admit(kubelet, asks(*map(guaranteed, containers.split("|"))))
+        kubelet = charge(kubelet, admission)
+        held.append(admission.held)
+    return release(kubelet, [held[at] for at in gone])
+
+
+RELEASED = [
+    # what it shows                      node pods                                 gone cpu       mem
+    ("all that a pod held",              TEN, "cpu=2 mem=6Gi; cpu=2 mem=6Gi",       [0], [16, 14], [10, 4]),
+    ("an init container's CPUs too",     TEN, "init cpu=6 mem=6Gi | cpu=2 mem=2Gi", [0], [16, 16], [10, 10]),
+    ("a group lasts as long as a block", TEN, "cpu=20 mem=12Gi; cpu=1 mem=1Gi",     [0], [16, 15], [10, 9]),
+    ("whoever leaves, all comes back",   TEN, "cpu=20 mem=12Gi; cpu=1 mem=1Gi",  [1, 0], [16, 16], [10, 10]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "pods", "gone", "cpus", "memory"), table(RELEASED))
+def test_what_comes_back(start: Node, pods: str, gone: list[int], cpus: list[int], memory: list[int]) -> None:
+    left = stayed(start, "best-effort", pods, gone=gone)
+
+    assert (free_of(left, "cpu"), free_of(left, "mem")) == (cpus, memory)
+
+
+def test_a_group_is_dissolved_with_its_last_block() -> None:
+    left = stayed(TEN, "best-effort", "cpu=20 mem=12Gi; cpu=1 mem=1Gi", gone=[0, 1])
+
+    assert [zone.assignments for zone in left.zones] == [0, 0]
+    assert [zone.cells for zone in left.zones] == [{0}, {1}]
+
+
+def test_containers_served_before_a_refusal_hold_on_until_the_next_admission() -> None:
+    [refused] = outcomes(TEN, "restricted", "cpu=2 mem=1Gi | cpu=40 mem=1Gi")
+
+    held = found(TEN, refused)
+    assert (free_of(held, "cpu"), free_of(held, "mem")) == ([14, 16], [9, 10])
+    after_it = release(held, [refused.held])
+    assert (free_of(after_it, "cpu"), free_of(after_it, "mem")) == ([16, 16], [10, 10])
+
+
+STATED = "cpu=6 mem=6Gi"
+PINNED, REST, SHARING = "cpu=4 mem=4Gi", "cpu=2 mem=2Gi", "cpu=1.. mem=1Gi.."
+HEEDS = options("PodLevelResourceManagers")
+
+POD_LEVEL = [
+    # what it shows, scope, containers
+    #     best-effort, restricted, single-numa-node
+    ("by itself, each whose limits are its requests", Scope.CONTAINER, [PINNED, REST],
+         "0p cpu=4+0 | 0p cpu=2+0", "0p cpu=4+0 | 0p cpu=2+0", "0p cpu=4+0 | 0p cpu=2+0"),
+    ("a block beside it keeps out what has none",     Scope.CONTAINER, [PINNED, SHARING],
+         "UAE c1",                  "UAE c1",                  "UAE c1"),
+    ("together, and the others share what is left",   Scope.POD,       [PINNED, SHARING],
+         "0p cpu=4+0 | 0p cpu=0+0", "0p cpu=4+0 | 0p cpu=0+0", "0p cpu=4+0 | 0p cpu=0+0"),
+    ("nothing is left for the others",                Scope.POD,       [STATED, SHARING],
+         "EMPTY",                   "TAE",                     "TAE"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scope", "containers", "best_effort", "restricted", "single"), table(POD_LEVEL))
+def test_a_pod_that_states_its_resources_as_a_whole(
+    scope: Scope, containers: list[str], best_effort: str, restricted: str, single: str
+) -> None:
+    asked = demand.of(pod(*containers, requests=STATED, limits=STATED))
+    kubelet = replace(TEN, scope=scope, options=HEEDS)
+
+    for policy, like in zip(list(Policy)[1:], (best_effort, restricted, single), strict=True):
+        assert written(admit(replace(kubelet, policy=policy), asked), like=like) == like
+
+
+def test_a_pod_as_a_whole_holds_what_it_states_until_it_is_gone() -> None:
+    asked = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
+    kubelet = replace(TEN, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
+    admission = admit(kubelet, asked)
+
+    assert admission.placement.kept == {zone_ids(0): bag(STATED)}
+    left = charge(kubelet, admission)
+    assert (free_of(left, "cpu"), free_of(left, "mem")) == ([10, 16], [4, 10])
+    back = release(left, [admission.held])
+    assert (free_of(back, "cpu"), free_of(back, "mem")) == ([16, 16], [10, 10])
+
+
+def test_a_pod_as_a_whole_is_given_no_devices() -> None:
+    """The device manager's AllocatePod does nothing."""
+    asked = demand.of(pod("cpu=4 mem=4Gi gpu=1", requests=STATED, limits=STATED))
+    kubelet = replace(TWO_GPU, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
+
+    assert admit(kubelet, asked).placement.kept == {zone_ids(0): bag(STATED)}
+
+
+@pytest.mark.parametrize("policy", [Policy.BEST_EFFORT, Policy.RESTRICTED])
+def test_a_pod_that_states_its_resources_as_a_whole_is_left_alone_by_default(policy: Policy) -> None:
+    asked = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
+    admission = admit(replace(TEN, policy=policy), asked)
+
+    assert admission.refusal is None
+    assert not admission.placement.kept
+
+
+WIDTHS = [
+    # what it shows                   node     pod                          zones
+    ("each resource by itself",        BIG_GPU, "cpu=60 mem=1Gi gpu=1",      {"cpu": 2, GPU: 1}),
+    ("names of memory together",       PAGES,   "cpu=500m mem=12Gi huge=1Gi", {"memory": 2, HUGE: 2}),
+    ("what is given out is no matter", WORN,    "cpu=16 mem=1Gi",            {"cpu": 1, "memory": 1}),
+    ("nothing of what no zone lists",  TWO,     "cpu=1 mem=1Gi gpu=1",       {"cpu": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "pod", "zones"), table(WIDTHS))
+def test_the_fewest_zones_that_could_hold(told: Node, pod: str, zones: dict[str, int]) -> None:
+    [step] = asks(pod).steps
+
+    assert widths(told, step) == zones

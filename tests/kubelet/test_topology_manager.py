@@ -1,0 +1,276 @@
+"""
+The topology manager's merge: first as a table, then against the kubelet's own walk over all permutations.
+
+Hints are written as the digits of their zones, with p for preferred: `0p 1p 01 | 01p` are two lists of hints,
+`-` is a list without any (impossible), and an empty text means that nobody cares.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kubelet import bitmask, hint_sets
+from numalign.kubelet.topology_manager import (
+    Decision,
+    Distances,
+    Merged,
+    ResourceHints,
+    Zones,
+    decide,
+    impossible,
+    offer,
+)
+from numalign.model.intent import Policy
+from tests.notation import table
+
+EIGHT = Zones(8)
+
+
+def offers_of(text: str) -> list[ResourceHints]:
+    return [_offer(at, part.split()) for at, part in enumerate(text.split("|")) if part.strip()]
+
+
+def _offer(at: int, words: list[str]) -> ResourceHints:
+    told = {_mask(word): word.endswith("p") for word in words if word != "-"}
+    return ResourceHints(
+        f"r{at}", hint_sets.of(told), hint_sets.of(mask for mask, preferred in told.items() if preferred)
+    )
+
+
+def _mask(word: str) -> int:
+    return bitmask.of(int(digit) for digit in word.removesuffix("p"))
+
+
+def written(decision: Decision) -> str:
+    """An affinity as it is written in the tables; `nil` if none is stored, `all` for all zones."""
+    if not decision.admitted:
+        return "no"
+    mask = decision.affinity.mask
+    zones = "nil" if mask is None else "".join(map(str, bitmask.members(mask)))
+    zones = "all" if mask == bitmask.full(EIGHT.count) else zones
+    return zones + "p" * decision.affinity.preferred
+
+
+# Most of it restates policy_test.go of the kubelet's topology manager.
+MERGED = [
+    # what it shows                            hints                best-effort restricted single-numa-node
+    ("nobody cares",                            "",                  "allp", "allp", "nilp"),
+    ("one resource, one zone",                  "0p 1p 01",          "0p",   "0p",   "0p"),
+    ("two resources agree on a zone",           "0p | 0p",           "0p",   "0p",   "0p"),
+    ("the lowest zone that both like",          "0p 1p | 1p 2p",     "1p",   "1p",   "1p"),
+    ("fewer zones before lower ones",           "01p 2p | 01p 2p",   "2p",   "2p",   "2p"),
+    ("preferred means the same set of zones",   "01p 02p | 01p 02p", "01p",  "01p",  "no"),
+    ("one resource is impossible",              "-",                 "all",  "no",   "no"),
+    ("the impossible leaves the other's zones", "- | 1p",            "1",    "no",   "no"),
+    ("different zones",                         "0p | 1p",           "all",  "no",   "no"),
+    ("an overlap is not the same set",          "0p | 01p",          "0",    "no",   "no"),
+    ("the same set, but one does not like it",  "0p | 0",            "0",    "no",   "no"),
+    ("each wants another number of zones",      "01p | 0p 1p 01",    "01",   "no",   "no"),
+    ("as wide as the widest of the narrowest",  "0123 01 | 03",      "03",   "no",   "no"),
+    ("the lowest of that width",                "0123 01 | 12 23",   "12",   "no",   "no"),
+    ("else the widest below it",                "012p | 13p",        "1",    "no",   "no"),
+    ("else the narrowest above it",             "0p 1234 | 5p 1234", "1234", "no",   "no"),
+    ("all zones, where all want them",          "01234567p",         "allp", "allp", "no"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "best_effort", "restricted", "single"), table(MERGED))
+def test_hints_merge(told: str, best_effort: str, restricted: str, single: str) -> None:
+    offers = offers_of(told)
+
+    assert written(decide(Policy.BEST_EFFORT, offers, EIGHT)) == best_effort
+    assert written(decide(Policy.RESTRICTED, offers, EIGHT)) == restricted
+    assert written(decide(Policy.SINGLE_NUMA_NODE, offers, EIGHT)) == single
+    assert written(decide(Policy.NONE, offers, EIGHT)) == "nil"
+
+
+def apart(near: dict[tuple[int, int], int], *, far: int = 30) -> Distances:
+    """Zones of which some are nearer than all others, to both sides."""
+    both = near | {(there, here): cost for (here, there), cost in near.items()}
+    zones = range(EIGHT.count)
+    return tuple(
+        tuple(10 if here == there else both.get((here, there), far) for there in zones) for here in zones
+    )
+
+
+def one_sided(here: int, there: int, cost: int) -> Distances:
+    return tuple(
+        tuple(cost if (row, column) == (here, there) else 30 for column in range(EIGHT.count))
+        for row in range(EIGHT.count)
+    )
+
+
+EQUAL = apart({})
+NEAR_23 = apart({(2, 3): 20})
+NEAR_12_23 = apart({(2, 3): 20, (1, 2): 20})
+
+# Restates what policy_test.go says of prefer-closest-numa-nodes.
+CLOSEST = [
+    # what it shows                            hints                  distances        best-effort, restricted
+    ("the closest of that width",               "0123 01 | 12 23",     NEAR_23,         "23",  "no"),
+    ("the lowest of equally close ones",        "0123 01 | 12 23",     NEAR_12_23,      "12",  "no"),
+    ("the lowest, if all are equally far",      "0123 01 | 12 23",     EQUAL,           "12",  "no"),
+    ("fewer zones before closer ones",          "4p 23p | 4p 23p",     NEAR_23,         "4p",  "4p"),
+    ("even if these are far from themselves",   "4p 23p",              one_sided(4, 4, 200), "4p", "4p"),
+    ("the closest that all prefer",             "01p 23p | 01p 23p",   NEAR_23,         "23p", "23p"),
+    ("all distances together",                  "012p 234p",           NEAR_23,         "234p", "234p"),
+    ("there and back",                          "01p 23p",             one_sided(3, 2, 20), "23p", "23p"),
+    ("a zone's distance to itself too",         "0p 1p",               one_sided(1, 1, 5), "1p",  "1p"),
+    ("the widest below, before the closest",    "012p 13p 1 | 0345p 01", NEAR_23,       "01",  "no"),
+    ("where all is possible, the closest",      "0 01 23 01234567 | 45 01234567", NEAR_23, "23", "no"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "distances", "best_effort", "restricted"), table(CLOSEST))
+def test_the_kubelet_may_prefer_close_zones(
+    told: str, distances: Distances, best_effort: str, restricted: str
+) -> None:
+    zones = Zones(EIGHT.count, distances)
+
+    assert written(decide(Policy.BEST_EFFORT, offers_of(told), zones)) == best_effort
+    assert written(decide(Policy.RESTRICTED, offers_of(told), zones)) == restricted
+
+
+def test_single_numa_node_takes_the_lowest_zone_however_far() -> None:
+    zones = Zones(EIGHT.count, one_sided(1, 1, 5))
+
+    assert written(decide(Policy.SINGLE_NUMA_NODE, offers_of("0p 1p"), zones)) == "0p"
+    assert written(decide(Policy.RESTRICTED, offers_of("0p 1p"), zones)) == "1p"
+
+
+def test_on_a_single_zone_no_affinity_is_stored_by_single_numa_node() -> None:
+    [one] = offers_of("0p")
+
+    assert decide(Policy.SINGLE_NUMA_NODE, [one], Zones(1)) == Decision(
+        Merged(None, preferred=True), admitted=True
+    )
+    assert decide(Policy.RESTRICTED, [one], Zones(1)) == Decision(Merged(0b1, preferred=True), admitted=True)
+
+
+def test_a_refused_container_keeps_no_affinity() -> None:
+    refused = Decision(Merged(None, preferred=False), admitted=False)
+
+    assert decide(Policy.RESTRICTED, offers_of("0p | 1p"), EIGHT) == refused
+
+
+def test_an_offer_prefers_the_masks_of_one_width() -> None:
+    both = hint_sets.of([0b01, 0b10, 0b11])
+
+    assert offer("cpu", both, 1) == ResourceHints("cpu", both, hint_sets.of([0b01, 0b10]))
+    assert offer("cpu", hint_sets.of([0b11]), 1) == ResourceHints("cpu", hint_sets.of([0b11]), hint_sets.NONE)
+
+
+def test_an_impossible_offer_has_no_masks() -> None:
+    assert impossible("cpu") == ResourceHints("cpu", hint_sets.NONE, hint_sets.NONE)
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_every_policy_decides(policy: Policy) -> None:
+    assert decide(policy, [], Zones(2)).admitted
+
+
+def test_eight_zones_and_eight_resources_are_no_walk_over_permutations() -> None:
+    """There are 255^8 of them: whoever walks them never ends."""
+    every = ResourceHints("r", hint_sets.every(EIGHT.count), hint_sets.NONE)
+
+    assert written(decide(Policy.BEST_EFFORT, [every] * 8, EIGHT)) == "0"
+
+
+# The kubelet's walk (mergePermutation and HintMerger.compare of policy.go), restated to compare with.
+
+Hint = tuple[int | None, bool]
+
+
+def walked(policy: Policy, lists: Sequence[Sequence[Hint]], zones: Zones, shuffle: Random) -> Merged:
+    """What the walk over all permutations, in any order, merges the hints to."""
+    full, closest = bitmask.full(zones.count), zones.distances
+    lists = [list(told) or [(None, False)] for told in lists] or [[(None, True)]]
+    if policy is Policy.SINGLE_NUMA_NODE:
+        lists, closest = (
+            [[hint for hint in told if hint[1] and _is_single(hint[0])] for told in lists],
+            None,
+        )
+    narrowest = (min((mask.bit_count() for mask, _ in told if mask), default=0) for told in lists)
+    limit = max(narrowest, default=0)
+    permutations = list(product(*lists))
+    shuffle.shuffle(permutations)
+    best: Merged | None = None
+    for permutation in permutations:
+        best = _better(best, _merged(permutation, full), limit, closest)
+    best = best or Merged(full, preferred=False)
+    nil = policy is Policy.SINGLE_NUMA_NODE and best.mask == full
+    return Merged(None, preferred=best.preferred) if nil else best
+
+
+def _is_single(mask: int | None) -> bool:
+    return mask is None or mask.bit_count() == 1
+
+
+def _merged(permutation: Sequence[Hint], full: int) -> Merged:
+    told = [mask for mask, _ in permutation if mask is not None]
+    mask = full
+    for other in told:
+        mask &= other
+    return Merged(mask, preferred=len(set(told)) <= 1 and all(preferred for _, preferred in permutation))
+
+
+def _better(
+    current: Merged | None, candidate: Merged, limit: int, distances: Distances | None
+) -> Merged | None:
+    if not candidate.mask:
+        return current
+    if not current or not current.mask:
+        return candidate
+    if current.preferred != candidate.preferred:
+        return current if current.preferred else candidate
+    mine, theirs = current.mask.bit_count(), candidate.mask.bit_count()
+    if current.preferred or mine > limit:
+        return _preferable(current, candidate, distances)
+    if mine == limit:
+        return _preferable(current, candidate, distances) if theirs == limit else current
+    if theirs > limit:
+        return current
+    if theirs == limit or theirs > mine:
+        return candidate
+    return _preferable(current, candidate, distances) if theirs == mine else current
+
+
+def _preferable(current: Merged, candidate: Merged, distances: Distances | None) -> Merged:
+    return min(current, candidate, key=lambda hint: _order(hint.mask or 0, distances))
+
+
+def _order(mask: int, distances: Distances | None) -> tuple[int, float, int]:
+    """Fewer zones, then the smaller average distance, then the smaller number."""
+    zones = list(bitmask.members(mask))
+    pairs = [distances[here][there] for here, there in product(zones, zones)] if distances else [0]
+    return mask.bit_count(), sum(pairs) / len(pairs), mask
+
+
+def hint_lists(count: int) -> st.SearchStrategy[list[dict[int, bool]]]:
+    told = st.dictionaries(st.integers(1, bitmask.full(count)), st.booleans(), max_size=6)
+    return st.lists(told, max_size=3)
+
+
+def distances(count: int) -> st.SearchStrategy[Distances | None]:
+    row = st.tuples(*[st.sampled_from([10, 20, 21, 32])] * count)
+    return st.none() | st.tuples(*[row] * count)
+
+
+@given(st.data(), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_the_merge_is_what_the_walk_over_all_permutations_finds(
+    data: st.DataObject, count: int, shuffle: Random
+) -> None:
+    drawn, zones = data.draw(hint_lists(count)), Zones(count, data.draw(distances(count)))
+    offers = [
+        ResourceHints(f"r{at}", hint_sets.of(told), hint_sets.of(mask for mask in told if told[mask]))
+        for at, told in enumerate(drawn)
+    ]
+    for policy in (Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE):
+        found = decide(policy, offers, zones)
+        expected = walked(policy, [list(told.items()) for told in drawn], zones, shuffle)
+        assert found.admitted is (policy is Policy.BEST_EFFORT or expected.preferred)
+        assert not found.admitted or found.affinity == expected

@@ -1,0 +1,222 @@
+"""What no kubelet starts with, each reason at its field, and what one does start with."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from numalign.kubelet.validation import CLASHES, Reserved, refusals
+from numalign.model.machine import Core, Machine, cpus
+from numalign.model.node import CpuManager, MemoryManager, Node
+from numalign.model.options import CpuOption, Options, TopologyOption
+from numalign.model.resources import ZoneId
+from tests.notation import bag, node, table
+
+GIB = 2**30
+ZONE = "cpu=8/7 mem=8Gi/7Gi"
+NEAR: dict[tuple[int, ...], int] = {(0, 0): 10, (0, 1): 21, (1, 0): 21, (1, 1): 10}
+
+
+def told(
+    plain: Node, *cpu: CpuOption, closest: Iterable[TopologyOption] = (), sockets: Iterable[int] = ()
+) -> Node:
+    """The node with these options and, if its sockets are told, with a machine of 8 CPUs a zone."""
+    placed = [(zone.id, socket) for zone, socket in zip(plain.zones, sockets, strict=False)]
+    cores = [
+        Core(zone, socket, 0, cpus(range(8 * at, 8 * at + 8))) for at, (zone, socket) in enumerate(placed)
+    ]
+    ids = tuple(zone.id for zone in plain.zones)
+    machine = Machine(ids, tuple(cores), reserved=cpus([0])) if cores else None
+    return replace(plain, options=Options(frozenset(cpu), frozenset(closest)), machine=machine)
+
+
+def kept(memory: int | None = 2 * GIB, **zones: str) -> Reserved:
+    """What is kept by zone, `zone_0="mem=1Gi"`, and in all."""
+    return Reserved({ZoneId(int(zone[-1])): bag(text) for zone, text in zones.items()}, memory)
+
+
+@pytest.mark.parametrize(
+    "starts",
+    table(
+        [
+            ("a plain one", (node(ZONE, ZONE, policy="restricted"),)),
+            ("no manager at all", (node("gpu=1", policy="none"),)),
+            (
+                "every option that goes with others",
+                (
+                    told(
+                        node(ZONE, ZONE, policy="restricted", costs=NEAR),
+                        CpuOption.FULL_PCPUS_ONLY,
+                        CpuOption.DISTRIBUTE_ACROSS_NUMA,
+                        CpuOption.ALIGN_BY_SOCKET,
+                        CpuOption.STRICT_RESERVATION,
+                        closest=TopologyOption,
+                        sockets=(0, 1),
+                    ),
+                ),
+            ),
+            (
+                "caches and whole cores",
+                (told(node(ZONE), CpuOption.FULL_PCPUS_ONLY, CpuOption.PREFER_UNCORE_CACHE),),
+            ),
+            ("as many zones as are allowed", (node(*[ZONE] * 9, policy="restricted", max_zones=9),)),
+            (
+                "topology options that policy none does not look at",
+                (node(*[ZONE] * 9, policy="none", max_zones=2),),
+            ),
+            (
+                "no distances that are not looked at",
+                (told(node(ZONE, ZONE, policy="none"), closest=TopologyOption, sockets=(0, 1)),),
+            ),
+            (
+                "distances that nobody published",
+                (told(node(ZONE, ZONE, policy="restricted"), closest=TopologyOption),),
+            ),
+            ("sums that are equal", (node(ZONE, ZONE), kept(zone_0="mem=1Gi", zone_1="mem=1024Mi"))),
+            ("a sum that nobody can tell", (node(ZONE, ZONE), kept(None, zone_0="mem=1Gi"))),
+            (
+                "sums that no memory manager looks at",
+                (node(ZONE, memory_manager=MemoryManager.NONE), kept(zone_0="mem=1Gi", zone_7="mem=1Gi")),
+            ),
+            ("CPUs that are kept where nobody knows the machine", (node("cpu=8 mem=8Gi"),)),
+        ]
+    ),
+)
+def test_a_kubelet_starts_with(starts: tuple[Node] | tuple[Node, Reserved]) -> None:
+    assert refusals(*starts) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "reason"),
+    table(
+        [
+            (
+                "options for a CPU manager that is off",
+                (told(node("mem=8Gi/7Gi"), CpuOption.STRICT_RESERVATION, CpuOption.FULL_PCPUS_ONLY),),
+                "cpuManagerPolicyOptions",
+                "the CPU manager's policy none takes no options, not full-pcpus-only, strict-cpu-reservation",
+            ),
+            (
+                "by socket and in one zone",
+                (told(node(ZONE, policy="single-numa-node"), CpuOption.ALIGN_BY_SOCKET),),
+                "cpuManagerPolicyOptions.align-by-socket",
+                "it is not compatible with topologyManagerPolicy single-numa-node",
+            ),
+            (
+                "by socket with more sockets than zones that have CPUs",
+                (
+                    replace(
+                        told(node(ZONE, policy="restricted"), CpuOption.ALIGN_BY_SOCKET),
+                        machine=Machine(
+                            (ZoneId(0),),
+                            (Core(ZoneId(0), 0, 0, cpus([0, 1])), Core(ZoneId(0), 1, 0, cpus([2, 3]))),
+                            reserved=cpus([0]),
+                        ),
+                    ),
+                ),
+                "cpuManagerPolicyOptions.align-by-socket",
+                (
+                    "it is not compatible with a machine whose 2 sockets are more "
+                    "than the 1 zones that have CPUs"
+                ),
+            ),
+            (
+                "more zones than by default",
+                (node(*[ZONE] * 9, policy="best-effort"),),
+                "topologyManagerPolicyOptions.max-allowable-numa-nodes",
+                "it does not align on a machine of more than 8 zones: 9",
+            ),
+            (
+                "fewer zones allowed than can be",
+                (node(ZONE, policy="restricted", max_zones=7),),
+                "topologyManagerPolicyOptions.max-allowable-numa-nodes",
+                "7 is less than 8, the least that it can be",
+            ),
+            (
+                "closest zones of a machine without distances",
+                (told(node(ZONE, ZONE, policy="restricted"), closest=TopologyOption, sockets=(0, 1)),),
+                "topologyManagerPolicyOptions.prefer-closest-numa-nodes",
+                "the machine does not tell the distances of zone 0, 1",
+            ),
+            (
+                "no CPU for the system",
+                (replace(node(ZONE), machine=Machine((ZoneId(0),), (Core(ZoneId(0), 0, 0, cpus([0])),))),),
+                "reservedSystemCPUs",
+                "the CPU manager's policy static needs more than zero CPUs reserved",
+            ),
+            (
+                "no memory for the system",
+                (told(node("cpu=8/7 mem=8Gi/6Gi huge=2Gi"), sockets=(0,)),),
+                "reservedMemory",
+                "the memory manager's policy Static needs memory reserved on some zone",
+            ),
+            (
+                "memory of a zone that is not there",
+                (node(ZONE), kept(zone_0="mem=1Gi", zone_3="mem=1Gi")),
+                "reservedMemory",
+                "zone 3 does not exist on this machine",
+            ),
+            (
+                "other sums",
+                (node(ZONE, ZONE), kept(GIB, zone_0="mem=1Gi", zone_1="mem=512Mi")),
+                "reservedMemory",
+                (
+                    "the zones keep 1536Mi of memory, which is not what kubeReserved, systemReserved "
+                    "and evictionHard keep of the node: 1Gi"
+                ),
+            ),
+            (
+                "nothing kept of zones",
+                (node(ZONE), kept(GIB)),
+                "reservedMemory",
+                (
+                    "the zones keep 0 of memory, which is not what kubeReserved, systemReserved "
+                    "and evictionHard keep of the node: 1Gi"
+                ),
+            ),
+            (
+                "hugepages, which no node can keep as a whole",
+                (node(ZONE), kept(None, zone_0="mem=1Gi huge=1Gi")),
+                "reservedMemory",
+                (
+                    "the zones keep 1Gi of hugepages-1Gi, which is not what kubeReserved, systemReserved "
+                    "and evictionHard keep of the node: 0"
+                ),
+            ),
+        ]
+    ),
+)
+def test_a_kubelet_does_not_start_with(
+    given: tuple[Node] | tuple[Node, Reserved], where: str, reason: str
+) -> None:
+    [mistake] = refusals(*given)
+    assert (mistake.where, mistake.message) == (where, f"the kubelet does not start: {reason}")
+
+
+@pytest.mark.parametrize("pair", CLASHES, ids=" and ".join)
+def test_two_options_exclude_each_other(pair: tuple[CpuOption, CpuOption]) -> None:
+    [mistake] = refusals(told(node(ZONE), *pair))
+    assert str(mistake) == (
+        "cpuManagerPolicyOptions: the kubelet does not start: "
+        f"{pair[0]} and {pair[1]} cannot be used at the same time"
+    )
+
+
+def test_every_reason_is_told() -> None:
+    wrong = told(
+        node(*[ZONE] * 9, policy="single-numa-node"), *CpuOption, closest=TopologyOption, sockets=[0]
+    )
+    fields = [mistake.where for mistake in refusals(wrong, kept(GIB, zone_9="mem=2Gi"))]
+    assert fields == [
+        *["cpuManagerPolicyOptions"] * len(CLASHES),
+        "cpuManagerPolicyOptions.align-by-socket",
+        *["reservedMemory"] * 2,
+        "topologyManagerPolicyOptions.max-allowable-numa-nodes",
+        "topologyManagerPolicyOptions.prefer-closest-numa-nodes",
+    ]
+
+
+def test_a_manager_that_is_off_asks_for_nothing() -> None:
+    off = node("gpu=1", cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
+    bare = replace(off, machine=Machine((ZoneId(0),), (Core(ZoneId(0), 0, 0, cpus([0])),)))
+    assert refusals(bare, kept(zone_5="huge=1Gi")) == []

@@ -1,0 +1,653 @@
+"""What nodes have promised, from the first question to the last pod that leaves."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from numalign.ledger.model import (
+    MOST_RECENT,
+    AssignedPod,
+    Basis,
+    FingerprintReader,
+    FreeCapacity,
+    NodeInfo,
+    PlacementRecord,
+    PodName,
+    Prediction,
+    Source,
+    Stage,
+)
+from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS, RELEASE_SECONDS, Reservations
+from numalign.model.attributes import Attributes
+from numalign.model.node import Node
+from numalign.model.placement import Held
+from tests.notation import asks, bag, free_of, node, table
+
+NOW = 1000.0
+PAIR = replace(node("cpu=4", "cpu=4", policy="single-numa-node"), name="pair")
+OTHER = replace(PAIR, name="other")
+FULL = replace(node("cpu=4//0", "cpu=4//0", policy="single-numa-node"), name="pair")
+
+
+def held(zone: int, cpus: int) -> Held:
+    return {(f"node-{zone}",): bag(f"cpu={cpus}")}
+
+
+def pod(
+    uid: str, cpus: int = 4, *, stage: Stage = Stage.PROMISED, created: int = 0, since: float = NOW
+) -> AssignedPod:
+    """A pod that nothing is recorded of."""
+    return AssignedPod(uid, ("team", uid), asks(f"cpu={cpus} mem=1Gi"), stage, since=since, created=created)
+
+
+def on(uid: str, zone: int, cpus: int = 4, *, since: float = NOW) -> AssignedPod:
+    """A pod that its kubelet has taken, and of which it is recorded what it holds."""
+    record = PlacementRecord(held(zone, cpus), Source.RECORDED)
+    return replace(pod(uid, cpus, stage=Stage.ADMITTED, since=since), record=record)
+
+
+def of(*names: str) -> FingerprintReader:
+    """A fingerprint of these pods, that nothing else has."""
+    pods = frozenset(("team", name) for name in names)
+
+    def told(
+        _node: Node, certain: Sequence[AssignedPod], perhaps: Sequence[AssignedPod]
+    ) -> frozenset[PodName] | None:
+        sure = {each.name for each in certain}
+        return pods if sure <= pods <= sure | {each.name for each in perhaps} else None
+
+    return told
+
+
+def ledger(*nodes: Node) -> Reservations:
+    reservations = Reservations()
+    for each in nodes or (PAIR, OTHER):
+        reservations.report(each)
+    return reservations
+
+
+def free(reservations: Reservations, name: str = "pair", *, now: float = NOW) -> list[int]:
+    """Whole CPUs free in each zone."""
+    found = reservations.standing(name, now=now)
+    assert found
+    return free_of(found.node, "cpu")
+
+
+def basis(reservations: Reservations, *, now: float = NOW) -> Basis:
+    found = reservations.standing("pair", now=now)
+    assert found
+    return found.basis
+
+
+def asked(
+    reservations: Reservations, assigned_pod: AssignedPod, place: str = "pair", *, beside: Sequence[str] = ()
+) -> Prediction:
+    found = reservations.offer(
+        place,
+        asks(_written(assigned_pod)),
+        created=assigned_pod.created,
+        now=assigned_pod.since,
+        beside=beside,
+    )
+    assert found
+    return found
+
+
+def _written(assigned_pod: AssignedPod) -> str:
+    assert assigned_pod.demand
+    return f"cpu={assigned_pod.demand.steps[0].cpu // 1000} mem=1Gi"
+
+
+def keep(reservations: Reservations, assigned_pod: AssignedPod, place: str = "pair") -> Prediction:
+    """Promise a pod what a node offers to it."""
+    found = asked(reservations, assigned_pod, place)
+    reservations.promise(place, assigned_pod, found)
+    return found
+
+
+def known(reservations: Reservations, uid: str) -> AssignedPod:
+    found = reservations.assigned_pod(uid)
+    assert found
+    return found
+
+
+def agree(reservations: Reservations) -> bool:
+    """Whether all ways of asking where pods are say the same."""
+    assigned_pods = {each.uid: each for each in reservations.assigned_pods()}
+    promised = {each.uid for each in reservations.promised()}
+    return all(
+        reservations.place_of(uid) and reservations.assigned_pod(uid) == each
+        for uid, each in assigned_pods.items()
+    ) and promised == {uid for uid, each in assigned_pods.items() if each.stage is Stage.PROMISED}
+
+
+# Promises.
+
+
+def test_what_is_promised_is_not_offered_again() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a", created=1))
+
+    assert free(reservations) == [0, 4]
+    assert asked(reservations, pod("b", created=2)).place == held(1, 4)
+    keep(reservations, pod("b", created=2))
+    assert not asked(reservations, pod("c", created=3)).verdict.admitted
+    assert free(reservations, "other") == [4, 4]
+
+
+def test_a_promise_that_is_withdrawn_is_as_if_it_had_never_been_made() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a"))
+    reservations.withdraw("a")
+
+    assert (free(reservations), reservations.place_of("a"), reservations.promised()) == ([4, 4], None, ())
+    assert agree(reservations)
+
+
+def test_what_is_on_a_node_cannot_be_withdrawn() -> None:
+    reservations = ledger()
+    reservations.put("pair", on("a", 0))
+    reservations.withdraw("a")
+
+    assert free(reservations) == [0, 4]
+
+
+def test_a_second_promise_takes_the_place_of_the_first() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a"))
+    keep(reservations, pod("a"), "other")
+
+    assert (free(reservations), free(reservations, "other")) == ([4, 4], [0, 4])
+    assert reservations.place_of("a") == "other"
+    assert agree(reservations)
+
+
+def test_a_promise_expires_when_its_pod_is_not_seen_in_time() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a"))
+    keep(reservations, pod("b", since=NOW + 1))
+
+    assert reservations.expire(NOW + KEPT_SECONDS - 0.1) == ()
+    assert [each.uid for each in reservations.expire(NOW + KEPT_SECONDS)] == ["a"]
+    assert (reservations.place_of("a"), reservations.place_of("b")) == (None, "pair")
+
+
+def test_a_promise_to_a_pod_that_was_seen_does_not_expire() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a"))
+    reservations.put("pair", pod("a", stage=Stage.BOUND))
+
+    assert reservations.expire(NOW + 10 * KEPT_SECONDS) == ()
+    assert free(reservations) == [0, 4]
+
+
+def test_a_node_without_a_topology_offers_nothing_and_can_be_promised() -> None:
+    reservations = ledger()
+    reservations.promise("dark", pod("a"), None)
+
+    assert reservations.offer("dark", asks("cpu=1 mem=1Gi"), now=NOW) is None
+    assert (reservations.standing("dark", now=NOW), reservations.account("dark")) == (None, None)
+    assert reservations.place_of("a") == "dark"
+    # Once it is known, the pod holds nobody knows what.
+    reservations.report(replace(PAIR, name="dark"))
+    assert free(reservations, "dark") == [0, 0]
+
+
+def test_a_promise_is_amended_by_what_the_node_offers_later() -> None:
+    reservations = ledger()
+    reservations.put("pair", on("gone", 0))
+    keep(reservations, pod("a"))
+    reservations.drop("gone", now=NOW)
+    assert known(reservations, "a").record is None
+
+    reservations.amend("a", asked(reservations, pod("a"), beside=reservations.since("a")))
+    assert known(reservations, "a").record == PlacementRecord(held(0, 4), Source.PREDICTED)
+    assert not known(reservations, "a").doubtful
+
+
+def test_only_a_promise_is_amended() -> None:
+    reservations = ledger()
+    offer = asked(reservations, pod("a"))
+    reservations.put("pair", on("a", 1))
+    reservations.amend("a", offer)
+    reservations.amend("nobody", offer)
+
+    assert (free(reservations), reservations.place_of("nobody")) == ([4, 0], None)
+
+
+def test_those_after_a_pod_are_those_that_were_promised_the_node_later() -> None:
+    reservations = ledger()
+    for uid in "abc":
+        keep(reservations, pod(uid, 1))
+    keep(reservations, pod("elsewhere", 1), "other")
+    reservations.put("pair", on("foreign", 1, 1))
+
+    assert (reservations.since("a"), reservations.since("b")) == (("a", "b", "c"), ("b", "c"))
+    assert reservations.since("nobody") == ()
+
+
+def test_a_pod_is_asked_about_beside_those_after_it_as_if_they_were_not_there() -> None:
+    reservations = ledger()
+    for uid in "ab":
+        keep(reservations, pod(uid))
+
+    assert asked(reservations, pod("a"), beside=reservations.since("a")).place == held(0, 4)
+    # Nor does the promise of a pod stand in its own way; who is elsewhere is no matter here.
+    assert asked(reservations, pod("b"), beside=("b", "nobody")).place == held(1, 4)
+    keep(reservations, pod("c"), "other")
+    assert not asked(reservations, pod("d"), beside=("c",)).verdict.admitted
+
+
+def test_a_victim_is_credited_once() -> None:
+    reservations = ledger(FULL)
+    reservations.report(FULL, of("a", "b", "stranger"))
+    reservations.put("pair", on("a", 0))
+    reservations.put("pair", on("b", 1, 2))
+    reservations.put("pair", pod("stranger", 2, stage=Stage.ADMITTED))
+    once = asked(reservations, pod("preemptor", created=1), beside=("a",))
+    twice = asked(reservations, pod("preemptor", created=1), beside=("a", "a"))
+
+    assert once.basis is Basis.ANCHORED
+    assert free_of(once.node, "cpu") == free_of(twice.node, "cpu") == [4, 0]
+    reservations.drop("a", now=NOW + 100)
+    reservations.drop("a", now=NOW + 100)
+    assert free(reservations) == [4, 0]
+    reservations.report(replace(PAIR, zones=node("cpu=4", "cpu=4//0").zones), of("b", "stranger"))
+    assert free(reservations) == [4, 0]
+
+
+def test_nobodys_place_depends_on_a_pod_of_which_it_is_uncertain_whether_it_was_bound() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a", created=1))
+    later = pod("b", created=2)
+    assert asked(reservations, later).stands
+
+    reservations.set_adrift("a")
+    assert [each.uid for each in asked(reservations, later).waits_for] == ["a"]
+    reservations.put("pair", replace(pod("a", created=1, stage=Stage.BOUND)))
+    assert asked(reservations, later).stands
+    # In which order it came, beside those that were bound meanwhile, is not known even then.
+    assert known(reservations, "a").adrift
+
+
+def test_only_of_a_promise_it_can_be_uncertain() -> None:
+    reservations = ledger()
+    reservations.put("pair", on("a", 0))
+    reservations.set_adrift("a")
+    reservations.set_adrift("nobody")
+
+    assert known(reservations, "a") == on("a", 0)
+
+
+# Pods that are seen.
+
+
+def test_a_promise_follows_its_pod() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a"))
+    reservations.put("pair", pod("a", stage=Stage.BOUND, since=NOW + 1))
+    reservations.put("pair", pod("a", stage=Stage.ADMITTED, since=NOW + 2))
+    found = known(reservations, "a")
+
+    assert (found.stage, found.since, found.turn) == (Stage.ADMITTED, NOW + 2, 1)
+    assert found.record == PlacementRecord(held(0, 4), Source.PREDICTED)
+    assert reservations.promised() == ()
+
+
+def test_what_is_better_known_counts() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a"))
+    reservations.put("pair", replace(on("a", 1), record=PlacementRecord(held(1, 4), Source.OBSERVED)))
+
+    assert free(reservations) == [4, 0]
+
+
+def test_a_pod_comes_to_its_stage_only_once() -> None:
+    reservations = ledger()
+    reservations.put("pair", on("a", 0))
+    before = reservations.standing("pair", now=NOW)
+    reservations.put("pair", on("a", 0, since=NOW + 5))
+
+    assert known(reservations, "a").since == NOW
+    # Nothing changed, so nothing is worked out again.
+    assert reservations.standing("pair", now=NOW) is before
+
+
+def test_a_pod_that_was_promised_one_node_and_bound_to_another_counts_there_alone() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a"))
+    reservations.put("other", on("a", 1))
+
+    assert (free(reservations), free(reservations, "other")) == ([4, 4], [4, 0])
+    assert reservations.place_of("a") == "other"
+    assert agree(reservations)
+
+
+def test_a_pod_on_its_way_that_ends_holds_nothing() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a"))
+    reservations.drop("a", now=NOW)
+    reservations.drop("a", now=NOW)
+    reservations.drop("nobody", now=NOW)
+
+    assert (free(reservations), list(reservations.assigned_pods()), reservations.promised()) == (
+        [4, 4],
+        [],
+        (),
+    )
+
+
+def test_so_many_that_left_last_may_still_be_in_a_topology() -> None:
+    reservations = ledger(FULL)
+    reservations.put("pair", pod("stranger", stage=Stage.ADMITTED))
+    gone = [f"gone-{at}" for at in range(MOST_RECENT + 1)]
+    for uid in gone:
+        reservations.put("pair", on(uid, 0, 1))
+        reservations.drop(uid, now=NOW)
+    account = reservations.account("pair")
+
+    assert account
+    assert [each.uid for each in account.left] == gone[1:]
+
+
+def test_a_pod_that_comes_back_has_not_left() -> None:
+    reservations = ledger()
+    reservations.put("pair", on("a", 0))
+    reservations.drop("a", now=NOW)
+    reservations.put("pair", on("a", 0))
+    account = reservations.account("pair")
+
+    assert account
+    assert (account.left, [each.uid for each in account.assigned_pods]) == ((), ["a"])
+
+
+# Doubt.
+
+
+def doubtful() -> Reservations:
+    """A pod was promised zone 1 beside one on zone 0, and that one left when it came."""
+    reservations = ledger()
+    reservations.put("pair", on("leaver", 0, since=NOW - 100))
+    keep(reservations, pod("late", created=1))
+    reservations.put("pair", replace(on("late", 1, since=NOW - 1), created=1))
+    reservations.drop("leaver", now=NOW)
+    return reservations
+
+
+def test_a_pod_that_may_have_found_the_room_of_a_leaver_is_not_believed() -> None:
+    reservations = doubtful()
+    found = known(reservations, "late")
+
+    assert (found.record, found.guess, found.doubtful) == (None, held(1, 4), True)
+    assert basis(reservations) is Basis.REPORTED
+    assert free(reservations) == [0, 0]
+
+
+def test_a_pod_that_was_only_promised_may_have_come_and_gone() -> None:
+    """Of one that was bound and ended while nobody could watch, nothing is heard but its end."""
+    reservations = ledger()
+    keep(reservations, pod("brief", created=1))
+    keep(reservations, pod("late", created=2))
+    reservations.put("pair", replace(on("late", 1, since=NOW - 1), created=2))
+    reservations.drop("brief", now=NOW)
+
+    assert known(reservations, "late").doubtful
+
+
+def test_what_was_recorded_of_it_stays_in_doubt() -> None:
+    reservations = doubtful()
+    reservations.put("pair", replace(on("late", 1), leaving=True))
+
+    assert known(reservations, "late").record is None
+
+
+def test_what_is_seen_ends_the_doubt() -> None:
+    reservations = doubtful()
+    reservations.put("pair", replace(on("late", 0), record=PlacementRecord(held(0, 4), Source.OBSERVED)))
+
+    assert (basis(reservations), free(reservations)) == (Basis.OBSERVED, [0, 4])
+
+
+def test_a_pod_that_came_long_before_is_believed() -> None:
+    reservations = ledger()
+    reservations.put("pair", on("leaver", 0, since=NOW - 100))
+    reservations.put("pair", on("settled", 1, since=NOW - RELEASE_SECONDS - 1))
+    reservations.drop("leaver", now=NOW)
+
+    assert (basis(reservations), free(reservations)) == (Basis.OBSERVED, [4, 0])
+
+
+def test_on_a_node_without_a_topology_there_is_nothing_to_doubt() -> None:
+    reservations = Reservations()
+    reservations.put("dark", on("leaver", 0))
+    reservations.put("dark", on("late", 1))
+    reservations.drop("leaver", now=NOW)
+
+    assert known(reservations, "late").record
+
+
+# Topologies.
+
+
+def test_a_lagging_topology_accounts_for_a_pod_in_the_end() -> None:
+    reservations = ledger(replace(PAIR, zones=node("cpu=4//1", "cpu=4").zones))
+    reservations.put("pair", pod("stranger", 3, stage=Stage.ADMITTED))
+
+    assert free(reservations) == [1, 1]
+    assert free(reservations, now=NOW + LAG_SECONDS - 0.1) == [1, 1]
+    assert free(reservations, now=NOW + LAG_SECONDS) == [1, 4]
+
+
+def test_what_is_worked_out_is_kept_until_something_changes() -> None:
+    reservations = ledger()
+    first = reservations.standing("pair", now=NOW)
+
+    assert reservations.standing("pair", now=NOW + 10_000) is first
+    reservations.report(PAIR)
+    assert reservations.standing("pair", now=NOW) is first
+    reservations.put("other", on("a", 0))
+    assert reservations.standing("pair", now=NOW) is first
+    reservations.put("pair", on("b", 0))
+    assert reservations.standing("pair", now=NOW) is not first
+
+
+def test_what_is_worked_out_is_kept_when_a_node_is_labelled_and_cordoned() -> None:
+    reservations, heard = ledger(), list[str]()
+    reservations.put("pair", on("a", 0))
+    first = reservations.standing("pair", now=NOW)
+    reservations.listen(heard.append)
+
+    cordoned = replace(PAIR, label="a-class", attributes=Attributes(cordoned=True))
+    reservations.report(cordoned)
+    after = reservations.standing("pair", now=NOW)
+    assert first
+    assert after
+    assert after == replace(first, node=replace(first.node, label="a-class", attributes=cordoned.attributes))
+    assert all(one is other for one, other in zip(after.node.zones, first.node.zones, strict=True))
+    assert heard == ["pair"]
+    assert _account(reservations).node is cordoned
+
+    reservations.put("pair", replace(on("b", 1), stage=Stage.BOUND))
+    assert free(reservations) == [0, 0]
+
+
+def _account(reservations: Reservations) -> NodeInfo:
+    found = reservations.account("pair")
+    assert found
+    return found
+
+
+def test_what_is_free_on_a_node_that_falls_ill_is_worked_out_anew() -> None:
+    reservations = ledger()
+    reservations.put("pair", on("a", 0))
+    assert free(reservations) == [0, 4]
+
+    lacking = replace(node("cpu=4", "cpu=3", policy="single-numa-node"), name="pair", health=PAIR)
+    reservations.report(lacking)
+    assert free(reservations) == [0, 3]
+    assert _standing(reservations).node.health is PAIR
+
+    reservations.report(PAIR)
+    assert free(reservations) == [0, 4]
+    assert _standing(reservations).node.health is None
+
+
+def _standing(reservations: Reservations) -> FreeCapacity:
+    found = reservations.standing("pair", now=NOW)
+    assert found
+    return found
+
+
+def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more() -> None:
+    reservations, heard = ledger(), list[str]()
+    reservations.listen(heard.append)
+
+    def told() -> list[str]:
+        found, heard[:] = sorted({*heard}), []
+        return found
+
+    reservations.report(PAIR)
+    assert told() == []
+    reservations.report(FULL)
+    assert told() == ["pair"]
+    reservations.report(FULL, of("a"))
+    assert told() == ["pair"]
+    reservations.put("pair", on("a", 0))
+    assert told() == ["pair"]
+    reservations.put("pair", on("a", 0))
+    assert told() == []
+    reservations.put("other", on("a", 0))
+    assert told() == ["other", "pair"]
+    reservations.drop("a", now=NOW)
+    assert told() == ["other"]
+    reservations.told_of_all(complete=True)
+    assert told() == []
+    reservations.told_of_all(complete=False)
+    assert told() == ["other", "pair"]
+    reservations.unreport(["other"])
+    assert told() == ["other"]
+
+
+def test_whoever_listens_is_told_of_a_node_where_a_pod_is_no_longer_believed() -> None:
+    reservations, heard = ledger(), list[str]()
+    reservations.put("pair", on("old", 0, since=NOW - 100))
+    reservations.put("pair", on("late", 1))
+    reservations.listen(heard.append)
+    reservations.leaving("old", now=NOW)
+
+    assert heard == ["pair"]
+
+
+def test_a_standing_that_time_alone_changes_says_when() -> None:
+    reservations = ledger()
+    reservations.put("pair", pod("a", stage=Stage.ADMITTED))
+    assert (reservations.until("pair"), reservations.until("nobody")) == (math.inf, math.inf)
+
+    reservations.standing("pair", now=NOW)
+    reservations.standing("other", now=NOW)
+    assert (reservations.until("pair"), reservations.until("other")) == (NOW + LAG_SECONDS, math.inf)
+
+
+def test_a_new_fingerprint_says_something_new_of_the_same_amounts() -> None:
+    reservations = ledger()
+    reservations.put("pair", pod("stranger", stage=Stage.ADMITTED))
+    assert basis(reservations) is Basis.REPORTED
+
+    reservations.report(PAIR, of("stranger"))
+    assert basis(reservations) is Basis.ANCHORED
+
+
+def test_a_node_that_loses_its_topology_keeps_its_pods() -> None:
+    reservations = ledger()
+    reservations.put("pair", on("a", 0))
+    reservations.unreport(["pair", "other", "nobody"])
+
+    assert reservations.standing("pair", now=NOW) is None
+    assert list(reservations.reported()) == []
+    reservations.report(PAIR)
+    assert (free(reservations), list(reservations.reported())) == ([0, 4], ["pair"])
+
+
+def test_where_pods_are_not_told_of_the_topology_is_the_only_word() -> None:
+    reservations = ledger(FULL)
+    assert free(reservations) == [4, 4]
+
+    reservations.told_of_all(complete=False)
+    assert (basis(reservations), free(reservations)) == (Basis.REPORTED, [0, 0])
+    reservations.told_of_all(complete=True)
+    assert (basis(reservations), free(reservations)) == (Basis.OBSERVED, [4, 4])
+
+
+def test_it_is_visible_on_what_nodes_stand() -> None:
+    reservations = ledger()
+    reservations.put("other", pod("stranger", stage=Stage.ADMITTED))
+    assert reservations.bases() == dict.fromkeys(Basis, 0)
+
+    for name in ("pair", "other"):
+        reservations.standing(name, now=NOW)
+    assert reservations.bases() == {Basis.OBSERVED: 1, Basis.ANCHORED: 0, Basis.REPORTED: 1}
+
+
+STAGES = [(str(stage), stage) for stage in Stage]
+
+
+@pytest.mark.parametrize("stage", table(STAGES))
+def test_nothing_is_left_of_a_node_that_is_gone_with_its_pods(stage: Stage) -> None:
+    reservations = Reservations()
+    if stage is Stage.PROMISED:
+        reservations.promise("dark", pod("a"), None)
+    else:
+        reservations.put("dark", pod("a", stage=stage))
+    reservations.drop("a", now=NOW)
+    reservations.report(replace(PAIR, name="dark"))
+    account = reservations.account("dark")
+
+    # Not even the pods that left.
+    assert account
+    assert (account.assigned_pods, account.left) == ((), ())
+
+
+def test_a_promise_that_moves_is_guessed_where_its_pod_is() -> None:
+    reservations = ledger()
+    keep(reservations, pod("a"), "pair")
+    reservations.put("other", pod("a", stage=Stage.BOUND))
+
+    moved = known(reservations, "a")
+    assert (moved.record, moved.guess) == (None, held(0, 4))
+    assert (free(reservations, "pair"), reservations.place_of("a")) == ([4, 4], "other")
+
+
+def test_from_its_deletion_on_a_pod_is_believed_by_nobody_that_came_late() -> None:
+    reservations = ledger()
+    reservations.put("pair", on("old", 0, since=NOW - 100))
+    keep(reservations, pod("late"))
+    reservations.put("pair", pod("late", stage=Stage.ADMITTED))
+    before = known(reservations, "late").doubtful, basis(reservations)
+    reservations.leaving("old", now=NOW + 1)
+
+    assert (before, (known(reservations, "late").doubtful, basis(reservations))) == (
+        (False, Basis.OBSERVED),
+        (True, Basis.REPORTED),
+    )
+
+
+def test_nothing_is_at_risk_on_a_node_that_nobody_knows() -> None:
+    assert ledger().at_risk("nowhere", asks("cpu=1 mem=1Gi"), now=NOW) == ()
+
+
+def test_a_pod_is_at_risk_for_those_that_came_before_it_alone() -> None:
+    reservations = ledger(
+        replace(node("cpu=4 gpu=1", "cpu=3", "cpu=3 gpu=1", policy="single-numa-node"), name="pair")
+    )
+    record = PlacementRecord({("node-0",): bag("gpu=1")}, Source.RECORDED)
+    holder = AssignedPod("holder", ("team", "holder"), asks("gpu=1"), Stage.ADMITTED, since=0, record=record)
+    reservations.put("pair", holder)
+    early = AssignedPod("early", ("team", "early"), asks("cpu=1 mem=1Gi gpu=1"), Stage.PROMISED, since=NOW)
+    found = reservations.offer("pair", asks("cpu=1 mem=1Gi gpu=1"), now=NOW)
+    reservations.promise("pair", early, found)
+
+    asked_now = asks("cpu=4 mem=1Gi")
+    assert [each.uid for each in reservations.at_risk("pair", asked_now, now=NOW)] == ["early"]
+    assert reservations.at_risk("pair", asked_now, now=NOW, beside=["early"]) == ()

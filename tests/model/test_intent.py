@@ -1,0 +1,326 @@
+"""What owners and platform teams write, what it means, and every mistake at its place."""
+
+import contextlib
+import difflib
+from collections.abc import Mapping
+
+import pytest
+
+from numalign.model import intent
+from numalign.model.errors import BadIntent
+from numalign.model.intent import (
+    Admission,
+    Intent,
+    Match,
+    NamespaceRules,
+    Policy,
+    Scope,
+    parse_namespace,
+    read,
+)
+from tests.notation import GPU, means, table
+
+POLICY = "numalign.io/policy"
+RESOURCES = "numalign.io/resources"
+SCOPE = "numalign.io/scope"
+VOLCANO = "volcano.sh/numa-topology-policy"
+DEFAULT = "numalign.io/default"
+ENFORCE = "numalign.io/enforce"
+WARN = "numalign.io/warn"
+AUDIT = "numalign.io/audit"
+ADMISSION = "numalign.io/admission"
+
+Written = Mapping[str, str]
+
+
+def annotations(written: str) -> Written:
+    """Annotations in the notation of the tables: `policy=none; resources=cpu, memory`."""
+    pairs = (part.lstrip().partition("=") for part in written.split(";") if part)
+    return {full(key): text for key, _, text in pairs}
+
+
+def parse(
+    written: Written, *, default: Policy | None = None, match: Match = Match.SATISFIES
+) -> Intent | None:
+    return read(written).intent(default, match)
+
+
+def full(key: str) -> str:
+    return VOLCANO if key == "volcano" else f"numalign.io/{key}"
+
+
+NONE, BEST_EFFORT, RESTRICTED, SINGLE = Policy
+
+ORDERED = [
+    ("a promise keeps itself",              SINGLE,      SINGLE,     True),
+    ("one zone is a smallest set of zones", SINGLE,      RESTRICTED, True),
+    ("a smallest set may be several zones", RESTRICTED,  SINGLE,     False),
+    ("trying is no promise",                BEST_EFFORT, RESTRICTED, False),
+    ("trying is more than nothing",         BEST_EFFORT, NONE,       True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other", "least"), table(ORDERED))
+def test_policies_run_from_loose_to_tight(one: Policy, other: Policy, *, least: bool) -> None:
+    assert one.at_least(other) is least
+
+
+def test_the_four_words_are_the_kubelets() -> None:
+    assert list(Policy) == ["none", "best-effort", "restricted", "single-numa-node"]
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_only_the_tight_half_can_be_broken(policy: Policy) -> None:
+    assert Intent(policy).binding is (policy in {RESTRICTED, SINGLE})
+
+
+READ = [
+    # what it shows              written                                   intent
+    ("nothing is said",          "",                                       None),
+    ("a policy alone",           "policy=restricted",                      means("restricted")),
+    ("blanks around a word",     "policy= none ",                          means("none")),
+    ("a scope",                  "policy=restricted; scope=pod",           means("restricted", scope="pod")),
+    ("resources in their order", "policy=restricted; resources=rdma ,cpu", means("restricted rdma cpu")),
+    ("a prefix",                 "policy=restricted; resources=rdma/*",    means("restricted rdma/*")),
+    ("volcano's word",           "volcano=single-numa-node",               means("single-numa-node")),
+    ("both words agree",         "volcano=restricted; policy=restricted",  means("restricted")),
+    ("what numalign writes",     "placement=[]; placement-observed=[]",    None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "intent"), table(READ))
+def test_annotations_mean(written: str, intent: Intent | None) -> None:
+    assert parse(annotations(written)) == intent
+
+
+def test_annotations_of_others_say_nothing() -> None:
+    assert parse({"example.com/policy": "no", "policy": "restricted"}) is None
+
+
+def test_a_default_speaks_where_the_pod_says_nothing() -> None:
+    assert parse({}, default=RESTRICTED) == means("restricted")
+
+
+def test_the_pod_overrules_a_default() -> None:
+    assert parse({POLICY: "none"}, default=RESTRICTED) == means("none")
+
+
+def test_a_default_gives_a_scope_alone_its_policy() -> None:
+    assert parse({SCOPE: "pod"}, default=RESTRICTED) == means("restricted", scope="pod")
+
+
+def test_how_a_node_must_match_comes_from_the_settings() -> None:
+    assert parse({POLICY: "restricted"}, match=Match.EQUAL) == means("restricted", match="equal")
+
+
+WRONG = [
+    # what it shows          written                            places             a part of the answer
+    ("an unknown word",      "policy=tight",                    "policy",          "one of none, best"),
+    ("a slip",               "policy=restriced",                "policy",          '"restricted" is meant?'),
+    ("another case",         "policy=Restricted",               "policy",          '"restricted" is meant?'),
+    ("a habit",              "policy=singleNUMANode",           "policy",          '"single-numa-node"'),
+    ("an empty word",        "policy=",                         "policy",          '"" is none of the known'),
+    ("an unknown scope",     "policy=none; scope=pods",         "scope",           '"pod" is meant?'),
+    ("a word volcano lacks", "volcano=x",                       "volcano",         "none of the known words"),
+    ("two that differ",      "policy=none; volcano=restricted", "policy",          "keep one, or make"),
+    ("a key that is a slip", "polcy=none",                      "polcy",           f'"{POLICY}" is meant?'),
+    ("a key like no other",  "x=1",                             "x",               "known are"),
+    ("a namespace's key",    "enforce=none",                    "enforce",         "no such key"),
+    ("resources, no policy", "resources=cpu",                   "resources",       "says nothing without"),
+    ("a scope, no policy",   "scope=pod",                       "scope",           "says nothing without"),
+    ("both, no policy",      "scope=pod; resources=cpu",        "resources scope", "says nothing without"),
+    ("a comma too many",     "policy=none; resources=cpu,",     "resources",       "an empty name"),
+    ("no name at all",       "policy=none; resources= ",        "resources",       "an empty name"),
+    ("a name twice",         "policy=none; resources=a, a",     "resources",       "named twice"),
+    ("a star in the middle", "policy=none; resources=rd*ma",    "resources",       "only stand at the end"),
+    ("two names, no comma",  "policy=none; resources=cpu gpu",  "resources",       "is not a resource name"),
+    ("another script",       "policy=none; resources=gpü",      "resources",       "is not a resource name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "places", "said"), table(WRONG))
+def test_every_mistake_is_told_with_its_place(written: str, places: str, said: str) -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse(annotations(written))
+
+    found = [mistake.where for mistake in caught.value.mistakes]
+    assert found == [f"metadata.annotations[{full(key)}]" for key in places.split()]
+    assert said in str(caught.value)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse(annotations("policy=x; scope=y; resources=a*b,; z="))
+
+    found = [mistake.where.removesuffix("]").rpartition("/")[2] for mistake in caught.value.mistakes]
+    assert found == ["z", "policy", "resources", "resources", "scope"]
+
+
+def test_a_scope_without_a_policy_is_told_beside_other_mistakes() -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse({RESOURCES: "cpu,", SCOPE: "pod"})
+
+    assert "an empty name" in str(caught.value)
+    assert "says nothing without" in str(caught.value)
+
+
+POINTED_AT = [
+    # what it shows                     written                                   at
+    ("the word behind its blanks",      "policy=  strict",                        2),
+    ("the third name",                  "policy=none; resources=cpu, mem, rd*ma", 10),
+    ("the empty name behind the comma", "policy=none; resources=cpu,",            4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "at"), table(POINTED_AT))
+def test_the_caret_stands_under(written: str, at: int) -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse(annotations(written))
+
+    assert [mistake.at for mistake in caught.value.mistakes] == [at]
+
+
+CONCERNED = [
+    # what it shows                        names           resource  named  concerned
+    ("nothing written: all, none by name", "",             "cpu",    False, True),
+    ("a name itself",                      "cpu gpu",      GPU,      True,  True),
+    ("another name",                       "cpu gpu",      "memory", False, False),
+    ("a name is no prefix",                "cpu",          "cpus",   False, False),
+    ("a prefix",                           "nvidia.com/*", GPU,      True,  True),
+    ("another prefix",                     "rdma/*",       GPU,      False, False),
+    ("a star alone is all of them",        "*",            "cpu",    True,  True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("names", "resource", "named", "concerned"), table(CONCERNED))
+def test_an_intent_concerns(names: str, resource: str, *, named: bool, concerned: bool) -> None:
+    intent = means(f"restricted {names}")
+
+    assert (intent.names(resource), intent.concerns(resource)) == (named, concerned)
+
+
+LABELS = [
+    # what it shows      labels                      rules
+    ("nothing is said",  {},                         NamespaceRules()),
+    ("a default",        {DEFAULT: "restricted"},    NamespaceRules(default=RESTRICTED)),
+    ("to enforce",       {ENFORCE: "best-effort"},   NamespaceRules(enforce=BEST_EFFORT)),
+    ("to warn",          {WARN: "single-numa-node"}, NamespaceRules(warn=SINGLE)),
+    ("to audit",         {AUDIT: "none"},            NamespaceRules(audit=NONE)),
+    ("to be left alone", {ADMISSION: "disabled"},    NamespaceRules(disabled=True)),
+    ("to be looked at",  {ADMISSION: "enabled"},     NamespaceRules()),
+    ("others' labels",   {"team": "a"},              NamespaceRules()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "rules"), table(LABELS))
+def test_labels_mean(labels: Written, rules: NamespaceRules) -> None:
+    assert parse_namespace(labels) == (rules, ())
+
+
+def test_every_mistake_in_labels_is_told_with_its_place() -> None:
+    rules, mistakes = parse_namespace(
+        {ENFORCE: "strict", ADMISSION: "off", WARN: "restricted", "numalign.io/warning": "none"}
+    )
+
+    assert rules == NamespaceRules(warn=Policy.RESTRICTED)
+    assert [mistake.where for mistake in mistakes] == [
+        "metadata.labels[numalign.io/warning]",
+        f"metadata.labels[{ENFORCE}]",
+        f"metadata.labels[{ADMISSION}]",
+    ]
+
+
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("scope", Scope)
+def test_every_word_can_be_written(policy: Policy, scope: Scope) -> None:
+    assert parse({POLICY: policy.value, SCOPE: scope.value}) == Intent(policy, scope=scope)
+
+
+@pytest.mark.parametrize("word", Admission)
+def test_every_word_of_admission_can_be_written(word: Admission) -> None:
+    assert parse_namespace({ADMISSION: word.value})[0].disabled is (word is Admission.DISABLED)
+
+
+def test_a_list_of_more_resources_than_a_pod_can_mean_is_one_mistake() -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse({POLICY: "restricted", RESOURCES: ",".join(["a"] * 65)})
+
+    [mistake] = caught.value.mistakes
+    assert mistake.message == "names 65 resources: at most 64 are read"
+
+
+def test_of_a_thousand_unknown_keys_the_first_ones_are_told() -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse({f"numalign.io/polic{number}": "none" for number in range(1000)})
+
+    assert len(caught.value.mistakes) == 16
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_a_policy_goes_by_its_name(policy: Policy) -> None:
+    assert intent.policy(f" {policy} ", where="here") is policy
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("restrictd", '"restricted" is meant?'),
+        ("strict", '"single-numa-node" is meant?'),
+        ("", "one of none, "),
+    ],
+)
+def test_what_is_no_policy_is_told_with_the_one_that_is_meant(text: str, meant: str) -> None:
+    with pytest.raises(BadIntent) as raised:
+        intent.policy(text, where="defaults[0].warn")
+
+    (mistake,) = raised.value.mistakes
+    assert mistake.where == "defaults[0].warn"
+    assert meant in mistake.message
+
+
+HUGE = "x" * 3 * 2**20
+
+# What is written, and the beginning of what is said of it.
+LONG: dict[str, tuple[dict[str, str], str]] = {
+    "a policy": ({POLICY: HUGE}, f'"{"x" * 77}..." is none of the known words'),
+    "a policy of blanks": ({POLICY: " " * len(HUGE)}, '"" is none of the known words'),
+    "Volcano's policy": ({VOLCANO: HUGE}, f'"{"x" * 77}..." is none of the known words'),
+    "a scope": ({POLICY: "none", SCOPE: HUGE}, f'"{"x" * 77}..." is none of the known words'),
+    "a key": ({f"numalign.io/{HUGE}": ""}, "numalign has no such key"),
+    "a resource": ({POLICY: "none", RESOURCES: f"cpu,{HUGE}"}, f'"{"x" * 77}..." is longer than any'),
+    "no resource": ({POLICY: "none", RESOURCES: f"?{HUGE}"}, f'"?{"x" * 76}..." is longer than any'),
+}
+
+
+@pytest.mark.parametrize(("written", "said"), LONG.values(), ids=LONG)
+def test_a_text_of_megabytes_is_answered_shortly(written: dict[str, str], said: str) -> None:
+    with pytest.raises(BadIntent) as caught:
+        parse(written)
+
+    [mistake] = caught.value.mistakes
+    assert mistake.message.startswith(said)
+    assert len(str(mistake)) < 1500
+
+
+def test_of_a_long_text_no_more_than_its_beginning_is_compared_with_the_known_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[int] = []
+
+    def close(word: str, _known: object, **_options: object) -> list[str]:
+        compared.append(len(word))
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", close)
+    for written, _ in LONG.values():
+        with contextlib.suppress(BadIntent):
+            parse(written)
+
+    assert len(compared) == 5
+    assert max(compared) <= 64
+
+
+def test_the_longest_name_of_a_resource_is_one() -> None:
+    name = f"{'d' * 253}/{'n' * 63}"
+
+    assert parse({POLICY: "none", RESOURCES: name}) == Intent(Policy.NONE, (name,))

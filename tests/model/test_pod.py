@@ -1,0 +1,134 @@
+"""What a pod asks for, before and after the API server has filled in its defaults, and its QoS class."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.model.pod import Container, Pod, Qos, Role, peak, qos
+from numalign.model.resources import EMPTY, Resources
+from tests.notation import bag, pod, table
+
+BOTH = "cpu=4 mem=1Gi"
+GUARANTEED, BURSTABLE, BEST_EFFORT = Qos
+
+CLASSES = [
+    # what it shows                                pod                                       class
+    ("limits alone are requests too",               pod("cpu=..4 mem=..1Gi"),                 GUARANTEED),
+    ("requests equal to limits",                    pod(BOTH),                                GUARANTEED),
+    ("a fraction of a CPU is no matter",            pod("cpu=500m mem=1Gi"),                  GUARANTEED),
+    ("devices do not count",                        pod("cpu=4 mem=1Gi gpu=1"),               GUARANTEED),
+    ("every container, init containers included",   pod("init cpu=1 mem=1Gi", BOTH),          GUARANTEED),
+    ("one init container without limits spoils it", pod("init", BOTH),                        BURSTABLE),
+    ("a sidecar without limits as well",            pod("sidecar cpu=1..", BOTH),             BURSTABLE),
+    ("cpu without memory",                          pod("cpu=4"),                             BURSTABLE),
+    ("memory without cpu",                          pod("mem=1Gi"),                           BURSTABLE),
+    ("requests below limits",                       pod("cpu=2..4 mem=1Gi"),                  BURSTABLE),
+    ("requests without limits",                     pod("cpu=4.. mem=1Gi.."),                 BURSTABLE),
+    ("one container asks, the other does not",      pod(BOTH, ""),                            BURSTABLE),
+    ("sums agree although containers differ",       pod("cpu=1..2 mem=1Gi", "cpu=2 mem=1Gi"), BURSTABLE),
+    ("nothing asked",                               pod(""),                                  BEST_EFFORT),
+    ("zero is nothing",                             pod("cpu=0 mem=0"),                       BEST_EFFORT),
+    ("devices alone are nothing",                   pod("gpu=1"),                             BEST_EFFORT),
+    ("no container at all",                         pod(),                                    BEST_EFFORT),
+    ("the pod level decides",                       pod("cpu=1", requests=BOTH, limits=BOTH), GUARANTEED),
+    ("the pod level above what containers ask",     pod(BOTH, limits="cpu=8 mem=8Gi"),        BURSTABLE),
+    ("the pod level limits alone",                  pod("", limits="cpu=8 mem=8Gi"),          GUARANTEED),
+    ("a pod level without an amount is none",       pod(BOTH, limits=""),                     GUARANTEED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "quality"), table(CLASSES))
+def test_the_class_is_the_one_that_kubernetes_would_give(asked: Pod, quality: Qos) -> None:
+    assert qos(asked.defaulted()) is quality
+
+
+def test_every_class_has_a_row() -> None:
+    assert {quality for _, _, quality in CLASSES} == set(Qos)
+
+
+def test_a_limit_without_a_request_is_also_the_request() -> None:
+    [container] = pod("cpu=1..2 mem=..1Gi gpu=..1").defaulted().containers
+
+    assert container.requests == bag("cpu=1 mem=1Gi gpu=1")
+    assert container.limits == bag("cpu=2 mem=1Gi gpu=1")
+
+
+def test_defaults_are_filled_in_once() -> None:
+    once = pod("cpu=..2", "init mem=..1Gi", limits="cpu=4").defaulted()
+
+    assert once.defaulted() == once
+
+
+POD_LEVEL = [
+    # what it shows                     containers          limits           requests
+    ("what containers ask together",     ("cpu=1", "cpu=2"), "cpu=8",         "cpu=3"),
+    ("the limit where none asks",        ("cpu=1",),         "cpu=8 mem=1Gi", "cpu=1 mem=1Gi"),
+    ("devices are not of the pod level", ("cpu=1 gpu=1",),   "cpu=8",         "cpu=1"),
+    ("hugepages are",                    ("huge=1Gi",),      "cpu=8",         "cpu=8 huge=1Gi"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "limits", "requests"), table(POD_LEVEL))
+def test_pod_level_requests_are_filled_in(containers: tuple[str, ...], limits: str, requests: str) -> None:
+    assert pod(*containers, limits=limits).defaulted().pod_requests == bag(requests)
+
+
+def test_pod_level_requests_stay_as_written() -> None:
+    assert pod("cpu=1", requests="cpu=6", limits="cpu=8").defaulted().pod_requests == bag("cpu=6")
+
+
+def test_a_pod_without_a_pod_level_gets_none() -> None:
+    assert pod("cpu=1").defaulted().pod_requests is None
+    assert not pod("cpu=1").has_pod_level_resources
+
+
+# The first two rows restate topology_hints_test.go of the kubelet's CPU manager.
+PEAKS = [
+    # what it shows                          what runs                                                 most
+    ("init containers beside sidecars",       "init 5, sidecar 1, sidecar 2, init 5, sidecar 3, app 1", 8),
+    ("a large one after a sidecar",           "sidecar 10, init 200, app 100",                          210),
+    ("apps run together",                     "app 10, app 10",                                         20),
+    ("init containers run one after another", "init 10, init 12, app 4",                                12),
+    ("a sidecar stays beside those before",   "sidecar 4, sidecar 5",                                   9),
+    ("an init container before any sidecar",  "init 10, sidecar 4, app 5",                              10),
+    ("apps beside sidecars",                  "init 10, sidecar 4, app 7",                              11),
+    ("nothing runs",                          "",                                                       0),
+]  # fmt: skip
+
+ROLES = {"init": Role.INIT, "sidecar": Role.SIDECAR, "app": Role.APP}
+
+
+@pytest.mark.parametrize(("runs", "most"), table(PEAKS))
+def test_a_pod_holds_at_most(runs: str, most: int) -> None:
+    pairs = [part.split() for part in runs.split(", ") if part]
+    asked = [(ROLES[role], bag(f"cpu={amount}")) for role, amount in pairs]
+
+    assert peak(asked).get("cpu", 0) == most * 1000
+
+
+def test_each_name_has_its_own_peak() -> None:
+    held = [(Role.INIT, bag("cpu=4 mem=1Gi")), (Role.APP, bag("cpu=2 mem=2Gi gpu=1"))]
+
+    assert peak(held) == bag("cpu=4 mem=2Gi gpu=1")
+
+
+BAGS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9), max_size=4).map(Resources)
+
+
+@given(st.lists(st.tuples(st.sampled_from(Role), BAGS), max_size=8))
+def test_the_peak_is_the_most_of_all_moments(asked: list[tuple[Role, Resources]]) -> None:
+    beside = before = together = EMPTY
+    for role, amounts in asked:
+        if role is Role.INIT:
+            before = before.most(beside.plus(amounts))
+        elif role is Role.SIDECAR:
+            beside = beside.plus(amounts)
+            before = before.most(beside)
+        else:
+            together = together.plus(amounts)
+
+    assert peak(asked) == before.most(beside.plus(together))
+
+
+def test_a_container_asks_for_nothing_unless_it_says_so() -> None:
+    assert Container("main") == Container("main", Role.APP, EMPTY, EMPTY)

@@ -1,0 +1,839 @@
+"""The door on a real socket: schedulers of two kinds, people, and everything that makes no sense."""
+
+import contextlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import orjson
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numalign.decision.scoring import Strategy
+from numalign.kube.client import Conflict, Forbidden, Unreachable
+from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.errors import BadInput
+from numalign.model.intent import Match
+from scorer import reasons
+from scorer.handlers import ENDPOINTS, Meters
+from scorer.ranking import Ranking, RankingRules
+from scorer.settings import PromiseAt
+from tests.notation import node, table
+from tests.scorer.conftest import (
+    EMPTY,
+    LOOSE,
+    SINGLE,
+    SMALL,
+    Caller,
+    Raw,
+    Scorer,
+    Writes,
+    on,
+    raw,
+    running,
+    uid,
+)
+
+MIB = 2**20
+
+FOUR = "cpu=4 mem=1Gi gpu=1"
+ALL = "cpu=8 mem=1Gi gpu=2"
+HALF = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
+TIGHT = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="restricted")
+
+NAMES = ["empty", "fuller", "full", "small", "loose", "bare"]
+"""All nodes of these tests; only the first two take a pod of four CPUs that must be aligned."""
+
+BROKEN = raw(FOUR, policy="strictly")
+
+RECORDED = Path(__file__).parent / "data"
+
+OURS = [name for name in ENDPOINTS if not name.startswith("volcano")]
+VOLCANOS = [name for name in ENDPOINTS if name.startswith("volcano") and "Session" not in name]
+
+
+async def cluster(scorer: Scorer) -> Scorer:
+    """Nodes of all kinds, and pods on them."""
+    await scorer.know(
+        {"empty": EMPTY, "fuller": EMPTY, "full": EMPTY, "small": SMALL, "loose": LOOSE},
+        unknown=["bare"],
+        team={},
+    )
+    scorer.see(
+        running(on("fuller", raw(FOUR, name="half"), record=HALF)),
+        running(on("full", raw("cpu=16 mem=1Gi gpu=4", name="all"), record=BOTH)),
+    )
+    return scorer
+
+
+@pytest.fixture
+async def scorer() -> Scorer:
+    """A scorer that knows them."""
+    return await cluster(Scorer())
+
+
+@pytest.fixture
+async def early() -> Scorer:
+    """A scorer that promises as nodes are ranked."""
+    return await cluster(Scorer(promise=PromiseAt.PRIORITIZE))
+
+
+# Filter.
+
+
+async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(scorer: Scorer) -> None:
+    async with scorer.open() as caller:
+        answer = await caller.filter(raw(FOUR), *NAMES)
+
+    asked = "4 cpu, 1Gi memory and 1 nvidia.com/gpu"
+    assert answer == {
+        "Nodes": None,
+        "NodeNames": ["empty", "fuller"],
+        "FailedNodes": {"full": f"node(s) have no zone with {asked} free (numalign: single-numa-node)"},
+        "FailedAndUnresolvableNodes": {
+            "small": f"node(s) have no zone with {asked} (numalign: single-numa-node)",
+            "loose": 'node(s) have kubelet policy "none" (numalign: single-numa-node)',
+            "bare": reasons.UNKNOWN,
+        },
+        "Error": "",
+    }
+
+
+async def test_whole_nodes_come_back_as_they_came(scorer: Scorer) -> None:
+    nodes = [{"metadata": {"name": name, "x": {"y": [name]}}, "status": {"z": 0.5}} for name in NAMES]
+    async with scorer.open() as caller:
+        answer = await caller.ask(
+            "/filter",
+            {"Pod": raw(FOUR), "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None},
+        )
+        scores = await caller.ask("/prioritize", {"Pod": raw(FOUR), "Nodes": {"items": nodes}})
+
+    assert answer["NodeNames"] is None
+    assert answer["Nodes"] == {"metadata": {}, "items": nodes[:2]}
+    assert {*answer["FailedNodes"], *answer["FailedAndUnresolvableNodes"]} == {*NAMES[2:]}
+    assert [each["Host"] for each in scores] == NAMES
+
+
+async def test_what_a_stock_scheduler_sends_is_answered(scorer: Scorer) -> None:
+    calls = RECORDED / "kube-scheduler-v1.34.4"
+    await scorer.know({"node-a.example": EMPTY})
+    async with scorer.open() as caller:
+        answers = {
+            path: [await caller.send(path, (calls / f"{name}.json").read_bytes()) for name in names]
+            for path, names in {
+                "/filter": ("filter-names", "filter-nodes"),
+                "/prioritize": ("filter-names", "filter-nodes"),
+                "/preempt": ("preempt-names", "preempt-nodes"),
+                "/bind": ("bind",),
+            }.items()
+        }
+
+    assert {status for each in answers.values() for status, _ in each} == {200}
+    [(_, names), (_, nodes)] = answers["/filter"]
+    assert (names["NodeNames"], names["FailedAndUnresolvableNodes"]) == (
+        ["node-a.example"],
+        {"node-b.example": reasons.UNKNOWN, "node-c.example": reasons.UNKNOWN},
+    )
+    assert [each["metadata"]["name"] for each in nodes["Nodes"]["items"]] == ["node-a.example"]
+    assert answers["/bind"] == [(200, {"Error": ""})]
+    assert scorer.kept() == {"newcomer-0": "node-a.example"}
+
+
+SILENT, TRIES = raw(FOUR, policy=None), raw(FOUR, policy="best-effort")
+
+UNKNOWN = [
+    # what it shows                      what they may do  the pod  whether it fits
+    ("a pod that must be aligned",       "cannot-fit",     raw(FOUR), False),
+    ("one that need not",                "cannot-fit",     SILENT,    True),
+    ("one that must, where they may",    "may-fit",        raw(FOUR), True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("unknown", "made", "fits"), table(UNKNOWN))
+@pytest.mark.parametrize("name", ["bare", "nobody-has-heard-of-it"])
+async def test_on_nodes_that_nobody_knows(unknown: str, made: Raw, name: str, *, fits: bool) -> None:
+    scorer = await cluster(Scorer(unknown=unknown))
+    async with scorer.open() as caller:
+        answer = await caller.filter(made, name, "empty")
+        scores = await caller.prioritize(made, name, "empty")
+
+    assert (name in answer["NodeNames"]) is fits
+    assert answer["FailedAndUnresolvableNodes"].get(name) == (None if fits else reasons.UNKNOWN)
+    assert scores == {name: 0, "empty": 10}
+
+
+async def test_a_name_that_comes_twice_is_answered_once(scorer: Scorer) -> None:
+    async with scorer.open() as caller:
+        answer = await caller.filter(raw(FOUR), "empty", "full", "empty", "full")
+        scores = await caller.prioritize(raw(FOUR), "empty", "full", "empty")
+
+    assert (answer["NodeNames"], [*answer["FailedNodes"]]) == (["empty"], ["full"])
+    assert [*scores] == ["empty", "full"]
+
+
+async def test_no_names_are_no_nodes(scorer: Scorer) -> None:
+    async with scorer.open() as caller:
+        answer = await caller.filter(raw(FOUR))
+        scores = await caller.prioritize(raw(FOUR))
+
+    assert (answer["NodeNames"], answer["Error"], scores) == ([], "", {})
+
+
+async def test_a_pod_that_is_wrong_is_told_so_where_its_owner_reads_it(scorer: Scorer) -> None:
+    async with scorer.open() as caller:
+        answer = await caller.filter(BROKEN, *NAMES)
+        status, said = await caller.send("/prioritize", orjson.dumps({"Pod": BROKEN, "NodeNames": NAMES}))
+
+    assert answer["Error"].startswith("numalign: metadata.annotations[numalign.io/policy]: ")
+    assert (answer["NodeNames"], answer["FailedNodes"]) == (None, {})
+    assert status == 422
+    assert "numalign.io/policy" in said["error"]
+
+
+async def test_a_pod_without_a_uid_is_answered_and_promised_nothing(early: Scorer) -> None:
+    made = raw(FOUR, uid=None)
+    async with early.open() as caller:
+        answer = await caller.filter(made, "empty")
+        scores = await caller.prioritize(made, *NAMES)
+
+    assert (answer["NodeNames"], scores["fuller"], early.kept()) == (["empty"], 10, {})
+
+
+async def test_nodes_are_counted_by_what_they_say(scorer: Scorer) -> None:
+    async with scorer.open() as caller:
+        await caller.filter(raw(FOUR), *NAMES)
+        counted = [
+            await caller.metric("filtered_nodes_total", answer=answer)
+            for answer in ("fits", "not_now", "never")
+        ]
+        calls = await caller.metric("scheduler_calls_total", verb="filter", result="answered")
+        timed = await caller.metric("scheduler_call_seconds_count", verb="filter")
+
+    assert (counted, calls, timed) == ([2, 1, 3], 1, 1)
+
+
+async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY, "vast": node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)})
+    async with scorer.open() as caller:
+        answers = [await caller.filter(raw(FOUR), *names) for names in (["a", "vast"], ["a"])]
+        counted = await caller.metric("questions_not_answered_total")
+
+    assert [answer["NodeNames"] for answer in answers] == [["a"], ["a"]]
+    assert list(answers[0]["FailedNodes"]) == ["vast"]
+    assert counted == 1
+
+
+NAMESPACES: list[tuple[str, dict[str, str], Raw, list[str]]] = [
+    ("nothing is asked for",          {},                                      SILENT,    ["empty", "loose"]),
+    ("a default is",                  {"default": SINGLE},                     SILENT,    ["empty"]),
+    ("a pod has words of its own",    {"default": SINGLE},                     TRIES,     ["empty", "loose"]),
+    ("a namespace is left out",       {"admission": "disabled"},               raw(FOUR), ["empty", "loose"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "made", "fit"), table(NAMESPACES))
+async def test_where_a_namespace_says(
+    scorer: Scorer, labels: dict[str, str], made: Raw, fit: list[str]
+) -> None:
+    await scorer.know({"empty": EMPTY, "loose": LOOSE}, team=labels)
+    async with scorer.open() as caller:
+        answer = await caller.filter(made, "empty", "loose")
+
+    assert answer["NodeNames"] == fit
+
+
+@pytest.mark.parametrize(("match", "fit"), [(Match.SATISFIES, ["tight", "empty"]), (Match.EQUAL, ["tight"])])
+async def test_the_same_word_may_be_wanted_of_the_node(match: Match, fit: list[str]) -> None:
+    scorer = Scorer(match=match)
+    await scorer.know({"tight": TIGHT, "empty": EMPTY})
+    async with scorer.open() as caller:
+        answer = await caller.filter(raw(FOUR, policy="restricted"), "tight", "empty")
+
+    assert answer["NodeNames"] == fit
+    for why in answer["FailedAndUnresolvableNodes"].values():
+        assert why == (
+            'node(s) have kubelet policy "single-numa-node", not "restricted" (numalign: restricted)'
+        )
+
+
+# Prioritize.
+
+
+async def test_scores_are_whole_numbers_from_0_to_10_and_say_which_is_best(scorer: Scorer) -> None:
+    async with scorer.open() as caller:
+        scores = await caller.prioritize(raw(FOUR), *NAMES)
+
+    assert scores == {"fuller": 10, "empty": 5, "full": 0, "small": 0, "loose": 0, "bare": 0}
+    assert {type(score) for score in scores.values()} == {int}
+
+
+async def test_other_strategies_turn_the_order_around() -> None:
+    rules = RankingRules(Ranking((Strategy.LEAST_ALLOCATED,)))
+    scorer = await cluster(Scorer(rules=rules))
+    async with scorer.open() as caller:
+        scores = await caller.prioritize(raw(FOUR), "empty", "fuller")
+
+    assert scores["empty"] > scores["fuller"]
+
+
+# Promises of those who do not bind.
+
+
+async def test_by_default_ranking_promises_nothing(scorer: Scorer) -> None:
+    async with scorer.open() as caller:
+        await caller.filter(raw(FOUR), "empty")
+        await caller.prioritize(raw(FOUR), "empty", "fuller")
+
+    assert scorer.kept() == {}
+
+
+async def test_the_best_node_is_promised_and_its_zones_are_gone_for_the_next_pod(early: Scorer) -> None:
+    async with early.open() as caller:
+        first = await caller.prioritize(raw(ALL), "empty", "fuller")
+        kept = early.kept()
+        for name in ("second", "third"):
+            await caller.prioritize(raw(ALL, name=name), "empty", "fuller")
+        answer = await caller.filter(raw(ALL, name="fourth"), "empty", "fuller")
+
+    assert (max(first, key=first.__getitem__), kept) == ("empty", {"web": "empty"})
+    assert early.kept() == {"web": "empty", "second": "empty", "third": "fuller"}
+    assert (answer["NodeNames"], {*answer["FailedNodes"]}) == ([], {"empty", "fuller"})
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+async def test_of_nodes_that_are_as_good_the_promised_one_is_above_the_others(
+    early: Scorer, names: tuple[str, str]
+) -> None:
+    await early.know({"a": EMPTY, "b": EMPTY})
+    async with early.open() as caller:
+        numbers = await caller.prioritize(raw(FOUR), *names)
+
+    [promised] = early.kept().values()
+    assert [name for name, number in numbers.items() if number == max(numbers.values())] == [promised]
+
+
+async def test_a_promise_is_moved_when_the_pod_is_ranked_again(early: Scorer) -> None:
+    async with early.open() as caller:
+        await caller.prioritize(raw(FOUR), "empty", "fuller")
+        first = early.kept()
+        await caller.prioritize(raw(FOUR), "empty", "full")
+
+    assert (first, early.kept()) == ({"web": "fuller"}, {"web": "empty"})
+    assert early.fits(raw(ALL, name="other"), "fuller") == [True]
+
+
+async def test_a_single_node_that_is_left_is_promised_at_filter(early: Scorer) -> None:
+    """A scheduler does not ask which of one node is the best."""
+    async with early.open() as caller:
+        await caller.filter(raw(FOUR), "empty", "fuller")
+        several = early.kept()
+        await caller.filter(raw(FOUR), "empty", "full")
+
+    assert (several, early.kept()) == ({}, {"web": "empty"})
+
+
+async def test_who_does_not_lead_promises_nothing(early: Scorer) -> None:
+    early.leads = False
+    async with early.open() as caller:
+        await caller.filter(raw(FOUR), "empty")
+        scores = await caller.prioritize(raw(FOUR), "empty", "fuller")
+
+    assert (scores, early.kept()) == ({"empty": 0, "fuller": 10}, {})
+
+
+async def test_a_pod_on_a_node_is_promised_nothing_elsewhere(early: Scorer) -> None:
+    early.see(on("fuller", raw(FOUR)))
+    async with early.open() as caller:
+        await caller.filter(raw(FOUR), "empty")
+        await caller.prioritize(raw(FOUR), "empty", "full")
+
+    assert (early.kept(), early.reservations.place_of(uid("web"))) == ({}, "fuller")
+
+
+async def test_a_pod_that_fits_nowhere_is_promised_nothing(early: Scorer) -> None:
+    async with early.open() as caller:
+        await caller.prioritize(raw(FOUR), "full", "small", "bare")
+
+    assert early.kept() == {}
+
+
+# Bind.
+
+
+async def test_a_pod_is_filtered_ranked_and_bound(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR))
+    async with scorer.open() as caller:
+        fit = (await caller.filter(raw(FOUR), *NAMES))["NodeNames"]
+        scores = await caller.prioritize(raw(FOUR), *fit)
+        why = await caller.bind(raw(FOUR), max(scores, key=scores.__getitem__))
+        counted = await caller.metric("binds_total", outcome="bound")
+
+    assert (why, scorer.kept(), counted) == ("", {"web": "fuller"}, 1)
+
+
+@pytest.mark.parametrize("promise", PromiseAt)
+async def test_a_refused_bind_is_a_good_answer(promise: PromiseAt) -> None:
+    scorer = await cluster(Scorer(promise=promise))
+    async with scorer.open() as caller:
+        why = await caller.bind(raw(FOUR), "empty")
+
+    assert why == "numalign: no pod with this uid waits for a node: it may be gone"
+
+
+# Preempt.
+
+
+async def test_only_evictions_that_help_are_kept(scorer: Scorer) -> None:
+    def victims(*names: str) -> Raw:
+        return {"Pods": [{"UID": uid(name)} for name in names], "NumPDBViolations": 1}
+
+    candidates = {"full": victims("all"), "fuller": victims("half"), "small": victims("x")}
+    call = {"Pod": raw(ALL), "NodeNameToVictims": None, "NodeNameToMetaVictims": candidates}
+    async with scorer.open() as caller:
+        answer = await caller.ask("/preempt", call)
+
+    assert answer == {"NodeNameToMetaVictims": {name: candidates[name] for name in ("full", "fuller")}}
+
+
+# For people.
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (raw(FOUR), ["fuller", "empty", "full", "loose", "small", "bare"]),
+        ({"pod": raw(FOUR)}, ["fuller", "empty", "full", "loose", "small", "bare"]),
+        ({"pod": raw(FOUR), "nodes": ["small", "empty", "empty"]}, ["empty", "small"]),
+        ({"pod": raw(FOUR), "nodes": []}, []),
+    ],
+    ids=["a pod", "a pod in a call", "some nodes", "no nodes"],
+)
+async def test_nodes_are_ranked_for_people(scorer: Scorer, call: Raw, names: list[str]) -> None:
+    async with scorer.open() as caller:
+        answer = await caller.ask("/v1/rank", call)
+
+    assert [each["name"] for each in answer["nodes"]] == names
+    assert (answer["pod"], answer["age"]) == ("team/web", 0.5)
+
+
+async def test_for_people_nodes_that_take_no_pods_now_come_last(scorer: Scorer) -> None:
+    ready, away = EMPTY, replace(EMPTY, attributes=Attributes(ready=False))
+    await scorer.know({"a": away, "b": ready, "c": away})
+    async with scorer.open() as caller:
+        answer = await caller.ask("/v1/rank", raw(FOUR))
+        filtered = await caller.ask("/filter", {"Pod": raw(FOUR), "NodeNames": ["a", "b"]})
+
+    assert [(each["name"], each["fits"], each.get("reason")) for each in answer["nodes"]] == [
+        ("b", True, None),
+        ("a", False, "node(s) were not ready"),
+        ("c", False, "node(s) were not ready"),
+    ]
+    assert filtered["NodeNames"] == ["a", "b"], "a scheduler has asked that itself"
+
+
+async def test_for_people_a_pod_is_judged_on_nodes_that_it_may_go_to(scorer: Scorer) -> None:
+    gold = replace(EMPTY, attributes=Attributes(Labels({"tier": "gold"})))
+    tainted = replace(EMPTY, attributes=Attributes(Labels({"tier": "gold"}), (Taint("dedicated"),)))
+    await scorer.know({"a": EMPTY, "b": gold, "c": tainted})
+    async with scorer.open() as caller:
+        answer = await caller.ask("/v1/rank", raw(FOUR, spec={"nodeSelector": {"tier": "gold"}}))
+
+    assert [(each["name"], each.get("permanent"), each.get("reason")) for each in answer["nodes"]] == [
+        ("b", None, None),
+        ("a", True, "node(s) didn't match the pod's node affinity/selector"),
+        ("c", True, "node(s) had untolerated taints"),
+    ]
+
+
+async def test_to_rank_promises_nothing(early: Scorer) -> None:
+    async with early.open() as caller:
+        await caller.ask("/v1/rank", raw(FOUR))
+
+    assert early.kept() == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ({"pod": BROKEN}, "metadata.annotations[numalign.io/policy]"),
+        ({"Pod": raw(FOUR)}, "Pod: is none of the fields"),
+        ({"pod": raw(FOUR), "node": ["a"]}, "node: is none of the fields"),
+        ({"pod": raw(FOUR), "nodes": "a"}, "nodes: must be a list"),
+        ({**raw(FOUR), "kind": "Deployment"}, "kind: must be Pod"),
+    ],
+    ids=["a wrong pod", "Go's spelling", "another key", "a name for a list", "another kind"],
+)
+async def test_what_cannot_be_ranked_is_told(scorer: Scorer, call: Raw, said: str) -> None:
+    async with scorer.open() as caller:
+        status, answer = await caller.send("/v1/rank", orjson.dumps(call))
+
+    assert status == 422
+    assert said in answer["error"]
+
+
+# Volcano.
+
+
+def task(made: Raw, place: str = "") -> Raw:
+    """A pod as Volcano sends it."""
+    metadata = made["metadata"]
+    return {
+        "UID": metadata["uid"],
+        "Name": metadata["name"],
+        "Namespace": metadata["namespace"],
+        "NodeName": place,
+        "Pod": made,
+    }
+
+
+async def predicate(caller: Caller, made: Raw, name: str) -> tuple[int, str]:
+    said = await caller.ask("/volcano/predicate", {"task": task(made), "node": {"Name": name}})
+    return said["code"], said["status"]
+
+
+PODS = [
+    raw(FOUR),
+    raw(ALL),
+    SILENT,
+    raw(FOUR, policy="best-effort"),
+    raw("cpu=12 mem=1Gi", policy="restricted"),
+    raw("cpu=0.5"),
+    raw(FOUR, policy="none"),
+]
+IDS = ["half", "all", "silent", "tries", "wide", "small", "opts out"]
+
+
+@pytest.mark.parametrize("made", PODS, ids=IDS)
+async def test_volcano_is_told_the_same_as_a_stock_scheduler(scorer: Scorer, made: Raw) -> None:
+    async with scorer.open() as caller:
+        answer = await caller.filter(made, *NAMES)
+        codes = {name: await predicate(caller, made, name) for name in NAMES}
+
+    assert codes == {
+        **dict.fromkeys(answer["NodeNames"], (0, "")),
+        **{name: (2, why) for name, why in answer["FailedNodes"].items()},
+        **{name: (3, why) for name, why in answer["FailedAndUnresolvableNodes"].items()},
+    }
+
+
+@pytest.mark.parametrize("made", PODS, ids=IDS)
+async def test_volcano_sees_the_same_order(scorer: Scorer, made: Raw) -> None:
+    async with scorer.open() as caller:
+        scores = await caller.prioritize(made, *NAMES)
+        nodes = [{"Name": name} for name in NAMES]
+        said = await caller.ask("/volcano/prioritize", {"task": task(made), "nodes": nodes})
+
+    numbers = said["nodeScore"]
+    assert (said["errorMessage"], {*numbers}) == ("", {*NAMES})
+    for one, other in pairwise(sorted(NAMES, key=scores.__getitem__)):
+        assert (scores[one] < scores[other]) == (numbers[one] < numbers[other])
+
+
+async def test_what_volcano_itself_sends_is_answered(scorer: Scorer) -> None:
+    calls = RECORDED / "volcano-v1.10.0"
+    async with scorer.open() as caller:
+        answers = [
+            await caller.send(f"/volcano/{verb}", (calls / f"{verb}.json").read_bytes())
+            for verb in ("predicate", "prioritize", "preemptable")
+        ]
+
+    assert [status for status, _ in answers] == [200] * 3
+
+
+async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(scorer: Scorer) -> None:
+    async with scorer.open() as caller:
+        first = await caller.ask("/volcano/allocate", {"task": task(raw(ALL), "fuller")})
+        kept = scorer.kept()
+        code, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
+        second = await caller.ask("/volcano/allocate", {"task": task(raw(ALL, name="second"), "fuller")})
+        last = await caller.ask("/volcano/deallocate", {"task": task(raw(ALL), "fuller")})
+        after, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
+
+    assert (first, kept, code) == ({"errorMessage": ""}, {"web": "fuller"}, 2)
+    assert second["errorMessage"].startswith("node(s) have no zone with 8 cpu")
+    assert (last, scorer.kept(), after) == ({"errorMessage": ""}, {}, 0)
+
+
+async def test_an_allocated_task_is_promised_by_the_leader_alone(scorer: Scorer) -> None:
+    scorer.leads = False
+    async with scorer.open() as caller:
+        await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
+
+    assert scorer.kept() == {}
+
+
+async def test_a_task_that_runs_is_neither_promised_nor_let_go_of(scorer: Scorer) -> None:
+    scorer.see(running(on("fuller", raw(FOUR))))
+    async with scorer.open() as caller:
+        await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
+        await caller.ask("/volcano/deallocate", {"task": task(raw(FOUR), "fuller")})
+
+    assert (scorer.kept(), scorer.reservations.place_of(uid("web"))) == ({}, "fuller")
+
+
+async def test_a_task_without_a_node_cannot_be_allocated(scorer: Scorer) -> None:
+    async with scorer.open() as caller:
+        said = await caller.ask("/volcano/allocate", {"task": task(raw(FOUR))})
+
+    assert said == {"errorMessage": "numalign: a task is allocated with its node and its pod's uid"}
+
+
+async def test_volcano_is_named_the_tasks_whose_eviction_helps(scorer: Scorer) -> None:
+    evictees = [
+        task(raw("cpu=16 mem=1Gi gpu=4", name="all"), "full"),
+        task(raw("cpu=1", name="x"), "small"),
+        task(raw("cpu=1", name="y")),
+    ]
+    async with scorer.open() as caller:
+        some = await caller.ask("/volcano/preemptable", {"evictor": task(raw(ALL)), "evictees": evictees})
+        none = await caller.ask("/volcano/preemptable", {"evictor": task(raw(ALL)), "evictees": evictees[1:]})
+
+    assert some == {"status": 1, "victims": evictees[:1]}
+    assert none == {"status": -1, "victims": []}
+
+
+VOLCANO_BAD: list[tuple[str, str, Raw, Raw]] = [
+    ("predicate",   "predicate",   {"task": task(BROKEN), "node": {"Name": "empty"}}, {"code": 1}),
+    ("prioritize",  "prioritize",  {"task": task(BROKEN), "nodes": [{"Name": "a"}]},
+     {"nodeScore": {}, "errorMessage": ""}),
+    ("preemptable", "preemptable", {"evictor": task(BROKEN), "evictees": []}, {"status": 0, "victims": []}),
+    ("allocate",    "allocate",    {"task": task(BROKEN, "empty")}, {}),
+    ("half a call", "predicate",   {"task": task(raw(FOUR))}, {"code": 1}),
+    ("no task",     "prioritize",  {"nodes": []}, {"nodeScore": {}, "errorMessage": ""}),
+    ("no uid",      "deallocate",  {"task": {**task(raw(FOUR)), "UID": ""}}, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "call", "part"), table(VOLCANO_BAD))
+async def test_volcano_reads_nothing_but_good_answers(
+    scorer: Scorer, verb: str, call: Raw, part: Raw
+) -> None:
+    async with scorer.open() as caller:
+        said = await caller.ask(f"/volcano/{verb}", call)
+
+    assert {key: said[key] for key in part} == part
+    texts = [said[key] for key in ("status", "errorMessage") if isinstance(said.get(key), str)]
+    told = scorer.told.of("call.unreadable")
+    assert any(texts) or [line["verb"] for line in told] == [f"volcano/{verb}"]
+
+
+@pytest.mark.parametrize("verb", ["onSessionOpen", "onSessionClose"])
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"nodes": {}}', b"hello"])
+async def test_sessions_come_and_go(scorer: Scorer, verb: str, body: bytes) -> None:
+    async with scorer.open() as caller:
+        status, said = await caller.send(f"/volcano/{verb}", body)
+
+    assert (status, said) == (200, {"errorMessage": ""})
+
+
+# Calls that make no sense.
+
+
+def nested(levels: int) -> bytes:
+    return b'{"a":' * levels + b"1" + b"}" * levels
+
+
+GARBAGE = [
+    # what it is                   the body
+    ("not JSON",                   b"hello"),
+    ("empty",                      b""),
+    ("a list",                     b"[]"),
+    ("null",                       b"null"),
+    ("a number",                   b"7"),
+    ("not UTF-8",                  b'{"Pod": "\xff"}'),
+    ("cut off",                    b'{"Pod": {"metadata": '),
+    ("seven mebibytes of letters",  b"x" * (7 * MIB)),
+    ("seven mebibytes of brackets", b"[" * (7 * MIB)),
+    ("nested as deep as it gets",  nested(MIB)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", table(GARBAGE))
+async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(scorer: Scorer, body: bytes) -> None:
+    async with scorer.open() as caller:
+        for path in OURS:
+            status, said = await caller.send(f"/{path}", body)
+            assert (path, status) == (path, 400)
+            assert "JSON" in said["error"] or "empty" in said["error"]
+            assert len(said["error"]) < 1000
+            bad = await caller.metric("scheduler_calls_total", verb=path, result="bad")
+            assert bad == 1
+        after = await caller.filter(raw(FOUR), "empty")
+
+    assert after["NodeNames"] == ["empty"]
+    # Once a minute: the page of metrics counts them all.
+    assert len(scorer.told.of("call.unreadable")) == 1
+
+
+@pytest.mark.parametrize("body", table(GARBAGE))
+async def test_what_is_no_call_of_volcano_is_answered_with_200(scorer: Scorer, body: bytes) -> None:
+    async with scorer.open() as caller:
+        for path in VOLCANOS:
+            status, said = await caller.send(f"/{path}", body)
+            assert (path, status) == (path, 200)
+            assert {*said} <= {"status", "code", "nodeScore", "errorMessage", "victims"}
+
+
+POD = raw(FOUR)
+
+WRONG: list[tuple[str, str, Raw, str]] = [
+    # what it is            the path       the call                                       what is said
+    ("no nodes",            "/filter",     {"Pod": POD},                                  "neither is there"),
+    ("both kinds of nodes", "/filter",     {"Pod": POD, "NodeNames": [], "Nodes": {"items": []}}, "both"),
+    ("no pod",              "/filter",     {"NodeNames": ["a"]},                          "Pod: is missing"),
+    ("a pod that is none",  "/filter",     {"Pod": 7, "NodeNames": ["a"]},                "Pod: must be"),
+    ("small letters",       "/filter",     {"pod": POD, "nodenames": ["a"]},              "spelled Pod"),
+    ("a name for names",    "/prioritize", {"Pod": POD, "NodeNames": "a"},                "must be a list"),
+    ("names of no kind",    "/prioritize", {"Pod": POD, "NodeNames": ["a", 7]},           "NodeNames[1]"),
+    ("a node without one",  "/filter",     {"Pod": POD, "Nodes": {"items": [{}]}},        "metadata.name"),
+    ("no uid to bind",      "/bind", {"PodName": "a", "PodNamespace": "b", "Node": "c"},  "PodUID: is"),
+    ("a path for a name",   "/bind",
+     {"PodName": "../a", "PodNamespace": "b", "PodUID": "u", "Node": "c"},                "PodName: "),
+    ("the keys of a pod",   "/bind",       POD,                                           "is missing"),
+    ("no victims",          "/preempt",    {"Pod": POD},                                  "neither is there"),
+    ("victims without uid", "/preempt",
+     {"Pod": POD, "NodeNameToMetaVictims": {"a": {"Pods": [{}], "NumPDBViolations": 0}}}, "UID: is missing"),
+    ("a wrong pod",         "/preempt",    {"Pod": BROKEN, "NodeNameToMetaVictims": {}},  "numalign.io"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "call", "said"), table(WRONG))
+async def test_a_call_with_mistakes_is_told_them(scorer: Scorer, path: str, call: Raw, said: str) -> None:
+    async with scorer.open() as caller:
+        status, answer = await caller.send(path, orjson.dumps(call))
+
+    assert status == 422
+    assert said in answer["error"]
+    assert scorer.kept() == {}
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "x", ""])
+async def test_what_a_body_is_called_is_nothing_to_us(scorer: Scorer, kind: str) -> None:
+    body = orjson.dumps({"Pod": raw(FOUR), "NodeNames": ["empty"]})
+    async with scorer.open() as caller:
+        status, answer = await caller.send("/filter", body, kind=kind)
+
+    assert (status, answer["NodeNames"]) == (200, ["empty"])
+
+
+async def test_a_call_of_many_mebibytes_is_answered(scorer: Scorer) -> None:
+    nodes = [{"metadata": {"name": name}, "status": {"images": "x" * (MIB)}} for name in NAMES]
+    async with scorer.open() as caller:
+        answer = await caller.ask("/filter", {"Pod": raw(FOUR), "Nodes": {"items": nodes}})
+
+    assert [each["metadata"]["name"] for each in answer["Nodes"]["items"]] == ["empty", "fuller"]
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+async def test_before_anything_is_known_everybody_is_asked_to_come_again(path: str) -> None:
+    scorer = Scorer()
+    async with scorer.open() as caller, caller.client.post(f"/{path}", data=b"{}") as answer:
+        said = await answer.json()
+
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    assert said == {"error": "nothing is known of the cluster yet"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/filter", 405), ("PUT", "/bind", 405), ("POST", "/filter/", 404), ("POST", "/rank", 404)],
+)
+async def test_calls_of_other_kinds(scorer: Scorer, method: str, path: str, status: int) -> None:
+    async with scorer.open() as caller, caller.client.request(method, path) as answer:
+        assert answer.status == status
+        assert (await answer.json())["error"]
+
+
+@pytest.mark.parametrize(("wanted", "status"), [(True, 200), (False, 404)])
+async def test_what_it_knows_is_shown_where_that_is_wanted(
+    scorer: Scorer, status: int, *, wanted: bool
+) -> None:
+    async with scorer.open(debug_state=wanted) as caller, caller.watching.get("/debug/state") as answer:
+        assert answer.status == status
+
+
+# A law: whatever is called, nothing stays promised that nobody was told of.
+
+ERRORS = (None, None, None, Conflict("is bound"), Forbidden("no"), Unreachable("who knows"))
+
+
+def anything(dice: random.Random, pods: Sequence[Raw]) -> tuple[str, object]:
+    """A call of any kind: good, half good, or wrong."""
+    made, name = dice.choice(pods), dice.choice([*NAMES, "nobody", "../x", ""])
+    metadata, names = made["metadata"], dice.choices(NAMES, k=dice.randrange(5))
+    told = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"]}
+    victims = {name: {"Pods": [{"UID": uid("half")}], "NumPDBViolations": 0}}
+    calls: Mapping[str, object] = {
+        "filter": {"Pod": made, "NodeNames": names},
+        "prioritize": {"Pod": made, "NodeNames": names},
+        "bind": {**told, "PodUID": dice.choice([metadata["uid"], "stranger", ""]), "Node": name},
+        "preempt": {"Pod": made, "NodeNameToMetaVictims": victims},
+        "v1/rank": {"pod": made, "nodes": dice.choice([names, None, 7])},
+        "volcano/predicate": {"task": task(made), "node": {"Name": name}},
+        "volcano/preemptable": {"evictor": task(made), "evictees": [task(made, name)]},
+        "volcano/allocate": {"task": task(made, name)},
+        "volcano/deallocate": {"task": task(made)},
+        "volcano/prioritize": dice.choice([None, [], {"task": 7}, "x"]),
+    }
+    return dice.choice([*calls.items()])
+
+
+async def called(scorer: Scorer, path: str, said: object) -> None:
+    """A call, whatever is answered."""
+    with contextlib.suppress(BadInput):
+        orjson.loads(await ENDPOINTS[path](scorer.door(), METERS, orjson.dumps(said)))
+
+
+METERS = Meters.of(CollectorRegistry())
+
+
+def pods() -> list[Raw]:
+    """Pods of several sizes, one that cannot be read, and one without a uid."""
+    sizes = [FOUR, ALL, "cpu=1 mem=1Gi", "cpu=0.5"] * 3
+    return [*(raw(size, name=f"p{at}") for at, size in enumerate(sizes)), BROKEN, raw(FOUR, uid="")]
+
+
+def sensible(scorer: Scorer) -> bool:
+    """Whether no zone has less than nothing, or more than it may give out."""
+    found = (scorer.reservations.standing(name, now=scorer.time()) for name in NAMES)
+    zones = [zone for each in found if each for zone in each.node.zones]
+    return all(0 <= zone.free[name] <= zone.allocatable[name] for zone in zones for name in zone.free)
+
+
+@pytest.mark.parametrize("promise", PromiseAt)
+async def test_of_ten_thousand_calls_nothing_is_left(promise: PromiseAt) -> None:
+    dice = random.Random(promise.value)  # noqa: S311  the same calls in each run
+    writes = Writes()
+    scorer = await cluster(Scorer(promise=promise, writes=writes, patience=0.1))
+    those = pods()
+    scorer.see(*those[:10])
+    for _ in range(5_000):
+        writes.error = dice.choice(ERRORS)
+        path, said = anything(dice, those)
+        await called(scorer, path, said)
+        assert sensible(scorer)
+        scorer.time.seconds += 0.05
+        scorer.reservations.expire(scorer.time())
+
+    scorer.time.seconds += 60
+    scorer.reservations.expire(scorer.time())
+    fresh = await cluster(Scorer())
+    assert scorer.kept() == {}
+    assert [scorer.reservations.standing(name, now=scorer.time()) for name in NAMES] == [
+        fresh.reservations.standing(name, now=scorer.time()) for name in NAMES
+    ]
+
+
+@pytest.mark.parametrize("path", ["filter", "bind", "volcano/predicate"])
+async def test_whoever_calls_the_wrong_replica_is_answered_and_sent_away(scorer: Scorer, path: str) -> None:
+    await cluster(scorer)
+    closed = []
+    async with scorer.open() as caller:
+        for scorer.leads in (True, False):
+            async with caller.client.post(f"/{path}", data=b"{}") as answer:
+                closed.append(answer.headers.get("Connection"))
+
+    assert closed == [None, "close"]

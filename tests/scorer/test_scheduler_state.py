@@ -1,0 +1,607 @@
+"""What the scorer knows of nodes and pods, and what is asked of a pod where it says nothing."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from numalign.kube.decode import fingerprints
+from numalign.kube.decode.fingerprints import Fingerprint, Method
+from numalign.kube.files.policy import parse
+from numalign.kube.pod_informer import PodInfo
+from numalign.ledger.model import Basis, Stage
+from numalign.lru import MOST_BYTES
+from numalign.model.constraints import Operator, Requirement
+from numalign.model.errors import BadInput
+from numalign.model.intent import Intent, Match, Policy
+from scorer.scheduler_state import AT_ONCE, LOOK_SECONDS
+from tests.notation import GPU, NIC, bag, free_of, means, node, table
+from tests.scorer.conftest import EMPTY, NOW, SINGLE, TEAM, Raw, Scorer, on, raw, running, uid
+
+FOUR = "cpu=4 mem=1Gi gpu=1"
+FIRST = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+OTHER = [{"zones": ["node-1"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+HALF = node("cpu=8//4 mem=16Gi//15Gi gpu=2//1", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+"""What an exporter says once a pod is on the first zone."""
+
+
+def free(scorer: Scorer, name: str = "a") -> list[int]:
+    """The CPUs that are free in each zone."""
+    found = scorer.reservations.standing(name, now=scorer.time())
+    assert found
+    return free_of(found.node, "cpu")
+
+
+def basis(scorer: Scorer, name: str = "a") -> Basis:
+    found = scorer.reservations.standing(name, now=scorer.time())
+    assert found
+    return found.basis
+
+
+# Pods, one by one.
+
+
+async def test_a_pod_holds_its_zones_from_when_it_is_bound_until_it_is_gone(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    seen = [free(scorer)]
+    scorer.see(raw(FOUR))
+    seen.append(free(scorer))
+    scorer.see(on("a", raw(FOUR), record=FIRST))
+    seen.append(free(scorer))
+    scorer.see(running(on("a", raw(FOUR), record=FIRST)))
+    seen.append(free(scorer))
+    scorer.lose("web")
+    seen.append(free(scorer))
+
+    assert seen == [[8, 8], [8, 8], [4, 8], [4, 8], [8, 8]]
+
+
+async def test_a_pod_whose_wish_is_unclear_holds_no_more_than_it_asks_for(scorer: Scorer) -> None:
+    """Its owner can write anything into its annotations; how much it gets stands in its containers."""
+    await scorer.know({"a": EMPTY})
+    scorer.see(on("a", raw(FOUR, policy="nonsense"), record=FIRST))
+    known = free(scorer)
+    scorer.see(on("a", raw("cpu=1 mem=1Gi", name="small", policy="nonsense")))
+
+    # Of the second nobody knows from which zone it takes its CPU.
+    assert (known, free(scorer), basis(scorer)) == ([4, 8], [3, 7], Basis.REPORTED)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_a_pod_that_has_ended_holds_nothing_long_before_it_is_deleted(
+    scorer: Scorer, phase: str
+) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(running(on("a", raw(FOUR), record=FIRST)))
+    scorer.see({**on("a", raw(FOUR), record=FIRST), "status": {"phase": phase}})
+
+    assert free(scorer) == [8, 8]
+    assert uid("web") in scorer.register.pods
+
+
+async def test_a_pod_that_is_being_deleted_holds_its_zones_until_it_has_ended(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    leaving = on("a", raw(FOUR, deletionTimestamp="2027-01-15T08:00:00Z"), record=FIRST)
+    scorer.see(running(leaving))
+
+    assert free(scorer) == [4, 8]
+
+
+async def test_pods_are_kept_for_a_node_whose_topology_comes_later_or_again(scorer: Scorer) -> None:
+    scorer.see(running(on("a", raw(FOUR), record=FIRST)))
+    await scorer.know({"a": EMPTY})
+    first = free(scorer)
+    await scorer.know({"b": EMPTY}, unknown=["a"])
+    meanwhile = scorer.reservations.standing("a", now=scorer.time())
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+
+    assert (first, meanwhile, free(scorer)) == ([4, 8], None, [4, 8])
+
+
+async def test_a_promise_follows_its_pod_to_another_node(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+    scorer.promised(raw(FOUR), "a")
+    scorer.see(on("b", raw(FOUR), record=OTHER))
+
+    assert (free(scorer, "a"), free(scorer, "b")) == ([8, 8], [8, 4])
+    assert scorer.kept() == {}
+
+
+async def test_a_promise_ends_with_its_pod(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(raw(FOUR))
+    scorer.promised(raw(FOUR), "a")
+    before = free(scorer)
+    scorer.lose("web")
+
+    assert (before, free(scorer), scorer.kept()) == ([4, 8], [8, 8], {})
+
+
+async def test_what_was_promised_counts_for_a_pod_that_carries_no_record(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.promised(raw(FOUR), "a")
+    scorer.see(running(on("a", raw(FOUR))))
+
+    assert (basis(scorer), free(scorer)) == (Basis.OBSERVED, [4, 8])
+
+
+async def test_a_pod_that_nobody_promised_anything_counts_everywhere_until_a_topology_has_it(
+    scorer: Scorer,
+) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(running(on("a", raw(FOUR))))
+    early = basis(scorer), free(scorer)
+    scorer.time.seconds += 76
+    await scorer.know({"a": HALF})
+
+    assert early == (Basis.REPORTED, [4, 4])
+    assert (basis(scorer), free(scorer)) == (Basis.REPORTED, [4, 8])
+
+
+async def test_a_pod_that_has_run_for_long_is_in_the_topology_from_the_start(scorer: Scorer) -> None:
+    await scorer.know({"a": HALF})
+    long_ago = {"phase": "Running", "startTime": "2027-01-15T07:50:00Z"}
+    scorer.see({**on("a", raw(FOUR)), "status": long_ago})
+
+    assert free(scorer) == [4, 8]
+
+
+async def test_a_pod_from_the_future_is_as_new_as_can_be(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see({**on("a", raw(FOUR)), "status": {"phase": "Running", "startTime": "2037-01-15T07:50:00Z"}})
+    found = scorer.reservations.assigned_pod(uid("web"))
+
+    assert found
+    assert (found.stage, found.since) == (Stage.ADMITTED, scorer.time())
+
+
+async def test_whoever_watches_hears_of_a_pod_before_its_promise_is_gone(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    heard: list[tuple[str, str | None, bool]] = []
+
+    def watch(now: PodInfo, before: PodInfo | None) -> None:
+        known = scorer.reservations.assigned_pod(now.uid) is not None
+        heard.append((now.phase, before.phase if before else None, known))
+
+    scorer.register.watch = watch
+    scorer.see(raw(FOUR))
+    scorer.promised(raw(FOUR), "a")
+    scorer.see({**on("a", raw(FOUR)), "status": {"phase": "Failed"}})
+
+    assert heard == [("Pending", None, False), ("Failed", "Pending", True)]
+    assert scorer.reservations.assigned_pod(uid("web")) is None
+
+
+# Topologies.
+
+
+async def test_a_topology_that_says_the_same_again_changes_nothing(scorer: Scorer) -> None:
+    mark = Fingerprint(fingerprints.fingerprint([]))
+    told = replace(EMPTY, name="a")
+    await scorer.know({"a": told}, fingerprints={"a": mark})
+    before = scorer.reservations.standing("a", now=scorer.time())
+    assert scorer.register.snapshot
+    await scorer.register.take(replace(scorer.register.snapshot, fingerprints={"a": replace(mark)}))
+
+    assert scorer.reservations.standing("a", now=scorer.time()) is before
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([(TEAM, "web"), (TEAM, "small")], (Basis.ANCHORED, [4, 8])),
+        ([(TEAM, "small")], (Basis.ANCHORED, [0, 4])),
+        ([(TEAM, "stranger")], (Basis.REPORTED, [4, 4])),
+    ],
+    ids=["with the pod", "before the pod", "of pods that nobody knows"],
+)
+async def test_a_fingerprint_tells_which_pods_a_topology_accounts_for(
+    scorer: Scorer, names: list[tuple[str, str]], expected: tuple[Basis, list[int]]
+) -> None:
+    await scorer.know({"a": HALF}, fingerprints={"a": Fingerprint(fingerprints.fingerprint(names))})
+    scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
+
+    assert (basis(scorer), free(scorer)) == expected
+
+
+async def test_a_fingerprint_may_leave_out_pods_with_nothing_of_their_own(scorer: Scorer) -> None:
+    mark = Fingerprint(fingerprints.fingerprint([(TEAM, "web")]), Method.WITH_EXCLUSIVE_RESOURCES)
+    await scorer.know({"a": HALF}, fingerprints={"a": mark})
+    scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
+
+    assert (basis(scorer), free(scorer)) == (Basis.ANCHORED, [4, 8])
+
+
+async def test_a_fingerprint_that_is_told_no_more_is_forgotten(scorer: Scorer) -> None:
+    mark = Fingerprint(fingerprints.fingerprint([(TEAM, "web")]))
+    scorer.see(running(on("a", raw(FOUR))))
+    await scorer.know({"a": HALF}, fingerprints={"a": mark})
+    before = basis(scorer)
+    await scorer.know({"a": HALF})
+
+    assert (before, basis(scorer)) == (Basis.ANCHORED, Basis.REPORTED)
+
+
+async def test_nodes_are_worked_out_before_anybody_asks(scorer: Scorer) -> None:
+    """A few at a time, so that whoever asks meanwhile is answered in between."""
+    await scorer.know({f"n{at}": EMPTY for at in range(2 * AT_ONCE + 1)})
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if slept[-1] and len(slept) > 4:
+            raise asyncio.CancelledError
+        if slept[-1]:
+            scorer.see(running(on("n1", raw(FOUR), record=FIRST)))
+
+    with pytest.raises(asyncio.CancelledError):
+        await scorer.register.work_ahead(sleep=sleep)
+
+    assert slept == [0, 0, 0, LOOK_SECONDS, 0, LOOK_SECONDS]
+    assert not list(scorer.register.cache.catching_up(1, scorer.time))
+
+
+async def test_all_nodes_are_those_with_a_topology_and_those_without(scorer: Scorer) -> None:
+    before = [*scorer.register.names()]
+    await scorer.know({"b": EMPTY, "a": EMPTY}, unknown=["c"])
+    scorer.see(on("ghost", raw(FOUR)))
+
+    assert (before, sorted(scorer.register.names())) == ([], ["a", "b", "c"])
+
+
+# What is asked of a pod.
+
+
+def intent(scorer: Scorer, made: Raw) -> Intent:
+    return scorer.subject(made).question.intent
+
+
+SAYS, SILENT = raw(FOUR, policy="restricted"), raw(FOUR, policy=None)
+
+ASKED = [
+    # what it shows                     labels of the namespace                        the pod  what is asked
+    ("a pod's own words",               {},                                            SAYS,   "restricted"),
+    ("nothing",                         {},                                            SILENT, "none"),
+    ("a default for those without",     {"default": SINGLE},                           SILENT, SINGLE),
+    ("its own words before a default",  {"default": SINGLE},                           SAYS,   "restricted"),
+    ("a level is not a default",        {"enforce": SINGLE},                           SILENT, "none"),
+    ("a namespace that is left out",    {"default": SINGLE, "admission": "disabled"},  SAYS,   "none"),
+    ("a pod that opts out of it",       {"default": SINGLE}, raw(FOUR, policy="none"),          "none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "made", "expected"), table(ASKED))
+async def test_a_pod_is_asked_for(scorer: Scorer, labels: dict[str, str], made: Raw, expected: str) -> None:
+    await scorer.know({"a": EMPTY}, team=labels)
+
+    assert intent(scorer, made) == means(expected)
+
+
+NEGATIVE = raw("cpu=1", policy=None)
+NEGATIVE["spec"]["overhead"] = {"cpu": "-1"}
+NEGATIVE_AND_ASKING = {**raw(FOUR), "spec": NEGATIVE["spec"]}
+
+
+async def test_a_pod_that_asks_nothing_and_cannot_be_read_goes_to_any_node(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    subject = scorer.subject(NEGATIVE)
+
+    [judged] = scorer.judge.ask(["a"], subject)
+    poll = scorer.judge.poll(["a"], subject)
+
+    assert (judged.fits, poll.filtered().fit) == (True, ["a"])
+    # Nobody knows how much of the node it takes.
+    assert subject.assigned_pod(now=0).demand is None
+
+
+@pytest.mark.parametrize(("labels", "expected"), [({"admission": "disabled"}, "none"), ({}, None)])
+async def test_a_waiting_pod_is_known_by_what_was_seen_of_it_where_nobody_looks_at_its_words(
+    scorer: Scorer, labels: dict[str, str], expected: str | None
+) -> None:
+    await scorer.know({"a": EMPTY}, team=labels)
+    scorer.see(raw(FOUR, policy="nonsense"))
+
+    found = scorer.register.waiting(uid("web"))
+
+    assert (found and found.question.intent.policy) == expected
+
+
+async def test_a_waiting_pod_of_an_exempt_runtime_class_asks_nothing(scorer: Scorer) -> None:
+    scorer.obey(parse(POLICY_FILE))
+    await scorer.know({"a": EMPTY}, team={})
+    scorer.see(raw(FOUR, spec={"runtimeClassName": "virtual"}))
+
+    found = scorer.register.waiting(uid("web"))
+
+    assert found
+    assert found.question.intent == means("none")
+
+
+@pytest.mark.parametrize("made", [raw(FOUR, policy="nonsense"), NEGATIVE_AND_ASKING])
+async def test_where_users_are_exempt_a_pod_that_cannot_be_read_may_be_theirs(
+    scorer: Scorer, made: Raw
+) -> None:
+    await scorer.know({"a": EMPTY})
+    with pytest.raises(BadInput):
+        scorer.subject(made)
+    scorer.obey(parse(b"exemptions: {users: [ci]}"))
+    scorer.see(made)
+
+    found = scorer.subject(made)
+
+    assert found.question.intent == means("none")
+    assert scorer.register.waiting(uid("web")) == found
+
+
+async def test_where_a_pod_may_go_is_told_with_it(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+
+    found = scorer.subject(raw(FOUR, spec={"nodeSelector": {"pool": "x"}}))
+
+    assert found.constraints.selector == (Requirement("pool", Operator.IN, frozenset({"x"})),)
+
+
+async def test_the_same_object_is_read_anew_once_something_else_is_asked(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    first = scorer.subject(SILENT)
+    again = scorer.subject(SILENT)
+    await scorer.know({"a": EMPTY}, team={"default": SINGLE})
+
+    assert again is first
+    assert intent(scorer, SILENT) == means(SINGLE)
+
+
+POLICY_FILE = b"""
+defaults:
+- namespaceSelector: {matchLabels: {tier: gold}}
+  default: restricted
+exemptions:
+  namespaces: [system]
+  runtimeClasses: [virtual]
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (SILENT, "restricted"),
+        (raw(FOUR, namespace="system"), "none"),
+        (raw(FOUR, spec={"runtimeClassName": "virtual"}), "none"),
+        (raw(FOUR, spec={"runtimeClassName": "real"}), SINGLE),
+        (raw(FOUR, policy=None, namespace="new"), "none"),
+    ],
+    ids=["a default", "a namespace", "a runtime class", "another runtime class", "a namespace that is new"],
+)
+async def test_the_policy_file_says_what_is_asked(scorer: Scorer, made: Raw, expected: str) -> None:
+    scorer.obey(parse(POLICY_FILE))
+    await scorer.know({"a": EMPTY}, team={"example.com/x": "y"}, system={})
+    assert scorer.register.snapshot
+    gold = {TEAM: {"tier": "gold"}}
+    await scorer.register.take(replace(scorer.register.snapshot, namespace_labels=gold))
+
+    assert intent(scorer, made) == means(expected)
+
+
+def test_where_the_same_word_is_wanted_every_question_says_so() -> None:
+    assert intent(Scorer(match=Match.EQUAL), SAYS) == means("restricted", match="equal")
+
+
+def test_without_a_namespace_a_pod_is_in_the_default_one(scorer: Scorer) -> None:
+    found = scorer.subject(raw(FOUR, namespace=None))
+
+    assert (found.namespace, found.name, found.uid) == ("default", "web", uid("web"))
+
+
+def test_a_pod_of_a_template_goes_by_its_generated_name(scorer: Scorer) -> None:
+    assert scorer.subject(raw(FOUR, name="", generateName="web-")).name == "web-"
+
+
+def test_a_pod_was_created_in_whole_seconds(scorer: Scorer) -> None:
+    told = [scorer.subject(raw(FOUR, creationTimestamp=text)).created for text in (None, "never", 3)]
+
+    assert scorer.subject(raw(FOUR)).created == NOW - 60
+    assert told == [0, 0, 0]
+
+
+def test_pods_of_a_template_share_their_question(scorer: Scorer) -> None:
+    one, other = (scorer.subject(raw(FOUR, name=name, uid=name)) for name in ("one", "other"))
+    assert one.question is other.question
+
+
+def test_pods_that_ask_for_the_same_have_the_same_number(scorer: Scorer) -> None:
+    pods = [
+        raw(FOUR),
+        raw(FOUR, name="other", namespace="elsewhere", labels={"a": "b"}),
+        raw("cpu=5 mem=1Gi"),
+        SAYS,
+    ]
+    one, other, more, looser = [scorer.subject(each).number for each in pods]
+
+    assert one == other
+    assert len({0, one, more, looser}) == 4
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [(raw(FOUR, policy="none"), True), (SILENT, False), (SAYS, False)],
+    ids=["says none", "says nothing", "says something"],
+)
+def test_a_pod_has_opted_out_only_if_it_says_so(scorer: Scorer, made: Raw, *, expected: bool) -> None:
+    assert scorer.subject(made).opted_out is expected
+
+
+def test_all_that_is_wrong_with_a_pod_is_told(scorer: Scorer) -> None:
+    wrong = raw("cpu=4 mem=1Gi", policy="strictly", annotations={"numalign.io/zcope": "pod"})
+    wrong["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "many"
+
+    with pytest.raises(BadInput) as caught:
+        scorer.subject(wrong)
+    assert {mistake.where for mistake in caught.value.mistakes} == {
+        "metadata.annotations[numalign.io/policy]",
+        "metadata.annotations[numalign.io/zcope]",
+        "spec.containers[0].resources.limits.cpu",
+    }
+
+
+# Devices that DRA may serve.
+
+BARE = node("cpu=8 mem=16Gi", "cpu=8 mem=16Gi", policy=SINGLE, totals="cpu=16 mem=32Gi pods=110")
+"""A node whose device plugins, if there are any, serve no GPU."""
+
+
+@pytest.mark.parametrize(
+    ("container", "served", "expected"),
+    table(
+        [
+            ("device plugins serve all", FOUR, (), ["a"]),
+            ("DRA serves where no device plugin does", FOUR, (GPU,), ["a", "bare"]),
+            ("a device plugin's devices are aligned all the same", "cpu=4 mem=1Gi gpu=3", (GPU,), ["bare"]),
+            ("what else is asked for counts", "cpu=9 mem=1Gi gpu=1", (GPU,), []),
+            ("it serves others", FOUR, (NIC,), ["a"]),
+        ]
+    ),
+)
+async def test_a_node_is_asked_for_devices_that_its_device_plugins_serve(
+    scorer: Scorer, container: str, served: tuple[str, ...], expected: list[str]
+) -> None:
+    await scorer.know({"a": EMPTY, "bare": BARE}, served=served)
+
+    judged = scorer.ask(raw(container), "a", "bare")
+
+    assert [each.name for each in judged if each.fits] == expected
+
+
+@pytest.mark.parametrize("policy", [SINGLE, None], ids=["asked for alignment", "asked for nothing"])
+async def test_what_dra_serves_may_change_while_a_pod_waits(scorer: Scorer, policy: str | None) -> None:
+    made, found = raw(FOUR, policy=policy), []
+    for served in ((), (GPU,), (NIC,)):
+        await scorer.know({"bare": BARE}, served=served)
+        # A bind goes by what was asked before.
+        waiting = scorer.register.waiting(uid("web"))
+        asked_before = waiting and scorer.judge.ask(["bare"], waiting)[0].fits
+        found.append((asked_before, *scorer.fits(made, "bare")))
+
+    assert found == [(None, False), (True, True), (False, False)]
+
+
+async def test_a_pod_with_devices_of_dra_is_promised_the_rest_and_holds_it(scorer: Scorer) -> None:
+    await scorer.know({"bare": BARE}, served=[GPU])
+    promised = scorer.promised(raw(FOUR), "bare")
+    seen = [free(scorer, "bare")]
+    scorer.see(running(on("bare", raw(FOUR))))
+    seen.append(free(scorer, "bare"))
+    scorer.lose("web")
+
+    assert promised.promised == {("node-0",): bag("cpu=4 mem=1Gi")}
+    assert (seen, free(scorer, "bare")) == ([[4, 8], [4, 8]], [8, 8])
+    assert basis(scorer, "bare") is Basis.OBSERVED
+
+
+async def test_what_was_seen_of_a_waiting_pod_is_compared_whoever_serves_its_devices(scorer: Scorer) -> None:
+    await scorer.know({"bare": BARE}, served=[GPU])
+    scorer.see(raw(FOUR))
+    asked = scorer.subject(raw(FOUR))
+
+    assert scorer.register.waiting(uid("web")) is asked
+    assert asked.question.demand.by_dra == {GPU}
+
+
+# Pods that wait.
+
+
+def test_a_pod_waits_if_somebody_asked_about_it_or_it_is_seen(scorer: Scorer) -> None:
+    scorer.subject(raw(FOUR, name="asked"))
+    scorer.see(raw(FOUR, name="seen"))
+    found = [scorer.register.waiting(uid(name)) for name in ("asked", "seen", "stranger")]
+
+    assert [each.name if each else None for each in found] == ["asked", "seen", None]
+    assert len({each.number for each in found if each}) == 1
+
+
+def test_a_pod_that_cannot_be_read_is_not_waited_for(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR, policy="strictly"))
+
+    assert scorer.register.waiting(uid("web")) is None
+
+
+def test_a_pod_without_a_uid_is_answered_and_not_remembered(scorer: Scorer) -> None:
+    found = scorer.subject(raw(FOUR, uid=""))
+
+    assert (found.uid, scorer.register.waiting("")) == ("", None)
+
+
+@pytest.mark.parametrize("wrong", ["u" * 129, "a uid", "\t"])
+def test_what_is_no_uid_makes_no_pod(scorer: Scorer, wrong: str) -> None:
+    with pytest.raises(BadInput, match=r"^metadata\.uid: .* is no uid"):
+        scorer.subject(raw(FOUR, uid=wrong))
+
+
+def test_who_asked_is_forgotten_when_the_pod_is_gone(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR))
+    scorer.subject(raw(FOUR))
+    assert len(scorer.register.caches()["asked"]) == 1
+
+    scorer.register.gone(uid("web"))
+    assert len(scorer.register.caches()["asked"]) == 0
+
+
+def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Scorer) -> None:
+    for number in range(200):
+        made = raw(*[FOUR] * 100, name=f"p{number}", uid=f"u{number}")
+        for at, container in enumerate(made["spec"]["containers"]):
+            container["name"] = f"c{at}-{number}-{'x' * 1000}"
+        scorer.subject(made)
+
+    sizes = {name: (cache.bytes, len(cache)) for name, cache in scorer.register.caches().items()}
+    assert sizes.keys() == {"asked", "numbers", "readings", "readings_askings", "questions", "answers"}
+    assert all(size <= MOST_BYTES for size, _ in sizes.values()), sizes
+    assert all(10 < count < 200 for name, (_, count) in sizes.items() if name != "answers"), sizes
+
+
+def test_where_pods_may_go_is_remembered_within_the_same_bounds(scorer: Scorer) -> None:
+    for number in range(40):
+        selector = {f"{at}-{number}": f"{at}{'x' * 2000}" for at in range(500)}
+        scorer.subject(raw(FOUR, name=f"p{number}", uid=f"u{number}", spec={"nodeSelector": selector}))
+
+    asked, read = (scorer.register.caches()[name] for name in ("asked", "readings"))
+    assert max(asked.bytes, read.bytes) <= MOST_BYTES
+    assert 10 < len(asked) == len(read) < 40
+
+
+def test_what_a_pod_asks_for_is_what_was_asked_last(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR))
+    scorer.subject(raw(FOUR, policy="best-effort"))
+    found = scorer.register.waiting(uid("web"))
+
+    assert found
+    assert found.question.intent.policy is Policy.BEST_EFFORT
+
+
+def test_what_is_seen_of_a_pod_counts_more_than_what_a_caller_says(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR))
+    scorer.subject(raw("cpu=1 mem=1Gi"))
+    found = scorer.register.waiting(uid("web"))
+
+    assert found
+    assert found.question.demand == scorer.subject(raw(FOUR)).question.demand
+
+
+async def test_from_its_deletion_on_a_pod_makes_those_that_came_late_doubtful(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    seven = [{"zones": ["node-0"], "amount": {"cpu": "7", "memory": "1Gi"}}]
+    old = on("a", raw("cpu=7 mem=1Gi", name="old"), record=seven)
+    late = on(
+        "a",
+        raw("cpu=2 mem=1Gi", name="late"),
+        record=[{"zones": ["node-1"], "amount": {"cpu": "2", "memory": "1Gi"}}],
+    )
+    scorer.see(running(old), late)
+    leaving = running(old)
+    leaving["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    before = [each.doubtful for each in scorer.reservations.assigned_pods()]
+    scorer.see(leaving)
+
+    assert (before, [each.doubtful for each in scorer.reservations.assigned_pods()]) == (
+        [False, False],
+        [False, True],
+    )

@@ -1,0 +1,735 @@
+"""The door on a real socket: reviews, and everything that is none."""
+
+import asyncio
+import itertools
+import json
+import random
+import time
+from base64 import b64decode
+from dataclasses import replace
+from typing import cast
+
+import orjson
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from numalign.cache.admission import Ground
+from numalign.kube.files.policy import ClusterPolicy, Default
+from numalign.model.intent import NamespaceRules, Policy
+from numalign.model.node import Node, node_class
+from tests.notation import node, table
+from tests.webhook.conftest import UID, Caller, Door, Raw, patched, raw, request, with_spec
+from webhook.snapshot_holder import Moment
+
+SINGLE = "single-numa-node"
+MIB = 2**20
+
+SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
+LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
+FULL = node("cpu=8/8/0 mem=8Gi gpu=4", "cpu=8/8/0 mem=8Gi gpu=4", policy=SINGLE)
+CLUSTER = {"small-1": SMALL, "small-2": SMALL, "large-1": LARGE}
+
+FITS = raw("cpu=2 mem=1Gi gpu=2", policy=SINGLE)
+NEVER = raw("cpu=2 mem=1Gi gpu=8", policy=SINGLE)
+SILENT = raw("cpu=2 mem=1Gi gpu=2")
+BROKEN = raw("cpu=2 mem=1Gi gpu=2", policy="strictly")
+
+
+@pytest.fixture
+async def served(door: Door) -> Door:
+    """A webhook with a cluster of two small nodes and a large one."""
+    door.put(CLUSTER, team={})
+    await door.load()
+    return door
+
+
+# Reviews.
+
+
+async def test_a_pod_is_patched_and_then_admitted(served: Door) -> None:
+    async with served.open() as caller:
+        first = await caller.ask("/mutate", FITS)
+        stored = patched(FITS, orjson.loads(b64decode(first["patch"])))
+        again = await caller.ask("/mutate", stored)
+        checked = await caller.ask("/validate", stored)
+
+    assert first == {
+        "uid": UID,
+        "allowed": True,
+        "patchType": "JSONPatch",
+        "patch": first["patch"],
+        "auditAnnotations": {"classes": f"NotIn {node_class(SMALL)}"},
+    }
+    assert again == {"uid": UID, "allowed": True}
+    assert checked == {
+        "uid": UID,
+        "allowed": True,
+        "auditAnnotations": {"verdict": "admitted with single-numa-node"},
+    }
+
+
+async def test_a_pod_that_fits_nowhere_passes_mutation_and_ends_at_validation(served: Door) -> None:
+    async with served.open() as caller:
+        mutated = await caller.ask("/mutate", NEVER)
+        checked = await caller.ask("/validate", NEVER)
+
+    assert mutated == {"uid": UID, "allowed": True}
+    assert not checked["allowed"]
+    assert (checked["status"]["code"], checked["status"]["reason"]) == (403, "Forbidden")
+    assert checked["status"]["message"].startswith('numalign: 0/3 nodes can align container "c0" as')
+
+
+async def test_a_pod_that_cannot_be_read_is_invalid_at_validation_only(served: Door) -> None:
+    async with served.open() as caller:
+        mutated = await caller.ask("/mutate", BROKEN)
+        checked = await caller.ask("/validate", BROKEN)
+
+    assert mutated == {"uid": UID, "allowed": True}
+    assert (checked["status"]["code"], checked["status"]["reason"]) == (422, "Invalid")
+    [cause] = checked["status"]["details"]["causes"]
+    assert cause["field"] == "metadata.annotations[numalign.io/policy]"
+
+
+async def test_a_pod_that_must_wait_is_admitted_with_a_warning(door: Door) -> None:
+    door.put({"full": FULL})
+    await door.load()
+    async with door.open() as caller:
+        response = await caller.ask("/validate", FITS)
+
+    assert response["warnings"] == ["numalign: no node has room for single-numa-node now; the pod will wait"]
+
+
+OFF = {"admission": "disabled"}
+ANYWHERE = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+TERMS = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ANYWHERE] * 513}}
+CROWDED = with_spec(FITS, affinity={"nodeAffinity": TERMS})
+
+DECIDED = [
+    # what it shows                   the path     the pod its namespace the decision
+    ("a pod of nobody's concern",     "/mutate",   SILENT, {},                  "skipped"),
+    ("the same, to be checked",       "/validate", SILENT, {},                  "skipped"),
+    ("one that is kept from a class", "/mutate",   FITS,   {},                  "patched"),
+    ("one that fits",                 "/validate", FITS,   {},                  "admitted"),
+    ("one with too many terms",       "/mutate",   CROWDED, {},                 "unsteered"),
+    ("one that fits nowhere",         "/mutate",   NEVER,  {},                  "admitted"),
+    ("one that is refused",           "/validate", NEVER,  {},                  "denied"),
+    ("one that cannot be read",       "/mutate",   BROKEN, {},                  "invalid"),
+    ("one that is refused as such",   "/validate", BROKEN, {},                  "invalid"),
+    ("one that is warned of",         "/validate", SILENT, {"warn": SINGLE},    "warned"),
+    ("a default",                     "/mutate",   SILENT, {"default": SINGLE}, "patched"),
+    ("a level that is enforced",      "/validate", SILENT, {"enforce": SINGLE}, "denied"),
+    ("a namespace that is left out",  "/validate", NEVER,  OFF,                 "skipped"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "made", "labels", "decision"), table(DECIDED))
+async def test_each_decision_is_counted_and_timed(
+    door: Door, path: str, made: Raw, labels: dict[str, str], decision: str
+) -> None:
+    door.put(CLUSTER, team=labels)
+    await door.load()
+    name = path.removeprefix("/")
+    async with door.open() as caller:
+        await caller.ask(path, made)
+        counted = await caller.metric("numalign_reviews_total", webhook=name, decision=decision)
+        timed = await caller.metric("numalign_review_seconds_count", webhook=name)
+
+    assert (counted, timed) == (1, 1)
+
+
+def deployment(template: Raw) -> Raw:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"template": {"metadata": template["metadata"], "spec": template["spec"]}},
+    }
+
+
+DEPLOYMENTS = {"group": "apps", "version": "v1", "kind": "Deployment"}
+
+
+@pytest.mark.parametrize(
+    ("template", "mode", "decision"),
+    [
+        (FITS, "warn", "admitted"),
+        (NEVER, "warn", "warned"),
+        (NEVER, "deny", "denied"),
+        (NEVER, "off", "skipped"),
+        (BROKEN, "warn", "warned"),
+        (BROKEN, "deny", "denied"),
+        (SILENT, "deny", "skipped"),
+    ],
+    ids=["fits", "never", "never, denied", "never, off", "broken", "broken, denied", "silent"],
+)
+async def test_a_workload_is_judged_by_its_template(
+    served: Door, template: Raw, mode: str, decision: str
+) -> None:
+    async with served.open(workloads=mode) as caller:
+        answer = await caller.ask("/validate-workloads", deployment(template), kind=DEPLOYMENTS)
+        counted = await caller.metric(
+            "numalign_reviews_total", webhook="validate-workloads", decision=decision
+        )
+
+    assert answer["allowed"] is (decision != "denied")
+    assert bool(answer.get("warnings")) is (decision == "warned")
+    assert "patch" not in answer
+    assert counted == 1
+
+
+async def test_pods_below_the_levels_of_their_namespace_are_counted(door: Door) -> None:
+    door.put(CLUSTER, team={"audit": SINGLE, "warn": "best-effort"})
+    await door.load()
+    async with door.open() as caller:
+        await caller.ask("/validate", SILENT)
+        await caller.ask("/validate", raw("cpu=2 mem=1Gi gpu=2", policy="best-effort"))
+        counts = [
+            await caller.metric("numalign_reviews_below_total", namespace="team", level=level)
+            for level in ("audit", "warn", "enforce")
+        ]
+
+    assert counts == [2, 1, 0]
+
+
+ENFORCED = ClusterPolicy((Default((), NamespaceRules(enforce=Policy(SINGLE), warn=Policy(SINGLE))),))
+
+
+def strange(dice: random.Random) -> dict[str, object]:
+    """What a caller who means harm says of a review."""
+    word = "".join(dice.choices("abcdefgh.-/", k=dice.randrange(1, 30)))
+    kind = {"group": word, "version": word, "kind": word}
+    sayings: list[dict[str, object]] = [
+        {"namespace": word},
+        {"namespace": word, "name": word, "userInfo": {"username": word}},
+        {"kind": kind},
+        {"resource": {"group": word, "version": word, "resource": word}},
+        {"operation": word},
+        {"subResource": word},
+        {"uid": word * 10},
+    ]
+    return dice.choice(sayings)
+
+
+async def harass(caller: Caller, seed: int) -> None:
+    """Reviews, and calls that are none, of names that nobody knows."""
+    dice = random.Random(seed)  # noqa: S311 - it makes input, not secrets
+    for _ in range(100):
+        path, made = dice.choice(["/mutate", "/validate", "/validate-workloads"]), dice.choice([SILENT, FITS])
+        await caller.send(path, orjson.dumps(request(made, **strange(dice))))
+        method = dice.choice(["DELETE", "OPTIONS", "PATCH", "PROPFIND", "PUT"])
+        async with caller.client.request(method, f"/{dice.random()}") as answer:
+            await answer.read()
+
+
+async def test_whoever_makes_up_names_adds_no_series(served: Door) -> None:
+    served.policy.now = ENFORCED
+    async with served.open() as caller:
+        await harass(caller, 0)
+        await caller.get("/metrics")
+        _, before = await caller.get("/metrics")
+        for seed in range(1, 4):
+            await harass(caller, seed)
+        _, after = await caller.get("/metrics")
+
+    assert 'numalign_reviews_below_total{level="enforce",namespace=""}' in before
+    assert len(after.splitlines()) == len(before.splitlines())
+
+
+async def test_what_it_knows_can_be_read_where_that_is_wanted(served: Door) -> None:
+    async with served.open() as caller:
+        closed, _ = await caller.get("/debug/state")
+    async with Door(served.path).open(debug_state=True) as caller:
+        empty, _ = await caller.get("/debug/state")
+    other = Door(served.path)
+    await other.load()
+    async with other.open(debug_state=True) as caller:
+        opened, said = await caller.get("/debug/state")
+
+    assert [closed, empty, opened] == [404, 200, 200]
+    state = json.loads(said)
+    assert {name: facts["label"] for name, facts in state["nodes"].items()} == dict.fromkeys(CLUSTER)
+    assert state["nodes"]["large-1"]["known"] == "counts"
+    assert (state["nodes_without_topology"], [*state["namespaces"]]) == (0, ["team"])
+    assert state["policy"]["exemptions"] == {"users": [], "namespaces": [], "runtimeClasses": []}
+
+
+async def test_a_log_line_carries_the_uid_of_the_review(served: Door) -> None:
+    async with served.open() as caller:
+        await caller.ask("/validate", NEVER)
+        await caller.ask("/validate", FITS, name="web-1", dryRun=True)
+
+    denied, admitted = served.told.of("review.decided")
+    assert denied.pop("message").startswith("numalign: 0/3 nodes can align")
+    assert {
+        key: denied[key] for key in ("level", "uid", "webhook", "namespace", "kind", "name", "decision")
+    } == {
+        "level": "info",
+        "uid": UID,
+        "webhook": "validate",
+        "namespace": "team",
+        "kind": "Pod",
+        "name": "web-",
+        "decision": "denied",
+    }
+    assert {key: admitted[key] for key in ("level", "name", "dry_run")} == {
+        "level": "debug",
+        "name": "web-1",
+        "dry_run": True,
+    }
+
+
+TIGHT = raw("cpu=2 mem=1Gi", policy="restricted")
+
+SETTINGS = [
+    # a setting, its value, the path, the pod, then a part of the answer
+    ("injection",     "off",        "/mutate",   FITS,  "patch",    False),
+    ("injection",     "prefer",     "/mutate",   FITS,  "patch",    True),
+    ("policy_match",  "equal",      "/validate", TIGHT, "status",   True),
+    ("policy_match",  "satisfies",  "/validate", TIGHT, "status",   False),
+    ("unknown_nodes", "may-fit",    "/validate", NEVER, "warnings", True),
+    ("unknown_nodes", "cannot-fit", "/validate", NEVER, "status",   True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "path", "made", "part", "there"),
+    SETTINGS,
+    ids=[f"{row[0]}={row[1]}" for row in SETTINGS],
+)
+async def test_settings_reach_the_decision(  # noqa: PLR0913, PLR0917 - the columns of the table
+    door: Door, setting: str, value: str, path: str, made: Raw, part: str, *, there: bool
+) -> None:
+    door.put({**CLUSTER, "bare": Node("bare", zones=())})
+    await door.load()
+    async with door.open(**{"unknown_nodes": "cannot-fit", setting: value}) as caller:
+        response = await caller.ask(path, made)
+
+    assert (part in response) is there
+
+
+async def test_what_decisions_rest_on_is_counted(door: Door) -> None:
+    door.put(CLUSTER)
+    await door.load()
+    async with door.open() as caller:
+        for made in (FITS, FITS, NEVER):
+            await caller.ask("/validate", made)
+        await caller.ask("/validate-workloads", deployment(NEVER), kind=DEPLOYMENTS)
+        counts = [await caller.metric("numalign_decisions_total", state=state) for state in Ground]
+
+    assert dict(zip(Ground, counts, strict=True)) == {
+        **dict.fromkeys(Ground, 0), Ground.FITS: 2, Ground.NEVER: 2
+    }  # fmt: skip
+
+
+# Bad calls.
+
+GOOD = orjson.dumps(request(FITS))
+
+
+def nested(levels: int) -> bytes:
+    return b'{"a":' * levels + b"1" + b"}" * levels
+
+
+def without_request() -> bytes:
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"})
+
+
+def version(text: str) -> bytes:
+    return orjson.dumps({**request(FITS), "apiVersion": text})
+
+
+def another_kind() -> bytes:
+    return orjson.dumps({**request(FITS), "kind": "Pod"})
+
+
+BAD_CALLS = [
+    # what it is                  the body                             status what is said
+    ("no request in it",          without_request(),                   422, "request: is missing"),
+    ("an older version",          version("admission.k8s.io/v1beta1"), 422, "apiVersion: must be"),
+    ("another kind",              another_kind(),                      422, "kind: must be"),
+    ("a list",                    b"[]",                               400, "must be an Admission"),
+    ("not JSON",                  b"hello",                            400, "is not JSON"),
+    ("cut off",                   GOOD[:-9],                           400, "is not JSON"),
+    ("empty",                     b"",                                 400, "is empty"),
+    ("not UTF-8",                 b'{"a": "\xff"}',                    400, "is not JSON"),
+    ("nested as deep as it gets", nested(MIB // 2),                    400, "is not JSON"),
+    ("lists, as deep as it gets", b"[" * MIB + b"]" * MIB,             400, "is not JSON"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+@pytest.mark.parametrize(("body", "status", "said"), table(BAD_CALLS))
+async def test_what_is_no_review_is_told_so_and_counted(
+    served: Door, path: str, body: bytes, status: int, said: str
+) -> None:
+    async with served.open() as caller:
+        answered, document = await caller.send(path, body)
+        counted = await caller.metric(
+            "numalign_bad_calls_total", webhook=path.removeprefix("/"), code=str(status)
+        )
+        after = await caller.ask("/mutate", FITS)
+
+    assert (answered, counted) == (status, 1)
+    assert said in document["error"]
+    assert after["allowed"]
+    assert len(served.told.of("review.unreadable")) == 1
+
+
+async def test_metrics_tell_the_size_of_all_that_is_remembered(served: Door) -> None:
+    async with served.open() as caller:
+        await caller.ask("/mutate", FITS)
+        await caller.ask("/validate", FITS)
+        names = (
+            "readings",
+            "questions",
+            "able",
+            "room",
+            "surveys",
+            "groups",
+            "refusals",
+            "askings",
+            "readings_askings",
+        )
+        sizes = {name: await caller.metric("numalign_cache_entries", cache=name) for name in names}
+        taken = await caller.metric("numalign_cache_bytes", cache="readings")
+
+    assert (sizes["readings"], sizes["questions"], sizes["able"], sizes["askings"]) == (1, 1, 1, 0)
+    assert taken > 1000
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/yaml"])
+async def test_another_content_type_is_refused_and_counted(served: Door, content_type: str) -> None:
+    async with served.open() as caller:
+        status, document = await caller.send("/validate", GOOD, content_type=content_type)
+        counted = await caller.metric("numalign_bad_calls_total", webhook="validate", code="415")
+
+    assert (status, counted) == (415, 1)
+    assert document["error"] == f"Content-Type: the content type is {content_type}: send application/json"
+
+
+async def test_a_content_type_with_a_charset_is_json_too(served: Door) -> None:
+    async with served.open() as caller:
+        status, _ = await caller.send("/validate", GOOD, content_type="application/json; charset=utf-8")
+
+    assert status == 200
+
+
+@pytest.mark.parametrize(("size", "status"), [(3 * MIB, 200), (5 * MIB, 413)])
+async def test_a_body_of_mebibytes(served: Door, size: int, status: int) -> None:
+    padded = {**FITS, "metadata": {**FITS["metadata"], "managedFields": [{"x": "y" * size}]}}
+    async with served.open() as caller:
+        answered, _ = await caller.send("/validate", orjson.dumps(request(padded)))
+        counted = await caller.metric("numalign_http_requests_total", route="/validate", code=str(status))
+        after = await caller.ask("/validate", FITS)
+
+    assert (answered, counted) == (status, 1)
+    assert after["allowed"]
+
+
+OTHER_CALLS = [
+    ("GET",  "/mutate",   405),
+    ("PUT",  "/validate", 405),
+    ("POST", "/healthz",  404),
+    ("POST", "/other",    404),
+    ("POST", "/mutate/",  404),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), OTHER_CALLS, ids=[f"{row[0]} {row[1]}" for row in OTHER_CALLS]
+)
+async def test_calls_of_other_kinds(served: Door, method: str, path: str, status: int) -> None:
+    async with served.open() as caller:
+        async with caller.client.request(method, path) as answer:
+            answered, document = answer.status, await answer.json()
+        counted = await caller.metric("numalign_http_requests_total", route="unmatched", code=str(status))
+
+    assert (answered, counted) == (status, 1)
+    assert document["error"]
+
+
+async def test_the_query_of_an_api_server_is_nothing_to_us(served: Door) -> None:
+    async with served.open() as caller:
+        response = await caller.ask("/validate?timeout=3s", FITS)
+
+    assert response["allowed"]
+
+
+# Pods that are wrong: the call is good, the answer is no.
+
+
+def with_limit(amount: object) -> Raw:
+    made = raw("cpu=2 mem=1Gi gpu=2", policy=SINGLE)
+    made["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = amount
+    return made
+
+
+def twins() -> Raw:
+    made = raw("cpu=2 mem=1Gi", "cpu=2 mem=1Gi", policy=SINGLE)
+    made["spec"]["containers"][1]["name"] = "c0"
+    return made
+
+
+GPU_LIMIT = "spec.containers[0].resources.limits[nvidia.com/gpu]"
+
+BAD_PODS = [
+    # what is wrong              the pod                              where
+    ("a negative amount",        with_limit("-1"),                    GPU_LIMIT),
+    ("a huge amount",            with_limit("9" * 40),                GPU_LIMIT),
+    ("an immense exponent",      with_limit("1e999"),                 GPU_LIMIT),
+    ("an amount that is none",   with_limit("two"),                   GPU_LIMIT),
+    ("an amount that is a list", with_limit([]),                      GPU_LIMIT),
+    ("an endless amount",        with_limit("1" * MIB),               GPU_LIMIT),
+    ("two of one name",          twins(),                             "spec.containers[1].name"),
+    ("containers of no kind",    {**FITS, "spec": {"containers": 3}}, "spec.containers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "where"), table(BAD_PODS))
+async def test_a_pod_that_is_wrong_is_refused_at_its_place(served: Door, made: Raw, where: str) -> None:
+    async with served.open() as caller:
+        mutated = await caller.ask("/mutate", made)
+        checked = await caller.ask("/validate", made)
+        counted = await caller.metric("numalign_reviews_total", webhook="validate", decision="invalid")
+        failures = await caller.metric("numalign_http_failures_total", route="/validate")
+
+    assert mutated == {"uid": UID, "allowed": True}
+    assert (checked["allowed"], checked["status"]["code"], counted, failures) == (False, 422, 1, 0)
+    assert checked["status"]["details"]["causes"][0]["field"] == where
+    assert len(checked["status"]["message"]) <= 900
+
+
+async def test_an_object_of_another_shape_does_not_break_the_door(served: Door) -> None:
+    shapes: list[Raw] = [{}, {"metadata": 3}, {"metadata": {"annotations": [1]}}, {"spec": None}]
+    async with served.open() as caller:
+        answers = [await caller.ask(path, shape) for shape in shapes for path in ("/mutate", "/validate")]
+
+    assert all(answer["allowed"] for answer in answers)
+
+
+async def test_a_label_that_no_label_can_be_does_not_break_the_door(door: Door) -> None:
+    odd = replace(node("cpu=8 mem=8Gi gpu=1", policy=SINGLE), label="not a label!")
+    door.put({**CLUSTER, "odd": odd})
+    await door.load()
+    async with door.open() as caller:
+        response = await caller.ask("/mutate", FITS)
+
+    assert response["allowed"]
+
+
+# Health and readiness.
+
+
+async def test_before_the_snapshot_it_lives_but_is_not_ready(door: Door) -> None:
+    await door.load()
+    async with door.open() as caller:
+        health = await caller.get("/healthz")
+        ready, waiting = await caller.get("/readyz")
+        status, document = await caller.send("/mutate", GOOD)
+        bad, _ = await caller.send("/mutate", b"hello")
+
+    assert health == (200, "ok\n")
+    assert ready == 503
+    assert orjson.loads(waiting)["waiting_for"] == {"snapshot": f"a readable snapshot at {door.path}"}
+    assert (status, document) == (503, {"error": "no snapshot could be read yet"})
+    assert bad == 400
+
+
+async def test_with_a_snapshot_it_is_ready(served: Door) -> None:
+    async with served.open() as caller:
+        status, text = await caller.get("/readyz")
+
+    assert (status, orjson.loads(text)) == (200, {"ready": True, "waiting_for": {}})
+
+
+async def test_the_page_of_metrics_tells_the_cluster(served: Door) -> None:
+    served.clock.seconds = 7
+    async with served.open() as caller:
+        told = [
+            await caller.metric("numalign_nodes", topology="known"),
+            await caller.metric("numalign_nodes", topology="unknown"),
+            await caller.metric("numalign_classes"),
+            await caller.metric("numalign_snapshot_problems"),
+            await caller.metric("numalign_snapshot_failures_total"),
+            await caller.metric("numalign_snapshot_age_seconds"),
+        ]
+
+    assert told == [3, 0, 2, 0, 0, 7]
+
+
+# Patience.
+
+
+UNEVEN = {
+    f"n{number}": node(f"cpu=8 mem={8000 + number}Mi gpu=1", "cpu=2 mem=1Gi", policy=SINGLE)
+    for number in range(400)
+}
+"""Nodes whose zones differ in size have to be asked one by one."""
+
+
+def tied(*nodes: str) -> Raw:
+    """A pod that fits, and wants to run on one of these nodes."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*nodes]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return with_spec(FITS, affinity={"nodeAffinity": required})
+
+
+@pytest.mark.parametrize("made", table([("goes anywhere", FITS), ("names nodes", tied("n1", "n2"))]))
+async def test_a_first_review_of_many_nodes_lets_others_pass(door: Door, made: Raw) -> None:
+    door.put(UNEVEN)
+    await door.load()
+    finished: list[str] = []
+
+    async with door.open() as caller:
+
+        async def ask(name: str, made: Raw) -> None:
+            await caller.ask("/validate", made)
+            finished.append(name)
+
+        await ask("connected", SILENT)
+        await asyncio.gather(ask("first of its template", made), ask("quick", SILENT))
+
+    assert finished == ["connected", "quick", "first of its template"]
+
+
+async def test_a_first_refusal_on_many_nodes_does_not_hold_up_the_others(door: Door) -> None:
+    door.put(UNEVEN)
+    await door.load()
+    beats: list[float] = []
+
+    async def heart() -> None:
+        while True:
+            beats.append(time.perf_counter())
+            await asyncio.sleep(0)
+
+    async with door.open() as caller:
+        await caller.ask("/validate", SILENT)
+        beating = asyncio.create_task(heart())
+        await caller.ask("/validate", NEVER)
+        beating.cancel()
+
+    longest = max(after - before for before, after in itertools.pairwise(beats))
+    assert longest < (beats[-1] - beats[0]) / 2
+
+
+LARGE_MACHINE = node(*["cpu=16 mem=64Gi gpu=4"] * 16, policy="restricted", max_zones=16)
+CROWD = raw(" | ".join(["init cpu=1 mem=1Gi"] * 60 + ["cpu=1 mem=1Gi"] * 60), policy="restricted")
+"""So many containers that one node takes longer to answer than a review may keep others waiting."""
+
+
+@pytest.mark.parametrize(
+    ("path", "made"),
+    [("/mutate", CROWD), ("/validate", CROWD), ("/validate", with_spec(CROWD, nodeName="one"))],
+    ids=["to be steered", "to be checked", "on its node"],
+)
+async def test_a_review_of_many_containers_on_one_node_lets_others_pass(
+    door: Door, path: str, made: Raw
+) -> None:
+    door.put({"one": LARGE_MACHINE})
+    await door.load()
+    finished: list[str] = []
+
+    async with door.open() as caller:
+
+        async def ask(name: str, made: Raw) -> None:
+            await caller.ask(path, made)
+            finished.append(name)
+
+        await ask("connected", SILENT)
+        await asyncio.gather(ask("crowd", made), ask("quick", SILENT))
+
+    assert finished == ["connected", "quick", "crowd"]
+
+
+async def test_questions_that_are_not_answered_are_counted(door: Door) -> None:
+    large = node(*["cpu=16 mem=64Gi gpu=4"] * 16, policy="best-effort", max_zones=16)
+    merged = raw(" | ".join(["cpu=1 mem=1Gi gpu=0"] * 80), policy="best-effort")
+    door.put({**CLUSTER, "large": large})
+    await door.load()
+    async with door.open() as caller:
+        answers = [await caller.ask("/validate", made) for made in (FITS, merged, merged, SILENT)]
+        counted = await caller.metric("numalign_questions_not_answered_total")
+
+    warned = "numalign: 1 node was not asked: what becomes of 80 containers there takes too long to work out"
+    assert [answer["allowed"] for answer in answers] == [True] * 4
+    assert [answer.get("warnings") for answer in answers] == [None, [warned], [warned], None]
+    assert counted == 2
+
+
+async def test_before_the_snapshot_the_caller_is_asked_to_come_again(door: Door) -> None:
+    async with (
+        TestClient(TestServer(door.app())) as client,
+        client.post("/mutate", json=request({})) as answer,
+    ):
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+
+
+async def test_our_own_fault_is_logged_with_the_review(door: Door) -> None:
+    """A cluster that is none stands for whatever we may have overlooked."""
+    door.holder.now = cast("Moment", object())
+    async with door.open() as caller:
+        status, _ = await caller.send("/validate", GOOD)
+
+    assert status == 500
+    assert UID in str(door.told.of("request.failed"))
+
+
+# Devices that come by DRA.
+
+
+def classes_of(*names: str) -> list[Raw]:
+    """A DeviceClass for each of these extended resources."""
+    version = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    return [
+        {**version, "metadata": {"name": f"c{at}"}, "spec": {"extendedResourceName": name}}
+        for at, name in enumerate(names)
+    ]
+
+
+HINTS = "devices of DRA give the kubelet no hints"
+NO_HINTS = f"numalign: {HINTS}: whether nvidia.com/gpu will be aligned is not known"
+SINGLE = "single-numa-node"
+ONE_GPU = {
+    "large": node("cpu=8 mem=8Gi gpu=1", policy=SINGLE),
+    "small": node("cpu=2 mem=2Gi gpu=1", policy=SINGLE),
+}
+EIGHT_GPUS = raw("cpu=4 mem=4Gi gpu=8", policy=SINGLE)
+
+
+async def test_nobody_is_refused_or_kept_away_for_devices_that_dra_serves(door: Door) -> None:
+    door.put(ONE_GPU, pods=classes_of("nvidia.com/gpu"))
+    await door.load()
+    async with door.open() as caller:
+        valid, steered = await caller.ask("/validate", EIGHT_GPUS), await caller.ask("/mutate", EIGHT_GPUS)
+        too_large = await caller.ask("/validate", raw("cpu=16 mem=4Gi gpu=8", policy=SINGLE))
+
+    assert (valid["allowed"], valid["warnings"]) == (True, [NO_HINTS])
+    # What the nodes lack besides still counts.
+    assert "1 has at most 8 cpu in total" in too_large["status"]["message"]
+    [operation] = json.loads(b64decode(steered["patch"]))
+    assert node_class(ONE_GPU["small"]) in str(operation)
+    assert node_class(ONE_GPU["large"]) not in str(operation)
+
+
+@pytest.mark.parametrize("classes", [(), ("example.com/nic",)], ids=["no classes", "a class of another"])
+async def test_devices_that_dra_does_not_serve_are_those_of_device_plugins(
+    door: Door, classes: tuple[str, ...]
+) -> None:
+    door.put(ONE_GPU, pods=classes_of(*classes))
+    await door.load()
+    async with door.open() as caller:
+        valid, steered = await caller.ask("/validate", EIGHT_GPUS), await caller.ask("/mutate", EIGHT_GPUS)
+
+    assert "nvidia.com/gpu" in valid["status"]["message"]
+    assert "patch" not in steered
+
+
+async def test_what_of_a_claim_is_aligned_is_not_known(door: Door) -> None:
+    made = raw("cpu=4 mem=4Gi", policy=SINGLE)
+    made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
+    door.put(ONE_GPU)
+    await door.load()
+    async with door.open() as caller:
+        valid = await caller.ask("/validate", made)
+
+    assert valid["warnings"] == [NO_HINTS.replace("nvidia.com/gpu", 'claim "gpu"')]

@@ -1,0 +1,221 @@
+"""What the webhook makes of the snapshots that it is given, one after another."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numalign.cache import Question
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.feed import Take
+from numalign.kube.files import snapshot
+from numalign.kube.pod_counts import PodCount
+from numalign.lru import Caches
+from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from numalign.model.node import Node, node_class
+from numalign.shapes import KnownShape, shape
+from tests.notation import asks, means, node
+from tests.webhook import conftest
+from tests.webhook.conftest import Door, Told, raw
+from webhook.snapshot_holder import Moment, SnapshotHolder
+
+SINGLE = "single-numa-node"
+SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
+LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
+FOUR_GPUS = raw("cpu=2 mem=1Gi gpu=4", policy=SINGLE)
+
+
+def shown(members: dict[str, Node], **namespaces: dict[str, str]) -> Snapshot:
+    """The snapshot of these nodes and namespaces."""
+    return snapshot.of([conftest.snapshot(members, namespaces=namespaces)])
+
+
+@dataclass
+class Fed:
+    """A feed that says what it is told to."""
+
+    snapshots: list[Snapshot] = field(default_factory=list)
+    waiting: str | None = "something"
+    seconds: float = float("inf")
+
+    def waiting_for(self) -> str | None:
+        """As told."""
+        return self.waiting
+
+    def age(self) -> float:
+        """As told."""
+        return self.seconds
+
+    def tenants(self) -> Iterator[PodCount]:
+        """Nobody."""
+        return iter(())
+
+    def caches(self) -> Caches:
+        """Nothing."""
+        return {}
+
+    async def follow(self, take: Take) -> None:
+        """Give all that there is."""
+        for each in self.snapshots:
+            await take(each)
+
+
+@dataclass
+class Followed:
+    """A catalogue, its feed, and what it said and counted."""
+
+    feed: Fed = field(default_factory=Fed)
+    told: Told = field(default_factory=Told)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    settled: list[Moment | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.holder = SnapshotHolder(
+            self.feed,
+            log=self.told.log,
+            registry=self.registry,
+            settled=lambda: self.settled.append(self.holder.now),
+        )
+
+    async def take(self, *snapshots: Snapshot) -> Moment:
+        """Follow the feed through these; the moment at the end."""
+        self.feed.snapshots = list(snapshots)
+        await self.holder.follow()
+        assert self.holder.now
+        return self.holder.now
+
+    def count(self, name: str, **labels: str) -> float:
+        """What a metric says; 0 if it was never touched."""
+        return self.registry.get_sample_value(name, labels) or 0
+
+
+@pytest.fixture
+def followed() -> Followed:
+    return Followed()
+
+
+async def test_it_is_told_once_that_there_is_a_first_moment(followed: Followed) -> None:
+    first = await followed.take(shown({"n1": SMALL}))
+    await followed.take(shown({"n1": SMALL, "n2": LARGE}))
+
+    assert followed.settled == [first]
+
+
+async def test_a_snapshot_is_a_fleet_and_the_rules_of_namespaces(followed: Followed) -> None:
+    members = {"a": SMALL, "b": LARGE, "c": Node("c", zones=())}
+    now = await followed.take(shown(members, team={"enforce": SINGLE}, quiet={}))
+
+    assert [member.name for member in now.fleet.nodes] == ["a", "b"]
+    assert now.fleet.unknown == 1
+    assert now.namespaces["team"] == NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
+    assert now.namespaces["quiet"] == UNRULED
+    assert now.namespace_labels["team"] == {"numalign.io/enforce": SINGLE}
+    assert followed.told.of("snapshot.loaded")[0]["nodes"] == 2
+
+
+async def test_shapes_and_nodes_without_topology_are_in_it_too(followed: Followed) -> None:
+    known = KnownShape(shape.of(LARGE), seen=1.0)
+    found = replace(shown({"a": SMALL, "c": Node("c", zones=())}), shapes=(known,))
+    asked = Question(asks("cpu=1 mem=1Gi gpu=4"), means(SINGLE))
+    first = await followed.take(found)
+    later = await followed.take(replace(found, shapes=()))
+
+    surveys = [each.fleet.ever(asked) for each in (first, later)]
+    assert [(each.fallback, each.bare, each.unknown) for each in surveys] == [(known, 1, 1), (None, 1, 1)]
+
+
+async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
+    labelled = replace(SMALL, label="blue")
+    members = {"a": labelled, "b": SMALL, "c": Node("c", zones=())}
+    now = await followed.take(shown(members, team={"enforce": "strictly"}))
+
+    assert followed.count("numalign_nodes", topology="known") == 2
+    assert followed.count("numalign_nodes", topology="unknown") == 1
+    assert followed.count("numalign_classes") == 2
+    assert now.fleet.classes == tuple(sorted({"blue", node_class(SMALL)}))
+    assert followed.count("numalign_snapshot_problems") == 1
+    assert 'numalign.io/enforce]: "strictly"' in followed.told.of("snapshot.problem")[0]["problem"]
+
+
+async def test_the_age_is_what_the_feed_says(followed: Followed) -> None:
+    before = followed.count("numalign_snapshot_age_seconds")
+    followed.feed.seconds = 7
+
+    assert [before, followed.count("numalign_snapshot_age_seconds")] == [float("inf"), 7]
+
+
+async def test_readiness_waits_for_what_the_feed_waits_for_and_for_the_first_moment(
+    followed: Followed,
+) -> None:
+    waiting = [followed.holder.waiting_for()]
+    followed.feed.waiting = None
+    waiting.append(followed.holder.waiting_for())
+    await followed.take(shown({"a": SMALL}))
+    waiting.append(followed.holder.waiting_for())
+
+    assert waiting == ["something", "the first snapshot to be put together", None]
+
+
+async def test_a_feed_that_lost_its_way_later_leaves_the_last_moment_ready(followed: Followed) -> None:
+    await followed.take(shown({"a": SMALL}))
+    followed.feed.waiting = "the API server"
+
+    assert followed.holder.waiting_for() is None
+
+
+async def test_one_broken_object_does_not_hide_the_others(followed: Followed) -> None:
+    short = replace(SMALL, zones=(replace(SMALL.zones[0], name="zone"), SMALL.zones[1]))
+    now = await followed.take(shown({"a": short, "b": LARGE}))
+
+    assert [member.name for member in now.fleet.nodes] == ["b"]
+    assert now.fleet.unknown == 1
+    assert followed.count("numalign_snapshot_problems") == 1
+
+
+async def test_what_is_new_is_told_once(followed: Followed) -> None:
+    short = replace(SMALL, zones=(replace(SMALL.zones[0], name="zone"), SMALL.zones[1]))
+    broken, more = shown({"a": short, "b": LARGE}), shown({"a": short, "b": LARGE, "c": LARGE})
+    await followed.take(broken, broken, more, broken)
+
+    assert len(followed.told.of("snapshot.problem")) == 1
+    levels = [line["level"] for line in followed.told.of("snapshot.loaded")]
+    assert levels == ["info", "debug", "info", "info"]
+
+
+async def test_a_problem_that_comes_again_is_told_again(followed: Followed) -> None:
+    short = replace(SMALL, zones=(replace(SMALL.zones[0], name="zone"), SMALL.zones[1]))
+    broken, good = shown({"a": short}), shown({"a": SMALL})
+    await followed.take(broken, good, broken)
+
+    assert len(followed.told.of("snapshot.problem")) == 2
+
+
+async def test_a_review_in_between_does_not_see_half_of_two_snapshots(followed: Followed) -> None:
+    """A review keeps the moment it began in."""
+    before = await followed.take(shown({"a": SMALL}))
+    after = await followed.take(shown({"a": SMALL, "b": LARGE}))
+
+    assert [len(before.fleet.nodes), len(after.fleet.nodes)] == [1, 2]
+
+
+async def test_a_review_is_answered_from_the_last_snapshot(door: Door) -> None:
+    door.put({"a": SMALL})
+    await door.load()
+    async with door.open() as caller:
+        before = await caller.ask("/validate", FOUR_GPUS)
+        door.put({"a": SMALL, "b": LARGE})
+        await door.load()
+        after = await caller.ask("/validate", FOUR_GPUS)
+
+    assert [before["allowed"], after["allowed"]] == [False, True]
+
+
+async def test_before_there_is_a_snapshot_nothing_is_ready(door: Door) -> None:
+    async with door.open() as caller:
+        early, _ = await caller.get("/readyz")
+        door.put({"a": LARGE})
+        await door.load()
+        late, _ = await caller.get("/readyz")
+
+    assert [early, late] == [503, 200]

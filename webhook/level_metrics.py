@@ -1,0 +1,116 @@
+"""
+Pods held against what their namespaces ask: those that are there already, and those that come.
+
+Whoever is about to enforce a level wants to know first how many pods would have been refused. So the running
+pods are counted by namespace and level whenever the metrics are read; nothing is done to them. Those that are
+reviewed are counted as they come.
+
+A series costs memory and a line of every scrape for as long as it is there. So a namespace has one only while
+the cluster has the namespace: what a review calls it is up to its caller.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from numalign.cache.admission import LEVELS, shortfalls
+from numalign.cache.pod_question import PodQuestion
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.files.policy import PolicyKeeper
+from numalign.model.intent import NamespaceRules
+from numalign.runtime.metrics import PREFIX
+from webhook.snapshot_holder import SnapshotHolder
+from webhook.subject import policies
+
+
+@dataclass(frozen=True, slots=True)
+class PodsBelow(Collector):
+    """Counts the pods that have not ended, by namespace and by the level that they fall short of.
+
+    They count as at admission: those that are exempt, or would be refused as unreadable, are left out.
+
+    Every namespace that asks for a level is counted, also where no pod falls short of it.
+    """
+
+    holder: SnapshotHolder
+    policy: PolicyKeeper
+    reader: PodReader
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The counts as they are when they are asked for."""
+        family = GaugeMetricFamily(
+            f"{PREFIX}pods_below",
+            "Pods that have not ended and fall short of a level that their namespace asks for.",
+            labels=["namespace", "level"],
+        )
+        for (namespace, level), count in sorted(self._counts().items()):
+            family.add_metric([namespace, level], count)
+        yield family
+
+    def _counts(self) -> collections.Counter[tuple[str, str]]:
+        counts = collections.Counter[tuple[str, str]]()
+        moment = self.holder.now
+        if moment is None:
+            return counts
+        asked = policies(moment, self.policy.now)
+        for namespace in moment.namespaces:
+            rules = asked.rules_for(namespace)
+            exempt = asked.exemption(namespace, runtime_class="") is not None
+            counts.update({(namespace, name): 0 for name in LEVELS if LEVELS[name](rules) and not exempt})
+        for tenants in self.holder.feed.tenants():
+            found = self.reader.heard(tenants.asking, namespace=tenants.namespace, policies=asked)
+            below = shortfalls(found) if isinstance(found, PodQuestion) else ()
+            counts.update({(tenants.namespace, name): tenants.count for name in below})
+        return counts
+
+
+UNKNOWN = ""
+"""The label of all namespaces that the cluster does not have; none can be called so."""
+
+
+class ReviewsBelow(Collector):
+    """Counts the reviewed pods that fall short of a level, by namespace."""
+
+    def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry) -> None:
+        self._holder = holder
+        self._named: set[str] = set()
+        self._counter = Counter(
+            f"{PREFIX}reviews_below",
+            "Reviewed pods that fall short of a level that their namespace asks for.",
+            ["namespace", "level"],
+            registry=None,
+        )
+        registry.register(self)
+
+    def count(self, namespace: str, levels: Iterable[str]) -> None:
+        """A pod in this namespace falls short of these levels."""
+        known = self._known()
+        name = namespace if namespace in known else UNKNOWN
+        for level in levels:
+            self._named.add(name)
+            self._counter.labels(name, level).inc()
+        # Namespaces may come and go while nobody reads the metrics.
+        if len(self._named) > len(known) + 1:
+            self._forget()
+
+    def describe(self) -> Iterable[Metric]:
+        """What is counted, without any number."""
+        return self._counter.describe()
+
+    def collect(self) -> Iterable[Metric]:
+        """The counts of namespaces that are still there."""
+        self._forget()
+        return self._counter.collect()
+
+    def _forget(self) -> None:
+        for gone in self._named - self._known().keys() - {UNKNOWN}:
+            self._named.discard(gone)
+            for level in LEVELS:
+                self._counter.remove(gone, level)
+
+    def _known(self) -> Mapping[str, NamespaceRules]:
+        return self._holder.now.namespaces if self._holder.now else {}
