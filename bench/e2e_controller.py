@@ -17,7 +17,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from bench.e2e_workload import NAMESPACE, Task
 from numalign.kube.client import Api
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from tests.e2e.asking import ask
 
 Raw = dict[str, Any]

@@ -31,7 +31,7 @@ from numalign.kube.client import Api, connected
 from numalign.kube.terminal import Program, Trouble, from_kubeconfig
 from numalign.model.errors import Mistake
 from numalign.runtime import about, tls
-from numalign.runtime.tls import utc_now
+from numalign.runtime.clock import utc_now
 
 PROGRAM = "numalign-certs"
 CONFIGURATION = "zz-numalign"

@@ -18,10 +18,9 @@ from certs.rotation import DAYS, SETTLE_SECONDS, Plan, Step
 from certs.secret import Place
 from certs.shared import Look, SharedPair
 from numalign.kube.client import Api, ClusterError
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.tls import Clock, utc_now
 
 LOOK_SECONDS = 10.0
 # As long as nothing could be looked at, nobody can be answered.

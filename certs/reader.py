@@ -18,9 +18,8 @@ from certs.authority import Files, Pair
 from certs.keeper import LOOK_SECONDS, WAITING_SECONDS
 from certs.secret import Found, Place
 from numalign.kube.client import Api, ClusterError
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.logs import Log
-from numalign.runtime.tls import Clock, utc_now
 
 START_DAYS = 1
 

@@ -15,8 +15,7 @@ from certs.shared import Look, SharedPair
 from certs.state import BadSecret, State
 from numalign.kube.client import Api, Conflict
 from numalign.model.errors import BadInput, Mistake
-from numalign.runtime.files import Sleep
-from numalign.runtime.tls import Clock
+from numalign.runtime.clock import Clock, Sleep
 
 Say = Callable[[str], None]
 

@@ -17,7 +17,7 @@ from certs.rotation import Move, Plan
 from certs.secret import Found, Place
 from certs.state import State
 from numalign.kube.client import Api, Conflict
-from numalign.runtime.tls import Clock, utc_now
+from numalign.runtime.clock import Clock, utc_now
 
 ATTEMPTS = 5
 

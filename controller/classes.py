@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry, Counter
 from numalign.kube.client import ClusterError, Forbidden, Missing, Patch
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.resources import Resources, render
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 

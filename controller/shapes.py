@@ -20,7 +20,7 @@ from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Ref
 from numalign.kube.decode import shapes
 from numalign.kube.decode.parts import Part
 from numalign.model.errors import Mistake
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 from numalign.shapes import KnownShape, ShapeHistory

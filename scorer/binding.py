@@ -32,7 +32,7 @@ from numalign.kube.decode import placement_records
 from numalign.ledger.model import AssignedPod, NodeInfo, Prediction
 from numalign.ledger.reservations import NEWS_SECONDS
 from numalign.model import intent
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from scorer import reasons

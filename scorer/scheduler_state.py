@@ -37,7 +37,7 @@ from numalign.model.intent import Match
 from numalign.model.node import Node
 from numalign.model.pod import Qos, Role
 from numalign.model.resources import EMPTY
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 
 REMEMBERED = 1024
 """Pods that were asked about and are not bound yet, and questions that have a number."""

@@ -20,9 +20,9 @@ from certs import authority, state
 from certs.state import State
 from controller.program import Program as Controller
 from controller.settings import ControllerSettings
+from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
-from numalign.runtime.tls import utc_now
 from scorer.program import Program as Scorer
 from scorer.settings import ScorerSettings
 from tests import rights

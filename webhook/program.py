@@ -27,10 +27,10 @@ from numalign.kube.files.policy import PolicyKeeper
 from numalign.kube.live_feed import LiveFeed
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import server
+from numalign.runtime.clock import utc_now
 from numalign.runtime.life import LIFE, Check
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop, Task
-from numalign.runtime.tls import utc_now
 from numalign.shapes import ShapeHistory
 from webhook.handlers import application
 from webhook.settings import WebhookSettings

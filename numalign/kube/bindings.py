@@ -18,7 +18,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Query, Refused, Unreachable
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 
 BIND_SECONDS = 4.0
 """How long a bind may take, here and, from when it arrives there, on the API server."""

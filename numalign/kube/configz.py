@@ -30,7 +30,7 @@ from numalign.kube.decode.kubelet_config import GROUP, KIND
 from numalign.kube.decode.parts import Part
 from numalign.kube.kinds import Object
 from numalign.model.errors import BadInput, BadTopology
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 

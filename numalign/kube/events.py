@@ -21,10 +21,9 @@ from urllib.parse import quote
 from prometheus_client import CollectorRegistry, Counter
 
 from numalign.kube.client import ClusterError, Conflict, Unreachable
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.tls import utc_now
 
 MOST_WAITING = 1000
 """Events that wait to be written; of more, the new ones are dropped."""

@@ -31,7 +31,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from numalign.kube.client import Api, ClusterError, Forbidden, Gone, Missing, Query, Refused
 from numalign.kube.decode.parts import Part, group, named
 from numalign.kube.kinds import Collection, Object
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 

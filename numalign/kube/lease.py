@@ -24,10 +24,9 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.kube.client import ClusterError, Conflict, Missing, Unreachable
 from numalign.kube.decode.parts import Part
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.tls import utc_now
 
 LEASE_SECONDS = 15
 """How long a Lease has to stand still before another may take it."""

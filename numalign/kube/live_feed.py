@@ -25,7 +25,7 @@ from numalign.kube.informer import Informer, Key, Meters, Sink
 from numalign.kube.kinds import Collection, Object
 from numalign.kube.pod_counts import PodCount, PodCounts
 from numalign.lru import Caches
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.shapes import Shape, ShapeHistory
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-Sleep = Callable[[float], Awaitable[None]]
+from numalign.runtime.clock import Sleep
 
 
 @dataclass(frozen=True, slots=True)

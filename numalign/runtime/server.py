@@ -28,6 +28,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import calls, health, logs, sources
+from numalign.runtime.clock import Clock, utc_now
 from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.life import LIFE, Check, Life, State, begun
 from numalign.runtime.listener import Listener
@@ -35,7 +36,7 @@ from numalign.runtime.logs import Log
 from numalign.runtime.overload import Limits
 from numalign.runtime.serving import EVERYWHERE, METRICS_PORT, PORT, ProcessSettings, ServerSettings
 from numalign.runtime.timeouts import Timeouts
-from numalign.runtime.tls import BadPair, Clock, Keeper, utc_now
+from numalign.runtime.tls import BadPair, Keeper
 
 # After draining, for the calls still being handled; they have deadlines of their own.
 GRACE_SECONDS = 10

@@ -16,9 +16,9 @@ that it was handed to, but whether to ask stands in the one it came from, so bot
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -29,10 +29,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import files
+from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
-Clock = Callable[[], datetime]
 Connection = ssl.SSLSocket | ssl.SSLObject
 
 
@@ -60,11 +60,6 @@ class ServingPair:
     context: ssl.SSLContext
     serial: str
     expires: datetime
-
-
-def utc_now() -> datetime:
-    """The time of day, aware of its zone: the clock for programs."""
-    return datetime.now(UTC)
 
 
 def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> ServingPair:
@@ -167,7 +162,7 @@ class Keeper:
         self._log.info("tls.loaded", serial=self._current.serial, expires=self._current.expires)
         return True
 
-    async def watch(self, *, every: float, sleep: files.Sleep = asyncio.sleep) -> None:
+    async def watch(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:
         """Reload whenever the files change, looking every so many seconds; never returns."""
 
         async def changed() -> None:

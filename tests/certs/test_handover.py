@@ -17,9 +17,9 @@ from certs.keeper import Certificates
 from certs.reader import SharedCertificate
 from numalign.kube.client import Api
 from numalign.runtime import server
+from numalign.runtime.clock import utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.serving import ServerSettings
-from numalign.runtime.tls import utc_now
 from tests.fake_api import FakeApi
 from tests.pairs import CONFIGURATION, NAMES, PLACE, VALIDATING, Time, bundles
 

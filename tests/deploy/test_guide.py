@@ -15,7 +15,7 @@ from numalign.decision.scoring import Strategy
 from numalign.kube.files import policy
 from numalign.model import intent
 from numalign.model.errors import BadInput
-from numalign.runtime.tls import utc_now
+from numalign.runtime.clock import utc_now
 from scorer import ranking, ranking_file
 from scorer.ranking import Ranking
 from tests.deploy import patched

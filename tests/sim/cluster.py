@@ -21,7 +21,7 @@ from numalign.kube.client import Api, ClusterError
 from numalign.kube.informer import Informer, Key, Meters
 from numalign.kube.kinds import Collection
 from numalign.model.errors import BadInput, Mistake
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from tests.sim import documents
 from tests.sim.accounts import Held, Zones

@@ -17,7 +17,7 @@ import aiohttp
 import yaml
 
 from numalign.kube.client import Api, ClusterError, Conflict, Missing, Patch, Unreachable
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from tests.sim import documents
 
 Json = dict[str, Any]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from tests.sim import documents
 from tests.sim.accounts import Zones
 from tests.sim.desk import Desk

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from numalign.runtime.files import Sleep
+from numalign.runtime.clock import Sleep
 from tests.sim import documents
 from tests.sim.accounts import Held, Zones, available, held
 from tests.sim.desk import Desk

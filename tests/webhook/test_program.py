@@ -21,9 +21,9 @@ from certs.state import State
 from numalign.kube.client import Unconfigured
 from numalign.model.errors import BadInput
 from numalign.model.node import Node
+from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
-from numalign.runtime.tls import utc_now
 from tests.fake_api import FakeApi
 from tests.notation import node, table
 from tests.webhook import conftest

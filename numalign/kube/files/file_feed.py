@@ -21,6 +21,7 @@ from numalign.kube.pod_counts import PodCount, PodCounts
 from numalign.lru import Caches
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import files
+from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 from numalign.shapes import Shape, ShapeHistory
@@ -47,7 +48,7 @@ class FileFeed:
         book: ShapeHistory | None = None,
         declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,
-        sleep: files.Sleep = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._path = path
         self._every = every

@@ -30,6 +30,7 @@ from numalign.model.constraints import Requirement
 from numalign.model.errors import BadInput
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.runtime import files
+from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 from numalign.shapes import Shape
@@ -302,7 +303,7 @@ class PolicyKeeper:
         """The shapes of nodes that can come at any time."""
         return self.now.shapes
 
-    async def follow(self, *, every: float, sleep: files.Sleep = asyncio.sleep) -> None:
+    async def follow(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:
         """Read the file again whenever it changes, looked at every so many seconds; never returns."""
         if self._path is None:
             raise ValueError("there is no file to follow")

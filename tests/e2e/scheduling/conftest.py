@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
-from numalign.runtime.tls import utc_now
+from numalign.runtime.clock import utc_now
 from tests.deploy.render import MANIFESTS, objects
 from tests.e2e import fleets, shipped
 from tests.e2e.asking import ask

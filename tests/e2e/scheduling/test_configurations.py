@@ -16,7 +16,7 @@ from aiohttp import web
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
-from numalign.runtime.tls import utc_now
+from numalign.runtime.clock import utc_now
 from tests.e2e import audits, shipped
 from tests.e2e.asking import Json, ask, create, gpus
 from tests.e2e.patience import seconds_until
