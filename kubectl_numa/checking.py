@@ -16,7 +16,7 @@ from kubectl_numa.lines import counted
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.questions import Asked, Cluster
 from numalign.cache import admission, dra
-from numalign.cache.admission import AdmissionDecision, Ground
+from numalign.cache.admission import AdmissionDecision, AdmissionState
 from numalign.kube.decode.templates import NOWHERE
 from numalign.model.errors import BadInput
 
@@ -96,7 +96,7 @@ def check(manifest: Manifest, cluster: Cluster) -> Checked:
 def _result(decision: AdmissionDecision) -> Result:
     if decision.refusal is None:
         return Result.OK
-    return Result.DENIED if decision.state is Ground.BELOW_ENFORCED else Result.NEVER
+    return Result.DENIED if decision.state is AdmissionState.BELOW_ENFORCED else Result.NEVER
 
 
 def exit_code(results: list[Checked]) -> int:

@@ -10,7 +10,7 @@ from kubectl_numa.explanation import Absent, Answer, Chance, Explanation, Group,
 from kubectl_numa.lines import Paper, amounts, counted, some, zones
 from kubectl_numa.nodemap import draw, how_known
 from kubectl_numa.questions import Asked
-from numalign.cache.pod_question import By
+from numalign.cache.pod_question import StatedBy
 from numalign.decision import wording
 from numalign.decision.doubts import SENTENCES, Doubt
 from numalign.kube.decode import placements
@@ -74,7 +74,7 @@ def wish(asked: Asked) -> str:
         return "asks for no alignment. Each node's own policy holds"
     of = f" of {', '.join(asked.intent.resources)}" if asked.intent.resources else ""
     scope = f", scope {asked.intent.scope}" if asked.intent.scope else ""
-    by = " by its namespace's default" if asked.by is By.NAMESPACE else ""
+    by = " by its namespace's default" if asked.by is StatedBy.NAMESPACE else ""
     return f"asks for {asked.intent.policy}{of}{scope}{by}"
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from kubectl_numa.settings import DEFAULTS, Settings
 from numalign.cache import Fleet, Question, admission
-from numalign.cache.admission import AdmissionDecision, Ground
-from numalign.cache.pod_question import By, Exempt, Invalid, PodQuestion
-from numalign.cache.refusals import Refusals
+from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals
+from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReader
@@ -62,7 +61,7 @@ class Asked:
     namespace: str
     question: Question
     constraints: Constraints
-    by: By | None
+    by: StatedBy | None
     decision: AdmissionDecision
     exempt: str | None = None
 
@@ -112,7 +111,7 @@ def ask(raw: object, cluster: Cluster, *, name: str, namespace: str) -> Asked:
             raise BadPod(found.mistakes)
 
 
-NOT_LOOKED_AT = AdmissionDecision(Ground.NOT_ASKED)
+NOT_LOOKED_AT = AdmissionDecision(AdmissionState.NOT_ASKED)
 """What is said to a pod that is exempt."""
 
 

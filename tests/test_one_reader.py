@@ -13,7 +13,7 @@ from numalign.model.errors import BadInput
 from tests.notation import node, table
 from tests.scorer.conftest import Scorer, documents, snapshot
 from tests.webhook.conftest import Raw, asked, moment, raw
-from webhook.subject import Broken, Subject, subject
+from webhook.subject import InvalidPod, ReviewedPod, subject
 
 SINGLE = "single-numa-node"
 TEAM = "team"
@@ -32,9 +32,9 @@ def annotated(**words: str) -> Raw:
 async def by_webhook(pod: Raw, labels: Labels, _folder: Path) -> str:
     try:
         found = subject(asked(pod), moment([BIG], labels=labels), reader=PodReader())
-    except Broken:
+    except InvalidPod:
         return INVALID
-    return found.asked.policy if isinstance(found, Subject) else NOTHING
+    return found.asked.policy if isinstance(found, ReviewedPod) else NOTHING
 
 
 async def by_scorer(pod: Raw, labels: Labels, _folder: Path) -> str:

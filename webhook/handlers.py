@@ -17,9 +17,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.cache import Fleet, admission, dra
-from numalign.cache.admission import AdmissionDecision, Ground, shortfalls
+from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals, shortfalls
 from numalign.cache.pod_question import PodQuestion
-from numalign.cache.refusals import Refusals
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy import PolicyKeeper
@@ -35,7 +34,7 @@ from webhook.mutate import UNSTEERED, concerns, mutate
 from webhook.review import Allowed, BadReview, Denied, Patched, Review
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import Moment, SnapshotHolder
-from webhook.subject import Broken, Skip, Subject, subject
+from webhook.subject import InvalidPod, ReviewedPod, SkipReason, subject
 from webhook.validate import Decide, refuse_broken, validate
 from webhook.workloads import Workloads, judge, workload
 
@@ -137,7 +136,7 @@ def _decisions(registry: CollectorRegistry) -> Counter:
         ["state"],
         registry=registry,
     )
-    for state in Ground:
+    for state in AdmissionState:
         counter.labels(state)
     return counter
 
@@ -181,14 +180,14 @@ def _body(request: web.Request) -> bytes:
 
 async def _mutation(door: Handlers, asked: Review, moment: Moment) -> Outcome:
     found = _subject(door, asked, moment)
-    if isinstance(found, Subject):
+    if isinstance(found, ReviewedPod):
         if concerns(found, mode=door.settings.injection):
             await patiently(moment.fleet.ask(dra.sure(found.asked.question, moment.served)))
         answer = mutate(found, moment.fleet, mode=door.settings.injection, served=moment.served)
         decision = _mutated(answer)
     else:
         # What cannot be read is refused at validation, as it would be stored.
-        answer, decision = Allowed(), "skipped" if isinstance(found, Skip) else "invalid"
+        answer, decision = Allowed(), "skipped" if isinstance(found, SkipReason) else "invalid"
     return Outcome(decision, answer, review.answer_mutation(asked.uid, answer))
 
 
@@ -200,10 +199,10 @@ def _mutated(answer: Allowed | Patched) -> str:
 
 async def _validation(door: Handlers, asked: Review, moment: Moment) -> Outcome:
     found = _subject(door, asked, moment)
-    if isinstance(found, Skip):
+    if isinstance(found, SkipReason):
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
-    elif isinstance(found, Broken):
+    elif isinstance(found, InvalidPod):
         answer, decision = refuse_broken(found), "invalid"
     else:
         await _find_out(door, found.asked, moment)
@@ -237,7 +236,7 @@ async def _workloads(door: Handlers, asked: Review, moment: Moment) -> Outcome:
     mode = door.settings.workloads
     steps = workload(asked, moment, reader=door.reader, policy=door.policy.now)
     found = await result_of(steps)
-    if isinstance(found, Skip) or mode is Workloads.OFF:
+    if isinstance(found, SkipReason) or mode is Workloads.OFF:
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
     else:
@@ -264,10 +263,10 @@ def _state(door: Handlers) -> dict[str, object]:
     }
 
 
-def _subject(door: Handlers, asked: Review, moment: Moment) -> Subject | Skip | Broken:
+def _subject(door: Handlers, asked: Review, moment: Moment) -> ReviewedPod | SkipReason | InvalidPod:
     try:
         return subject(asked, moment, reader=door.reader, policy=door.policy.now)
-    except Broken as error:
+    except InvalidPod as error:
         return error
 
 

@@ -15,14 +15,14 @@ from numalign.cache import Fleet, Survey, dra
 from numalign.model.intent import CLASS_LABEL
 from webhook.patch import Mode, Operator, Requirement, Unsteered, inject
 from webhook.review import Allowed, Patched
-from webhook.subject import Subject
+from webhook.subject import ReviewedPod
 
 UNSTEERED = "unsteered"
 """The audit annotation of a pod that was left as it is, though it could have been kept from some classes."""
 
 
 def mutate(
-    subject: Subject, fleet: Fleet, *, mode: Mode, served: AbstractSet[str] = frozenset()
+    subject: ReviewedPod, fleet: Fleet, *, mode: Mode, served: AbstractSet[str] = frozenset()
 ) -> Allowed | Patched:
     """Keep the pod from the classes that could never take it; nothing, if none could or all could.
 
@@ -45,7 +45,7 @@ def mutate(
     return Patched(operations=operations, audit={"classes": written})
 
 
-def concerns(subject: Subject, *, mode: Mode) -> bool:
+def concerns(subject: ReviewedPod, *, mode: Mode) -> bool:
     """Whether anything could be written: the pod asks for alignment, and a scheduler is to place it."""
     return subject.asked.asks and not subject.asked.pin and mode is not Mode.OFF
 

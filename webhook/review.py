@@ -65,7 +65,7 @@ class BadReview(BadInput):
         super().__init__(mistakes)
 
 
-class Verb(StrEnum):
+class AdmissionOperation(StrEnum):
     """What the caller of the API server does with the object."""
 
     CREATE = "CREATE"
@@ -75,7 +75,7 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GroupVersionKind:
     """What sort of object it is; the group of pods is empty."""
 
     group: str
@@ -84,7 +84,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class GroupVersionResource:
     """Under which name the API server serves the object."""
 
     group: str
@@ -93,7 +93,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class UserInfo:
     """Who calls the API server; for the pods of a workload that is a controller."""
 
     username: str
@@ -111,19 +111,19 @@ class Review:
     """
 
     uid: str
-    operation: Verb
-    kind: Kind
-    resource: Resource
+    operation: AdmissionOperation
+    kind: GroupVersionKind
+    resource: GroupVersionResource
     sub_resource: str
     namespace: str
     name: str
     dry_run: bool
-    user: User
+    user: UserInfo
     object: dict[str, Any]
     old: dict[str, Any]
 
 
-class Reason(StrEnum):
+class StatusReason(StrEnum):
     """Why a request is refused, in the words of the Kubernetes API."""
 
     FORBIDDEN = "Forbidden"
@@ -170,7 +170,7 @@ class Denied(_Notes):
     The message is cut after 900 characters, at the end of a sentence if one is near.
     """
 
-    reason: Reason
+    reason: StatusReason
     message: str
     causes: tuple[Mistake, ...] = ()
 
@@ -234,7 +234,7 @@ class _WireRequest(_Model):
     sub_resource: _Text = ""
     name: _Text = ""
     namespace: _Text = ""
-    operation: Verb
+    operation: AdmissionOperation
     user_info: Annotated[_WireUser, _absent_as({})] = _WireUser()
     dry_run: Annotated[StrictBool, _absent_as(empty=False)] = False
     object: Annotated[dict[str, Any] | None, Field(validate_default=True)] = None
@@ -244,7 +244,7 @@ class _WireRequest(_Model):
     @classmethod
     def _is_there(cls, value: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
         operation = info.data.get("operation")
-        if value is None and operation in {Verb.CREATE, Verb.UPDATE}:
+        if value is None and operation in {AdmissionOperation.CREATE, AdmissionOperation.UPDATE}:
             raise PydanticCustomError("absent", "is missing, though this is a CREATE or UPDATE")
         return value
 
@@ -252,13 +252,13 @@ class _WireRequest(_Model):
         return Review(
             uid=self.uid,
             operation=self.operation,
-            kind=Kind(self.kind.group, self.kind.version, self.kind.kind),
-            resource=Resource(self.resource.group, self.resource.version, self.resource.resource),
+            kind=GroupVersionKind(self.kind.group, self.kind.version, self.kind.kind),
+            resource=GroupVersionResource(self.resource.group, self.resource.version, self.resource.resource),
             sub_resource=self.sub_resource,
             namespace=self.namespace,
             name=self.name,
             dry_run=self.dry_run,
-            user=User(self.user_info.username, tuple(self.user_info.groups)),
+            user=UserInfo(self.user_info.username, tuple(self.user_info.groups)),
             object=self.object or {},
             old=self.old_object or {},
         )
@@ -371,7 +371,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 _LAST_WORD = re.compile(r"\s\S*\Z")
 
 _CODES = MappingProxyType(
-    {Reason.FORBIDDEN: HTTPStatus.FORBIDDEN, Reason.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY}
+    {StatusReason.FORBIDDEN: HTTPStatus.FORBIDDEN, StatusReason.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY}
 )
 
 # What pydantic found -> what we say of it.

@@ -15,13 +15,13 @@ from numalign.kube.decode.pod_request import runtime_class
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.errors import BadInput
-from webhook.review import Kind, Review, Verb
+from webhook.review import AdmissionOperation, GroupVersionKind, Review
 from webhook.snapshot_holder import Moment
 
-POD = Kind("", "v1", "Pod")
+POD = GroupVersionKind("", "v1", "Pod")
 
 
-class Skip(StrEnum):
+class SkipReason(StrEnum):
     """Why a review is none of our business."""
 
     KIND = "kind"
@@ -32,12 +32,12 @@ class Skip(StrEnum):
     UNCHANGED = "unchanged"
 
 
-class Broken(BadInput):
+class InvalidPod(BadInput):
     """Raised when a pod that numalign must look at cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ReviewedPod:
     """One pod under review: what it asks, and the pod itself."""
 
     asked: PodQuestion
@@ -46,12 +46,12 @@ class Subject:
 
 def subject(
     review: Review, moment: Moment, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
-) -> Subject | Skip:
-    """Read the pod under review; raises `Broken` with every mistake of what it asks for."""
+) -> ReviewedPod | SkipReason:
+    """Read the pod under review; raises `InvalidPod` with every mistake of what it asks for."""
     if review.kind != POD:
-        return Skip.KIND
-    if review.operation is not Verb.CREATE or review.sub_resource:
-        return Skip.OPERATION
+        return SkipReason.KIND
+    if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
+        return SkipReason.OPERATION
     return read(review.object, review, policies(moment, policy), reader)
 
 
@@ -65,12 +65,12 @@ def exempt(pod: object, review: Review, asked: EffectivePolicy) -> str | None:
     return asked.exemption(review.namespace, runtime_class=runtime_class(pod), user=review.user.username)
 
 
-def read(pod: object, review: Review, asked: EffectivePolicy, reader: PodReader) -> Subject | Skip:
-    """A pod under review, or a template in what is; raises `Broken` as `subject` does."""
+def read(pod: object, review: Review, asked: EffectivePolicy, reader: PodReader) -> ReviewedPod | SkipReason:
+    """A pod under review, or a template in what is; raises `InvalidPod` as `subject` does."""
     found = reader.read(pod, namespace=review.namespace, policies=asked, user=review.user.username)
     if isinstance(found, Invalid):
-        raise Broken(found.mistakes)
+        raise InvalidPod(found.mistakes)
     if isinstance(found, Exempt):
-        return Skip.EXEMPT
+        return SkipReason.EXEMPT
     raw: Any = pod
-    return Skip.SILENT if found.silent else Subject(found, raw)
+    return SkipReason.SILENT if found.silent else ReviewedPod(found, raw)

@@ -11,8 +11,8 @@ from numalign.cache.admission import LEVELS, AdmissionDecision, invalid_text, po
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision import wording
 from numalign.model.errors import cut
-from webhook.review import Allowed, Denied, Reason
-from webhook.subject import Broken
+from webhook.review import Allowed, Denied, StatusReason
+from webhook.subject import InvalidPod
 
 SPEAKER = "numalign"
 
@@ -27,10 +27,10 @@ Decide = Callable[[PodQuestion], AdmissionDecision]
 """Decides about a pod as things stand."""
 
 
-def refuse_broken(error: Broken) -> Denied:
+def refuse_broken(error: InvalidPod) -> Denied:
     """The answer to a pod whose annotations or amounts cannot be read, each mistake at its place."""
     return Denied(
-        reason=Reason.INVALID,
+        reason=StatusReason.INVALID,
         message=f"{SPEAKER}: {invalid_text(error.mistakes)}",
         causes=error.mistakes,
         audit={"verdict": "invalid"},
@@ -42,7 +42,9 @@ def validate(asked: PodQuestion, decide: Decide) -> Allowed | Denied:
     decision = decide(asked)
     if decision.refusal:
         return Denied(
-            reason=Reason.FORBIDDEN, message=f"{SPEAKER}: {decision.refusal}", audit={"verdict": "denied"}
+            reason=StatusReason.FORBIDDEN,
+            message=f"{SPEAKER}: {decision.refusal}",
+            audit={"verdict": "denied"},
         )
     return Allowed(warnings=tuple(warnings(decision)), audit={"verdict": admitted(asked)})
 

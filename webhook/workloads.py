@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import orjson
 
-from numalign.cache.admission import Ground
+from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision import wording
 from numalign.kube.decode import pods, templates
@@ -29,9 +29,9 @@ from numalign.model.errors import MOST_MISTAKES, Mistake
 from numalign.model.intent import UNRULED
 from numalign.model.resources import CPU, MEMORY
 from numalign.model.steps import Steps
-from webhook.review import Allowed, Denied, Reason, Review, Verb
+from webhook.review import AdmissionOperation, Allowed, Denied, Review, StatusReason
 from webhook.snapshot_holder import Moment
-from webhook.subject import Broken, Skip, Subject, exempt, policies, read
+from webhook.subject import InvalidPod, ReviewedPod, SkipReason, exempt, policies, read
 from webhook.validate import SPEAKER, Decide, admitted, in_full, refuse_broken
 
 # A warning must have room for its reason beside the place.
@@ -48,14 +48,14 @@ class Workloads(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class ReviewedTemplate:
     """A pod template of which somebody asks something, and where it stands in the object.
 
     Nobody is refused for one that is `guessed`.
     """
 
     where: str
-    subject: Subject
+    subject: ReviewedPod
     guessed: bool = False
 
 
@@ -69,7 +69,7 @@ class Workload:
     """
 
     kind: str
-    templates: tuple[Template, ...] = ()
+    templates: tuple[ReviewedTemplate, ...] = ()
     unclear: tuple[Mistake, ...] = ()
     unreadable: tuple[Mistake, ...] = ()
     notes: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Workload:
 
 def workload(
     review: Review, moment: Moment, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
-) -> Steps[Workload | Skip]:
+) -> Steps[Workload | SkipReason]:
     """Read the workload under review, a template at each step, or say why it is none of our business.
 
     Of an update only the templates count that it changes.
@@ -102,23 +102,25 @@ def workload(
     changed = list(_other(seen.places, before.places))
     news = changed or seen.mistakes or seen.astray != before.astray
     if before.places and not news:
-        return Skip.UNCHANGED
+        return SkipReason.UNCHANGED
     heard = tuple(place for place in changed if not exempt(place.raw, review, asked))
     if changed and not heard:
-        return Skip.EXEMPT
+        return SkipReason.EXEMPT
     made = yield from _workload(review, replace(seen, places=heard), asked, reader)
     paths = templates.paths_of(sort, extra=policy.templates)
-    return made or (Skip.SILENT if paths or seen.places else Skip.KIND)
+    return made or (SkipReason.SILENT if paths or seen.places else SkipReason.KIND)
 
 
-def _none_of_ours(review: Review, sort: Sort, asked: EffectivePolicy) -> Skip | None:
+def _none_of_ours(review: Review, sort: Sort, asked: EffectivePolicy) -> SkipReason | None:
     """Why the review is left, whatever its templates say."""
-    verb = review.operation in {Verb.CREATE, Verb.UPDATE} and not review.sub_resource
+    verb = (
+        review.operation in {AdmissionOperation.CREATE, AdmissionOperation.UPDATE} and not review.sub_resource
+    )
     holds = {
-        Skip.KIND: sort == templates.POD,
-        Skip.OPERATION: not verb,
-        Skip.EXEMPT: exempt(None, review, asked) is not None,
-        Skip.OWNED: verb and _owned(review.object, policy=asked.policy),
+        SkipReason.KIND: sort == templates.POD,
+        SkipReason.OPERATION: not verb,
+        SkipReason.EXEMPT: exempt(None, review, asked) is not None,
+        SkipReason.OWNED: verb and _owned(review.object, policy=asked.policy),
     }
     return next((reason for reason, held in holds.items() if held), None)
 
@@ -153,7 +155,7 @@ def _workload(
     review: Review, seen: Look, asked: EffectivePolicy, reader: PodReader
 ) -> Steps[Workload | None]:
     """What is said of the places; None if nobody asks anything."""
-    made: list[Template] = []
+    made: list[ReviewedTemplate] = []
     # As for a pod that is none: where nobody asks anything, nothing is told.
     mistakes = list(seen.mistakes) if asked.rules_for(review.namespace) != UNRULED else []
     unclear: list[Mistake] = []
@@ -162,12 +164,16 @@ def _workload(
             break
         try:
             found = read(place.raw, review, asked, reader)
-        except Broken as error:
+        except InvalidPod as error:
             for each in error.mistakes:
                 ours = each.where.startswith(_ANNOTATIONS) and not place.guessed
                 (unclear if ours else mistakes).append(place.told(each))
         else:
-            made += [Template(place.where, found, place.guessed)] if isinstance(found, Subject) else []
+            made += (
+                [ReviewedTemplate(place.where, found, place.guessed)]
+                if isinstance(found, ReviewedPod)
+                else []
+            )
         yield
     told = (tuple(unclear[:MOST_MISTAKES]), tuple(mistakes[:MOST_MISTAKES]))
     if not (made or mistakes or unclear):
@@ -186,17 +192,17 @@ def judge(workload: Workload, decide: Decide, *, mode: Workloads) -> Allowed | D
 
 def _refusal(workload: Workload, decide: Decide) -> Denied | None:
     if workload.unclear:
-        return refuse_broken(Broken(workload.mistakes))
+        return refuse_broken(InvalidPod(workload.mistakes))
     final = [(each, why) for each in workload.templates if (why := _final(each, workload, decide))]
     if not final:
         return None
     (first, why), *others = final
     more = f" The same holds for {', '.join(each.where for each, _ in others)}." if others else ""
     message = f"{SPEAKER}: {first.where}: {why}{more}"
-    return Denied(reason=Reason.FORBIDDEN, message=message, audit={"verdict": "denied"})
+    return Denied(reason=StatusReason.FORBIDDEN, message=message, audit={"verdict": "denied"})
 
 
-def _final(template: Template, workload: Workload, decide: Decide) -> str | None:
+def _final(template: ReviewedTemplate, workload: Workload, decide: Decide) -> str | None:
     """Why its pods would be refused for the nodes that there are, if nothing that comes later could help.
 
     Pods of a DaemonSet, and those that name their node, are never refused for a node, and nobody is for a
@@ -208,7 +214,7 @@ def _final(template: Template, workload: Workload, decide: Decide) -> str | None
     if not all({CPU, MEMORY} <= each.requests.keys() == each.limits.keys() for each in containers):
         return None
     found = decide(_tolerant(template.subject.asked))
-    return None if found.state is Ground.BELOW_ENFORCED else found.refusal
+    return None if found.state is AdmissionState.BELOW_ENFORCED else found.refusal
 
 
 def _tolerant(asked: PodQuestion) -> PodQuestion:
@@ -229,7 +235,7 @@ def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
     yield from map(in_full, workload.notes)
 
 
-_WILL = MappingProxyType({Ground.BELOW_ENFORCED: "its pods will be refused: "})
+_WILL = MappingProxyType({AdmissionState.BELOW_ENFORCED: "its pods will be refused: "})
 
 
 def _audit(workload: Workload) -> dict[str, str]:

@@ -17,7 +17,6 @@ from numalign.cache import dra
 from numalign.cache.fleet import Fleet
 from numalign.cache.pod_question import Pin, PodQuestion
 from numalign.cache.question import Question
-from numalign.cache.refusals import Reaction, Refusals
 from numalign.cache.survey import Survey
 from numalign.decision import wording
 from numalign.model.errors import Mistake
@@ -35,7 +34,27 @@ LEVELS: Mapping[str, Callable[[NamespaceRules], Policy | None]] = MappingProxyTy
 """What a namespace can ask of every pod in it, by name."""
 
 
-class Ground(StrEnum):
+class Reaction(StrEnum):
+    """What happens to a pod that cannot run as things are known."""
+
+    DENY = "deny"
+    WARN = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """When a pod is refused for the shapes that are known, and not for what its namespace asks.
+
+    `never` is for pods that no shape could take, `unknown_resources` for those that ask for a resource that
+    none has ever listed. With `unknown_may_fit`, a node without topology that is large enough may take a pod.
+    """
+
+    never: Reaction = Reaction.DENY
+    unknown_resources: Reaction = Reaction.WARN
+    unknown_may_fit: bool = True
+
+
+class AdmissionState(StrEnum):
     """What a decision rests on."""
 
     NOT_ASKED = "not-asked"
@@ -60,7 +79,7 @@ class AdmissionDecision:
     Texts are whole; whoever shows them cuts them.
     """
 
-    state: Ground
+    state: AdmissionState
     refusal: str | None = None
     waived: str | None = None
     warnings: tuple[str, ...] = ()
@@ -112,10 +131,10 @@ def decide(
     nobody is refused.
     """
     if below := below_enforced(asked):
-        return AdmissionDecision(Ground.BELOW_ENFORCED, below)
+        return AdmissionDecision(AdmissionState.BELOW_ENFORCED, below)
     warnings = tuple(_of_namespace(asked))
     if not asked.asks:
-        return AdmissionDecision(Ground.NOT_ASKED, warnings=warnings)
+        return AdmissionDecision(AdmissionState.NOT_ASKED, warnings=warnings)
     question = dra.sure(asked.question, served)
     sure = asked if question is asked.question else replace(asked, question=question)
     found = _in_vain(asked, _by_nodes(sure, fleet, refusals, now))
@@ -175,25 +194,25 @@ def _of_pod(asked: PodQuestion, served: AbstractSet[str]) -> Iterator[str]:
 def _in_vain(asked: PodQuestion, found: AdmissionDecision) -> AdmissionDecision:
     """The same, unless all that there is to be told is that the pod asks for nothing."""
     if found.state in _WHERE and (vain := in_vain(asked)):
-        return AdmissionDecision(Ground.NOTHING_TO_ALIGN, warnings=(vain,))
+        return AdmissionDecision(AdmissionState.NOTHING_TO_ALIGN, warnings=(vain,))
     return found
 
 
-_WHERE = frozenset({Ground.PLACED, Ground.FITS, Ground.WAITS})
+_WHERE = frozenset({AdmissionState.PLACED, AdmissionState.FITS, AdmissionState.WAITS})
 
 
 def _by_nodes(asked: PodQuestion, fleet: Fleet, refusals: Refusals, now: float) -> AdmissionDecision:
     if not fleet.informed:
-        return AdmissionDecision(Ground.NOT_KNOWN, warnings=(_NOT_KNOWN,))
+        return AdmissionDecision(AdmissionState.NOT_KNOWN, warnings=(_NOT_KNOWN,))
     if asked.pin:
         return _placed(asked, asked.pin, fleet)
     survey = fleet.ever(asked.question, asked.constraints)
     if survey.able:
         return _able(asked, fleet, survey)
     if survey.fallback:
-        return AdmissionDecision(Ground.NO_NODE_HERE, warnings=(_of_fallback(survey.fallback, now),))
+        return AdmissionDecision(AdmissionState.NO_NODE_HERE, warnings=(_of_fallback(survey.fallback, now),))
     if survey.unmatched and not survey.unlisted:
-        return AdmissionDecision(Ground.NOT_MATCHED, warnings=(_NOT_MATCHED,))
+        return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
     return _unable(asked, fleet, refusals, survey)
 
 
@@ -203,7 +222,7 @@ _NOT_MATCHED = "its node selector, affinity and tolerations match no known node,
 
 def _placed(asked: PodQuestion, pin: Pin, fleet: Fleet) -> AdmissionDecision:
     """A pod that somebody has placed already is not refused: its controller would only make it again."""
-    return AdmissionDecision(Ground.PLACED, warnings=tuple(_of_its_node(asked, pin, fleet)))
+    return AdmissionDecision(AdmissionState.PLACED, warnings=tuple(_of_its_node(asked, pin, fleet)))
 
 
 def _of_its_node(asked: PodQuestion, pin: Pin, fleet: Fleet) -> Iterator[str]:
@@ -224,30 +243,30 @@ def _able(asked: PodQuestion, fleet: Fleet, survey: Survey) -> AdmissionDecision
     """Some node could take the pod; what is left to be told is whether one can now."""
     told = (*_unlisted(survey, fleet), *_not_answered(asked.question, survey))
     if fleet.now(asked.question, asked.constraints):
-        return AdmissionDecision(Ground.FITS, warnings=told)
+        return AdmissionDecision(AdmissionState.FITS, warnings=told)
     waits = f"no node has room for {asked.policy} now; the pod will wait"
-    return AdmissionDecision(Ground.WAITS, warnings=(waits, *told))
+    return AdmissionDecision(AdmissionState.WAITS, warnings=(waits, *told))
 
 
 def _unable(asked: PodQuestion, fleet: Fleet, refusals: Refusals, survey: Survey) -> AdmissionDecision:
     """Nothing that is known could take the pod, even where it may go."""
     if unlisted := tuple(_unlisted(survey, fleet)):
         if refusals.unknown_resources is Reaction.DENY:
-            return _against(asked, refusals, Ground.UNKNOWN_RESOURCE, "; ".join(unlisted))
+            return _against(asked, refusals, AdmissionState.UNKNOWN_RESOURCE, "; ".join(unlisted))
         unmatched = (_NOT_MATCHED,) if survey.unmatched else ()
-        return AdmissionDecision(Ground.UNKNOWN_RESOURCE, warnings=(*unlisted, *unmatched))
+        return AdmissionDecision(AdmissionState.UNKNOWN_RESOURCE, warnings=(*unlisted, *unmatched))
     if survey.bare and refusals.unknown_may_fit:
         may = f"no node of known topology could take it; {wording.nodes(survey.bare)} without topology may"
-        return AdmissionDecision(Ground.UNKNOWN_NODE, warnings=(may,))
+        return AdmissionDecision(AdmissionState.UNKNOWN_NODE, warnings=(may,))
     floor = asked.rules.enforce or Policy.BEST_EFFORT
     why = fleet.why_not(asked.question, asked.constraints, floor=floor)
     if not why:
         # It may go to nodes without topology alone, and these are too small.
-        return AdmissionDecision(Ground.NOT_MATCHED, warnings=(_NOT_MATCHED,))
-    return _against(asked, refusals, Ground.NEVER, why)
+        return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
+    return _against(asked, refusals, AdmissionState.NEVER, why)
 
 
-def _against(asked: PodQuestion, refusals: Refusals, state: Ground, why: str) -> AdmissionDecision:
+def _against(asked: PodQuestion, refusals: Refusals, state: AdmissionState, why: str) -> AdmissionDecision:
     if refusals.never is Reaction.WARN or not asked.question.intent.binding:
         return AdmissionDecision(state, waived=why)
     return AdmissionDecision(state, why)

@@ -37,14 +37,14 @@ MOST_CLAIMS = 16
 """Names of resource claims that are kept of one pod."""
 
 
-class By(StrEnum):
+class StatedBy(StrEnum):
     """Who asks for alignment."""
 
     POD = "pod"
     NAMESPACE = "namespace"
 
 
-class Excess(StrEnum):
+class ExceededLimit(StrEnum):
     """What there is too much of in a pod, as a person would say it."""
 
     OWNERS = f"it has more than {MOST_OWNERS} owners"
@@ -55,7 +55,7 @@ class Excess(StrEnum):
     TOLERATIONS = f"it has more than {MOST_TOLERATIONS} tolerations"
 
 
-class Why(StrEnum):
+class PinReason(StrEnum):
     """What ties a pod to its node, as a person would say it."""
 
     NODE_NAME = "spec.nodeName is set"
@@ -68,7 +68,7 @@ class Pin:
     """A pod that somebody else has placed; `node` is None where the pod does not say which one."""
 
     node: str | None
-    why: Why
+    why: PinReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ class PodQuestion:
     constraints: Constraints
     rules: NamespaceRules
     namespace: str
-    by: By | None
+    by: StatedBy | None
     pin: Pin | None
-    excess: Excess | None
+    excess: ExceededLimit | None
     claims: tuple[str, ...] = ()
     _weight: int = field(init=False, compare=False, repr=False, default=0)
 
@@ -116,7 +116,7 @@ class PodQuestion:
     @property
     def opted_out(self) -> bool:
         """Whether the pod itself says `none`."""
-        return self.by is By.POD and not self.asks
+        return self.by is StatedBy.POD and not self.asks
 
     @property
     def silent(self) -> bool:

@@ -11,15 +11,18 @@ from numalign.cache import Fleet, Question
 from numalign.cache.admission import (
     MOST_NAMED,
     AdmissionDecision,
-    Ground,
+    Reaction,
+    Refusals,
     answered,
     decide,
     invalid_text,
     shortfalls,
     steps,
 )
-from numalign.cache.pod_question import By, Excess, Pin, PodQuestion, Why
-from numalign.cache.refusals import Reaction, Refusals
+from numalign.cache.admission import (
+    AdmissionState as State,
+)
+from numalign.cache.pod_question import ExceededLimit, Pin, PinReason, PodQuestion, StatedBy
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.constraints import Constraints, Operator, Requirement
 from numalign.model.errors import Mistake
@@ -45,7 +48,7 @@ VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
 def asked(*containers: str, policy: str = SINGLE, **more: Any) -> PodQuestion:  # noqa: ANN401  its fields
     """What a pod asks that says so itself, in a namespace that says nothing."""
     question = Question(asks(*containers), means(policy))
-    facts = {"constraints": Constraints(), "rules": UNRULED, "namespace": "team", "by": By.POD}
+    facts = {"constraints": Constraints(), "rules": UNRULED, "namespace": "team", "by": StatedBy.POD}
     return PodQuestion(question=question, **{**facts, "pin": None, "excess": None, **more})
 
 
@@ -85,71 +88,72 @@ CLAIMED = 'devices of DRA give the kubelet no hints: whether claim "nic" will be
 ADMITTED = [
     # what it shows                 the pod, the cluster, the state and what is told
     ("a node has room",
-        FITS, fleet(TWO), Ground.FITS, []),
+        FITS, fleet(TWO), State.FITS, []),
     ("none has room now",
-        FITS, fleet(FULL), Ground.WAITS, [WAITS]),
+        FITS, fleet(FULL), State.WAITS, [WAITS]),
     ("a cordoned node is none with room",
-        LARGE, fleet(TWO, AWAY), Ground.WAITS, [WAITS]),
+        LARGE, fleet(TWO, AWAY), State.WAITS, [WAITS]),
     ("nor is one that is not ready",
-        LARGE, fleet(TWO, NOT_READY), Ground.WAITS, [WAITS]),
+        LARGE, fleet(TWO, NOT_READY), State.WAITS, [WAITS]),
     ("nor is one that is ill",
-        LARGE, fleet(ILL), Ground.WAITS, [WAITS]),
+        LARGE, fleet(ILL), State.WAITS, [WAITS]),
     ("nothing is known",
-        FITS, fleet(), Ground.NOT_KNOWN, [NOT_KNOWN]),
+        FITS, fleet(), State.NOT_KNOWN, [NOT_KNOWN]),
     ("nothing but a node without topology",
-        FITS, fleet(bare=(LARGE_BARE,)), Ground.NOT_KNOWN, [NOT_KNOWN]),
+        FITS, fleet(bare=(LARGE_BARE,)), State.NOT_KNOWN, [NOT_KNOWN]),
     ("a shape that was here",
-        LARGE, fleet(TWO, known=(GONE,)), Ground.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
+        LARGE, fleet(TWO, known=(GONE,)), State.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
     ("a shape that was here, and nothing is",
-        LARGE, fleet(known=(GONE,)), Ground.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
+        LARGE, fleet(known=(GONE,)), State.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
     ("a shape that is declared",
-        LARGE, fleet(TWO, known=(DECLARED,)), Ground.NO_NODE_HERE,
+        LARGE, fleet(TWO, known=(DECLARED,)), State.NO_NODE_HERE,
         [f"{NOT_HERE}; the policy file declares one"]),
     ("a selector that nobody matches",
-        replace(FITS, constraints=GOLD), fleet(TWO), Ground.NOT_MATCHED, [NOT_MATCHED]),
+        replace(FITS, constraints=GOLD), fleet(TWO), State.NOT_MATCHED, [NOT_MATCHED]),
     ("taints that it does not tolerate",
-        FITS, fleet(TAINTED), Ground.NOT_MATCHED, [NOT_MATCHED]),
+        FITS, fleet(TAINTED), State.NOT_MATCHED, [NOT_MATCHED]),
     ("taints of all nodes but one without topology that is too small",
-        LARGE, fleet(TAINTED, bare=(SMALL_BARE,)), Ground.NOT_MATCHED, [NOT_MATCHED]),
+        LARGE, fleet(TAINTED, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
     ("and some of them are too small as well",
-        LARGE, fleet(TAINTED, TAINTED_TWO, bare=(SMALL_BARE,)), Ground.NOT_MATCHED, [NOT_MATCHED]),
+        LARGE, fleet(TAINTED, TAINTED_TWO, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
     ("a resource that nobody lists",
-        asked("cpu=2 mem=1Gi nvidia.com/gpuu=1"), fleet(TOLD), Ground.UNKNOWN_RESOURCE, [MISSPELT]),
+        asked("cpu=2 mem=1Gi nvidia.com/gpuu=1"), fleet(TOLD), State.UNKNOWN_RESOURCE, [MISSPELT]),
     ("a node without topology that is large enough",
-        LARGE, fleet(TWO, bare=(LARGE_BARE, SMALL_BARE)), Ground.UNKNOWN_NODE, [MAY]),
+        LARGE, fleet(TWO, bare=(LARGE_BARE, SMALL_BARE)), State.UNKNOWN_NODE, [MAY]),
     ("one of which nothing is told",
-        LARGE, fleet(TWO, bare=(UNTOLD_BARE,)), Ground.UNKNOWN_NODE, [MAY]),
+        LARGE, fleet(TWO, bare=(UNTOLD_BARE,)), State.UNKNOWN_NODE, [MAY]),
     ("a node that does not answer",
-        FITS, fleet(VAST), Ground.FITS, [f"1 node was {NOT_ASKED}"]),
+        FITS, fleet(VAST), State.FITS, [f"1 node was {NOT_ASKED}"]),
     ("nothing to align",
-        asked("cpu=1..2 mem=1Gi"), fleet(TWO), Ground.NOTHING_TO_ALIGN, [IN_VAIN]),
+        asked("cpu=1..2 mem=1Gi"), fleet(TWO), State.NOTHING_TO_ALIGN, [IN_VAIN]),
     ("nobody asks",
-        asked(THREE_GPUS, policy="none", by=None), fleet(TWO), Ground.NOT_ASKED, []),
+        asked(THREE_GPUS, policy="none", by=None), fleet(TWO), State.NOT_ASKED, []),
     ("too much of something to be steered",
-        replace(FITS, excess=Excess.OWNERS), fleet(TWO), Ground.FITS,
-        [f"the pod is left as it is: {Excess.OWNERS}"]),
+        replace(FITS, excess=ExceededLimit.OWNERS), fleet(TWO), State.FITS,
+        [f"the pod is left as it is: {ExceededLimit.OWNERS}"]),
     ("devices that come by DRA",
-        replace(FITS, claims=("nic",)), fleet(TWO), Ground.FITS, [CLAIMED]),
+        replace(FITS, claims=("nic",)), fleet(TWO), State.FITS, [CLAIMED]),
     ("less than the namespace wants",
         replace(FITS, rules=NamespaceRules(warn=Policy.SINGLE_NUMA_NODE),
                 question=Question(asks(ONE_GPU), means("restricted"))),
-        fleet(TWO), Ground.FITS, ["this namespace wants single-numa-node, the pod asks for restricted"]),
+        fleet(TWO), State.FITS, ["this namespace wants single-numa-node, the pod asks for restricted"]),
     ("its own node is too small",
-        replace(LARGE, pin=Pin("two", Why.NODE_NAME)), Fleet([replace(TWO, name="two")]), Ground.PLACED,
+        replace(LARGE, pin=Pin("two", PinReason.NODE_NAME)), Fleet([replace(TWO, name="two")]), State.PLACED,
         [f"its node two cannot take it ever: it has at most 2 {GPU} in one zone"]),
     ("its own node has no room now",
-        replace(FITS, pin=Pin("full", Why.NODE_NAME)), Fleet([replace(FULL, name="full")]), Ground.PLACED,
+        replace(FITS, pin=Pin("full", PinReason.NODE_NAME)), Fleet([replace(FULL, name="full")]),
+        State.PLACED,
         [f"its node full cannot take it now: it has no {GPU} free in any zone"]),
     ("its own node is not known",
-        replace(LARGE, pin=Pin("who", Why.NODE_NAME)), fleet(TWO), Ground.PLACED, []),
+        replace(LARGE, pin=Pin("who", PinReason.NODE_NAME)), fleet(TWO), State.PLACED, []),
     ("a DaemonSet that no node could take",
-        replace(LARGE, pin=Pin(None, Why.DAEMON_SET)), fleet(TWO), Ground.PLACED,
+        replace(LARGE, pin=Pin(None, PinReason.DAEMON_SET)), fleet(TWO), State.PLACED,
         ["a DaemonSet owns it, but no node could ever take it"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "cluster", "state", "told"), table(ADMITTED))
-def test_a_pod_is_admitted(pod: PodQuestion, cluster: Fleet, state: Ground, told: list[str]) -> None:
+def test_a_pod_is_admitted(pod: PodQuestion, cluster: Fleet, state: State, told: list[str]) -> None:
     assert judged(pod, cluster) == AdmissionDecision(state, warnings=tuple(told))
 
 
@@ -163,31 +167,31 @@ ENFORCED = (
 REFUSED = [
     # what it shows                 the pod, the cluster, the state and why
     ("no shape could take it",
-        LARGE, fleet(TWO), Ground.NEVER, f"{TOO_LARGE}. {LESS}"),
+        LARGE, fleet(TWO), State.NEVER, f"{TOO_LARGE}. {LESS}"),
     ("no shape that it may go to, others are counted",
-        replace(LARGE, constraints=GOLD), fleet(FOUR, GOLDEN), Ground.NEVER,
+        replace(LARGE, constraints=GOLD), fleet(FOUR, GOLDEN), State.NEVER,
         (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
          f" 1 didn't match the pod's node affinity/selector. {LESS}")),
     ("none whose taints it tolerates",
-        LARGE, fleet(TWO, TAINTED), Ground.NEVER,
+        LARGE, fleet(TWO, TAINTED), State.NEVER,
         (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
          f" 1 had untolerated taints. {LESS}")),
     ("nor one that was here",
-        asked("cpu=2 mem=1Gi gpu=6"), fleet(TWO, known=(GONE,)), Ground.NEVER,
+        asked("cpu=2 mem=1Gi gpu=6"), fleet(TWO, known=(GONE,)), State.NEVER,
         (f'0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 4 {GPU} in total, nor can any shape'
          f" that was here before or is declared. Ask for at most 4 {GPU}.")),
     ("a node without topology is too small",
-        LARGE, fleet(TWO, bare=(SMALL_BARE,)), Ground.NEVER,
+        LARGE, fleet(TWO, bare=(SMALL_BARE,)), State.NEVER,
         (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
          f" 1 publishes no NUMA topology. {LESS}")),
     ("the namespace enforces more",
         replace(asked(ONE_GPU, policy="restricted"), rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)),
-        fleet(TWO), Ground.BELOW_ENFORCED, ENFORCED),
+        fleet(TWO), State.BELOW_ENFORCED, ENFORCED),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "cluster", "state", "why"), table(REFUSED))
-def test_a_pod_is_refused(pod: PodQuestion, cluster: Fleet, state: Ground, why: str) -> None:
+def test_a_pod_is_refused(pod: PodQuestion, cluster: Fleet, state: State, why: str) -> None:
     assert judged(pod, cluster) == AdmissionDecision(state, why)
 
 
@@ -195,7 +199,7 @@ def test_best_effort_is_never_refused_for_nodes() -> None:
     found = judged(asked("cpu=2 mem=1Gi gpu=6", policy="best-effort"), fleet(TWO))
 
     assert found == AdmissionDecision(
-        Ground.NEVER, waived=f"0/1 nodes can align the pod as best-effort: 1 has at most 4 {GPU} in total."
+        State.NEVER, waived=f"0/1 nodes can align the pod as best-effort: 1 has at most 4 {GPU} in total."
     )
 
 
@@ -208,7 +212,7 @@ def test_best_effort_is_refused_where_more_is_enforced() -> None:
 def test_in_the_first_week_nobody_is_refused_for_shapes() -> None:
     found = judged(LARGE, fleet(TWO), Refusals(never=Reaction.WARN))
 
-    assert found == AdmissionDecision(Ground.NEVER, waived=f"{TOO_LARGE}. {LESS}")
+    assert found == AdmissionDecision(State.NEVER, waived=f"{TOO_LARGE}. {LESS}")
 
 
 def test_nor_are_namespaces_overruled_by_it() -> None:
@@ -225,21 +229,21 @@ STRICT = Refusals(unknown_resources=Reaction.DENY)
 UNLISTED = [
     # what it shows                       the pod, the refusals, and what is decided
     ("it is refused where that is wanted",
-        GPUU, STRICT, AdmissionDecision(Ground.UNKNOWN_RESOURCE, MISSPELT)),
+        GPUU, STRICT, AdmissionDecision(State.UNKNOWN_RESOURCE, MISSPELT)),
     ("not in the first week",
         GPUU, Refusals(never=Reaction.WARN, unknown_resources=Reaction.DENY),
-        AdmissionDecision(Ground.UNKNOWN_RESOURCE, waived=MISSPELT)),
+        AdmissionDecision(State.UNKNOWN_RESOURCE, waived=MISSPELT)),
     ("not where it is best-effort",
         asked("cpu=2 mem=1Gi nvidia.com/gpuu=1", policy="best-effort"), STRICT,
-        AdmissionDecision(Ground.UNKNOWN_RESOURCE, waived=MISSPELT)),
+        AdmissionDecision(State.UNKNOWN_RESOURCE, waived=MISSPELT)),
     ("it is told beside a selector that matches nothing",
         replace(GPUU, constraints=ELSEWHERE), Refusals(),
-        AdmissionDecision(Ground.UNKNOWN_RESOURCE, warnings=(MISSPELT, NOT_MATCHED))),
+        AdmissionDecision(State.UNKNOWN_RESOURCE, warnings=(MISSPELT, NOT_MATCHED))),
     ("and refused beside one",
-        replace(GPUU, constraints=ELSEWHERE), STRICT, AdmissionDecision(Ground.UNKNOWN_RESOURCE, MISSPELT)),
+        replace(GPUU, constraints=ELSEWHERE), STRICT, AdmissionDecision(State.UNKNOWN_RESOURCE, MISSPELT)),
     ("a name that is like no other",
         asked("cpu=2 mem=1Gi example.com/quantum=1"), Refusals(),
-        AdmissionDecision(Ground.UNKNOWN_RESOURCE,
+        AdmissionDecision(State.UNKNOWN_RESOURCE,
             warnings=('no node lists the resource "example.com/quantum"',))),
 ]  # fmt: skip
 
@@ -260,7 +264,7 @@ def test_of_many_resources_that_nobody_lists_the_first_are_told() -> None:
 def test_nodes_without_topology_save_nobody_where_they_cannot_fit() -> None:
     found = judged(LARGE, fleet(TWO, bare=(LARGE_BARE,)), Refusals(unknown_may_fit=False))
 
-    assert (found.state, bool(found.refusal)) == (Ground.NEVER, True)
+    assert (found.state, bool(found.refusal)) == (State.NEVER, True)
 
 
 def test_nobody_is_refused_for_a_resource_that_dra_serves() -> None:
@@ -284,8 +288,8 @@ STEPS = [
     ("one that may go anywhere",    FITS),
     ("one that may not",            replace(LARGE, constraints=GOLD)),
     ("one that nobody can take",    LARGE),
-    ("one that names its node",     replace(LARGE, pin=Pin("node-0", Why.NODE_NAME))),
-    ("one that is placed anywhere", replace(LARGE, pin=Pin(None, Why.DAEMON_SET))),
+    ("one that names its node",     replace(LARGE, pin=Pin("node-0", PinReason.NODE_NAME))),
+    ("one that is placed anywhere", replace(LARGE, pin=Pin(None, PinReason.DAEMON_SET))),
     ("one that asks nothing",       asked(ONE_GPU, policy="none")),
 ]  # fmt: skip
 
@@ -302,7 +306,9 @@ def test_what_was_found_out_in_steps_changes_nothing(pod: PodQuestion) -> None:
 
 def test_a_node_that_does_not_answer_is_told_of() -> None:
     assert not answered(FITS, fleet(VAST))
-    assert not answered(replace(FITS, pin=Pin("vast", Why.NODE_NAME)), Fleet([replace(VAST, name="vast")]))
+    assert not answered(
+        replace(FITS, pin=Pin("vast", PinReason.NODE_NAME)), Fleet([replace(VAST, name="vast")])
+    )
 
 
 def test_levels_that_a_pod_falls_short_of_are_named() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numalign.cache import Question, dra
-from numalign.cache.pod_question import By, PodQuestion
+from numalign.cache.pod_question import PodQuestion, StatedBy
 from numalign.model import demand
 from numalign.model.constraints import ANYWHERE
 from numalign.model.intent import UNRULED, Intent, Policy
@@ -25,7 +25,7 @@ def question(**amounts: int) -> Question:
 
 
 def asked(claims: tuple[str, ...] = (), **amounts: int) -> PodQuestion:
-    return PodQuestion(question(**amounts), ANYWHERE, UNRULED, "team", By.POD, None, None, claims)
+    return PodQuestion(question(**amounts), ANYWHERE, UNRULED, "team", StatedBy.POD, None, None, claims)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from numalign.cache import Question
-from numalign.cache.pod_question import By, PodQuestion
+from numalign.cache.pod_question import PodQuestion, StatedBy
 from numalign.model.constraints import ANYWHERE
 from numalign.model.intent import UNRULED, Intent, NamespaceRules, Policy
 from tests.notation import asks, table
@@ -15,17 +15,17 @@ ASKED = [
     # what it shows                         policy  by            rules    stated asks   opted silent
     ("nobody asks",                         NONE,   None,         UNRULED, False, False, False, True),
     ("nobody asks where there is a wish",   NONE,   None,         WARNED,  False, False, False, False),
-    ("nobody asks, and a default is none",  NONE,   By.NAMESPACE, UNRULED, True,  False, False, False),
-    ("a default asks",                      SINGLE, By.NAMESPACE, DEFAULT, True,  True,  False, False),
-    ("the pod asks",                        SINGLE, By.POD,       UNRULED, True,  True,  False, False),
-    ("the pod opts out",                    NONE,   By.POD,       DEFAULT, True,  False, True,  False),
+    ("nobody asks, and a default is none",  NONE,   StatedBy.NAMESPACE, UNRULED, True,  False, False, False),
+    ("a default asks",                      SINGLE, StatedBy.NAMESPACE, DEFAULT, True,  True,  False, False),
+    ("the pod asks",                        SINGLE, StatedBy.POD,       UNRULED, True,  True,  False, False),
+    ("the pod opts out",                    NONE,   StatedBy.POD,       DEFAULT, True,  False, True,  False),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("policy", "by", "rules", "stated", "asks_any", "opted_out", "silent"), table(ASKED))
 def test_of_a_pod_it_is_told_where(  # noqa: PLR0913  the columns of the table
     policy: Policy,
-    by: By | None,
+    by: StatedBy | None,
     rules: NamespaceRules,
     *,
     stated: bool,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.settings import ControllerSettings
-from numalign.cache.refusals import Reaction
+from numalign.cache.admission import Reaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.files import policy
 from numalign.runtime import settings, sources

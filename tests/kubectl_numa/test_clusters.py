@@ -10,7 +10,7 @@ import pytest
 from kubectl_numa import clusters
 from kubectl_numa.clusters import Source
 from kubectl_numa.manifests import Namespace
-from numalign.cache.refusals import Reaction
+from numalign.cache.admission import Reaction
 from numalign.kube.client import ClusterError
 from numalign.kube.files.policy import NO_POLICY, BadPolicy
 from numalign.model.errors import BadInput

@@ -5,8 +5,8 @@ import pytest
 from kubectl_numa import questions
 from kubectl_numa.questions import Asked, Cluster
 from numalign.cache import Fleet
-from numalign.cache.admission import Ground
-from numalign.cache.pod_question import By
+from numalign.cache.admission import AdmissionState
+from numalign.cache.pod_question import StatedBy
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.model.errors import BadPod
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
@@ -28,15 +28,21 @@ def ask(container: str, annotations: dict[str, str], rules: NamespaceRules) -> A
     table(
         [
             ("nobody asks", {}, UNRULED, None, None),
-            ("the pod asks", SINGLE, UNRULED, "single-numa-node", By.POD),
-            ("the pod asks in Volcano's word", VOLCANO, UNRULED, "restricted", By.POD),
-            ("its namespace asks", {}, NamespaceRules(default=Policy.RESTRICTED), "restricted", By.NAMESPACE),
+            ("the pod asks", SINGLE, UNRULED, "single-numa-node", StatedBy.POD),
+            ("the pod asks in Volcano's word", VOLCANO, UNRULED, "restricted", StatedBy.POD),
+            (
+                "its namespace asks",
+                {},
+                NamespaceRules(default=Policy.RESTRICTED),
+                "restricted",
+                StatedBy.NAMESPACE,
+            ),
             (
                 "the pod is heard first",
                 SINGLE,
                 NamespaceRules(default=Policy.NONE),
                 "single-numa-node",
-                By.POD,
+                StatedBy.POD,
             ),
             ("a namespace has opted out", SINGLE, NamespaceRules(disabled=True), None, None),
             (
@@ -50,7 +56,7 @@ def ask(container: str, annotations: dict[str, str], rules: NamespaceRules) -> A
     ),
 )
 def test_the_intent_is_the_pods_or_its_namespaces(
-    annotations: dict[str, str], rules: NamespaceRules, policy: str | None, by: By | None
+    annotations: dict[str, str], rules: NamespaceRules, policy: str | None, by: StatedBy | None
 ) -> None:
     asked = ask("cpu=2 mem=1Gi", annotations, rules)
     assert (asked.intent.policy if asked.intent else None, asked.by) == (policy, by)
@@ -61,13 +67,15 @@ def test_the_intent_is_the_pods_or_its_namespaces(
     ("container", "annotations", "state"),
     table(
         [
-            ("silence is less", "cpu=2 mem=1Gi", {}, Ground.BELOW_ENFORCED),
-            ("more is enough", "cpu=2 mem=1Gi", SINGLE, Ground.NOT_KNOWN),
-            ("what no kubelet would pin may pass", "cpu=2..4 mem=1Gi", {}, Ground.NOT_ASKED),
+            ("silence is less", "cpu=2 mem=1Gi", {}, AdmissionState.BELOW_ENFORCED),
+            ("more is enough", "cpu=2 mem=1Gi", SINGLE, AdmissionState.NOT_KNOWN),
+            ("what no kubelet would pin may pass", "cpu=2..4 mem=1Gi", {}, AdmissionState.NOT_ASKED),
         ]
     ),
 )
-def test_a_namespace_may_enforce_more(container: str, annotations: dict[str, str], state: Ground) -> None:
+def test_a_namespace_may_enforce_more(
+    container: str, annotations: dict[str, str], state: AdmissionState
+) -> None:
     asked = ask(container, annotations, NamespaceRules(enforce=Policy.RESTRICTED))
     assert asked.decision.state == state
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from kubectl_numa.checking import Result
 from kubectl_numa.explanation import Chance, Explanation
-from numalign.cache.admission import Ground
-from numalign.cache.pod_question import By
+from numalign.cache.admission import AdmissionState
+from numalign.cache.pod_question import StatedBy
 from numalign.model.constraints import unmet_now
 from numalign.model.intent import Intent, Policy, Scope
 from tests.laws.clusters import KINDS, Case, Machine, case, node, plain_pod, topology
@@ -74,7 +74,7 @@ def _of_scorer_and_explain(said: Answers, explained: Explanation) -> Iterator[st
     if read != asked.question:
         yield f"the scorer reads {read}, the others {asked.question}"
         return
-    if scored.subject.opted_out != (asked.by is By.POD and asked.question.intent.policy is Policy.NONE):
+    if scored.subject.opted_out != (asked.by is StatedBy.POD and asked.question.intent.policy is Policy.NONE):
         yield f"the scorer takes the pod for one that opted out: {scored.subject.opted_out}"
     yield from _of_nodes(said, explained)
 
@@ -91,7 +91,7 @@ def _of_nodes(said: Answers, explained: Explanation) -> Iterator[str]:
         yield f"explain shows that it fits on {shown}, the scorer on {fit & may_go}"
     # A resource that nobody lists is refused by its name, where the policy wants that, and not for nodes.
     decided = said.checked.asked.decision.state if said.checked.asked else None
-    if said.checked.result is not Result.NEVER or decided is not Ground.NEVER:
+    if said.checked.result is not Result.NEVER or decided is not AdmissionState.NEVER:
         return
     if fit & may_go:
         yield f"the webhook refuses as never what fits on {fit & may_go}"

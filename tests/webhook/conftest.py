@@ -17,8 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
 from numalign.cache import Fleet
-from numalign.cache.admission import decide
-from numalign.cache.refusals import Refusals
+from numalign.cache.admission import Refusals, decide
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import PolicyKeeper
@@ -37,7 +36,7 @@ from webhook.patch import Operation
 from webhook.review import Review
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import Moment, SnapshotHolder
-from webhook.subject import Skip, Subject, subject
+from webhook.subject import ReviewedPod, SkipReason, subject
 from webhook.validate import Decide
 
 Raw = dict[str, Any]
@@ -109,10 +108,10 @@ def decided(now: Moment, *, may_fit: bool = False) -> Decide:
     return partial(decide, fleet=now.fleet, refusals=refusals, now=0.0)
 
 
-def read(made: Raw, now: Moment, *, match: Match = Match.SATISFIES) -> Subject:
+def read(made: Raw, now: Moment, *, match: Match = Match.SATISFIES) -> ReviewedPod:
     """The pod as the subject of a review; one that is looked at."""
     found = subject(asked(made), now, reader=PodReader(match))
-    assert not isinstance(found, Skip)
+    assert not isinstance(found, SkipReason)
     return found
 
 

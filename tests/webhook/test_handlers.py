@@ -13,7 +13,7 @@ import orjson
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from numalign.cache.admission import Ground
+from numalign.cache.admission import AdmissionState
 from numalign.kube.files.policy import ClusterPolicy, Default
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import Node, node_class
@@ -314,10 +314,10 @@ async def test_what_decisions_rest_on_is_counted(door: Door) -> None:
         for made in (FITS, FITS, NEVER):
             await caller.ask("/validate", made)
         await caller.ask("/validate-workloads", deployment(NEVER), kind=DEPLOYMENTS)
-        counts = [await caller.metric("numalign_decisions_total", state=state) for state in Ground]
+        counts = [await caller.metric("numalign_decisions_total", state=state) for state in AdmissionState]
 
-    assert dict(zip(Ground, counts, strict=True)) == {
-        **dict.fromkeys(Ground, 0), Ground.FITS: 2, Ground.NEVER: 2
+    assert dict(zip(AdmissionState, counts, strict=True)) == {
+        **dict.fromkeys(AdmissionState, 0), AdmissionState.FITS: 2, AdmissionState.NEVER: 2
     }  # fmt: skip
 
 

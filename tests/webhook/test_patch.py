@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from numalign.cache.pod_question import MOST_TERMS, Excess, Pin, Why
+from numalign.cache.pod_question import MOST_TERMS, ExceededLimit, Pin, PinReason
 from numalign.kube.decode.scheduling import scheduling
 from numalign.model.errors import BadPod
 from webhook.patch import Mode, Operation, Operator, Requirement, Unsteered, inject
@@ -193,21 +193,21 @@ def test_nothing_is_written_when_it(pod: Raw, requirement: Requirement, mode: Mo
 DAEMON = owned_by("DaemonSet", "apps/v1")
 node_and_zone = {**on_node("n"), **all_of(zone)}
 PINNED = [
-    # who placed it                the pod                                            node, why
-    ("somebody, by name",          {"spec": {"nodeName": "n"}},                       "n", Why.NODE_NAME),
-    ("the DaemonSet controller",   DAEMON | required(on_node("n")),                   "n", Why.DAEMON_SET),
-    ("a DaemonSet, already bound", DAEMON | {"spec": {"nodeName": "n"}},              "n", Why.NODE_NAME),
-    ("a DaemonSet, who knows",     DAEMON,                                            None, Why.DAEMON_SET),
-    ("OpenKruise's DaemonSet",     owned_by("DaemonSet", "apps.kruise.io/v1alpha1"),  None, Why.DAEMON_SET),
-    ("affinity to a name",         required(on_node("n")),                            "n", Why.NODE_FIELD),
-    ("the same name in all terms", required(on_node("n"), node_and_zone),             "n", Why.NODE_FIELD),
-    ("a name and an empty term",   required({}, on_node("n")),                        "n", Why.NODE_FIELD),
-    ("two names",                  required(on_node("n"), on_node("m")),              None, Why.NODE_FIELD),
+    # who placed it            the pod                                            node, why
+    ("somebody, by name",       {"spec": {"nodeName": "n"}},                      "n", PinReason.NODE_NAME),
+    ("a DaemonSet",             DAEMON | required(on_node("n")),                  "n", PinReason.DAEMON_SET),
+    ("a bound DaemonSet",       DAEMON | {"spec": {"nodeName": "n"}},             "n", PinReason.NODE_NAME),
+    ("a DaemonSet, anywhere",   DAEMON,                                          None, PinReason.DAEMON_SET),
+    ("OpenKruise's DaemonSet",  owned_by("DaemonSet", "apps.kruise.io/v1alpha1"),None, PinReason.DAEMON_SET),
+    ("affinity to a name",      required(on_node("n")),                           "n", PinReason.NODE_FIELD),
+    ("one name in all terms",   required(on_node("n"), node_and_zone),            "n", PinReason.NODE_FIELD),
+    ("a name and an empty term", required({}, on_node("n")),                       "n", PinReason.NODE_FIELD),
+    ("two names",               required(on_node("n"), on_node("m")),            None, PinReason.NODE_FIELD),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "node", "why"), [row[1:] for row in PINNED], ids=[row[0] for row in PINNED])
-def test_a_pod_is_pinned_and_not_patched_when_placed_by(pod: Raw, node: str | None, why: Why) -> None:
+def test_a_pod_is_pinned_and_not_patched_when_placed_by(pod: Raw, node: str | None, why: PinReason) -> None:
     assert scheduling(pod).pin == Pin(node, why)
     for requirement, mode in [(NOT_AB, Mode.EXCLUDE), (IN_AB, Mode.INCLUDE), (IN_AB, Mode.PREFER)]:
         assert inject(pod, requirement, mode=mode) == ()
@@ -236,7 +236,7 @@ EXISTS = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
 
 
 def test_a_pod_with_more_in_it_than_is_read_is_left_as_it_is() -> None:
-    with pytest.raises(Unsteered, match=f"^{Excess.TERMS}$"):
+    with pytest.raises(Unsteered, match=f"^{ExceededLimit.TERMS}$"):
         inject(required(*[EXISTS] * (MOST_TERMS + 1)), NOT_AB, mode=Mode.EXCLUDE)
 
 

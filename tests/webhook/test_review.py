@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from numalign.model.errors import Mistake
 from webhook.patch import Operation
 from webhook.review import (
+    AdmissionOperation,
     Allowed,
     BadReview,
     Denied,
-    Kind,
+    GroupVersionKind,
+    GroupVersionResource,
     Patched,
-    Reason,
-    Resource,
     Review,
-    User,
-    Verb,
+    StatusReason,
+    UserInfo,
     answer_mutation,
     answer_validation,
     read,
@@ -77,14 +77,14 @@ def refusal(call: bytes) -> tuple[int, str]:
 def test_a_call_is_read_whole() -> None:
     assert read(body(name="web-0", subResource="resize", dryRun=True)) == Review(
         uid="705ab4f5-6393-11e8-b7cc-42010a800002",
-        operation=Verb.CREATE,
-        kind=Kind("", "v1", "Pod"),
-        resource=Resource("", "v1", "pods"),
+        operation=AdmissionOperation.CREATE,
+        kind=GroupVersionKind("", "v1", "Pod"),
+        resource=GroupVersionResource("", "v1", "pods"),
         sub_resource="resize",
         namespace="team",
         name="web-0",
         dry_run=True,
-        user=User(
+        user=UserInfo(
             "system:serviceaccount:kube-system:replicaset-controller",
             ("system:serviceaccounts", "system:authenticated"),
         ),
@@ -104,7 +104,7 @@ OPTIONAL = [
     ("subResource", "sub_resource", ""),
     ("namespace", "namespace", ""),
     ("dryRun", "dry_run", False),
-    ("userInfo", "user", User("", ())),
+    ("userInfo", "user", UserInfo("", ())),
     ("oldObject", "old", {}),
 ]
 
@@ -116,13 +116,16 @@ def test_absent_and_null_are_empty_as_in_go(member: str, field: str, empty: obje
 
 
 def test_a_user_without_groups_is_read() -> None:
-    assert read(body(userInfo={"username": "u", "groups": None})).user == User("u", ())
+    assert read(body(userInfo={"username": "u", "groups": None})).user == UserInfo("u", ())
 
 
 def test_the_core_group_may_be_left_out() -> None:
     review = read(body(kind={"version": "v1", "kind": "Pod"}, resource={"version": "v1", "resource": "pods"}))
 
-    assert (review.kind, review.resource) == (Kind("", "v1", "Pod"), Resource("", "v1", "pods"))
+    assert (review.kind, review.resource) == (
+        GroupVersionKind("", "v1", "Pod"),
+        GroupVersionResource("", "v1", "pods"),
+    )
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
@@ -347,11 +350,11 @@ def test_a_patch_of_nothing_is_left_out() -> None:
     assert answer_mutation("u", Patched(operations=())) == answer_mutation("u", Allowed())
 
 
-CODES = [(Reason.FORBIDDEN, 403), (Reason.INVALID, 422)]
+CODES = [(StatusReason.FORBIDDEN, 403), (StatusReason.INVALID, 422)]
 
 
 @pytest.mark.parametrize(("reason", "code"), CODES, ids=[reason for reason, _ in CODES])
-def test_a_refusal_has_the_code_of_its_reason(reason: Reason, code: int) -> None:
+def test_a_refusal_has_the_code_of_its_reason(reason: StatusReason, code: int) -> None:
     denied = Denied(reason=reason, message="numalign: no.")
 
     for answer in (answer_validation, answer_mutation):
@@ -363,13 +366,13 @@ def test_a_refusal_has_the_code_of_its_reason(reason: Reason, code: int) -> None
 
 
 def test_every_reason_has_a_code_that_nobody_retries() -> None:
-    assert {reason for reason, _ in CODES} == set(Reason)
+    assert {reason for reason, _ in CODES} == set(StatusReason)
 
 
 def test_causes_show_the_place_in_the_manifest_and_in_the_text() -> None:
     where = "metadata.annotations[numalign.io/policy]"
     causes = (Mistake(where, "unknown", "singel", 0), Mistake("", "and more"))
-    denied = Denied(reason=Reason.INVALID, message="no", causes=causes)
+    denied = Denied(reason=StatusReason.INVALID, message="no", causes=causes)
 
     assert response(answer_validation("u", denied))["status"]["details"]["causes"] == [
         {"reason": "FieldValueInvalid", "field": where, "message": "unknown\n  singel\n  ^"},
@@ -378,7 +381,7 @@ def test_causes_show_the_place_in_the_manifest_and_in_the_text() -> None:
 
 
 def test_of_very_many_causes_the_first_are_shown() -> None:
-    denied = Denied(reason=Reason.INVALID, message="no", causes=(Mistake("x", "y" * 5000),) * 1000)
+    denied = Denied(reason=StatusReason.INVALID, message="no", causes=(Mistake("x", "y" * 5000),) * 1000)
     causes = response(answer_validation("u", denied))["status"]["details"]["causes"]
 
     assert len(causes) == 32
@@ -399,14 +402,14 @@ CUTS = [
 
 @pytest.mark.parametrize(("message", "left"), [row[1:] for row in CUTS], ids=[row[0] for row in CUTS])
 def test_a_long_refusal_ends(message: str, left: str) -> None:
-    denied = Denied(reason=Reason.FORBIDDEN, message=message)
+    denied = Denied(reason=StatusReason.FORBIDDEN, message=message)
 
     assert response(answer_validation("u", denied))["status"]["message"] == left
 
 
 @given(st.lists(st.sampled_from(["a ", "b. ", "\n", "c" * 100, "d" * 440]), max_size=20).map("".join))
 def test_a_refusal_is_never_too_long_and_says_how_it_began(message: str) -> None:
-    cut = response(answer_validation("u", Denied(reason=Reason.FORBIDDEN, message=message)))["status"][
+    cut = response(answer_validation("u", Denied(reason=StatusReason.FORBIDDEN, message=message)))["status"][
         "message"
     ]
 
@@ -437,7 +440,7 @@ def test_warnings(said: tuple[str, ...], carried: list[str]) -> None:
 
 
 def test_warnings_go_with_a_refusal_and_a_patch_too() -> None:
-    denied = Denied(reason=Reason.FORBIDDEN, message="no", warnings=("w",), audit={"verdict": "v"})
+    denied = Denied(reason=StatusReason.FORBIDDEN, message="no", warnings=("w",), audit={"verdict": "v"})
     patched = Patched(operations=(ADD,), warnings=("w",), audit={"verdict": "v"})
 
     for answer in (response(answer_validation("u", denied)), response(answer_mutation("u", patched))):
@@ -476,7 +479,7 @@ KEYS = ["numalign.io/verdict", "", "-x", "x" * 64, "a b"]
     [
         lambda audit: Allowed(audit=audit),
         lambda audit: Patched(operations=(), audit=audit),
-        lambda audit: Denied(reason=Reason.FORBIDDEN, message="no", audit=audit),
+        lambda audit: Denied(reason=StatusReason.FORBIDDEN, message="no", audit=audit),
     ],
     ids=["allowed", "patched", "denied"],
 )
@@ -494,7 +497,7 @@ def test_the_same_answer_has_the_same_bytes() -> None:
 
 def test_a_refusal_cannot_steer_a_terminal_and_keeps_its_lines() -> None:
     wrong = Mistake("spec\x1b[2J", "no\x07", "text", 2)
-    denied = Denied(reason=Reason.INVALID, message="a\x1b[31mred\nline", causes=(wrong,))
+    denied = Denied(reason=StatusReason.INVALID, message="a\x1b[31mred\nline", causes=(wrong,))
 
     status = response(answer_validation("u", denied))["status"]
 

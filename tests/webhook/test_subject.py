@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numalign.cache.pod_question import Pin, Why
+from numalign.cache.pod_question import Pin, PinReason
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions
 from numalign.model.constraints import Operator, Requirement
@@ -12,7 +12,7 @@ from numalign.model.intent import Match, NamespaceRules, Policy
 from numalign.model.pod import Qos
 from tests.notation import asks, means, table
 from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, read, with_spec
-from webhook.subject import Broken, Skip, Subject, subject
+from webhook.subject import InvalidPod, ReviewedPod, SkipReason, subject
 
 SINGLE = "single-numa-node"
 GUARANTEED = "cpu=4 mem=1Gi gpu=1"
@@ -52,13 +52,13 @@ SKIPPED = [
 
 @pytest.mark.parametrize(("pod", "changes", "labels", "skip"), table(SKIPPED))
 def test_a_review_is_left_when(pod: object, changes: Raw, labels: dict[str, str], skip: str) -> None:
-    assert subject(asked(pod, **changes), moment(labels=labels), reader=PodReader()) is Skip(skip)
+    assert subject(asked(pod, **changes), moment(labels=labels), reader=PodReader()) is SkipReason(skip)
 
 
 def test_a_namespace_that_the_snapshot_does_not_show_asks_nothing() -> None:
     now = moment(labels={"enforce": SINGLE})
 
-    assert subject(asked(SILENT, namespace="other"), now, reader=PodReader()) is Skip.SILENT
+    assert subject(asked(SILENT, namespace="other"), now, reader=PodReader()) is SkipReason.SILENT
 
 
 # What the cluster's own policy adds.
@@ -74,17 +74,17 @@ GOLD = Default(
 )
 
 EXEMPTED = [
-    # why                                     the pod          the review            what it is
-    ("its user is exempt",                    SPEAKING,        BY_CI,                Skip.EXEMPT),
-    ("its namespace is exempt",               SPEAKING,        {"namespace": "batch"}, Skip.EXEMPT),
-    ("its runtime class is exempt",           BY_KATA,         {},                   Skip.EXEMPT),
-    ("it is broken, and exempt",              BROKEN_BY_KATA,  {},                   Skip.EXEMPT),
-    ("it is no creation before it is exempt", SPEAKING,        {**BY_CI, **op("UPDATE")}, Skip.OPERATION),
+    # why                            the pod          the review                  what it is
+    ("its user is exempt",            SPEAKING,        BY_CI,                      SkipReason.EXEMPT),
+    ("its namespace is exempt",       SPEAKING,        {"namespace": "batch"},     SkipReason.EXEMPT),
+    ("its runtime class is exempt",   BY_KATA,         {},                         SkipReason.EXEMPT),
+    ("it is broken, and exempt",      BROKEN_BY_KATA,  {},                         SkipReason.EXEMPT),
+    ("it is no creation",             SPEAKING,        {**BY_CI, **op("UPDATE")},  SkipReason.OPERATION),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "changes", "skip"), table(EXEMPTED))
-def test_a_review_is_left_by_the_policy_when(pod: Raw, changes: Raw, skip: Skip) -> None:
+def test_a_review_is_left_by_the_policy_when(pod: Raw, changes: Raw, skip: SkipReason) -> None:
     assert subject(asked(pod, **changes), moment(), reader=PodReader(), policy=EXEMPT) is skip
 
 
@@ -94,7 +94,7 @@ def test_another_runtime_class_exempts_nobody(runtime_class: object) -> None:
 
     found = subject(asked(made), moment(), reader=PodReader(), policy=EXEMPT)
 
-    assert isinstance(found, Subject)
+    assert isinstance(found, ReviewedPod)
 
 
 def test_a_default_of_the_cluster_holds_where_the_namespace_is_meant() -> None:
@@ -105,8 +105,8 @@ def test_a_default_of_the_cluster_holds_where_the_namespace_is_meant() -> None:
         for tier in ("gold", "lead")
     ]
 
-    assert isinstance(found[0], Subject)
-    assert (found[0].asked.policy, found[1]) == (Policy(SINGLE), Skip.SILENT)
+    assert isinstance(found[0], ReviewedPod)
+    assert (found[0].asked.policy, found[1]) == (Policy(SINGLE), SkipReason.SILENT)
 
 
 def test_a_namespace_whose_labels_are_not_known_goes_by_its_name() -> None:
@@ -115,7 +115,7 @@ def test_a_namespace_whose_labels_are_not_known_goes_by_its_name() -> None:
 
     found = subject(asked(SILENT, namespace="new"), moment(), reader=PodReader(), policy=policy)
 
-    assert isinstance(found, Subject)
+    assert isinstance(found, ReviewedPod)
 
 
 BOTH = {POLICY: "restricted", VOLCANO: "restricted"}
@@ -175,7 +175,7 @@ def test_a_pod_without_amounts_has_nothing_to_align() -> None:
 
 
 def test_a_pod_on_its_node_is_pinned() -> None:
-    assert read(with_spec(SPEAKING, nodeName="n1"), moment()).asked.pin == Pin("n1", Why.NODE_NAME)
+    assert read(with_spec(SPEAKING, nodeName="n1"), moment()).asked.pin == Pin("n1", PinReason.NODE_NAME)
 
 
 # Pods that cannot be read.
@@ -233,14 +233,14 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("pod", "places"), table(MISTAKES))
 def test_each_mistake_is_named_once_at_its_place(pod: Raw, places: list[str]) -> None:
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(InvalidPod) as caught:
         read(pod, moment())
 
     assert [mistake.where for mistake in caught.value.mistakes] == places
 
 
 def test_a_broken_pod_matters_where_its_namespace_asks_something() -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(InvalidPod):
         read(BROKEN, moment(labels={"warn": SINGLE}))
 
 
@@ -249,5 +249,5 @@ def test_other_kinds_are_none_of_our_business() -> None:
     kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
 
     assert subject(asked({}, kind=kind), moment(labels={"enforce": "restricted"}), reader=PodReader()) == (
-        Skip.KIND
+        SkipReason.KIND
     )

@@ -10,9 +10,9 @@ from numalign.model.errors import Mistake
 from numalign.model.intent import Match
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, asked, decided, moment, raw, read, with_spec
-from webhook.review import Allowed, Denied, Reason
+from webhook.review import Allowed, Denied, StatusReason
 from webhook.snapshot_holder import Moment
-from webhook.subject import Broken, Subject, subject
+from webhook.subject import InvalidPod, ReviewedPod, subject
 from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, refuse_broken, validate
 
 SINGLE = "single-numa-node"
@@ -161,7 +161,9 @@ DENIED = [
 
 @pytest.mark.parametrize(("made", "now", "text"), table(DENIED))
 def test_a_pod_is_refused(made: Raw, now: Moment, text: str) -> None:
-    assert verdict(made, now) == Denied(reason=Reason.FORBIDDEN, message=text, audit={"verdict": "denied"})
+    assert verdict(made, now) == Denied(
+        reason=StatusReason.FORBIDDEN, message=text, audit={"verdict": "denied"}
+    )
 
 
 def test_a_policy_is_advised_only_if_the_namespace_would_take_it() -> None:
@@ -351,7 +353,7 @@ def test_a_pod_falls_short_when(made: Raw, labels: dict[str, str], below: tuple[
     # A policy that the pod itself is silent about must not skip it.
     found = subject(asked(made), moment(labels={"warn": "none", **labels}), reader=PodReader())
 
-    assert isinstance(found, Subject)
+    assert isinstance(found, ReviewedPod)
     assert shortfalls(found.asked) == below
 
 
@@ -361,8 +363,8 @@ def test_a_pod_falls_short_when(made: Raw, labels: dict[str, str], below: tuple[
 def test_a_broken_pod_is_invalid_with_every_mistake_at_its_place() -> None:
     mistakes = (Mistake("spec.a", "is missing"), Mistake("spec.b", "is wrong", "x y", 2), Mistake("c", "d"))
 
-    assert refuse_broken(Broken(mistakes)) == Denied(
-        reason=Reason.INVALID,
+    assert refuse_broken(InvalidPod(mistakes)) == Denied(
+        reason=StatusReason.INVALID,
         message="numalign: spec.a: is missing (and 2 more)",
         causes=mistakes,
         audit={"verdict": "invalid"},
@@ -370,11 +372,13 @@ def test_a_broken_pod_is_invalid_with_every_mistake_at_its_place() -> None:
 
 
 def test_one_mistake_is_said_alone() -> None:
-    assert refuse_broken(Broken([Mistake("spec.a", "is missing")])).message == "numalign: spec.a: is missing"
+    assert (
+        refuse_broken(InvalidPod([Mistake("spec.a", "is missing")])).message == "numalign: spec.a: is missing"
+    )
 
 
 def test_what_is_read_wrong_is_refused_as_it_was_read() -> None:
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(InvalidPod) as caught:
         read(raw(ONE_GPU, policy="strictly"), ROOM)
 
     answer = refuse_broken(caught.value)

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.admission import AdmissionDecision, Ground
+from numalign.cache.admission import AdmissionDecision, AdmissionState
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.templates import MOST_TEMPLATES, TemplatePath
@@ -20,9 +20,9 @@ from numalign.model.errors import MOST_MISTAKES
 from numalign.model.intent import NamespaceRules, Policy
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Raw, asked, decided, moment, raw, with_spec
-from webhook.review import Allowed, Denied, Reason, Review
+from webhook.review import Allowed, Denied, Review, StatusReason
 from webhook.snapshot_holder import Moment
-from webhook.subject import Skip
+from webhook.subject import SkipReason
 from webhook.validate import LONGEST_SHOWN
 from webhook.workloads import Workload, Workloads, judge, workload
 
@@ -61,8 +61,8 @@ def volcano(*pods: Raw, **changes: object) -> Review:
     return applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}, **changes)
 
 
-def read(review: Review, now: Moment = ROOM, *, policy: ClusterPolicy = NO_POLICY) -> Workload | Skip:
-    found: list[Workload | Skip] = []
+def read(review: Review, now: Moment = ROOM, *, policy: ClusterPolicy = NO_POLICY) -> Workload | SkipReason:
+    found: list[Workload | SkipReason] = []
 
     def steps() -> Iterator[None]:
         found.append((yield from workload(review, now, reader=PodReader(), policy=policy)))
@@ -132,7 +132,7 @@ SKIPPED = [
 
 @pytest.mark.parametrize(("review", "labels", "skip"), table(SKIPPED))
 def test_a_workload_is_left_when(review: Review, labels: dict[str, str], skip: str) -> None:
-    assert read(review, moment([TWO], labels=labels)) is Skip(skip)
+    assert read(review, moment([TWO], labels=labels)) is SkipReason(skip)
 
 
 @pytest.mark.parametrize("owner", PARTLY, ids=["no controller", "another group", "a text", "a number"])
@@ -160,7 +160,7 @@ EXEMPTED = [
 
 @pytest.mark.parametrize("review", table(EXEMPTED))
 def test_a_workload_is_exempt_if(review: Review) -> None:
-    assert read(review, moment([TWO], labels={"warn": SINGLE}), policy=SOME) is Skip.EXEMPT
+    assert read(review, moment([TWO], labels={"warn": SINGLE}), policy=SOME) is SkipReason.EXEMPT
 
 
 def test_only_the_exempt_templates_of_a_workload_are_left() -> None:
@@ -183,7 +183,7 @@ def test_a_policy_adds_kinds_and_rules() -> None:
     assert [(each.where, each.subject.asked.policy) for each in found.templates] == [
         ("spec.roles.a.template", SINGLE)
     ]
-    assert read(review) is Skip.SILENT
+    assert read(review) is SkipReason.SILENT
 
 
 # Kinds that nobody knows, and what stands in the wrong place.
@@ -213,7 +213,7 @@ def test_a_template_of_an_unknown_kind_that_makes_no_sense_is_told_of_and_never_
 
 
 def test_an_unknown_kind_of_which_nobody_asks_anything_is_left() -> None:
-    assert read(served(SILENT)) is Skip.SILENT
+    assert read(served(SILENT)) is SkipReason.SILENT
 
 
 def test_an_annotation_on_the_workload_itself_is_told() -> None:
@@ -235,7 +235,9 @@ def test_a_workload_that_is_annotated_later_is_told_too() -> None:
     told = said(replace(deployment(SILENT, operation="UPDATE"), object=after, old=before))
 
     assert "has no effect on a Deployment" in told[0]
-    assert read(replace(deployment(SILENT, operation="UPDATE"), object=after, old=after)) is Skip.UNCHANGED
+    assert (
+        read(replace(deployment(SILENT, operation="UPDATE"), object=after, old=after)) is SkipReason.UNCHANGED
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,7 @@ def test_an_update_that_leaves_the_template_is_left() -> None:
     before = deployment(NEVER).object
     after = spec_alone({"replicas": 9, "template": template(NEVER)})
 
-    assert read(update(before, after)) is Skip.UNCHANGED
+    assert read(update(before, after)) is SkipReason.UNCHANGED
 
 
 def test_only_the_templates_that_an_update_changes_are_looked_at() -> None:
@@ -346,7 +348,7 @@ def test_what_stands_at_a_place_is_written_once_to_be_compared(monkeypatch: pyte
     dumps = orjson.dumps
     monkeypatch.setattr(orjson, "dumps", counted)
 
-    assert read(changed, policy=BY_ROLE) is Skip.UNCHANGED
+    assert read(changed, policy=BY_ROLE) is SkipReason.UNCHANGED
     assert len(written) == 2 * MOST_TEMPLATES
 
 
@@ -369,7 +371,7 @@ def test_templates_are_read_one_at_each_step() -> None:
 
 def test_whoever_has_more_owners_than_are_read_is_looked_at_itself() -> None:
     assert isinstance(read(with_owners(OWNED * 513)), Workload)
-    assert read(with_owners(OWNED * 512)) is Skip.OWNED
+    assert read(with_owners(OWNED * 512)) is SkipReason.OWNED
 
 
 # What is said: one realistic manifest of each kind, with a pod that no node could ever align.
@@ -666,7 +668,7 @@ WHY = (
 
 def test_where_it_is_set_so_a_workload_that_can_never_run_is_refused_in_full() -> None:
     assert answer(deployment(NEVER), mode=DENY) == Denied(
-        reason=Reason.FORBIDDEN, message=f"numalign: spec.template: {WHY}", audit={"verdict": "denied"}
+        reason=StatusReason.FORBIDDEN, message=f"numalign: spec.template: {WHY}", audit={"verdict": "denied"}
     )
 
 
@@ -687,7 +689,7 @@ def test_a_mistake_in_an_annotation_is_invalid_with_all_mistakes() -> None:
     given_ = answer(deployment(both), mode=DENY)
 
     assert isinstance(given_, Denied)
-    assert (given_.reason, given_.audit) == (Reason.INVALID, {"verdict": "invalid"})
+    assert (given_.reason, given_.audit) == (StatusReason.INVALID, {"verdict": "invalid"})
     assert given_.message.endswith("(and 2 more)")
     assert [cause.where for cause in given_.causes] == [
         "spec.template.metadata.annotations[numalign.io/scop]",
@@ -789,7 +791,7 @@ def test_what_the_nodes_will_be_asked_is_known_before_each_once(mode: Workloads,
 
     def decide(question: PodQuestion) -> AdmissionDecision:
         judged.append(question)
-        return AdmissionDecision(Ground.FITS)
+        return AdmissionDecision(AdmissionState.FITS)
 
     judge(found, decide, mode=mode)
     assert [each.question.demand.total["nvidia.com/gpu"] for each in known if each.asks] == gpus

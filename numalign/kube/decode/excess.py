@@ -14,7 +14,7 @@ from numalign.cache.pod_question import (
     MOST_TERMS,
     MOST_TOLERATIONS,
     MOST_VALUES,
-    Excess,
+    ExceededLimit,
 )
 
 _AFFINITY = ("spec", "affinity", "nodeAffinity")
@@ -26,22 +26,22 @@ _OWNERS = ("metadata", "ownerReferences")
 _REQUIREMENTS = ("matchExpressions", "matchFields")
 
 
-def excess(pod: object) -> Excess | None:
+def excess(pod: object) -> ExceededLimit | None:
     """What there is too much of in a pod; what has another shape than Kubernetes gives it counts as none."""
     terms = _list(pod, *_TERMS)
     lengths = {
-        Excess.OWNERS: (len(_list(pod, *_OWNERS)), MOST_OWNERS),
-        Excess.SELECTOR: (len(_object(pod, *_SELECTOR)), MOST_SELECTED),
-        Excess.TOLERATIONS: (len(_list(pod, *_TOLERATIONS)), MOST_TOLERATIONS),
-        Excess.TERMS: (max(len(terms), len(_list(pod, *_PREFERENCES))), MOST_TERMS),
+        ExceededLimit.OWNERS: (len(_list(pod, *_OWNERS)), MOST_OWNERS),
+        ExceededLimit.SELECTOR: (len(_object(pod, *_SELECTOR)), MOST_SELECTED),
+        ExceededLimit.TOLERATIONS: (len(_list(pod, *_TOLERATIONS)), MOST_TOLERATIONS),
+        ExceededLimit.TERMS: (max(len(terms), len(_list(pod, *_PREFERENCES))), MOST_TERMS),
     }
     if found := next((name for name, (length, most) in lengths.items() if length > most), None):
         return found
     lists = [_list(term, key) for term in terms for key in _REQUIREMENTS]
     if sum(map(len, lists)) > MOST_REQUIREMENTS:
-        return Excess.REQUIREMENTS
+        return ExceededLimit.REQUIREMENTS
     values = sum(len(_list(requirement, "values")) for listed in lists for requirement in listed)
-    return Excess.VALUES if values > MOST_VALUES else None
+    return ExceededLimit.VALUES if values > MOST_VALUES else None
 
 
 def crowded(owned: object) -> bool:

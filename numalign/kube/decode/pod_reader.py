@@ -17,7 +17,7 @@ from typing import TypeAlias
 import orjson
 
 from numalign.cache import Question
-from numalign.cache.pod_question import By, Exempt, Invalid, PodQuestion
+from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube import kinds
 from numalign.kube.decode import scheduling
@@ -124,10 +124,10 @@ def _exempt(reason: str, asking: PodRequest) -> Exempt:
     return Exempt(reason, asking.demand, asking.unreadable)
 
 
-def _by(own: Policy | None, default: Policy | None) -> By | None:
+def _by(own: Policy | None, default: Policy | None) -> StatedBy | None:
     if own:
-        return By.POD
-    return By.NAMESPACE if default else None
+        return StatedBy.POD
+    return StatedBy.NAMESPACE if default else None
 
 
 def _levels(rules: NamespaceRules) -> bool:

@@ -10,7 +10,7 @@ a newer API. One with more in it than is read (`excess`) may go anywhere.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from numalign.cache.pod_question import MOST_CLAIMS, Excess, Pin, Why
+from numalign.cache.pod_question import MOST_CLAIMS, ExceededLimit, Pin, PinReason
 from numalign.kube.decode.excess import crowded, excess
 from numalign.kube.decode.parts import Part, group
 from numalign.model.constraints import (
@@ -41,7 +41,7 @@ class Scheduling:
 
     constraints: Constraints
     pin: Pin | None
-    excess: Excess | None
+    excess: ExceededLimit | None
     claims: tuple[str, ...] = ()
     mistakes: tuple[Mistake, ...] = ()
 
@@ -85,7 +85,7 @@ class NodeAffinity:
 
     required: tuple[NodeTerm, ...] | None
     preferred: tuple[object, ...] | None
-    excess: Excess | None
+    excess: ExceededLimit | None
 
 
 def scheduling(pod: object) -> Scheduling:
@@ -124,10 +124,10 @@ def pinned(pod: Part, spec: Part, affinity: NodeAffinity) -> Pin | None:
     node_name, daemon = spec["nodeName"].text(), _owned_by_daemon(pod)
     names = [term.names for term in affinity.required or () if not term.empty]
     if node_name:
-        return Pin(node_name, Why.NODE_NAME)
+        return Pin(node_name, PinReason.NODE_NAME)
     if daemon:
-        return Pin(_only_one(names), Why.DAEMON_SET)
-    return Pin(_only_one(names), Why.NODE_FIELD) if names and all(names) else None
+        return Pin(_only_one(names), PinReason.DAEMON_SET)
+    return Pin(_only_one(names), PinReason.NODE_FIELD) if names and all(names) else None
 
 
 def _only_one(names: Sequence[frozenset[str]]) -> str | None:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.cache.refusals import Reaction
+from numalign.cache.admission import Reaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.selectors import requirements

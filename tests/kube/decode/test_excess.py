@@ -11,7 +11,7 @@ from numalign.cache.pod_question import (
     MOST_TERMS,
     MOST_TOLERATIONS,
     MOST_VALUES,
-    Excess,
+    ExceededLimit,
 )
 from numalign.kube.decode.excess import crowded, excess
 from numalign.kube.decode.parts import Part
@@ -67,26 +67,26 @@ def tolerations(count: int) -> Raw:
 
 MEASURED = [
     # what there is  how to have so many, the most, what it is called
-    ("owners",       owners,       MOST_OWNERS,       Excess.OWNERS),
-    ("terms",        terms,        MOST_TERMS,        Excess.TERMS),
-    ("preferences",  preferences,  MOST_TERMS,        Excess.TERMS),
-    ("expressions",  expressions,  MOST_REQUIREMENTS, Excess.REQUIREMENTS),
-    ("fields",       fields,       MOST_REQUIREMENTS, Excess.REQUIREMENTS),
-    ("values",       values,       MOST_VALUES,       Excess.VALUES),
-    ("selected",     selected,     MOST_SELECTED,     Excess.SELECTOR),
-    ("tolerations",  tolerations,  MOST_TOLERATIONS,  Excess.TOLERATIONS),
+    ("owners",       owners,       MOST_OWNERS,       ExceededLimit.OWNERS),
+    ("terms",        terms,        MOST_TERMS,        ExceededLimit.TERMS),
+    ("preferences",  preferences,  MOST_TERMS,        ExceededLimit.TERMS),
+    ("expressions",  expressions,  MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
+    ("fields",       fields,       MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
+    ("values",       values,       MOST_VALUES,       ExceededLimit.VALUES),
+    ("selected",     selected,     MOST_SELECTED,     ExceededLimit.SELECTOR),
+    ("tolerations",  tolerations,  MOST_TOLERATIONS,  ExceededLimit.TOLERATIONS),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "most", "name"), table(MEASURED))
-def test_there_may_be_so_many_and_no_more(made: Any, most: int, name: Excess) -> None:  # noqa: ANN401
+def test_there_may_be_so_many_and_no_more(made: Any, most: int, name: ExceededLimit) -> None:  # noqa: ANN401
     assert excess(made(most)) is None
     assert excess(made(most + 1)) is name
-    assert crowded(made(most + 1)) is (name is Excess.OWNERS)
+    assert crowded(made(most + 1)) is (name is ExceededLimit.OWNERS)
 
 
 @pytest.mark.parametrize(("made", "most", "name"), table(MEASURED))
-def test_a_pod_with_more_is_not_pinned_and_may_go_anywhere(made: Any, most: int, name: Excess) -> None:  # noqa: ANN401
+def test_a_pod_with_more_is_not_pinned_and_may_go_anywhere(made: Any, most: int, name: ExceededLimit) -> None:  # noqa: ANN401
     found = scheduling(made(most + 1))
 
     assert (found.excess, found.pin, found.mistakes) == (name, None, ())
@@ -111,7 +111,7 @@ def made_parts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_of_what_there_is_too_much_of_nothing_is_read(
     made: Any,  # noqa: ANN401
     most: int,
-    name: Excess,
+    name: ExceededLimit,
     made_parts: list[object],
 ) -> None:
     pod = made(100 * most)

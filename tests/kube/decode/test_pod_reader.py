@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.pod_question import By, Exempt, Invalid, Pin, PodQuestion, Why
+from numalign.cache.pod_question import Exempt, Invalid, Pin, PinReason, PodQuestion, StatedBy
 from numalign.kube.decode.pod_reader import UNASKED, Meaning, PodReader
 from numalign.kube.decode.pod_request import PodRequestDecoder
 from numalign.kube.effective_policy import DISABLED, EffectivePolicy
@@ -62,18 +62,20 @@ SCOPED = annotated(SILENT, "numalign.io/scope", "pod")
 OUT = raw(GUARANTEED, policy="none")
 
 ASKED = [
-    # what it shows                       the pod    the rules  intent                        by
-    ("the pod asks",                      SPEAKING,  UNRULED,   means(SINGLE),                By.POD),
-    ("the pod is heard before a default", OUT,       DEFAULT,   means("none"),                By.POD),
-    ("a default asks",                    SILENT,    DEFAULT,   means(SINGLE),                By.NAMESPACE),
-    ("a default asks, the pod says how",  SCOPED,    DEFAULT,   means(SINGLE, scope="pod"),   By.NAMESPACE),
-    ("nobody asks",                       SILENT,    UNRULED,   means("none"),                None),
-    ("nobody asks where one is enforced", SILENT,    ENFORCED,  means("none"),                None),
+    # what it shows                     the pod    the rules  intent                      by
+    ("the pod asks",                    SPEAKING,  UNRULED,   means(SINGLE),              StatedBy.POD),
+    ("the pod comes before a default",  OUT,       DEFAULT,   means("none"),              StatedBy.POD),
+    ("a default asks",                  SILENT,    DEFAULT,   means(SINGLE),              StatedBy.NAMESPACE),
+    ("a default asks, the pod how",     SCOPED,    DEFAULT,   means(SINGLE, scope="pod"), StatedBy.NAMESPACE),
+    ("nobody asks",                     SILENT,    UNRULED,   means("none"),              None),
+    ("nobody asks where one is enforced", SILENT,    ENFORCED,  means("none"),              None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "rules", "intent", "by"), table(ASKED))
-def test_of_a_pod_it_is_read_that(made: Raw, rules: NamespaceRules, intent: object, by: By | None) -> None:
+def test_of_a_pod_it_is_read_that(
+    made: Raw, rules: NamespaceRules, intent: object, by: StatedBy | None
+) -> None:
     found = asked(made, rules)
 
     assert (found.question.intent, found.by, found.rules, found.namespace) == (intent, by, rules, "team")
@@ -126,7 +128,7 @@ def test_a_default_of_the_policy_is_heard() -> None:
     found = PodReader().read(SILENT, namespace="team", policies=policies(policy=POLICY_FILE))
 
     assert isinstance(found, PodQuestion)
-    assert (found.policy, found.by) == (Policy(SINGLE), By.NAMESPACE)
+    assert (found.policy, found.by) == (Policy(SINGLE), StatedBy.NAMESPACE)
 
 
 SCOPE = "metadata.annotations[numalign.io/scope]"
@@ -180,7 +182,7 @@ def test_where_a_pod_may_go_and_what_it_claims_is_read_with_it() -> None:
     )
 
     assert found.constraints.selector == (Requirement("pool", Operator.IN, frozenset({"a"})),)
-    assert (found.pin, found.claims, found.excess) == (Pin("n1", Why.NODE_NAME), ("gpus",), None)
+    assert (found.pin, found.claims, found.excess) == (Pin("n1", PinReason.NODE_NAME), ("gpus",), None)
 
 
 def test_taints_that_are_named_like_its_devices_are_tolerated_as_admission_may_make_it() -> None:

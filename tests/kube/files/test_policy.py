@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from numalign.cache.refusals import Reaction
+from numalign.cache.admission import Reaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.decode.templates import TemplatePath
 from numalign.kube.files.policy import (
