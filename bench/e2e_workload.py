@@ -1,7 +1,7 @@
 """
 Pods that come and go as those of a real cluster do, squeezed into a minute.
 
-What pods ask for and what their owners want is drawn from the trace that `kubectl_numa.openb` bundles. The
+What pods ask for and what their owners want is drawn from the trace that `examples.openb` bundles. The
 trace's machines are larger than ours, and it runs for weeks, so amounts and times are scaled: everything is
 said in the numbers below. The same seed gives the same pods at the same moments, whoever schedules them.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from kubectl_numa import openb
-from kubectl_numa.openb.recipe import NAMESPACES
+from examples import openb
+from examples.openb.recipe import NAMESPACES
 from numalign.model.intent import ENFORCE, POLICY
 from numalign.model.quantity import millis, units
 

@@ -7,5 +7,5 @@ What the rules say of pods and nodes, in a terminal or as JSON, from a snapshot 
     events -> replaying
     -> options -> commands -> cli
 
-`demo` shows everything on a bundled cluster; `openb` and `data` are what it runs on.
+`examples` holds what `demo` plays.
 """

@@ -19,7 +19,7 @@ from numalign.runtime.metrics import PREFIX
 ROOT = Path(__file__).parents[1]
 SOURCES = {
     path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-    for folder in ("numalign", "webhook", "scorer", "controller", "certs", "kubectl_numa")
+    for folder in ("numalign", "webhook", "scorer", "controller", "certs", "kubectl_numa", "examples")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
 

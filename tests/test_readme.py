@@ -9,7 +9,7 @@ from kubectl_numa.cli import program
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-DATA = ROOT / "kubectl_numa" / "data" / "cluster.yaml"
+DATA = ROOT / "examples" / "data" / "cluster.yaml"
 
 
 def blocks() -> list[str]:

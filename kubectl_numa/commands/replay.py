@@ -38,7 +38,7 @@ Answers, each on a line:
   millicores, bytes and pieces. Choices are resources of which the kubelet picks any.
 \b
 Examples:
-  kubectl numa replay -f kubectl_numa/data/events.jsonl
+  kubectl numa replay -f examples/data/events.jsonl
   kubectl numa replay < events.jsonl
   kubectl numa replay -f events.jsonl | jq 'select(.admitted | not)'
 """

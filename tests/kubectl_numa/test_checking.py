@@ -14,12 +14,12 @@ from numalign.cache import Fleet
 from numalign.kube.files import snapshot
 from numalign.kube.files.policy import parse
 from numalign.model.intent import Match
+from tests.kubectl_numa.objects import manifest
 from tests.naming import named
 from tests.notation import node, table
 
 EQUAL = Settings(match=Match.EQUAL, unknown_may_fit=False)
 
-Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Path]
 
 
@@ -57,7 +57,6 @@ def checked(cluster: Cluster, path: Path) -> list[Checked]:
 )
 def test_one_pod(  # noqa: PLR0913, PLR0917 - the columns of the table
     cluster: Cluster,
-    manifest: Make,
     write: Write,
     cpu: str,
     options: dict[str, str],
@@ -74,14 +73,14 @@ def test_one_pod(  # noqa: PLR0913, PLR0917 - the columns of the table
     assert line.startswith(f"{options.get('namespace', 'default')}/a (")
 
 
-def test_the_worst_result_gives_the_code(cluster: Cluster, manifest: Make, write: Write) -> None:
+def test_the_worst_result_gives_the_code(cluster: Cluster, write: Write) -> None:
     large = manifest("a", "33", policy="restricted")
     path = write("all.yaml", large, manifest("b", "-1"), manifest("c", "1"))
     assert checking.exit_code(checked(cluster, path)) == 2
     assert checking.exit_code([]) == 0
 
 
-def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(manifest: Make, write: Write) -> None:
+def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(write: Write) -> None:
     vast = node(*["cpu=8 mem=64Gi"] * 18, policy="restricted")
     cluster = Cluster(Fleet(named([vast, node("cpu=8 mem=64Gi", policy="restricted")])))
     path = write("p.yaml", manifest("a", "2", policy="restricted"))
@@ -92,13 +91,13 @@ def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(manifest: 
     assert words.endswith("restricted, 1 of 2 nodes could run it, 1 not answered")
 
 
-def test_the_same_policy_may_be_asked_for(cluster_file: Path, manifest: Make, write: Write) -> None:
+def test_the_same_policy_may_be_asked_for(cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8", policy="restricted"))
     equal = questions.cluster(snapshot.load(cluster_file), settings=EQUAL)
     assert [each.result for each in checked(equal, path)] == ["never"]
 
 
-def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, manifest: Make, write: Write) -> None:
+def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8"), manifest("b", "8 cores"))
     good, bad = [each.to_json() for each in checked(cluster, path)]
     assert good == {
@@ -125,7 +124,7 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, manifest: Make, wr
 NO_ROOM = "no node has room for single-numa-node now; the pod will wait"
 
 
-def test_what_the_webhook_warns_of_is_told_and_no_failure(manifest: Make, write: Write) -> None:
+def test_what_the_webhook_warns_of_is_told_and_no_failure(write: Write) -> None:
     busy = Cluster(Fleet(named([node("cpu=8/8/2 mem=64Gi", policy="single-numa-node")])))
     path = write("p.yaml", manifest("a", "4", policy="single-numa-node"), manifest("b", "4"))
     results = checked(busy, path)
@@ -142,7 +141,7 @@ def test_what_the_webhook_warns_of_is_told_and_no_failure(manifest: Make, write:
     ("user", "result"),
     table([("the policy exempts", "system:ci", "ok"), ("it does not", "jane", "never")]),
 )
-def test_somebody_whom(cluster_file: Path, manifest: Make, write: Write, user: str, result: str) -> None:
+def test_somebody_whom(cluster_file: Path, write: Write, user: str, result: str) -> None:
     policy = parse(b"exemptions: {users: ['system:*']}")
     told = questions.cluster(snapshot.load(cluster_file), policy, Settings(user=user))
     path = write("p.yaml", manifest("a", "33", policy="single-numa-node"))
@@ -150,7 +149,7 @@ def test_somebody_whom(cluster_file: Path, manifest: Make, write: Write, user: s
     assert [each.result for each in checked(told, path)] == [result]
 
 
-def test_a_default_of_the_policy_is_heard(cluster_file: Path, manifest: Make, write: Write) -> None:
+def test_a_default_of_the_policy_is_heard(cluster_file: Path, write: Write) -> None:
     policy = parse(b"defaults: [{default: single-numa-node}]")
     told = questions.cluster(snapshot.load(cluster_file), policy)
 
@@ -160,9 +159,7 @@ def test_a_default_of_the_policy_is_heard(cluster_file: Path, manifest: Make, wr
     assert found.result == "ok"
 
 
-def test_nobody_is_refused_for_shapes_where_the_policy_only_warns(
-    cluster_file: Path, manifest: Make, write: Write
-) -> None:
+def test_nobody_is_refused_for_shapes_where_the_policy_only_warns(cluster_file: Path, write: Write) -> None:
     told = questions.cluster(snapshot.load(cluster_file), parse(b"never: warn"))
     [found] = checked(told, write("p.yaml", manifest("a", "33", policy="single-numa-node")))
 
@@ -170,7 +167,7 @@ def test_nobody_is_refused_for_shapes_where_the_policy_only_warns(
     assert found.warnings[0].startswith('0/3 nodes can align container "main" as single-numa-node')
 
 
-def test_every_template_of_a_workload_is_checked(cluster: Cluster, manifest: Make, write: Write) -> None:
+def test_every_template_of_a_workload_is_checked(cluster: Cluster, write: Write) -> None:
     templates = [
         manifest("t", "8"),
         manifest("t", "33", policy="single-numa-node"),
@@ -212,7 +209,7 @@ def _unnamed(pod: dict[str, Any]) -> dict[str, Any]:
     ids=["by a device plugin", "by DRA"],
 )
 def test_nobody_is_refused_for_devices_that_dra_serves(
-    manifest: Make, write: Write, served: frozenset[str], result: str, told: tuple[str, ...]
+    write: Write, served: frozenset[str], result: str, told: tuple[str, ...]
 ) -> None:
     small = node("cpu=8 mem=64Gi gpu=1", "cpu=8 mem=64Gi gpu=1", policy="single-numa-node")
     pod = manifest("a", "4", policy="single-numa-node")
@@ -225,9 +222,7 @@ def test_nobody_is_refused_for_devices_that_dra_serves(
     )
 
 
-def test_all_mistakes_of_a_pod_are_told_as_the_webhook_tells_them(
-    cluster: Cluster, manifest: Make, write: Write
-) -> None:
+def test_all_mistakes_of_a_pod_are_told_as_the_webhook_tells_them(cluster: Cluster, write: Write) -> None:
     [found] = checked(cluster, write("p.yaml", manifest("a", "8 cores", policy="tight")))
 
     assert [each.where for each in found.manifest.mistakes] == [

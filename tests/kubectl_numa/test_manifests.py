@@ -12,9 +12,9 @@ from kubectl_numa import manifests
 from kubectl_numa.manifests import Namespace
 from numalign.kube.decode.templates import TemplatePath
 from numalign.model.errors import Mistake
+from tests.kubectl_numa.objects import manifest
 from tests.notation import table
 
-Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Path]
 
 
@@ -37,7 +37,7 @@ def test_what_is_no_file_is_told_and_the_rest_is_found(write: Write, tmp_path: P
     ]
 
 
-def test_every_document_is_read_and_workloads_stand_for_their_pods(manifest: Make, write: Write) -> None:
+def test_every_document_is_read_and_workloads_stand_for_their_pods(write: Write) -> None:
     template = {"metadata": {}, "spec": manifest("x", "2")["spec"]}
     job = {
         "apiVersion": "batch/v1",
@@ -63,7 +63,7 @@ def volcano(*specs: object) -> dict[str, Any]:
     }
 
 
-def test_a_workload_with_several_templates_stands_for_as_many_pods(manifest: Make, write: Write) -> None:
+def test_a_workload_with_several_templates_stands_for_as_many_pods(write: Write) -> None:
     path = write("job.yaml", volcano(manifest("a", "1")["spec"], manifest("b", "2")["spec"]))
     found = manifests.read(str(path))
     assert [each.where for each in found] == [
@@ -82,7 +82,7 @@ def test_mistakes_in_several_templates_are_told_together(write: Write) -> None:
     ]
 
 
-def test_standard_input_is_a_file_too(manifest: Make) -> None:
+def test_standard_input_is_a_file_too() -> None:
     found = manifests.read("-", stdin=io.BytesIO(json.dumps(manifest("a", "1")).encode()))
     assert found[0].where == "standard input, document 1"
 
@@ -99,16 +99,14 @@ def test_standard_input_is_a_file_too(manifest: Make) -> None:
         ]
     ),
 )
-def test_a_namespace_can_be_given(
-    manifest: Make, write: Write, own: str | None, meant: Namespace, became: str
-) -> None:
+def test_a_namespace_can_be_given(write: Write, own: str | None, meant: Namespace, became: str) -> None:
     found = manifests.read(str(write("p.json", manifest("a", "1", namespace=own))), namespace=meant)
     assert found[0].pod is not None
     assert found[0].pod.namespace == became
     assert found[0].mistakes == ()
 
 
-def test_two_namespaces_contradict_each_other(manifest: Make, write: Write) -> None:
+def test_two_namespaces_contradict_each_other(write: Write) -> None:
     path = write("p.json", manifest("a", "1", namespace="team-b"))
     found = manifests.read(str(path), namespace=Namespace("team-a", asked=True))
     assert [str(mistake) for mistake in found[0].told()] == [
@@ -161,7 +159,7 @@ def thing(template: object, **metadata: object) -> dict[str, Any]:
     return {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a", **metadata}, "spec": spec}
 
 
-def test_a_template_of_an_unknown_kind_is_a_pod_that_is_guessed(manifest: Make, write: Write) -> None:
+def test_a_template_of_an_unknown_kind_is_a_pod_that_is_guessed(write: Write) -> None:
     path = write("thing.yaml", thing({"spec": manifest("x", "2")["spec"]}))
     found = manifests.read(str(path))
     assert [(each.template, each.place.guessed) for each in found if each.counts] == [("spec.template", True)]
@@ -180,7 +178,7 @@ def test_a_guess_that_makes_no_sense_is_told_and_is_no_mistake(write: Write) -> 
     ]
 
 
-def test_an_annotation_in_the_wrong_place_is_told(manifest: Make, write: Write) -> None:
+def test_an_annotation_in_the_wrong_place_is_told(write: Write) -> None:
     template = {"spec": manifest("x", "2")["spec"]}
     job = thing(template, annotations={"numalign.io/policy": "restricted"}) | {
         "apiVersion": "batch/v1",
@@ -191,7 +189,7 @@ def test_an_annotation_in_the_wrong_place_is_told(manifest: Make, write: Write) 
     assert "metadata.annotations[numalign.io/policy] has no effect on a Job: put it on spec.template" in told
 
 
-def test_objects_without_pods_are_counted_by_kind(manifest: Make, write: Write) -> None:
+def test_objects_without_pods_are_counted_by_kind(write: Write) -> None:
     plain: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": kind, "metadata": {}} for kind in ("ConfigMap", "Service", "ConfigMap")
     ]
@@ -207,14 +205,14 @@ def test_what_another_object_describes_is_told(write: Write) -> None:
     assert "the pods of a TrainJob.trainer.kubeflow.org are described by the runtime that it names" in told
 
 
-def test_kinds_that_the_policy_adds_are_known(manifest: Make, write: Write) -> None:
+def test_kinds_that_the_policy_adds_are_known(write: Write) -> None:
     path = write("thing.yaml", thing({"spec": manifest("x", "2")["spec"]}))
     extra = {("x.io", "Thing"): (TemplatePath.read("spec.template"),)}
     (found,) = manifests.read(str(path), extra=extra)
     assert (found.template, found.place.guessed, found.notes) == ("spec.template", False, ())
 
 
-def test_the_pod_that_a_controller_would_make_is_kept(manifest: Make, write: Write) -> None:
+def test_the_pod_that_a_controller_would_make_is_kept(write: Write) -> None:
     job = volcano(manifest("a", "1")["spec"])
     job["spec"]["tasks"][0]["topologyPolicy"] = "restricted"
     (found,) = manifests.read(str(write("job.yaml", job)))

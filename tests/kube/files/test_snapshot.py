@@ -13,8 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kubectl_numa
-from kubectl_numa import openb
+from examples import DATA, openb
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import shapes
 from numalign.kube.files import snapshot
@@ -26,7 +25,7 @@ from numalign.shapes import RememberedShapes, ShapeHistory
 
 Json = dict[str, Any]
 
-BUNDLED = Path(kubectl_numa.__path__[0]) / "data" / "cluster.yaml"
+BUNDLED = DATA / "cluster.yaml"
 
 
 def node(name: str, *, cpu: object = "8", **labels: str) -> Json:

@@ -3,14 +3,13 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
 
+from tests.kubectl_numa.objects import manifest
 from tests.notation import table
 
-Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Path]
 Run = Callable[..., Result]
 
@@ -20,9 +19,7 @@ SINGLE = "single-numa-node"
 ASKED = ["-f", "POD", "--snapshot", "CLUSTER"]
 
 
-def test_a_folder_with_all_results(
-    run: Run, cluster_file: Path, manifest: Make, write: Write, tmp_path: Path
-) -> None:
+def test_a_folder_with_all_results(run: Run, cluster_file: Path, write: Write, tmp_path: Path) -> None:
     first = write("dir/a.yaml", manifest("a", "8"), manifest("b", "8", namespace="strict"))
     second = write("dir/deep/b.yaml", manifest("c", "8", policy="tight"))
     result = run("check", "-f", tmp_path / "dir", "--snapshot", cluster_file)
@@ -55,15 +52,13 @@ def test_a_folder_with_all_results(
         ]
     ),
 )
-def test_the_exit_code(  # noqa: PLR0913, PLR0917 - the fixtures and the table
-    run: Run, cluster_file: Path, manifest: Make, write: Write, cpus: list[str], code: int
-) -> None:
+def test_the_exit_code(run: Run, cluster_file: Path, write: Write, cpus: list[str], code: int) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
     path = write("p.yaml", service, *(manifest("a", cpu, policy=SINGLE) for cpu in cpus))
     assert run("check", "-f", path, "--snapshot", cluster_file).exit_code == code
 
 
-def test_nothing_is_left_out_in_silence(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+def test_nothing_is_left_out_in_silence(run: Run, cluster_file: Path, write: Write) -> None:
     thing = {
         "apiVersion": "x.io/v1",
         "kind": "Thing",
@@ -84,7 +79,7 @@ def test_nothing_is_left_out_in_silence(run: Run, cluster_file: Path, manifest: 
     ]
 
 
-def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8"), manifest("b", "33", policy=SINGLE))
     found = json.loads(run("check", "-f", path, "--snapshot", cluster_file, "-o", "json").stdout)
     assert [(each["pod"], each["document"], each["result"]) for each in found] == [
@@ -127,8 +122,8 @@ def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, manifest:
         ]
     ),
 )
-def test_bad_input_is_told_in_a_sentence(  # noqa: PLR0913, PLR0917 - the fixtures and the table
-    run: Run, cluster_file: Path, manifest: Make, write: Write, arguments: list[str], said: str
+def test_bad_input_is_told_in_a_sentence(
+    run: Run, cluster_file: Path, write: Write, arguments: list[str], said: str
 ) -> None:
     files = {
         "CLUSTER": cluster_file,
@@ -155,7 +150,6 @@ def test_bad_input_is_told_in_a_sentence(  # noqa: PLR0913, PLR0917 - the fixtur
 def test_the_webhook_may_be_told(  # noqa: PLR0913, PLR0917 - the fixtures and the table
     run: Run,
     cluster_file: Path,
-    manifest: Make,
     write: Write,
     chosen: list[str],
     code: int,
@@ -175,7 +169,7 @@ def test_the_webhook_may_be_told(  # noqa: PLR0913, PLR0917 - the fixtures and t
 
 
 def test_where_the_context_says_which_namespace_its_rules_are_heard(
-    run: Run, api_server: Path, manifest: Make, write: Write
+    run: Run, api_server: Path, write: Write
 ) -> None:
     pod = write("p.yaml", manifest("a", "33"))
     result = run("check", "-f", pod, "--kubeconfig", api_server)

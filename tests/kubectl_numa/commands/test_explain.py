@@ -3,19 +3,18 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
 
+from tests.kubectl_numa.objects import manifest
 from tests.notation import table
 
-Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Path]
 Run = Callable[..., Result]
 
 
-def test_a_manifest_is_explained(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+def test_a_manifest_is_explained(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8", policy="restricted"))
     result = run("explain", "-f", path, "--snapshot", cluster_file)
     assert result.exit_code == 0
@@ -23,9 +22,7 @@ def test_a_manifest_is_explained(run: Run, cluster_file: Path, manifest: Make, w
     assert result.stdout.startswith("default/a asks for restricted\n")
 
 
-def test_json_is_a_list_with_one_entry_for_each_pod(
-    run: Run, cluster_file: Path, manifest: Make, write: Write
-) -> None:
+def test_json_is_a_list_with_one_entry_for_each_pod(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8"), manifest("b", "64", policy="restricted"))
     result = run("explain", "-f", path, "--snapshot", cluster_file, "-o", "json")
     first, second = json.loads(result.stdout)
@@ -34,7 +31,7 @@ def test_json_is_a_list_with_one_entry_for_each_pod(
     assert second["refusal"].startswith("0/3 nodes can align")
 
 
-def test_a_namespace_gives_its_default(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+def test_a_namespace_gives_its_default(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8"))
     result = run("explain", "-f", path, "-n", "eager", "--snapshot", cluster_file, "-o", "json")
     assert json.loads(result.stdout)[0]["intent"]["from"] == "namespace"
@@ -46,12 +43,12 @@ def test_a_pod_of_the_snapshot_goes_by_its_name(run: Run, cluster_file: Path) ->
     assert result.stdout.startswith("default/stored asks for no alignment")
 
 
-def test_manifests_come_through_a_pipe(run: Run, cluster_file: Path, manifest: Make) -> None:
+def test_manifests_come_through_a_pipe(run: Run, cluster_file: Path) -> None:
     result = run("explain", "-f", "-", "--snapshot", cluster_file, stdin=json.dumps(manifest("piped", "1")))
     assert result.stdout.startswith("default/piped ")
 
 
-def test_the_strategy_changes_the_score(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+def test_the_strategy_changes_the_score(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8"))
     scores = [
         json.loads(
@@ -64,13 +61,13 @@ def test_the_strategy_changes_the_score(run: Run, cluster_file: Path, manifest: 
     assert scores == [53, 46]
 
 
-def test_the_same_policy_may_be_asked_for(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+def test_the_same_policy_may_be_asked_for(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8", policy="restricted"))
     result = run("explain", "-f", path, "--snapshot", cluster_file, "--policy-match", "equal")
     assert 'kubelet policy "single-numa-node", not "restricted"' in " ".join(result.stdout.split())
 
 
-def test_one_node_in_depth(run: Run, cluster_file: Path, manifest: Make, write: Write) -> None:
+def test_one_node_in_depth(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "32", policy="restricted"))
     result = run("explain", "-f", path, "--snapshot", cluster_file, "--node", "big")
     assert "small" not in result.stdout
@@ -78,9 +75,7 @@ def test_one_node_in_depth(run: Run, cluster_file: Path, manifest: Make, write: 
     assert "  topology hint      container main: node-1, preferred" in result.stdout
 
 
-def test_mistakes_do_not_hide_the_other_pods(
-    run: Run, cluster_file: Path, manifest: Make, write: Write
-) -> None:
+def test_mistakes_do_not_hide_the_other_pods(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "many"), manifest("b", "1"), manifest("c", "1", policy="tight"))
     result = run("explain", "-f", path, "--snapshot", cluster_file)
     assert result.exit_code == 2
@@ -131,8 +126,8 @@ def test_mistakes_do_not_hide_the_other_pods(
         ]
     ),
 )
-def test_bad_input_is_told_in_a_sentence(  # noqa: PLR0913, PLR0917 - the fixtures and the table
-    run: Run, cluster_file: Path, manifest: Make, write: Write, arguments: list[str], said: str
+def test_bad_input_is_told_in_a_sentence(
+    run: Run, cluster_file: Path, write: Write, arguments: list[str], said: str
 ) -> None:
     files = {"CLUSTER": cluster_file, "POD": write("p.yaml", manifest("a", "1"))}
     result = run("explain", *(files.get(argument, argument) for argument in arguments))
@@ -153,7 +148,7 @@ def test_no_pod_is_nothing_to_explain(run: Run, cluster_file: Path, write: Write
 
 @pytest.mark.parametrize("policy", ["single-numa-node", "strictly"])
 def test_a_pod_that_is_guessed_is_explained_and_its_mistakes_end_nothing(
-    run: Run, cluster_file: Path, manifest: Make, write: Write, policy: str
+    run: Run, cluster_file: Path, write: Write, policy: str
 ) -> None:
     pod = manifest("a", "8", policy=policy)
     template = {"metadata": {"annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}

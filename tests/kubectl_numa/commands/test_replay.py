@@ -14,6 +14,7 @@ from click.testing import Result
 import kubectl_numa
 from kubectl_numa import events
 from kubectl_numa.cli import program
+from tests.kubectl_numa.objects import manifest
 from tests.notation import table
 
 Json = dict[str, Any]
@@ -43,7 +44,7 @@ NODE: Json = {
 }
 
 
-def create(manifest: Callable[..., Json], name: str, cpu: str) -> str:
+def create(name: str, cpu: str) -> str:
     return json.dumps({"create": manifest(name, cpu)})
 
 
@@ -73,9 +74,9 @@ def talk() -> Iterator[Callable[[str], Json]]:
 
 
 def test_every_pod_is_answered_before_anything_else_is_said(
-    talk: Callable[..., Json], manifest: Callable[..., Json]
+    talk: Callable[..., Json],
 ) -> None:
-    first = talk(json.dumps({"node": NODE}), create(manifest, "a", "4"))
+    first = talk(json.dumps({"node": NODE}), create("a", "4"))
     assert first == {
         "pod": "a",
         "admitted": True,
@@ -89,28 +90,28 @@ def test_every_pod_is_answered_before_anything_else_is_said(
         },
         "known": "machine",
     }
-    second = talk(create(manifest, "b", "4"))
+    second = talk(create("b", "4"))
     assert (second["admitted"], second["reason"]) == (False, "TopologyAffinityError")
     assert second["message"] == (
         'container "main": the node has at most 2 cpu free in one zone (kubelet policy "single-numa-node")'
     )
-    third = talk('{"delete": "a"}', create(manifest, "c", "4"))
+    third = talk('{"delete": "a"}', create("c", "4"))
     assert third["containers"]["main"]["cpus"] == "4-7"
     really = {"main": {"cpus": "1,3", "amounts": {"0": {"cpu": 2000, "memory": 2**30}}}}
     observed = json.dumps({"observed": {"pod": "c", "admitted": True, "containers": really}})
-    fourth = talk(observed, create(manifest, "d", "4"))
+    fourth = talk(observed, create("d", "4"))
     assert fourth["containers"]["main"]["cpus"] == "4-7"
 
 
-def test_a_file_is_replayed(run: Run, write: Callable[..., Path], manifest: Callable[..., Json]) -> None:
-    lines = [json.dumps({"node": NODE}), "", create(manifest, "a", "4"), create(manifest, "b", "4")]
+def test_a_file_is_replayed(run: Run, write: Callable[..., Path]) -> None:
+    lines = [json.dumps({"node": NODE}), "", create("a", "4"), create("b", "4")]
     result = run("replay", "-f", write("events.jsonl", "\n".join(lines)))
     assert result.exit_code == 0
     assert [json.loads(line)["admitted"] for line in result.stdout.splitlines()] == [True, False]
 
 
 def test_the_example_of_the_help_is_a_conversation(run: Run) -> None:
-    [path] = re.findall(r"replay -f (kubectl_numa/\S+)$", run("replay", "--help").stdout, re.MULTILINE)
+    [path] = re.findall(r"replay -f (examples/\S+)$", run("replay", "--help").stdout, re.MULTILINE)
     lines = (Path(kubectl_numa.__path__[0]).parent / path).read_bytes().splitlines()
     told = [next(iter(json.loads(line))) for line in lines]
     assert told == ["node", "create", "observed", "create", "delete", "create"]
@@ -207,8 +208,8 @@ def test_a_line_that_cannot_be_read_ends_it(run: Run, lines: list[object], said:
     assert result.stderr.startswith(said)
 
 
-def test_what_was_answered_before_a_broken_line_stays(run: Run, manifest: Callable[..., Json]) -> None:
-    result = run("replay", stdin=f"{json.dumps({'node': NODE})}\n{create(manifest, 'a', '4')}\nx\n")
+def test_what_was_answered_before_a_broken_line_stays(run: Run) -> None:
+    result = run("replay", stdin=f"{json.dumps({'node': NODE})}\n{create('a', '4')}\nx\n")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["pod"] == "a"
     assert result.stderr.startswith("Error: line 3: is not JSON")

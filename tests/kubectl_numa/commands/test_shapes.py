@@ -9,11 +9,11 @@ import pytest
 import yaml
 from click.testing import Result
 
+from tests.kubectl_numa.objects import manifest
 from tests.notation import table
 
 Run = Callable[..., Result]
 Write = Callable[..., Path]
-Make = Callable[..., dict[str, Any]]
 
 
 def listed(run: Run, *arguments: object) -> list[dict[str, Any]]:
@@ -67,7 +67,6 @@ PODS = [
 def test_of_declared_shapes_a_pod_hears_what_it_hears_of_nodes(  # noqa: PLR0913, PLR0917 - the fixtures, a table
     run: Run,
     cluster_file: Path,
-    manifest: Make,
     write: Write,
     cpu: str,
     selector: dict[str, str],

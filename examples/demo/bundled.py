@@ -1,0 +1,73 @@
+"""
+The bundled pods, and what stands above each of them.
+
+A comment that says what to expect is only worth something if somebody looks, so the demo reads the comments
+and compares: the words of the outcome, and the nodes that the injected affinity keeps away from.
+
+    BadInput
+    └── BadStory    a pod without a comment that says what it shows and what to expect
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from examples import DATA
+from numalign.model.errors import BadInput, Mistake
+
+CLUSTER = "cluster.yaml"
+PODS = "pods.yaml"
+
+_STORY = re.compile(
+    r"^# Shows: (?P<shows>.+?)\n# Expected: (?P<expected>.+?)\n(?!#)", re.DOTALL | re.MULTILINE
+)
+_BRACKETS = re.compile(r"\([^)]*\)")
+_AWAY = re.compile(r"keeps? away from (?P<all>every node that is known but )?(?P<names>.*)")
+
+
+class BadStory(BadInput):
+    """Raised when a bundled pod does not say what it shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One bundled pod: its manifest, what it shows, and what to expect of it."""
+
+    manifest: dict[str, Any]
+    shows: str
+    expected: str
+
+    @property
+    def outcome(self) -> frozenset[str]:
+        """The words before the semicolon."""
+        return frozenset(self.expected.rstrip(".").partition(";")[0].split(", "))
+
+    def keeps_away_from(self, known: Collection[str]) -> frozenset[str]:
+        """Of the nodes whose topology is known, those that the affinity should exclude."""
+        found = _AWAY.search(_BRACKETS.sub("", self.expected))
+        if not found:
+            return frozenset()
+        named = frozenset(re.findall(r"[a-z0-9-]+", found["names"])) & frozenset(known)
+        return frozenset(known) - named if found["all"] else named
+
+
+def stories(text: str) -> Iterator[Story]:
+    """Every pod of a file in the form of the bundled one; raises `BadStory`."""
+    for number, document in enumerate(re.split(r"^---\n", text, flags=re.MULTILINE), start=1):
+        found = _STORY.search(document)
+        if not found:
+            message = 'needs a comment "# Shows: ..." and under it "# Expected: ..."'
+            raise BadStory([Mistake(f"{PODS}, document {number}", message)])
+        yield Story(yaml.safe_load(document), _joined(found["shows"]), _joined(found["expected"]))
+
+
+def read(name: str) -> str:
+    """A bundled file."""
+    return (DATA / name).read_text(encoding="utf-8")
+
+
+def _joined(comment: str) -> str:
+    return " ".join(comment.replace("\n#", " ").split())

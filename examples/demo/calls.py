@@ -1,0 +1,142 @@
+"""
+Calls to the webhook, as an API server makes them: first mutate, then validate what came of it.
+
+A pod that mutation changed is validated as changed; connections are kept and used again, and a bounded
+number of reviews is on its way at once. Any answer that is not a valid review is an error and never a
+decision.
+
+    ClickException
+    └── BadAnswer    an answer that an API server would not understand
+"""
+
+import asyncio
+import base64
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+import click
+import orjson
+
+from examples.demo import patches, reviews
+from examples.demo.webhook import Webhook
+
+HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
+# As patient as an API server can be.
+TIMEOUT = aiohttp.ClientTimeout(total=30)
+
+
+class BadAnswer(click.ClickException):
+    """Raised when the webhook's answer is not one to this review."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What becomes of one pod. `stored` is the pod as it would be stored, None if it is denied.
+
+    `operations` are those of the patch; `message` says why it is denied, each of `causes` one mistake of it.
+    """
+
+    pod: Mapping[str, Any]
+    stored: Mapping[str, Any] | None
+    operations: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    message: str = ""
+    causes: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> frozenset[str]:
+        """The answer in words: `denied`, or `admitted` with `patched` and `warned` where they apply."""
+        if self.stored is None:
+            return frozenset({"denied"})
+        said = {"patched": self.operations, "warned": self.warnings}
+        return frozenset({"admitted", *(word for word, there in said.items() if there)})
+
+
+Post = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
+"""Sends a body to a path of the webhook; the status and the body of the answer."""
+
+
+@contextlib.asynccontextmanager
+async def line_to(webhook: Webhook, *, connections: int) -> AsyncIterator[Post]:
+    """Connections to a webhook, trusted by its own authority and kept open until the end."""
+    trust = ssl.create_default_context(cafile=webhook.ca)
+    connector = aiohttp.TCPConnector(limit=connections, ssl=trust)
+    async with aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, headers=HEADERS) as session:
+
+        async def post(path: str, body: bytes) -> tuple[int, bytes]:
+            try:
+                async with session.post(f"{webhook.url}{path}", data=body) as response:
+                    return response.status, await response.read()
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise await webhook.died(f"answering {path} ({type(error).__name__})") from error
+
+        yield post
+
+
+async def admit(post: Post, manifest: Mapping[str, Any], *, uid: str) -> Answer:
+    """Ask about one pod as an API server does; raises `BadAnswer` and `WebhookDied`."""
+    pod = reviews.defaulted(manifest)
+    mutation = await _ask(post, "/mutate", pod, uid=f"{uid}-m")
+    operations = _operations(mutation)
+    try:
+        stored = patches.apply(pod, operations) if operations else pod
+    except patches.BadPatch as error:
+        raise BadAnswer(f"/mutate: {error}") from error
+    validation = await _ask(post, "/validate", stored, uid=f"{uid}-v")
+    warnings = (*mutation.get("warnings", ()), *validation.get("warnings", ()))
+    if validation["allowed"]:
+        return Answer(pod, stored, operations, warnings)
+    status = validation["status"]
+    causes = tuple(
+        f"{cause['field']}: {cause['message']}" for cause in status.get("details", {}).get("causes", ())
+    )
+    return Answer(pod, None, operations, warnings, status["message"], causes)
+
+
+async def admit_all(
+    post: Post, manifests: Iterable[Mapping[str, Any]], *, at_once: int, done: Callable[[Answer], None]
+) -> None:
+    """Ask about many pods, so many at once; `done` hears every answer as it comes."""
+    numbered, failed = enumerate(manifests), None
+
+    async def work() -> None:
+        for number, manifest in numbered:
+            done(await admit(post, manifest, uid=f"demo-{number:05}"))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(work())
+    except* click.ClickException as errors:
+        failed = errors
+    if failed:
+        # One is enough to tell: they all have the same cause.
+        raise failed.exceptions[0]
+
+
+async def _ask(post: Post, path: str, pod: Mapping[str, Any], *, uid: str) -> dict[str, Any]:
+    """The `response` of the answering review."""
+    status, body = await post(path, orjson.dumps(reviews.review(pod, uid=uid)))
+    if status != HTTPStatus.OK:
+        raise BadAnswer(f"{path} answered {status}: {body[:200].decode(errors='replace')}")
+    try:
+        response: dict[str, Any] = orjson.loads(body)["response"]
+        mine = response["uid"] == uid and isinstance(response["allowed"], bool)
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        mine = False
+    if not mine:
+        raise BadAnswer(f"{path} gave no answer to review {uid}: {body[:200].decode(errors='replace')}")
+    return response
+
+
+def _operations(response: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    if "patch" not in response:
+        return ()
+    return tuple(orjson.loads(base64.b64decode(response["patch"])))

@@ -1,0 +1,102 @@
+"""
+Part two: the nodes and pods of a real GPU cluster, at their full number.
+
+What is refused is summed up by its cause; the figures of a single pod would say little among thousands.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from examples.demo.calls import Answer, Post, admit_all
+from examples.demo.tally import Tally
+from kubectl_numa.lines import Paper
+
+AT_ONCE = 32
+"""Reviews on their way; a busy API server has no more."""
+
+STEPS = 10
+CAUSES_SHOWN = 12
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """What came of all pods, and how long it took, in seconds."""
+
+    tally: Tally
+    seconds: float
+
+
+async def review(
+    manifests: Sequence[Mapping[str, Any]], post: Post, paper: Paper, *, clock: Clock = time.monotonic
+) -> Reviewed:
+    """Ask about every pod, showing how far it is."""
+    tally, began = Tally(), clock()
+    with progress(len(manifests), paper, clock=clock) as advance:
+
+        def done(answer: Answer) -> None:
+            tally.add(answer)
+            advance()
+
+        await admit_all(post, manifests, at_once=AT_ONCE, done=done)
+    return Reviewed(tally, clock() - began)
+
+
+@contextmanager
+def progress(total: int, paper: Paper, *, clock: Clock) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal, a line for every tenth in a pipe; call it once for each pod."""
+    if paper.console.is_terminal:
+        columns = (TextColumn("  pods"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=paper.console, transient=True) as bar:
+            task = bar.add_task("pods", total=total)
+            yield lambda: bar.advance(task)
+        return
+    done, began = 0, clock()
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if done * STEPS // total > (done - 1) * STEPS // total:
+            share = done * 100 // total
+            paper.write(f"  {share:>3}%  {done:>6,} of {total:,} pods  {clock() - began:5.1f} s")
+
+    yield advance
+
+
+def show(reviewed: Reviewed, paper: Paper) -> None:
+    """What became of the pods, why some were refused, and how long it took."""
+    tally, words = reviewed.tally, reviewed.tally.words
+    paper.write("")
+    for label, count, style in (
+        ("admitted", words["admitted"], "green"),
+        ("  untouched", words["untouched"], ""),
+        ("  patched", words["patched"], ""),
+        ("  warned", words["warned"], ""),
+        ("denied", words["denied"], "red"),
+    ):
+        paper.write(Text.assemble((f"  {label:<12}", style), f"{count:>7,}"))
+    _counts("warned, by what is said (a pod may be warned twice)", tally.warnings, paper)
+    _counts("denied, by cause", tally.causes, paper)
+    pods, seconds = words["reviewed"], reviewed.seconds
+    rate = round(2 * pods / seconds) if seconds else 0
+    paper.write("", f"  {2 * pods:,} reviews (mutate, then validate) in {seconds:.1f} s: {rate:,} a second")
+
+
+def _counts(title: str, counts: Counter[str], paper: Paper) -> None:
+    if not counts:
+        return
+    paper.write("", Text(f"  {title}", "bold"))
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    for words, count in ranked[:CAUSES_SHOWN]:
+        paper.entry(f"  {count:>7,}  ", words, indent=11)
+    rest = ranked[CAUSES_SHOWN:]
+    if rest:
+        paper.entry(f"  {sum(count for _, count in rest):>7,}  ", f"{len(rest)} other causes", indent=11)

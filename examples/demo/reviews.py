@@ -1,0 +1,90 @@
+"""
+AdmissionReviews as an API server writes them.
+
+By the time a webhook is called the API server has filled in its defaults (k8s.io/kubernetes
+pkg/apis/core/v1/defaults.go) and its own admission plugins have run (service account, priority, tolerations),
+so a webhook never sees the manifest of its owner. What is sent here looks the same.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from examples.demo.patches import copied
+
+Manifest = Mapping[str, Any]
+
+_KIND = {"group": "", "version": "v1", "kind": "Pod"}
+_RESOURCE = {"group": "", "version": "v1", "resource": "pods"}
+_USER = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "system:authenticated"]}
+_TOLERATED_SECONDS = 300
+
+
+def review(pod: Manifest, *, uid: str) -> dict[str, Any]:
+    """The review of a pod that is being created; `uid` is of this call alone."""
+    metadata = pod["metadata"]
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": uid,
+            "kind": _KIND,
+            "resource": _RESOURCE,
+            "requestKind": _KIND,
+            "requestResource": _RESOURCE,
+            "name": metadata.get("name", ""),
+            "namespace": metadata["namespace"],
+            "operation": "CREATE",
+            "userInfo": _USER,
+            "object": pod,
+            "oldObject": None,
+            "dryRun": False,
+            "options": {"apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions"},
+        },
+    }
+
+
+def defaulted(manifest: Manifest) -> dict[str, Any]:
+    """The pod as an API server hands it to its webhooks; the manifest stays as it is."""
+    pod: dict[str, Any] = copied(manifest)
+    spec = pod["spec"]
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        _default_container(container)
+    pod["spec"] = {
+        **_SPEC,
+        "tolerations": [_toleration(condition) for condition in ("not-ready", "unreachable")],
+        **spec,
+    }
+    pod["status"] = {}
+    return pod
+
+
+def _default_container(container: dict[str, Any]) -> None:
+    resources = container.setdefault("resources", {})
+    if "limits" in resources:
+        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    container.setdefault("imagePullPolicy", "IfNotPresent")
+
+
+def _toleration(condition: str) -> dict[str, Any]:
+    return {
+        "key": f"node.kubernetes.io/{condition}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": _TOLERATED_SECONDS,
+    }
+
+
+_SPEC: Manifest = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "serviceAccountName": "default",
+    "serviceAccount": "default",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+    "priority": 0,
+    "enableServiceLinks": True,
+    "preemptionPolicy": "PreemptLowerPriority",
+}

@@ -1,0 +1,55 @@
+"""
+What became of many pods, counted.
+
+A refusal names containers, classes and amounts, so no two are alike; what they come down to is a handful of
+causes. The figures in a sentence are left out for counting, the words stay the webhook's own.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from examples.demo.calls import Answer
+
+SPEAKER = "numalign: "
+# The first sentence from what is said of the nodes that come closest, and what comes after that.
+_SUBJECT = re.compile(r'0/\d+ nodes can align (?:[a-z ]+ "[^"]*"|the pod) as [a-z-]+: \d+ ')
+_END = re.compile(r"(?:, (?:\d+|nor) |(?<=[a-z0-9)\"])[.;:](?= |$)).*", re.DOTALL)
+_ONE = re.compile(r"^has\b")
+_AMOUNT = re.compile(r"\b\d+(?:\.\d+)?(?:m|[KMGT]i)?\b(?= (?!zone|nodes))")
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts that grow as answers come; patched and warned are parts of admitted."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
+    warnings: Counter[str] = field(default_factory=Counter)
+
+    def add(self, answer: Answer) -> None:
+        """Count one answer."""
+        self.words.update(["reviewed", *answer.outcome])
+        self.warnings.update(warning.removeprefix(SPEAKER) for warning in answer.warnings)
+        if answer.outcome == {"admitted"}:
+            self.words["untouched"] += 1
+        if answer.stored is None:
+            self.causes[cause(answer.message)] += 1
+
+    def plus(self, other: "Tally") -> "Tally":
+        """Both together."""
+        return Tally(self.words + other.words, self.causes + other.causes, self.warnings + other.warnings)
+
+    def __str__(self) -> str:
+        """The line that sums it up."""
+        count = self.words
+        return (
+            f"{count['reviewed']} reviewed, {count['admitted']} admitted "
+            f"({count['patched']} patched, {count['warned']} warned), {count['denied']} denied"
+        )
+
+
+def cause(message: str) -> str:
+    """What a refusal comes down to."""
+    first = _ONE.sub("have", _SUBJECT.sub("", message.removeprefix(SPEAKER)))
+    return _AMOUNT.sub("so much", _END.sub("", first))

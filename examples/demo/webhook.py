@@ -1,0 +1,139 @@
+"""
+The webhook, started as the program that it is, and ended whatever happens.
+
+It gets a free port and tells which in its log, so nothing is guessed and nothing waits for a fixed time.
+Its log is read all the while, for a program whose log nobody reads stops; the last lines are kept for the
+case that it dies. Settings in the caller's environment do not reach it.
+
+    ClickException
+    └── WebhookDied    the process ended, or could not begin
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import DEVNULL
+
+import click
+
+import examples
+from certs.authority import Files
+
+HOST = "127.0.0.1"
+LISTENING = "server.listening"
+
+# Reading the largest bundled cluster takes two seconds; a machine may be very busy.
+START_SECONDS = 60
+END_SECONDS = 5
+DYING_SECONDS = 1
+KEPT_LINES = 5
+
+
+class WebhookDied(click.ClickException):
+    """Raised when the webhook has ended by itself; the message ends with the last lines of its log."""
+
+    exit_code = 2
+
+
+@dataclass(slots=True)
+class Webhook:
+    """A webhook that runs: where it listens, and what it said last."""
+
+    process: Process
+    ca: Path
+    port: int = 0
+    said: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
+
+    @property
+    def url(self) -> str:
+        """Where it is called."""
+        return f"https://{HOST}:{self.port}"
+
+    async def died(self, doing: str) -> WebhookDied:
+        """What to tell when it did not last; waits a moment for its end, to tell that too."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.process.wait(), DYING_SECONDS)
+        code = self.process.returncode
+        how = "does not answer" if code is None else f"ended with exit code {code}"
+        log = "".join(f"\n  {line}" for line in self.said) or " nothing"
+        return WebhookDied(f"the webhook {how} while {doing}; the last it said:{log}")
+
+
+@contextlib.asynccontextmanager
+async def running(snapshot: Path, pair: Files, *arguments: str, port: int = 0) -> AsyncIterator[Webhook]:
+    """A webhook that serves a snapshot, ready for calls; leaving the `async with` ends it.
+
+    Raises `WebhookDied` if it does not begin to listen.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command(snapshot, pair, *arguments, port=port),
+        stdin=DEVNULL,
+        stderr=PIPE,
+        # Ctrl-C is ours to answer: the webhook ends when we end it, not beside us.
+        start_new_session=True,
+        env=environment(os.environ),
+    )
+    webhook = Webhook(process, pair.ca)
+    listens = asyncio.Event()
+    reader = asyncio.create_task(_follow(webhook, listens))
+    try:
+        await _until(listens, webhook, reader)
+        yield webhook
+    finally:
+        await _end(process)
+        await reader
+
+
+def command(snapshot: Path, pair: Files, *arguments: str, port: int) -> Sequence[str]:
+    """How the webhook is called."""
+    return (
+        *(sys.executable, "-P", "-m", "webhook"),
+        *("--snapshot", str(snapshot), "--snapshot-reload-seconds", "0"),
+        *("--bind", HOST, "--port", str(port), "--metrics-port", "0"),
+        *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--tls-reload-seconds", "0"),
+        *("--drain-seconds", "0", *arguments),
+    )
+
+
+def environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment without settings of the webhook, and with this very numalign on its path."""
+    tree = str(Path(examples.__path__[0]).parent)
+    path = os.pathsep.join(filter(None, (tree, ours.get("PYTHONPATH"))))
+    kept = {name: value for name, value in ours.items() if not name.startswith("NUMALIGN_")}
+    return {**kept, "PYTHONPATH": path}
+
+
+async def _follow(webhook: Webhook, listens: asyncio.Event) -> None:
+    """Read the log to its end; the port is in it."""
+    stream = webhook.process.stderr
+    while stream and (line := await stream.readline()):
+        text = line.decode(errors="replace").rstrip()
+        webhook.said.append(text)
+        if not listens.is_set() and LISTENING in text:
+            webhook.port = json.loads(text)["port"]
+            listens.set()
+
+
+async def _until(listens: asyncio.Event, webhook: Webhook, reader: asyncio.Task[None]) -> None:
+    """Wait until it listens, or its log ends first."""
+    waiting = asyncio.create_task(listens.wait())
+    await asyncio.wait({waiting, reader}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not listens.is_set():
+        raise await webhook.died("it started")
+
+
+async def _end(process: Process) -> None:
+    """Ask it to end; insist if it does not."""
+    for ask in (process.terminate, process.kill):
+        with contextlib.suppress(ProcessLookupError, TimeoutError):
+            if process.returncode is None:
+                ask()
+            await asyncio.wait_for(process.wait(), END_SECONDS)

@@ -1,0 +1,136 @@
+"""
+What the nodes of the trace had and what its pods asked for, counted.
+
+The published lists name every node and pod; the rules only care how many were alike. So two small tables
+of figures are kept, and the functions that counted them, to let anyone count again.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import NamedTuple
+
+from examples import DATA
+from numalign.model.errors import BadInput, Mistake
+
+NODES = "openb-nodes.csv"
+PODS = "openb-pods.csv"
+
+SOURCE = (
+    "# Counted from Alibaba cluster-trace-gpu-v2023 (openb), published with\n"
+    '# "Beware of Fragmentation", USENIX ATC 2023. A row is a shape; count says how many have it.\n'
+)
+
+# Classes of service in the trace whose pods may be squeezed; the others (LS, Guaranteed) may not.
+_SQUEEZED = frozenset({"BE", "Burstable"})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """What `count` nodes have in common; `model` is empty where there is no GPU."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpu: int
+    model: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """What `count` pods ask for; `gpu_milli` is per GPU, `burstable` of them may be squeezed."""
+
+    cpu_milli: int
+    memory_mib: int
+    num_gpu: int
+    gpu_milli: int
+    burstable: int
+    count: int
+
+
+class _Row(NamedTuple):
+    figures: tuple[int, ...]
+    word: str
+
+
+def node_shapes() -> list[NodeShape]:
+    """The bundled table: 27 shapes of 1,523 nodes."""
+    return [
+        NodeShape(int(cpu), int(memory), int(gpu), model, int(count))
+        for cpu, memory, gpu, model, count in _bundled(NODES)
+    ]
+
+
+def pod_shapes() -> list[PodShape]:
+    """The bundled table: 151 shapes of 8,152 pods."""
+    return [PodShape(*map(int, row)) for row in _bundled(PODS)]
+
+
+def count_nodes(path: Path) -> list[NodeShape]:
+    """Count a published list of nodes; raises `BadInput` with every mistake in the file."""
+    rows = _published(path, figures=("cpu_milli", "memory_mib", "gpu"), word="model")
+    return [
+        NodeShape(cpu, memory, gpu, model, count)
+        for ((cpu, memory, gpu), model), count in sorted(Counter(rows).items())
+    ]
+
+
+def count_pods(path: Path) -> list[PodShape]:
+    """Count a published list of pods; raises `BadInput` with every mistake in the file."""
+    rows = _published(path, figures=("cpu_milli", "memory_mib", "num_gpu", "gpu_milli"), word="qos")
+    counts = Counter(row.figures for row in rows)
+    squeezed = Counter(row.figures for row in rows if row.word in _SQUEEZED)
+    return [
+        PodShape(cpu, memory, gpus, milli, squeezed[cpu, memory, gpus, milli], count)
+        for (cpu, memory, gpus, milli), count in sorted(counts.items())
+    ]
+
+
+def write(shapes: Sequence[NodeShape] | Sequence[PodShape], path: Path) -> None:
+    """Write a table with its source above it; `shapes` must hold at least one."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(SOURCE)
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(field.name for field in fields(shapes[0]))
+        table.writerows(map(astuple, shapes))
+
+
+def _bundled(name: str) -> list[list[str]]:
+    text = (DATA / name).read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return list(csv.reader(lines[1:]))
+
+
+def _published(path: Path, *, figures: Sequence[str], word: str) -> list[_Row]:
+    """Read the columns named; the others (names, times) are not ours to keep."""
+    columns = (*figures, word)
+    header, rows = _read(path)
+    missing = [Mistake(str(path), f'there is no column "{name}"') for name in columns if name not in header]
+    mistakes = missing or list(_mistakes(path, rows, columns=columns, word=word))
+    if not (rows or mistakes):
+        mistakes = [Mistake(str(path), "there is no row under the header")]
+    if mistakes:
+        raise BadInput(mistakes)
+    return [_Row(tuple(int(row[name]) for name in figures), row[word]) for row in rows]
+
+
+def _read(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        try:
+            reader = csv.DictReader(file)
+            return reader.fieldnames or (), list(reader)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise BadInput([Mistake(str(path), f"not a CSV file in UTF-8: {error}")]) from error
+
+
+def _mistakes(
+    path: Path, rows: Iterable[dict[str, str]], *, columns: Sequence[str], word: str
+) -> Iterator[Mistake]:
+    for line, row in enumerate(rows, start=2):
+        for name in columns:
+            if row[name] is None:
+                yield Mistake(f"{path}:{line}", f"{name} is missing: the row is cut off")
+            elif name != word and not row[name].isdecimal():
+                yield Mistake(f"{path}:{line}", f"{name} is {row[name]!r}: a whole number is needed")

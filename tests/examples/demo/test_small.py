@@ -1,0 +1,101 @@
+"""The bundled pods come out as the comments above them say: through the real webhook, over HTTPS."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from examples.demo import bundled, small, webhook
+from examples.demo.bundled import Story
+from examples.demo.calls import Answer, Post, line_to
+from examples.demo.story import Stage
+from kubectl_numa import questions
+from kubectl_numa.lines import Paper
+from kubectl_numa.questions import Cluster
+from numalign.kube.files import snapshot
+from tests.notation import table
+
+Fake = Callable[..., Post]
+
+STORIES = {story.manifest["metadata"]["name"]: story for story in bundled.stories(bundled.read(bundled.PODS))}
+
+
+def text(sheet: Paper) -> str:
+    file = sheet.console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+@pytest.fixture
+def nodes(stage: Stage) -> Cluster:
+    """The bundled cluster."""
+    return questions.cluster(snapshot.load(stage.cluster))
+
+
+async def test_every_bundled_pod_comes_out_as_expected(stage: Stage, nodes: Cluster, sheet: Paper) -> None:
+    stories = list(STORIES.values())
+    async with webhook.running(stage.cluster, stage.pair) as running, line_to(running, connections=1) as post:
+        tally, differing = await small.review(stories, nodes, post, sheet)
+    assert running.process.returncode == 0
+    assert differing == 0, text(sheet)
+    assert str(tally) == "22 reviewed, 17 admitted (12 patched, 4 warned), 5 denied"
+    told = text(sheet)
+    assert told.startswith(
+        "1/22  default/inference-7b\n"
+        "  shows     the plain case, one GPU with its CPUs and memory in one zone.\n"
+        "  pod       asks for single-numa-node. Guaranteed: container server 8 cpu, 48Gi\n"
+        "            memory, 1 nvidia.com/gpu\n"
+        "  verdict   admitted, patched\n"
+        "  affinity  nodeAffinity:\n"
+        "              requiredDuringSchedulingIgnoredDuringExecution:\n"
+        "                nodeSelectorTerms:\n"
+    )
+    assert "                         ^\n" in told
+    assert max(map(len, told.splitlines())) <= 110
+
+
+async def test_an_outcome_that_differs_is_shown(fake: Fake, nodes: Cluster, sheet: Paper) -> None:
+    _, differing = await small.review([STORIES["inference-7b"]], nodes, fake(), sheet)
+    assert differing == 1
+    told = " ".join(text(sheet).split())
+    assert "But the outcome is admitted, not admitted, patched, and it keeps away from no node" in told
+
+
+def answered(affinity: dict[str, Any], *, outcome: dict[str, Any] | None = None) -> Answer:
+    pod = {"spec": {"affinity": affinity}}
+    return Answer(pod, pod, **(outcome or {}))
+
+
+def requiring(*values: str) -> dict[str, Any]:
+    expression = {"key": "numalign.io/class", "operator": "NotIn", "values": list(values)}
+    terms = [{}, {"matchExpressions": [expression, {"key": "x", "operator": "Exists"}]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def test_the_nodes_behind_the_classes_are_named(nodes: Cluster) -> None:
+    dgx = next(node for node in nodes.fleet.nodes if node.name == "dgx-1")
+    away = small.excluded(answered(requiring(nodes.fleet.class_of(dgx), "no-such-class")), nodes)
+    assert away == {"dgx-1", "dgx-2"}
+    assert small.excluded(answered({}), nodes) == frozenset()
+
+
+def test_nodes_that_are_excluded_by_mistake_are_a_difference(nodes: Cluster) -> None:
+    story = Story(STORIES["metrics-cache"].manifest, "", "admitted, patched; nothing to keep away from.")
+    dgx = next(node for node in nodes.fleet.nodes if node.name == "dgx-1")
+    answer = answered(requiring(nodes.fleet.class_of(dgx)), outcome={"operations": ({"op": "add"},)})
+    assert small.tell(story, answer, nodes).differences == ("it keeps away from dgx-1, dgx-2, not none",)
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    table(
+        [
+            ("a scheduler chooses", "inference-7b", None),
+            ("the pod names its node", "pinned-benchmark", "legacy-1"),
+            ("a DaemonSet's controller has", "gpu-exporter-x7k2p", "dgx-1"),
+        ]
+    ),
+)
+def test_who_has_placed_the_pod(name: str, node: str | None) -> None:
+    assert small.placed_on(STORIES[name].manifest) == node

@@ -1,0 +1,75 @@
+"""Counts, the line that sums them up, and refusals by cause."""
+
+from typing import Any
+
+import pytest
+
+from examples.demo.calls import Answer
+from examples.demo.tally import Tally, cause
+from tests.notation import table
+
+POD: dict[str, Any] = {}
+DENIED = Answer(POD, None, message="numalign: no")
+PATCHED = Answer(POD, POD, operations=({"op": "add"},))
+BOTH = Answer(POD, POD, operations=({"op": "add"},), warnings=("numalign: later",))
+
+
+def test_patched_and_warned_are_parts_of_admitted() -> None:
+    tally = Tally()
+    for answer in (DENIED, PATCHED, BOTH, Answer(POD, POD)):
+        tally.add(answer)
+    assert str(tally) == "4 reviewed, 3 admitted (2 patched, 1 warned), 1 denied"
+    assert tally.words["untouched"] == 1
+    assert (dict(tally.causes), dict(tally.warnings)) == ({"no": 1}, {"later": 1})
+
+
+def test_two_tallies_add_up() -> None:
+    first, second = Tally(), Tally()
+    first.add(DENIED)
+    second.add(BOTH)
+    assert str(first.plus(second)) == "2 reviewed, 1 admitted (1 patched, 1 warned), 1 denied"
+    assert first.plus(second).causes == first.causes
+
+
+TOO_LARGE = (
+    '0/560 nodes can align container "main" as single-numa-node: 183 have at most 191Gi memory and at most 4 '
+    "nvidia.com/gpu in one zone, 377 have no nvidia.com/gpu."
+)
+OTHER_FIGURES = (
+    '0/1 nodes can align sidecar "x-1" as single-numa-node: 1 has at most 191Mi memory and at most 1 '
+    "nvidia.com/gpu in one zone."
+)
+WHOLE_POD = (
+    "0/3 nodes can align the pod as best-effort: "
+    '3 have at most 1500m cpu in 2 zones (kubelet policy "restricted"), nor can any shape that was here'
+    " before"
+    ' or is declared. Use policy "none".'
+)
+TOGETHER = "have at most so much memory and at most so much nvidia.com/gpu in one zone"
+BY_KUBELET = '(kubelet policy "restricted")'
+ENFORCED = 'namespace "prod" enforces restricted'
+MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is none of the known words'
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    table(
+        [
+            ("what no zone has", TOO_LARGE, TOGETHER),
+            ("another pod with other figures", OTHER_FIGURES, TOGETHER),
+            (
+                "the pod as a whole",
+                WHOLE_POD,
+                'have at most so much cpu in 2 zones (kubelet policy "restricted")',
+            ),
+            (
+                "a namespace that enforces",
+                f"{ENFORCED}: the pod asks for nothing. Set annotation x.",
+                ENFORCED,
+            ),
+            ("a mistake in an annotation", f"{MISTAKE}; one of a, b", MISTAKE),
+        ]
+    ),
+)
+def test_a_refusal_comes_down_to_its_cause(message: str, expected: str) -> None:
+    assert cause(f"numalign: {message}") == expected
