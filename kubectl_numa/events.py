@@ -20,7 +20,7 @@ from numalign.kube.decode.kubelet_config import configuration
 from numalign.kube.decode.nodes import BadNode, Facts
 from numalign.kube.decode.nrt import Topology
 from numalign.kube.decode.parts import Part, named
-from numalign.kubelet.observed_state import Seen
+from numalign.kubelet.observed_state import ObservedContainer
 from numalign.model.demand import WHOLE_POD
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.node import Node
@@ -63,7 +63,7 @@ class Observed:
     """
 
     pod: str
-    seen: tuple[Seen, ...] | None
+    seen: tuple[ObservedContainer, ...] | None
     left: Mapping[ZoneSet, Resources] | None = None
 
 
@@ -158,18 +158,18 @@ def _observed(part: Part) -> Observed:
     return Observed(name, tuple(seen) if admitted else None, None if left.value is None else _by_zones(left))
 
 
-def _container(name: str, part: Part) -> Seen:
+def _container(name: str, part: Part) -> ObservedContainer:
     if not name:
         part.wrong("stands under an empty name")
     return _seen(name, part)
 
 
-def _seen(container: str, part: Part) -> Seen:
+def _seen(container: str, part: Part) -> ObservedContainer:
     part.only(CONTAINER_FIELDS)
     cpus, amounts = part["cpus"].cpu_list(), _by_zones(part["amounts"])
     # A container with CPUs of which nobody says which ones is known by their number.
     unknown = cpus is None and any(CPU in bag for bag in amounts.values())
-    return Seen(container, None if unknown else cpus or 0, amounts)
+    return ObservedContainer(container, None if unknown else cpus or 0, amounts)
 
 
 def _by_zones(listed: Part) -> dict[ZoneSet, Resources]:

@@ -16,10 +16,10 @@ from numalign.decision import wording
 from numalign.decision.doubts import Doubt, doubts
 from numalign.decision.evaluate import refusal_of
 from numalign.kubelet import admit as kubelet
-from numalign.kubelet.admission_errors import Reason
+from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.admit import PodAdmitResult
-from numalign.kubelet.managers_state import Held
-from numalign.kubelet.observed_state import Seen, observe
+from numalign.kubelet.managers_state import Assignments
+from numalign.kubelet.observed_state import ObservedContainer, observe
 from numalign.model import demand as demands
 from numalign.model.demand import WHOLE_POD, Demand
 from numalign.model.errors import Mistake
@@ -41,7 +41,7 @@ class Answer:
     node: Node
     grants: tuple[Grant, ...] = ()
     whole: Grant | None = None
-    reason: Reason | None = None
+    reason: RejectionReason | None = None
     message: str | None = None
     doubts: tuple[Doubt, ...] = ()
 
@@ -79,7 +79,7 @@ class Stay:
     """
 
     demand: Demand
-    held: Held | None
+    held: Assignments | None
     seen: bool = False
 
 
@@ -214,7 +214,7 @@ def _asked(state: State, turn: Asked) -> State:
     admission = kubelet.admit(node, demand)
     if admission.refusal:
         pods = {**state.pods, pod: Stay(demand, None, turn.truth is not None)}
-        return State(kubelet.found(node, admission), pods, (Stay(demand, admission.held),))
+        return State(kubelet.after_admission(node, admission), pods, (Stay(demand, admission.held),))
     if turn.truth:
         return State(node, {**state.pods, pod: Stay(demand, None, seen=True)})
     return State(kubelet.charge(node, admission), {**state.pods, pod: Stay(demand, admission.held)})
@@ -268,7 +268,7 @@ def _deleted(state: State, turn: Deleted) -> State:
     return State(state.node, pods, (*state.leaving, stay) if stay else state.leaving)
 
 
-def _seen(node: Node, demand: Demand, truth: Observed) -> tuple[Node, Held]:
+def _seen(node: Node, demand: Demand, truth: Observed) -> tuple[Node, Assignments]:
     """The node with what the containers were seen to hold, in the order in which they were admitted."""
     places = _places(demand)
     listed = sorted(truth.seen or (), key=lambda one: places[one.container])
@@ -278,7 +278,7 @@ def _seen(node: Node, demand: Demand, truth: Observed) -> tuple[Node, Held]:
 
 
 def _answer(name: str, node: Node, demand: Demand, admission: PodAdmitResult) -> Answer:
-    unsure = doubts(node, kubelet.heeded(node, demand))
+    unsure = doubts(node, kubelet.effective_demand(node, demand))
     refused, refusal = admission.refusal, refusal_of(node, admission)
     if refused is None or refusal is None:
         return Answer(name, node, admission.placement.grants, admission.placement.whole, doubts=unsure)
@@ -295,7 +295,7 @@ def _check(event: Observed, demand: Demand, node: Node) -> None:
         raise BadLine(mistakes)
 
 
-def _unnamed(one: Seen) -> CpuSet | None:
+def _unnamed(one: ObservedContainer) -> CpuSet | None:
     """Ids of CPUs mean nothing on a machine that is only assumed; that there are none does."""
     return None if any(CPU in bag for bag in one.amounts.values()) else 0
 

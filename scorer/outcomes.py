@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from numalign.kube.events import LONGEST_MESSAGE, Event, Type
 from numalign.kube.pod_informer import Phase, PodInfo
-from numalign.kubelet.admission_errors import Reason
+from numalign.kubelet.admission_errors import RejectionReason
 from numalign.ledger.model import AssignedPod, Source
 from numalign.lru import LRU, Caches
 from numalign.model.errors import cut
@@ -32,7 +32,7 @@ REMEMBERED_SECONDS = 300.0
 
 REMEMBERED = 1024
 
-_REASONS = frozenset(str(each) for each in Reason)
+_REASONS = frozenset(str(each) for each in RejectionReason)
 
 
 Tell = Callable[[Event], None]

@@ -24,9 +24,20 @@ import pytest
 from numalign.model import demand, resources
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Match, Policy, Scope
-from numalign.model.machine import Core, CpuSet, Machine, Place, Stock, cpus, ids, places, read_list, union
+from numalign.model.machine import (
+    Core,
+    CpuSet,
+    DevicePlace,
+    Machine,
+    Stock,
+    cpus,
+    device_places,
+    ids,
+    read_list,
+    union,
+)
 from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, MemoryManager, Node, Zone, managers
-from numalign.model.options import DEFAULTS, CpuOption, Gate, Options, TopologyOption
+from numalign.model.options import DEFAULTS, CpuOption, FeatureGate, Options, TopologyOption
 from numalign.model.pod import Container, Pod, Role
 from numalign.model.resources import Resources, ZoneId
 
@@ -150,7 +161,9 @@ def machine(  # noqa: PLR0913 - one keyword for each fact of a machine
         order,
         tuple(_cores(lists, order, sockets or order, threads, [*map(read_list, caches)] or lists)),
         kept,
-        tuple((name, places(order, ((at, state != "x") for at, state in every))) for name, every in found),
+        tuple(
+            (name, device_places(order, ((at, state != "x") for at, state in every))) for name, every in found
+        ),
     )
     stock = Stock(left, tuple((name, _left(every, dict(made.devices)[name])) for name, every in found))
     texts = (" ".join(f"{name}={amount}" for name, amount in amounts.items()) for amounts in told)
@@ -163,7 +176,7 @@ def options(words: str = "", *, minor: int | None = None) -> Options:
     made = Options(
         frozenset(word for word in CpuOption if word in told),
         frozenset(word for word in TopologyOption if word in told),
-        frozenset(word for word in Gate if word in told),
+        frozenset(word for word in FeatureGate if word in told),
         minor,
     )
     assert len(told) == len(made.cpu | made.topology | made.gates)
@@ -252,7 +265,7 @@ def _listed(zone: ZoneId, devices: Iterable[Device]) -> str:
     return f"{len(here)}/{len(healthy)}/{healthy.count('')}" if here else ""
 
 
-def _left(devices: list[Device], every: Iterable[Place]) -> Ids:
+def _left(devices: list[Device], every: Iterable[DevicePlace]) -> Ids:
     return tuple(devices.count((frozenset(place.zones), "")) for place in every)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from numalign.cache.arrays import Bools, Ints
 from numalign.cache.distinct_rows import kinds
 from numalign.decision import scoring
-from numalign.decision.scoring import HIGHEST, Costs, Strategy, Weights, whole
+from numalign.decision.scoring import HIGHEST, CostTable, Strategy, Weights, whole
 
 _Floats = NDArray[np.float64]
 _T = TypeVar("_T", np.float64, np.int64)
@@ -67,7 +67,7 @@ def values(strategy: Strategy, units: Sequence[Unit], weights: Weights, *, max_z
 
 
 @lru_cache(maxsize=256)
-def nearest_sets(costs: Costs) -> Bools:
+def nearest_sets(costs: CostTable) -> Bools:
     """Per set of zones whether no other set of as many is closer; bit i of a set is the i-th zone.
 
     There are 2^zones sets, so it is nothing for nodes with more than some ten zones.

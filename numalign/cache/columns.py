@@ -206,11 +206,11 @@ def _span(layout: Layout, feature: str, names: tuple[str, ...]) -> slice | Rows:
 
 def _now(layout: Layout, node: Node) -> list[int]:
     """What is free on a node, in the order of `_sizes`."""
-    frees, cpus = [zone.free for zone in node.zones], cpu_manager.of(node)
+    frees, cpus = [zone.free for zone in node.zones], cpu_manager.state(node)
     found: list[int] = []
     for name in layout.names:
         if name == CPU:
-            found += cpu_manager.by_zone(cpus.layout, cpus.free) if cpus else [0] * len(frees)
+            found += cpu_manager.cpus_per_zone(cpus.layout, cpus.free) if cpus else [0] * len(frees)
         else:
             found += [free.get(name, 0) for free in frees]
     found += [free.get(CPU, 0) for free in frees]
@@ -237,7 +237,7 @@ def _ever(layout: Layout, node: Node) -> list[int]:
 
 def _hardware(layout: Layout, node: Node) -> dict[str, Sequence[int]]:
     """By what the managers tell how many zones a request takes at the least, by name."""
-    cpus = cpu_manager.of(node)
+    cpus = cpu_manager.state(node)
     sizes = cpus.layout.sizes if cpus else (0,) * len(node.zones)
     return {
         name: sizes if name == CPU else [_HARDWARE[kind(name)](zone).get(name, 0) for zone in node.zones]
@@ -264,7 +264,7 @@ def _reach(layout: Layout, name: str, hardware: Sequence[int]) -> int:
 
 def _groups(node: Node) -> list[int]:
     """The memory manager's groups: the set that each zone serves, and the zones that are bound, as bits."""
-    held = memory_manager.of(node) if any(zone.assignments for zone in node.zones) else None
+    held = memory_manager.state(node) if any(zone.assignments for zone in node.zones) else None
     if held is None:
         return [0] * len(node.zones) + [0, 0]
     busy = bitmask.of(at for at, count in enumerate(held.assignments) if count)

@@ -27,11 +27,11 @@ from numalign.cache.sweep import Sweep
 from numalign.cache.unknown_node_table import UnknownNodeTable
 from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.verdict import Verdict
-from numalign.kubelet import effort
+from numalign.kubelet import work_limit
 from numalign.lru import LRU, Caches
 from numalign.memory_size import weight
 from numalign.model.constraints import ANYWHERE, Constraints, unmet_now
-from numalign.model.demand import asking
+from numalign.model.demand import with_request
 from numalign.model.intent import Policy
 from numalign.model.node import Node, alike, node_class
 from numalign.model.resources import CPU, MEMORY, NODE_LEVEL
@@ -477,12 +477,12 @@ class Fleet:
         self, question: Question, constraints: Constraints, container: str, resource: str, amount: int
     ) -> bool:
         """Whether the pod would fit somewhere if it asked for this much; no, if that takes long to say."""
-        less = asking(question.demand, container, resource, amount)
-        left, reached = effort.MOST_AT_ONCE, finished(self._find_eligible(constraints))
+        less = with_request(question.demand, container, resource, amount)
+        left, reached = work_limit.LIMIT_AT_ONCE, finished(self._find_eligible(constraints))
         for row, known in self._shapes.known():
             if not reached[row]:
                 continue
-            left -= effort.units(known.shape.node, less)
+            left -= work_limit.units(known.shape.node, less)
             if left < 0 or evaluate(known.shape.node, less, question.intent).admitted:
                 return left >= 0
         return False

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from numalign.cache.arrays import Rows
 from numalign.kubelet import bitmask, cpu_manager
-from numalign.kubelet.admit import zones_of
+from numalign.kubelet.admit import numa_info
 from numalign.kubelet.bitmask import Mask
-from numalign.kubelet.topology_manager import Zones
+from numalign.kubelet.topology_manager import NumaInfo
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import CpuManager, MemoryManager, Node, Zone, alike
-from numalign.model.options import CpuOption, Gate, TopologyOption
+from numalign.model.options import CpuOption, FeatureGate, TopologyOption
 from numalign.model.resources import MILLI, Kind, ZoneId, kind
 
 MOST_ZONES = 8
@@ -66,7 +66,7 @@ class Layout:
     costs: Costs
     near: bool
     closest: bool
-    zones: Zones = field(compare=False)
+    zones: NumaInfo = field(compare=False)
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -196,14 +196,14 @@ def layout_of(node: Node) -> Layout | None:
         near=node.options.behaviour.hints_where_devices_are,
         closest=TopologyOption.PREFER_CLOSEST in node.options.topology,
         # Where only single zones count, or none, nobody asks how far apart they are.
-        zones=zones_of(node) if node.policy in _COMPARES else Zones(len(node.zones)),
+        zones=numa_info(node) if node.policy in _COMPARES else NumaInfo(len(node.zones)),
     )
 
 
 def _peculiar(node: Node) -> bool:
     """Whether more than amounts decides: a described machine, options, groups of nothing, or uneven CPUs."""
     options = node.options.cpu - _HARMLESS if node.cpu_manager is CpuManager.STATIC else ()
-    gated = node.options.on(Gate.POD_LEVEL_MANAGERS)
+    gated = node.options.on(FeatureGate.POD_LEVEL_MANAGERS)
     return bool(node.machine or options or gated or _joined(node) or _uneven(node))
 
 
@@ -214,7 +214,7 @@ def _joined(node: Node) -> bool:
 
 def _uneven(node: Node) -> bool:
     """Whether zones, sockets or cores differ in size: there the kubelet can take CPUs that it has not got."""
-    cpus = cpu_manager.of(node)
+    cpus = cpu_manager.state(node)
     if cpus is None:
         return False
     zones = (zone for zone in cpus.layout.zones if zone)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from numalign.decision.doubts import doubts
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 from numalign.kubelet import admit as kubelet
-from numalign.kubelet.admission_errors import Reason, Refused
-from numalign.kubelet.admit import PodAdmitResult, widths
+from numalign.kubelet.admission_errors import Rejection, RejectionReason
+from numalign.kubelet.admit import PodAdmitResult, min_widths
 from numalign.model.demand import Demand, Step
 from numalign.model.intent import Intent, Match, Policy, Scope
 from numalign.model.node import Node
@@ -43,11 +43,15 @@ def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
 
 def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[Verdict]:
     """The same in steps of at most some hundredths of a second."""
-    now = yield from _judging(node, kubelet.heeded(node, demand), intent)
+    now = yield from _judging(node, kubelet.effective_demand(node, demand), intent)
     if now.admitted:
         return now
     empty = node.in_health()
-    ever = now if empty == node else (yield from _judging(empty, kubelet.heeded(empty, demand), intent))
+    ever = (
+        now
+        if empty == node
+        else (yield from _judging(empty, kubelet.effective_demand(empty, demand), intent))
+    )
     return replace(ever, permanent=True) if ever.refused else now
 
 
@@ -56,7 +60,7 @@ def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> b
 
     The intent may be another than the pod's own; which policy the node has to have is not asked.
     """
-    asked = kubelet.heeded(node, demand)
+    asked = kubelet.effective_demand(node, demand)
     return not (unaligned(node, asked, intent) or any(_too_wide(node, asked, intent, placement)))
 
 
@@ -65,10 +69,10 @@ def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
     refused = admission.refusal
     if refused is None:
         return None
-    if refused.reason is Reason.NOT_ANSWERED:
+    if refused.reason is RejectionReason.NOT_ANSWERED:
         return _not_answered(node, refused.step)
     # What earlier containers of the pod already hold is gone for this one.
-    left = kubelet.found(node, admission)
+    left = kubelet.after_admission(node, admission)
     why = _WHY[refused.reason](left, refused)
     return Refusal(
         Refuser.KUBELET,
@@ -85,7 +89,7 @@ def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
 
 
 def _not_answered(node: Node, step: Step) -> Refusal:
-    reason, place = Reason.NOT_ANSWERED, (step.container, step.role)
+    reason, place = RejectionReason.NOT_ANSWERED, (step.container, step.role)
     return Refusal(Refuser.NOBODY, reason, Cause.NOT_ANSWERED, node.policy, *place)
 
 
@@ -199,37 +203,37 @@ class _Why(NamedTuple):
     detail: str = ""
 
 
-def _not_alignable(left: Node, refused: Refused) -> _Why:
+def _not_alignable(left: Node, refused: Rejection) -> _Why:
     if refused.resources:
         return _nothing_to_share(left, refused)
     needs = _needs(left, refused.step, left.policy)
     return _Why(_cause(left, needs), needs)
 
 
-def _not_allocatable(left: Node, refused: Refused) -> _Why:
+def _not_allocatable(left: Node, refused: Rejection) -> _Why:
     asks, every = refused.step.asks, len(left.zones)
     # A container can name a device without asking for any, and be refused all the same.
     needs = (Need(name, asks.get(name, 0), every, _most(left, name, every)) for name in refused.resources)
     return _Why(Cause.NOT_ALLOCATED, tuple(needs))
 
 
-def _not_whole_cores(left: Node, refused: Refused) -> _Why:
+def _not_whole_cores(left: Node, refused: Rejection) -> _Why:
     threads, free = kubelet.whole_cores(left)
     broken = refused.step.cpu // MILLI % threads
     needs = (Need(CPU, refused.step.cpu, len(left.zones), free),)
     return _Why(Cause.NOT_WHOLE_CORES, needs, str(threads) if broken else "")
 
 
-def _nothing_to_share(left: Node, refused: Refused) -> _Why:
+def _nothing_to_share(left: Node, refused: Rejection) -> _Why:
     return _Why(Cause.NOTHING_TO_SHARE, _not_allocatable(left, refused).needs)
 
 
-_WHY: Mapping[Reason, Callable[[Node, Refused], _Why]] = MappingProxyType(
+_WHY: Mapping[RejectionReason, Callable[[Node, Rejection], _Why]] = MappingProxyType(
     {
-        Reason.TOPOLOGY_AFFINITY: _not_alignable,
-        Reason.UNEXPECTED_ADMISSION: _not_allocatable,
-        Reason.SMT_ALIGNMENT: _not_whole_cores,
-        Reason.EMPTY_SHARED_POOL: _nothing_to_share,
+        RejectionReason.TOPOLOGY_AFFINITY: _not_alignable,
+        RejectionReason.UNEXPECTED_ADMISSION: _not_allocatable,
+        RejectionReason.SMT_ALIGNMENT: _not_whole_cores,
+        RejectionReason.EMPTY_SHARED_POOL: _nothing_to_share,
     }
 )
 
@@ -272,7 +276,7 @@ def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:
     # A device that is named is given hints even where none is asked for.
     asks = {**step.asks, **step.devices}
     single = policy is Policy.SINGLE_NUMA_NODE
-    allowed = dict.fromkeys(asks, 1) if single else widths(node, step)
+    allowed = dict.fromkeys(asks, 1) if single else min_widths(node, step)
     return tuple(
         Need(name, asked, allowed[name], _most(node, name, allowed[name]))
         for name, asked in asks.items()
@@ -291,7 +295,7 @@ def _cause(node: Node, needs: tuple[Need, ...]) -> Cause:
     if len(widths_asked) > 1:
         return Cause.WIDTHS_DIFFER
     amounts = {need.resource: need.asked for need in needs}
-    return Cause.SPREAD if kubelet.together(node, amounts, *widths_asked) else Cause.NOT_TOGETHER
+    return Cause.SPREAD if kubelet.fits_together(node, amounts, *widths_asked) else Cause.NOT_TOGETHER
 
 
 def _shortages(node: Node, step: Step) -> Iterator[Shortage]:

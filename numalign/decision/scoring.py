@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from numalign.decision.evaluate import NO_INTENT, keeps
-from numalign.kubelet.admit import heeded
+from numalign.kubelet.admit import effective_demand
 from numalign.model.demand import Demand, Step
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
@@ -69,7 +69,7 @@ def scores(
     weights: Weights = EVEN,
 ) -> tuple[int, ...]:
     """As `score`, by each of these strategies."""
-    units = [unit for unit in _units(node, heeded(node, demand), placement) if unit.zones]
+    units = [unit for unit in _units(node, effective_demand(node, demand), placement) if unit.zones]
     if not units:
         return (HIGHEST,) * len(strategies)
     return tuple(_STRATEGIES[strategy](node, units, weights) for strategy in strategies)
@@ -131,11 +131,11 @@ def _least_numa_nodes(node: Node, units: list[_Unit], _weights: Weights) -> int:
     return max(0, HIGHEST - max(map(len, spans)) * step + (step // 2 if closest else 0))
 
 
-Costs = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
+CostTable = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
 """What each zone of a node lists."""
 
 
-def nearest(costs: Costs, zones: Collection[ZoneId]) -> bool:
+def nearest(costs: CostTable, zones: Collection[ZoneId]) -> bool:
     """Whether no other set of as many zones is closer together."""
     return _distance(_table(costs), zones) == _least_distance(costs, len(zones))
 
@@ -144,7 +144,7 @@ _Table = Mapping[ZoneId, Mapping[ZoneId, int]]
 
 
 @lru_cache(maxsize=256)
-def _table(costs: Costs) -> _Table:
+def _table(costs: CostTable) -> _Table:
     """The cost from each zone to each, itself included."""
     listed = {zone: dict(mine) for zone, mine in costs}
     return {one: {other: listed[one].get(other, UNKNOWN_COST) for other in listed} for one in listed}
@@ -158,7 +158,7 @@ def _distance(table: _Table, zones: Iterable[ZoneId]) -> int:
 
 # There are as many different tables as kinds of machines, and thousands of sets of eight zones of sixteen.
 @lru_cache(maxsize=1024)
-def _least_distance(costs: Costs, count: int) -> int:
+def _least_distance(costs: CostTable, count: int) -> int:
     """What no set of so many zones is below; where there are too many sets, perhaps none comes down to it."""
     table = _table(costs)
     if comb(len(table), count) > MOST_SETS:

@@ -114,7 +114,7 @@ class Verdict:
 
     @property
     def answered(self) -> bool:
-        """Whether it was worked out what becomes of the pod (`kubelet.work`)."""
+        """Whether it was worked out what becomes of the pod (`kubelet.work_limit`)."""
         return self.refusal is None or self.refusal.cause is not Cause.NOT_ANSWERED
 
     @property

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from numalign.decision.verdict import Cause, Need, Refusal, Shortage, Verdict
-from numalign.kubelet.admission_errors import Reason
+from numalign.kubelet.admission_errors import RejectionReason
 from numalign.model.constraints import Unmet
 from numalign.model.errors import cut
 from numalign.model.intent import POLICY, Intent, Policy, nearest
@@ -422,7 +422,7 @@ def _free(verdict: Verdict) -> str:
 
 def _by_topology_manager(refusal: Refusal) -> bool:
     """Whether the kubelet's own policy decides, whatever the pod asks for."""
-    return refusal.reason == Reason.TOPOLOGY_AFFINITY
+    return refusal.reason == RejectionReason.TOPOLOGY_AFFINITY
 
 
 def _subject(refusal: Refusal) -> str:

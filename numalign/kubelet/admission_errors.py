@@ -7,7 +7,7 @@ from numalign.model.demand import Step
 from numalign.model.machine import CpuSet
 
 
-class Reason(StrEnum):
+class RejectionReason(StrEnum):
     """The reasons that a kubelet writes into the status of a pod that it refuses."""
 
     TOPOLOGY_AFFINITY = "TopologyAffinityError"
@@ -19,13 +19,13 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejection:
     """Why the kubelet refuses a pod: at which step, and which resources it could not give out, if any.
 
     `cpus` are those that the step itself had been given by then.
     """
 
-    reason: Reason
+    reason: RejectionReason
     step: Step
     resources: tuple[str, ...] = ()
     cpus: CpuSet = 0

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from numalign.model.machine import Core, CpuSet, Layout, lay_out, union
+from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology, union
 from numalign.model.node import Node
 from numalign.model.options import CpuOption
 from numalign.model.resources import CPU, MILLI, Resources, ZoneId
@@ -28,11 +28,11 @@ Costs = tuple[tuple[ZoneId, int], ...]
 class Assumed(NamedTuple):
     """The CPUs that a node of counts would have, and those of them that a zone never gives out."""
 
-    layout: Layout
+    layout: CpuTopology
     reserved: CpuSet
 
 
-def machine(node: Node) -> Assumed:
+def assume(node: Node) -> Assumed:
     """What is assumed of a node's CPUs, whatever is given out."""
     facts = tuple(
         [(zone.id, zone.capacity.get(CPU), _whole(zone.allocatable), zone.costs) for zone in node.zones]
@@ -40,7 +40,7 @@ def machine(node: Node) -> Assumed:
     return _assumed(facts, node.threads or _THREADS[CpuOption.FULL_PCPUS_ONLY in node.options.cpu])
 
 
-def free(node: Node, laid: Layout) -> CpuSet:
+def free_cpus(node: Node, laid: CpuTopology) -> CpuSet:
     """The CPUs that a zone has not given out: its last ones."""
     left = 0
     for cpus, zone in zip(laid.zones, node.zones, strict=True):
@@ -60,7 +60,7 @@ def _whole(amounts: Resources) -> int:
 def _assumed(facts: tuple[Fact, ...], threads: int) -> Assumed:
     sizes, sockets = _sizes(facts), _sockets(facts)
     zones = [zone for zone, *_ in facts]
-    laid = lay_out(_cores(zones, sizes, sockets, threads), zones)
+    laid = cpu_topology(_cores(zones, sizes, sockets, threads), zones)
     kept = (_first(cpus, size - fact[2]) for cpus, size, fact in zip(laid.zones, sizes, facts, strict=True))
     return Assumed(laid, union(kept))
 

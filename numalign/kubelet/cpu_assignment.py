@@ -17,11 +17,11 @@ from functools import lru_cache, partial
 from itertools import chain, islice
 
 from numalign.kubelet import cpu_distribution
-from numalign.model.machine import CpuSet, Layout, lowest, union
+from numalign.model.machine import CpuSet, CpuTopology, lowest, union
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class StaticPolicyOptions:
     """The policy options that decide which CPUs are taken.
 
     `distribute` is distribute-cpus-across-numa, in steps of `group` CPUs: the threads of a core under
@@ -37,7 +37,9 @@ class Strategy:
     odd_cache_share: bool = True
 
 
-def take(layout: Layout, available: CpuSet, count: int, strategy: Strategy) -> CpuSet:
+def take_by_topology(
+    layout: CpuTopology, available: CpuSet, count: int, strategy: StaticPolicyOptions
+) -> CpuSet:
     """Choose so many of the available CPUs as the kubelet would.
 
     Nothing comes back where the kubelet does not admit the pod: there are too few, or its own accidents spoil
@@ -52,7 +54,7 @@ def take(layout: Layout, available: CpuSet, count: int, strategy: Strategy) -> C
     return _packed(layout, available, count, steps)
 
 
-def choices(layout: Layout, available: CpuSet, count: int, strategy: Strategy) -> int:
+def choices(layout: CpuTopology, available: CpuSet, count: int, strategy: StaticPolicyOptions) -> int:
     """How many ways `take` compares to distribute so many CPUs; of packing there is one."""
     if not strategy.distribute or count % strategy.group or not 0 < count <= available.bit_count():
         return 0
@@ -65,11 +67,11 @@ def choices(layout: Layout, available: CpuSet, count: int, strategy: Strategy) -
 # --- Packing
 
 
-Step = Callable[[Layout, CpuSet, int], Iterable[CpuSet]]
+Step = Callable[[CpuTopology, CpuSet, int], Iterable[CpuSet]]
 """What one step takes, unit by unit, of the CPUs that are free while so many are needed."""
 
 
-def _packed(layout: Layout, free: CpuSet, needed: int, steps: Iterable[Step]) -> CpuSet:
+def _packed(layout: CpuTopology, free: CpuSet, needed: int, steps: Iterable[Step]) -> CpuSet:
     taken = 0
     for step in steps:
         for unit in step(layout, free & ~taken, needed) if needed else ():
@@ -78,10 +80,10 @@ def _packed(layout: Layout, free: CpuSet, needed: int, steps: Iterable[Step]) ->
     return taken
 
 
-def _distributed(layout: Layout, free: CpuSet, count: int, group: int, steps: Iterable[Step]) -> CpuSet:
+def _distributed(layout: CpuTopology, free: CpuSet, count: int, group: int, steps: Iterable[Step]) -> CpuSet:
     zones = _zones(layout, free)
     per_zone = _per_zone(layout, group)
-    plan = cpu_distribution.plan(_room(zones, free), count, group=group, groups_per_zone=per_zone)
+    plan = cpu_distribution.distribution(_room(zones, free), count, group=group, groups_per_zone=per_zone)
     if plan is None:
         return _packed(layout, free, count, steps)
     taken = _from_each(layout, free, [zones[at] for at in plan.zones], plan.share, steps)
@@ -90,12 +92,12 @@ def _distributed(layout: Layout, free: CpuSet, count: int, group: int, steps: It
     return taken if taken.bit_count() == count else 0
 
 
-def _per_zone(layout: Layout, group: int) -> int:
+def _per_zone(layout: CpuTopology, group: int) -> int:
     return _ceil(_ceil(sum(layout.sizes), group), layout.zones_with_cpus)
 
 
 def _from_each(
-    layout: Layout, free: CpuSet, zones: Iterable[CpuSet], amount: int, steps: Iterable[Step]
+    layout: CpuTopology, free: CpuSet, zones: Iterable[CpuSet], amount: int, steps: Iterable[Step]
 ) -> CpuSet:
     taken = 0
     for zone in zones:
@@ -108,25 +110,25 @@ def _room(zones: Iterable[CpuSet], free: CpuSet) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def _steps(strategy: Strategy, *, zones_first: bool) -> tuple[Step, ...]:
+def _steps(strategy: StaticPolicyOptions, *, zones_first: bool) -> tuple[Step, ...]:
     units = (_whole_zones, _whole_sockets) if zones_first else (_whole_sockets, _whole_zones)
     by_cache = strategy.by_cache and not strategy.distribute
     caches = (_CACHES[strategy.odd_cache_share],) if by_cache else ()
     return (*units, *caches, *_THREADS[strategy.spread])
 
 
-def _whole_zones(layout: Layout, free: CpuSet, needed: int) -> Iterable[CpuSet]:
+def _whole_zones(layout: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
     whole = [zone for zone in layout.zones if zone & free == zone and 0 < zone.bit_count() <= needed]
     return _fitting((zone for zone in _zones(layout, free) if zone in whole), needed) if whole else ()
 
 
-def _whole_sockets(layout: Layout, free: CpuSet, needed: int) -> Iterable[CpuSet]:
+def _whole_sockets(layout: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
     size = _mean_size(layout, layout.sockets)
     whole = [one for one in layout.sockets if (one & free).bit_count() == size and one.bit_count() <= needed]
     return _fitting((one for one in _sockets(layout, free) if one in whole), needed) if whole else ()
 
 
-def _whole_cores(layout: Layout, free: CpuSet, needed: int) -> Iterable[CpuSet]:
+def _whole_cores(layout: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
     size = layout.threads_per_core
     units = _innermost(layout, free) if needed >= size else ()
     cores = (
@@ -135,14 +137,14 @@ def _whole_cores(layout: Layout, free: CpuSet, needed: int) -> Iterable[CpuSet]:
     return _fitting(cores, needed, smallest=size)
 
 
-def _packed_threads(layout: Layout, free: CpuSet, needed: int) -> Iterator[CpuSet]:
+def _packed_threads(layout: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
     cores = ((core & unit & free for core in _cores(layout, unit)) for unit in _innermost(layout, free))
     return _threads(
         chain.from_iterable(sorted(filter(None, parts), key=int.bit_count) for parts in cores), needed
     )
 
 
-def _spread_threads(layout: Layout, free: CpuSet, needed: int) -> Iterator[CpuSet]:
+def _spread_threads(layout: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
     return _threads((socket & free for socket in _sockets(layout, free)), needed)
 
 
@@ -168,11 +170,11 @@ def _fitting(units: Iterable[CpuSet], needed: int, *, smallest: int = 1) -> Iter
 # --- Caches
 
 
-Share = Callable[[Layout, CpuSet, int], CpuSet]
+Share = Callable[[CpuTopology, CpuSet, int], CpuSet]
 """What a cache with these CPUs free would give towards so many; it serves only if that is just as many."""
 
 
-def _by_cache(layout: Layout, free: CpuSet, needed: int, share: Share) -> list[CpuSet]:
+def _by_cache(layout: CpuTopology, free: CpuSet, needed: int, share: Share) -> list[CpuSet]:
     order = _within(_zones(layout, free), layout.caches, free)
     whole = [cache for cache in order if cache & free == cache]
     taken = list(_fitting(whole, needed)) if needed >= _mean_size(layout, layout.caches) else []
@@ -181,17 +183,17 @@ def _by_cache(layout: Layout, free: CpuSet, needed: int, share: Share) -> list[C
     return [*taken, next((part for part in shares if part.bit_count() == left), 0)]
 
 
-def _share_of_cores(layout: Layout, free: CpuSet, needed: int) -> CpuSet:
+def _share_of_cores(layout: CpuTopology, free: CpuSet, needed: int) -> CpuSet:
     return _first_cores(layout, free, needed // layout.threads_per_core)
 
 
-def _share_rounded_up(layout: Layout, free: CpuSet, needed: int) -> CpuSet:
+def _share_rounded_up(layout: CpuTopology, free: CpuSet, needed: int) -> CpuSet:
     share = _first_cores(layout, free, _ceil(needed, layout.threads_per_core))
     over = needed % 2 and layout.threads_per_core > 1 and share.bit_count() > needed
     return lowest(share, share.bit_count() - 1) if over else share
 
 
-def _first_cores(layout: Layout, free: CpuSet, count: int) -> CpuSet:
+def _first_cores(layout: CpuTopology, free: CpuSet, count: int) -> CpuSet:
     cores = (core & free for core in layout.cores if core & free)
     return union(islice(cores, count))
 
@@ -209,24 +211,24 @@ _THREADS: Mapping[bool, tuple[Step, ...]] = {
 # --- Order: the fewest free CPUs first, then by id
 
 
-def _zones_first(layout: Layout) -> bool:
+def _zones_first(layout: CpuTopology) -> bool:
     """Whether zones are taken to hold sockets, rather than sockets zones: only their numbers decide."""
     return len(layout.sockets) >= layout.zones_with_cpus
 
 
-def _zones(layout: Layout, free: CpuSet) -> list[CpuSet]:
+def _zones(layout: CpuTopology, free: CpuSet) -> list[CpuSet]:
     if _zones_first(layout):
         return _emptiest(layout.zones, free)
     return _within(_emptiest(layout.sockets, free), layout.zones, free)
 
 
-def _sockets(layout: Layout, free: CpuSet) -> list[CpuSet]:
+def _sockets(layout: CpuTopology, free: CpuSet) -> list[CpuSet]:
     if _zones_first(layout):
         return _within(_emptiest(layout.zones, free), layout.sockets, free)
     return _emptiest(layout.sockets, free)
 
 
-def _innermost(layout: Layout, free: CpuSet) -> list[CpuSet]:
+def _innermost(layout: CpuTopology, free: CpuSet) -> list[CpuSet]:
     return _sockets(layout, free) if _zones_first(layout) else _zones(layout, free)
 
 
@@ -239,7 +241,7 @@ def _emptiest(units: Iterable[CpuSet], free: CpuSet) -> list[CpuSet]:
     return sorted([unit for unit in units if unit & free], key=lambda unit: (unit & free).bit_count())
 
 
-def _cores(layout: Layout, unit: CpuSet) -> tuple[CpuSet, ...]:
+def _cores(layout: CpuTopology, unit: CpuSet) -> tuple[CpuSet, ...]:
     """The cores from a unit's first to its last one; those of other units can lie between."""
     first = bisect_left(layout.cores, unit & -unit, key=_first_thread)
     return layout.cores[first : bisect_right(layout.cores, unit, lo=first, key=_first_thread)]
@@ -249,7 +251,7 @@ def _first_thread(core: CpuSet) -> CpuSet:
     return core & -core
 
 
-def _mean_size(layout: Layout, units: Sequence[CpuSet]) -> int:
+def _mean_size(layout: CpuTopology, units: Sequence[CpuSet]) -> int:
     return sum(layout.sizes) // len(units)
 
 

@@ -16,7 +16,7 @@ from itertools import chain, combinations, islice
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Distribution:
     """The same share from each of the zones, then so many groups more, one from each `extra` zone in turn.
 
     Zones are named by their position. `unevenness` is how far apart they are in the end, in CPUs.
@@ -33,7 +33,7 @@ _ENDLESS = -math.inf
 """The unevenness of a plan that the kubelet cannot finish: there are the CPUs, but not as whole groups."""
 
 
-def plan(room: Sequence[int], count: int, *, group: int, groups_per_zone: int) -> Plan | None:
+def distribution(room: Sequence[int], count: int, *, group: int, groups_per_zone: int) -> Distribution | None:
     """How to take so many CPUs, a multiple of `group`, from zones that have this much room.
 
     `groups_per_zone` is the machine's average, rounded up. `None` if no zones can share the amount, which is
@@ -65,9 +65,9 @@ def turns(left: Sequence[int], zones: Sequence[int], groups: int, group: int) ->
     return list(islice(given, groups))
 
 
-def _best_plan(room: Sequence[int], width: int, count: int, group: int) -> Plan | None:
+def _best_plan(room: Sequence[int], width: int, count: int, group: int) -> Distribution | None:
     """The plan that leaves the machine most even, among equals the first, as it is remembered in the end."""
-    best: Plan | None = None
+    best: Distribution | None = None
     own, latest = _own_entries(width), dict[tuple[int, ...], tuple[int, ...]]()
     for zones in combinations(range(len(room)), width):
         latest[zones[:own]] = zones
@@ -79,7 +79,7 @@ def _best_plan(room: Sequence[int], width: int, count: int, group: int) -> Plan 
     return best and replace(best, zones=latest[best.zones[:own]])
 
 
-def _plan(room: Sequence[int], zones: tuple[int, ...], count: int, group: int) -> Plan | None:
+def _plan(room: Sequence[int], zones: tuple[int, ...], count: int, group: int) -> Distribution | None:
     shared = _share(room, zones, count, group)
     if shared is None:
         return None
@@ -88,7 +88,7 @@ def _plan(room: Sequence[int], zones: tuple[int, ...], count: int, group: int) -
     found = {extra: _unevenness(left, extra, groups, group) for extra in _subsets(able)}
     best = min(found, key=found.__getitem__)
     extra = _remembered(best, able) if found[best] > _ENDLESS else ()
-    return Plan(zones, share, groups, extra, found[best])
+    return Distribution(zones, share, groups, extra, found[best])
 
 
 def _share(

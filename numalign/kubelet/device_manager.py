@@ -15,10 +15,10 @@ from typing import NamedTuple
 from numalign.kubelet import bitmask, hint_sets
 from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.hint_sets import HintSet
-from numalign.kubelet.topology_manager import ResourceHints, impossible, offer
+from numalign.kubelet.topology_manager import ResourceHints, hints_preferring, impossible
 from numalign.kubelet.zone_amounts import ZoneAmounts, add, draw, subtract
 from numalign.model.demand import Step
-from numalign.model.machine import Place
+from numalign.model.machine import DevicePlace
 from numalign.model.node import Node
 from numalign.model.pod import Role
 from numalign.model.resources import Resources
@@ -72,7 +72,7 @@ class Devices:
         return ((place, count) for place, count in beyond if count)
 
 
-class Pool(NamedTuple):
+class DeviceState(NamedTuple):
     """The devices of one resource while one pod is admitted: not given out, and to be used again by it."""
 
     devices: Devices
@@ -84,28 +84,28 @@ class Pool(NamedTuple):
         """The zones of every place."""
         return self.devices.places
 
-    def charged(self, taken: ZoneAmounts, role: Role) -> "Pool":
+    def charged(self, taken: ZoneAmounts, role: Role) -> "DeviceState":
         """The pool after a container; what can be used again is used before anything new."""
         if role is not Role.INIT and not any(self.reusable):
-            return Pool(self.devices, subtract(self.free, taken), self.reusable)
+            return DeviceState(self.devices, subtract(self.free, taken), self.reusable)
         again = tuple(map(min, taken, self.reusable))
         new = subtract(taken, again)
         kept = add(self.reusable, new) if role is Role.INIT else subtract(self.reusable, again)
-        return Pool(self.devices, subtract(self.free, new), kept)
+        return DeviceState(self.devices, subtract(self.free, new), kept)
 
 
-Pools = Mapping[str, Pool]
+DeviceStates = Mapping[str, DeviceState]
 """By resource name."""
 
 
-class Taken(NamedTuple):
+class Allocation(NamedTuple):
     """What a container gets of one resource, by place; `chosen` if equal devices elsewhere would do too."""
 
     amounts: ZoneAmounts
     chosen: bool
 
 
-def of(node: Node, names: Iterable[str]) -> Pools:
+def states(node: Node, names: Iterable[str]) -> DeviceStates:
     """The devices of those among these names that are registered on this node."""
     if node.machine and node.stock:
         stock = dict(node.stock.devices)
@@ -114,7 +114,7 @@ def of(node: Node, names: Iterable[str]) -> Pools:
     return {name: _counted(node, name) for name in sorted(names) if name in node.devices}
 
 
-def offers(pools: Pools, step: Step) -> list[ResourceHints]:
+def topology_hints(pools: DeviceStates, step: Step) -> list[ResourceHints]:
     """The hints for each device resource that a step names; none for one without any topology."""
     return [
         _offer(name, pool, step.devices[name])
@@ -123,7 +123,7 @@ def offers(pools: Pools, step: Step) -> list[ResourceHints]:
     ]
 
 
-def width(devices: Devices, asked: int) -> int:
+def min_affinity_size(devices: Devices, asked: int) -> int:
     """The fewest zones whose devices, busy and unhealthy ones included, reach what is asked."""
     zones = devices.zones
     all_of_them = devices.hosts.bit_count() if devices.near else zones
@@ -132,7 +132,9 @@ def width(devices: Devices, asked: int) -> int:
     return min(all_of_them, hint_sets.narrowest_width(devices.reaching(devices.total, asked), all_of_them))
 
 
-def allocate(pools: Pools, step: Step, mask: Mask | None) -> tuple[Pools, dict[str, Taken]] | str:
+def allocate(
+    pools: DeviceStates, step: Step, mask: Mask | None
+) -> tuple[DeviceStates, dict[str, Allocation]] | str:
     """What a container gets of each resource; or the name of the first one of which there are too few."""
     after, taken = dict(pools), {}
     for name in sorted(pools.keys() & step.devices.keys()):
@@ -144,7 +146,7 @@ def allocate(pools: Pools, step: Step, mask: Mask | None) -> tuple[Pools, dict[s
     return after, taken
 
 
-def _described(node: Node, places: tuple[Place, ...], stock: tuple[int, ...]) -> Pool:
+def _described(node: Node, places: tuple[DevicePlace, ...], stock: tuple[int, ...]) -> DeviceState:
     position = {zone: at for at, zone in enumerate(node.ids)}
     devices = Devices(
         places=tuple(bitmask.of(position[zone] for zone in place.zones) for place in places),
@@ -153,15 +155,15 @@ def _described(node: Node, places: tuple[Place, ...], stock: tuple[int, ...]) ->
         healthy=any(place.healthy for place in places),
         near=node.options.behaviour.hints_where_devices_are,
     )
-    return Pool(devices, stock, (0,) * len(stock))
+    return DeviceState(devices, stock, (0,) * len(stock))
 
 
-def _counted(node: Node, name: str) -> Pool:
+def _counted(node: Node, name: str) -> DeviceState:
     capacity = tuple([zone.capacity for zone in node.zones])
     allocatable = tuple([zone.allocatable for zone in node.zones])
     devices = _devices(capacity, allocatable, name, near=node.options.behaviour.hints_where_devices_are)
     free = tuple([zone.free.get(name, 0) for zone in node.zones])
-    return Pool(devices, free, (0,) * len(free))
+    return DeviceState(devices, free, (0,) * len(free))
 
 
 @lru_cache(maxsize=4096)
@@ -178,7 +180,7 @@ def _devices(
     return Devices(tuple(1 << at for at in range(len(total))), total, len(total), healthy, near)
 
 
-def _offer(name: str, pool: Pool, asked: int) -> ResourceHints:
+def _offer(name: str, pool: DeviceState, asked: int) -> ResourceHints:
     devices, available = pool.devices, pool.free
     if any(pool.reusable):
         available = add(available, pool.reusable)
@@ -187,10 +189,10 @@ def _offer(name: str, pool: Pool, asked: int) -> ResourceHints:
     enough = devices.hinted & devices.reaching(available, asked)
     for place in _again(pool):
         enough &= hint_sets.touching(place, devices.zones)
-    return offer(name, enough, width(devices, asked))
+    return hints_preferring(name, enough, min_affinity_size(devices, asked))
 
 
-def _again(pool: Pool) -> list[Mask]:
+def _again(pool: DeviceState) -> list[Mask]:
     """The places of devices that can be used again: each anchors what follows, unless nobody knows where."""
     if not any(pool.reusable):
         return []
@@ -198,7 +200,7 @@ def _again(pool: Pool) -> list[Mask]:
     return [place for place, count in known if count and place != NOWHERE]
 
 
-def _take(pool: Pool, asked: int, mask: Mask | None) -> Taken:
+def _take(pool: DeviceState, asked: int, mask: Mask | None) -> Allocation:
     """What can be used again first, then what touches the affinity, then what sits elsewhere or nowhere."""
     taken, chosen, left = (0,) * len(pool.free), False, asked
     if any(pool.reusable):
@@ -209,16 +211,16 @@ def _take(pool: Pool, asked: int, mask: Mask | None) -> Taken:
         taken, chosen, left = add(taken, more), chosen or either, left - sum(more)
         if not left:
             break
-    return Taken(taken, chosen)
+    return Allocation(taken, chosen)
 
 
-def _drawn(amounts: ZoneAmounts, group: Sequence[int], asked: int) -> Taken:
+def _drawn(amounts: ZoneAmounts, group: Sequence[int], asked: int) -> Allocation:
     """So many from places that are as good as each other."""
     open_to = [amounts[at] for at in group if amounts[at]]
-    return Taken(draw(amounts, group, asked), len(open_to) > 1 and 0 < asked < sum(open_to))
+    return Allocation(draw(amounts, group, asked), len(open_to) > 1 and 0 < asked < sum(open_to))
 
 
-def _groups(pool: Pool, mask: Mask | None) -> Iterator[Sequence[int]]:
+def _groups(pool: DeviceState, mask: Mask | None) -> Iterator[Sequence[int]]:
     """The places that are as good as each other, the best first (filterByAffinity)."""
     places = pool.devices.places
     every = range(len(places))

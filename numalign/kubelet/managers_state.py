@@ -1,8 +1,8 @@
 """
-The managers' books of one node: what is left, and what a pod has down in them.
+The managers' state of one node: what is left, and what a pod has down in them.
 
-A node is read into books when a pod asks, each manager turns a page, and the node is written anew from them.
-What was given leaves the books only when the managers drop the pod.
+A node is read into state when a pod asks, each manager turns a page, and the node is written anew from them.
+What was given leaves the state only when the managers drop the pod.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from numalign.kubelet import bitmask, cpu_manager, device_manager, memory_manager
 from numalign.kubelet.bitmask import Mask
-from numalign.kubelet.cpu_manager import Cpus
-from numalign.kubelet.device_manager import Pool
+from numalign.kubelet.cpu_manager import CpuState
+from numalign.kubelet.device_manager import DeviceState
 from numalign.kubelet.memory_manager import Block, MemoryState
 from numalign.kubelet.zone_amounts import ZoneAmounts, add, subtract
 from numalign.model.machine import CpuSet, Stock
@@ -21,15 +21,15 @@ from numalign.model.node import Node, Zone
 from numalign.model.resources import CPU, MILLI, Resources
 
 
-class Books(NamedTuple):
+class ManagersState(NamedTuple):
     """What all managers know while one pod is admitted; None where a manager is off."""
 
-    cpus: Cpus | None
+    cpus: CpuState | None
     memory: MemoryState | None
-    devices: Mapping[str, Pool]
+    devices: Mapping[str, DeviceState]
 
 
-class Held(NamedTuple):
+class Assignments(NamedTuple):
     """What the managers have down for one pod: CPU ids, devices by place, and blocks of memory in order."""
 
     cpus: CpuSet = 0
@@ -41,30 +41,34 @@ Entry = tuple[Mask, str, int]
 """A set of zones, a resource, and how much of it comes from there."""
 
 
-def books_of(node: Node, devices: Iterable[str]) -> Books:
-    """The managers' books on a node, of these devices."""
-    return Books(cpu_manager.of(node), memory_manager.of(node), device_manager.of(node, devices))
+def read_state(node: Node, devices: Iterable[str]) -> ManagersState:
+    """The managers' state on a node, of these devices."""
+    return ManagersState(
+        cpu_manager.state(node), memory_manager.state(node), device_manager.states(node, devices)
+    )
 
 
-def held_since(before: Books, after: Books) -> Held:
-    """What has left the books for one pod."""
+def assignments_since(before: ManagersState, after: ManagersState) -> Assignments:
+    """What has left the state for one pod."""
     cpus = after.cpus.given if after.cpus else 0
     devices = {name: subtract(pool.free, after.devices[name].free) for name, pool in before.devices.items()}
-    return Held(cpus, devices, after.memory.blocks if after.memory else ())
+    return Assignments(cpus, devices, after.memory.blocks if after.memory else ())
 
 
-def without(books: Books, held: Held) -> Books:
-    """The books after the managers dropped a pod that held this."""
-    cpus = books.cpus and books.cpus.released(held.cpus)
+def removed(state: ManagersState, held: Assignments) -> ManagersState:
+    """The state after the managers dropped a pod that held this."""
+    cpus = state.cpus and state.cpus.released(held.cpus)
     back = {
         name: pool._replace(free=add(pool.free, held.devices[name])) if name in held.devices else pool
-        for name, pool in books.devices.items()
+        for name, pool in state.devices.items()
     }
-    return Books(cpus, books.memory and memory_manager.released(books.memory, held.blocks), back)
+    return ManagersState(
+        cpus, state.memory and memory_manager.without_blocks(state.memory, held.blocks), back
+    )
 
 
-def restocked(node: Node, before: Books, after: Books) -> Node:
-    """The node with what the books say is left."""
+def with_state(node: Node, before: ManagersState, after: ManagersState) -> Node:
+    """The node with what the state say is left."""
     spent = _spent(before, after)
     zones = tuple(
         _left(node, at, spent, after.memory) if _touched(at, spent, before.memory, after.memory) else zone
@@ -73,14 +77,14 @@ def restocked(node: Node, before: Books, after: Books) -> Node:
     return replace(node, zones=zones, stock=_stock(node.stock, before, after))
 
 
-def _spent(before: Books, after: Books) -> dict[str, ZoneAmounts]:
+def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts]:
     """How much less of each resource every zone has."""
     spent = {
         name: pool.devices.in_zones(subtract(pool.free, after.devices[name].free))
         for name, pool in before.devices.items()
     }
     if before.cpus and after.cpus:
-        counts = (cpu_manager.by_zone(cpus.layout, cpus.free) for cpus in (before.cpus, after.cpus))
+        counts = (cpu_manager.cpus_per_zone(cpus.layout, cpus.free) for cpus in (before.cpus, after.cpus))
         spent[CPU] = tuple(count * MILLI for count in subtract(*counts))
     if before.memory and after.memory:
         left = after.memory.free
@@ -99,7 +103,7 @@ def _touched(
 
 
 def _left(node: Node, at: int, spent: Mapping[str, ZoneAmounts], held: MemoryState | None) -> Zone:
-    """One zone, less what was spent, with the memory manager's books of it."""
+    """One zone, less what was spent, with the memory manager's state of it."""
     zone = node.zones[at]
     free = Resources(
         {name: amount - spent[name][at] if name in spent else amount for name, amount in zone.free.items()}
@@ -112,7 +116,7 @@ def _left(node: Node, at: int, spent: Mapping[str, ZoneAmounts], held: MemorySta
     return replace(zone, free=free, cells=cells, assignments=held.assignments[at])
 
 
-def _stock(stock: Stock | None, before: Books, after: Books) -> Stock | None:
+def _stock(stock: Stock | None, before: ManagersState, after: ManagersState) -> Stock | None:
     if stock is None and before.cpus == after.cpus:
         return None
     told = stock or Stock()

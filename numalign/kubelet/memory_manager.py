@@ -15,7 +15,7 @@ from typing import NamedTuple
 from numalign.kubelet import bitmask, hint_sets
 from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.hint_sets import HintSet
-from numalign.kubelet.topology_manager import Merged, ResourceHints, impossible, offer
+from numalign.kubelet.topology_manager import ResourceHints, TopologyHint, hints_preferring, impossible
 from numalign.kubelet.zone_amounts import ZoneAmounts, draw, subtract
 from numalign.model.demand import Step
 from numalign.model.node import MemoryManager, Node, Zone
@@ -65,7 +65,7 @@ Groups = tuple[tuple[int, Mask], ...]
 """Zones by position, each with the set that it serves."""
 
 
-def of(node: Node) -> MemoryState | None:
+def state(node: Node) -> MemoryState | None:
     """The memory before the pod's first container; None where the manager is off."""
     if node.memory_manager is not MemoryManager.STATIC:
         return None
@@ -78,7 +78,7 @@ def of(node: Node) -> MemoryState | None:
     )
 
 
-def offers(memory: MemoryState, request: Resources) -> list[ResourceHints]:
+def topology_hints(memory: MemoryState, request: Resources) -> list[ResourceHints]:
     """The same hints under every requested name; none at all if no set of zones can serve them."""
     if not request:
         return []
@@ -86,35 +86,35 @@ def offers(memory: MemoryState, request: Resources) -> list[ResourceHints]:
     return [ResourceHints(name, hint.possible, hint.preferred) for name in request] if hint.possible else []
 
 
-def width(memory: MemoryState, request: Resources) -> int:
+def min_affinity_size(memory: MemoryState, request: Resources) -> int:
     """The fewest zones whose allocatable memory reaches what is asked, of all names together."""
     return _large_enough(memory, request)[1]
 
 
-def allocate(memory: MemoryState, step: Step, affinity: Merged) -> MemoryState | None:
+def allocate(memory: MemoryState, step: Step, affinity: TopologyHint) -> MemoryState | None:
     """Reserve a block of every name; None where the kubelet's Allocate fails, whatever the policy."""
     mask = _mask_to_use(memory, step.memory, affinity)
     if mask is None or _breaks_a_group(memory.groups, mask):
         return None
     blocks = (Block(step.container, step.role, name, mask, size) for name, size in step.memory.items())
-    return reserved(memory, blocks)
+    return with_blocks(memory, blocks)
 
 
-def reserved(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
+def with_blocks(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
     """The memory with these blocks taken, one after another."""
     return reduce(_reserve, blocks, memory)
 
 
-def started(memory: MemoryState) -> MemoryState:
+def containers_started(memory: MemoryState) -> MemoryState:
     """The memory once the pod's containers run: blocks of finished init containers are released."""
     done = [block for block in memory.blocks if block.role is Role.INIT]
     if not done:
         return memory
     kept = tuple(block for block in memory.blocks if block.role is not Role.INIT)
-    return released(memory._replace(blocks=kept), done)
+    return without_blocks(memory._replace(blocks=kept), done)
 
 
-def released(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
+def without_blocks(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
     """The memory after these blocks are given back, one after another (RemoveContainer)."""
     return reduce(_release, blocks, memory)
 
@@ -136,7 +136,7 @@ def _cells(zone: Zone, at: int, order: tuple[ZoneId, ...]) -> Mask:
 def _hint(memory: MemoryState, request: Resources) -> ResourceHints:
     """What all requested names are offered alike."""
     large, fewest = _large_enough(memory, request)
-    return offer(MEMORY, _free_enough(memory, request, large), fewest)
+    return hints_preferring(MEMORY, _free_enough(memory, request, large), fewest)
 
 
 def _free_enough(memory: MemoryState, request: Resources, possible: HintSet) -> HintSet:
@@ -184,9 +184,9 @@ def _breaks_a_group(groups: Groups, mask: Mask) -> bool:
     return mask.bit_count() > 1 and any(mask >> zone & 1 and cells != mask for zone, cells in groups)
 
 
-def _mask_to_use(memory: MemoryState, request: Resources, affinity: Merged) -> Mask | None:
+def _mask_to_use(memory: MemoryState, request: Resources, affinity: TopologyHint) -> Mask | None:
     """The affinity, or without one the best hint; where plain free memory falls short, the best around it."""
-    chosen: Merged | None = affinity
+    chosen: TopologyHint | None = affinity
     if affinity.mask is None:
         chosen = _best_around(memory, request, affinity)
     if chosen and chosen.mask is not None and not _has_room(memory, request, chosen.mask):
@@ -194,7 +194,7 @@ def _mask_to_use(memory: MemoryState, request: Resources, affinity: Merged) -> M
     return chosen.mask if chosen else None
 
 
-def _best_around(memory: MemoryState, request: Resources, affinity: Merged) -> Merged | None:
+def _best_around(memory: MemoryState, request: Resources, affinity: TopologyHint) -> TopologyHint | None:
     """The best hint that holds an affinity (any, if it is none); None if it would be a step down."""
     # Hints hang on names, so a request for nothing has none.
     hint = _hint(memory, request) if request else impossible(MEMORY)
@@ -204,7 +204,7 @@ def _best_around(memory: MemoryState, request: Resources, affinity: Merged) -> M
     if not around or (affinity.preferred and not preferred):
         return None
     chosen = hint_sets.lowest(hint_sets.narrowest(preferred or around))
-    return Merged(chosen, preferred=bool(preferred))
+    return TopologyHint(chosen, preferred=bool(preferred))
 
 
 def _has_room(memory: MemoryState, request: Resources, mask: Mask) -> bool:

@@ -10,59 +10,61 @@ from collections.abc import Mapping, Sequence
 
 from numalign.kubelet import cpu_manager
 from numalign.kubelet import memory_manager as blocks
-from numalign.kubelet.admission_errors import Reason
-from numalign.kubelet.cpu_manager import Cpus
-from numalign.kubelet.managers_state import Books, Entry
-from numalign.kubelet.topology_manager import Merged
+from numalign.kubelet.admission_errors import RejectionReason
+from numalign.kubelet.cpu_manager import CpuState
+from numalign.kubelet.managers_state import Entry, ManagersState
+from numalign.kubelet.topology_manager import TopologyHint
 from numalign.model.demand import Demand, Step
 from numalign.model.machine import CpuSet
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, MILLI, Resources
 
 
-def cpus(
-    books: Books, demand: Demand, affinity: Merged, crowded: frozenset[str]
-) -> tuple[Books, Mapping[str, CpuSet]] | Reason:
+def allocate_cpus(
+    state: ManagersState, demand: Demand, affinity: TopologyHint, crowded: frozenset[str]
+) -> tuple[ManagersState, Mapping[str, CpuSet]] | RejectionReason:
     """The CPUs of the pod, and of each of its containers."""
-    if not books.cpus or not demand.whole.cpu:
-        return books, {}
+    if not state.cpus or not demand.whole.cpu:
+        return state, {}
     if CPU in crowded:
-        return Reason.EMPTY_SHARED_POOL
-    served = cpu_manager.allocate(books.cpus, demand.whole, affinity.mask)
-    if isinstance(served, Reason):
+        return RejectionReason.EMPTY_SHARED_POOL
+    served = cpu_manager.allocate(state.cpus, demand.whole, affinity.mask)
+    if isinstance(served, RejectionReason):
         return served
     after, ids = served
     parts = divide_cpus(after, ids, demand.steps)
-    return parts if isinstance(parts, Reason) else (books._replace(cpus=after), parts)
+    return parts if isinstance(parts, RejectionReason) else (state._replace(cpus=after), parts)
 
 
-def memory(
-    books: Books, demand: Demand, affinity: Merged, crowded: frozenset[str]
-) -> tuple[Books, Mapping[str, tuple[Entry, ...]]] | Reason:
+def allocate_memory(
+    state: ManagersState, demand: Demand, affinity: TopologyHint, crowded: frozenset[str]
+) -> tuple[ManagersState, Mapping[str, tuple[Entry, ...]]] | RejectionReason:
     """The memory of the pod, and of each of its containers."""
-    if not books.memory or not demand.whole.managed:
-        return books, {}
+    if not state.memory or not demand.whole.managed:
+        return state, {}
     if crowded & demand.whole.memory.keys():
-        return Reason.EMPTY_SHARED_POOL
-    held = blocks.allocate(books.memory, demand.whole, affinity)
+        return RejectionReason.EMPTY_SHARED_POOL
+    held = blocks.allocate(state.memory, demand.whole, affinity)
     if held is None:
-        return Reason.UNEXPECTED_ADMISSION
+        return RejectionReason.UNEXPECTED_ADMISSION
     parts = divide_memory(demand.whole.memory, demand.steps)
     mask = held.blocks[0].mask if held.blocks else 0
     entries = {
         name: tuple((mask, resource, size) for resource, size in share.items() if mask)
         for name, share in parts.items()
     }
-    return books._replace(memory=held), entries
+    return state._replace(memory=held), entries
 
 
-def divide_cpus(cpus: Cpus, whole: CpuSet, steps: Sequence[Step]) -> Mapping[str, CpuSet] | Reason:
+def divide_cpus(
+    cpus: CpuState, whole: CpuSet, steps: Sequence[Step]
+) -> Mapping[str, CpuSet] | RejectionReason:
     """The CPUs of each pinned container, by its name; why not, where there are too few for one."""
     shares, rest = dict[str, CpuSet](), whole
     for step in steps:
         if step.cpu:
-            taken = cpu_manager.some_of(cpus, rest, step.cpu // MILLI)
-            if isinstance(taken, Reason):
+            taken = cpu_manager.allocate_cpus(cpus, rest, step.cpu // MILLI)
+            if isinstance(taken, RejectionReason):
                 return taken
             shares[step.container] = taken
             rest = rest if step.role is Role.INIT else rest & ~taken

@@ -41,7 +41,7 @@ Distances = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Zones:
+class NumaInfo:
     """How many zones there are, and how far apart where the kubelet prefers the closest."""
 
     count: int
@@ -72,7 +72,7 @@ def _spreads(distances: Distances) -> Sequence[int]:
     return spreads
 
 
-class Merged(NamedTuple):
+class TopologyHint(NamedTuple):
     """The merged hint: `mask` None means that no affinity is stored."""
 
     mask: Mask | None
@@ -82,11 +82,11 @@ class Merged(NamedTuple):
 class Decision(NamedTuple):
     """What the topology manager makes of a container: its affinity, and whether it lets it in."""
 
-    affinity: Merged
+    affinity: TopologyHint
     admitted: bool
 
 
-def offer(resource: str, possible: HintSet, width: int) -> ResourceHints:
+def hints_preferring(resource: str, possible: HintSet, width: int) -> ResourceHints:
     """An offer that prefers the masks of one width, as all managers do by default."""
     return ResourceHints(resource, possible, hint_sets.of_width(possible, width))
 
@@ -96,64 +96,64 @@ def impossible(resource: str) -> ResourceHints:
     return ResourceHints(resource, hint_sets.NONE, hint_sets.NONE)
 
 
-def decide(policy: Policy, offers: Sequence[ResourceHints], zones: Zones) -> Decision:
-    """Merge the offers for a node with these zones and let the policy judge the outcome."""
-    return finished(deciding(policy, offers, zones))
+def merge(policy: Policy, hints: Sequence[ResourceHints], zones: NumaInfo) -> Decision:
+    """Merge the hints for a node with these zones and let the policy judge the outcome."""
+    return finished(merging(policy, hints, zones))
 
 
-def deciding(policy: Policy, offers: Sequence[ResourceHints], zones: Zones) -> Steps[Decision]:
+def merging(policy: Policy, hints: Sequence[ResourceHints], zones: NumaInfo) -> Steps[Decision]:
     """The same step by step: a policy that aligns at best merges list after list."""
     if policy is Policy.BEST_EFFORT:
-        return (yield from _best_effort(offers, zones))
-    return _POLICIES[policy](offers, zones)
+        return (yield from _best_effort(hints, zones))
+    return _POLICIES[policy](hints, zones)
 
 
-def _none(_offers: Sequence[ResourceHints], _zones: Zones) -> Decision:
-    return Decision(Merged(None, preferred=False), admitted=True)
+def _none(_offers: Sequence[ResourceHints], _zones: NumaInfo) -> Decision:
+    return Decision(TopologyHint(None, preferred=False), admitted=True)
 
 
-def _best_effort(offers: Sequence[ResourceHints], zones: Zones) -> Steps[Decision]:
-    merged = _preferred(offers, zones)
+def _best_effort(hints: Sequence[ResourceHints], zones: NumaInfo) -> Steps[Decision]:
+    merged = _preferred(hints, zones)
     if merged is None:
-        best = yield from _best_of(offers, zones)
-        merged = Merged(best, preferred=False)
+        best = yield from _best_of(hints, zones)
+        merged = TopologyHint(best, preferred=False)
     return Decision(merged, admitted=True)
 
 
-def _restricted(offers: Sequence[ResourceHints], zones: Zones) -> Decision:
-    return _only(_preferred(offers, zones))
+def _restricted(hints: Sequence[ResourceHints], zones: NumaInfo) -> Decision:
+    return _only(_preferred(hints, zones))
 
 
-def _single_numa_node(offers: Sequence[ResourceHints], zones: Zones) -> Decision:
+def _single_numa_node(hints: Sequence[ResourceHints], zones: NumaInfo) -> Decision:
     """Only hints of one zone count, however far apart zones are; an affinity to all is stored as none."""
-    merged = _preferred([_of_one_zone(offer) for offer in offers], Zones(zones.count))
+    merged = _preferred([_of_one_zone(one) for one in hints], NumaInfo(zones.count))
     everything = bitmask.full(zones.count)
-    return _only(Merged(None, preferred=True) if merged and merged.mask == everything else merged)
+    return _only(TopologyHint(None, preferred=True) if merged and merged.mask == everything else merged)
 
 
-def _only(preferred: Merged | None) -> Decision:
+def _only(preferred: TopologyHint | None) -> Decision:
     """Let in what all resources prefer; of a refused container no affinity is kept."""
     if preferred is None:
-        return Decision(Merged(None, preferred=False), admitted=False)
+        return Decision(TopologyHint(None, preferred=False), admitted=False)
     return Decision(preferred, admitted=True)
 
 
-def _of_one_zone(offer: ResourceHints) -> ResourceHints:
-    ones = hint_sets.of_width(offer.possible & offer.preferred, 1)
-    return ResourceHints(offer.resource, ones, ones)
+def _of_one_zone(hints: ResourceHints) -> ResourceHints:
+    ones = hint_sets.of_width(hints.possible & hints.preferred, 1)
+    return ResourceHints(hints.resource, ones, ones)
 
 
-def _preferred(offers: Sequence[ResourceHints], zones: Zones) -> Merged | None:
+def _preferred(hints: Sequence[ResourceHints], zones: NumaInfo) -> TopologyHint | None:
     """The narrowest mask that every resource prefers; all zones where none has an opinion."""
-    if not offers:
-        return Merged(bitmask.full(zones.count), preferred=True)
-    common = reduce(and_, (offer.preferred for offer in offers))
-    return Merged(zones.best(common), preferred=True) if common else None
+    if not hints:
+        return TopologyHint(bitmask.full(zones.count), preferred=True)
+    common = reduce(and_, (one.preferred for one in hints))
+    return TopologyHint(zones.best(common), preferred=True) if common else None
 
 
-def _best_of(offers: Sequence[ResourceHints], zones: Zones) -> Steps[Mask]:
+def _best_of(hints: Sequence[ResourceHints], zones: NumaInfo) -> Steps[Mask]:
     """HintMerger.compare for what is not preferred: of that width, else the widest below, else above."""
-    lists, everything = [offer.possible for offer in offers if offer.possible], bitmask.full(zones.count)
+    lists, everything = [one.possible for one in hints if one.possible], bitmask.full(zones.count)
     limit = max((hint_sets.narrowest_width(possible, 0) for possible in lists), default=0)
     if not zones.distances and _first_is_reached(lists, bitmask.full(limit), everything):
         return bitmask.full(limit)
@@ -185,7 +185,7 @@ def _intersections(lists: Sequence[HintSet], count: int) -> Steps[HintSet]:
     return found
 
 
-_POLICIES: Mapping[Policy, Callable[[Sequence[ResourceHints], Zones], Decision]] = MappingProxyType(
+_POLICIES: Mapping[Policy, Callable[[Sequence[ResourceHints], NumaInfo], Decision]] = MappingProxyType(
     {
         Policy.NONE: _none,
         Policy.RESTRICTED: _restricted,

@@ -48,7 +48,7 @@ class Reserved:
     memory: int | None
 
 
-def refusals(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
+def start_errors(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
     """Why this node's kubelet would not start, at the fields of its configuration; nothing if it would.
 
     What turns on the machine is asked only where the machine is known.
@@ -58,28 +58,28 @@ def refusals(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
     return [_refused(*found) for check in checks for found in check(node, reserved)]
 
 
-Found = tuple[str, str]
+StartError = tuple[str, str]
 """The field that a refusal is about, and the reason."""
 
-StartCheck = Callable[[Node, Reserved | None], Iterator[Found]]
+StartCheck = Callable[[Node, Reserved | None], Iterator[StartError]]
 
 
 def _refused(where: str, reason: str) -> Mistake:
     return Mistake(where, f"the kubelet does not start: {reason}")
 
 
-def _options_without_use(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+def _options_without_use(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     if node.options.cpu:
         yield CPU_OPTIONS, f"the CPU manager's policy none takes no options, not {_listed(node.options.cpu)}"
 
 
-def _clashing_options(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+def _clashing_options(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     for one, other in CLASHES:
         if {one, other} <= node.options.cpu:
             yield CPU_OPTIONS, f"{one} and {other} cannot be used at the same time"
 
 
-def _sockets(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+def _sockets(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     if CpuOption.ALIGN_BY_SOCKET not in node.options.cpu:
         return
     where = f"{CPU_OPTIONS}.{CpuOption.ALIGN_BY_SOCKET}"
@@ -91,12 +91,12 @@ def _sockets(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
         yield where, f"it is not compatible with a machine whose {counts}"
 
 
-def _no_reserved_cpu(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+def _no_reserved_cpu(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     if node.machine and not node.machine.reserved:
         yield RESERVED_CPUS, "the CPU manager's policy static needs more than zero CPUs reserved"
 
 
-def _no_reserved_memory(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+def _no_reserved_memory(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     if node.machine and not any(map(_kept, node.zones)):
         yield RESERVED_MEMORY, "the memory manager's policy Static needs memory reserved on some zone"
 
@@ -109,12 +109,12 @@ def _kept(zone: Zone) -> int:
     return zone.capacity.get(MEMORY, 0) - huge - zone.allocatable.get(MEMORY, 0)
 
 
-def _strange_zones(node: Node, reserved: Reserved | None) -> Iterator[Found]:
+def _strange_zones(node: Node, reserved: Reserved | None) -> Iterator[StartError]:
     for zone in sorted((reserved.zones.keys() if reserved else set()) - {zone.id for zone in node.zones}):
         yield RESERVED_MEMORY, f"zone {zone} does not exist on this machine"
 
 
-def _unequal_sums(_node: Node, reserved: Reserved | None) -> Iterator[Found]:
+def _unequal_sums(_node: Node, reserved: Reserved | None) -> Iterator[StartError]:
     if reserved is None:
         return
     zones = EMPTY
@@ -129,7 +129,7 @@ def _unequal_sums(_node: Node, reserved: Reserved | None) -> Iterator[Found]:
             yield RESERVED_MEMORY, f"the zones keep {shown[0]} of {name}, which is not {sums}: {shown[1]}"
 
 
-def _too_many_zones(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+def _too_many_zones(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     where = f"{TOPOLOGY_OPTIONS}.{MAX_ZONES}"
     if node.max_zones < DEFAULT_MAX_ZONES:
         yield where, f"{node.max_zones} is less than {DEFAULT_MAX_ZONES}, the least that it can be"
@@ -137,7 +137,7 @@ def _too_many_zones(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
         yield where, f"it does not align on a machine of more than {node.max_zones} zones: {len(node.zones)}"
 
 
-def _no_distances(node: Node, _reserved: Reserved | None) -> Iterator[Found]:
+def _no_distances(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     silent = [str(zone.id) for zone in node.zones if not zone.costs]
     if node.machine and TopologyOption.PREFER_CLOSEST in node.options.topology and silent:
         where = f"{TOPOLOGY_OPTIONS}.{TopologyOption.PREFER_CLOSEST}"

@@ -91,7 +91,7 @@ def ground(node: Node) -> Ground:
 
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
     """What the managers of a node look at in a pod, one after another, as they serve it."""
-    asked = kubelet.heeded(node, demand)
+    asked = kubelet.effective_demand(node, demand)
     alone = node.scope is Scope.CONTAINER or node.policy is Policy.NONE
     if asked is demand or alone:
         return ((step.role, step.asks) for step in asked.steps)
@@ -164,7 +164,7 @@ def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:
     ]
     if not blocks or node.policy not in _INSISTING:
         return frozenset()
-    asked = kubelet.heeded(node, demand)
+    asked = kubelet.effective_demand(node, demand)
     most = max(_fewest(node, step.memory) for step in (*asked.steps, asked.whole))
     return frozenset(name for wide, name in blocks if wide > most)
 

@@ -27,8 +27,8 @@ from typing import NamedTuple
 from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.verdict import Verdict
 from numalign.kubelet import admit as kubelet
-from numalign.kubelet import effort
-from numalign.kubelet.observed_state import Seen, observe
+from numalign.kubelet import work_limit
+from numalign.kubelet.observed_state import ObservedContainer, observe
 from numalign.ledger import claims
 from numalign.ledger.claims import given_out
 from numalign.model.demand import WHOLE_POD, Demand, Step
@@ -47,7 +47,7 @@ PodName = tuple[str, str]
 MOST_UNSETTLED = 3
 """Pods of which it may be open in which order a kubelet takes them: with n there are n! orders to try."""
 
-MOST_TRIED = 2 * effort.MOST
+MOST_TRIED = 2 * work_limit.LIMIT
 """So much work it may be at the most to try what else could have happened; beyond that it is not known."""
 
 MOST_RECENT = 6
@@ -361,7 +361,7 @@ def _share(assigned_pod: AssignedPod) -> object:
 
 def _triable(node: Node, demands: Iterable[Demand | None], times: int) -> bool:
     """Whether so many trials of admitting all of these are not too much work."""
-    units = (effort.units(node, kubelet.heeded(node, demand)) for demand in demands if demand)
+    units = (work_limit.units(node, kubelet.effective_demand(node, demand)) for demand in demands if demand)
     return times * sum(units) <= MOST_TRIED
 
 
@@ -623,8 +623,8 @@ def _narrow(node: Node, demand: Demand | None) -> bool:
     """Whether a single zone could hold the memory that a pod asks for at once."""
     if demand is None:
         return False
-    asked = kubelet.heeded(node, demand)
-    widths = (kubelet.widths(node, step) for step in (*asked.steps, asked.whole))
+    asked = kubelet.effective_demand(node, demand)
+    widths = (kubelet.min_widths(node, step) for step in (*asked.steps, asked.whole))
     return all(wide <= 1 for each in widths for name, wide in each.items() if kind(name) is Kind.MEMORY)
 
 
@@ -730,7 +730,7 @@ def _taken(node: Node, held: Mapping[ZoneSet, Resources]) -> Node:
     if not held:
         return node
     cpus = None if any(CPU in amounts for amounts in held.values()) else 0
-    return observe(node, _NOBODY, [Seen(WHOLE_POD, cpus, held)])[0]
+    return observe(node, _NOBODY, [ObservedContainer(WHOLE_POD, cpus, held)])[0]
 
 
 def _merged(bags: Iterable[Mapping[ZoneSet, Resources]]) -> Mapping[ZoneSet, Resources]:

@@ -103,7 +103,7 @@ def of(pod: Pod) -> Demand:
     return Demand(quality, steps, _whole(steps), _total(full), level)
 
 
-def asking(demand: Demand, container: str, resource: str, amount: int) -> Demand:
+def with_request(demand: Demand, container: str, resource: str, amount: int) -> Demand:
     """The same demand with another amount of one resource, in one container or, unnamed, in the whole pod.
 
     For the whole pod the answer is of a pod with a single container, which asks for all of it.

@@ -128,7 +128,7 @@ UNRULED = NamespaceRules()
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class IntentAnnotations:
     """What the annotations of one pod say, whatever its namespace asks.
 
     `policy` is None where they name none. `mistakes` are wrong everywhere; those of `without_policy` only
@@ -156,7 +156,7 @@ class Written:
         return Intent(policy, self.resources, self.scope, match) if policy else None
 
 
-def read(annotations: Mapping[str, str]) -> Written:
+def read(annotations: Mapping[str, str]) -> IntentAnnotations:
     """What annotations say, with every mistake in them, unknown `numalign.io/` keys included."""
     mistakes = list(_unknown_keys(annotations, known=_ON_PODS, kind="annotations"))
     policy = _read_policy(annotations, mistakes)
@@ -165,7 +165,7 @@ def read(annotations: Mapping[str, str]) -> Written:
     # A policy that cannot be read is told of already.
     named = annotations.keys() & {POLICY, VOLCANO_POLICY}
     lost = () if named else tuple(_without_policy(annotations))
-    return Written(policy, resources, scope, tuple(mistakes), lost)
+    return IntentAnnotations(policy, resources, scope, tuple(mistakes), lost)
 
 
 def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mistake, ...]]:

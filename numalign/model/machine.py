@@ -40,7 +40,7 @@ class Core:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DevicePlace:
     """Devices of one resource that sit alike: on one zone, between several, or (no zones) nobody knows where.
 
     `total` counts all that the plugin lists, `healthy` those that can be given out.
@@ -52,7 +52,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CpuTopology:
     """The CPUs of a machine by what they share.
 
     `zones` stand by position, those without CPUs included. `sockets` and `caches` ascend by id, `cores` by
@@ -97,11 +97,11 @@ class Machine:
     zones: tuple[ZoneId, ...]
     cores: tuple[Core, ...]
     reserved: CpuSet = 0
-    devices: tuple[tuple[str, tuple[Place, ...]], ...] = ()
-    layout: Layout = field(init=False, compare=False, repr=False)
+    devices: tuple[tuple[str, tuple[DevicePlace, ...]], ...] = ()
+    layout: CpuTopology = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layout", lay_out(self.cores, self.zones))
+        object.__setattr__(self, "layout", cpu_topology(self.cores, self.zones))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +123,24 @@ def full_stock(machine: Machine) -> Stock:
     )
 
 
-def places(zones: Iterable[ZoneId], devices: Iterable[tuple[frozenset[ZoneId], bool]]) -> tuple[Place, ...]:
+def device_places(
+    zones: Iterable[ZoneId], devices: Iterable[tuple[frozenset[ZoneId], bool]]
+) -> tuple[DevicePlace, ...]:
     """The places of devices, each of them told by its zones and its health: every zone, then others."""
     counts = Counter(devices)
     alone = [frozenset({zone}) for zone in zones]
     others = sorted({at for at, _ in counts} - set(alone), key=sorted)
     return tuple(
-        Place(tuple(sorted(at)), counts[at, True] + counts[at, False], counts[at, True])
+        DevicePlace(tuple(sorted(at)), counts[at, True] + counts[at, False], counts[at, True])
         for at in (*alone, *others)
     )
 
 
-def lay_out(cores: Iterable[Core], zones: Iterable[ZoneId]) -> Layout:
+def cpu_topology(cores: Iterable[Core], zones: Iterable[ZoneId]) -> CpuTopology:
     """The layout of these cores over these zones, which stand in ascending order."""
     every = tuple(cores)
     by_zone = _joined((core.zone, core.threads) for core in every)
-    return Layout(
+    return CpuTopology(
         zones=tuple(by_zone.get(zone, 0) for zone in zones),
         sockets=_ascending(_joined((core.socket, core.threads) for core in every)),
         caches=_ascending(_joined((core.cache, core.threads) for core in every)),

@@ -29,7 +29,7 @@ class TopologyOption(StrEnum):
     PREFER_CLOSEST = "prefer-closest-numa-nodes"
 
 
-class Gate(StrEnum):
+class FeatureGate(StrEnum):
     """The feature gates that change who is given what; off unless told."""
 
     POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
@@ -46,10 +46,10 @@ class Behaviour:
 
     hints_where_devices_are: bool
     rounds_cores_up: bool
-    gates: frozenset[Gate]
+    gates: frozenset[FeatureGate]
 
 
-_NO_GATE = frozenset[Gate]()
+_NO_GATE = frozenset[FeatureGate]()
 
 BEHAVIOURS: Mapping[int, Behaviour] = MappingProxyType(
     {
@@ -57,7 +57,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = MappingProxyType(
         33: Behaviour(hints_where_devices_are=False, rounds_cores_up=False, gates=_NO_GATE),
         34: Behaviour(hints_where_devices_are=False, rounds_cores_up=True, gates=_NO_GATE),
         35: Behaviour(hints_where_devices_are=False, rounds_cores_up=True, gates=_NO_GATE),
-        36: Behaviour(hints_where_devices_are=True, rounds_cores_up=True, gates=frozenset(Gate)),
+        36: Behaviour(hints_where_devices_are=True, rounds_cores_up=True, gates=frozenset(FeatureGate)),
     }
 )
 """By minor version of Kubernetes 1."""
@@ -77,7 +77,7 @@ class Options:
 
     cpu: frozenset[CpuOption] = frozenset()
     topology: frozenset[TopologyOption] = frozenset()
-    gates: frozenset[Gate] = frozenset()
+    gates: frozenset[FeatureGate] = frozenset()
     minor: int | None = None
     behaviour: Behaviour = field(init=False, compare=False, repr=False)
     """Of its version: the newest if nobody told it, the nearest if it is not in the table."""
@@ -86,7 +86,7 @@ class Options:
         minor = NEWEST if self.minor is None else self.minor
         object.__setattr__(self, "behaviour", BEHAVIOURS[min(max(minor, OLDEST), NEWEST)])
 
-    def on(self, gate: Gate) -> bool:
+    def on(self, gate: FeatureGate) -> bool:
         """Whether a gate was switched on and its version knows it."""
         return gate in self.gates & self.behaviour.gates
 

@@ -24,7 +24,7 @@ from numalign.cache.columns import (
 )
 from numalign.cache.layout import MOST_BYTES
 from numalign.cache.plan import BOUNDLESS
-from numalign.kubelet.assumed_machine import machine as assumed
+from numalign.kubelet.assumed_machine import assume as assumed
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import CPU, MEMORY, Resources
 from tests.in_columns import array, columns, layout, left

@@ -22,10 +22,10 @@ from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode.nrt import Topology, topology
 from numalign.kubelet import bitmask, cpu_manager, hint_sets
-from numalign.kubelet.admission_errors import Reason as Refusal
+from numalign.kubelet.admission_errors import RejectionReason as Refusal
 from numalign.kubelet.admit import admit, charge
-from numalign.kubelet.cpu_manager import Cpus
-from numalign.kubelet.topology_manager import ResourceHints, Zones, decide
+from numalign.kubelet.cpu_manager import CpuState
+from numalign.kubelet.topology_manager import NumaInfo, ResourceHints, merge
 from numalign.model import demand as demands
 from numalign.model import intent as intents
 from numalign.model import machine, resources
@@ -204,7 +204,7 @@ def parsed(case: Json, _read: Read) -> Answer:
 
 
 def hinted(case: Json, _read: Read) -> Answer:
-    (offer,) = cpu_manager.offers(_machine(case), _cpus(case["request"]))
+    (offer,) = cpu_manager.topology_hints(_machine(case), _cpus(case["request"]))
     every = hint_sets.listed(offer.possible)
     ours = [[list(bitmask.members(mask)), bool(offer.preferred >> mask & 1)] for mask in every]
     return ours, case["expect"]["hints"]
@@ -218,8 +218,8 @@ def allocated(case: Json, _read: Read) -> Answer:
 
 def merged(case: Json, _read: Read) -> Answer:
     """Of what is refused no affinity is kept, so there only the refusal counts."""
-    decision = decide(
-        Policy(case["policy"]), [_offer(hints) for hints in case["hints"]], Zones(len(case["numaNodes"]))
+    decision = merge(
+        Policy(case["policy"]), [_offer(hints) for hints in case["hints"]], NumaInfo(len(case["numaNodes"]))
     )
     mask, preferred = decision.affinity.mask, decision.affinity.preferred
     ours = mask is not None and (list(bitmask.members(mask)), preferred)
@@ -249,7 +249,7 @@ def under_policy(case: Json, read: Read) -> Answer:
 def predicated(case: Json, read: Read) -> Answer:
     """A pod with Volcano's annotation on a node with the very policy."""
     cpus, policy = _machine(case), Policy(case["policy"])
-    free = [count * MILLI for count in cpu_manager.by_zone(cpus.layout, cpus.free)]
+    free = [count * MILLI for count in cpu_manager.cpus_per_zone(cpus.layout, cpus.free)]
     free[0] -= case["resReservedCpu"] * MILLI
     zones = (
         Zone(
@@ -501,12 +501,12 @@ def _topology(**written: object) -> Topology | None:
         return None
 
 
-def _machine(case: Json) -> Cpus:
+def _machine(case: Json) -> CpuState:
     """Volcano's CPUs on two zones, each a core and each zone a socket; none is reserved."""
     zone_of = {int(one): ZoneId(zone) for one, zone in case["cpuDetailNuma"].items()}
     cores = (Core(zone, zone, zone, machine.cpus([one])) for one, zone in zone_of.items())
-    laid = machine.lay_out(cores, [ZoneId(0), ZoneId(1)])
-    return Cpus(laid, DEFAULTS, 0, machine.cpus(case["available"]))
+    laid = machine.cpu_topology(cores, [ZoneId(0), ZoneId(1)])
+    return CpuState(laid, DEFAULTS, 0, machine.cpus(case["available"]))
 
 
 def _cpus(count: int) -> Step:

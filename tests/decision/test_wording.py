@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numalign.decision import wording
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 from numalign.decision.wording import LONGEST, LONGEST_REASON, MOST_NAMED, Counted, Tally
-from numalign.kubelet.admission_errors import Reason
+from numalign.kubelet.admission_errors import RejectionReason
 from numalign.model.constraints import Unmet
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Known
@@ -172,7 +172,9 @@ def test_what_may_change_is_told_as_it_stands(refused: Refusal, own: str, alike:
 
 def test_a_kubelet_that_refuses_by_its_own_policy_has_it_beside() -> None:
     refused = replace(
-        refusal(Cause.ZONES_TOO_SMALL, ONE_GPU), refuser=Refuser.KUBELET, reason=Reason.TOPOLOGY_AFFINITY
+        refusal(Cause.ZONES_TOO_SMALL, ONE_GPU),
+        refuser=Refuser.KUBELET,
+        reason=RejectionReason.TOPOLOGY_AFFINITY,
     )
 
     assert wording.sentence(verdict(refused)).endswith(' in one zone (kubelet policy "single-numa-node")')
@@ -297,7 +299,7 @@ needs = st.builds(Need, names, st.integers(5, 9), st.integers(1, 3), st.integers
 refusals = st.builds(
     Refusal,
     st.sampled_from(Refuser),
-    st.sampled_from([*Reason, "IntentNotSatisfied"]),
+    st.sampled_from([*RejectionReason, "IntentNotSatisfied"]),
     st.sampled_from(Cause),
     st.sampled_from(Policy),
     names,

@@ -20,7 +20,7 @@ from numalign.kube.pod_informer import LONGEST_MESSAGE, MOST_MISTAKES, Phase, Po
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.lru import MOST_BYTES
 from numalign.model.errors import AND_MORE
-from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED, Policy, Written
+from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED, IntentAnnotations, Policy
 from numalign.runtime import logs
 from numalign.runtime.logs import MANY_LINES
 from tests.notation import asks, bag
@@ -127,7 +127,7 @@ def test_a_pod_is_told_of_with_all_that_a_ledger_needs(watched: Watched) -> None
         leaving=False,
         reason="",
         message="",
-        asking=PodRequest(asks("cpu=2 mem=1Gi"), Written(Policy.RESTRICTED)),
+        asking=PodRequest(asks("cpu=2 mem=1Gi"), IntentAnnotations(Policy.RESTRICTED)),
         record=PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED),
     )
     assert watched.mistakes() == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_numa.events import BadLine, Created, Deleted, Observed, Started, read
-from numalign.kubelet.observed_state import Seen
+from numalign.kubelet.observed_state import ObservedContainer
 from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy
 from numalign.model.machine import cpus
@@ -131,14 +131,14 @@ def test_a_pod_is_observed() -> None:
     assert event == Observed(
         "p",
         (
-            Seen(
+            ObservedContainer(
                 "a",
                 cpus([1, 3]),
                 {zone_ids(0): Resources({"cpu": 2000, "memory": 5}), both: Resources({"memory": 7})},
             ),
-            Seen("b", 0, {(): Resources({"x/gpu": 1})}),
-            Seen("c", None, {zone_ids(0): Resources({"cpu": 1000})}),
-            Seen(WHOLE_POD, cpus([1, 2, 3]), {zone_ids(0): Resources({"cpu": 3000})}),
+            ObservedContainer("b", 0, {(): Resources({"x/gpu": 1})}),
+            ObservedContainer("c", None, {zone_ids(0): Resources({"cpu": 1000})}),
+            ObservedContainer(WHOLE_POD, cpus([1, 2, 3]), {zone_ids(0): Resources({"cpu": 3000})}),
         ),
         {(ZoneId(0),): Resources({"cpu": 0}), both: Resources({"x/gpu": 2})},
     )

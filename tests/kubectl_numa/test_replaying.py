@@ -6,18 +6,18 @@ import pytest
 
 from kubectl_numa.events import BadLine, Created, Deleted, Event, Observed, Started
 from kubectl_numa.replaying import Answer, Session, follow
-from numalign.kubelet.observed_state import Left, Seen
+from numalign.kubelet.observed_state import FreeByZone, ObservedContainer
 from numalign.model.demand import WHOLE_POD
-from numalign.model.machine import Core, Machine, cpus, places
+from numalign.model.machine import Core, Machine, cpus, device_places
 from numalign.model.node import Known, Node
-from numalign.model.options import CpuOption, Gate, Options
+from numalign.model.options import CpuOption, FeatureGate, Options
 from numalign.model.resources import Resources, ZoneId
 from tests.notation import GPU, bag, free_of, node, pod, table, zone_ids
 
 # Two zones of which each keeps one of its four CPUs for the system.
 ZONE = "cpu=4/3 mem=8Gi/7Gi"
 LEVEL = bag("cpu=2 mem=2Gi")
-GATED = Options(gates=frozenset(Gate))
+GATED = Options(gates=frozenset(FeatureGate))
 PLAIN = node("cpu=4/3 mem=8Gi/7Gi gpu=2", "cpu=4/3 mem=8Gi/7Gi gpu=2", policy="single-numa-node")
 
 
@@ -25,7 +25,7 @@ def described(plain: Node = PLAIN) -> Node:
     """The node with its machine: cores of one thread, GPUs in their zones."""
     ids = zone_ids(0, 1)
     cores = (Core(ZoneId(at // 4), at // 4, at // 4, cpus([at])) for at in range(8))
-    gpus = places(ids, [(frozenset({zone}), True) for zone in ids for _ in range(2)])
+    gpus = device_places(ids, [(frozenset({zone}), True) for zone in ids for _ in range(2)])
     made = Machine(ids, tuple(cores), reserved=cpus([0, 4]), devices=((GPU, gpus),))
     return replace(plain, machine=made, known=Known.MACHINE)
 
@@ -47,11 +47,11 @@ def cpu_left(session: Session) -> list[int]:
     return free_of(session.node, "cpu")
 
 
-def seen(container: str, zone: int, **amounts: int) -> Seen:
-    return Seen(container, None, {zone_ids(zone): Resources(amounts)})
+def seen(container: str, zone: int, **amounts: int) -> ObservedContainer:
+    return ObservedContainer(container, None, {zone_ids(zone): Resources(amounts)})
 
 
-def took(name: str, *containers: Seen, left: Left | None = None) -> Observed:
+def took(name: str, *containers: ObservedContainer, left: FreeByZone | None = None) -> Observed:
     return Observed(name, containers, left)
 
 
@@ -189,7 +189,7 @@ def test_a_pod_is_observed(happened: list[Event], left: list[int]) -> None:
 
 def test_what_is_left_right_after_a_pod_settles_how_memory_was_split() -> None:
     wide = replace(PLAIN, policy=node("cpu=1", policy="best-effort").policy)
-    given = Seen("c0", None, {zone_ids(0, 1): Resources({"memory": 8 * 2**30})})
+    given = ObservedContainer("c0", None, {zone_ids(0, 1): Resources({"memory": 8 * 2**30})})
     left = {
         zone_ids(0): Resources({"memory": 6 * 2**30}),
         zone_ids(1): Resources({"memory": 0}),
@@ -202,7 +202,7 @@ def test_what_is_left_right_after_a_pod_settles_how_memory_was_split() -> None:
     assert free_of(late.node, "mem") == [6, 0], "the same, however late it is told"
 
 
-FIRST = Seen("c0", cpus([1, 2]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
+FIRST = ObservedContainer("c0", cpus([1, 2]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
 ASKS = "cpu=2 mem=1Gi"
 
 
@@ -222,7 +222,7 @@ def test_on_uneven_sockets_two_pods_can_really_hold_the_same_cpu() -> None:
     cores = (Core(ZoneId(at // 4), at // 4, at // 4, cpus([at])) for at in range(6))
     made = Machine(zone_ids(0, 1), tuple(cores), reserved=cpus([5]))
     uneven = replace(described(), machine=made, stock=None)
-    both = Seen("c0", cpus([0, 1]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
+    both = ObservedContainer("c0", cpus([0, 1]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
     session, _ = walk(uneven, create("a", "cpu=1 mem=1Gi"), create("b", ASKS), took("b", both))
 
     held = session.now.pods["a"].held
@@ -249,7 +249,7 @@ def test_turns_that_nothing_can_change_are_forgotten() -> None:
 
 
 def test_observed_cpus_count_on_a_described_machine_and_their_number_elsewhere() -> None:
-    told = took("small", Seen("c0", cpus([5, 7]), {zone_ids(1): Resources({"cpu": 2000})}))
+    told = took("small", ObservedContainer("c0", cpus([5, 7]), {zone_ids(1): Resources({"cpu": 2000})}))
     session, _ = walk(described(), SMALL, told)
     assert session.node.stock is not None
     assert session.node.stock.cpus == cpus([1, 2, 3, 6])
@@ -260,7 +260,10 @@ def test_observed_cpus_count_on_a_described_machine_and_their_number_elsewhere()
 def test_containers_are_observed_in_the_order_of_their_admission() -> None:
     """An app container uses the CPUs of the init container again, however they are listed."""
     asked = create("two", "init cpu=2 mem=1Gi | cpu=2 mem=1Gi")
-    init, app = (Seen(name, cpus([1, 2]), {zone_ids(0): Resources({"cpu": 2000})}) for name in ("c0", "c1"))
+    init, app = (
+        ObservedContainer(name, cpus([1, 2]), {zone_ids(0): Resources({"cpu": 2000})})
+        for name in ("c0", "c1")
+    )
     for listed in ((init, app), (app, init)):
         session, _ = walk(described(), asked, took("two", *listed))
         assert cpu_left(session) == [1, 3]
@@ -297,8 +300,8 @@ def test_containers_are_observed_in_the_order_of_their_admission() -> None:
                     BIG,
                     took(
                         "big",
-                        Seen("x", cpus([1]), {zone_ids(0, 3): Resources()}),
-                        Seen("c0", cpus([9]), {}),
+                        ObservedContainer("x", cpus([1]), {zone_ids(0, 3): Resources()}),
+                        ObservedContainer("c0", cpus([9]), {}),
                         left={zone_ids(2): Resources()},
                     ),
                 ],
@@ -388,7 +391,7 @@ def test_doubts_are_about_the_pod_as_its_node_reads_it() -> None:
     asked = replace(pod("cpu=1 mem=1Gi | cpu=500m.."), name="p", pod_requests=LEVEL, pod_limits=LEVEL)
     whole_cores = frozenset({CpuOption.FULL_PCPUS_ONLY})
     said = []
-    for gates in (frozenset[Gate](), frozenset(Gate)):
+    for gates in (frozenset[FeatureGate](), frozenset(FeatureGate)):
         told = replace(counted, options=Options(whole_cores, gates=gates, minor=36))
         _, [answer] = walk(told, Created(asked))
         said.append("threads" in answer.to_json().get("doubts", []))
@@ -442,6 +445,6 @@ def test_a_pod_that_is_served_as_a_whole_says_what_its_containers_divide() -> No
     assert told["containers"]["c0"]["cpus"] == "1"
     assert cpu_left(session) == [1, 3]
 
-    shared = Seen(WHOLE_POD, cpus([5, 6]), {zone_ids(1): LEVEL})
+    shared = ObservedContainer(WHOLE_POD, cpus([5, 6]), {zone_ids(1): LEVEL})
     session, _ = walk(gated, Created(asked), took("p", seen("c0", 1, cpu=1000), shared))
     assert cpu_left(session) == [3, 1]

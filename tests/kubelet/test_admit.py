@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.kubelet.admission_errors import Reason
-from numalign.kubelet.admit import PodAdmitResult, admit, charge, found, release, widths
+from numalign.kubelet.admission_errors import RejectionReason
+from numalign.kubelet.admit import PodAdmitResult, admit, after_admission, charge, min_widths, release
 from numalign.model import demand
 from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy, Scope
@@ -22,10 +22,10 @@ from numalign.model.resources import CPU
 from tests.notation import GPU, HUGE, NIC, asks, bag, free_of, machine, node, options, pod, table, zone_ids
 
 SHORT = {
-    Reason.TOPOLOGY_AFFINITY: "TAE",
-    Reason.UNEXPECTED_ADMISSION: "UAE",
-    Reason.SMT_ALIGNMENT: "SMT",
-    Reason.EMPTY_SHARED_POOL: "EMPTY",
+    RejectionReason.TOPOLOGY_AFFINITY: "TAE",
+    RejectionReason.UNEXPECTED_ADMISSION: "UAE",
+    RejectionReason.SMT_ALIGNMENT: "SMT",
+    RejectionReason.EMPTY_SHARED_POOL: "EMPTY",
 }
 
 TWO = node("cpu=16", "cpu=16")
@@ -59,11 +59,11 @@ GROUP = node("cpu=16 mem=10Gi//5Gi", "cpu=16 mem=10Gi//5Gi", "cpu=16 mem=10Gi", 
 
 def outcomes(start: Node, policy: str, pods: str, *, scope: Scope = Scope.CONTAINER) -> list[PodAdmitResult]:
     """Admit Guaranteed pods one after another, each written like `init cpu=1 mem=1Gi | cpu=2`."""
-    kubelet, found = replace(start, policy=Policy(policy), scope=scope), []
+    kubelet, results = replace(start, policy=Policy(policy), scope=scope), []
     for containers in pods.split(";"):
-        found.append(admit(kubelet, asks(*map(guaranteed, containers.split("|")))))
-        kubelet = charge(kubelet, found[-1])
-    return found
+        results.append(admit(kubelet, asks(*map(guaranteed, containers.split("|")))))
+        kubelet = charge(kubelet, results[-1])
+    return results
 
 
 def guaranteed(container: str) -> str:
@@ -73,8 +73,8 @@ def guaranteed(container: str) -> str:
 
 def became(start: Node, policy: str, pods: str, *, like: str, scope: Scope = Scope.CONTAINER) -> str:
     """What became of the pods, with the amounts that the expectation speaks of."""
-    found = zip(outcomes(start, policy, pods, scope=scope), like.split(";"), strict=True)
-    return "; ".join(written(admission, like=part) for admission, part in found)
+    results = zip(outcomes(start, policy, pods, scope=scope), like.split(";"), strict=True)
+    return "; ".join(written(admission, like=part) for admission, part in results)
 
 
 def written(admission: PodAdmitResult, *, like: str) -> str:
@@ -428,7 +428,7 @@ def test_a_group_is_dissolved_with_its_last_block() -> None:
 def test_containers_served_before_a_refusal_hold_on_until_the_next_admission() -> None:
     [refused] = outcomes(TEN, "restricted", "cpu=2 mem=1Gi | cpu=40 mem=1Gi")
 
-    held = found(TEN, refused)
+    held = after_admission(TEN, refused)
     assert (free_of(held, "cpu"), free_of(held, "mem")) == ([14, 16], [9, 10])
     after_it = release(held, [refused.held])
     assert (free_of(after_it, "cpu"), free_of(after_it, "mem")) == ([16, 16], [10, 10])
@@ -505,4 +505,4 @@ WIDTHS = [
 def test_the_fewest_zones_that_could_hold(told: Node, pod: str, zones: dict[str, int]) -> None:
     [step] = asks(pod).steps
 
-    assert widths(told, step) == zones
+    assert min_widths(told, step) == zones

@@ -29,11 +29,11 @@ THREADS = [
 
 @pytest.mark.parametrize(("told", "cores"), table(THREADS))
 def test_cores(told: Node, cores: str) -> None:
-    assert lists(assumed_machine.machine(told).layout.cores) == cores
+    assert lists(assumed_machine.assume(told).layout.cores) == cores
 
 
 def test_zones_and_caches_have_their_cpus_in_a_row() -> None:
-    laid, _ = assumed_machine.machine(node("cpu=2", "cpu=0", "cpu=3", ids=(1, 4, 7)))
+    laid, _ = assumed_machine.assume(node("cpu=2", "cpu=0", "cpu=3", ids=(1, 4, 7)))
 
     assert lists(laid.zones) == "0-1 - 2-4"
     assert lists(laid.caches) == "0-1 2-4"
@@ -60,7 +60,7 @@ SOCKETS = [
 @pytest.mark.parametrize(("costs", "sockets"), table(SOCKETS))
 def test_sockets_are_read_off_the_distances(costs: dict[Ids, int] | None, sockets: str) -> None:
     assert (
-        lists(assumed_machine.machine(node("cpu=1", "cpu=1", "cpu=1", costs=costs)).layout.sockets) == sockets
+        lists(assumed_machine.assume(node("cpu=1", "cpu=1", "cpu=1", costs=costs)).layout.sockets) == sockets
     )
 
 
@@ -78,10 +78,10 @@ HELD = [
 @pytest.mark.parametrize(("zones", "reserved", "free"), table(HELD))
 def test_reserved_cpus_stand_first_and_free_ones_last(zones: list[str], reserved: str, free: str) -> None:
     told = node(*zones)
-    laid, kept = assumed_machine.machine(told)
+    laid, kept = assumed_machine.assume(told)
 
     assert render_list(kept) == reserved
-    assert render_list(assumed_machine.free(told, laid)) == free
+    assert render_list(assumed_machine.free_cpus(told, laid)) == free
 
 
 HIDDEN = [
@@ -101,15 +101,15 @@ def test_a_zone_that_is_reserved_as_a_whole_is_not_listed(
     zones: list[str], all_of_them: str, reserved: str
 ) -> None:
     told = node(*zones)
-    laid, kept = assumed_machine.machine(told)
+    laid, kept = assumed_machine.assume(told)
 
     assert lists(laid.zones) == all_of_them
     assert render_list(kept) == reserved
-    assert assumed_machine.free(told, laid) & kept == 0
+    assert assumed_machine.free_cpus(told, laid) & kept == 0
 
 
 @pytest.mark.parametrize("how", [options(), CORES_ONLY])
 def test_what_is_given_out_does_not_change_the_machine(how: Options) -> None:
     empty, used = (node(text, "cpu=4", options=how) for text in ("cpu=4/3", "cpu=4/3/1"))
 
-    assert assumed_machine.machine(empty) == assumed_machine.machine(used)
+    assert assumed_machine.assume(empty) == assumed_machine.assume(used)

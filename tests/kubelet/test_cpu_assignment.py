@@ -15,18 +15,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.kubelet.cpu_assignment import Strategy, take
-from numalign.model.machine import Core, CpuSet, Layout, cpus, ids, lay_out, read_list, render_list
+from numalign.kubelet.cpu_assignment import StaticPolicyOptions, take_by_topology
+from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology, cpus, ids, read_list, render_list
 from tests.notation import table, zone_ids
 
 
-def machine(*zones: str, threads: int = 1, sockets: Iterable[int] = (), caches: Iterable[str] = ()) -> Layout:
+def machine(
+    *zones: str, threads: int = 1, sockets: Iterable[int] = (), caches: Iterable[str] = ()
+) -> CpuTopology:
     """The layout of these zones; `sockets` tells the one of each zone, `caches` the CPUs of each cache."""
     each = [(read_list(zone), at) for at, zone in enumerate(zones)]
     socket = dict(enumerate(sockets)) or {at: at for _, at in each}
     cache = [read_list(text) for text in caches] or [held for held, _ in each]
     cores = [(at, core) for held, at in each for core in cores_of(held, threads)]
-    return lay_out(
+    return cpu_topology(
         [
             Core(zone_ids(at)[0], socket[at], next(i for i, held in enumerate(cache) if held & core), core)
             for at, core in cores
@@ -55,9 +57,13 @@ LESS = "0-3,5-7,8-11,13-15"
 SPLIT = "1-3,5-7,8-11,13-15"
 PARTS = "2-3,4-6,9,18-19,20-22"
 ODD = "0-4,6-10,12-13,15-16,18-19,21-22"
-PACKED, SPREAD, BY_CACHE = Strategy(), Strategy(spread=True), Strategy(by_cache=True)
-OLD_CACHE = Strategy(by_cache=True, odd_cache_share=False)
-EVENLY, IN_CORES = Strategy(distribute=True), Strategy(distribute=True, group=2)
+PACKED, SPREAD, BY_CACHE = (
+    StaticPolicyOptions(),
+    StaticPolicyOptions(spread=True),
+    StaticPolicyOptions(by_cache=True),
+)
+OLD_CACHE = StaticPolicyOptions(by_cache=True, odd_cache_share=False)
+EVENLY, IN_CORES = StaticPolicyOptions(distribute=True), StaticPolicyOptions(distribute=True, group=2)
 
 EXAMPLES = [
     # what it shows                              machine  available    asked strategy  taken
@@ -101,10 +107,12 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("layout", "available", "count", "strategy", "taken"), table(EXAMPLES))
-def test_example(layout: Layout, available: str, count: int, strategy: Strategy, taken: str) -> None:
+def test_example(
+    layout: CpuTopology, available: str, count: int, strategy: StaticPolicyOptions, taken: str
+) -> None:
     held = read_list(available) & layout.everything
 
-    assert render_list(take(layout, held, count, strategy)) == render_list(read_list(taken))
+    assert render_list(take_by_topology(layout, held, count, strategy)) == render_list(read_list(taken))
 
 
 # Recorded: see data/README.md.
@@ -115,8 +123,8 @@ RECORDED: dict[str, list[dict[str, Any]]] = json.loads(
 ODD_SHARES = {"1.32": False, "1.34": True}
 
 
-def recorded_layout(told: dict[str, Any]) -> Layout:
-    return lay_out(
+def recorded_layout(told: dict[str, Any]) -> CpuTopology:
+    return cpu_topology(
         [Core(zone, socket, cache, read_list(held)) for zone, socket, cache, held in told["cores"]],
         zone_ids(*told["zones"]),
     )
@@ -125,10 +133,10 @@ def recorded_layout(told: dict[str, Any]) -> Layout:
 @pytest.mark.parametrize("case", RECORDED["cases"], ids=map(str, range(len(RECORDED["cases"]))))
 @pytest.mark.parametrize("version", ODD_SHARES)
 def test_real_cpu_managers_take_the_same(case: dict[str, Any], version: str) -> None:
-    strategy = Strategy(**case["options"], odd_cache_share=ODD_SHARES[version])
+    strategy = StaticPolicyOptions(**case["options"], odd_cache_share=ODD_SHARES[version])
     layout = recorded_layout(RECORDED["machines"][case["machine"]])
 
-    taken = take(layout, read_list(case["available"]), case["count"], strategy)
+    taken = take_by_topology(layout, read_list(case["available"]), case["count"], strategy)
 
     assert render_list(taken) == (case["taken"][version] or "")
 
@@ -137,7 +145,7 @@ def test_real_cpu_managers_take_the_same(case: dict[str, Any], version: str) -> 
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Layout:
+def machines(draw: st.DrawFn) -> CpuTopology:
     """Up to six zones of as many cores, side by side or in turn, alone in their sockets or two in one."""
     zones, cores, threads = (draw(st.sampled_from(each)) for each in ((1, 2, 4, 6), (1, 2, 3, 4), (1, 2)))
     total, together = zones * cores, draw(st.booleans())
@@ -151,7 +159,7 @@ def machines(draw: st.DrawFn) -> Layout:
 
 
 @st.composite
-def asked(draw: st.DrawFn) -> tuple[Layout, CpuSet, int]:
+def asked(draw: st.DrawFn) -> tuple[CpuTopology, CpuSet, int]:
     """A machine, what of it is available, and how much of that is asked for."""
     layout = draw(machines())
     everything = layout.everything
@@ -160,7 +168,7 @@ def asked(draw: st.DrawFn) -> tuple[Layout, CpuSet, int]:
 
 
 strategies = st.builds(
-    Strategy,
+    StaticPolicyOptions,
     distribute=st.booleans(),
     spread=st.booleans(),
     by_cache=st.booleans(),
@@ -170,11 +178,11 @@ strategies = st.builds(
 
 @given(asked(), strategies)
 def test_as_many_as_asked_are_taken_of_what_is_available(
-    question: tuple[Layout, CpuSet, int], strategy: Strategy
+    question: tuple[CpuTopology, CpuSet, int], strategy: StaticPolicyOptions
 ) -> None:
     layout, available, count = question
 
-    taken = take(layout, available, count, strategy)
+    taken = take_by_topology(layout, available, count, strategy)
 
     assert taken & ~available == 0
     assert taken.bit_count() == count
@@ -182,20 +190,20 @@ def test_as_many_as_asked_are_taken_of_what_is_available(
 
 @given(asked(), strategies)
 def test_whoever_asks_for_everything_gets_it_and_nobody_gets_more(
-    question: tuple[Layout, CpuSet, int], strategy: Strategy
+    question: tuple[CpuTopology, CpuSet, int], strategy: StaticPolicyOptions
 ) -> None:
     layout, available, _ = question
 
-    assert take(layout, available, available.bit_count(), strategy) == available
-    assert take(layout, available, available.bit_count() + 1, strategy) == 0
+    assert take_by_topology(layout, available, available.bit_count(), strategy) == available
+    assert take_by_topology(layout, available, available.bit_count() + 1, strategy) == 0
 
 
 @given(asked())
-def test_packing_splits_no_core_while_there_is_a_whole_one(question: tuple[Layout, CpuSet, int]) -> None:
+def test_packing_splits_no_core_while_there_is_a_whole_one(question: tuple[CpuTopology, CpuSet, int]) -> None:
     layout, available, count = question
     whole = [core for core in layout.cores if core & available == core]
 
-    taken = take(layout, available, count, PACKED)
+    taken = take_by_topology(layout, available, count, PACKED)
 
     kept_whole = sum(core & taken == core for core in whole)
     assert kept_whole >= min(len(whole), count // layout.threads_per_core)
@@ -203,14 +211,14 @@ def test_packing_splits_no_core_while_there_is_a_whole_one(question: tuple[Layou
 
 @given(asked())
 def test_whole_cores_are_distributed_where_there_are_only_whole_ones(
-    question: tuple[Layout, CpuSet, int],
+    question: tuple[CpuTopology, CpuSet, int],
 ) -> None:
     layout, available, count = question
     threads = layout.threads_per_core
     whole = cpus(cpu for core in layout.cores if core & available == core for cpu in ids(core))
     count = min(count, whole.bit_count()) // threads * threads
 
-    taken = take(layout, whole, count, Strategy(distribute=True, group=threads))
+    taken = take_by_topology(layout, whole, count, StaticPolicyOptions(distribute=True, group=threads))
 
     assert taken.bit_count() == count
     assert all(core & taken in (0, core) for core in layout.cores)
@@ -218,9 +226,9 @@ def test_whole_cores_are_distributed_where_there_are_only_whole_ones(
 
 @given(machines(), st.integers(1, 48))
 def test_on_an_empty_machine_no_zone_gives_more_than_one_group_more_than_another(
-    layout: Layout, count: int
+    layout: CpuTopology, count: int
 ) -> None:
-    taken = take(layout, layout.everything, min(count, layout.everything.bit_count()), EVENLY)
+    taken = take_by_topology(layout, layout.everything, min(count, layout.everything.bit_count()), EVENLY)
 
     shares = [share for zone in layout.zones if (share := (zone & taken).bit_count())]
     assert max(shares) - min(shares) <= 1
@@ -228,15 +236,17 @@ def test_on_an_empty_machine_no_zone_gives_more_than_one_group_more_than_another
 
 @given(asked(), strategies, st.integers(1, 5))
 def test_names_do_not_matter_only_their_order(
-    question: tuple[Layout, CpuSet, int], strategy: Strategy, gap: int
+    question: tuple[CpuTopology, CpuSet, int], strategy: StaticPolicyOptions, gap: int
 ) -> None:
     layout, available, count = question
 
     def renamed(held: CpuSet) -> CpuSet:
         return cpus(cpu * gap + gap for cpu in ids(held))
 
-    far = Layout(
+    far = CpuTopology(
         *(tuple(map(renamed, units)) for units in (layout.zones, layout.sockets, layout.caches, layout.cores))
     )
 
-    assert take(far, renamed(available), count, strategy) == renamed(take(layout, available, count, strategy))
+    assert take_by_topology(far, renamed(available), count, strategy) == renamed(
+        take_by_topology(layout, available, count, strategy)
+    )

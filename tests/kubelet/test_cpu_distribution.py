@@ -35,19 +35,19 @@ def test_plan(
 ) -> None:
     count, group, per_zone = asked
 
-    plan = cpu_distribution.plan(room, count, group=group, groups_per_zone=per_zone)
+    plan = cpu_distribution.distribution(room, count, group=group, groups_per_zone=per_zone)
 
     assert plan
     assert (plan.zones, plan.share, plan.extra) == expected
 
 
 def test_nobody_can_share_what_is_not_there() -> None:
-    assert cpu_distribution.plan([4, 4], 9, group=1, groups_per_zone=4) is None
-    assert cpu_distribution.plan([3, 3], 6, group=2, groups_per_zone=2) is None
+    assert cpu_distribution.distribution([4, 4], 9, group=1, groups_per_zone=4) is None
+    assert cpu_distribution.distribution([3, 3], 6, group=2, groups_per_zone=2) is None
 
 
 def test_three_groups_are_not_looked_for_in_two_zones_for_ever() -> None:
-    plan = cpu_distribution.plan([4, 4, 5, 5], 14, group=2, groups_per_zone=3)
+    plan = cpu_distribution.distribution([4, 4, 5, 5], 14, group=2, groups_per_zone=3)
 
     assert plan
     assert plan.extra == ()
@@ -55,7 +55,7 @@ def test_three_groups_are_not_looked_for_in_two_zones_for_ever() -> None:
 
 
 def test_unevenness_has_three_decimals() -> None:
-    plan = cpu_distribution.plan([2, 3, 3], 1, group=1, groups_per_zone=3)
+    plan = cpu_distribution.distribution([2, 3, 3], 1, group=1, groups_per_zone=3)
 
     assert plan
     assert plan.zones == (1,)
@@ -162,7 +162,7 @@ def walked(room: Sequence[int], groups: int, group: int, per_zone: int) -> list[
     st.integers(1, 9),
 )
 def test_the_plan_is_what_the_walk_remembers(room: list[int], groups: int, group: int, per_zone: int) -> None:
-    plan = cpu_distribution.plan(room, groups * group, group=group, groups_per_zone=per_zone)
+    plan = cpu_distribution.distribution(room, groups * group, group=group, groups_per_zone=per_zone)
 
     try:
         expected = walked(room, groups, group, per_zone)

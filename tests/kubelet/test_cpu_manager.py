@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from numalign.kubelet import cpu_manager
-from numalign.kubelet.admission_errors import Reason
-from numalign.kubelet.cpu_manager import Cpus
+from numalign.kubelet.admission_errors import RejectionReason
+from numalign.kubelet.cpu_manager import CpuState
 from numalign.kubelet.hint_sets import listed
 from numalign.kubelet.topology_manager import ResourceHints
 from numalign.model.demand import Step
-from numalign.model.machine import Core, lay_out, read_list, render_list
+from numalign.model.machine import Core, cpu_topology, read_list, render_list
 from numalign.model.node import CpuManager, Node
 from numalign.model.options import Options
 from numalign.model.pod import Role
@@ -31,16 +31,16 @@ def wants(cpus: int, role: str = "") -> Step:
     return step
 
 
-def cpus_of(told: Node) -> Cpus:
-    found = cpu_manager.of(told)
+def cpus_of(told: Node) -> CpuState:
+    found = cpu_manager.state(told)
     assert found
     return found
 
 
-def given(before: Cpus, step: Step, inside: int | None = None) -> tuple[Cpus, str]:
+def given(before: CpuState, step: Step, inside: int | None = None) -> tuple[CpuState, str]:
     """The CPUs after a container, and those that it got."""
     outcome = cpu_manager.allocate(before, step, inside)
-    assert not isinstance(outcome, Reason)
+    assert not isinstance(outcome, RejectionReason)
     after, taken = outcome
     return after, render_list(taken)
 
@@ -75,7 +75,7 @@ HINTS = [
 
 @pytest.mark.parametrize(("told", "cpus", "hints"), table(HINTS))
 def test_hints(told: Node, cpus: int, hints: str) -> None:
-    assert written(cpu_manager.offers(cpus_of(told), wants(cpus))) == hints
+    assert written(cpu_manager.topology_hints(cpus_of(told), wants(cpus))) == hints
 
 
 # Two sockets of two zones each, as topoDualSocketMultiNumaPerSocketHT of the kubelet's tests.
@@ -105,27 +105,29 @@ BY_SOCKETS = [
 
 @pytest.mark.parametrize(("told", "cpus", "aligned", "plain"), table(BY_SOCKETS))
 def test_hints_by_socket(told: Node, cpus: int, aligned: str, plain: str) -> None:
-    assert written(cpu_manager.offers(cpus_of(replace(told, options=BY_SOCKET)), wants(cpus))) == aligned
-    assert written(cpu_manager.offers(cpus_of(told), wants(cpus))) == plain
+    assert (
+        written(cpu_manager.topology_hints(cpus_of(replace(told, options=BY_SOCKET)), wants(cpus))) == aligned
+    )
+    assert written(cpu_manager.topology_hints(cpus_of(told), wants(cpus))) == plain
 
 
 def test_no_hint_is_aligned_by_socket_where_a_zone_has_several() -> None:
     cores = [Core(zone_ids(0)[0], socket, 0, 1 << socket) for socket in (0, 1)]
-    layout = lay_out(cores, zone_ids(0))
+    layout = cpu_topology(cores, zone_ids(0))
 
-    assert written(cpu_manager.offers(Cpus(layout, BY_SOCKET, 0, 0b11), wants(2))) == "1p"
-    assert written(cpu_manager.offers(Cpus(layout, BY_SOCKET, 0, 0b01), wants(1))) == "1p"
+    assert written(cpu_manager.topology_hints(CpuState(layout, BY_SOCKET, 0, 0b11), wants(2))) == "1p"
+    assert written(cpu_manager.topology_hints(CpuState(layout, BY_SOCKET, 0, 0b01), wants(1))) == "1p"
 
 
 def test_who_asks_for_no_cpu_of_its_own_gives_no_hint() -> None:
     [step] = asks("cpu=500m mem=1Gi").steps
 
-    assert cpu_manager.offers(cpus_of(USED), step) == []
+    assert cpu_manager.topology_hints(cpus_of(USED), step) == []
 
 
 def test_a_manager_that_is_off_knows_of_no_cpu() -> None:
-    assert cpu_manager.of(node("cpu=8", cpu_manager=CpuManager.NONE)) is None
-    assert cpu_manager.of(machine("cpu=0-7", cpu_manager=CpuManager.NONE)) is None
+    assert cpu_manager.state(node("cpu=8", cpu_manager=CpuManager.NONE)) is None
+    assert cpu_manager.state(machine("cpu=0-7", cpu_manager=CpuManager.NONE)) is None
 
 
 def test_a_described_machine_has_the_cpus_that_were_told() -> None:
@@ -155,8 +157,8 @@ def test_parts_of_a_cpu_cannot_be_given_out() -> None:
 def test_what_an_init_container_left_holds_later_containers_to_its_zones() -> None:
     after, _ = given(cpus_of(node("cpu=8", "cpu=8")), wants(2, "init"), 0b01)
 
-    assert written(cpu_manager.offers(after, wants(8))) == "1p 11"
-    assert written(cpu_manager.offers(after, wants(9))) == "11p"
+    assert written(cpu_manager.topology_hints(after, wants(8))) == "1p 11"
+    assert written(cpu_manager.topology_hints(after, wants(9))) == "11p"
 
 
 WIDTHS = [
@@ -169,7 +171,7 @@ WIDTHS = [
 
 @pytest.mark.parametrize(("total", "cpus", "zones"), table(WIDTHS))
 def test_the_fewest_zones_by_hardware(total: tuple[int, ...], cpus: int, zones: int) -> None:
-    assert cpu_manager.width(total, cpus) == zones
+    assert cpu_manager.min_affinity_size(total, cpus) == zones
 
 
 TAKEN = [
@@ -190,7 +192,7 @@ def test_cpus_are_taken(told: Node, cpus: int, inside: int | None, taken: tuple[
     before = cpus_of(told)
     after, found = given(before, wants(cpus), inside)
 
-    assert cpu_manager.by_zone(before.layout, read_list(found)) == taken
+    assert cpu_manager.cpus_per_zone(before.layout, read_list(found)) == taken
     assert after.free == before.free & ~read_list(found)
 
 
@@ -234,7 +236,7 @@ def test_an_odd_number_is_served_by_one_cache_since_1_34() -> None:
 
 @pytest.mark.parametrize("inside", [None, 0b01, 0b11])
 def test_too_few_cpus_on_all_zones_cannot_be_allocated(inside: int | None) -> None:
-    assert cpu_manager.allocate(cpus_of(USED), wants(11), inside) is Reason.UNEXPECTED_ADMISSION
+    assert cpu_manager.allocate(cpus_of(USED), wants(11), inside) is RejectionReason.UNEXPECTED_ADMISSION
 
 
 def test_an_app_takes_the_cpus_of_an_init_container_again() -> None:
@@ -287,7 +289,7 @@ WHOLE = [
 @pytest.mark.parametrize(("told", "cpus", "inside", "taken"), table(WHOLE))
 def test_only_whole_cores_are_given_out(told: Node, cpus: int, inside: int | None, taken: str | None) -> None:
     if taken is None:
-        assert cpu_manager.allocate(cpus_of(told), wants(cpus), inside) is Reason.SMT_ALIGNMENT
+        assert cpu_manager.allocate(cpus_of(told), wants(cpus), inside) is RejectionReason.SMT_ALIGNMENT
     else:
         assert given(cpus_of(told), wants(cpus), inside)[1] == taken
 
@@ -300,11 +302,11 @@ def test_whole_cores_keep_no_thread_for_the_system() -> None:
 def test_cpus_of_an_init_container_do_not_count_as_whole_cores() -> None:
     after, _ = given(cpus_of(FOUR), wants(6, "init"), 0b11)
 
-    assert cpu_manager.allocate(after, wants(2), 0b11) is Reason.SMT_ALIGNMENT
+    assert cpu_manager.allocate(after, wants(2), 0b11) is RejectionReason.SMT_ALIGNMENT
 
 
 def test_hints_know_nothing_of_whole_cores() -> None:
-    assert written(cpu_manager.offers(cpus_of(FOUR), wants(3))) == "1p 10p 11"
+    assert written(cpu_manager.topology_hints(cpus_of(FOUR), wants(3))) == "1p 10p 11"
 
 
 RESERVING = [
@@ -320,7 +322,7 @@ RESERVING = [
 
 @pytest.mark.parametrize(("told", "count", "kept"), table(RESERVING))
 def test_cpus_are_reserved_by_number(told: Options, count: int, kept: str) -> None:
-    assert render_list(cpu_manager.reserve(cpus_of(TWO).layout, told, count)) == kept
+    assert render_list(cpu_manager.reserved_cpus(cpus_of(TWO).layout, told, count)) == kept
 
 
 SOME = [
@@ -334,6 +336,6 @@ SOME = [
 
 @pytest.mark.parametrize(("held", "count", "some"), table(SOME))
 def test_some_of_these_cpus(held: str, count: int, some: str | None) -> None:
-    taken = cpu_manager.some_of(cpus_of(machine("cpu=0-7")), read_list(held), count)
+    taken = cpu_manager.allocate_cpus(cpus_of(machine("cpu=0-7")), read_list(held), count)
 
-    assert (None if isinstance(taken, Reason) else render_list(taken)) == some
+    assert (None if isinstance(taken, RejectionReason) else render_list(taken)) == some

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numalign.kubelet import device_manager
-from numalign.kubelet.device_manager import Pool, Pools, Taken
+from numalign.kubelet.device_manager import Allocation, DeviceState, DeviceStates
 from numalign.kubelet.hint_sets import listed
 from numalign.kubelet.topology_manager import ResourceHints
 from numalign.kubelet.zone_amounts import ZoneAmounts
@@ -22,15 +22,17 @@ def wants(text: str) -> Step:
     return step
 
 
-def pools_of(told: Node) -> Pools:
-    return device_manager.of(told, [NIC, GPU])
+def pools_of(told: Node) -> DeviceStates:
+    return device_manager.states(told, [NIC, GPU])
 
 
-def gpus_of(told: Node) -> Pool:
+def gpus_of(told: Node) -> DeviceState:
     return pools_of(told)[GPU]
 
 
-def given(before: Pools, text: str, inside: int | None = None) -> tuple[Pools, dict[str, Taken]]:
+def given(
+    before: DeviceStates, text: str, inside: int | None = None
+) -> tuple[DeviceStates, dict[str, Allocation]]:
     """The devices after a container, and those that it got."""
     outcome = device_manager.allocate(before, wants(text), inside)
     assert not isinstance(outcome, str)
@@ -75,7 +77,7 @@ HINTS = [
 
 @pytest.mark.parametrize(("told", "gpus", "hints"), table(HINTS))
 def test_hints(told: Node, gpus: int, hints: str) -> None:
-    found = device_manager.offers(pools_of(told), wants(f"gpu={gpus}"))
+    found = device_manager.topology_hints(pools_of(told), wants(f"gpu={gpus}"))
 
     assert written(found) == {GPU: hints}
 
@@ -97,7 +99,9 @@ def test_since_1_36_hints_hold_only_zones_that_have_a_device(
 ) -> None:
     hints = [
         written(
-            device_manager.offers(pools_of(replace(told, options=options(minor=minor))), wants(f"gpu={gpus}"))
+            device_manager.topology_hints(
+                pools_of(replace(told, options=options(minor=minor))), wants(f"gpu={gpus}")
+            )
         )
         for minor in (36, 35)
     ]
@@ -108,15 +112,15 @@ def test_since_1_36_hints_hold_only_zones_that_have_a_device(
 def test_each_resource_has_its_own_hints() -> None:
     told = pools_of(node("gpu=1", "nic=1", options=options(minor=35)))
 
-    assert written(device_manager.offers(told, wants("gpu=1 nic=1"))) == {
+    assert written(device_manager.topology_hints(told, wants("gpu=1 nic=1"))) == {
         NIC: "10p 11",
         GPU: "1p 11",
     }
 
 
 def test_a_resource_that_is_not_asked_for_gives_no_hint() -> None:
-    assert device_manager.offers(pools_of(node("gpu=1 nic=1")), wants("gpu=1"))[0].resource == GPU
-    assert device_manager.offers(pools_of(EVEN), wants("")) == []
+    assert device_manager.topology_hints(pools_of(node("gpu=1 nic=1")), wants("gpu=1"))[0].resource == GPU
+    assert device_manager.topology_hints(pools_of(EVEN), wants("")) == []
 
 
 def test_a_resource_that_no_zone_lists_has_no_topology() -> None:
@@ -124,8 +128,8 @@ def test_a_resource_that_no_zone_lists_has_no_topology() -> None:
 
 
 def test_devices_of_which_nobody_knows_where_they_sit_give_no_hint() -> None:
-    assert device_manager.offers(pools_of(on("gpu=-,-")), wants("gpu=1")) == []
-    assert given(pools_of(on("gpu=-,-")), "gpu=1", 0b01)[1] == {GPU: Taken((0, 0, 1), chosen=False)}
+    assert device_manager.topology_hints(pools_of(on("gpu=-,-")), wants("gpu=1")) == []
+    assert given(pools_of(on("gpu=-,-")), "gpu=1", 0b01)[1] == {GPU: Allocation((0, 0, 1), chosen=False)}
 
 
 WIDTHS = [
@@ -143,7 +147,7 @@ WIDTHS = [
 @pytest.mark.parametrize(("told", "asked", "since", "before"), table(WIDTHS))
 def test_the_fewest_zones_by_hardware(told: Node, asked: int, since: int, before: int) -> None:
     widths = [
-        device_manager.width(gpus_of(replace(told, options=options(minor=minor))).devices, asked)
+        device_manager.min_affinity_size(gpus_of(replace(told, options=options(minor=minor))).devices, asked)
         for minor in (36, 35)
     ]
 
@@ -179,7 +183,7 @@ def test_devices_are_taken(
     before = pools_of(told)
     after, found = given(before, f"gpu={gpus}", inside)
 
-    assert found == {GPU: Taken(taken, chosen)}
+    assert found == {GPU: Allocation(taken, chosen)}
     assert [sum(pair) for pair in zip(after[GPU].free, taken, strict=True)] == list(before[GPU].free)
 
 
@@ -204,9 +208,9 @@ def test_too_few_devices_are_told_by_name(told: Node, asked: str, short: str | N
 def test_what_an_init_container_left_comes_first() -> None:
     left, _ = given(pools_of(EVEN), "init gpu=2", 0b10)
 
-    assert written(device_manager.offers(left, wants("gpu=3"))) == {GPU: "10p 11"}
+    assert written(device_manager.topology_hints(left, wants("gpu=3"))) == {GPU: "10p 11"}
     after, taken = given(left, "gpu=3", 0b01)
-    assert taken == {GPU: Taken((1, 2), chosen=False)}
+    assert taken == {GPU: Allocation((1, 2), chosen=False)}
     assert after[GPU].reusable == (0, 0)
 
 
@@ -214,28 +218,28 @@ def test_of_several_that_are_left_any_may_be_used_again() -> None:
     left, _ = given(pools_of(EVEN), "init gpu=5", 0b10)
 
     assert left[GPU].reusable == (1, 4)
-    assert given(left, "gpu=1", 0b10)[1] == {GPU: Taken((1, 0), chosen=True)}
-    assert given(left, "gpu=5", 0b10)[1] == {GPU: Taken((1, 4), chosen=False)}
+    assert given(left, "gpu=1", 0b10)[1] == {GPU: Allocation((1, 0), chosen=True)}
+    assert given(left, "gpu=5", 0b10)[1] == {GPU: Allocation((1, 4), chosen=False)}
 
 
 def test_what_is_left_of_several_places_anchors_to_each() -> None:
     left, _ = given(pools_of(on("gpu=0,1,1,-,01")), "init gpu=4", 0b01)
 
     assert left[GPU].reusable == (1, 2, 0, 1)
-    assert written(device_manager.offers(left, wants("gpu=1"))) == {GPU: "11"}
+    assert written(device_manager.topology_hints(left, wants("gpu=1"))) == {GPU: "11"}
 
 
 def test_what_is_left_between_zones_anchors_to_either() -> None:
     left, _ = given(pools_of(on("gpu=0,01")), "init gpu=1", 0b10)
 
     assert left[GPU].reusable == (0, 0, 1)
-    assert written(device_manager.offers(left, wants("gpu=1"))) == {GPU: "1p 10p 11"}
+    assert written(device_manager.topology_hints(left, wants("gpu=1"))) == {GPU: "1p 10p 11"}
 
 
 def test_what_is_left_of_nowhere_anchors_to_nothing() -> None:
     left = gpus_of(on("gpu=0*,1,-*"))._replace(reusable=(0, 0, 1))
 
-    assert written(device_manager.offers({GPU: left}, wants("gpu=1"))) == {GPU: "10p 11"}
+    assert written(device_manager.topology_hints({GPU: left}, wants("gpu=1"))) == {GPU: "10p 11"}
 
 
 USED_AGAIN = [

@@ -7,7 +7,7 @@ import pytest
 from numalign.kubelet import bitmask, memory_manager
 from numalign.kubelet.hint_sets import listed
 from numalign.kubelet.memory_manager import Block, MemoryState
-from numalign.kubelet.topology_manager import Merged
+from numalign.kubelet.topology_manager import TopologyHint
 from numalign.model.demand import Step
 from numalign.model.node import MemoryManager, Node
 from tests.notation import HUGE, asks, bag, node, table
@@ -22,14 +22,14 @@ def wants(text: str) -> Step:
 
 
 def memory_of(told: Node) -> MemoryState:
-    found = memory_manager.of(told)
+    found = memory_manager.state(told)
     assert found
     return found
 
 
 def written(held: MemoryState, text: str) -> str:
     """Hints as masks with p for what is preferred; all names have the same."""
-    offers = memory_manager.offers(held, wants(text).memory)
+    offers = memory_manager.topology_hints(held, wants(text).memory)
     texts = {
         " ".join(f"{mask:b}{'p' * (offer.preferred >> mask & 1)}" for mask in listed(offer.possible))
         for offer in offers
@@ -41,15 +41,15 @@ def after(held: MemoryState, containers: str) -> MemoryState:
     """The memory after containers that each got what they asked for: `init mem=6Gi@0 | mem=2Gi@01`."""
     for container in containers.split("|"):
         text, _, zones = container.partition("@")
-        affinity = Merged(bitmask.of(map(int, zones.strip())), preferred=False)
+        affinity = TopologyHint(bitmask.of(map(int, zones.strip())), preferred=False)
         held = memory_manager.allocate(held, wants(text), affinity) or pytest.fail("too little")
     return held
 
 
-def affinity_of(text: str) -> Merged:
+def affinity_of(text: str) -> TopologyHint:
     """An affinity as hints are written; `-` if none is stored."""
     mask = text.removesuffix("p")
-    return Merged(None if mask == "-" else int(mask, 2), preferred=text.endswith("p"))
+    return TopologyHint(None if mask == "-" else int(mask, 2), preferred=text.endswith("p"))
 
 
 def gib(amounts: tuple[int, ...]) -> list[int]:
@@ -84,13 +84,13 @@ def test_hints(told: Node, asked: str, hints: str) -> None:
 
 
 def test_every_name_that_is_asked_for_gets_the_hints() -> None:
-    offers = memory_manager.offers(memory_of(PAGES), wants("mem=4Gi huge=2Gi").memory)
+    offers = memory_manager.topology_hints(memory_of(PAGES), wants("mem=4Gi huge=2Gi").memory)
 
     assert [offer.resource for offer in offers] == [HUGE, "memory"]
 
 
 def test_a_manager_that_is_off_knows_of_no_memory() -> None:
-    assert memory_manager.of(node("mem=1Gi", memory_manager=MemoryManager.NONE)) is None
+    assert memory_manager.state(node("mem=1Gi", memory_manager=MemoryManager.NONE)) is None
 
 
 WIDTHS = [
@@ -104,7 +104,7 @@ WIDTHS = [
 
 @pytest.mark.parametrize(("told", "asked", "zones"), table(WIDTHS))
 def test_the_fewest_zones_that_could_hold_it(told: Node, asked: str, zones: int) -> None:
-    assert memory_manager.width(memory_of(told), wants(asked).memory) == zones
+    assert memory_manager.min_affinity_size(memory_of(told), wants(asked).memory) == zones
 
 
 ALLOCATED = [
@@ -167,18 +167,18 @@ def test_what_an_init_container_leaves(containers: str, free: list[int], later: 
     held = after(memory_of(EVEN), containers)
 
     assert gib(held.free["memory"]) == free
-    assert gib(memory_manager.started(held).free["memory"]) == later
+    assert gib(memory_manager.containers_started(held).free["memory"]) == later
 
 
 def test_a_group_ends_with_its_last_block() -> None:
-    held = memory_manager.started(after(memory_of(EVEN), "init mem=12Gi@01"))
+    held = memory_manager.containers_started(after(memory_of(EVEN), "init mem=12Gi@01"))
 
     assert (held.cells, held.assignments) == ((0b01, 0b10), (0, 0))
     assert held.blocks == ()
 
 
 def test_a_group_stays_while_a_block_is_on_it() -> None:
-    held = memory_manager.started(after(memory_of(EVEN), "init mem=12Gi@01 | mem=2Gi@01"))
+    held = memory_manager.containers_started(after(memory_of(EVEN), "init mem=12Gi@01 | mem=2Gi@01"))
 
     assert (held.cells, held.assignments) == ((0b11, 0b11), (1, 1))
     assert [block.size for block in held.blocks] == [2 * GIB]
@@ -215,7 +215,7 @@ def test_what_is_used_again_leaves_the_block_of_the_init_container(
         block = Block(
             f"c{at}", step.role, "memory", bitmask.of(map(int, zones.strip())), step.memory["memory"]
         )
-        held = memory_manager.reserved(held, [block])
+        held = memory_manager.with_blocks(held, [block])
 
     assert gib(tuple(block.size for block in held.blocks)) == blocks
 
@@ -284,7 +284,7 @@ def test_what_a_group_has_left_depends_on_who_goes_first(
     who: list[int], free: list[int], cells: tuple[int, ...], assignments: tuple[int, ...]
 ) -> None:
     held = after(memory_of(EVEN), GROUPED)
-    later = memory_manager.released(held, [held.blocks[at] for at in who])
+    later = memory_manager.without_blocks(held, [held.blocks[at] for at in who])
 
     assert gib(later.free["memory"]) == free
     assert (later.cells, later.assignments) == (cells, assignments)
@@ -293,11 +293,11 @@ def test_what_a_group_has_left_depends_on_who_goes_first(
 def test_a_block_on_one_zone_of_a_group_can_be_lost() -> None:
     """It takes the zone out of the group, and what the group gives back can be what it holds."""
     grouped = after(memory_of(EVEN), "mem=12Gi@01 | mem=2Gi@01")
-    one = memory_manager.released(grouped, grouped.blocks[:1])
+    one = memory_manager.without_blocks(grouped, grouped.blocks[:1])
     small = memory_manager.allocate(one, wants("mem=4Gi"), affinity_of("1")) or pytest.fail("too little")
     assert (gib(small.free["memory"]), small.cells) == ([6, 8], (0b01, 0b11))
 
-    last = memory_manager.released(small, small.blocks[1:])
+    last = memory_manager.without_blocks(small, small.blocks[1:])
     assert gib(last.free["memory"]) == [10, 8], "2 GiB of zone 1 belong to nobody"
     assert (last.cells, last.assignments) == ((0b01, 0b10), (0, 0))
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from numalign.kubelet.admit import admit, charge, release
-from numalign.kubelet.managers_state import Held
-from numalign.kubelet.observed_state import Left, Seen, observe
+from numalign.kubelet.managers_state import Assignments
+from numalign.kubelet.observed_state import FreeByZone, ObservedContainer, observe
 from numalign.model.demand import Demand
 from numalign.model.machine import ids, read_list, render_list
 from numalign.model.node import CpuManager, MemoryManager, Node
@@ -32,13 +32,13 @@ def by_zones(text: str) -> dict[ZoneSet, Resources]:
     return found
 
 
-def seen(*containers: str) -> list[Seen]:
+def seen(*containers: str) -> list[ObservedContainer]:
     """Containers as they stand: `0-1 / 0:cpu=2`; without a slash their CPUs are not known."""
     return [_seen(f"c{at}", *reversed(text.split("/"))) for at, text in enumerate(containers)]
 
 
-def _seen(name: str, amounts: str, cpus: str | None = None) -> Seen:
-    return Seen(name, None if cpus is None else read_list(cpus), by_zones(amounts))
+def _seen(name: str, amounts: str, cpus: str | None = None) -> ObservedContainer:
+    return ObservedContainer(name, None if cpus is None else read_list(cpus), by_zones(amounts))
 
 
 def cpus_left(of: Node) -> str:
@@ -170,7 +170,7 @@ LEFT = [
 def test_what_is_left_counts_where_only_amounts_are_known(
     told: str | None, cpus: list[int], mem: list[int]
 ) -> None:
-    left: Left | None = None if told is None else by_zones(told)
+    left: FreeByZone | None = None if told is None else by_zones(told)
     after, held = observe(COUNTS, asks("cpu=2 mem=6Gi"), seen("0:cpu=1 mem=6Gi 1:cpu=1"), left)
 
     assert (free_of(after, "cpu"), free_of(after, "mem")) == (cpus, mem)
@@ -192,7 +192,7 @@ def test_cpus_that_are_known_by_their_ids_are_not_counted_again() -> None:
 def test_containers_that_the_pod_does_not_name_are_nobodys() -> None:
     nobody = [replace(one, container="other") for one in seen("1 / 0:cpu=1 mem=1Gi gpu=1")]
 
-    assert observe(COUNTS, APP, nobody) == (COUNTS, Held())
+    assert observe(COUNTS, APP, nobody) == (COUNTS, Assignments())
 
 
 def test_zones_that_the_node_does_not_have_are_nobodys() -> None:
@@ -206,7 +206,7 @@ def test_a_node_whose_managers_are_off_loses_devices_alone() -> None:
     after, held = observe(off, APP, seen("0:cpu=2 mem=6Gi gpu=1"), by_zones("0:cpu=1 mem=1Gi"))
 
     assert [free_of(after, name) for name in ("cpu", "mem", "gpu")] == [[3, 4], [10, 10], [1, 2]]
-    assert held == Held(devices={GPU: (1, 0)})
+    assert held == Assignments(devices={GPU: (1, 0)})
 
 
 def test_every_name_of_memory_is_a_block() -> None:
@@ -237,7 +237,9 @@ SAME = [
 @pytest.mark.parametrize(("told", "asked"), table(SAME))
 def test_to_see_what_was_predicted_is_to_charge_it(told: Node, asked: Demand) -> None:
     admission = admit(told, asked)
-    grants = [Seen(grant.container, grant.cpus, grant.amounts) for grant in admission.placement.grants]
+    grants = [
+        ObservedContainer(grant.container, grant.cpus, grant.amounts) for grant in admission.placement.grants
+    ]
     after, held = observe(told, asked, grants)
 
     assert after == charge(told, admission)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kubelet import cpu_manager, pod_level
-from numalign.kubelet.admission_errors import Reason
+from numalign.kubelet.admission_errors import RejectionReason
 from numalign.model import demand
 from numalign.model.demand import PodLevel
 from numalign.model.machine import read_list, render_list
@@ -45,20 +45,20 @@ DIVIDED = [
 
 @pytest.mark.parametrize(("containers", "shares"), table(DIVIDED))
 def test_cpus(containers: list[str], shares: Mapping[str, str]) -> None:
-    cpus = cpu_manager.of(NODE)
+    cpus = cpu_manager.state(NODE)
     assert cpus
     found = pod_level.divide_cpus(cpus, read_list("0-2,4-6"), stated(*containers).steps)
 
-    assert not isinstance(found, Reason)
+    assert not isinstance(found, RejectionReason)
     assert {name: render_list(held) for name, held in found.items()} == shares
 
 
 def test_a_container_that_asks_for_more_than_the_pod_has() -> None:
-    cpus = cpu_manager.of(NODE)
+    cpus = cpu_manager.state(NODE)
     assert cpus
     asked = stated("cpu=4 mem=4Gi").steps
 
-    assert pod_level.divide_cpus(cpus, read_list("0,4"), asked) is Reason.UNEXPECTED_ADMISSION
+    assert pod_level.divide_cpus(cpus, read_list("0,4"), asked) is RejectionReason.UNEXPECTED_ADMISSION
 
 
 MEMORY = [

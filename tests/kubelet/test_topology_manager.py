@@ -17,17 +17,17 @@ from numalign.kubelet import bitmask, hint_sets
 from numalign.kubelet.topology_manager import (
     Decision,
     Distances,
-    Merged,
+    NumaInfo,
     ResourceHints,
-    Zones,
-    decide,
+    TopologyHint,
+    hints_preferring,
     impossible,
-    offer,
+    merge,
 )
 from numalign.model.intent import Policy
 from tests.notation import table
 
-EIGHT = Zones(8)
+EIGHT = NumaInfo(8)
 
 
 def offers_of(text: str) -> list[ResourceHints]:
@@ -82,10 +82,10 @@ MERGED = [
 def test_hints_merge(told: str, best_effort: str, restricted: str, single: str) -> None:
     offers = offers_of(told)
 
-    assert written(decide(Policy.BEST_EFFORT, offers, EIGHT)) == best_effort
-    assert written(decide(Policy.RESTRICTED, offers, EIGHT)) == restricted
-    assert written(decide(Policy.SINGLE_NUMA_NODE, offers, EIGHT)) == single
-    assert written(decide(Policy.NONE, offers, EIGHT)) == "nil"
+    assert written(merge(Policy.BEST_EFFORT, offers, EIGHT)) == best_effort
+    assert written(merge(Policy.RESTRICTED, offers, EIGHT)) == restricted
+    assert written(merge(Policy.SINGLE_NUMA_NODE, offers, EIGHT)) == single
+    assert written(merge(Policy.NONE, offers, EIGHT)) == "nil"
 
 
 def apart(near: dict[tuple[int, int], int], *, far: int = 30) -> Distances:
@@ -129,39 +129,43 @@ CLOSEST = [
 def test_the_kubelet_may_prefer_close_zones(
     told: str, distances: Distances, best_effort: str, restricted: str
 ) -> None:
-    zones = Zones(EIGHT.count, distances)
+    zones = NumaInfo(EIGHT.count, distances)
 
-    assert written(decide(Policy.BEST_EFFORT, offers_of(told), zones)) == best_effort
-    assert written(decide(Policy.RESTRICTED, offers_of(told), zones)) == restricted
+    assert written(merge(Policy.BEST_EFFORT, offers_of(told), zones)) == best_effort
+    assert written(merge(Policy.RESTRICTED, offers_of(told), zones)) == restricted
 
 
 def test_single_numa_node_takes_the_lowest_zone_however_far() -> None:
-    zones = Zones(EIGHT.count, one_sided(1, 1, 5))
+    zones = NumaInfo(EIGHT.count, one_sided(1, 1, 5))
 
-    assert written(decide(Policy.SINGLE_NUMA_NODE, offers_of("0p 1p"), zones)) == "0p"
-    assert written(decide(Policy.RESTRICTED, offers_of("0p 1p"), zones)) == "1p"
+    assert written(merge(Policy.SINGLE_NUMA_NODE, offers_of("0p 1p"), zones)) == "0p"
+    assert written(merge(Policy.RESTRICTED, offers_of("0p 1p"), zones)) == "1p"
 
 
 def test_on_a_single_zone_no_affinity_is_stored_by_single_numa_node() -> None:
     [one] = offers_of("0p")
 
-    assert decide(Policy.SINGLE_NUMA_NODE, [one], Zones(1)) == Decision(
-        Merged(None, preferred=True), admitted=True
+    assert merge(Policy.SINGLE_NUMA_NODE, [one], NumaInfo(1)) == Decision(
+        TopologyHint(None, preferred=True), admitted=True
     )
-    assert decide(Policy.RESTRICTED, [one], Zones(1)) == Decision(Merged(0b1, preferred=True), admitted=True)
+    assert merge(Policy.RESTRICTED, [one], NumaInfo(1)) == Decision(
+        TopologyHint(0b1, preferred=True), admitted=True
+    )
 
 
 def test_a_refused_container_keeps_no_affinity() -> None:
-    refused = Decision(Merged(None, preferred=False), admitted=False)
+    refused = Decision(TopologyHint(None, preferred=False), admitted=False)
 
-    assert decide(Policy.RESTRICTED, offers_of("0p | 1p"), EIGHT) == refused
+    assert merge(Policy.RESTRICTED, offers_of("0p | 1p"), EIGHT) == refused
 
 
 def test_an_offer_prefers_the_masks_of_one_width() -> None:
     both = hint_sets.of([0b01, 0b10, 0b11])
 
-    assert offer("cpu", both, 1) == ResourceHints("cpu", both, hint_sets.of([0b01, 0b10]))
-    assert offer("cpu", hint_sets.of([0b11]), 1) == ResourceHints("cpu", hint_sets.of([0b11]), hint_sets.NONE)
+    assert hints_preferring("cpu", both, 1) == ResourceHints("cpu", both, hint_sets.of([0b01, 0b10]))
+    assert hints_preferring("cpu", hint_sets.of([0b11]), 1) == ResourceHints(
+        "cpu", hint_sets.of([0b11]), hint_sets.NONE
+    )
 
 
 def test_an_impossible_offer_has_no_masks() -> None:
@@ -170,14 +174,14 @@ def test_an_impossible_offer_has_no_masks() -> None:
 
 @pytest.mark.parametrize("policy", Policy)
 def test_every_policy_decides(policy: Policy) -> None:
-    assert decide(policy, [], Zones(2)).admitted
+    assert merge(policy, [], NumaInfo(2)).admitted
 
 
 def test_eight_zones_and_eight_resources_are_no_walk_over_permutations() -> None:
     """There are 255^8 of them: whoever walks them never ends."""
     every = ResourceHints("r", hint_sets.every(EIGHT.count), hint_sets.NONE)
 
-    assert written(decide(Policy.BEST_EFFORT, [every] * 8, EIGHT)) == "0"
+    assert written(merge(Policy.BEST_EFFORT, [every] * 8, EIGHT)) == "0"
 
 
 # The kubelet's walk (mergePermutation and HintMerger.compare of policy.go), restated to compare with.
@@ -185,7 +189,7 @@ def test_eight_zones_and_eight_resources_are_no_walk_over_permutations() -> None
 Hint = tuple[int | None, bool]
 
 
-def walked(policy: Policy, lists: Sequence[Sequence[Hint]], zones: Zones, shuffle: Random) -> Merged:
+def walked(policy: Policy, lists: Sequence[Sequence[Hint]], zones: NumaInfo, shuffle: Random) -> TopologyHint:
     """What the walk over all permutations, in any order, merges the hints to."""
     full, closest = bitmask.full(zones.count), zones.distances
     lists = [list(told) or [(None, False)] for told in lists] or [[(None, True)]]
@@ -198,29 +202,31 @@ def walked(policy: Policy, lists: Sequence[Sequence[Hint]], zones: Zones, shuffl
     limit = max(narrowest, default=0)
     permutations = list(product(*lists))
     shuffle.shuffle(permutations)
-    best: Merged | None = None
+    best: TopologyHint | None = None
     for permutation in permutations:
         best = _better(best, _merged(permutation, full), limit, closest)
-    best = best or Merged(full, preferred=False)
+    best = best or TopologyHint(full, preferred=False)
     nil = policy is Policy.SINGLE_NUMA_NODE and best.mask == full
-    return Merged(None, preferred=best.preferred) if nil else best
+    return TopologyHint(None, preferred=best.preferred) if nil else best
 
 
 def _is_single(mask: int | None) -> bool:
     return mask is None or mask.bit_count() == 1
 
 
-def _merged(permutation: Sequence[Hint], full: int) -> Merged:
+def _merged(permutation: Sequence[Hint], full: int) -> TopologyHint:
     told = [mask for mask, _ in permutation if mask is not None]
     mask = full
     for other in told:
         mask &= other
-    return Merged(mask, preferred=len(set(told)) <= 1 and all(preferred for _, preferred in permutation))
+    return TopologyHint(
+        mask, preferred=len(set(told)) <= 1 and all(preferred for _, preferred in permutation)
+    )
 
 
 def _better(
-    current: Merged | None, candidate: Merged, limit: int, distances: Distances | None
-) -> Merged | None:
+    current: TopologyHint | None, candidate: TopologyHint, limit: int, distances: Distances | None
+) -> TopologyHint | None:
     if not candidate.mask:
         return current
     if not current or not current.mask:
@@ -239,7 +245,7 @@ def _better(
     return _preferable(current, candidate, distances) if theirs == mine else current
 
 
-def _preferable(current: Merged, candidate: Merged, distances: Distances | None) -> Merged:
+def _preferable(current: TopologyHint, candidate: TopologyHint, distances: Distances | None) -> TopologyHint:
     return min(current, candidate, key=lambda hint: _order(hint.mask or 0, distances))
 
 
@@ -264,13 +270,13 @@ def distances(count: int) -> st.SearchStrategy[Distances | None]:
 def test_the_merge_is_what_the_walk_over_all_permutations_finds(
     data: st.DataObject, count: int, shuffle: Random
 ) -> None:
-    drawn, zones = data.draw(hint_lists(count)), Zones(count, data.draw(distances(count)))
+    drawn, zones = data.draw(hint_lists(count)), NumaInfo(count, data.draw(distances(count)))
     offers = [
         ResourceHints(f"r{at}", hint_sets.of(told), hint_sets.of(mask for mask in told if told[mask]))
         for at, told in enumerate(drawn)
     ]
     for policy in (Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE):
-        found = decide(policy, offers, zones)
+        found = merge(policy, offers, zones)
         expected = walked(policy, [list(told.items()) for told in drawn], zones, shuffle)
         assert found.admitted is (policy is Policy.BEST_EFFORT or expected.preferred)
         assert not found.admitted or found.affinity == expected

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.kubelet.validation import CLASHES, Reserved, refusals
+from numalign.kubelet.validation import CLASHES, Reserved, start_errors
 from numalign.model.machine import Core, Machine, cpus
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.options import CpuOption, Options, TopologyOption
@@ -83,7 +83,7 @@ def kept(memory: int | None = 2 * GIB, **zones: str) -> Reserved:
     ),
 )
 def test_a_kubelet_starts_with(starts: tuple[Node] | tuple[Node, Reserved]) -> None:
-    assert refusals(*starts) == []
+    assert start_errors(*starts) == []
 
 
 @pytest.mark.parametrize(
@@ -189,13 +189,13 @@ def test_a_kubelet_starts_with(starts: tuple[Node] | tuple[Node, Reserved]) -> N
 def test_a_kubelet_does_not_start_with(
     given: tuple[Node] | tuple[Node, Reserved], where: str, reason: str
 ) -> None:
-    [mistake] = refusals(*given)
+    [mistake] = start_errors(*given)
     assert (mistake.where, mistake.message) == (where, f"the kubelet does not start: {reason}")
 
 
 @pytest.mark.parametrize("pair", CLASHES, ids=" and ".join)
 def test_two_options_exclude_each_other(pair: tuple[CpuOption, CpuOption]) -> None:
-    [mistake] = refusals(told(node(ZONE), *pair))
+    [mistake] = start_errors(told(node(ZONE), *pair))
     assert str(mistake) == (
         "cpuManagerPolicyOptions: the kubelet does not start: "
         f"{pair[0]} and {pair[1]} cannot be used at the same time"
@@ -206,7 +206,7 @@ def test_every_reason_is_told() -> None:
     wrong = told(
         node(*[ZONE] * 9, policy="single-numa-node"), *CpuOption, closest=TopologyOption, sockets=[0]
     )
-    fields = [mistake.where for mistake in refusals(wrong, kept(GIB, zone_9="mem=2Gi"))]
+    fields = [mistake.where for mistake in start_errors(wrong, kept(GIB, zone_9="mem=2Gi"))]
     assert fields == [
         *["cpuManagerPolicyOptions"] * len(CLASHES),
         "cpuManagerPolicyOptions.align-by-socket",
@@ -219,4 +219,4 @@ def test_every_reason_is_told() -> None:
 def test_a_manager_that_is_off_asks_for_nothing() -> None:
     off = node("gpu=1", cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
     bare = replace(off, machine=Machine((ZoneId(0),), (Core(ZoneId(0), 0, 0, cpus([0])),)))
-    assert refusals(bare, kept(zone_5="huge=1Gi")) == []
+    assert start_errors(bare, kept(zone_5="huge=1Gi")) == []

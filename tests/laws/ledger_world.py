@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from numalign.kubelet import admit as kubelet
-from numalign.kubelet.managers_state import Held as Booked
+from numalign.kubelet.managers_state import Assignments as Booked
 from numalign.ledger.model import AssignedPod, PlacementRecord, PodName, Prediction, Source, Stage, named
 from numalign.ledger.reservations import Reservations
 from numalign.model.demand import Demand

@@ -22,7 +22,7 @@ from numalign.decision.verdict import Cause
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import Machine
 from numalign.model.node import Node
-from numalign.model.options import CpuOption, Gate, TopologyOption
+from numalign.model.options import CpuOption, FeatureGate, TopologyOption
 from numalign.model.resources import ZoneId
 from tests.boards import Said, board_of, by_board, differences, ghosts
 from tests.laws.fleets import (
@@ -272,7 +272,7 @@ def facts(node: Node) -> Iterable[object]:
         *Scope,
         *CpuOption,
         *TopologyOption,
-        *Gate,
+        *FeatureGate,
         *range(5),
         *(f"{count} zones" for count in (1, 2, 3, 4, 8)),
         "machine",

@@ -19,13 +19,13 @@ from numalign.decision.evaluate import evaluate, keeps
 from numalign.decision.scoring import HIGHEST, Strategy, aligned, score
 from numalign.decision.verdict import Cause, Refusal, Refuser, Verdict
 from numalign.kubelet import assumed_machine as assumed
-from numalign.kubelet.admit import admit, charge, found, release
+from numalign.kubelet.admit import admit, after_admission, charge, release
 from numalign.ledger import claims
 from numalign.ledger.model import named
 from numalign.model import demand as demands
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Match, Policy, Scope
-from numalign.model.machine import Core, CpuSet, Machine, Place, Stock, cpus, render_list
+from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, cpus, render_list
 from numalign.model.node import Node, Zone, managers
 from numalign.model.options import DEFAULTS, Options
 from numalign.model.placement import Grant, Placement, ZoneSet
@@ -459,7 +459,7 @@ def total(node: Node, name: str) -> int:
 def test_what_goes_leaves_cpus_and_devices_as_they_were(node: Node, wanted: Demand) -> None:
     """Even what a refused pod leaves behind. Memory of a group comes back too, but to other zones of it."""
     admission = admit(node, wanted)
-    back = release(found(node, admission), [admission.held])
+    back = release(after_admission(node, admission), [admission.held])
     event("admitted" if admission.refusal is None else "refused")
 
     assert back.stock == node.stock or node.stock is None or not even(node)
@@ -471,7 +471,7 @@ def test_what_goes_leaves_cpus_and_devices_as_they_were(node: Node, wanted: Dema
 
 def even(node: Node) -> bool:
     """Whether all sockets are alike; on others a kubelet can give CPUs that it does not have."""
-    laid = node.machine.layout if node.machine else assumed.machine(node).layout
+    laid = node.machine.layout if node.machine else assumed.assume(node).layout
     return len({held.bit_count() for held in laid.sockets}) <= 1
 
 
@@ -496,7 +496,7 @@ def test_a_machine_that_is_assumed_is_judged_like_the_same_one_described(node: N
 
 def as_described(node: Node) -> Node:
     """The same node, with the machine that the rules assume told as if somebody had looked."""
-    laid, kept = assumed.machine(node)
+    laid, kept = assumed.assume(node)
     cores = (
         Core(
             node.zones[where(laid.zones, core)].id, where(laid.sockets, core), where(laid.caches, core), core
@@ -509,7 +509,7 @@ def as_described(node: Node) -> Node:
     return replace(
         node,
         machine=Machine(tuple(zone.id for zone in node.zones), tuple(cores), kept, tuple(places)),
-        stock=Stock(assumed.free(node, laid), tuple(left)),
+        stock=Stock(assumed.free_cpus(node, laid), tuple(left)),
     )
 
 
@@ -517,8 +517,8 @@ def where(sets: tuple[CpuSet, ...], core: CpuSet) -> int:
     return next(at for at, held in enumerate(sets) if held & core)
 
 
-def _place(zone: Zone, name: str) -> Place:
-    return Place((zone.id,), zone.capacity.get(name, 0), zone.allocatable.get(name, 0))
+def _place(zone: Zone, name: str) -> DevicePlace:
+    return DevicePlace((zone.id,), zone.capacity.get(name, 0), zone.allocatable.get(name, 0))
 
 
 @given(any_node, asked)

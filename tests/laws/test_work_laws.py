@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.verdict import Verdict
 from numalign.kubelet import admit as kubelet
-from numalign.kubelet import effort, hint_sets
+from numalign.kubelet import hint_sets, work_limit
 from numalign.kubelet.hint_sets import HintSet
 from numalign.model import demand as demands
 from numalign.model.demand import Demand
@@ -90,7 +90,7 @@ def large(seed: int) -> tuple[Node, Demand]:
 @given(seed=seeds)
 def test_more_is_told_than_is_done(seed: int) -> None:
     told, wanted = large(seed)
-    expected = effort.of(told, kubelet.heeded(told, wanted))
+    expected = work_limit.estimate(told, kubelet.effective_demand(told, wanted))
     with pytest.MonkeyPatch.context() as patch, watched(patch) as done:
         kubelet.admit(told, wanted)
 
@@ -105,7 +105,7 @@ def test_what_is_told_is_not_far_from_what_can_be_done() -> None:
     with pytest.MonkeyPatch.context() as patch, watched(patch) as done:
         assert kubelet.admit(told, wanted).refusal is None
 
-    assert done.lists == effort.of(told, wanted).lists
+    assert done.lists == work_limit.estimate(told, wanted).lists
 
 
 def in_turn(several: Sequence[Steps[Verdict]]) -> list[Verdict]:
@@ -131,7 +131,7 @@ def test_who_takes_turns_is_answered_as_if_alone(several: list[int]) -> None:
 
 @given(drawn(case))
 def test_of_ordinary_machines_everything_is_answered(asked: Case) -> None:
-    told = [each for each in asked.nodes if len(each.zones) <= effort.MOST_ZONES]
+    told = [each for each in asked.nodes if len(each.zones) <= work_limit.MOST_ZONES]
     verdicts = [evaluate(each, asked.question.demand, asked.question.intent) for each in told]
 
     assert all(verdict.answered for verdict in verdicts)

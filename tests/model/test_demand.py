@@ -159,18 +159,20 @@ def test_equal_pods_have_equal_demands() -> None:
 def test_another_amount_changes_the_container_the_pod_and_the_total() -> None:
     two = asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1")
 
-    less = demand.asking(two, "c0", GPU, 1)
+    less = demand.with_request(two, "c0", GPU, 1)
 
     assert less == asks("cpu=4 mem=8Gi gpu=1", "cpu=2 mem=1Gi gpu=1")
-    assert demand.asking(two, "c1", "memory", 2**31) == asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=2Gi gpu=1")
+    assert demand.with_request(two, "c1", "memory", 2**31) == asks(
+        "cpu=4 mem=8Gi gpu=3", "cpu=2 mem=2Gi gpu=1"
+    )
 
 
 def test_exclusive_cpus_stay_whole() -> None:
-    assert demand.asking(asks("cpu=4 mem=1Gi"), "c0", "cpu", 2500).steps[0].cpu == 2000
+    assert demand.with_request(asks("cpu=4 mem=1Gi"), "c0", "cpu", 2500).steps[0].cpu == 2000
 
 
 def test_the_whole_pod_asks_as_one_container() -> None:
-    one = demand.asking(asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1"), WHOLE_POD, GPU, 2)
+    one = demand.with_request(asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1"), WHOLE_POD, GPU, 2)
 
     assert [step.asks for step in one.steps] == [bag("cpu=6 mem=9Gi gpu=2")]
     assert one.total == bag("cpu=6 mem=9Gi gpu=2")

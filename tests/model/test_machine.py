@@ -8,15 +8,15 @@ from numalign.model.machine import (
     LONGEST_LIST,
     MOST_CPUS,
     Core,
+    DevicePlace,
     Machine,
-    Place,
     Stock,
+    cpu_topology,
     cpus,
+    device_places,
     full_stock,
     ids,
-    lay_out,
     lowest,
-    places,
     read_list,
     render_list,
     union,
@@ -39,7 +39,7 @@ def lists(sets: tuple[int, ...]) -> list[str]:
 
 
 def test_a_layout_says_which_cpus_share_what() -> None:
-    layout = lay_out(CORES, (ZERO, FIVE, NINE))
+    layout = cpu_topology(CORES, (ZERO, FIVE, NINE))
 
     assert lists(layout.zones) == ["0-1,7-8", "", "2,4-5"]
     assert lists(layout.sockets) == ["2,4-5", "0-1,7-8"], "by id"
@@ -51,15 +51,15 @@ def test_a_layout_says_which_cpus_share_what() -> None:
 
 
 def test_threads_of_a_core_are_an_average_rounded_down() -> None:
-    assert lay_out(CORES, (ZERO, FIVE, NINE)).threads_per_core == 1
-    assert lay_out(CORES[1:3], (ZERO,)).threads_per_core == 2
-    assert lay_out((), (ZERO,)).threads_per_core == 0
+    assert cpu_topology(CORES, (ZERO, FIVE, NINE)).threads_per_core == 1
+    assert cpu_topology(CORES[1:3], (ZERO,)).threads_per_core == 2
+    assert cpu_topology((), (ZERO,)).threads_per_core == 0
 
 
 def test_a_machine_knows_its_layout_and_is_compared_by_what_it_is_made_of() -> None:
     one, other = (Machine((ZERO, NINE), cores) for cores in (CORES, CORES[:3]))
 
-    assert one.layout == lay_out(CORES, (ZERO, NINE))
+    assert one.layout == cpu_topology(CORES, (ZERO, NINE))
     assert one == Machine((ZERO, NINE), CORES)
     assert one != other
 
@@ -81,13 +81,13 @@ def test_devices_that_sit_alike_share_a_place(devices: str, expected: str) -> No
     assert " ".join(map(written, dict(described.devices)[GPU])) == expected
 
 
-def written(place: Place) -> str:
+def written(place: DevicePlace) -> str:
     return f"{''.join(map(str, place.zones))}:{place.total}/{place.healthy}"
 
 
 def test_places_stand_by_their_zones() -> None:
     between = [(frozenset(zone_ids(*zones)), True) for zones in [(5, 9), (0, 9), (0, 5, 9), ()]]
-    found = places((ZERO, FIVE, NINE), between)
+    found = device_places((ZERO, FIVE, NINE), between)
 
     assert [place.zones for place in found] == [(0,), (5,), (9,), (), (0, 5, 9), (0, 9), (5, 9)]
 

@@ -9,13 +9,13 @@ from numalign.model.options import (
     NEWEST,
     OLDEST,
     CpuOption,
-    Gate,
+    FeatureGate,
     Options,
     TopologyOption,
 )
 from tests.notation import options, table
 
-MANAGERS = Gate.POD_LEVEL_MANAGERS
+MANAGERS = FeatureGate.POD_LEVEL_MANAGERS
 
 
 def test_a_kubelet_of_which_nobody_told_anything_is_the_newest_one_without_options() -> None:
@@ -76,4 +76,4 @@ def test_words_are_the_kubelets_own() -> None:
         "prefer-align-cpus-by-uncorecache",
     }
     assert {*TopologyOption} == {"prefer-closest-numa-nodes"}
-    assert {*Gate} == {"PodLevelResourceManagers"}
+    assert {*FeatureGate} == {"PodLevelResourceManagers"}

@@ -3,7 +3,7 @@
 import pytest
 
 from numalign.kube.events import LONGEST_MESSAGE, Type
-from numalign.kubelet.admission_errors import Reason
+from numalign.kubelet.admission_errors import RejectionReason
 from scorer.outcomes import EVENT, REMEMBERED_SECONDS, shown
 from tests.notation import bag, table
 from tests.scorer.conftest import EMPTY, TEAM, Raw, Scorer, on, raw, refused, running, uid
@@ -156,8 +156,8 @@ async def test_what_is_no_refusal_of_a_kubelet_is_not_counted(scorer: Scorer, st
     assert (refusals(scorer), scorer.teller) == ({}, [])
 
 
-@pytest.mark.parametrize("reason", Reason)
-async def test_every_reason_of_a_kubelet_is_counted(scorer: Scorer, reason: Reason) -> None:
+@pytest.mark.parametrize("reason", RejectionReason)
+async def test_every_reason_of_a_kubelet_is_counted(scorer: Scorer, reason: RejectionReason) -> None:
     scorer.ask(raw(FOUR), "a")
     scorer.see(refused(on("a", raw(FOUR)), reason=reason.value))
 

@@ -16,7 +16,7 @@ from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import CpuSet
 from numalign.model.node import CpuManager, MemoryManager
-from numalign.model.options import CpuOption, Gate, TopologyOption
+from numalign.model.options import CpuOption, FeatureGate, TopologyOption
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Kind, Resources, ZoneId, kind
 
 GROUP = "kubelet.config.k8s.io"
@@ -60,7 +60,7 @@ class KubeletConfiguration:
     cpu_options: frozenset[CpuOption] = frozenset()
     cpu_options_off: frozenset[CpuOption] = frozenset()
     topology_options: frozenset[TopologyOption] = frozenset()
-    gates: frozenset[Gate] = frozenset()
+    gates: frozenset[FeatureGate] = frozenset()
     reserved_cpus: CpuSet | None = None
     kept_cpus: int = 0
     reserved: Reserved | None = None
@@ -116,11 +116,11 @@ def _worded(part: Part) -> bool:
     return _SWITCHES.get(text, False)
 
 
-def _gates(listed: Part) -> frozenset[Gate]:
+def _gates(listed: Part) -> frozenset[FeatureGate]:
     """The gates that are on, of those that matter: by name, or else with all that are alpha."""
     # Every gate that matters is alpha; so AllBeta switches none of them.
     alpha = listed[_ALL_ALPHA].switch()
-    told = {gate: listed[gate].switch() for gate in Gate}
+    told = {gate: listed[gate].switch() for gate in FeatureGate}
     return frozenset(gate for gate, on in told.items() if (alpha if on is None else on))
 
 

@@ -17,7 +17,7 @@ from numalign.kube.decode.nrt import Topology
 from numalign.kubelet import cpu_manager
 from numalign.model import resources
 from numalign.model.errors import Mistake
-from numalign.model.machine import CpuSet, Machine, lay_out, places, render_list
+from numalign.model.machine import CpuSet, Machine, cpu_topology, device_places, render_list
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import Options
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources
@@ -42,7 +42,7 @@ def join(
     # Which CPUs are kept can turn on a walk as well.
     if mistakes := [*nodes.unwalkable(plain, len(found.zones))]:
         raise BadNode(mistakes, ())
-    listed = tuple((name, places(found.zones, devices)) for name, devices in found.devices)
+    listed = tuple((name, device_places(found.zones, devices)) for name, devices in found.devices)
     made = Machine(found.zones, found.cores, _kept(found, said, plain.options), listed)
     node = replace(plain, zones=_zones(plain, made, found, said), machine=made, known=Known.MACHINE)
     return nodes.checked(node, configured)
@@ -87,7 +87,7 @@ def _kept(found: Described, said: KubeletConfiguration, options: Options) -> Cpu
     if named_ones is not None:
         return named_ones
     count = said.kept_cpus if found.kept is None else found.kept
-    return cpu_manager.reserve(lay_out(found.cores, found.zones), options, count) if count else 0
+    return cpu_manager.reserved_cpus(cpu_topology(found.cores, found.zones), options, count) if count else 0
 
 
 def _zones(node: Node, made: Machine, found: Described, said: KubeletConfiguration) -> tuple[Zone, ...]:

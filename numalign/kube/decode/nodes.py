@@ -228,7 +228,7 @@ def unwalkable(node: Node, zones: int) -> Iterator[Mistake]:
 def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[Mistake]:
     """Why the kubelet would not start."""
     if node.known is not Known.COUNTS:
-        yield from validation.refusals(node, configured.reserved if configured else None)
+        yield from validation.start_errors(node, configured.reserved if configured else None)
     off = configured.cpu_options_off if configured else None
     if off and node.cpu_manager is CpuManager.NONE and not node.options.cpu:
         # The node tells only of options that are on; policy none does not look at what they are set to.

@@ -21,7 +21,7 @@ from numalign.lru import LRU, Cache, digest
 from numalign.model import demand, intent
 from numalign.model.demand import Demand
 from numalign.model.errors import MOST_MISTAKES, BadInput, Mistake
-from numalign.model.intent import Written
+from numalign.model.intent import IntentAnnotations
 
 REMEMBERED = 1024
 """Kinds of pods whose meaning is kept at hand."""
@@ -39,7 +39,7 @@ class PodRequest:
     """
 
     demand: Demand | None
-    written: Written
+    written: IntentAnnotations
     runtime_class: str = ""
     unreadable: tuple[Mistake, ...] = ()
 
@@ -87,7 +87,7 @@ class PodRequestDecoder:
         return self._living.setdefault(meaning, read)
 
 
-_Meaning: TypeAlias = tuple[Demand | None, Written, str, tuple[Mistake, ...]]
+_Meaning: TypeAlias = tuple[Demand | None, IntentAnnotations, str, tuple[Mistake, ...]]
 
 
 def each_place_once(*readers: Iterable[Mistake]) -> Iterator[Mistake]:

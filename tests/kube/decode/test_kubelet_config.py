@@ -11,7 +11,7 @@ from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import cpus
 from numalign.model.node import CpuManager, MemoryManager
-from numalign.model.options import CpuOption, Gate, TopologyOption
+from numalign.model.options import CpuOption, FeatureGate, TopologyOption
 from numalign.model.resources import Resources, ZoneId
 from tests.notation import table
 
@@ -66,7 +66,7 @@ def test_everything_that_matters_is_read() -> None:
         cpu_options=frozenset({CpuOption.FULL_PCPUS_ONLY}),
         cpu_options_off=frozenset({CpuOption.ALIGN_BY_SOCKET}),
         topology_options=frozenset({TopologyOption.PREFER_CLOSEST}),
-        gates=frozenset(Gate),
+        gates=frozenset(FeatureGate),
         reserved_cpus=cpus([0, 1, 8]),
         kept_cpus=2,
         reserved=Reserved(
@@ -107,7 +107,9 @@ def test_policy_none_does_not_look_at_its_options() -> None:
     ),
 )
 def test_a_gate_is(told: dict[str, bool], on: bool) -> None:  # noqa: FBT001  a column of the table
-    assert kubelet_configuration(raw(featureGates=told)).gates == (frozenset(Gate) if on else frozenset())
+    assert kubelet_configuration(raw(featureGates=told)).gates == (
+        frozenset(FeatureGate) if on else frozenset()
+    )
 
 
 @pytest.mark.parametrize("option", CpuOption)

@@ -19,7 +19,7 @@ from numalign.kube.decode.nrt import Topology, topology
 from numalign.kubelet.validation import Reserved
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
-from numalign.model.machine import Place, cpus
+from numalign.model.machine import DevicePlace, cpus
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import CpuOption, Options, TopologyOption
 from numalign.model.resources import Resources, ZoneId
@@ -101,7 +101,15 @@ def test_zones_hold_what_an_exporter_would_publish() -> None:
     assert node.machine is not None
     zones = (ZoneId(0), ZoneId(1))
     assert node.machine.devices == (
-        (gpu, (Place(zones[:1], 1, 1), Place(zones[1:], 1, 0), Place((), 1, 1), Place(zones, 1, 1))),
+        (
+            gpu,
+            (
+                DevicePlace(zones[:1], 1, 1),
+                DevicePlace(zones[1:], 1, 0),
+                DevicePlace((), 1, 1),
+                DevicePlace(zones, 1, 1),
+            ),
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
-from numalign.model.options import CpuOption, Gate, Options, TopologyOption
+from numalign.model.options import CpuOption, FeatureGate, Options, TopologyOption
 from numalign.model.resources import Resources, ZoneId
 from numalign.shapes.identity import Identity
 from numalign.shapes.unknown_node import UnknownNode
@@ -252,7 +252,7 @@ def test_version_options_and_threads_are_in_the_node() -> None:
         "n",
         cpu_options=frozenset({CpuOption.FULL_PCPUS_ONLY}),
         topology_options=frozenset(TopologyOption),
-        gates=frozenset(Gate),
+        gates=frozenset(FeatureGate),
     )
     node = join(Topology("n", (zone(cpu=1),)), told=Facts("n", minor=33, threads=2), configured=said)
 

@@ -14,7 +14,7 @@ from numalign.kube.decode.placement_records import KAI_OBSERVED, KAI_PREDICTED
 from numalign.kube.decode.pod_request import PodRequest, PodRequestDecoder
 from numalign.kube.kinds import PODS
 from numalign.lru import MOST_BYTES
-from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED, Policy, Written
+from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED, IntentAnnotations, Policy
 from tests.notation import asks
 
 Json = dict[str, Any]
@@ -33,12 +33,12 @@ POLICY = {"numalign.io/policy": "restricted"}
 
 def test_a_pod_asks_for_what_its_containers_and_its_annotations_say() -> None:
     assert PodRequestDecoder().of(pod(POLICY)) == PodRequest(
-        asks("cpu=2 mem=1Gi"), Written(Policy.RESTRICTED)
+        asks("cpu=2 mem=1Gi"), IntentAnnotations(Policy.RESTRICTED)
     )
 
 
 def test_a_pod_whose_annotations_say_nothing_has_no_intent() -> None:
-    assert PodRequestDecoder().of(pod()) == PodRequest(asks("cpu=2 mem=1Gi"), Written())
+    assert PodRequestDecoder().of(pod()) == PodRequest(asks("cpu=2 mem=1Gi"), IntentAnnotations())
 
 
 OF_ONE_POD: dict[str, Json] = {

@@ -15,7 +15,7 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.decode.shapes import LOSSES, MOST_BYTES, MOST_BYTES_READ, MOST_LOSSES, MOST_SHAPES
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import CpuManager, Known, MemoryManager, Node
-from numalign.model.options import CpuOption, Gate, Options, TopologyOption
+from numalign.model.options import CpuOption, FeatureGate, Options, TopologyOption
 from numalign.shapes import KnownShape, LabelValues, RememberedShapes, Shape, shape
 from tests.notation import node, table
 
@@ -23,7 +23,7 @@ SEEN = 1_790_000_000.0
 ZONES = ("cpu=32/30 mem=64Gi gpu=4 huge=0", "cpu=32 mem=63Gi gpu=4 huge=0")
 GPU_NODE = node(*ZONES, policy="single-numa-node", totals="cpu=62 gpu=8 pods=110", costs={(0, 1): 20})
 CPU_OPTIONS = frozenset({CpuOption.FULL_PCPUS_ONLY, CpuOption.DISTRIBUTE_ACROSS_NUMA})
-TOLD = Options(CPU_OPTIONS, frozenset(TopologyOption), frozenset(Gate), 36)
+TOLD = Options(CPU_OPTIONS, frozenset(TopologyOption), frozenset(FeatureGate), 36)
 
 
 def shape_of(found: Node, *, taints: tuple[Taint, ...] = (), **labels: str) -> Shape:

@@ -5,10 +5,10 @@ import pytest
 from numalign.decision import wording
 from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.verdict import Cause, Refuser
-from numalign.kubelet import effort
-from numalign.kubelet.admission_errors import Reason
+from numalign.kubelet import work_limit
+from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.admit import admit
-from numalign.kubelet.effort import MOST, MOST_AT_ONCE, Effort
+from numalign.kubelet.work_limit import LIMIT, LIMIT_AT_ONCE, Work
 from numalign.model.node import Node
 from tests.notation import GPU, asks, machine, means, node, options, table
 
@@ -28,19 +28,19 @@ ODD = "example.com/odd=1"
 
 TOLD = [
     # what it shows                         policy         scope        the pod  the work
-    ("a list for each resource",            "restricted",  "container", PLAIN,   Effort(1, 4, 0, 1)),
-    ("for each container",                  "restricted",  "container", TWICE,   Effort(2, 8, 0, 4)),
-    ("for the whole pod",                   "restricted",  "pod",       TWICE,   Effort(2, 8, 0, 6)),
-    ("memory is asked by every name",       "restricted",  "container", NAMES,   Effort(1, 5, 0, 2)),
-    ("best effort merges all of them",      "best-effort", "container", PLAIN,   Effort(1, 4, 2, 1)),
-    ("none makes lists for memory alone",   "none",        "container", PLAIN,   Effort(1, 2, 0, 1)),
-    ("what the node does not have is none", "restricted",  "container", ODD,     Effort(1, 0, 0, 0)),
+    ("a list for each resource",            "restricted",  "container", PLAIN,   Work(1, 4, 0, 1)),
+    ("for each container",                  "restricted",  "container", TWICE,   Work(2, 8, 0, 4)),
+    ("for the whole pod",                   "restricted",  "pod",       TWICE,   Work(2, 8, 0, 6)),
+    ("memory is asked by every name",       "restricted",  "container", NAMES,   Work(1, 5, 0, 2)),
+    ("best effort merges all of them",      "best-effort", "container", PLAIN,   Work(1, 4, 2, 1)),
+    ("none makes lists for memory alone",   "none",        "container", PLAIN,   Work(1, 2, 0, 1)),
+    ("what the node does not have is none", "restricted",  "container", ODD,     Work(1, 0, 0, 0)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("policy", "scope", "pod", "expected"), table(TOLD))
-def test_what_a_pod_takes(policy: str, scope: str, pod: str, expected: Effort) -> None:
-    assert effort.of(of_zones(2, policy, scope), asks(pod)) == expected
+def test_what_a_pod_takes(policy: str, scope: str, pod: str, expected: Work) -> None:
+    assert work_limit.estimate(of_zones(2, policy, scope), asks(pod)) == expected
 
 
 def test_devices_between_zones_are_looked_at_for_each_choice_of_them() -> None:
@@ -48,7 +48,7 @@ def test_devices_between_zones_are_looked_at_for_each_choice_of_them() -> None:
     plain, wide = (
         machine(*zones, devices=f"gpu={places}", policy="restricted") for places in ("0,1", "0,1,01")
     )
-    told = [effort.of(each, asks("gpu=1")).lists for each in (plain, wide)]
+    told = [work_limit.estimate(each, asks("gpu=1")).lists for each in (plain, wide)]
 
     assert told == [1, 9]
 
@@ -71,9 +71,9 @@ ANSWERED = [
 @pytest.mark.parametrize(("zones", "policy", "pod"), table(ANSWERED))
 def test_what_is_answered(zones: int, policy: str, pod: str) -> None:
     bare = node(*["cpu=16 gpu=4"] * zones, policy=policy)
-    told = bare if zones > effort.MOST_ZONES else of_zones(zones, policy)
+    told = bare if zones > work_limit.MOST_ZONES else of_zones(zones, policy)
 
-    assert effort.answerable(told, asks(pod))
+    assert work_limit.answerable(told, asks(pod))
 
 
 NOT_ANSWERED = [
@@ -107,7 +107,7 @@ def test_nothing_is_begun_that_is_not_answered() -> None:
     admission = admit(of_zones(64), asks(PLAIN))
 
     assert admission.refusal
-    assert admission.refusal.reason is Reason.NOT_ANSWERED
+    assert admission.refusal.reason is RejectionReason.NOT_ANSWERED
     assert admission.before == admission.after
 
 
@@ -138,7 +138,7 @@ def test_a_pod_of_many_containers_is_admitted_in_steps() -> None:
     steps = list(evaluating(told, pod))
 
     assert len(steps) == 39
-    assert effort.units(told, pod) / (len(steps) + 1) < MOST_AT_ONCE
+    assert work_limit.units(told, pod) / (len(steps) + 1) < LIMIT_AT_ONCE
 
 
 def test_best_effort_takes_a_step_for_each_merge() -> None:
@@ -150,6 +150,6 @@ def test_best_effort_takes_a_step_for_each_merge() -> None:
 
 
 def test_a_unit_more_than_is_done_is_not_done() -> None:
-    assert Effort(lists=1).units(18) > MOST
-    assert Effort(lists=1).units(17) < Effort(lists=2).units(17) < MOST
+    assert Work(lists=1).units(18) > LIMIT
+    assert Work(lists=1).units(17) < Work(lists=2).units(17) < LIMIT
     assert GPU in of_zones(2).devices

@@ -19,10 +19,10 @@ from numalign.model.node import CpuManager, MemoryManager, Node
 MOST_ZONES = 17
 """To merge two lists of hints of one zone more takes longer than may be done in one piece."""
 
-MOST = 1_000_000
+LIMIT = 1_000_000
 """About a second. It is done container by container and merge by merge, none of which takes 50 ms."""
 
-MOST_AT_ONCE = 50_000
+LIMIT_AT_ONCE = 50_000
 """So much is done in one piece, where nobody can be let in between."""
 
 _CONTAINER = 100
@@ -30,7 +30,7 @@ _EARLIER = 16
 """Containers whose blocks of memory one looks through in a unit."""
 
 
-class Effort(NamedTuple):
+class Work(NamedTuple):
     """How many containers are admitted, how many lists of hints are made for them, and how many merged.
 
     `looks` is how often a container looks at what an earlier one was given.
@@ -47,21 +47,21 @@ class Effort(NamedTuple):
         if not self.lists:
             return own
         if zones > MOST_ZONES:
-            return MOST + 1
+            return LIMIT + 1
         return own + self.lists * _list(zones) + self.merges * _merge(zones)
 
 
 def answerable(node: Node, demand: Demand) -> bool:
     """Whether this is little enough work to be done; `demand` is as the node's managers heed it."""
-    return units(node, demand) <= MOST
+    return units(node, demand) <= LIMIT
 
 
 def units(node: Node, demand: Demand) -> int:
     """The same in units."""
-    return of(node, demand).units(len(node.zones))
+    return estimate(node, demand).units(len(node.zones))
 
 
-def of(node: Node, demand: Demand) -> Effort:
+def estimate(node: Node, demand: Demand) -> Work:
     """What it takes at the most to admit a pod."""
     silent = node.policy is Policy.NONE
     whole = () if silent or node.scope is Scope.CONTAINER else (demand.whole,)
@@ -70,7 +70,7 @@ def of(node: Node, demand: Demand) -> Effort:
     pieces = [0 if silent else _pieces(node, step) for step in aligned]
     between = 0 if silent else sum(_between(node, step) for step in aligned)
     merged = sum(max(0, _pieces(node, step) + _kept(node, step) - 1) for step in aligned)
-    return Effort(
+    return Work(
         containers=len(demand.steps),
         lists=sum(pieces) + between + 2 * sum(kept),
         merges=merged if node.policy is Policy.BEST_EFFORT else 0,
