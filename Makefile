@@ -81,7 +81,7 @@ soak: $(READY)
 
 # Twenty nodes whose kubelets' managers are real, on a control plane of its own, until Ctrl-C; needs Go once.
 sim: $(READY)
-	$(BIN)/python -m tests.sim $(SIM)
+	$(BIN)/python -m harness.sim $(SIM)
 
 # What pods meet with the stock scheduler, the webhook, and the scorer: docs/bench-e2e.md. Needs Go once.
 bench-e2e: $(READY)

@@ -26,13 +26,13 @@ from bench.figures import MILLI
 from bench.fleets import Case, Raw
 from bench.floor import Floor, Load, Pass, Scores
 from bench.timing import DIGITS, Times, timed, undisturbed
+from harness.gotools import UnavailableError
 from numalign.cache import Question
 from numalign.cache.board import Board
 from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import EVEN, Strategy
 from numalign.model.intent import Policy
 from numalign.model.node import Node
-from tests.gotools import UnavailableError
 
 STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
 

@@ -26,7 +26,7 @@ from bench import e2e_workload
 from bench.e2e_cells import COLUMNS, Case, measure
 from bench.e2e_tables import Measured, Outcome
 from bench.e2e_workload import Task
-from tests.sim.shapes import SimNode
+from harness.sim.shapes import SimNode
 
 N = TypeVar("N", int, float)
 
@@ -98,7 +98,7 @@ class Bench:
 
 def binaries() -> Path | None:
     """The folder with the control plane's programs, built first if it must be; None where none can be had."""
-    search = [sys.executable, "-m", "tests.e2e.controlplane.build"]
+    search = [sys.executable, "-m", "harness.controlplane.build"]
     found = subprocess.run(search, stdout=subprocess.PIPE, check=False, text=True)  # noqa: S603 - our own
     return None if found.returncode else Path(found.stdout.strip())
 

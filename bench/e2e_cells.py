@@ -25,20 +25,20 @@ from bench.e2e_controller import Controller, Fate
 from bench.e2e_placements import Agreement, agreement, record, spread
 from bench.e2e_workload import GPU, NAMESPACE, Task
 from certs import authority
+from harness import shipped
+from harness.api_objects import Store, namespace
+from harness.api_requests import Json, rehearse
+from harness.controlplane import audits, schedulers
+from harness.controlplane.planes import Place, Plane
+from harness.controlplane.reviews import reviews
+from harness.controlplane.schedulers import Extender, scheduler
+from harness.processes import Children, program
+from harness.replicas import ONLY_METRICS, Replica, replicas
+from harness.sim.cluster import Cluster, simulated
+from harness.sim.fingerprints import Fingerprint
+from harness.sim.shapes import SimNode
+from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
-from tests.e2e import audits, schedulers, shipped
-from tests.e2e.asking import Json, rehearse
-from tests.e2e.clusters import namespace
-from tests.e2e.loads import reviews
-from tests.e2e.objects import Store
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.planes import Place, Plane
-from tests.e2e.processes import Children, program
-from tests.e2e.replicas import ONLY_METRICS, Replica, replicas
-from tests.e2e.schedulers import Extender, scheduler
-from tests.sim.cluster import Cluster, simulated
-from tests.sim.fingerprints import Fingerprint
-from tests.sim.shapes import SimNode
 
 CONTROLLER, KUBELETS = "controller", "kubelets"
 SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"

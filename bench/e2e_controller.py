@@ -16,9 +16,9 @@ import orjson
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from bench.e2e_workload import NAMESPACE, Task
+from harness.api_requests import ask
 from numalign.kube.client import Api
 from numalign.runtime.clock import Sleep
-from tests.e2e.asking import ask
 
 Raw = dict[str, Any]
 

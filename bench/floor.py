@@ -19,9 +19,9 @@ import orjson
 
 from bench.fleets import NAMES, Case, Raw
 from bench.timing import Times
+from harness.gotools import Workshop
 from numalign.model.intent import Policy
 from numalign.model.node import Node, Zone
-from tests.gotools import Workshop
 
 SHOP = Workshop("floor", Path(__file__).with_name("floor"))
 MISSING = "no go here: nothing is compared with plain Go"

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.e2e import schedulers
-from tests.e2e.schedulers import Extender
-from tests.sim.shapes import GPU
+from harness.controlplane import schedulers
+from harness.controlplane.schedulers import Extender
+from harness.sim.shapes import GPU
 
 Json = dict[str, Any]
 

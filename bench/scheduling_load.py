@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tests.e2e import fleets
-from tests.e2e.asking import INTENT
-from tests.e2e.fleets import Shape
-from tests.sim.shapes import GPU
+from harness import fleets
+from harness.api_requests import INTENT
+from harness.fleets import Shape
+from harness.sim.shapes import GPU
 
 Json = dict[str, Any]
 

@@ -41,7 +41,7 @@ from bench.figures import table
 from bench.scheduling_cells import BASE, CELLS, Cell
 from bench.scheduling_site import Run, Site
 from bench.targets import AIMED_AT, BINDS
-from tests.gotools import UnavailableError
+from harness.gotools import UnavailableError
 
 Raw = dict[str, Any]
 

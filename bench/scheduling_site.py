@@ -32,22 +32,22 @@ from bench import scheduling_load
 from bench.scheduling_cells import CELLS, Cell, Who
 from bench.scheduling_load import NAMESPACE
 from certs import authority
+from harness import shipped
+from harness.api_objects import Store, namespace
+from harness.api_requests import ask
+from harness.controlplane import schedulers
+from harness.controlplane.planes import Place, Plane
+from harness.gotools import BrokenError, Workshop
+from harness.processes import Child, Children, free_port, until
+from harness.sim.desk import TOPOLOGIES, ApiDesk
+from harness.sim.documents import stamp
+from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
-from tests.e2e import placing, schedulers, shipped
-from tests.e2e.asking import ask
-from tests.e2e.clusters import namespace
-from tests.e2e.objects import Store
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.planes import Place, Plane
-from tests.e2e.processes import Child, Children, free_port, until
-from tests.gotools import BrokenError, Workshop
-from tests.sim.desk import TOPOLOGIES, ApiDesk
-from tests.sim.documents import stamp
 
 Json = dict[str, Any]
 
 ADMIN, KUBELETS = "admin", "kubelets"
-SCORER = placing.SCORER
+SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
 EMPTY = "empty-extender"
 EXTENDER = "extender"
 OTHERS = "others"
@@ -239,7 +239,7 @@ class Site:
         kubeconfig = self.kubeconfig(schedulers.USER)
         file = kubeconfig.with_name("scheduler.yaml")
         file.write_text(yaml.safe_dump(cell.configuration(kubeconfig, url)))
-        running = await placing.start(
+        running = await schedulers.start(
             self.children,
             str(self.plane.binaries / "kube-scheduler"),
             f"--config={file}",

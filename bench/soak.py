@@ -27,8 +27,8 @@ from bench import cluster
 from bench.figures import table
 from bench.soak_callers import NAMES, Caller, Counts, Reviews, Schedule
 from bench.soak_pods import NAMESPACES, Json
-from tests.attack import programs
-from tests.attack.programs import MIB, ApiServer, Running, Site
+from harness import programs
+from harness.programs import MIB, ApiServer, Running, Site
 
 MOST_GROWTH = 0.05
 TENTH, HALF = 0.1, 0.5

@@ -14,7 +14,7 @@ import orjson
 
 from bench import soak_pods
 from bench.soak_pods import Json, Made
-from tests.attack.wire import Answer, Connection, Door
+from harness.http_calls import Answer, Connection, Door
 
 PATHS = ("mutate", "validate")
 WORKLOADS = "validate-workloads"

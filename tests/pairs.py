@@ -9,7 +9,7 @@ from typing import Any
 from certs import authority
 from certs.authority import Pair
 from certs.secret import Place
-from tests.fake_api import FakeApi
+from harness.fake_api import FakeApi
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NAMES = ("numalign-webhook.numalign-system.svc",)

@@ -20,13 +20,13 @@ from certs import authority, state
 from certs.state import State
 from controller.program import Program as Controller
 from controller.settings import ControllerSettings
+from harness.fake_api import RESOURCES, FakeApi, Json
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from scorer.program import Program as Scorer
 from scorer.settings import ScorerSettings
 from tests import rights
-from tests.fake_api import RESOURCES, FakeApi, Json
 from tests.notation import node
 from tests.pairs import MUTATING, VALIDATING, configuration
 from tests.rights import NAMESPACE, Right, Row

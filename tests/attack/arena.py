@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from harness.programs import CONTROLLER, MIB, SCORER, WEBHOOK, ApiServer, Memory, Running, Site
 from tests.attack import honest, objects
 from tests.attack.honest import Caller
 from tests.attack.objects import Json
-from tests.attack.programs import CONTROLLER, MIB, SCORER, WEBHOOK, ApiServer, Memory, Running, Site
 
 ALONE_SECONDS = 0.5
 """Honest callers are alone for so long, before and after."""

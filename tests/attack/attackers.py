@@ -6,8 +6,8 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from tests.attack import wire
-from tests.attack.wire import JSON, Connection, Door
+from harness import http_calls
+from harness.http_calls import JSON, Connection, Door
 
 STRANGER = "127.0.0.2"
 """The address of a pod that has no business here."""
@@ -63,7 +63,7 @@ async def held(
         made: list[Connection] = []
 
         async def one() -> None:
-            opened = await stack.enter_async_context(wire.connection(door, source=source))
+            opened = await stack.enter_async_context(http_calls.connection(door, source=source))
             opened.send(written)
             made.append(opened)
 
@@ -76,4 +76,4 @@ async def held(
 
 def announced(path: str, size: int, begun: bytes = b"") -> bytes:
     """The head of a call with a body of so many bytes, and how the body begins."""
-    return wire.head("POST", path, {"Content-Type": JSON, "Content-Length": str(size)}) + begun
+    return http_calls.head("POST", path, {"Content-Type": JSON, "Content-Length": str(size)}) + begun

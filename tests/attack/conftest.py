@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack import objects, programs
+from harness import programs
+from tests.attack import objects
 from tests.attack.arena import Arena
 
 WORK_SECONDS = 0.025

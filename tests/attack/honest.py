@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from harness.http_calls import Connection, Door
 from tests.attack import objects
-from tests.attack.wire import Connection, Door
 
 PATIENCE_SECONDS = 3.0
 """As the chart has it: an API server waits no longer for a review, nor a scheduler for a small answer."""

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import orjson
 
-from tests.attack.programs import NAMESPACE, ApiServer
-from tests.attack.wire import once
+from harness.http_calls import once
+from harness.programs import NAMESPACE, ApiServer
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import orjson
 import pytest
 
+from harness import http_calls
+from harness.programs import ApiServer
 from numalign.kube.lease import PROOF_SECONDS
-from tests.attack import objects, wire
+from tests.attack import objects
 from tests.attack.arena import Arena
 from tests.attack.attackers import send
 from tests.attack.leases import Leases
 from tests.attack.objects import Json
-from tests.attack.programs import ApiServer
 from tests.notation import table
 
 MERGE = "application/merge-patch+json"
@@ -60,7 +61,7 @@ async def test_pods_of_many_resources_that_change_all_the_time_cost_no_lease(are
     async with arena.honest(webhook, scorer, controller, most=MOST_MIB):
         before = await leases.look()
         for each in pods:
-            assert (await wire.once(api.door, "POST", objects.PODS, orjson.dumps(each))).well
+            assert (await http_calls.once(api.door, "POST", objects.PODS, orjson.dumps(each))).well
         changes = asyncio.create_task(changing(api, pods, seconds=6))
         while not changes.done():
             await leases.look()
@@ -75,7 +76,7 @@ async def test_pods_of_many_resources_that_change_all_the_time_cost_no_lease(are
 async def changing(api: ApiServer, pods: Sequence[Json], *, seconds: float) -> None:
     """Write a new status of each pod over and over again."""
     until = time.monotonic() + seconds
-    async with wire.connection(api.door) as made:
+    async with http_calls.connection(api.door) as made:
         while time.monotonic() < until:
             for each in pods:
                 said = {"status": {**each["status"], "message": str(time.monotonic())}}

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 
 import orjson
 
-from tests.attack import objects, wire
+from harness import http_calls
+from harness.programs import ApiServer
+from tests.attack import objects
 from tests.attack.arena import Arena
 from tests.attack.attackers import send
 from tests.attack.objects import Json
-from tests.attack.programs import ApiServer
 
 PODS = 400
 ENTRIES, LONG_NAME = 250, 1000
@@ -38,7 +39,7 @@ async def test_long_records_of_pods_that_are_gone_are_not_kept(arena: Arena) -> 
 
 async def one_at_a_time(api: ApiServer, pods: Iterable[tuple[str, bytes]]) -> None:
     """Make each pod, and take it away before the next."""
-    async with wire.connection(api.door) as made:
+    async with http_calls.connection(api.door) as made:
         for path, written in pods:
             assert (await made.call("POST", objects.PODS, written)).well
             await asyncio.sleep(0.005)

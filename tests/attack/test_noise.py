@@ -5,7 +5,8 @@ import asyncio
 import orjson
 import pytest
 
-from tests.attack import attackers, objects, wire
+from harness import http_calls
+from tests.attack import attackers, objects
 from tests.attack.arena import Arena
 from tests.attack.attackers import STRANGER, held
 from tests.notation import table
@@ -55,7 +56,7 @@ async def test_a_topology_of_a_thousand_zones_keeps_nobody_waiting(arena: Arena)
         for at in range(4):
             topology["attributes"][1]["value"] = ("container", "pod")[at % 2]
             said = orjson.dumps(topology)
-            answer = await wire.once(api.door, "PATCH", path, said, "application/merge-patch+json")
+            answer = await http_calls.once(api.door, "PATCH", path, said, "application/merge-patch+json")
             assert answer.well
             await asyncio.sleep(1)
 
@@ -65,7 +66,7 @@ async def test_a_thousand_binds_at_once_leave_health_and_others_their_turn(arena
     api = await arena.api_server()
     scorer = await arena.scorer(api=api)
     pods = [objects.pod(f"bound-{at}", {"cpu": "1", "memory": "64Mi"}) for at in range(500)]
-    async with wire.connection(api.door) as made:
+    async with http_calls.connection(api.door) as made:
         stored = [
             orjson.loads((await made.call("POST", objects.PODS, orjson.dumps(each))).body) for each in pods
         ]

@@ -1,9 +1,9 @@
 """The page of metrics, where tenants choose what is counted."""
 
+from harness.programs import samples
 from tests.attack import objects
 from tests.attack.arena import Arena
 from tests.attack.attackers import send
-from tests.attack.programs import samples
 
 UNKNOWN = 2_000
 LONGEST_NAME = 5_000

@@ -5,10 +5,11 @@ import asyncio
 import orjson
 import pytest
 
-from tests.attack import objects, wire
+from harness import http_calls
+from harness.programs import ApiServer, Running
+from tests.attack import objects
 from tests.attack.arena import Arena
 from tests.attack.objects import Json
-from tests.attack.programs import ApiServer, Running
 from tests.notation import table
 
 CPUS = {"cpu": 32, "memory": 64 * 2**30}
@@ -38,17 +39,17 @@ def claiming(made: Json, key: str, *zones: str, amount: object = HELD) -> Json:
 
 async def fit(scorer: Running, made: Json, place: str) -> bool:
     """Whether a node takes a pod."""
-    answer = await wire.once(scorer.door, "POST", "/filter", objects.filtering(made, [place]))
+    answer = await http_calls.once(scorer.door, "POST", "/filter", objects.filtering(made, [place]))
     return bool(orjson.loads(answer.body)["NodeNames"] == [place])
 
 
 async def bound(scorer: Running, api: ApiServer, made: Json, place: str) -> tuple[str, Json]:
     """Why a pod could not be bound, empty if it was, and its annotations afterwards."""
-    stored = orjson.loads((await wire.once(api.door, "POST", objects.PODS, orjson.dumps(made))).body)
+    stored = orjson.loads((await http_calls.once(api.door, "POST", objects.PODS, orjson.dumps(made))).body)
     await asyncio.sleep(0.3)
     await fit(scorer, stored, place)
-    answer = await wire.once(scorer.door, "POST", "/bind", objects.binding(stored, place))
-    after = orjson.loads((await wire.once(api.door, "GET", objects.path(made))).body)
+    answer = await http_calls.once(scorer.door, "POST", "/bind", objects.binding(stored, place))
+    after = orjson.loads((await http_calls.once(api.door, "GET", objects.path(made))).body)
     return orjson.loads(answer.body)["Error"], after["metadata"]["annotations"]
 
 

@@ -5,11 +5,12 @@ import itertools
 
 import pytest
 
-from tests.attack import objects, wire
+from harness import http_calls
+from harness.http_calls import JSON, LOOPBACK, Door
+from harness.programs import MIB
+from tests.attack import objects
 from tests.attack.arena import Arena
 from tests.attack.attackers import announced, held, send
-from tests.attack.programs import MIB
-from tests.attack.wire import JSON, LOOPBACK, Door
 from tests.notation import table
 
 SECONDS = 2.5
@@ -115,8 +116,10 @@ async def test_proven_callers_go_before_all_others_behind_their_address(arena: A
 
 async def test_a_packed_body_is_refused_unread(arena: Arena) -> None:
     webhook = await arena.webhook()
-    packed = wire.request("POST", "/mutate", bytes(2**20), {"Content-Type": JSON, "Content-Encoding": "gzip"})
-    async with arena.honest(webhook, most=MOST_MIB), wire.connection(webhook.door) as made:
+    packed = http_calls.request(
+        "POST", "/mutate", bytes(2**20), {"Content-Type": JSON, "Content-Encoding": "gzip"}
+    )
+    async with arena.honest(webhook, most=MOST_MIB), http_calls.connection(webhook.door) as made:
         made.send(packed)
         answer = await made.answer()
     assert answer.status == 415

@@ -10,8 +10,8 @@ from kubernetes_asyncio.client.configuration import Configuration
 
 from bench.e2e_controller import BACKOFF_SECONDS, PODS, Controller, Fate
 from bench.e2e_workload import Task
-from tests.e2e.patience import seconds_until
-from tests.fake_api import FakeApi
+from harness.fake_api import FakeApi
+from harness.waiting import seconds_until
 
 PATIENCE = 7777.0
 

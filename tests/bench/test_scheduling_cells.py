@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from bench.scheduling_cells import BASE, CELLS, Who
-from tests.e2e.shipped import DEPLOY
-from tests.sim.shapes import GPU
+from harness.shipped import DEPLOY
+from harness.sim.shapes import GPU
 
 URL = "http://127.0.0.1:1"
 FILE = Path("kubeconfig")

@@ -4,10 +4,10 @@ from collections import Counter
 
 from bench import scheduling_load
 from bench.scheduling_load import TEMPLATES
+from harness.sim.shapes import GPU
 from numalign.kube.decode.pod_request import PodRequestDecoder
 from numalign.model.intent import Policy
 from numalign.model.pod import Qos
-from tests.sim.shapes import GPU
 
 
 def test_every_node_has_a_topology_and_every_other_one_eight_zones() -> None:

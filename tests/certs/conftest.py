@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from harness.fake_api import FakeApi
 from numalign.kube.client import Api
 from numalign.runtime import logs
-from tests.fake_api import FakeApi
 from tests.pairs import MUTATING, VALIDATING, Time, configuration
 
 

@@ -5,8 +5,8 @@ from http import HTTPStatus
 import pytest
 
 from certs import bundle, certificate
+from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict, Forbidden, Missing
-from tests.fake_api import FakeApi
 from tests.pairs import CONFIGURATION, MUTATING, VALIDATING, bundles, configuration, configuration_path, pair
 
 ONE, TWO = pair(), pair()

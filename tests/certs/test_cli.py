@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from certs import authority, state
 from certs.cli import program
 from certs.state import State
-from tests.fake_api import FakeApi
+from harness.fake_api import FakeApi
 from tests.pairs import MUTATING, NAMES, PLACE, VALIDATING, bundles, configuration, files, pair, secret
 
 Run = Callable[..., Awaitable[Result]]

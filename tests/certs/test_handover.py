@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry
 from certs import reader, rotating, state
 from certs.keeper import Certificates
 from certs.reader import SharedCertificate
+from harness.fake_api import FakeApi
 from numalign.kube.client import Api
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.serving import ServerSettings
-from tests.fake_api import FakeApi
 from tests.pairs import CONFIGURATION, NAMES, PLACE, VALIDATING, Time, bundles
 
 

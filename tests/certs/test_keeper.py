@@ -13,8 +13,8 @@ from certs import state
 from certs.authority import Pair
 from certs.keeper import Certificates
 from certs.state import State
+from harness.fake_api import FakeApi
 from numalign.kube.client import Api
-from tests.fake_api import FakeApi
 from tests.pairs import (
     CONFIGURATION,
     MUTATING,

@@ -12,10 +12,10 @@ import pytest
 
 from certs import reader
 from certs.reader import SharedCertificate
+from harness.fake_api import FakeApi
 from numalign.kube.client import Api
 from numalign.model.errors import BadInput
 from numalign.runtime import tls
-from tests.fake_api import FakeApi
 from tests.pairs import NAMES, PLACE, START, Time, files, pair, secret
 
 WAITING = "waiting for the certificate in Secret numalign-system/numalign-webhook-tls: "

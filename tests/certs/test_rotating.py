@@ -8,8 +8,8 @@ from certs import rotating, state
 from certs.rotating import DROPPED, PROMOTED, STAGED, NotRotatable
 from certs.shared import SharedPair
 from certs.state import BadSecret, State
+from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict
-from tests.fake_api import FakeApi
 from tests.pairs import (
     CONFIGURATION,
     MUTATING,

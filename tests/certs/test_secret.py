@@ -6,8 +6,8 @@ import pytest
 
 from certs import secret as secrets
 from certs.state import State
+from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict, Forbidden, Unreachable
-from tests.fake_api import FakeApi
 from tests.pairs import PLACE, files, pair, secret
 
 HELD = State(pair())

@@ -11,8 +11,8 @@ import pytest
 from certs.rotation import Plan, Step
 from certs.shared import Look, SharedPair
 from certs.state import State
+from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict, Forbidden, Unreachable
-from tests.fake_api import FakeApi
 from tests.pairs import (
     CONFIGURATION,
     MUTATING,

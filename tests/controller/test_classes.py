@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry
 
 from controller import classes
 from controller.classes import Absences, Change, Labeller, Moment, Patches, changes
+from harness.fake_api import FakeApi
 from numalign.kube.client import ClusterError, Forbidden, Missing, Patch, Unreachable
 from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources
-from tests.fake_api import FakeApi
 from tests.notation import node, table
 from tests.webhook.conftest import Clock, Told
 

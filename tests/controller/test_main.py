@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from tests.fake_api import FakeApi
+from harness.fake_api import FakeApi
 from tests.notation import node
 from tests.webhook import conftest
 

@@ -18,13 +18,13 @@ from prometheus_client import CollectorRegistry
 
 from controller.program import LEASE, Given, Part, Program, Work, rehearse
 from controller.settings import ControllerSettings
+from harness.fake_api import FakeApi
 from numalign.kube.client import Unconfigured
 from numalign.kube.decode import shapes
 from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from numalign.shapes import Identity, ShapeHistory
-from tests.fake_api import FakeApi
 from tests.notation import node, table
 from tests.webhook import conftest
 from tests.webhook.conftest import Told

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.gotools import UnavailableError
 from tests.asked_for import AskedFor
 from tests.deploy.tools import build
-from tests.gotools import UnavailableError
 
 REASON = pytest.StashKey[str]()
 PACKAGING = AskedFor(

@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
+from harness.gotools import UnavailableError
 from tests.deploy.tools import build
-from tests.gotools import UnavailableError
 
 Object = dict[str, Any]
 

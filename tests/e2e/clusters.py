@@ -11,17 +11,18 @@ from pathlib import Path
 from cryptography import x509
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from tests.e2e import fleets, shipped
-from tests.e2e.asking import INTENT, Answer, Json, ask, rehearse
-from tests.e2e.audits import Use
-from tests.e2e.fleets import Shape
-from tests.e2e.loads import Load, Reviews
-from tests.e2e.objects import Store
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.planes import Plane
-from tests.e2e.processes import program
-from tests.e2e.replicas import PORTS, Replica, Replicas
-from tests.e2e.wires import Wire
+from harness import fleets, shipped
+from harness.api_objects import Store
+from harness.api_requests import INTENT, Answer, Json, ask, rehearse
+from harness.controlplane.audits import Use
+from harness.controlplane.planes import Plane
+from harness.controlplane.reviews import Reviews
+from harness.fleets import Shape
+from harness.processes import program
+from harness.replicas import PORTS, Replica, Replicas
+from harness.waiting import SELDOM, seconds_until
+from harness.wires import Wire
+from tests.e2e.loads import Load
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{shipped.NAMESPACE}/leases/{shipped.CONTROLLER}"
 
@@ -244,8 +245,3 @@ def refused(answer: Answer) -> bool:
     """Told that no node could ever align it."""
     said = answer.body.get("message", "")
     return answer.code == HTTPStatus.FORBIDDEN and "denied the request: numalign:" in said
-
-
-def namespace(name: str, labels: Mapping[str, str]) -> Json:
-    """A namespace with labels."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}

@@ -27,13 +27,13 @@ import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
-from tests.e2e import shipped
-from tests.e2e.asking import Json, ask, gpus, rehearse
+from harness import shipped
+from harness.api_objects import make_ready
+from harness.api_requests import Json, ask, gpus, rehearse
+from harness.controlplane.planes import BINARIES, Place, Plane
+from harness.processes import Child, Children, answers, free_port, program, run, until
 from tests.e2e.callers import Showing, showing
 from tests.e2e.figures import FIGURES
-from tests.e2e.objects import make_ready
-from tests.e2e.planes import BINARIES, Place, Plane
-from tests.e2e.processes import Child, Children, answers, free_port, program, run, until
 
 AsUser = Callable[[str], ApiClient]
 
@@ -101,7 +101,7 @@ def live_output(config: pytest.Config) -> AbstractContextManager[None]:
 async def find_binaries() -> tuple[int, str, str]:
     """How the search ended, the folder it found, and the last thing it said."""
     search = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.e2e.controlplane.build"),
+        *(sys.executable, "-m", "harness.controlplane.build"),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

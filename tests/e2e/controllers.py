@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
-from tests.e2e import shipped
-from tests.e2e.asking import Json, ask
+from harness import shipped
+from harness.api_objects import Kind
+from harness.api_requests import Json, ask
+from harness.replicas import Replicas
+from harness.waiting import SELDOM
 from tests.e2e.clusters import Cluster
-from tests.e2e.objects import Kind
-from tests.e2e.patience import SELDOM
-from tests.e2e.replicas import Replicas
 
 HOME = f"/api/v1/namespaces/{shipped.NAMESPACE}"
 

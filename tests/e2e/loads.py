@@ -6,7 +6,6 @@ API server forgives. Both are counted, and so are the failures that the API serv
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,19 +13,13 @@ from dataclasses import dataclass, field
 import aiohttp
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from tests.e2e.asking import INTENT, Answer, Json, create, gpus, pod
+from harness.api_requests import INTENT, Answer, Json, create, gpus, pod
 
 LOADED = pod("loaded", asks=gpus(4), annotations=INTENT)
 """A pod that some nodes of the fleet can align, and others cannot."""
 
 WORKERS = 3
 PAUSE_SECONDS = 0.01
-
-_CALLS = re.compile(r"^apiserver_admission_webhook_request_total{.*} (\d+)$", re.MULTILINE)
-_FORGIVEN = re.compile(r"^apiserver_admission_webhook_fail_open_count{.*} (\d+)$", re.MULTILINE)
-_FAILED = re.compile(
-    r'^apiserver_admission_webhook_rejection_count{.*error_type="(?!no_error).*} (\d+)$', re.MULTILINE
-)
 
 
 @dataclass(slots=True)
@@ -75,22 +68,3 @@ def _count(count: Load, answer: Answer, *, right: Callable[[Answer], bool]) -> N
     else:
         said = answer.body.get("message", "the pod was not steered")
         count.wrong.append(f"{answer.code} {said}")
-
-
-@dataclass(frozen=True, slots=True)
-class Reviews:
-    """How often an API server has called webhooks since it started, and how often in vain."""
-
-    asked: int
-    failed: int
-
-    def since(self, before: "Reviews") -> "Reviews":
-        """Those between two looks."""
-        return Reviews(self.asked - before.asked, self.failed - before.failed)
-
-
-async def reviews(api: ApiClient) -> Reviews:
-    """As the API server's own metrics tell."""
-    said, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
-    asked, forgiven, failed = (sum(map(int, counts.findall(said))) for counts in (_CALLS, _FORGIVEN, _FAILED))
-    return Reviews(asked, forgiven + failed)

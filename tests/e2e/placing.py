@@ -16,16 +16,17 @@ import yaml
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
+from harness import fleets, processes, shipped
+from harness.api_objects import Store
+from harness.api_requests import Json, ask, create, pod
+from harness.controlplane import audits, schedulers
+from harness.controlplane.planes import Place, Plane
+from harness.controlplane.schedulers import Scheduler
+from harness.fleets import Shape
+from harness.processes import Child, Children, free_port
+from harness.waiting import SELDOM, seconds_until
 from tests.deploy import patched
 from tests.deploy.render import MANIFESTS, PARTS, objects
-from tests.e2e import audits, fleets, processes, schedulers, shipped
-from tests.e2e.asking import Json, ask, create, pod
-from tests.e2e.fleets import Shape
-from tests.e2e.objects import Store
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.planes import Place, Plane
-from tests.e2e.processes import Child, Children, free_port, until
-from tests.e2e.schedulers import Scheduler
 
 NODES = ("left", "right")
 SHAPE = Shape(zones=2, cpus=16, gib=64, devices={"nvidia.com/gpu": 4})
@@ -140,15 +141,6 @@ class Asking:
     configuration: str = ""
 
 
-async def start(children: Children, *command: str, name: str) -> Scheduler:
-    """A scheduler, once it is ready; it is told where to listen."""
-    port = free_port()
-    child = await children.start(*command, f"--secure-port={port}", name=name)
-    running = Scheduler(name, child, port, children.logs / name)
-    await until(running.ready, what=f"{name} was ready", child=child)
-    return running
-
-
 @asynccontextmanager
 async def second_scheduler(
     children: Children, cluster: Cluster, folder: Path, *, port: int = 0
@@ -163,7 +155,7 @@ async def second_scheduler(
     kubeconfig = cluster.plane.kubeconfig(SCHEDULER, folder)
     file = folder / "scheduler.yaml"
     file.write_text(yaml.safe_dump(_second(kubeconfig, port)))
-    running = await start(
+    running = await schedulers.start(
         children,
         str(cluster.plane.binaries / "kube-scheduler"),
         *arguments("numalign-scheduler", but_for=("config", "secure-port")),
@@ -201,7 +193,7 @@ async def own_scheduler(
     cluster.plane.kubeconfig(schedulers.USER, folder).rename(folder / "scheduler.conf")
     program, *flags = _host(folder, port, told=patched.configuration(configuration), ca=ca)
     command = (str(cluster.plane.binaries / program), *flags)
-    running = await start(children, *command, name=f"kube-scheduler-{configuration}")
+    running = await schedulers.start(children, *command, name=f"kube-scheduler-{configuration}")
     yield Asking(running, port, configuration=configuration)
     await running.child.end()
     # The next need not wait until it has grown old.

@@ -20,23 +20,23 @@ import orjson
 from kubernetes_asyncio.client.api_client import ApiClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from harness import shipped
+from harness.api_objects import Store
+from harness.api_requests import INTENT, Json, ask
+from harness.controlplane.planes import Place, Plane
+from harness.controlplane.schedulers import USERS as SCHEDULERS
+from harness.controlplane.schedulers import Extender, scheduler
+from harness.processes import Children
+from harness.replicas import Replica, Replicas, replicas
+from harness.sim.cluster import Cluster, simulated
+from harness.sim.desk import TOPOLOGIES, ApiDesk
+from harness.sim.shapes import GPU, SimNode
+from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
 from numalign.kube.decode import placement_records
 from numalign.model.intent import PLACEMENT
 from tests.deploy.render import MANIFESTS, SCORER_GUARD, objects
-from tests.e2e import shipped
-from tests.e2e.asking import INTENT, Json, ask
-from tests.e2e.objects import Store
-from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.placing import ACCOUNTS, SCORER
-from tests.e2e.planes import Place, Plane
-from tests.e2e.processes import Children
-from tests.e2e.replicas import Replica, Replicas, replicas
-from tests.e2e.schedulers import USERS as SCHEDULERS
-from tests.e2e.schedulers import Extender, scheduler
-from tests.sim.cluster import Cluster, simulated
-from tests.sim.desk import TOPOLOGIES, ApiDesk
-from tests.sim.shapes import GPU, SimNode
 
 USERS = {"admin": "system:masters", SCORER: ACCOUNTS, **SCHEDULERS}
 PODS = "/api/v1/namespaces/default/pods"

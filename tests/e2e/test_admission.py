@@ -12,8 +12,8 @@ import pytest
 import yaml
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from tests.e2e import shipped
-from tests.e2e.asking import INTENT, Json, apply, ask, create, pod, read, rehearse
+from harness import shipped
+from harness.api_requests import INTENT, Json, apply, ask, create, pod, read, rehearse
 
 Kubectl = Callable[..., Awaitable[tuple[int, str]]]
 

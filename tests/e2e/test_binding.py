@@ -11,12 +11,12 @@ import pytest_asyncio
 from kubernetes_asyncio.client import ApiClient
 from prometheus_client import CollectorRegistry
 
+from harness.api_requests import Json, ask, create, pod, read
 from numalign.kube.bindings import bind
 from numalign.kube.client import Api, Conflict, Missing
 from numalign.kube.events import Event, Outcome, Recorder, Type
 from numalign.model.intent import PLACEMENT
 from numalign.runtime import logs
-from tests.e2e.asking import Json, ask, create, pod, read
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kubernetes_asyncio.client import ApiClient
 
-from tests.e2e.asking import INTENT, create, pod
+from harness.api_requests import INTENT, create, pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

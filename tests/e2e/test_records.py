@@ -13,12 +13,12 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client import ApiClient
 
+from harness import shipped
+from harness.api_requests import Answer, Json, ask, create, pod, read
+from harness.controlplane.planes import Plane
+from harness.processes import until
 from numalign.kube.decode.placement_records import KAI_OBSERVED, KEYS
 from numalign.model.intent import PLACEMENT
-from tests.e2e import shipped
-from tests.e2e.asking import Answer, Json, ask, create, pod, read
-from tests.e2e.planes import Plane
-from tests.e2e.processes import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("api")]
 

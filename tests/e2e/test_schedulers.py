@@ -12,14 +12,15 @@ from aiohttp import web
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
-from tests.e2e import fleets, schedulers
-from tests.e2e.asking import Json, ask, create, pod
-from tests.e2e.fleets import Shape
-from tests.e2e.objects import Store
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.planes import BINARIES, Place, Plane
-from tests.e2e.processes import Children
-from tests.e2e.schedulers import Extender, configuration, scheduler
+from harness import fleets
+from harness.api_objects import Store
+from harness.api_requests import Json, ask, create, pod
+from harness.controlplane import schedulers
+from harness.controlplane.planes import BINARIES, Place, Plane
+from harness.controlplane.schedulers import Extender, configuration, scheduler
+from harness.fleets import Shape
+from harness.processes import Children
+from harness.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from harness.fake_api import FakeApi
 from numalign.kube import bindings
 from numalign.kube.bindings import BIND_SECONDS, Flights, bind
 from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Query, Unreachable
 from numalign.model.intent import PLACEMENT
-from tests.fake_api import FakeApi
 
 Json = dict[str, Any]
 

@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestServer
 from pytest_aiohttp import AiohttpServer
 
 from certs import authority
+from harness.fake_api import FakeApi
 from numalign.kube import client as kube_client
 from numalign.kube.client import (
     Conflict,
@@ -23,7 +24,6 @@ from numalign.kube.client import (
     Unreachable,
     connected,
 )
-from tests.fake_api import FakeApi
 
 NODES = "/api/v1/nodes"
 

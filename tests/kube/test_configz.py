@@ -15,13 +15,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
+from harness.fake_api import FakeApi
 from numalign.kube import cluster_state, configz
 from numalign.kube.client import Api, ClusterError, Forbidden, Missing, Unreachable
 from numalign.kube.configz import Configurations, Listener
 from numalign.kube.decode import kubelet_config
 from numalign.model.errors import BadInput, BadTopology
 from numalign.runtime import logs
-from tests.fake_api import FakeApi
 
 Json = dict[str, Any]
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from harness.fake_api import FakeApi
 from numalign.kube.client import Unreachable
 from numalign.kube.events import (
     LONGEST_MESSAGE,
@@ -30,7 +31,6 @@ from numalign.kube.events import (
     written,
 )
 from numalign.runtime import logs
-from tests.fake_api import FakeApi
 
 Json = dict[str, Any]
 

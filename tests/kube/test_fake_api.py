@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from harness.fake_api import FakeApi
 from numalign.kube.client import (
     Api,
     ClusterError,
@@ -21,7 +22,6 @@ from numalign.kube.client import (
     Unreachable,
     connected,
 )
-from tests.fake_api import FakeApi
 
 Json = dict[str, Any]
 

@@ -14,6 +14,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from harness.fake_api import FakeApi
 from numalign.kube import live_feed
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import device_classes, shapes
@@ -27,7 +28,6 @@ from numalign.kube.pod_informer import Phase, PodInfo, PodInformer
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.runtime import logs
 from numalign.shapes import KnownShape, RememberedShapes, Shape, ShapeHistory
-from tests.fake_api import FakeApi
 
 Json = dict[str, Any]
 

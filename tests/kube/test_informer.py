@@ -23,12 +23,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from harness.fake_api import FakeApi, verb
 from numalign.kube import informer, kinds
 from numalign.kube.client import Api, Query, Unreachable
 from numalign.kube.informer import PAGE, Informer, Key, Meters
 from numalign.kube.kinds import Collection, Object
 from numalign.runtime import logs
-from tests.fake_api import FakeApi, verb
 
 Json = dict[str, Any]
 

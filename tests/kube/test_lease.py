@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from harness.fake_api import FakeApi
 from numalign.kube.client import Conflict, Missing, Unreachable
 from numalign.kube.lease import (
     LEASE_SECONDS,
@@ -26,7 +27,6 @@ from numalign.kube.lease import (
     Leases,
     Record,
 )
-from tests.fake_api import FakeApi
 from tests.notation import table
 from tests.runtime.conftest import Told
 

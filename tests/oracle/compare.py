@@ -14,10 +14,10 @@ from itertools import count
 from time import monotonic
 from typing import Any
 
+from harness.oracle.managers import Hung, Managers
 from numalign.model.errors import Mistake
 from tests.oracle import scenarios
 from tests.oracle.arrivals import Steps
-from tests.oracle.managers import Hung, Managers
 from tests.oracle.ours import Ours, Predicted, holdings, refusals
 
 Json = dict[str, Any]

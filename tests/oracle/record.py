@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.gotools import BrokenError, UnavailableError
+from harness.gotools import BrokenError, UnavailableError
+from harness.oracle.build import USUAL, find, versions
+from harness.oracle.managers import Managers
 from tests.oracle import scenarios
-from tests.oracle.build import USUAL, find, versions
 from tests.oracle.compare import drawn, record
 from tests.oracle.hardware import PAGES, for_pods
-from tests.oracle.managers import Managers
 
 Json = dict[str, Any]
 

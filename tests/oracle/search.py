@@ -27,12 +27,12 @@ from queue import Empty
 from time import monotonic
 from typing import Any
 
+from harness.gotools import BrokenError, UnavailableError
+from harness.oracle.build import USUAL, find, versions
+from harness.oracle.managers import Ended, Hung, Managers, Mistaken
 from numalign.model.errors import BadInput
-from tests.gotools import BrokenError, UnavailableError
 from tests.oracle import scenarios
-from tests.oracle.build import USUAL, find, versions
 from tests.oracle.compare import Difference, differences, drawn, random_here, record
-from tests.oracle.managers import Ended, Hung, Managers, Mistaken
 from tests.oracle.shrink import shrink
 
 Json = dict[str, Any]

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gotools import UnavailableError
+from harness.gotools import UnavailableError
+from harness.oracle.build import find, versions
+from harness.oracle.managers import Managers
 from tests.oracle import scenarios
-from tests.oracle.build import find, versions
 from tests.oracle.compare import drawn
-from tests.oracle.managers import Managers
 from tests.oracle.search import as_test, disagreement, look
 
 # The first test may have to build the program.

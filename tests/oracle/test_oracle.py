@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.gotools import UnavailableError
-from tests.oracle.build import USUAL, find, versions
-from tests.oracle.managers import Ended, Hung, Managers, Mistaken
+from harness.gotools import UnavailableError
+from harness.oracle.build import USUAL, find, versions
+from harness.oracle.managers import Ended, Hung, Managers, Mistaken
 
 Json = dict[str, Any]
 

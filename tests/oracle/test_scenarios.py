@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.oracle.managers import Managers
 from tests.oracle import scenarios
 from tests.oracle.compare import ATTEMPTS, MOST_ALIKE, Difference, differences, random_here
 from tests.oracle.hardware import for_pods, numbered
-from tests.oracle.managers import Managers
 from tests.oracle.ours import Ours, refusals
 from tests.oracle.recipes import RECIPES
 from tests.oracle.record import main as record_main

@@ -4,22 +4,17 @@ import io
 import json
 import ssl
 import tempfile
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 from prometheus_client import CollectorRegistry
 
+from harness.certificates import certificate, key_pem
 from numalign.runtime import logs
 from numalign.runtime.tls import PairFiles
 from tests.houses import Door, House
@@ -91,25 +86,6 @@ class Mint:
             temporary = target.with_suffix(".new")
             temporary.write_bytes(source.read_bytes())
             temporary.replace(target)
-
-
-def certificate(
-    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, *, since: datetime, until: datetime
-) -> bytes:
-    # Clients look an authority up by its name, so each needs one of its own.
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(uuid.uuid4()))])
-    names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-    builder = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(since)
-        .not_valid_after(until)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-    )
-    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
-
-
-def key_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
+from harness.fake_api import FakeApi
 from numalign.kube.client import Unconfigured
 from numalign.model.errors import BadInput
 from numalign.model.intent import PLACEMENT
@@ -25,7 +26,6 @@ from numalign.runtime.settings import load
 from scorer.outcomes import EVENT
 from scorer.program import LEASE, Program
 from scorer.settings import ScorerSettings
-from tests.fake_api import FakeApi
 from tests.notation import GPU, node, table
 from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Told, documents, on, raw, running
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim.accounts import Held, available, held
+from harness.sim.accounts import Held, available, held
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"

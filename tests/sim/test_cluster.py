@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from harness.fake_api import FakeApi
+from harness.sim import documents
+from harness.sim.cluster import Cluster, Simulated, assembled, running, simulated
+from harness.sim.desk import Desk, pod_path
+from harness.sim.exporter import Publisher, Timing
+from harness.sim.kubelet import Decision
+from harness.sim.shapes import SimNode
 from numalign.kube.client import Api
 from numalign.model.errors import BadInput
-from tests.fake_api import FakeApi
-from tests.sim import documents
-from tests.sim.cluster import Cluster, Simulated, assembled, running, simulated
-from tests.sim.desk import Desk, pod_path
-from tests.sim.exporter import Publisher, Timing
-from tests.sim.kubelet import Decision
-from tests.sim.shapes import SimNode
 from tests.sim.stand_ins import ZonesByHand, pod
 
 Json = dict[str, Any]

@@ -5,11 +5,11 @@ from http import HTTPStatus
 
 import pytest
 
+from harness.fake_api import FakeApi
+from harness.sim import documents
+from harness.sim.desk import TOPOLOGIES, ApiDesk, delete
+from harness.sim.shapes import SimNode
 from numalign.kube.client import Api, ClusterError
-from tests.fake_api import FakeApi
-from tests.sim import documents
-from tests.sim.desk import TOPOLOGIES, ApiDesk, delete
-from tests.sim.shapes import SimNode
 from tests.sim.stand_ins import Clock, pod
 
 PATH = "/api/v1/namespaces/team/pods/a"

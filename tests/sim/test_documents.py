@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from harness.sim import documents
+from harness.sim.accounts import Held
+from harness.sim.predicates import Refusal
+from harness.sim.shapes import SHAPES, SimNode
 from numalign.kube.decode import placement_records
 from numalign.kube.decode.nrt import topology
 from numalign.model.resources import Resources
-from tests.sim import documents
-from tests.sim.accounts import Held
-from tests.sim.predicates import Refusal
-from tests.sim.shapes import SHAPES, SimNode
 from tests.sim.stand_ins import pod
 
 Json = dict[str, Any]

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from tests.sim.accounts import Held
-from tests.sim.exporter import Exporter, Publisher, Sample, Timing, attributes
-from tests.sim.fingerprints import Fingerprint, fingerprint
-from tests.sim.kubelet import Active
-from tests.sim.shapes import SimNode
+from harness.sim.accounts import Held
+from harness.sim.exporter import Exporter, Publisher, Sample, Timing, attributes
+from harness.sim.fingerprints import Fingerprint, fingerprint
+from harness.sim.kubelet import Active
+from harness.sim.shapes import SimNode
 from tests.sim.stand_ins import Clock, Paper, pod, seeded
 
 

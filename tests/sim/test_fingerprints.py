@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sim.fingerprints import fingerprint
+from harness.sim.fingerprints import fingerprint
 
 NAMES = st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8)), max_size=6)
 

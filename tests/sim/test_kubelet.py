@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.sim.kubelet import Decision, Kubelet, News, ordered
-from tests.sim.shapes import SimNode
+from harness.sim.kubelet import Decision, Kubelet, News, ordered
+from harness.sim.shapes import SimNode
 from tests.sim.stand_ins import Paper, ZonesByHand, pod
 
 Json = dict[str, Any]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.sim.__main__ import fleet, line, main
+from harness.sim.kubelet import Decision
 from numalign.model.errors import BadInput
-from tests.sim.__main__ import fleet, line, main
-from tests.sim.kubelet import Decision
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,7 +96,7 @@ def test_help_and_version_are_told(argument: str, capsys: pytest.CaptureFixture[
 
 async def test_where_there_is_no_go_and_nothing_was_built_the_exit_code_says_so(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.sim", "--nodes=1", "--shape=small"),
+        *(sys.executable, "-m", "harness.sim", "--nodes=1", "--shape=small"),
         cwd=ROOT,
         env={**os.environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "KUBEBUILDER_ASSETS": ""},
         stdout=asyncio.subprocess.PIPE,

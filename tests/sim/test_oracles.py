@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.managers import Hung, Managers
-from tests.sim.kubelet import as_named_by_uid
-from tests.sim.oracles import Oracle, SimulationError, oracles
-from tests.sim.shapes import SimNode
+from harness.oracle.managers import Hung, Managers
+from harness.sim.kubelet import as_named_by_uid
+from harness.sim.oracles import Oracle, SimulationError, oracles
+from harness.sim.shapes import SimNode
 from tests.sim.stand_ins import pod
 
 Json = dict[str, Any]

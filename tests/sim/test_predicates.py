@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.sim.predicates import Refusal, refusal, requests
+from harness.sim.predicates import Refusal, refusal, requests
 
 Json = dict[str, Any]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.sim import documents
+from harness.sim.shapes import GIB, SHAPES, Policy, Shape, SimNode
 from numalign.model.errors import BadInput
-from tests.sim import documents
-from tests.sim.shapes import GIB, SHAPES, Policy, Shape, SimNode
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -60,5 +60,5 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 def test_the_readme_names_every_shape_and_policy() -> None:
-    told = (Path(__file__).parent / "README.md").read_text()
+    told = (Path(__file__).parents[2] / "harness" / "sim" / "README.md").read_text()
     assert [name for name in (*SHAPES, *Policy) if f"`{name}`" not in told] == []

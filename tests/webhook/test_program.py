@@ -18,13 +18,13 @@ from prometheus_client import CollectorRegistry
 from certs import authority, state
 from certs.authority import Pair
 from certs.state import State
+from harness.fake_api import FakeApi
 from numalign.kube.client import Unconfigured
 from numalign.model.errors import BadInput
 from numalign.model.node import Node
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
-from tests.fake_api import FakeApi
 from tests.notation import node, table
 from tests.webhook import conftest
 from tests.webhook.conftest import Raw, Told, raw, request

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.gotools import BrokenError, Workshop, run
+from harness.gotools import BrokenError, Workshop, run
 
 MODULE = "helm.sh/helm/v3"
 

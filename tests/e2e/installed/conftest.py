@@ -17,8 +17,16 @@ import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
-from tests.e2e import audits, fleets, shipped
-from tests.e2e.asking import ask
+from harness import fleets, shipped
+from harness.api_objects import Store, namespace
+from harness.api_requests import ask
+from harness.controlplane import audits
+from harness.controlplane.planes import BINARIES, Place, Plane
+from harness.controlplane.reviews import reviews
+from harness.processes import Children, program, run, until
+from harness.replicas import ONLY_METRICS, Replicas, replicas
+from harness.waiting import SELDOM, seconds_until
+from harness.wires import Wire, wire
 from tests.e2e.clusters import (
     IMPATIENT,
     ROTATING,
@@ -28,15 +36,8 @@ from tests.e2e.clusters import (
     admitted,
     command,
     controller,
-    namespace,
 )
-from tests.e2e.loads import LOADED, load, reviews
-from tests.e2e.objects import Store
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.planes import BINARIES, Place, Plane
-from tests.e2e.processes import Children, program, run, until
-from tests.e2e.replicas import ONLY_METRICS, Replicas, replicas
-from tests.e2e.wires import Wire, wire
+from tests.e2e.loads import LOADED, load
 
 REHEARSER = "rehearser"
 USERS = {

@@ -7,11 +7,12 @@ from http import HTTPStatus
 
 import pytest
 
-from tests.e2e import shipped
-from tests.e2e.asking import ask
+from harness import shipped
+from harness.api_requests import ask
+from harness.controlplane.reviews import reviews
+from harness.waiting import SELDOM, seconds_until
 from tests.e2e.clusters import Cluster, Rotation, admitted
-from tests.e2e.loads import LOADED, load, reviews
-from tests.e2e.patience import SELDOM, seconds_until
+from tests.e2e.loads import LOADED, load
 
 
 def test_all_replicas_show_one_certificate_and_every_webhook_s_callers_trust_one_authority(

@@ -16,14 +16,14 @@ from time import monotonic
 import pytest
 import pytest_asyncio
 
+from harness import api_requests, fleets, shipped
+from harness.api_requests import Answer, Json, ask
+from harness.fleets import Shape
+from harness.processes import until
+from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Patch
 from numalign.kube.decode import shapes
-from tests.e2e import asking, fleets, shipped
-from tests.e2e.asking import Answer, Json, ask
 from tests.e2e.clusters import Cluster, refused
-from tests.e2e.fleets import Shape
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.processes import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -113,7 +113,7 @@ class Outage:
             await self._patch(name, {"spec": {"taints": [{"key": "maintenance", "effect": "NoSchedule"}]}})
 
     async def _patch(self, name: str, body: Json) -> None:
-        answer = await asking.patch(self.cluster.api, f"/api/v1/nodes/{name}", body, how=Patch.MERGE)
+        answer = await api_requests.patch(self.cluster.api, f"/api/v1/nodes/{name}", body, how=Patch.MERGE)
         assert answer.code == HTTPStatus.OK, answer.body
 
 
@@ -127,7 +127,7 @@ class Wish:
     async def answered(self, cluster: Cluster) -> Answer:
         """What would become of it."""
         told = {"numalign.io/policy": self.policy}
-        return await asking.rehearse(cluster.api, asks=self.asks, annotations=told)
+        return await api_requests.rehearse(cluster.api, asks=self.asks, annotations=told)
 
 
 ALIGNED = (

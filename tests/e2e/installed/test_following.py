@@ -8,11 +8,12 @@ from http import HTTPStatus
 
 import pytest
 
-from tests.e2e import fleets
-from tests.e2e.asking import Answer, Json, gpus, rehearse
-from tests.e2e.clusters import Cluster, admitted, namespace, refused, warned
+from harness import fleets
+from harness.api_objects import namespace
+from harness.api_requests import Answer, Json, gpus, rehearse
+from harness.waiting import seconds_until
+from tests.e2e.clusters import Cluster, admitted, refused, warned
 from tests.e2e.figures import quantile, spread
-from tests.e2e.patience import seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from harness import api_requests, fleets, shipped
+from harness.api_requests import Answer, Json, ask
+from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Patch
 from numalign.kube.decode import shapes
-from tests.e2e import asking, fleets, shipped
-from tests.e2e.asking import Answer, Json, ask
 from tests.e2e.clusters import LEASE, Cluster
-from tests.e2e.patience import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -36,7 +36,7 @@ async def thief(cluster: Cluster) -> AsyncIterator[ApiClient]:
 
 async def patch(api: ApiClient, path: str, body: Json, how: Patch = Patch.MERGE) -> Answer:
     """As the administrator or the thief; nothing is stored."""
-    return await asking.patch(api, path, body, how=how, dryRun="All")
+    return await api_requests.patch(api, path, body, how=how, dryRun="All")
 
 
 def denied(answer: Answer, by: str) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.e2e import fleets, shipped
-from tests.e2e.asking import gpus, rehearse
+from harness import fleets, shipped
+from harness.api_requests import gpus, rehearse
+from harness.waiting import SELDOM, seconds_until
 from tests.e2e.clusters import Cluster, admitted, excluded, refused
-from tests.e2e.patience import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -8,10 +8,11 @@ from functools import partial
 
 import pytest
 
-from tests.e2e import fleets
+from harness import fleets
+from harness.controlplane.reviews import reviews
+from harness.waiting import seconds_until
 from tests.e2e.clusters import Cluster, admitted
-from tests.e2e.loads import LOADED, Load, load, reviews
-from tests.e2e.patience import seconds_until
+from tests.e2e.loads import LOADED, Load, load
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

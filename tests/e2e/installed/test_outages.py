@@ -9,9 +9,10 @@ from functools import partial
 
 import pytest
 
-from tests.e2e import fleets
-from tests.e2e.asking import gpus, rehearse
-from tests.e2e.clusters import Cluster, admitted, namespace, refused, warned
+from harness import fleets
+from harness.api_objects import namespace
+from harness.api_requests import gpus, rehearse
+from tests.e2e.clusters import Cluster, admitted, refused, warned
 from tests.e2e.loads import LOADED, load
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

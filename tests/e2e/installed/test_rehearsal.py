@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e import fleets
+from harness import fleets
 from tests.e2e.clusters import Rehearsal
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -8,9 +8,10 @@ from itertools import product
 
 import pytest
 
-from tests.e2e import audits, shipped
-from tests.e2e.asking import Json
-from tests.e2e.audits import Use
+from harness import shipped
+from harness.api_requests import Json
+from harness.controlplane import audits
+from harness.controlplane.audits import Use
 from tests.e2e.clusters import Cluster
 
 pytestmark = pytest.mark.last

@@ -4,8 +4,8 @@ from http import HTTPStatus
 
 import pytest
 
-from tests.e2e import shipped
-from tests.e2e.asking import Json
+from harness import shipped
+from harness.api_requests import Json
 from tests.e2e.clusters import Cluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.e2e import shipped
-from tests.e2e.asking import Json, ask
+from harness import shipped
+from harness.api_requests import Json, ask
 from tests.e2e.clusters import Cluster
 from tests.e2e.controllers import controllers
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.asking import INTENT, Json, gpus, pod
+from harness.api_requests import INTENT, Json, gpus, pod
 from tests.e2e.clusters import Cluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

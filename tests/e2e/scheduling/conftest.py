@@ -9,11 +9,13 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
+from harness import fleets, shipped
+from harness.api_requests import ask
+from harness.controlplane.planes import BINARIES, Place
+from harness.processes import Children
+from harness.waiting import SELDOM, seconds_until
 from numalign.runtime.clock import utc_now
 from tests.deploy.render import MANIFESTS, objects
-from tests.e2e import fleets, shipped
-from tests.e2e.asking import ask
-from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.placing import (
     NODES,
     SCORER,
@@ -24,8 +26,6 @@ from tests.e2e.placing import (
     own_scheduler,
     second_scheduler,
 )
-from tests.e2e.planes import BINARIES, Place
-from tests.e2e.processes import Children
 
 SERVICE = f"numalign-scorer.{shipped.NAMESPACE}.svc"
 TOPOLOGIES = f"/apis/{fleets.TOPOLOGIES}/v1alpha2/noderesourcetopologies"

@@ -16,10 +16,11 @@ from aiohttp import web
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
+from harness import shipped
+from harness.api_requests import Json, ask, create, gpus
+from harness.controlplane import audits
+from harness.waiting import seconds_until
 from numalign.runtime.clock import utc_now
-from tests.e2e import audits, shipped
-from tests.e2e.asking import Json, ask, create, gpus
-from tests.e2e.patience import seconds_until
 from tests.e2e.placing import DEPLOYMENTS, LEASES, SCHEDULER, SHIPPED, Asking, Cluster, is_bound
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]

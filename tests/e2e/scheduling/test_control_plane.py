@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
+from harness.api_requests import INTENT, gpus
+from harness.processes import Children, until
 from numalign.model.intent import PLACEMENT
-from tests.e2e.asking import INTENT, gpus
 from tests.e2e.placing import Asking, Cluster, Replica, is_bound, replica
-from tests.e2e.processes import Children, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 

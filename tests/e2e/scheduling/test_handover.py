@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.e2e.asking import INTENT, gpus
+from harness.api_requests import INTENT, gpus
+from harness.processes import Children, free_port, until
+from harness.wires import Wire, wire
 from tests.e2e.placing import SCORER, Asking, Cluster, Replica, replica, second_scheduler
-from tests.e2e.processes import Children, free_port, until
-from tests.e2e.wires import Wire, wire
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 

@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from harness import shipped
+from harness.api_requests import INTENT, Answer, Json, ask, gpus
+from harness.controlplane import audits
+from harness.controlplane.audits import Use
+from harness.processes import Children, free_port, until
+from harness.waiting import SELDOM, seconds_until
 from numalign.model.intent import PLACEMENT
 from tests.deploy.render import MANIFESTS, objects
-from tests.e2e import audits, shipped
-from tests.e2e.asking import INTENT, Answer, Json, ask, gpus
-from tests.e2e.audits import Use
-from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.placing import LEASES, SCORER, STANDBY, Asking, Cluster, Replica, is_bound, replica
-from tests.e2e.processes import Children, free_port, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 

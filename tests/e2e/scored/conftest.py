@@ -6,12 +6,12 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
+from harness.controlplane.planes import BINARIES, Place
+from harness.gotools import UnavailableError
+from harness.oracle.build import find
+from harness.processes import Children
 from tests.e2e import sites
-from tests.e2e.planes import BINARIES, Place
-from tests.e2e.processes import Children
 from tests.e2e.sites import Site
-from tests.gotools import UnavailableError
-from tests.oracle.build import find
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.patience import SELDOM, seconds_until
+from harness.sim.fingerprints import Fingerprint
+from harness.sim.shapes import SimNode
+from harness.waiting import SELDOM, seconds_until
 from tests.e2e.sites import Site, given, is_bound, on, pod, recorded
-from tests.sim.fingerprints import Fingerprint
-from tests.sim.shapes import SimNode
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 

@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 
 from certs import authority
-from tests.e2e.asking import Json, ask
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.processes import free_port
+from harness.api_requests import Json, ask
+from harness.processes import free_port
+from harness.sim.shapes import SimNode
+from harness.waiting import SELDOM, seconds_until
 from tests.e2e.scored.test_outages import until_it_lacks_only_the_lease
 from tests.e2e.sites import Site, is_bound, pod
-from tests.sim.shapes import SimNode
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 

@@ -6,16 +6,16 @@ from time import monotonic
 import aiohttp
 import pytest
 
+from harness.api_requests import Json
+from harness.replicas import Replica, Replicas
+from harness.sim.cluster import Cluster
+from harness.sim.fingerprints import Fingerprint
+from harness.sim.shapes import SimNode
+from harness.waiting import SELDOM, seconds_until
 from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.lease import JITTER, LEASE_SECONDS, RETRY_SECONDS
 from numalign.ledger.reservations import NEWS_SECONDS
-from tests.e2e.asking import Json
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.replicas import Replica, Replicas
 from tests.e2e.sites import Site, given, pod, recorded
-from tests.sim.cluster import Cluster
-from tests.sim.fingerprints import Fingerprint
-from tests.sim.shapes import SimNode
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 

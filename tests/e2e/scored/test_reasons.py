@@ -6,11 +6,11 @@ from http import HTTPStatus
 import pytest
 import pytest_asyncio
 
-from tests.e2e.asking import Json, ask
+from harness.api_requests import Json, ask
+from harness.sim.desk import TOPOLOGIES
+from harness.sim.fingerprints import Fingerprint
+from harness.sim.shapes import SimNode
 from tests.e2e.sites import Site, on, pod
-from tests.sim.desk import TOPOLOGIES
-from tests.sim.fingerprints import Fingerprint
-from tests.sim.shapes import SimNode
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 

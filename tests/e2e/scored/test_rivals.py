@@ -8,14 +8,14 @@ from random import Random
 import pytest
 import pytest_asyncio
 
+from harness.api_requests import Json, ask
+from harness.sim.cluster import Cluster
+from harness.sim.desk import TOPOLOGIES
+from harness.sim.fingerprints import Fingerprint
+from harness.sim.shapes import GPU, SimNode
+from harness.waiting import SELDOM, seconds_until
 from numalign.ledger.reservations import RELEASE_SECONDS
-from tests.e2e.asking import Json, ask
-from tests.e2e.patience import SELDOM, seconds_until
 from tests.e2e.sites import Site, given, is_bound, on, pod, recorded
-from tests.sim.cluster import Cluster
-from tests.sim.desk import TOPOLOGIES
-from tests.sim.fingerprints import Fingerprint
-from tests.sim.shapes import GPU, SimNode
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 

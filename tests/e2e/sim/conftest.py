@@ -8,13 +8,13 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
+from harness.api_requests import ask
+from harness.controlplane.planes import BINARIES, Place, Plane
+from harness.gotools import UnavailableError
+from harness.oracle.build import find
+from harness.processes import Children
+from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
-from tests.e2e.asking import ask
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.planes import BINARIES, Place, Plane
-from tests.e2e.processes import Children
-from tests.gotools import UnavailableError
-from tests.oracle.build import find
 
 session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
 

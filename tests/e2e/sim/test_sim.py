@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from harness.controlplane.planes import Plane
+from harness.sim.cluster import simulated
+from harness.sim.desk import TOPOLOGIES, delete
+from harness.sim.fingerprints import Fingerprint, fingerprint
+from harness.sim.oracles import SimulationError
+from harness.sim.shapes import Shape, SimNode
 from numalign.kube.client import Api
-from tests.e2e.planes import Plane
-from tests.sim.cluster import simulated
-from tests.sim.desk import TOPOLOGIES, delete
-from tests.sim.fingerprints import Fingerprint, fingerprint
-from tests.sim.oracles import SimulationError
-from tests.sim.shapes import Shape, SimNode
 
 Json = dict[str, Any]
 
@@ -246,7 +246,7 @@ async def test_the_program_tells_every_decision_until_it_is_interrupted(
 ) -> None:
     kubeconfig = plane.kubeconfig("admin", tmp_path)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.sim", "--shape=small=1", f"--kubeconfig={kubeconfig}"),
+        *(sys.executable, "-m", "harness.sim", "--shape=small=1", f"--kubeconfig={kubeconfig}"),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -21,17 +21,18 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
+from harness import fleets, shipped
+from harness.api_objects import Store, namespace
+from harness.api_requests import Json, ask
+from harness.controlplane.planes import BINARIES, Place, Plane
+from harness.controlplane.reviews import Reviews, reviews
+from harness.processes import Children, run
+from harness.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
+from harness.waiting import SELDOM, seconds_until
+from harness.wires import Wire, wire
 from numalign.kube.client import Api
-from tests.e2e import fleets, shipped
-from tests.e2e.asking import Json, ask
-from tests.e2e.clusters import IMPATIENT, LEASE, admitted, command, controller, namespace
-from tests.e2e.loads import LOADED, Load, Reviews, load, reviews
-from tests.e2e.objects import Store
-from tests.e2e.patience import SELDOM, seconds_until
-from tests.e2e.planes import BINARIES, Place, Plane
-from tests.e2e.processes import Children, run
-from tests.e2e.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
-from tests.e2e.wires import Wire, wire
+from tests.e2e.clusters import IMPATIENT, LEASE, admitted, command, controller
+from tests.e2e.loads import LOADED, Load, load
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 

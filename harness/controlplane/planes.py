@@ -17,7 +17,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from kubernetes_asyncio.client.configuration import Configuration
 
 from certs import authority
-from tests.e2e.processes import Child, Children, answers, free_port, until
+from harness.processes import Child, Children, answers, free_port, until
 
 BINARIES = pytest.StashKey[Path]()
 """The folder with etcd, kube-apiserver and kube-scheduler."""

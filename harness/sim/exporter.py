@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from harness.sim import documents
+from harness.sim.accounts import Zones
+from harness.sim.desk import Desk
+from harness.sim.fingerprints import Fingerprint, fingerprint
+from harness.sim.kubelet import Active
+from harness.sim.shapes import SimNode
 from numalign.runtime.clock import Sleep
-from tests.sim import documents
-from tests.sim.accounts import Zones
-from tests.sim.desk import Desk
-from tests.sim.fingerprints import Fingerprint, fingerprint
-from tests.sim.kubelet import Active
-from tests.sim.shapes import SimNode
 
 Json = dict[str, Any]
 

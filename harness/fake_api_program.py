@@ -1,7 +1,7 @@
 """
 The fake API server as a program of its own, so that what it takes of a processor and of memory is its own.
 
-    python -m tests.attack.apiserver OBJECTS PORT
+    python -m harness.fake_api_program OBJECTS PORT
 
 reads a list of objects, serves them, and goes on until it is killed. It forgets what nobody asks for any
 more, so that it can be asked for hours.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from tests.fake_api import FakeApi, Json
+from harness.fake_api import FakeApi, Json
 
 FORGET_SECONDS = 5
 

@@ -17,20 +17,20 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from harness.sim import documents
+from harness.sim.accounts import Held, Zones
+from harness.sim.desk import ApiDesk, Desk
+from harness.sim.exporter import Exporter, Publisher, Sample, Timing
+from harness.sim.fingerprints import Fingerprint
+from harness.sim.kubelet import GRACE_SECONDS, Decision, Kubelet, Managers, News
+from harness.sim.oracles import oracles
+from harness.sim.shapes import SimNode
 from numalign.kube.client import Api, ClusterError
 from numalign.kube.informer import Informer, Key, Meters
 from numalign.kube.kinds import Collection
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
-from tests.sim import documents
-from tests.sim.accounts import Held, Zones
-from tests.sim.desk import ApiDesk, Desk
-from tests.sim.exporter import Exporter, Publisher, Sample, Timing
-from tests.sim.fingerprints import Fingerprint
-from tests.sim.kubelet import GRACE_SECONDS, Decision, Kubelet, Managers, News
-from tests.sim.oracles import oracles
-from tests.sim.shapes import SimNode
 
 Json = dict[str, Any]
 

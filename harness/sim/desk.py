@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import aiohttp
 import yaml
 
+from harness.sim import documents
 from numalign.kube.client import Api, ClusterError, Conflict, Missing, Patch, Unreachable
 from numalign.runtime.clock import Sleep
-from tests.sim import documents
 
 Json = dict[str, Any]
 

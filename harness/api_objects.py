@@ -1,12 +1,13 @@
 """Writes, finds and takes away objects of any kind, as a person does with kubectl."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from harness.api_requests import Answer, Json, ask, patch
 from numalign.kube.client import Patch
-from tests.e2e.asking import Answer, Json, ask, patch
 
 MANAGER = "e2e"
 
@@ -121,3 +122,8 @@ async def _written(api: ApiClient, method: str, path: str, document: Json) -> Js
     answer = await ask(api, method, path, document)
     assert answer.code in {HTTPStatus.OK, HTTPStatus.CREATED}, answer.body
     return answer.body
+
+
+def namespace(name: str, labels: Mapping[str, str]) -> Json:
+    """A namespace with labels."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}

@@ -1,4 +1,4 @@
-"""A cluster of simulated nodes for people: `python -m tests.sim`, or `make sim`.
+"""A cluster of simulated nodes for people: `python -m harness.sim`, or `make sim`.
 
 Whoever writes a scheduler, an extender or a dashboard for aligned machines seldom has twenty of them. Here
 are as many as one likes, with kubelets that decide as the real ones do; --help says the rest. Runs until it
@@ -20,19 +20,19 @@ from pathlib import Path
 import pytest
 
 from certs import authority
+from harness.controlplane import build as controlplane
+from harness.controlplane.planes import Place, Plane
+from harness.gotools import BrokenError, UnavailableError
+from harness.oracle.build import USUAL
+from harness.processes import Children
+from harness.sim.cluster import Cluster, simulated
+from harness.sim.fingerprints import Fingerprint
+from harness.sim.kubelet import Decision
+from harness.sim.oracles import SimulationError
+from harness.sim.shapes import SHAPES, Policy, SimNode
 from numalign.kube.client import Api, ClusterError, Unconfigured, connected
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import about
-from tests.e2e.controlplane import build as controlplane
-from tests.e2e.planes import Place, Plane
-from tests.e2e.processes import Children
-from tests.gotools import BrokenError, UnavailableError
-from tests.oracle.build import USUAL
-from tests.sim.cluster import Cluster, simulated
-from tests.sim.fingerprints import Fingerprint
-from tests.sim.kubelet import Decision
-from tests.sim.oracles import SimulationError
-from tests.sim.shapes import SHAPES, Policy, SimNode
 
 NODES = 20
 SHAPE = "two-by-four,eight-zones"
@@ -193,7 +193,7 @@ async def _plane(binaries: Path, folder: Path) -> AsyncIterator[Plane]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.sim",
+        prog="python -m harness.sim",
         description="Nodes whose kubelets decide as real ones do, at a real API server.",
         epilog=f"Shapes: {', '.join(SHAPES)}. Without --kubeconfig an API server is started.",
     )

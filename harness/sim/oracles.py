@@ -7,9 +7,9 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.build import find
-from tests.oracle.managers import Ended, Hung, Managers
-from tests.sim.shapes import SimNode
+from harness.oracle.build import find
+from harness.oracle.managers import Ended, Hung, Managers
+from harness.sim.shapes import SimNode
 
 Json = dict[str, Any]
 
@@ -62,7 +62,7 @@ async def oracles(
 ) -> AsyncIterator[dict[str, Oracle]]:
     """The managers of all these nodes, by name; all are started at once.
 
-    Without a `binary` it is found, or built first; raises what `tests.oracle.build.find` does.
+    Without a `binary` it is found, or built first; raises what `harness.oracle.build.find` does.
     """
     program = binary or await find()
     with ExitStack() as stack:

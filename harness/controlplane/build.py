@@ -1,6 +1,6 @@
 """Gets the programs of a real control plane, because a fake one knows only what its author knew.
 
-`python -m tests.e2e.controlplane.build` prints the folder that holds `etcd` and `kube-apiserver`. It is the
+`python -m harness.controlplane.build` prints the folder that holds `etcd` and `kube-apiserver`. It is the
 one named by KUBEBUILDER_ASSETS if that is set (the convention of Kubernetes' own test tools), else a cache
 outside the tree, else one that is built now with Go from the module beside this file: minutes, once. Progress
 goes to standard error. Exit code 69 says that none can be had on this machine, 1 that getting it went wrong.
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.gotools import BrokenError, Workshop, run
+from harness.gotools import BrokenError, Workshop, run
 
 MODULE = Path(__file__).resolve().parent
 PACKAGES = {

@@ -5,7 +5,7 @@ The programs as they are installed, as processes of their own, and what the kern
         webhook = await here.webhook("--snapshot", file)
         await once(webhook.door, "GET", "/healthz")
 
-None of them outlives whoever started it (`tests.e2e.processes`).
+None of them outlives whoever started it (`harness.processes`).
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs import authority
 from certs.authority import Files
+from harness.certificates import certificate, key_pem
+from harness.http_calls import LOOPBACK, Door, once
+from harness.processes import Child, Children, free_port, program
 from numalign.runtime.tls import PairFiles
-from tests.attack.wire import LOOPBACK, Door, once
-from tests.e2e.processes import Child, Children, free_port, program
-from tests.runtime.conftest import certificate, key_pem
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Site:
         """An API server that has these objects."""
         listed = self.file("objects.json", {"items": objects})
         port = free_port()
-        words = (executable, "-m", "tests.attack.apiserver", str(listed), str(port))
+        words = (executable, "-m", "harness.fake_api_program", str(listed), str(port))
         child = await self.children.start(*words, name="apiserver")
         door = Door(port)
         await soon(partial(answers, door), what="listening", child=child)

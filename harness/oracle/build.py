@@ -1,6 +1,6 @@
 """Gets the kubelet's own resource managers as a program, because a model cannot say where it is wrong.
 
-`python -m tests.oracle.build [--version v1.34.4 | --all]` prints where the program is, and builds it first
+`python -m harness.oracle.build [--version v1.34.4 | --all]` prints where the program is, and builds it first
 if no build of the same sources is in the cache: minutes at the first time, seconds after an edit. Each
 version of Kubernetes has a go.<minor>.mod here. Exit code 69 says that there is no Go, 1 that building
 went wrong.
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.gotools import UnavailableError, Workshop, run
+from harness.gotools import UnavailableError, Workshop, run
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "kubelet-oracle"
@@ -73,7 +73,7 @@ def tag(shop: Workshop) -> str:
 def main() -> int:
     """The script: paths on standard output."""
     known = versions()
-    parser = argparse.ArgumentParser(prog="python -m tests.oracle.build")
+    parser = argparse.ArgumentParser(prog="python -m harness.oracle.build")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", choices=known, default=USUAL, help=f"of Kubernetes; {USUAL} if not given")
     which.add_argument("--all", action="store_true", help="every version, a path a line")

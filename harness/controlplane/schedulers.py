@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import yaml
 
-from tests.e2e.planes import Plane
-from tests.e2e.processes import Child, Children, free_port, until
+from harness.controlplane.planes import Plane
+from harness.processes import Child, Children, free_port, until
 
 Json = dict[str, Any]
 
@@ -99,6 +99,15 @@ def configuration(
         "profiles": [{"schedulerName": name}],
         "extenders": [extender.described()] if extender else [],
     }
+
+
+async def start(children: Children, *command: str, name: str) -> Scheduler:
+    """A scheduler, once it is ready; it is told where to listen."""
+    port = free_port()
+    child = await children.start(*command, f"--secure-port={port}", name=name)
+    running = Scheduler(name, child, port, children.logs / name)
+    await until(running.ready, what=f"{name} was ready", child=child)
+    return running
 
 
 @asynccontextmanager

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.oracle.build import USUAL
-from tests.sim.accounts import Held, Zones
-from tests.sim.predicates import Refusal
-from tests.sim.shapes import FAR, GIB, NEAR, Shape, SimNode
+from harness.oracle.build import USUAL
+from harness.sim.accounts import Held, Zones
+from harness.sim.predicates import Refusal
+from harness.sim.shapes import FAR, GIB, NEAR, Shape, SimNode
 
 Json = dict[str, Any]
 

@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from harness.sim import documents
+from harness.sim.accounts import Held, Zones, available, held
+from harness.sim.desk import Desk
+from harness.sim.predicates import Refusal, refusal
+from harness.sim.shapes import SimNode
 from numalign.runtime.clock import Sleep
-from tests.sim import documents
-from tests.sim.accounts import Held, Zones, available, held
-from tests.sim.desk import Desk
-from tests.sim.predicates import Refusal, refusal
-from tests.sim.shapes import SimNode
 
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ GRACE_SECONDS = 0.05
 
 
 class Managers(Protocol):
-    """The managers of one kubelet, as `tests.oracle` asks them."""
+    """The managers of one kubelet, as `harness.oracle` asks them."""
 
     async def create(self, pod: Json) -> Json:
         """What they decide over a pod."""

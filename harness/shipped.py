@@ -4,9 +4,9 @@ from pathlib import Path
 
 import yaml
 
-from tests.e2e.asking import Json
+from harness.api_requests import Json
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
 MANIFESTS = DEPLOY / "manifests"
 NAMESPACE = "numalign-system"

@@ -16,8 +16,8 @@ from typing import Any
 import aiohttp
 from cryptography import x509
 
-from tests.e2e.processes import Child, Children, free_port, until
-from tests.e2e.wires import Wire, wire
+from harness.processes import Child, Children, free_port, until
+from harness.wires import Wire, wire
 
 PROBE_SECONDS = 0.1
 PORTS = ("port", "metrics-port")

@@ -1,0 +1,1 @@
+"""Nodes with simulated kubelets and exporters."""
