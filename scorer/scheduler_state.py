@@ -26,7 +26,8 @@ from numalign.kube.decode.pod_reader import Meaning, PodReader
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import PolicyKeeper
 from numalign.kube.pod_informer import PodInfo
-from numalign.ledger.model import AssignedPod, FingerprintReader, PodName, Prediction, Stage, exclusive
+from numalign.ledger.claims import exclusive
+from numalign.ledger.model import AssignedPod, FingerprintReader, PodName, Prediction, Stage
 from numalign.ledger.reservations import Reservations
 from numalign.lru import LRU, Caches
 from numalign.memory_size import weight

@@ -99,6 +99,21 @@ def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
     return ((Role.APP, asked.whole.exclusive),)
 
 
+def holds(node: Node, demand: Demand) -> bool:
+    """Whether the managers of this node's kubelet would give the pod anything of its own."""
+    return any(given_out(node, name) for _, asks in steps(node, demand) for name in asks)
+
+
+def exclusive(node: Node, demand: Demand) -> bool:
+    """Whether an exporter counts a pod among those with exclusive resources; it sees no init containers."""
+    return any(
+        kind(name) is not Kind.DEVICE or name in node.devices
+        for step in demand.steps
+        if step.role is not Role.INIT
+        for name in step.asks
+    )
+
+
 def due(node: Node, demand: Demand) -> Due:
     """What a pod gets on a node, if it is admitted."""
     sums: dict[bool, dict[str, int]] = {True: {}, False: {}}

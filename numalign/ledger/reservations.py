@@ -13,8 +13,8 @@ from typing import TypedDict
 
 from numalign.decision.evaluate import NO_INTENT
 from numalign.ledger import claims
+from numalign.ledger.free import MOST_RECENT, free_capacity
 from numalign.ledger.model import (
-    MOST_RECENT,
     AssignedPod,
     Basis,
     FingerprintReader,
@@ -24,12 +24,9 @@ from numalign.ledger.model import (
     Prediction,
     Source,
     Stage,
-    at_risk,
-    doubted,
-    free_capacity,
     judged,
-    predict,
 )
+from numalign.ledger.ordering import at_risk, doubted, predict
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
 from numalign.model.node import Node, alike

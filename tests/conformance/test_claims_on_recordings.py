@@ -10,7 +10,7 @@ import pytest
 
 from numalign.decision.evaluate import evaluate
 from numalign.ledger import claims
-from numalign.ledger.model import named
+from numalign.ledger.arithmetic import named
 from numalign.model.demand import WHOLE_POD
 from numalign.model.node import Node
 from numalign.model.placement import Held, ZoneSet

@@ -19,7 +19,8 @@ from types import MappingProxyType
 
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet.managers_state import Assignments as Booked
-from numalign.ledger.model import AssignedPod, PlacementRecord, PodName, Prediction, Source, Stage, named
+from numalign.ledger.arithmetic import named
+from numalign.ledger.model import AssignedPod, PlacementRecord, PodName, Prediction, Source, Stage
 from numalign.ledger.reservations import Reservations
 from numalign.model.demand import Demand
 from numalign.model.node import Node

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalign.kubelet import admit as kubelet
+from numalign.ledger.free import MOST_RECENT, free_capacity
 from numalign.ledger.model import (
-    MOST_RECENT,
     AssignedPod,
     FingerprintReader,
     FreeCapacity,
@@ -25,9 +25,8 @@ from numalign.ledger.model import (
     PodName,
     Source,
     Stage,
-    free_capacity,
-    predict,
 )
+from numalign.ledger.ordering import predict
 from numalign.ledger.reservations import KEPT_SECONDS, Reservations
 from numalign.model.demand import Demand
 from numalign.model.node import Node, Zone

@@ -21,7 +21,7 @@ from numalign.decision.verdict import Cause, Refusal, Refuser, Verdict
 from numalign.kubelet import assumed_machine as assumed
 from numalign.kubelet.admit import admit, after_admission, charge, release
 from numalign.ledger import claims
-from numalign.ledger.model import named
+from numalign.ledger.arithmetic import named
 from numalign.model import demand as demands
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Match, Policy, Scope

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from numalign.ledger.claims import exclusive, holds
+from numalign.ledger.free import free_capacity
 from numalign.ledger.model import (
     AssignedPod,
     Basis,
@@ -21,14 +23,9 @@ from numalign.ledger.model import (
     Prediction,
     Source,
     Stage,
-    at_risk,
-    doubted,
-    exclusive,
-    free_capacity,
-    holds,
     judged,
-    predict,
 )
+from numalign.ledger.ordering import at_risk, doubted, predict
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Node
 from numalign.model.placement import Held

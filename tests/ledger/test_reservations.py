@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from numalign.ledger.free import MOST_RECENT
 from numalign.ledger.model import (
-    MOST_RECENT,
     AssignedPod,
     Basis,
     FingerprintReader,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numalign.cache.ranking import Ranking, Relative, Single
 from numalign.decision.scoring import Strategy
 from numalign.kube.files.policy import parse
-from numalign.ledger.model import Prediction, predict
+from numalign.ledger.model import Prediction
+from numalign.ledger.ordering import predict
 from numalign.ledger.reservations import LAG_SECONDS
 from numalign.model.node import Node
 from scorer import reasons

@@ -1,0 +1,106 @@
+"""
+Held amounts, taken from what the zones of a node have free and given back to it.
+
+Records name zones, nodes number them. An amount that lies on several zones at once is drawn from the first of
+them that have it, those on a single zone before all others, since they have no choice.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from numalign.kubelet.observed_state import ObservedContainer, observe
+from numalign.model.demand import WHOLE_POD, Demand, Step
+from numalign.model.node import Node, Zone
+from numalign.model.placement import Held, ZoneSet
+from numalign.model.pod import Qos, Role
+from numalign.model.resources import CPU, EMPTY, Resources
+
+Amounts = Mapping[ZoneSet, Resources]
+"""Amounts by sets of zones, which go by their ids."""
+
+
+def named(amounts: Amounts, node: Node) -> Held:
+    """The same amounts, except for empty ones, by the names of the node's zones."""
+    names = {zone.id: zone.name for zone in node.zones}
+    return MappingProxyType(
+        {tuple(names[zone] for zone in zones): bag for zones, bag in amounts.items() if bag}
+    )
+
+
+def by_id(held: Held, node: Node) -> Amounts | None:
+    """The same amounts by the ids of zones; None if one of them is not there: all is void then."""
+    ids = {zone.name: zone.id for zone in node.zones}
+    if any(name not in ids for names in held for name in names):
+        return None
+    return merged({tuple(sorted(ids[name] for name in names)): bag} for names, bag in held.items())
+
+
+def same(one: Held, other: Held) -> bool:
+    """Whether the same amounts are held on the same zones, in whichever order these are listed."""
+    mine, theirs = ({frozenset(zones): bag for zones, bag in held.items()} for held in (one, other))
+    return mine == theirs
+
+
+def merged(bags: Iterable[Amounts]) -> Amounts:
+    """The sum of amounts, by sets of zones in order."""
+    total: dict[ZoneSet, Resources] = {}
+    for amounts in bags:
+        for zones, bag in amounts.items():
+            total[zones] = total.get(zones, EMPTY).plus(bag)
+    return {zones: total[zones] for zones in sorted(total)}
+
+
+def entries(amounts: Amounts) -> Iterator[tuple[ZoneSet, str, int]]:
+    """Every amount with its zones and the name of its resource, those on the fewest zones first."""
+    for zones, bag in sorted(amounts.items(), key=lambda entry: (len(entry[0]), entry[0])):
+        for name, amount in bag.items():
+            yield zones, name, amount
+
+
+def debited(node: Node, amounts: Amounts) -> Node:
+    """The node with less free by these amounts, no zone ever below zero."""
+    return _moved(node, amounts, -1)
+
+
+def credited(node: Node, amounts: Amounts) -> Node:
+    """The node with more free by these amounts, no zone ever above what it may give out."""
+    return _moved(node, amounts, 1)
+
+
+def _moved(node: Node, amounts: Amounts, sign: int) -> Node:
+    free = {zone.id: dict(zone.free) for zone in node.zones}
+    most = {zone.id: zone.allocatable for zone in node.zones}
+    for zones, name, amount in entries(amounts):
+        remaining = amount
+        for zone in zones:
+            current = free[zone].get(name, 0)
+            room = current if sign < 0 else most[zone].get(name, 0) - current
+            share = min(room, remaining)
+            free[zone][name] = current + sign * share
+            remaining -= share
+    return with_free(node, lambda zone: Resources({name: free[zone.id][name] for name in zone.free}))
+
+
+def less_everywhere(node: Node, bag: Resources) -> Node:
+    """The node with less free by this bag on every single zone, none ever below zero."""
+    return with_free(
+        node,
+        lambda zone: Resources({name: max(0, free - bag.get(name, 0)) for name, free in zone.free.items()}),
+    )
+
+
+def allocated(node: Node, amounts: Amounts) -> Node:
+    """The node, where nothing is allocated yet, once its managers have given all of this out."""
+    if not amounts:
+        return node
+    cpus = None if any(CPU in bag for bag in amounts.values()) else 0
+    return observe(node, _ASKS_NOTHING, [ObservedContainer(WHOLE_POD, cpus, amounts)])[0]
+
+
+_ASKS_NOTHING = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
+
+
+def with_free(node: Node, free: Callable[[Zone], Resources]) -> Node:
+    """The node with other free amounts on each zone."""
+    return replace(node, zones=tuple(replace(zone, free=free(zone)) for zone in node.zones), stock=None)

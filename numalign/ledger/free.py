@@ -1,0 +1,241 @@
+"""
+What is free on a node.
+
+A topology object lags behind its kubelet by seconds or a minute, and a scheduler places pods in between. So
+what is free is worked out from the best that is known, in one of three ways:
+
+1. observed: of every pod on the node it is known what it holds, so that is subtracted from what the kubelet
+   may give out, and no topology needs to be waited for;
+2. anchored: the topology carries a fingerprint of the pods that it accounts for, so only the others are
+   subtracted, and those that left since are added;
+3. reported: what the topology says is free, less all that came since and may not be in it yet.
+
+Nothing is ever guessed in favour of a pod. One that holds nobody knows what counts in full on every zone, and
+what leaves is given back only where it is known to have been taken; of two bounds from below the higher one
+counts. All of it follows from facts about pods and topologies, so it does not matter in which order they are
+learned, and a process that starts anew comes to the same.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from numalign.kubelet import admit as kubelet
+from numalign.ledger import arithmetic, claims
+from numalign.ledger.arithmetic import Amounts
+from numalign.ledger.model import AssignedPod, Basis, FreeCapacity, NodeInfo, Stage
+from numalign.model.demand import Demand
+from numalign.model.intent import Policy
+from numalign.model.node import MemoryManager, Node
+from numalign.model.resources import EMPTY, Kind, Resources, ZoneId, kind
+
+MOST_RECENT = 6
+"""So many pods that came last, and so many that left last, may or may not be in a topology yet."""
+
+_LENIENT = frozenset({Policy.NONE, Policy.BEST_EFFORT})
+"""Under these the zones of a group still serve whoever is content with all of them."""
+
+_Counted = tuple[Node, Basis, bool]
+"""A node with its free amounts, what they rest on, and whether they are exactly the kubelet's."""
+
+
+def free_capacity(
+    info: NodeInfo, *, now: float, lag: float, before: tuple[NodeInfo, FreeCapacity] | None = None
+) -> FreeCapacity:
+    """What is free on a node; `lag` is after how many seconds a topology accounts for a pod at the latest.
+
+    `before` is what was known of the node a while ago, and what followed from it.
+    """
+    holding = tuple(pod for pod in info.assigned_pods if pod.holds(info.node))
+    unsettled = tuple(sorted((pod for pod in holding if not pod.settled), key=AssignedPod.in_turn))
+    if before and before[1].basis is Basis.OBSERVED and _hold_the_same(before[0], info):
+        return replace(before[1], unsettled=unsettled)
+    counted = _observed(info, holding) or _anchored(info, holding)
+    node, basis, sure = counted or _reported(info, holding, before=now - lag)
+    return FreeCapacity(node, basis, sure, unsettled)
+
+
+def _hold_the_same(one: NodeInfo, other: NodeInfo) -> bool:
+    """Whether the pods are the same, and no topology accounts for them: stages alone may differ."""
+    pods, others = one.assigned_pods, other.assigned_pods
+    if one.node is not other.node or not (one.complete and other.complete) or one.told or other.told:
+        return False
+    return len(pods) == len(others) and all(map(_holds_the_same, pods, others))
+
+
+def _holds_the_same(one: AssignedPod, other: AssignedPod) -> bool:
+    mine, theirs = (pod.record and (pod.record.held, pod.record.unknown) for pod in (one, other))
+    return one.demand == other.demand and mine == theirs
+
+
+def _observed(info: NodeInfo, holding: Iterable[AssignedPod]) -> _Counted | None:
+    """What the kubelet may give out, less what every pod holds; None unless all of that is known and fits."""
+    if not info.complete:
+        return None
+    held, unknown = _recorded(info.node, holding)
+    if unknown or _overdrawn(info.node, held):
+        return None
+    node = arithmetic.allocated(info.node.emptied(), held)
+    negative = any(amount < 0 for zone in node.zones for amount in zone.free.values())
+    return None if negative or _contradicted(info, node) else (node, Basis.OBSERVED, True)
+
+
+def _overdrawn(node: Node, held: Amounts) -> bool:
+    """Whether pods are said to hold more of some zones than these may give out: something is wrong then."""
+    most = {zone.id: zone.allocatable for zone in node.zones}
+    return any(
+        amount > (sum(most[zone].get(name, 0) for zone in zones) if zones else claims.nowhere(node, name))
+        for zones, name, amount in arithmetic.entries(held)
+        if claims.given_out(node, name)
+    )
+
+
+def _contradicted(info: NodeInfo, node: Node) -> bool:
+    """Whether a topology that accounts for exactly the pods that are there has less to give.
+
+    It may have more: exporters do not see what finished init containers leave to their pod. Memory is left
+    out, for exporters differ in what they make of a block that lies on several zones.
+    """
+    if info.told is None or not all(pod.settled for pod in info.assigned_pods):
+        return False
+    if info.told(info.node, info.assigned_pods, ()) is None:
+        return False
+    return any(
+        counted.free.get(name, 0) > amount
+        for counted, reported in zip(node.zones, info.node.zones, strict=True)
+        for name, amount in reported.free.items()
+        if claims.given_out(node, name) and kind(name) is not Kind.MEMORY
+    )
+
+
+def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:
+    """What the topology says is free, less what came since, with what left since; None if nobody can tell."""
+    accounted = info.told and info.told(info.node, *_accountable(info))
+    if accounted is None:
+        return None
+    # Of two pods of one name, one gone and one there, it is not known which it accounts for.
+    again = {pod.name for pod in info.left} & {pod.name for pod in info.assigned_pods}
+    came = [pod for pod in holding if pod.name not in accounted or pod.name in again]
+    gone = [
+        pod for pod in info.left if pod.holds(info.node) and pod.name in accounted and pod.name not in again
+    ]
+    listing = [pod for pod in gone if not _unlisted(info.node, pod)]
+    back, unknown = _recorded(info.node, listing)
+    known = not again & accounted and len(listing) == len(gone) and not unknown
+    node = arithmetic.credited(info.node, back)
+    node, listed = _less_unlisted(node, (pod for pod in holding if pod not in came))
+    node, sure = _less(node, came)
+    node, grouped = _grouped(node, holding)
+    return node, Basis.ANCHORED, known and listed and sure and grouped
+
+
+def _accountable(info: NodeInfo) -> tuple[list[AssignedPod], list[AssignedPod]]:
+    """The pods that a topology surely accounts for, and those that it may."""
+    settled = sorted((pod for pod in info.assigned_pods if pod.settled), key=lambda pod: pod.since)
+    bound = [pod for pod in info.assigned_pods if pod.stage is Stage.BOUND]
+    recent = [*settled[-MOST_RECENT:], *bound, *info.left[: -MOST_RECENT - 1 : -1]]
+    return settled[:-MOST_RECENT], recent
+
+
+def _reported(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) -> _Counted:
+    """What the topology says is free, less all that may not be in it yet; what left counts when it tells."""
+    recent = [pod for pod in holding if not pod.settled or pod.since > before]
+    node, _ = _less_unlisted(info.node, (pod for pod in holding if pod not in recent))
+    node, _ = _less(node, recent)
+    node, _ = _grouped(node, holding)
+    if info.complete and not _overdrawn(info.node, _recorded(info.node, holding)[0]):
+        # What is given out at the most says as well what is free at the least.
+        counted, _ = _less(info.node.emptied(), holding)
+        least = {zone.id: zone.free for zone in counted.zones}
+        node = arithmetic.with_free(node, lambda zone: zone.free.most(least[zone.id]))
+    return node, Basis.REPORTED, False
+
+
+def _less(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
+    """The node less what pods hold, in full on every zone where that is not known; and whether it was."""
+    held, unknown = _recorded(node, pods)
+    node = arithmetic.debited(node, held)
+    for pod in unknown:
+        bag = _unknown(node, pod)
+        if bag is None:
+            return arithmetic.with_free(node, lambda zone: Resources(dict.fromkeys(zone.free, 0))), False
+        node = arithmetic.less_everywhere(node, bag)
+    return node, not unknown
+
+
+def _recorded(node: Node, pods: Iterable[AssignedPod]) -> tuple[Amounts, list[AssignedPod]]:
+    """What pods hold as far as that is known, and those of which it is not, or not of all that they hold."""
+    bags, unknown = list[Amounts](), list[AssignedPod]()
+    for pod in pods:
+        held = arithmetic.by_id(pod.record.held, node) if pod.record else None
+        if held is not None:
+            bags.append(held)
+        if held is None or (pod.record and pod.record.unknown):
+            unknown.append(pod)
+    return arithmetic.merged(bags), unknown
+
+
+def _unknown(node: Node, pod: AssignedPod) -> Resources | None:
+    """What a pod may hold, and nobody knows on which zones; None if that may be anything."""
+    if pod.demand is None:
+        return None
+    due = claims.due(node, pod.demand).all
+    names = pod.record.unknown if pod.record and pod.record.unknown else due.keys()
+    return Resources({name: due[name] for name in due if name in names})
+
+
+def _grouped(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
+    """The node with the memory manager's groups, which no topology tells; and whether they are all known.
+
+    Where it is not known which zones a pod's memory lies on, none is free to join others. And if that may be
+    a group, zones of it serve nothing else under a policy that insists on narrow hints.
+    """
+    if node.memory_manager is not MemoryManager.STATIC:
+        return node, True
+    held, unknown = _recorded(node, pods)
+    groups: dict[ZoneId, frozenset[ZoneId]] = {}
+    for zones, name, _ in arithmetic.entries(held):
+        if kind(name) is Kind.MEMORY:
+            groups |= dict.fromkeys(zones, frozenset(zones))
+    hiding = [pod for pod in unknown if _hides_memory(node, pod)]
+    if hiding:
+        groups = {zone: frozenset((zone,)) for zone in node.ids} | groups
+    marked = (
+        replace(zone, cells=groups[zone.id], assignments=1) if zone.id in groups else zone
+        for zone in node.zones
+    )
+    node = replace(node, zones=tuple(marked))
+    if node.policy in _LENIENT or all(_narrow(node, pod.demand) for pod in hiding):
+        return node, not (hiding and node.policy in _LENIENT)
+    return arithmetic.with_free(node, lambda zone: _without_memory(zone.free)), False
+
+
+def _hides_memory(node: Node, pod: AssignedPod) -> bool:
+    """Whether a pod of which not all is known may hold memory anywhere."""
+    bag = _unknown(node, pod)
+    return bag is None or any(kind(name) is Kind.MEMORY for name in bag)
+
+
+def _narrow(node: Node, demand: Demand | None) -> bool:
+    """Whether a single zone could hold the memory that a pod asks for at once."""
+    if demand is None:
+        return False
+    heeded = kubelet.effective_demand(node, demand)
+    widths = (kubelet.min_widths(node, step) for step in (*heeded.steps, heeded.whole))
+    return all(width <= 1 for step in widths for name, width in step.items() if kind(name) is Kind.MEMORY)
+
+
+def _without_memory(free: Mapping[str, int]) -> Resources:
+    return Resources({name: 0 if kind(name) is Kind.MEMORY else free[name] for name in free})
+
+
+def _less_unlisted(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
+    """The node less what it accounts for and does not list of these pods; and whether there is nothing."""
+    hidden = [bag for pod in pods if (bag := _unlisted(node, pod))]
+    for bag in hidden:
+        node = arithmetic.less_everywhere(node, bag)
+    return node, not hidden
+
+
+def _unlisted(node: Node, pod: AssignedPod) -> Resources:
+    """What finished init containers may keep at the most; exporters see only containers that run."""
+    return EMPTY if pod.demand is None else claims.due(node, pod.demand).left_behind

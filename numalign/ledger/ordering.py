@@ -1,0 +1,227 @@
+"""
+What a node answers a pod, whichever pods its kubelet takes in or lets go of first.
+
+A kubelet takes pods in the order in which they were bound, but those that it hears of at once it sorts by
+the second of creation (HandlePodAdditions of pkg/kubelet/kubelet.go), and it lets go of a pod before the API
+server hears of its end. So whatever may have happened is tried, as far as that is little enough work.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, pairwise, permutations
+from math import factorial, perm
+
+from numalign.decision.evaluate import NO_INTENT, evaluate
+from numalign.kubelet import admit as kubelet
+from numalign.kubelet import work_limit
+from numalign.ledger import claims
+from numalign.ledger.arithmetic import named, same
+from numalign.ledger.free import free_capacity
+from numalign.ledger.model import (
+    AssignedPod,
+    Basis,
+    FreeCapacity,
+    NodeInfo,
+    PlacementRecord,
+    Prediction,
+    Source,
+)
+from numalign.model.demand import Demand
+from numalign.model.intent import Intent
+from numalign.model.node import Node
+from numalign.model.placement import Held
+
+MOST_UNSETTLED = 3
+"""Pods of which it may be open in which order a kubelet takes them: with n there are n! orders to try."""
+
+MOST_TRIED = 2 * work_limit.LIMIT
+"""So much work it may be at the most to try what else could have happened; beyond that it is not known."""
+
+_Expected = tuple[Demand | None, Held | None]
+"""What a pod asks for, and what it is expected to get."""
+
+
+def predict(  # noqa: PLR0913  a node, a pod, and the time
+    info: NodeInfo,
+    demand: Demand,
+    intent: Intent = NO_INTENT,
+    *,
+    created: int = 0,
+    now: float,
+    lag: float,
+    place: FreeCapacity | None = None,
+) -> Prediction:
+    """What a node answers a pod that was `created` then; `place` is its free capacity, if already known.
+
+    A pod waits for those that are on their way to the node unless each was created before it, or all come to
+    the same places in every order.
+    """
+    current = place or free_capacity(info, now=now, lag=lag)
+    verdict = evaluate(current.node, demand, intent)
+    if not verdict.admitted:
+        return Prediction(current.node, verdict, current.basis)
+    kept = named(verdict.placement.kept, current.node)
+    certain = current.sure and not any(grant.chosen for grant in verdict.placement.grants)
+    record = PlacementRecord(kept, Source.PREDICTED) if certain else None
+    if not claims.holds(info.node, demand):
+        return Prediction(current.node, verdict, current.basis, place=kept, record=record)
+    waits_for = _rivals(current, created)
+    if waits_for:
+        before = free_capacity(info.without(pod.uid for pod in waits_for), now=now, lag=lag)
+        wanted = [*((pod.demand, pod.promised) for pod in waits_for), (demand, kept)]
+        if before.sure and len(waits_for) <= MOST_UNSETTLED and _in_any_order(before.node, wanted):
+            waits_for = ()
+    leavers = tuple(pod for pod in info.assigned_pods if pod.leaving and pod.holds(info.node))
+    if _indifferent(info, leavers, (demand, kept), now=now, lag=lag):
+        leavers = ()
+    return Prediction(
+        current.node, verdict, current.basis, waits_for, leavers, kept, None if leavers else record
+    )
+
+
+def _rivals(current: FreeCapacity, created: int) -> tuple[AssignedPod, ...]:
+    """Pods on their way whose places were predicted, and that the kubelet may take after this one."""
+    return tuple(
+        pod
+        for pod in current.unsettled
+        if pod.promised is not None and ((pod.adrift and not pod.seen) or pod.created >= created)
+    )
+
+
+def _indifferent(
+    info: NodeInfo, leavers: Sequence[AssignedPod], wanted: tuple[Demand, Held], *, now: float, lag: float
+) -> bool:
+    """Whether the pod comes to the same place, whichever of the leavers are gone by then."""
+    if not leavers:
+        return True
+    if len(leavers) > MOST_UNSETTLED or not _triable(info.node, [wanted[0]], 2 ** len(leavers)):
+        return False
+    uids = [pod.uid for pod in leavers]
+    gone = (some for count in range(1, len(uids) + 1) for some in combinations(uids, count))
+    nodes = (free_capacity(info.after(some), now=now, lag=lag).node for some in gone)
+    return all(_come_true(node, [wanted]) for node in nodes)
+
+
+def doubted(info: NodeInfo, leaver: str, *, now: float, within: float) -> tuple[str, ...]:
+    """The uids of pods that may have come to other zones than expected, for a pod has left.
+
+    A kubelet lets go of a pod before the API server hears of its end. What it admitted `within` so many
+    seconds may have found the room of the `leaver` already; its record holds only if that is no difference,
+    neither to itself nor to those that came before it.
+    """
+    if not any(pod.uid == leaver and pod.holds(info.node) for pod in info.assigned_pods):
+        return ()
+    late = _late(info, leaver, since=now - within)
+    before = free_capacity(info.without(pod.uid for pod in late).after([leaver]), now=now, lag=0.0)
+    sure = _surely_there(before.node, late) if before.basis is Basis.OBSERVED else frozenset[str]()
+    return tuple(pod.uid for pod in late if pod.uid not in sure)
+
+
+def at_risk(info: NodeInfo, demand: Demand, *, now: float, within: float) -> tuple[AssignedPod, ...]:
+    """Pods that were taken in lately, and may sit where this one would be refused for them.
+
+    As long as nobody has heard of the end of a pod, its room may have gone to one that came after it, which
+    then left free what was expected of it. So with any single pod gone before they came, the late ones and
+    this one after them have to be admitted all the same; otherwise this one waits until they are late no
+    more.
+    """
+    late = _late(info, "", since=now - within)
+    if not late or not claims.holds(info.node, demand):
+        return ()
+    before = info.without(pod.uid for pod in late)
+    demands = [*(pod.demand for pod in late if pod.demand), demand]
+    leavers = _distinct(before)
+    if not _triable(info.node, demands, len(leavers)):
+        return late
+    nodes = (free_capacity(before.after([uid]), now=now, lag=0.0).node for uid in leavers)
+    return () if all(_all_admitted(node, demands) for node in nodes) else late
+
+
+def _distinct(info: NodeInfo) -> list[str]:
+    """One uid of all pods that would leave the same behind if they left, of those that hold anything.
+
+    A fingerprint is of names, so where a topology carries one no two pods are alike.
+    """
+    alike: dict[object, str] = {}
+    for pod in info.assigned_pods:
+        if pod.holds(info.node):
+            record = pod.record and (frozenset(pod.record.held.items()), pod.record.unknown)
+            alike.setdefault(pod.uid if info.told else (pod.demand, record, pod.settled), pod.uid)
+    return list(alike.values())
+
+
+def _triable(node: Node, demands: Iterable[Demand | None], times: int) -> bool:
+    """Whether so many trials of admitting all of these are not too much work."""
+    units = (work_limit.units(node, kubelet.effective_demand(node, demand)) for demand in demands if demand)
+    return times * sum(units) <= MOST_TRIED
+
+
+def _all_admitted(node: Node, demands: Iterable[Demand]) -> bool:
+    for demand in demands:
+        admission = kubelet.admit(node, demand)
+        if admission.refusal:
+            return False
+        node = kubelet.charge(node, admission)
+    return True
+
+
+def _late(info: NodeInfo, leaver: str, *, since: float) -> tuple[AssignedPod, ...]:
+    """Other pods than the leaver that came so late, of which it was only predicted what they hold."""
+    return tuple(
+        sorted(
+            (
+                pod
+                for pod in info.assigned_pods
+                if pod.record is not None and pod.record.source is not Source.OBSERVED
+                if not pod.settled or pod.since >= since
+                if pod.uid != leaver and pod.holds(info.node)
+            ),
+            key=AssignedPod.in_turn,
+        )
+    )
+
+
+def _surely_there(node: Node, late: Sequence[AssignedPod]) -> frozenset[str]:
+    """The uids of those that come to where they were expected, in whichever order the kubelet takes them."""
+    ordered = [pod for pod in late if not pod.adrift]
+    if not all(one.turn < other.turn and one.created < other.created for one, other in pairwise(ordered)):
+        wanted = [(pod.demand, pod.promised) for pod in late]
+        same_in_all = len(late) <= MOST_UNSETTLED and _in_any_order(node, wanted)
+        return frozenset(pod.uid for pod in late if same_in_all)
+    adrift = [pod for pod in late if pod.adrift]
+    if adrift and not _triable(node, [pod.demand for pod in late], perm(len(late), len(adrift))):
+        return frozenset()
+    sure = frozenset(pod.uid for pod in late)
+    for order in _orders(ordered, adrift):
+        count = _come_true(node, [(pod.demand, pod.promised) for pod in order])
+        sure &= {pod.uid for pod in order[:count]}
+    return sure
+
+
+def _orders(
+    ordered: Sequence[AssignedPod], adrift: Sequence[AssignedPod]
+) -> Iterator[tuple[AssignedPod, ...]]:
+    """All orders in which some come in their turn, and others at any time; whoever is last may never come."""
+    count = len(ordered) + len(adrift)
+    for positions in permutations(range(count), len(adrift)):
+        at, in_turn = dict(zip(positions, adrift, strict=True)), iter(ordered)
+        yield tuple(at[position] if position in at else next(in_turn) for position in range(count))
+
+
+def _in_any_order(node: Node, wanted: Sequence[_Expected]) -> bool:
+    """Whether all of these come to where they were expected, whichever comes first."""
+    if not _triable(node, [demand for demand, _ in wanted], factorial(len(wanted))):
+        return False
+    return all(_come_true(node, order) == len(wanted) for order in permutations(wanted))
+
+
+def _come_true(node: Node, order: Iterable[_Expected]) -> int:
+    """How many pods, one after another, come to the places that were expected, before one does not."""
+    count = 0
+    for demand, held in order:
+        admission = kubelet.admit(node, demand) if demand else None
+        if not admission or admission.refusal:
+            return count
+        if not same(named(admission.placement.kept, node), held or {}):
+            return count
+        node, count = kubelet.charge(node, admission), count + 1
+    return count
