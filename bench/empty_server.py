@@ -20,7 +20,7 @@ from numalign.runtime import logs, metrics, server
 from numalign.runtime.calls import body
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop
-from numalign.runtime.serving import ServerSettings
+from numalign.runtime.server_settings import ServerSettings
 from scorer import protocol
 from scorer.protocol import Calls, Filtered
 

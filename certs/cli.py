@@ -28,7 +28,7 @@ from certs.secret import Found, Place
 from certs.shared import SharedPair
 from certs.state import BadSecret
 from numalign.kube.client import Api, connected
-from numalign.kube.terminal import Program, Trouble, from_kubeconfig
+from numalign.kube.command_line import CommandGroup, Trouble, from_kubeconfig
 from numalign.model.errors import Mistake
 from numalign.runtime import about, tls
 from numalign.runtime.clock import utc_now
@@ -76,7 +76,7 @@ def from_cluster(command: Callable[..., R]) -> Callable[..., R]:
 
 
 @click.group(
-    cls=Program,
+    cls=CommandGroup,
     name=PROGRAM,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b

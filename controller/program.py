@@ -26,9 +26,9 @@ from numalign.kube.files import snapshot
 from numalign.kube.lease import Election
 from numalign.kube.live_feed import LiveFeed
 from numalign.runtime import server
-from numalign.runtime.life import Check
 from numalign.runtime.logs import Log
-from numalign.runtime.server import Stop, Task
+from numalign.runtime.server import BackgroundTask, Stop
+from numalign.runtime.server_state import Check
 from numalign.shapes import ShapeHistory
 from numalign.shapes.history import LOSS_SECONDS
 
@@ -58,7 +58,7 @@ class Given:
 class Work:
     """What runs beside the server, and what readiness waits for because of it."""
 
-    tasks: Mapping[str, Task] = field(default_factory=dict)
+    tasks: Mapping[str, BackgroundTask] = field(default_factory=dict)
     checks: Mapping[str, Check] = field(default_factory=dict)
 
 
@@ -88,7 +88,7 @@ def nodes(given: Given) -> Work:
         await keeper.answered()
         await feed.follow(current.take)
 
-    tasks: dict[str, Task] = {"shapes": keeper.run, "nodes": follow}
+    tasks: dict[str, BackgroundTask] = {"shapes": keeper.run, "nodes": follow}
     if settings.label_nodes:
         tasks["classes"] = _labeller(given, feed, current).run
     if settings.kubelet_configs:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from certs.settings import PairSettings
 from numalign.kube.settings import Name, SourceSettings
-from numalign.runtime.serving import ProcessSettings
+from numalign.runtime.server_settings import ProcessSettings
 from numalign.runtime.settings import Contradiction
 
 

@@ -9,12 +9,12 @@ from kubectl_numa.commands.nodes import nodes
 from kubectl_numa.commands.replay import replay
 from kubectl_numa.commands.shapes import shapes
 from kubectl_numa.commands.snapshot import snapshot
-from numalign.kube.terminal import Program
+from numalign.kube.command_line import CommandGroup
 from numalign.runtime import about
 
 
 @click.group(
-    cls=Program,
+    cls=CommandGroup,
     name="kubectl-numa",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b

@@ -16,8 +16,8 @@ from rich.console import Console
 from kubectl_numa.clusters import Source
 from kubectl_numa.lines import Paper
 from kubectl_numa.settings import Settings
+from numalign.kube.command_line import from_kubeconfig
 from numalign.kube.settings import seconds
-from numalign.kube.terminal import from_kubeconfig
 from numalign.model.errors import Mistake
 from numalign.model.intent import Match
 

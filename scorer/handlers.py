@@ -22,10 +22,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from numalign.cache.ranking import Ranks
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import calls, server
-from numalign.runtime.life import Check, State
+from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
-from numalign.runtime.turns import patiently
+from numalign.runtime.server_state import Check, DebugState
 from scorer import protocol, ranked, volcano
 from scorer.binding import Binder
 from scorer.judging import Judge
@@ -116,7 +116,7 @@ def application(  # noqa: PLR0913  what the server and the door are made of
     log: Log,
     registry: CollectorRegistry,
     checks: Mapping[str, Check],
-    state: State,
+    state: DebugState,
 ) -> web.Application:
     """The scorer's routes on the common server."""
     meters = Meters.of(registry)

@@ -33,11 +33,10 @@ from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.model import Basis
 from numalign.ledger.reservations import NEWS_SECONDS, Reservations
 from numalign.runtime import server
-from numalign.runtime.caches import CacheSizes
-from numalign.runtime.life import Check
 from numalign.runtime.logs import Log, QuietLog
-from numalign.runtime.metrics import PREFIX
-from numalign.runtime.server import Stop, Task
+from numalign.runtime.metrics import PREFIX, CacheSizes
+from numalign.runtime.server import BackgroundTask, Stop
+from numalign.runtime.server_state import Check
 from numalign.shapes import ShapeHistory
 from scorer import binding, ranking, ranking_file
 from scorer.binding import Binder, Write
@@ -87,7 +86,7 @@ class Work:
     acts_for: Callable[[], float] = _no_time
     leading: Leads = _never
     elsewhere: Leads = _never
-    tasks: Mapping[str, Task] = field(default_factory=dict)
+    tasks: Mapping[str, BackgroundTask] = field(default_factory=dict)
     checks: Mapping[str, Check] = field(default_factory=dict)
 
 
@@ -188,7 +187,7 @@ class Program:
             checks={"snapshot": partial(_waiting_for, register, feed), **work.checks},
             state=partial(_state, register, feed),
         )
-        tasks: dict[str, Task] = {
+        tasks: dict[str, BackgroundTask] = {
             "snapshot": partial(feed.follow, register.take),
             "promises": partial(self._expire, register.reservations),
             "records": partial(self._tell_of_records, register.reservations),
@@ -240,7 +239,7 @@ class Program:
             inherits=Inherits(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, flights.landed),
         )
         recorder = Recorder(api, component="numalign-scorer", log=self.log, registry=self.registry)
-        tasks: dict[str, Task] = {"election": election.run, "events": recorder.run}
+        tasks: dict[str, BackgroundTask] = {"election": election.run, "events": recorder.run}
         if settings.kubelet_configs:
             tasks["kubelet-configs"] = configz.of_world(
                 feed.world, api, log=self.log, registry=self.registry

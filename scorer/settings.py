@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from numalign.kube.settings import ClusterSettings, UnknownNodes
 from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS
-from numalign.runtime.serving import MIB
+from numalign.runtime.server_settings import MIB
 from numalign.runtime.settings import Contradiction
 from scorer import ranking
 

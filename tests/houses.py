@@ -15,10 +15,9 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from numalign.runtime import calls, health, server
-from numalign.runtime.life import Check, State
-from numalign.runtime.overload import Limits
-from numalign.runtime.serving import ServerSettings
-from numalign.runtime.timeouts import Timeouts
+from numalign.runtime.limits import Limits, Timeouts
+from numalign.runtime.server_settings import ServerSettings
+from numalign.runtime.server_state import Check, DebugState
 from numalign.runtime.tls import PairFiles
 
 MIB = 2**20
@@ -117,7 +116,7 @@ class House:
     def app(
         self,
         *,
-        state: State | None = None,
+        state: DebugState | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
         **limits: Any,  # noqa: ANN401 any limit
     ) -> web.Application:
@@ -166,7 +165,7 @@ class House:
         settings: ServerSettings,
         *,
         stop: server.Stop,
-        tasks: Mapping[str, server.Task] = server.NONE,
+        tasks: Mapping[str, server.BackgroundTask] = server.NONE,
         grace: float = 5,
     ) -> AsyncIterator[tuple[int, asyncio.Task[int]]]:
         """The port of a serving program, and the task that ends with its exit code."""

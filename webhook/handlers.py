@@ -24,10 +24,9 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy import PolicyKeeper
 from numalign.model.errors import Mistake
 from numalign.runtime import calls, server
-from numalign.runtime.caches import CacheSizes
+from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
-from numalign.runtime.metrics import PREFIX, not_answered
-from numalign.runtime.turns import patiently, result_of
+from numalign.runtime.metrics import PREFIX, CacheSizes, not_answered
 from webhook import review
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import UNSTEERED, concerns, mutate

@@ -28,9 +28,9 @@ from numalign.kube.live_feed import LiveFeed
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
-from numalign.runtime.life import LIFE, Check
 from numalign.runtime.logs import Log
-from numalign.runtime.server import Stop, Task
+from numalign.runtime.server import BackgroundTask, Stop
+from numalign.runtime.server_state import SERVER_STATE, Check
 from numalign.shapes import ShapeHistory
 from webhook.handlers import application
 from webhook.settings import WebhookSettings
@@ -42,7 +42,7 @@ class Work:
     """What runs beside the server, what readiness waits for because of it, and what the server is told."""
 
     settings: WebhookSettings
-    tasks: Mapping[str, Task] = field(default_factory=dict)
+    tasks: Mapping[str, BackgroundTask] = field(default_factory=dict)
     checks: Mapping[str, Check] = field(default_factory=dict)
 
 
@@ -113,7 +113,7 @@ class Program:
     ) -> int:
         app = application(self.settings, holder=holder, policy=policy, log=self.log, registry=self.registry)
         work = prepare(app)
-        app[LIFE].checks.update(work.checks)
+        app[SERVER_STATE].checks.update(work.checks)
         tasks = {"catalogue": holder.follow, **work.tasks}
         if self.settings.policy and self.settings.policy_reload_seconds:
             tasks["policy"] = partial(policy.follow, every=self.settings.policy_reload_seconds)
@@ -122,7 +122,7 @@ class Program:
     # What there is to do in a cluster.
 
     def _work(self, api: Api, feed: LiveFeed, folder: Path, app: web.Application) -> Work:
-        tasks: dict[str, Task] = {}
+        tasks: dict[str, BackgroundTask] = {}
         if self.settings.kubelet_configs:
             tasks["kubelet-configs"] = configz.of_world(
                 feed.world, api, log=self.log, registry=self.registry

@@ -10,7 +10,7 @@ from kubectl_numa.manifests import STDIN
 from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
 from kubectl_numa.settings import Settings
-from numalign.kube.terminal import Trouble
+from numalign.kube.command_line import Trouble
 
 _STYLES = {Result.OK: "green", Result.NEVER: "red", Result.DENIED: "red", Result.BAD: "magenta"}
 _INDENT = " " * 7

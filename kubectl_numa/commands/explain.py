@@ -14,9 +14,9 @@ from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
 from kubectl_numa.settings import Settings
 from numalign.decision.scoring import Strategy
+from numalign.kube.command_line import Trouble
 from numalign.kube.decode import pods
 from numalign.kube.decode.templates import Place, Templates
-from numalign.kube.terminal import Trouble
 from numalign.model.errors import BadInput
 
 

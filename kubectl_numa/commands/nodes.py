@@ -12,7 +12,7 @@ from kubectl_numa.options import Output
 from kubectl_numa.questions import Cluster
 from kubectl_numa.settings import Settings
 from numalign.cache import Fleet
-from numalign.kube.terminal import Trouble
+from numalign.kube.command_line import Trouble
 from numalign.shapes import UnknownNode
 
 

@@ -10,7 +10,7 @@ import orjson
 from kubectl_numa import events, replaying
 from kubectl_numa.manifests import STDIN
 from kubectl_numa.replaying import Answer, Session
-from numalign.kube.terminal import Trouble
+from numalign.kube.command_line import Trouble
 from numalign.model.errors import BadInput
 
 

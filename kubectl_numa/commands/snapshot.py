@@ -10,7 +10,7 @@ import click
 import orjson
 
 from kubectl_numa.clusters import Source
-from numalign.kube.terminal import from_kubeconfig
+from numalign.kube.command_line import from_kubeconfig
 
 
 @click.command(

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from numalign.model.intent import Match
-from numalign.runtime.serving import ServerSettings
+from numalign.runtime.server_settings import ServerSettings
 from numalign.runtime.settings import Contradiction, Settings
 
 # RFC 1123, as Kubernetes asks of the names of nearly everything.

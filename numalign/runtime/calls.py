@@ -17,10 +17,10 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from numalign.runtime.life import LIFE, Life
-from numalign.runtime.listener import Connection
-from numalign.runtime.overload import HUGE, LARGE, LEAST, LONGEST_REST, Excess, Peer, TooMuch, Usage
-from numalign.runtime.timeouts import Slow
+from numalign.runtime.in_flight import HUGE, LARGE, LEAST, LONGEST_REST, Overloaded, Peer, ShedReason, Usage
+from numalign.runtime.limits import Slow
+from numalign.runtime.listener import HttpConnection
+from numalign.runtime.server_state import SERVER_STATE, ServerState
 
 # No API server packs what it sends, and what is packed becomes a thousand times as long.
 PLAIN = "identity"
@@ -48,45 +48,45 @@ async def called(request: web.Request, handler: Handler) -> web.StreamResponse:
     """What a program is asked: as much of it as can be taken on."""
     if request.match_info.http_exception:
         return await _sent(request, await _answered(request, handler))
-    life, peer = request.app[LIFE], _peer(request)
+    state, peer = request.app[SERVER_STATE], _peer(request)
     if peer.proven:
-        life.counters.proven.inc()
-    with life.load.usage(peer) as usage:
+        state.counters.proven.inc()
+    with state.load.usage(peer) as usage:
         admitted = partial(_admitted, handler=handler, usage=usage)
         return await _sent(request, await _answered(request, admitted))
 
 
 def _peer(request: web.Request) -> Peer:
     match request.protocol:
-        case Connection() as connection:
+        case HttpConnection() as connection:
             return connection.peer
     return Peer(request.remote or "")
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The handler's answer; whatever it raises becomes a short one."""
-    life = request.app[LIFE]
+    state = request.app[SERVER_STATE]
     try:
         return await handler(request)
     except web.HTTPException as refusal:
         return _refusal(refusal)
-    except TooMuch as error:
-        life.counters.shed.labels(error.excess).inc()
+    except Overloaded as error:
+        state.counters.shed.labels(error.excess).inc()
         return _overloaded(error.excess)
     except _Unreadable as error:
-        life.quiet_log.info("request.unreadable", route=_route(request), error=error)
+        state.quiet_log.info("request.unreadable", route=_route(request), error=error)
         return _short(400, "the body of the request cannot be read")
     except Exception as error:  # noqa: BLE001 the one place where any fault becomes an answer
-        life.log.failed("request.failed", error, route=_route(request))
-        life.counters.failures.labels(_route(request)).inc()
+        state.log.failed("request.failed", error, route=_route(request))
+        state.counters.failures.labels(_route(request)).inc()
         return _short(500, "internal error: the log of this server says more")
 
 
 async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
     """Count an answer and send it; the connection sees that it is taken. Draining closes connections."""
-    life = request.app[LIFE]
-    life.counters.requests.labels(_route(request), str(answer.status)).inc()
-    if life.draining:
+    state = request.app[SERVER_STATE]
+    state.counters.requests.labels(_route(request), str(answer.status)).inc()
+    if state.draining:
         answer.force_close()
     try:
         await answer.prepare(request)
@@ -99,17 +99,17 @@ async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamR
 
 async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> web.StreamResponse:
     """The handler's answer, once the body is there and it is this call's turn."""
-    life = request.app[LIFE]
-    _acceptable(request, life.limits.body)
+    state = request.app[SERVER_STATE]
+    _acceptable(request, state.limits.body)
     try:
-        request[_BODY] = await _in_time(request, usage, life)
+        request[_BODY] = await _in_time(request, usage, state)
     except TimeoutError:
-        life.slow(Slow.BODY, route=_route(request), seconds=life.timeouts.body)
-        return _slow(life.timeouts.body)
+        state.slow(Slow.BODY, route=_route(request), seconds=state.timeouts.body)
+        return _slow(state.timeouts.body)
     usage.begin()
     with _working(request):
-        async with _passing(life, usage):
-            await life.turns.wait(usage.peer, max(usage.bytes, LEAST))
+        async with _passing(state, usage):
+            await state.turns.wait(usage.peer, max(usage.bytes, LEAST))
             return await handler(request)
 
 
@@ -124,17 +124,17 @@ def _acceptable(request: web.Request, longest: int) -> None:
         raise web.HTTPRequestEntityTooLarge(longest, request.content_length or 0)
 
 
-async def _in_time(request: web.Request, usage: Usage, life: Life) -> bytes:
+async def _in_time(request: web.Request, usage: Usage, state: ServerState) -> bytes:
     """The body, counted as it comes; raises `TimeoutError`, and what `_whole` does."""
     if request.content.is_eof():
         # What came with its headers, as short ones do, needs no clock.
-        return await _whole(request, usage, life.limits.body)
-    async with asyncio.timeout(life.timeouts.body):
-        return await _whole(request, usage, life.limits.body)
+        return await _whole(request, usage, state.limits.body)
+    async with asyncio.timeout(state.timeouts.body):
+        return await _whole(request, usage, state.limits.body)
 
 
 async def _whole(request: web.Request, usage: Usage, longest: int) -> bytes:
-    """The body, counted as it comes; raises `TooMuch`, `HTTPException` and `_Unreadable`."""
+    """The body, counted as it comes; raises `Overloaded`, `HTTPException` and `_Unreadable`."""
     read = io.BytesIO()
     while chunk := await _next(request):
         usage.arrived(len(chunk))
@@ -157,7 +157,7 @@ async def _next(request: web.Request) -> bytes:
 def _working(request: web.Request) -> Iterator[None]:
     """Its connection stays and is not read from, until there is an answer."""
     connection = request.protocol
-    if not isinstance(connection, Connection):
+    if not isinstance(connection, HttpConnection):
         yield
         return
     connection.work()
@@ -167,27 +167,27 @@ def _working(request: web.Request) -> Iterator[None]:
         connection.rest()
 
 
-def _passing(life: Life, usage: Usage) -> AbstractAsyncContextManager[object]:
+def _passing(state: ServerState, usage: Usage) -> AbstractAsyncContextManager[object]:
     """Long bodies go one at a time; short ones pass beside."""
     if usage.bytes <= LARGE:
-        return life.short.passing(usage.peer, usage.bytes)
-    return _long(life, usage)
+        return state.short.passing(usage.peer, usage.bytes)
+    return _long(state, usage)
 
 
 @asynccontextmanager
-async def _long(life: Life, usage: Usage) -> AsyncIterator[None]:
+async def _long(state: ServerState, usage: Usage) -> AsyncIterator[None]:
     """After one of the longest there is a rest."""
     clock = asyncio.get_running_loop().time
-    async with life.long.passing(usage.peer, 1) as taken:
+    async with state.long.passing(usage.peer, 1) as taken:
         began = clock()
         try:
             yield
         finally:
-            if usage.bytes > HUGE and life.load.open > 1:
+            if usage.bytes > HUGE and state.load.open > 1:
                 taken.rest = min(clock() - began, LONGEST_REST)
 
 
-def _overloaded(excess: Excess) -> web.Response:
+def _overloaded(excess: ShedReason) -> web.Response:
     """The caller comes again in a second, on a new connection, perhaps to another replica."""
     answer = _short(HTTPStatus.SERVICE_UNAVAILABLE, f"too many {excess} in flight: try again")
     answer.headers["Retry-After"] = "1"

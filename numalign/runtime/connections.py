@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from numalign.runtime.overload import Peer
+from numalign.runtime.in_flight import Peer
 
 
 class OpenConnection(Protocol):

@@ -1,5 +1,5 @@
 """
-What a server tells of itself, on a port of its own: health, readiness, metrics and, if it may, its state.
+Health, readiness, metrics and the state for debugging, on a port of their own.
 
 Who calls a program is not who watches it: an API server calls with TLS, a kubelet probes and Prometheus
 reads without. So each has a port, and a rule of the network can tell them apart. Nothing here is turned away
@@ -12,7 +12,7 @@ import orjson
 from aiohttp import web
 
 from numalign.runtime import metrics
-from numalign.runtime.life import LIFE, Life
+from numalign.runtime.server_state import SERVER_STATE, ServerState
 
 HEALTH = "/healthz"
 READINESS = "/readyz"
@@ -20,10 +20,10 @@ METRICS = "/metrics"
 STATE = "/debug/state"
 
 
-def routes(life: Life) -> list[web.RouteDef]:
-    """What is told of a server; its state only if it has one to tell."""
-    state = [web.get(STATE, _state)] if life.state else []
-    return [web.get(HEALTH, _healthz), web.get(READINESS, _readyz), web.get(METRICS, _metrics), *state]
+def routes(state: ServerState) -> list[web.RouteDef]:
+    """The routes for probes and scrapers; `/debug/state` only if the program gives one."""
+    debug = [web.get(STATE, _state)] if state.debug else []
+    return [web.get(HEALTH, _healthz), web.get(READINESS, _readyz), web.get(METRICS, _metrics), *debug]
 
 
 async def _healthz(_request: web.Request) -> web.Response:
@@ -31,31 +31,30 @@ async def _healthz(_request: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    waiting = request.app[LIFE].waiting_for()
-    answer = {"ready": not waiting, "waiting_for": waiting}
-    return web.json_response(answer, status=503 if waiting else 200)
+    waiting = request.app[SERVER_STATE].waiting_for()
+    return web.json_response({"ready": not waiting, "waiting_for": waiting}, status=503 if waiting else 200)
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    return metrics.exposition(request, registry=request.app[LIFE].registry)
+    return metrics.exposition(request, registry=request.app[SERVER_STATE].registry)
 
 
 async def _state(request: web.Request) -> web.Response:
-    life = request.app[LIFE]
+    state = request.app[SERVER_STATE]
     server = {
-        "draining": life.draining,
-        "waiting_for": life.waiting_for(),
-        "in_flight": life.load.calls.total,
-        "bytes_in_flight": life.load.bytes.total,
-        "connections": len(life.connections),
+        "draining": state.draining,
+        "waiting_for": state.waiting_for(),
+        "in_flight": state.load.calls.total,
+        "bytes_in_flight": state.load.bytes.total,
+        "connections": len(state.connections),
     }
-    known = life.state() if life.state else {}
-    said = orjson.dumps({**known, "server": server}, default=_told, option=orjson.OPT_NON_STR_KEYS)
-    return web.Response(body=said, content_type="application/json")
+    shown = {**(state.debug() if state.debug else {}), "server": server}
+    body = orjson.dumps(shown, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    return web.Response(body=body, content_type="application/json")
 
 
-def _told(value: object) -> object:
-    """What JSON has no word for, in words that it has."""
+def _plain(value: object) -> object:
+    """A value that JSON has no word for, as one that it has."""
     match value:
         case Mapping():
             return dict(value)

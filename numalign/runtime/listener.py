@@ -17,9 +17,9 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from numalign.runtime.connections import ConnectionTable
-from numalign.runtime.life import Life
-from numalign.runtime.overload import Peer, Turns
-from numalign.runtime.timeouts import Slow
+from numalign.runtime.in_flight import Peer, Turns
+from numalign.runtime.limits import Slow
+from numalign.runtime.server_state import ServerState
 
 BACKLOG = 1024
 # In one go, so that calls are heard between many newcomers.
@@ -32,7 +32,7 @@ LONGEST_HEAD = 32 * 1024
 BUFFERED = 64 * 1024
 
 
-class Connection(web.RequestHandler):
+class HttpConnection(web.RequestHandler):
     """One connection, from its acceptance on; it is the `protocol` of its requests."""
 
     def __init__(self, server: web.Server, peer: Peer, *, listener: "Listener") -> None:
@@ -41,8 +41,8 @@ class Connection(web.RequestHandler):
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]  # aiohttp means this to be possible
             auto_decompress=False,
-            keepalive_timeout=listener.life.timeouts.idle,
-            lingering_time=listener.life.timeouts.lingering,
+            keepalive_timeout=listener.state.timeouts.idle,
+            lingering_time=listener.state.timeouts.lingering,
         )
         self.peer = peer
         self._listener = listener
@@ -79,7 +79,7 @@ class Connection(web.RequestHandler):
     def pause_writing(self) -> None:
         """More of an answer waits here than anybody takes at once."""
         super().pause_writing()
-        self._taking = self._loop.call_later(self._listener.life.timeouts.answer, self._not_taken)
+        self._taking = self._loop.call_later(self._listener.state.timeouts.answer, self._not_taken)
 
     def resume_writing(self) -> None:
         """Most of it was taken."""
@@ -92,7 +92,7 @@ class Connection(web.RequestHandler):
             self._taking = None
 
     def _not_taken(self) -> None:
-        self._listener.life.slow(Slow.ANSWER, seconds=self._listener.life.timeouts.answer)
+        self._listener.state.slow(Slow.ANSWER, seconds=self._listener.state.timeouts.answer)
         if self.transport is not None:
             self.transport.abort()
 
@@ -114,7 +114,7 @@ class Connection(web.RequestHandler):
             if self._head > LONGEST_HEAD:
                 self._refuse("the headers are too long")
             elif self._deadline is None:
-                self._deadline = self._loop.call_later(self._listener.life.timeouts.headers, self._give_up)
+                self._deadline = self._loop.call_later(self._listener.state.timeouts.headers, self._give_up)
 
     def _between_calls(self) -> bool:
         """Whether what comes belongs to a request that is not there yet, and to no body."""
@@ -133,11 +133,11 @@ class Connection(web.RequestHandler):
 
     def _give_up(self) -> None:
         self._deadline = None
-        self._listener.life.slow(Slow.HEADERS, seconds=self._listener.life.timeouts.headers)
+        self._listener.state.slow(Slow.HEADERS, seconds=self._listener.state.timeouts.headers)
         self.cut()
 
     def _refuse(self, reason: str) -> None:
-        self._listener.life.malformed(reason)
+        self._listener.state.malformed(reason)
         self.cut()
 
     def cut(self) -> None:
@@ -182,7 +182,7 @@ class Connection(web.RequestHandler):
         """The answer to what aiohttp cannot read; anybody can send that, so it is no error of ours."""
         if status != web.HTTPBadRequest.status_code:
             return super().handle_error(request, status, exc, message)
-        self._listener.life.malformed(type(exc).__name__)
+        self._listener.state.malformed(type(exc).__name__)
         answer = web.json_response({"error": "the request cannot be read as HTTP"}, status=status)
         answer.force_close()
         return answer
@@ -194,7 +194,7 @@ class Listener:
 
     opened: socket.socket
     server: web.Server
-    life: Life
+    state: ServerState
     connections: ConnectionTable
     context: ssl.SSLContext | None = None
     _turns: Turns = field(default_factory=Turns)
@@ -230,7 +230,7 @@ class Listener:
 
     def _pause(self, error: OSError) -> None:
         """No more file descriptors, or no more memory: some calls may end meanwhile."""
-        self.life.quiet_log.warning("server.full", error=error, connections=len(self.connections))
+        self.state.quiet_log.warning("server.full", error=error, connections=len(self.connections))
         loop = asyncio.get_running_loop()
         loop.remove_reader(self.opened)
         loop.call_later(PAUSE_SECONDS, self._resume)
@@ -241,22 +241,22 @@ class Listener:
             asyncio.get_running_loop().add_reader(self.opened, self._accept)
 
     def _admit(self, accepted: socket.socket, peer: Peer) -> None:
-        connection = Connection(self.server, peer, listener=self)
+        connection = HttpConnection(self.server, peer, listener=self)
         self.connections.enter(connection)
         task = asyncio.get_running_loop().create_task(self._welcome(accepted, connection))
         connection.welcome(task)
         self._coming.add(task)
         task.add_done_callback(self._coming.discard)
 
-    async def _welcome(self, accepted: socket.socket, connection: Connection) -> None:
+    async def _welcome(self, accepted: socket.socket, connection: HttpConnection) -> None:
         """Greet a newcomer, with TLS if that is how it is done here."""
         try:
             await self._in_turn(accepted, connection.peer)
             await self._greet(accepted, connection)
         except ConnectionAbortedError:
-            self.life.slow(Slow.HANDSHAKE, seconds=self.life.timeouts.handshake)
+            self.state.slow(Slow.HANDSHAKE, seconds=self.state.timeouts.handshake)
         except OSError as error:
-            self.life.no_handshake(error)
+            self.state.no_handshake(error)
         finally:
             if not connection.is_in:
                 self.connections.leave(connection)
@@ -268,7 +268,7 @@ class Listener:
             accepted.close()
             raise
 
-    async def _greet(self, accepted: socket.socket, connection: Connection) -> None:
+    async def _greet(self, accepted: socket.socket, connection: HttpConnection) -> None:
         """From here on asyncio closes the connection if it comes to nothing."""
         connect = asyncio.get_running_loop().connect_accepted_socket
         if self.context is None:
@@ -278,6 +278,6 @@ class Listener:
             lambda: connection,
             accepted,
             ssl=self.context,
-            ssl_handshake_timeout=self.life.timeouts.handshake,
-            ssl_shutdown_timeout=self.life.timeouts.lingering,
+            ssl_handshake_timeout=self.state.timeouts.handshake,
+            ssl_shutdown_timeout=self.state.timeouts.lingering,
         )

@@ -7,12 +7,17 @@ every process has: its build, its memory and its processor time.
 """
 
 import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.gc_collector import GCCollector
+from prometheus_client.registry import Collector
 
+from numalign.lru import Caches
 from numalign.runtime import about
 
 PREFIX = "numalign_"
@@ -46,3 +51,27 @@ def exposition(request: web.Request, *, registry: CollectorRegistry) -> web.Resp
     """All that the registry counts, in the text form that the scraper accepts."""
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSizes(Collector):
+    """The size of every cache as it is when it is scraped; each has a bound, and this shows how near it is.
+
+    Each of `caches` gives caches by name, which may be others each time.
+    """
+
+    caches: tuple[Callable[[], Caches], ...]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Bytes and entries, by cache."""
+        size = GaugeMetricFamily(
+            f"{PREFIX}cache_bytes", "What is remembered, in bytes of memory.", labels=["cache"]
+        )
+        entries = GaugeMetricFamily(
+            f"{PREFIX}cache_entries", "What is remembered, in numbers.", labels=["cache"]
+        )
+        for caches in self.caches:
+            for name, cache in caches().items():
+                size.add_metric([name], cache.bytes)
+                entries.add_metric([name], len(cache))
+        yield from (size, entries)

@@ -30,12 +30,11 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import calls, health, logs, sources
 from numalign.runtime.clock import Clock, utc_now
 from numalign.runtime.connections import ConnectionTable
-from numalign.runtime.life import LIFE, Check, Life, State, begun
+from numalign.runtime.limits import Limits, Timeouts
 from numalign.runtime.listener import Listener
 from numalign.runtime.logs import Log
-from numalign.runtime.overload import Limits
-from numalign.runtime.serving import EVERYWHERE, METRICS_PORT, PORT, ProcessSettings, ServerSettings
-from numalign.runtime.timeouts import Timeouts
+from numalign.runtime.server_settings import EVERYWHERE, METRICS_PORT, PORT, ProcessSettings, ServerSettings
+from numalign.runtime.server_state import SERVER_STATE, Check, DebugState, ServerState
 from numalign.runtime.tls import BadPair, Keeper
 
 # After draining, for the calls still being handled; they have deadlines of their own.
@@ -49,9 +48,9 @@ COLLECTED_AFTER = (50_000, 20, 100)
 # 256 KiB for every connection, also for one that never says a word.
 TLS_RECORD = 16 * 1024
 
-Task = Callable[[], Awaitable[None]]
+BackgroundTask = Callable[[], Awaitable[None]]
 
-NONE: Mapping[str, Task] = MappingProxyType({})
+NONE: Mapping[str, BackgroundTask] = MappingProxyType({})
 
 
 class CannotListen(BadInput):
@@ -98,7 +97,7 @@ def application(  # noqa: PLR0913  what a server is made of
     checks: Mapping[str, Check],
     limits: Limits = Limits(),  # noqa: B008  frozen
     timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
-    state: State | None = None,
+    state: DebugState | None = None,
 ) -> web.Application:
     """A program's own routes, with our manners around them; `listening` serves health and metrics beside it.
 
@@ -108,9 +107,7 @@ def application(  # noqa: PLR0913  what a server is made of
     """
     # Longer bodies are refused as they are read, with the rest of what is counted then.
     app = web.Application(middlewares=[calls.called])
-    app[LIFE] = begun(
-        log=log, registry=registry, checks=checks, state=state, limits=limits, timeouts=timeouts
-    )
+    app[SERVER_STATE] = ServerState(log, registry, dict(checks), state, limits, timeouts)
     app.add_routes(routes)
     return app
 
@@ -118,8 +115,8 @@ def application(  # noqa: PLR0913  what a server is made of
 def telling(app: web.Application) -> web.Application:
     """What the port for health and metrics serves beside an `application`."""
     beside = web.Application(middlewares=[calls.watched])
-    beside[LIFE] = app[LIFE]
-    beside.add_routes(health.routes(app[LIFE]))
+    beside[SERVER_STATE] = app[SERVER_STATE]
+    beside.add_routes(health.routes(app[SERVER_STATE]))
     return beside
 
 
@@ -138,22 +135,22 @@ async def listening(
     cut off. Raises `BadPair` or `CannotListen` before anything is served. The event `server.listening` tells
     the ports that were really taken.
     """
-    life = app[LIFE]
-    life.keeper = _keeper(settings, life, clock=clock)
+    state = app[SERVER_STATE]
+    state.keeper = _keeper(settings, state, clock=clock)
     async with contextlib.AsyncExitStack() as stack:
         # Both sockets are there before either is served.
         opened = {name: stack.enter_context(_socket(settings, name)) for name in settings.ports}
         ports = {name: each.getsockname()[1] for name, each in opened.items()}
-        place = Listening(settings.bind, keeper=life.keeper, **ports)
+        place = Listening(settings.bind, keeper=state.keeper, **ports)
         watchers = ConnectionTable(MOST_WATCHERS)
         await stack.enter_async_context(
             _served(telling(app), partial(Listener, opened[METRICS_PORT], connections=watchers), grace=grace)
         )
         if PORT in opened:
-            context = life.keeper.context if life.keeper else None
-            listener = partial(Listener, opened[PORT], connections=life.connections, context=context)
+            context = state.keeper.context if state.keeper else None
+            listener = partial(Listener, opened[PORT], connections=state.connections, context=context)
             await stack.enter_async_context(_served(app, listener, grace=grace))
-        life.log.info("server.listening", **place.fields())
+        state.log.info("server.listening", **place.fields())
         yield place
 
 
@@ -162,37 +159,37 @@ async def _served(
     app: web.Application, listener: Callable[..., Listener], *, grace: float
 ) -> AsyncIterator[None]:
     """Serve an application that a listener lets calls in to; at the end its calls are waited for."""
-    life = app[LIFE]
+    state = app[SERVER_STATE]
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=min(grace, LAST_SECONDS))
     await runner.setup()
     try:
-        async with listener(server=runner.server, life=life):
+        async with listener(server=runner.server, state=state):
             yield
-        await _finished(life, grace)
+        await _finished(state, grace)
     finally:
         await runner.cleanup()
 
 
-async def _finished(life: Life, grace: float) -> None:
+async def _finished(state: ServerState, grace: float) -> None:
     """Wait for the calls being handled; a connection that is being shut down would read no more of a body."""
-    life.draining = True
+    state.draining = True
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(life.load.none(), grace)
+        await asyncio.wait_for(state.load.none(), grace)
 
 
-def _keeper(settings: ProcessSettings, life: Life, *, clock: Clock) -> Keeper | None:
+def _keeper(settings: ProcessSettings, state: ServerState, *, clock: Clock) -> Keeper | None:
     if not isinstance(settings, ServerSettings) or settings.pair is None:
         return None
     keeper = Keeper(
-        settings.pair, log=life.log, registry=life.registry, clock=clock, client_ca=settings.client_ca
+        settings.pair, log=state.log, registry=state.registry, clock=clock, client_ca=settings.client_ca
     )
-    life.checks["certificate"] = keeper.trouble
+    state.checks["certificate"] = keeper.trouble
     return keeper
 
 
 def renew(app: web.Application) -> None:
     """Show what the pair's files hold now, for whoever has just written them; nothing before it listens."""
-    if keeper := app[LIFE].keeper:
+    if keeper := app[SERVER_STATE].keeper:
         keeper.reload()
 
 
@@ -219,7 +216,7 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     settings: ProcessSettings,
     *,
     stop: Stop,
-    tasks: Mapping[str, Task] = NONE,
+    tasks: Mapping[str, BackgroundTask] = NONE,
     clock: Clock = utc_now,
     grace: float = GRACE_SECONDS,
 ) -> int:
@@ -228,13 +225,13 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     0 after a graceful end; 1 if one of the `tasks`, which run beside the server, failed, for a server whose
     snapshot no longer follows the world must be replaced; 2 if it could not start, with the reasons logged.
     """
-    log = app[LIFE].log
+    log = app[SERVER_STATE].log
     try:
         async with listening(app, settings, clock=clock, grace=grace) as place:
             beside = {**tasks, **_renewal(place, settings)}
             async with _running(beside, log=log, stop=stop) as failed:
                 await stop.asked.wait()
-                await _drained(app[LIFE], settings.drain_seconds, stop=stop)
+                await _drained(app[SERVER_STATE], settings.drain_seconds, stop=stop)
     except (BadPair, CannotListen) as error:
         return refused(log, error.mistakes)
     log.info("server.stopped", failed=failed)
@@ -247,7 +244,7 @@ def refused(log: Log, mistakes: Sequence[object]) -> int:
     return 2
 
 
-def _renewal(place: Listening, settings: ProcessSettings) -> dict[str, Task]:
+def _renewal(place: Listening, settings: ProcessSettings) -> dict[str, BackgroundTask]:
     match place.keeper, settings:
         case Keeper() as keeper, ServerSettings(tls_reload_seconds=every) if every:
             return {"tls": partial(keeper.watch, every=every)}
@@ -255,11 +252,11 @@ def _renewal(place: Listening, settings: ProcessSettings) -> dict[str, Task]:
 
 
 @contextlib.asynccontextmanager
-async def _running(tasks: Mapping[str, Task], *, log: Log, stop: Stop) -> AsyncIterator[list[str]]:
+async def _running(tasks: Mapping[str, BackgroundTask], *, log: Log, stop: Stop) -> AsyncIterator[list[str]]:
     """Tasks beside the server; gives the names of those that failed. A failure asks the server to stop."""
     failed: list[str] = []
 
-    async def guarded(name: str, task: Task) -> None:
+    async def guarded(name: str, task: BackgroundTask) -> None:
         try:
             await task()
         except Exception as error:  # noqa: BLE001 any fault of a task ends the server, gracefully
@@ -276,10 +273,10 @@ async def _running(tasks: Mapping[str, Task], *, log: Log, stop: Stop) -> AsyncI
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _drained(life: Life, seconds: float, *, stop: Stop) -> None:
+async def _drained(state: ServerState, seconds: float, *, stop: Stop) -> None:
     """Go on serving as not ready, so that nobody calls a closed listener."""
-    life.draining = True
-    life.log.info("server.draining", seconds=seconds, in_flight=life.load.calls.total)
+    state.draining = True
+    state.log.info("server.draining", seconds=seconds, in_flight=state.load.calls.total)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(stop.at_once.wait(), seconds)
 

@@ -32,7 +32,7 @@ from pydantic_core import ErrorDetails
 
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import about, sources
-from numalign.runtime.sources import Reading, Written
+from numalign.runtime.sources import RawValue, Reading
 
 DEFAULT = "default"
 
@@ -159,7 +159,7 @@ def _readings(model: type[Settings], *, argv: Sequence[str], environ: Mapping[st
     return [*readings, sources.file(Path(paths[0].text), names=names)]
 
 
-def _judge(model: type[T], written: Mapping[str, Written]) -> tuple[T, dict[str, Mistake]]:
+def _judge(model: type[T], written: Mapping[str, RawValue]) -> tuple[T, dict[str, Mistake]]:
     """The settings with defaults in place of what is bad, and what is bad by name."""
     texts = {name: value.text for name, value in written.items()}
     bad = {
@@ -189,7 +189,7 @@ def _complaint(model: type[Settings], name: str, detail: ErrorDetails) -> str:
 
 
 def _clashes(
-    settings: Settings, *, written: Mapping[str, Written], bad: Mapping[str, Mistake]
+    settings: Settings, *, written: Mapping[str, RawValue], bad: Mapping[str, Mistake]
 ) -> Iterator[Mistake]:
     """Contradictions, each standing where the settings in question were written."""
     for clash in settings.contradictions():
@@ -199,7 +199,7 @@ def _clashes(
             yield Mistake(", ".join(where), clash.message)
 
 
-def _origin(name: str, *, written: Mapping[str, Written]) -> str:
+def _origin(name: str, *, written: Mapping[str, RawValue]) -> str:
     return written[name].origin if name in written else DEFAULT
 
 
@@ -296,20 +296,20 @@ _LIMITS: Mapping[type, tuple[str, str]] = MappingProxyType(
 )
 
 
-class _Kind(NamedTuple):
+class _TypeWords(NamedTuple):
     """How a kind of value is called: in a flag's line of the help, and in a sentence."""
 
     word: str
     phrase: str
 
 
-_TEXT = _Kind("TEXT", "text")
-_KINDS: Mapping[object, _Kind] = MappingProxyType(
+_TEXT = _TypeWords("TEXT", "text")
+_KINDS: Mapping[object, _TypeWords] = MappingProxyType(
     {
-        bool: _Kind("", "true or false"),
-        int: _Kind("NUMBER", "a whole number"),
-        float: _Kind("NUMBER", "a number"),
-        Path: _Kind("PATH", "a path"),
+        bool: _TypeWords("", "true or false"),
+        int: _TypeWords("NUMBER", "a whole number"),
+        float: _TypeWords("NUMBER", "a number"),
+        Path: _TypeWords("PATH", "a path"),
         str: _TEXT,
     }
 )

@@ -27,7 +27,7 @@ _NULL = "tag:yaml.org,2002:null"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RawValue:
     """A setting's text and where it stands, in words a person can follow."""
 
     text: str
@@ -38,7 +38,7 @@ class Written:
 class Reading:
     """What one source says: the settings by name, what is wrong with it, and the questions asked."""
 
-    written: Mapping[str, Written] = field(default_factory=dict)
+    written: Mapping[str, RawValue] = field(default_factory=dict)
     mistakes: tuple[Mistake, ...] = ()
     questions: frozenset[str] = frozenset()
 
@@ -75,7 +75,7 @@ def flags(argv: Sequence[str], *, names: Collection[str], switches: Collection[s
         return Reading(mistakes=(Mistake(f"flag {error.argument_name}", error.message),))
     given = {name: text for name, text in vars(namespace).items() if text is not None}
     return Reading(
-        {name: Written(text, f"flag {flag(name)}") for name, text in given.items() if name not in QUESTIONS},
+        {name: RawValue(text, f"flag {flag(name)}") for name, text in given.items() if name not in QUESTIONS},
         tuple(_strays(strays, known=[flag(name) for name in (*QUESTIONS, CONFIG, *names)])),
         frozenset(given) & frozenset(QUESTIONS),
     )
@@ -108,7 +108,7 @@ def environment(environ: Mapping[str, str], *, names: Collection[str]) -> Readin
         if key.startswith(PREFIX) and text and not text.startswith("tcp://")
     }
     return Reading(
-        {known[key]: Written(text, f"environment {key}") for key, text in ours.items() if key in known},
+        {known[key]: RawValue(text, f"environment {key}") for key, text in ours.items() if key in known},
         tuple(_near_variables(ours.keys() - known.keys(), known)),
     )
 
@@ -144,7 +144,7 @@ def _broken(path: Path, message: str) -> Reading:
 
 
 def _entries(root: yaml.MappingNode, *, path: Path, names: Collection[str]) -> Reading:
-    written: dict[str, Written] = {}
+    written: dict[str, RawValue] = {}
     mistakes = []
     seen: set[str] = set()
     for key, value in root.value:
@@ -154,7 +154,7 @@ def _entries(root: yaml.MappingNode, *, path: Path, names: Collection[str]) -> R
         if trouble:
             mistakes.append(Mistake(f"{origin}: {name}", trouble))
         elif value.tag != _NULL:
-            written[name] = Written(value.value, f"{origin}: {name}")
+            written[name] = RawValue(value.value, f"{origin}: {name}")
         seen.add(name)
     return Reading(written, tuple(mistakes))
 

@@ -33,7 +33,7 @@ from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
-Connection = ssl.SSLSocket | ssl.SSLObject
+TlsConnection = ssl.SSLSocket | ssl.SSLObject
 
 
 class BadPair(BadInput):
@@ -180,7 +180,7 @@ class Keeper:
         self._expiry.set(pair.expires.timestamp())
         return pair
 
-    def _show(self, connection: Connection, _name: str | None, _outer: ssl.SSLContext) -> None:
+    def _show(self, connection: TlsConnection, _name: str | None, _outer: ssl.SSLContext) -> None:
         connection.context = self._current.context
 
 

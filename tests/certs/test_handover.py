@@ -20,7 +20,7 @@ from numalign.kube.client import Api
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
 from numalign.runtime.logs import Log
-from numalign.runtime.serving import ServerSettings
+from numalign.runtime.server_settings import ServerSettings
 from tests.pairs import CONFIGURATION, NAMES, PLACE, VALIDATING, Time, bundles
 
 

@@ -14,7 +14,7 @@ import yaml
 from controller.settings import ControllerSettings
 from numalign.kube.files import policy
 from numalign.runtime import settings
-from numalign.runtime.serving import ProcessSettings
+from numalign.runtime.server_settings import ProcessSettings
 from scorer import ranking, ranking_file
 from scorer.ranking import Ranking
 from scorer.settings import PromiseAt, ScorerSettings

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.runtime.connections import ConnectionTable
-from numalign.runtime.overload import Peer
+from numalign.runtime.in_flight import Peer
 
 A, B = Peer("a"), Peer("b")
 PROVEN = Peer("p", proven=True)

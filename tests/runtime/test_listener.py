@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from numalign.runtime import listener, server
-from numalign.runtime.timeouts import Timeouts
+from numalign.runtime.limits import Timeouts
 from tests.houses import Caller, House, Mint, Trust, calling, client, until, with_pair
 
 ELSEWHERE = "127.0.0.2"

@@ -7,7 +7,9 @@ from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
+from numalign.lru import ENTRY_BYTES, LRU
 from numalign.runtime import about, metrics
+from numalign.runtime.metrics import CacheSizes
 
 
 def test_a_registry_says_which_program_it_is() -> None:
@@ -56,3 +58,24 @@ def test_the_text_is_what_the_scraper_accepts(accept: str, content_type: str) ->
     families = list(text_string_to_metric_families(answer.body.decode()))
     samples = {sample.name: sample.value for family in families for sample in family.samples}
     assert samples["numalign_toys_total"] == 3
+
+
+def test_cache_sizes_are_those_at_the_scrape() -> None:
+    registry = CollectorRegistry(auto_describe=True)
+    texts = LRU[str, str](9, weigh=lambda key, value: len(key) + len(value))
+    numbers = [LRU[int, int](9), LRU[int, int](9)]
+    registry.register(CacheSizes((lambda: {"texts": texts}, lambda: {"numbers": numbers[-1]})))
+
+    def shown(name: str) -> tuple[float | None, float | None]:
+        sizes = (f"numalign_cache_{unit}" for unit in ("bytes", "entries"))
+        first, second = (registry.get_sample_value(size, {"cache": name}) for size in sizes)
+        return first, second
+
+    assert shown("texts") == shown("numbers") == (0, 0)
+    texts.put("a", "bcd")
+    assert shown("texts") == (4 + ENTRY_BYTES, 1)
+    numbers.append(LRU[int, int](9))
+    numbers[-1].put(1, 1)
+    assert shown("numbers")[1] == 1
+    texts.drop("a")
+    assert shown("texts") == (0, 0)

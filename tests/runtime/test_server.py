@@ -22,9 +22,9 @@ import aiohttp
 import pytest
 
 from numalign.runtime import server
-from numalign.runtime.listener import Connection
-from numalign.runtime.serving import ProcessSettings
-from numalign.runtime.timeouts import Timeouts
+from numalign.runtime.limits import Timeouts
+from numalign.runtime.listener import HttpConnection
+from numalign.runtime.server_settings import ProcessSettings
 from numalign.runtime.tls import PairFiles
 from tests.houses import (
     MIB,
@@ -186,14 +186,14 @@ async def test_nor_is_one_who_is_cut_off_as_the_body_comes(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has to go for others may have sent something in that very moment."""
-    hear = Connection.data_received
+    hear = HttpConnection.data_received
 
-    def hear_and_cut(connection: Connection, data: bytes) -> None:
+    def hear_and_cut(connection: HttpConnection, data: bytes) -> None:
         hear(connection, data)
         if data == b"more":
             connection.cut()
 
-    monkeypatch.setattr(Connection, "data_received", hear_and_cut)
+    monkeypatch.setattr(HttpConnection, "data_received", hear_and_cut)
     async with house.port() as port, calling(port) as caller:
         await caller.say(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
         await asyncio.sleep(0.02)
@@ -794,7 +794,7 @@ PROGRAM = """
 import asyncio, os, sys
 from aiohttp import web
 from numalign.runtime import logs, metrics, server, settings
-from numalign.runtime.serving import ServerSettings
+from numalign.runtime.server_settings import ServerSettings
 
 chosen = settings.from_command_line(ServerSettings, prog="toy", argv=sys.argv[1:], environ=os.environ)
 log = logs.to(sys.stderr, level=chosen.log_level, form=chosen.log_format)

@@ -5,14 +5,14 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from numalign.runtime import turns
-from numalign.runtime.turns import patiently, result_of
+from numalign.runtime import cooperative
+from numalign.runtime.cooperative import patiently, result_of
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step is long."""
-    monkeypatch.setattr(turns, "SECONDS", -1.0)
+    monkeypatch.setattr(cooperative, "SECONDS", -1.0)
 
 
 def steps(name: str, told: list[str]) -> Iterator[None]:

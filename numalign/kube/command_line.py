@@ -26,7 +26,7 @@ class Trouble(click.ClickException):
     exit_code = 2
 
 
-class Program(click.Group):
+class CommandGroup(click.Group):
     """A group of commands that turns bad input and bad weather into sentences with exit code 2."""
 
     def invoke(self, ctx: click.Context) -> object:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from numalign.runtime.limits import Limits
+
 SHARE = 3
 # Of what there is room for, this part is kept for those who are proven.
 RESERVED = 4
@@ -35,17 +37,17 @@ ROUND = 64 * 1024
 LEAST = ROUND // 8
 
 
-class Excess(StrEnum):
+class ShedReason(StrEnum):
     """What there is too much of."""
 
     CALLS = "calls"
     BYTES = "bytes"
 
 
-class TooMuch(Exception):
+class Overloaded(Exception):
     """Raised where a call, or the next bytes of its body, cannot be taken on."""
 
-    def __init__(self, excess: Excess) -> None:
+    def __init__(self, excess: ShedReason) -> None:
         super().__init__(f"too many {excess} in flight")
         self.excess = excess
 
@@ -57,22 +59,8 @@ class Peer(NamedTuple):
     proven: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one server takes on: calls and bytes of bodies at once, bytes of one body, open connections.
-
-    0 sets no bound. `reserve` keeps a part of all of it for callers that are proven.
-    """
-
-    calls: int = 0
-    bytes: int = 0
-    body: int = 4 * 1024**2
-    connections: int = 0
-    reserve: bool = False
-
-
 @dataclass(slots=True)
-class Pool:
+class Budget:
     """What there is only so much of, and who holds how much; a size of 0 sets no bound.
 
     `reserved` of it is for the proven alone.
@@ -85,7 +73,7 @@ class Pool:
     held: dict[Peer, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, size: int, *, reserve: bool) -> "Pool":
+    def of(cls, size: int, *, reserve: bool) -> "Budget":
         """A pool of so much, a part of it kept for the proven if there can be any."""
         return cls(size, size // RESERVED if reserve else 0)
 
@@ -135,19 +123,19 @@ class Usage:
         self.load.go()
 
     def arrived(self, size: int) -> None:
-        """Take on so many more bytes of the body; raises `TooMuch`."""
+        """Take on so many more bytes of the body; raises `Overloaded`."""
         held = self.load.bytes
         # One body that is longer than all may be together is taken on while no other is there.
         alone = held.total == self.bytes
         if not alone and not held.has_room(self.peer, size):
-            raise TooMuch(Excess.BYTES)
+            raise Overloaded(ShedReason.BYTES)
         held.take(self.peer, size)
         self.bytes += size
 
     def begin(self) -> None:
-        """Take on the call, whose body is whole; raises `TooMuch`."""
+        """Take on the call, whose body is whole; raises `Overloaded`."""
         if not self.load.calls.has_room(self.peer, 1):
-            raise TooMuch(Excess.CALLS)
+            raise Overloaded(ShedReason.CALLS)
         self.load.calls.take(self.peer, 1)
         self.calls = 1
 
@@ -156,8 +144,8 @@ class Usage:
 class Load:
     """The calls being handled, the bytes of bodies that have arrived, and all that is open or on its way."""
 
-    calls: Pool
-    bytes: Pool
+    calls: Budget
+    bytes: Budget
     open: int = 0
     _idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
@@ -165,7 +153,7 @@ class Load:
     def of(cls, limits: Limits) -> "Load":
         """Nothing yet, within limits."""
         return cls(
-            Pool.of(limits.calls, reserve=limits.reserve), Pool.of(limits.bytes, reserve=limits.reserve)
+            Budget.of(limits.calls, reserve=limits.reserve), Budget.of(limits.bytes, reserve=limits.reserve)
         )
 
     def usage(self, peer: Peer) -> Usage:
@@ -190,7 +178,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class _Queue:
+class FairQueue:
     """Who waits and with how much, by peer: the proven first, and then one peer after the other."""
 
     waiting: dict[Peer, deque[tuple[asyncio.Future[None], int]]] = field(default_factory=dict)
@@ -225,7 +213,7 @@ class Turns:
     """
 
     size: int = 1
-    _queue: _Queue = field(default_factory=_Queue)
+    _queue: FairQueue = field(default_factory=FairQueue)
     _taken: int = 0
 
     async def wait(self, peer: Peer, amount: int = 1) -> None:
@@ -246,10 +234,10 @@ class Turns:
 
 
 @dataclass(slots=True)
-class Gate:
-    """Lets through what there is room for, as `Pool` shares it; the others wait in turn."""
+class BudgetQueue:
+    """Lets through what there is room for, as `Budget` shares it; the others wait in turn."""
 
-    pool: Pool
+    pool: Budget
     _waiting: dict[Peer, deque[tuple[asyncio.Future[None], int]]] = field(default_factory=dict)
 
     def passing(self, peer: Peer, amount: int) -> "Pass":
@@ -316,7 +304,7 @@ class Gate:
 class Pass:
     """What one holds of a gate inside the `async with`; after it, nobody else has it for `rest` seconds."""
 
-    gate: Gate
+    gate: BudgetQueue
     peer: Peer
     amount: int
     rest: float = 0

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from numalign.runtime.overload import Limits
+from numalign.runtime.limits import Limits
 from numalign.runtime.settings import Contradiction, Settings
 from numalign.runtime.tls import PairFiles
 

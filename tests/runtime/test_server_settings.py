@@ -3,7 +3,7 @@
 import pytest
 
 from numalign.runtime import settings
-from numalign.runtime.serving import ServerSettings
+from numalign.runtime.server_settings import ServerSettings
 
 
 def load(*argv: str, **environ: str) -> ServerSettings:

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.runtime.overload import RESERVED, Excess, Gate, Limits, Load, Peer, Pool, TooMuch, Turns, Usage
+from numalign.runtime.in_flight import (
+    RESERVED,
+    Budget,
+    BudgetQueue,
+    Load,
+    Overloaded,
+    Peer,
+    ShedReason,
+    Turns,
+    Usage,
+)
+from numalign.runtime.limits import Limits
 
 A, B, C = (Peer(name) for name in "abc")
 PROVEN = Peer("p", proven=True)
@@ -19,15 +30,15 @@ PEERS = st.sampled_from([A, B, C, PROVEN, SNATTED])
 @pytest.mark.parametrize(
     ("pool", "peer", "amount", "room"),
     [
-        (Pool(0), A, 10**9, True),
-        (Pool(1), A, 1, True),
-        (Pool(100), A, 75, True),
-        (Pool(100, total=75, held={A: 75}), A, 1, False),
-        (Pool(100, total=75, held={A: 75}), B, 25, True),
-        (Pool(100, total=75, held={A: 75}), B, 26, False),
-        (Pool(100, 25, total=75, held={A: 75}), B, 1, False),
-        (Pool(100, 25, total=75, held={A: 75}), PROVEN, 25, True),
-        (Pool(100, 25, total=100, proven=100, held={PROVEN: 100}), A, 1, False),
+        (Budget(0), A, 10**9, True),
+        (Budget(1), A, 1, True),
+        (Budget(100), A, 75, True),
+        (Budget(100, total=75, held={A: 75}), A, 1, False),
+        (Budget(100, total=75, held={A: 75}), B, 25, True),
+        (Budget(100, total=75, held={A: 75}), B, 26, False),
+        (Budget(100, 25, total=75, held={A: 75}), B, 1, False),
+        (Budget(100, 25, total=75, held={A: 75}), PROVEN, 25, True),
+        (Budget(100, 25, total=100, proven=100, held={PROVEN: 100}), A, 1, False),
     ],
     ids=[
         "no bound", "the only one there is", "alone, one has three quarters", "and no more than that",
@@ -35,7 +46,7 @@ PEERS = st.sampled_from([A, B, C, PROVEN, SNATTED])
         "what is reserved is for nobody who is not proven", "and for those who are", "who may have it all",
     ],
 )  # fmt: skip
-def test_who_has_room_for_how_much(pool: Pool, peer: Peer, amount: int, room: bool) -> None:  # noqa: FBT001
+def test_who_has_room_for_how_much(pool: Budget, peer: Peer, amount: int, room: bool) -> None:  # noqa: FBT001
     assert pool.has_room(peer, amount) is room
 
 
@@ -63,7 +74,7 @@ class Crowd:
                 usage.begin()
             elif what < 0:
                 self._end(stack, usage)
-        except TooMuch:
+        except Overloaded:
             self._end(stack, usage)
 
     def _end(self, stack: contextlib.ExitStack, usage: Usage) -> None:
@@ -132,7 +143,7 @@ def test_peers_that_take_all_they_get_leave_room_for_another_one(calls: int, gre
     with contextlib.ExitStack() as stack:
         for _ in range(calls):
             for peer in peers:
-                with contextlib.suppress(TooMuch):
+                with contextlib.suppress(Overloaded):
                     stack.enter_context(load.usage(peer)).begin()
         if calls > 3 * greedy + 1:
             assert load.calls.total < calls
@@ -152,9 +163,9 @@ def test_a_body_longer_than_all_together_is_taken_while_it_is_alone() -> None:
     with load.usage(A) as first:
         first.arrived(1000)
         first.arrived(1000)
-        with load.usage(B) as second, pytest.raises(TooMuch) as caught:
+        with load.usage(B) as second, pytest.raises(Overloaded) as caught:
             second.arrived(1)
-        assert caught.value.excess is Excess.BYTES
+        assert caught.value.excess is ShedReason.BYTES
         assert load.bytes.total == 2000
 
 
@@ -252,7 +263,7 @@ async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
 class Road:
     """A gate for one at a time, and who is past it."""
 
-    gate: Gate = field(default_factory=lambda: Gate(Pool(1)))
+    gate: BudgetQueue = field(default_factory=lambda: BudgetQueue(Budget(1)))
     passed: list[Peer] = field(default_factory=list)
     on_it: int = 0
 
@@ -291,7 +302,7 @@ def test_the_gate_is_open_again_whoever_gave_up(given_up: list[int]) -> None:
 
 
 async def test_as_many_pass_as_there_is_room_for_and_another_peer_finds_some() -> None:
-    gate, held = Gate(Pool(100)), list[Peer]()
+    gate, held = BudgetQueue(Budget(100)), list[Peer]()
 
     async def hold(peer: Peer) -> None:
         async with gate.passing(peer, 10):
@@ -312,11 +323,11 @@ async def test_as_many_pass_as_there_is_room_for_and_another_peer_finds_some() -
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert gate.pool == Pool(100)
+    assert gate.pool == Budget(100)
 
 
 async def test_whoever_is_large_does_not_wait_for_as_long_as_small_ones_come() -> None:
-    gate, passed = Gate(Pool(100)), list[str]()
+    gate, passed = BudgetQueue(Budget(100)), list[str]()
     small = [Peer(f"10.0.0.{number}") for number in range(30)]
     leave = {peer: asyncio.Event() for peer in small}
 
@@ -343,11 +354,11 @@ async def test_whoever_is_large_does_not_wait_for_as_long_as_small_ones_come() -
     await asyncio.gather(*tasks)
 
     assert gone is small[4]
-    assert gate.pool == Pool(100)
+    assert gate.pool == Budget(100)
 
 
 async def test_what_is_larger_than_the_gate_passes_alone() -> None:
-    gate = Gate(Pool(100))
+    gate = BudgetQueue(Budget(100))
 
     async def pass_by() -> None:
         async with gate.passing(B, 1):
@@ -362,7 +373,7 @@ async def test_what_is_larger_than_the_gate_passes_alone() -> None:
 
 
 async def test_after_one_that_took_long_the_gate_rests() -> None:
-    gate = Gate(Pool(1))
+    gate = BudgetQueue(Budget(1))
     async with gate.passing(A, 1) as taken:
         taken.rest = 0.02
     async with asyncio.timeout(1):

@@ -1,7 +1,21 @@
-"""How long each step of a connection may take: a table, for everybody alike."""
+"""How much a server takes on, and how long each step of a connection may take: for every peer alike."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one server takes on: calls and bytes of bodies at once, bytes of one body, open connections.
+
+    0 sets no bound. `reserve` keeps a part of all of it for callers that are proven.
+    """
+
+    calls: int = 0
+    bytes: int = 0
+    body: int = 4 * 1024**2
+    connections: int = 0
+    reserve: bool = False
 
 
 class Slow(StrEnum):
