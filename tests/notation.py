@@ -22,20 +22,10 @@ from typing import Any, TypedDict, Unpack
 import pytest
 
 from numalign.model import demand, resources
+from numalign.model.bitset import bits, members, union
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Match, Policy, Scope
-from numalign.model.machine import (
-    Core,
-    CpuSet,
-    DevicePlace,
-    Machine,
-    Stock,
-    cpus,
-    device_places,
-    ids,
-    read_list,
-    union,
-)
+from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, device_places, read_list
 from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, MemoryManager, Node, Zone, managers
 from numalign.model.options import DEFAULTS, CpuOption, FeatureGate, Options, TopologyOption
 from numalign.model.pod import Container, Pod, Role
@@ -243,9 +233,9 @@ def _cores(
     caches: list[CpuSet],
 ) -> Iterator[Core]:
     for held, zone, socket in zip(lists, order, sockets, strict=True):
-        every = list(ids(held))
+        every = list(members(held))
         count = len(every) // threads
-        for core in (cpus(every[first::count]) for first in range(count)):
+        for core in (bits(every[first::count]) for first in range(count)):
             yield Core(zone, socket, next(at for at, cache in enumerate(caches) if cache & core), core)
 
 

@@ -19,7 +19,8 @@ from numalign.cache.change_log import ChangeLog, TrackedArray
 from numalign.cache.layout import HALF, Layout
 from numalign.cache.plan import BOUNDLESS
 from numalign.decision.evaluate import most_of
-from numalign.kubelet import bitmask, cpu_manager, memory_manager
+from numalign.kubelet import cpu_manager, memory_manager
+from numalign.model.bitset import bits
 from numalign.model.node import Node, Zone
 from numalign.model.resources import CPU, MEMORY, MILLI, Kind, Resources, kind
 
@@ -267,6 +268,6 @@ def _groups(node: Node) -> list[int]:
     held = memory_manager.state(node) if any(zone.assignments for zone in node.zones) else None
     if held is None:
         return [0] * len(node.zones) + [0, 0]
-    busy = bitmask.of(at for at, count in enumerate(held.assignments) if count)
-    grouped = bitmask.of(at for at, cells in enumerate(held.cells) if cells.bit_count() > 1)
+    busy = bits(at for at, count in enumerate(held.assignments) if count)
+    grouped = bits(at for at, cells in enumerate(held.cells) if cells.bit_count() > 1)
     return [*held.cells, busy, grouped]

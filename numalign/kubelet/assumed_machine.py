@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology, union
+from numalign.model.bitset import union
+from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology
 from numalign.model.node import Node
 from numalign.model.options import CpuOption
 from numalign.model.resources import CPU, MILLI, Resources, ZoneId

@@ -9,9 +9,10 @@ Eight zones make 255 sets, and each of them may be walked for each resource of e
 here are left to the interpreter's own loops (`map`), and `hints` has many sets in one number.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 
+from numalign.model.bitset import members
 from numalign.model.placement import ZoneSet
 from numalign.model.resources import ZoneId
 
@@ -28,30 +29,6 @@ def full(count: int) -> Mask:
 def ascending(count: int) -> range:
     """Every mask but the empty one, by number."""
     return range(1, 1 << count)
-
-
-def members(mask: Mask) -> Iterator[int]:
-    """The positions in a mask, ascending."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
-
-
-def of(positions: Iterable[int]) -> Mask:
-    """The mask of these positions."""
-    mask = 0
-    for position in positions:
-        mask |= 1 << position
-    return mask
-
-
-def union(several: Iterable[Mask]) -> Mask:
-    """Every zone that is in one of these masks."""
-    together = 0
-    for mask in several:
-        together |= mask
-    return together
 
 
 @lru_cache(maxsize=4096)

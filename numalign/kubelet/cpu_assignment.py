@@ -17,7 +17,8 @@ from functools import lru_cache, partial
 from itertools import chain, islice
 
 from numalign.kubelet import cpu_distribution
-from numalign.model.machine import CpuSet, CpuTopology, lowest, union
+from numalign.model.bitset import lowest, union
+from numalign.model.machine import CpuSet, CpuTopology
 
 
 @dataclass(frozen=True, slots=True)

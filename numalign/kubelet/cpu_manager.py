@@ -15,8 +15,9 @@ from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.cpu_assignment import StaticPolicyOptions, choices, take_by_topology
 from numalign.kubelet.hint_sets import HintSet
 from numalign.kubelet.topology_manager import ResourceHints
+from numalign.model.bitset import bits, members, union
 from numalign.model.demand import Step
-from numalign.model.machine import CpuSet, CpuTopology, union
+from numalign.model.machine import CpuSet, CpuTopology
 from numalign.model.node import CpuManager, Node
 from numalign.model.options import CpuOption, Options
 from numalign.model.pod import Role
@@ -82,11 +83,11 @@ def topology_hints(cpus: CpuState, step: Step) -> list[ResourceHints]:
         return []
     asked, laid = step.cpu // MILLI, cpus.layout
     # A mask is a set of zones that own CPUs; the CPUs of init containers must all lie within.
-    possible = hint_sets.inside(bitmask.of(laid.hosts)) & hint_sets.reaching(
+    possible = hint_sets.inside(bits(laid.hosts)) & hint_sets.reaching(
         cpus_per_zone(laid, cpus.available), asked
     )
     if cpus.reusable:
-        anchor = bitmask.of([at for at, size in enumerate(cpus_per_zone(laid, cpus.reusable)) if size])
+        anchor = bits([at for at, size in enumerate(cpus_per_zone(laid, cpus.reusable)) if size])
         possible &= hint_sets.around(anchor, len(laid.zones))
     return [ResourceHints(CPU, possible, _preferred(cpus, possible, min_affinity_size(laid.sizes, asked)))]
 
@@ -149,11 +150,11 @@ def _spanning(laid: CpuTopology, sockets: int) -> HintSet:
 
 def _sockets_of(laid: CpuTopology, zone: CpuSet) -> int:
     """The positions of the sockets that these CPUs sit on, as bits."""
-    return bitmask.of(at for at, socket in enumerate(laid.sockets) if socket & zone)
+    return bits(at for at, socket in enumerate(laid.sockets) if socket & zone)
 
 
 def _sockets(laid: CpuTopology, mask: Mask) -> list[CpuSet]:
-    inside = union(laid.zones[at] for at in bitmask.members(mask))
+    inside = union(laid.zones[at] for at in members(mask))
     return [socket for socket in laid.sockets if socket & inside]
 
 
@@ -161,7 +162,7 @@ def _aligned(cpus: CpuState, mask: Mask) -> CpuSet:
     """The CPUs of the zones in an affinity or, aligned by socket, of all sockets that they touch."""
     if CpuOption.ALIGN_BY_SOCKET in cpus.options.cpu:
         return union(_sockets(cpus.layout, mask))
-    return union(cpus.layout.zones[at] for at in bitmask.members(mask))
+    return union(cpus.layout.zones[at] for at in members(mask))
 
 
 def _breaks_cores(cpus: CpuState, asked: int) -> bool:

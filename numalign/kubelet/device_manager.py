@@ -17,6 +17,7 @@ from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.hint_sets import HintSet
 from numalign.kubelet.topology_manager import ResourceHints, hints_preferring, impossible
 from numalign.kubelet.zone_amounts import ZoneAmounts, add, draw, subtract
+from numalign.model.bitset import bits, union
 from numalign.model.demand import Step
 from numalign.model.machine import DevicePlace
 from numalign.model.node import Node
@@ -43,7 +44,7 @@ class Devices:
     hosts: Mask = field(init=False)
 
     def __post_init__(self) -> None:
-        hosts = bitmask.union([place for place, count in zip(self.places, self.total, strict=True) if count])
+        hosts = union([place for place, count in zip(self.places, self.total, strict=True) if count])
         object.__setattr__(self, "hosts", hosts)
 
     @property
@@ -149,7 +150,7 @@ def allocate(
 def _described(node: Node, places: tuple[DevicePlace, ...], stock: tuple[int, ...]) -> DeviceState:
     position = {zone: at for at, zone in enumerate(node.ids)}
     devices = Devices(
-        places=tuple(bitmask.of(position[zone] for zone in place.zones) for place in places),
+        places=tuple(bits(position[zone] for zone in place.zones) for place in places),
         total=tuple(place.total for place in places),
         zones=len(position),
         healthy=any(place.healthy for place in places),

@@ -18,6 +18,7 @@ from typing import Literal
 
 from numalign.kubelet import bitmask
 from numalign.kubelet.bitmask import Mask
+from numalign.model.bitset import members
 
 HintSet = int
 
@@ -64,7 +65,7 @@ def every(zones: int) -> HintSet:
 def inside(most: Mask) -> HintSet:
     """The masks that hold nothing beyond this one."""
     hints = 1
-    for zone in bitmask.members(most):
+    for zone in members(most):
         hints |= hints << (1 << zone)
     return hints & ~1
 

@@ -12,11 +12,12 @@ from functools import lru_cache, reduce
 from types import MappingProxyType
 from typing import NamedTuple
 
-from numalign.kubelet import bitmask, hint_sets
+from numalign.kubelet import hint_sets
 from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.hint_sets import HintSet
 from numalign.kubelet.topology_manager import ResourceHints, TopologyHint, hints_preferring, impossible
 from numalign.kubelet.zone_amounts import ZoneAmounts, draw, subtract
+from numalign.model.bitset import bits, members
 from numalign.model.demand import Step
 from numalign.model.node import MemoryManager, Node, Zone
 from numalign.model.pod import Role
@@ -130,7 +131,7 @@ def _cells(zone: Zone, at: int, order: tuple[ZoneId, ...]) -> Mask:
     """The zones that its memory is grouped with, itself among them."""
     if not zone.cells:
         return 1 << at
-    return bitmask.of(order.index(cell) for cell in zone.cells if cell in order)
+    return bits(order.index(cell) for cell in zone.cells if cell in order)
 
 
 def _hint(memory: MemoryState, request: Resources) -> ResourceHints:
@@ -153,9 +154,7 @@ def _left_enough(memory: MemoryState, name: str, size: int) -> HintSet:
     free = memory.free[name]
     left_over = memory.left_over(name) if memory.reusable else ()
     return hint_sets.of(
-        mask
-        for mask, again in left_over
-        if sum([free[zone] for zone in bitmask.members(mask)]) + again >= size
+        mask for mask, again in left_over if sum([free[zone] for zone in members(mask)]) + again >= size
     )
 
 
@@ -175,7 +174,7 @@ def _open(cells: tuple[Mask, ...], groups: Groups) -> HintSet:
     whole = hint_sets.of(
         cell for _, cell in groups if cell.bit_count() > 1 and not _breaks_a_group(groups, cell)
     )
-    free = hint_sets.inside(bitmask.of(zone for zone in range(len(cells)) if zone not in dict(groups)))
+    free = hint_sets.inside(bits(zone for zone in range(len(cells)) if zone not in dict(groups)))
     return single | whole | free & ~hint_sets.of_width(free, 1)
 
 
@@ -210,9 +209,7 @@ def _best_around(memory: MemoryState, request: Resources, affinity: TopologyHint
 def _has_room(memory: MemoryState, request: Resources, mask: Mask) -> bool:
     """Whether plain free memory suffices; what init containers left is not counted here."""
     return all(
-        sum(memory.free[name][zone] for zone in bitmask.members(mask)) >= size
-        if name in memory.free
-        else False
+        sum(memory.free[name][zone] for zone in members(mask)) >= size if name in memory.free else False
         for name, size in request.items()
     )
 
@@ -220,7 +217,7 @@ def _has_room(memory: MemoryState, request: Resources, mask: Mask) -> bool:
 def _reserve(memory: MemoryState, block: Block) -> MemoryState:
     key = (block.mask, block.resource)
     left_over = memory.reusable.get(key, 0)
-    taken = draw(memory.free[block.resource], bitmask.members(block.mask), max(0, block.size - left_over))
+    taken = draw(memory.free[block.resource], members(block.mask), max(0, block.size - left_over))
     mask, free = block.mask, memory.free[block.resource]
     return MemoryState(
         memory.allocatable,
@@ -250,7 +247,7 @@ def _shrunken(blocks: tuple[Block, ...], taker: Block) -> Iterator[Block]:
 def _release(memory: MemoryState, block: Block) -> MemoryState:
     name, rest = block.resource, block.size
     counts, cells, free = list(memory.assignments), list(memory.cells), list(memory.free[name])
-    for zone in bitmask.members(block.mask):
+    for zone in members(block.mask):
         counts[zone] -= 1
         cells[zone] = cells[zone] if counts[zone] else 1 << zone
         back = min(memory.allocatable[name][zone] - free[zone], rest)

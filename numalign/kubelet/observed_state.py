@@ -8,7 +8,7 @@ is left. This brings the managers' state to that state, so that the next predict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from numalign.kubelet import bitmask, memory_manager
+from numalign.kubelet import memory_manager
 from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.cpu_manager import CpuState
 from numalign.kubelet.device_manager import DeviceState
@@ -21,8 +21,9 @@ from numalign.kubelet.managers_state import (
     with_state,
 )
 from numalign.kubelet.memory_manager import Block, MemoryState
+from numalign.model.bitset import bits, lowest, members, union
 from numalign.model.demand import WHOLE_POD, Demand
-from numalign.model.machine import CpuSet, lowest, union
+from numalign.model.machine import CpuSet
 from numalign.model.node import Node
 from numalign.model.placement import ZoneSet
 from numalign.model.pod import Role
@@ -73,7 +74,7 @@ def _with(
 ) -> ManagersState:
     """The state with one container's share, in the order in which containers are admitted."""
     entries = [
-        (bitmask.of(at[zone] for zone in zones if zone in at), name, amount)
+        (bits(at[zone] for zone in zones if zone in at), name, amount)
         for zones, bag in one.amounts.items()
         for name, amount in bag.items()
     ]
@@ -104,7 +105,7 @@ def _cpus(cpus: CpuState, one: ObservedContainer, entries: list[Entry]) -> CpuSe
 
 def _some(cpus: CpuState, mask: Mask, count: int) -> CpuSet:
     """So many CPUs of these zones, first those that can be used again."""
-    zones = union(cpus.layout.zones[at] for at in bitmask.members(mask))
+    zones = union(cpus.layout.zones[at] for at in members(mask))
     again = lowest(cpus.reusable & zones, count)
     return again | lowest(cpus.free & zones, count - again.bit_count())
 

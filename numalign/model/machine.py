@@ -8,11 +8,10 @@ amounts are known.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 
+from numalign.model.bitset import members, union
 from numalign.model.errors import cut
 from numalign.model.resources import ZoneId
 
@@ -148,32 +147,6 @@ def cpu_topology(cores: Iterable[Core], zones: Iterable[ZoneId]) -> CpuTopology:
     )
 
 
-def union(sets: Iterable[CpuSet]) -> CpuSet:
-    """All CPUs of these sets."""
-    return reduce(or_, sets, 0)
-
-
-def cpus(ids: Iterable[int]) -> CpuSet:
-    """The set of these CPUs."""
-    return union(1 << one for one in ids)
-
-
-def ids(held: CpuSet) -> Iterator[int]:
-    """The ids in a set, ascending."""
-    while held:
-        lowest = held & -held
-        yield lowest.bit_length() - 1
-        held ^= lowest
-
-
-def lowest(held: CpuSet, count: int) -> CpuSet:
-    """The so many CPUs with the smallest ids."""
-    rest = held
-    for _ in range(count):
-        rest &= rest - 1
-    return held ^ rest
-
-
 def read_list(text: str) -> CpuSet:
     """Read the kernel's list format, as in `0-3,8`; raises `ValueError` naming what is wrong."""
     if len(text) > LONGEST_LIST:
@@ -186,7 +159,7 @@ def read_list(text: str) -> CpuSet:
 def render_list(held: CpuSet) -> str:
     """The kernel's list format."""
     runs: list[tuple[int, int]] = []
-    for one in ids(held):
+    for one in members(held):
         first, last = runs[-1] if runs else (one, one - 2)
         runs[-1:] = [(first, one)] if one == last + 1 else [*runs[-1:], (one, one)]
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

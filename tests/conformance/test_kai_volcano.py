@@ -21,7 +21,7 @@ from numalign.cache.ranking import Ranking, Relative, Single
 from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode.nrt import Topology, topology
-from numalign.kubelet import bitmask, cpu_manager, hint_sets
+from numalign.kubelet import cpu_manager, hint_sets
 from numalign.kubelet.admission_errors import RejectionReason as Refusal
 from numalign.kubelet.admit import admit, charge
 from numalign.kubelet.cpu_manager import CpuState
@@ -29,6 +29,7 @@ from numalign.kubelet.topology_manager import NumaInfo, ResourceHints, merge
 from numalign.model import demand as demands
 from numalign.model import intent as intents
 from numalign.model import machine, resources
+from numalign.model.bitset import bits, members
 from numalign.model.demand import Demand, Step
 from numalign.model.errors import BadIntent, BadTopology
 from numalign.model.intent import Intent, Match, Policy, Scope
@@ -206,14 +207,14 @@ def parsed(case: Json, _read: Read) -> Answer:
 def hinted(case: Json, _read: Read) -> Answer:
     (offer,) = cpu_manager.topology_hints(_machine(case), _cpus(case["request"]))
     every = hint_sets.listed(offer.possible)
-    ours = [[list(bitmask.members(mask)), bool(offer.preferred >> mask & 1)] for mask in every]
+    ours = [[list(members(mask)), bool(offer.preferred >> mask & 1)] for mask in every]
     return ours, case["expect"]["hints"]
 
 
 def allocated(case: Json, _read: Read) -> Answer:
     """The very CPUs; none where there are too few."""
-    given = cpu_manager.allocate(_machine(case), _cpus(case["request"]), bitmask.of(case["mask"]))
-    return [] if isinstance(given, Refusal) else list(machine.ids(given[1])), case["expect"]["cpus"]
+    given = cpu_manager.allocate(_machine(case), _cpus(case["request"]), bits(case["mask"]))
+    return [] if isinstance(given, Refusal) else list(members(given[1])), case["expect"]["cpus"]
 
 
 def merged(case: Json, _read: Read) -> Answer:
@@ -222,7 +223,7 @@ def merged(case: Json, _read: Read) -> Answer:
         Policy(case["policy"]), [_offer(hints) for hints in case["hints"]], NumaInfo(len(case["numaNodes"]))
     )
     mask, preferred = decision.affinity.mask, decision.affinity.preferred
-    ours = mask is not None and (list(bitmask.members(mask)), preferred)
+    ours = mask is not None and (list(members(mask)), preferred)
     expected = case["expect"]
     return decision.admitted and ours, expected["admit"] and (expected["mask"], expected["preferred"])
 
@@ -504,9 +505,9 @@ def _topology(**written: object) -> Topology | None:
 def _machine(case: Json) -> CpuState:
     """Volcano's CPUs on two zones, each a core and each zone a socket; none is reserved."""
     zone_of = {int(one): ZoneId(zone) for one, zone in case["cpuDetailNuma"].items()}
-    cores = (Core(zone, zone, zone, machine.cpus([one])) for one, zone in zone_of.items())
+    cores = (Core(zone, zone, zone, bits([one])) for one, zone in zone_of.items())
     laid = machine.cpu_topology(cores, [ZoneId(0), ZoneId(1)])
-    return CpuState(laid, DEFAULTS, 0, machine.cpus(case["available"]))
+    return CpuState(laid, DEFAULTS, 0, bits(case["available"]))
 
 
 def _cpus(count: int) -> Step:
@@ -514,7 +515,7 @@ def _cpus(count: int) -> Step:
 
 
 def _offer(told: Iterable[tuple[list[int], bool]]) -> ResourceHints:
-    preferred = {bitmask.of(zones): wanted for zones, wanted in told}
+    preferred = {bits(zones): wanted for zones, wanted in told}
     return ResourceHints(
         "", hint_sets.of(preferred), hint_sets.of(mask for mask, wanted in preferred.items() if wanted)
     )

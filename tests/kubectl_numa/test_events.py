@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from kubectl_numa.events import BadLine, Created, Deleted, Observed, Started, read
 from numalign.kubelet.observed_state import ObservedContainer
+from numalign.model.bitset import bits
 from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy
-from numalign.model.machine import cpus
 from numalign.model.node import CpuManager, Known
 from numalign.model.options import Options
 from numalign.model.resources import Resources, ZoneId
@@ -93,7 +93,7 @@ def test_a_node_with_its_machine(nrt: Json | None) -> None:
     assert (node.known, node.name) == (Known.MACHINE, "n")
     assert node.policy is (Policy.RESTRICTED if nrt else Policy.NONE)
     assert node.machine is not None
-    assert node.machine.reserved == cpus([0])
+    assert node.machine.reserved == bits([0])
 
 
 def test_a_pod_is_created() -> None:
@@ -133,12 +133,12 @@ def test_a_pod_is_observed() -> None:
         (
             ObservedContainer(
                 "a",
-                cpus([1, 3]),
+                bits([1, 3]),
                 {zone_ids(0): Resources({"cpu": 2000, "memory": 5}), both: Resources({"memory": 7})},
             ),
             ObservedContainer("b", 0, {(): Resources({"x/gpu": 1})}),
             ObservedContainer("c", None, {zone_ids(0): Resources({"cpu": 1000})}),
-            ObservedContainer(WHOLE_POD, cpus([1, 2, 3]), {zone_ids(0): Resources({"cpu": 3000})}),
+            ObservedContainer(WHOLE_POD, bits([1, 2, 3]), {zone_ids(0): Resources({"cpu": 3000})}),
         ),
         {(ZoneId(0),): Resources({"cpu": 0}), both: Resources({"x/gpu": 2})},
     )

@@ -7,8 +7,9 @@ import pytest
 from kubectl_numa.events import BadLine, Created, Deleted, Event, Observed, Started
 from kubectl_numa.replaying import Answer, Session, follow
 from numalign.kubelet.observed_state import FreeByZone, ObservedContainer
+from numalign.model.bitset import bits
 from numalign.model.demand import WHOLE_POD
-from numalign.model.machine import Core, Machine, cpus, device_places
+from numalign.model.machine import Core, Machine, device_places
 from numalign.model.node import Known, Node
 from numalign.model.options import CpuOption, FeatureGate, Options
 from numalign.model.resources import Resources, ZoneId
@@ -24,9 +25,9 @@ PLAIN = node("cpu=4/3 mem=8Gi/7Gi gpu=2", "cpu=4/3 mem=8Gi/7Gi gpu=2", policy="s
 def described(plain: Node = PLAIN) -> Node:
     """The node with its machine: cores of one thread, GPUs in their zones."""
     ids = zone_ids(0, 1)
-    cores = (Core(ZoneId(at // 4), at // 4, at // 4, cpus([at])) for at in range(8))
+    cores = (Core(ZoneId(at // 4), at // 4, at // 4, bits([at])) for at in range(8))
     gpus = device_places(ids, [(frozenset({zone}), True) for zone in ids for _ in range(2)])
-    made = Machine(ids, tuple(cores), reserved=cpus([0, 4]), devices=((GPU, gpus),))
+    made = Machine(ids, tuple(cores), reserved=bits([0, 4]), devices=((GPU, gpus),))
     return replace(plain, machine=made, known=Known.MACHINE)
 
 
@@ -202,7 +203,7 @@ def test_what_is_left_right_after_a_pod_settles_how_memory_was_split() -> None:
     assert free_of(late.node, "mem") == [6, 0], "the same, however late it is told"
 
 
-FIRST = ObservedContainer("c0", cpus([1, 2]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
+FIRST = ObservedContainer("c0", bits([1, 2]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
 ASKS = "cpu=2 mem=1Gi"
 
 
@@ -219,15 +220,15 @@ def test_a_guess_that_has_left_gives_back_nothing_that_was_really_given_to_anoth
 
 def test_on_uneven_sockets_two_pods_can_really_hold_the_same_cpu() -> None:
     """So what is seen of one says nothing against what was guessed of the other."""
-    cores = (Core(ZoneId(at // 4), at // 4, at // 4, cpus([at])) for at in range(6))
-    made = Machine(zone_ids(0, 1), tuple(cores), reserved=cpus([5]))
+    cores = (Core(ZoneId(at // 4), at // 4, at // 4, bits([at])) for at in range(6))
+    made = Machine(zone_ids(0, 1), tuple(cores), reserved=bits([5]))
     uneven = replace(described(), machine=made, stock=None)
-    both = ObservedContainer("c0", cpus([0, 1]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
+    both = ObservedContainer("c0", bits([0, 1]), {zone_ids(0): bag("cpu=2 mem=1Gi")})
     session, _ = walk(uneven, create("a", "cpu=1 mem=1Gi"), create("b", ASKS), took("b", both))
 
     held = session.now.pods["a"].held
     assert held is not None
-    assert held.cpus == cpus([0])
+    assert held.cpus == bits([0])
 
 
 def test_who_is_observed_twice_is_charged_once() -> None:
@@ -249,10 +250,10 @@ def test_turns_that_nothing_can_change_are_forgotten() -> None:
 
 
 def test_observed_cpus_count_on_a_described_machine_and_their_number_elsewhere() -> None:
-    told = took("small", ObservedContainer("c0", cpus([5, 7]), {zone_ids(1): Resources({"cpu": 2000})}))
+    told = took("small", ObservedContainer("c0", bits([5, 7]), {zone_ids(1): Resources({"cpu": 2000})}))
     session, _ = walk(described(), SMALL, told)
     assert session.node.stock is not None
-    assert session.node.stock.cpus == cpus([1, 2, 3, 6])
+    assert session.node.stock.cpus == bits([1, 2, 3, 6])
     plain, _ = walk(PLAIN, SMALL, told)
     assert cpu_left(plain) == cpu_left(session) == [3, 1]
 
@@ -261,7 +262,7 @@ def test_containers_are_observed_in_the_order_of_their_admission() -> None:
     """An app container uses the CPUs of the init container again, however they are listed."""
     asked = create("two", "init cpu=2 mem=1Gi | cpu=2 mem=1Gi")
     init, app = (
-        ObservedContainer(name, cpus([1, 2]), {zone_ids(0): Resources({"cpu": 2000})})
+        ObservedContainer(name, bits([1, 2]), {zone_ids(0): Resources({"cpu": 2000})})
         for name in ("c0", "c1")
     )
     for listed in ((init, app), (app, init)):
@@ -300,8 +301,8 @@ def test_containers_are_observed_in_the_order_of_their_admission() -> None:
                     BIG,
                     took(
                         "big",
-                        ObservedContainer("x", cpus([1]), {zone_ids(0, 3): Resources()}),
-                        ObservedContainer("c0", cpus([9]), {}),
+                        ObservedContainer("x", bits([1]), {zone_ids(0, 3): Resources()}),
+                        ObservedContainer("c0", bits([9]), {}),
                         left={zone_ids(2): Resources()},
                     ),
                 ],
@@ -445,6 +446,6 @@ def test_a_pod_that_is_served_as_a_whole_says_what_its_containers_divide() -> No
     assert told["containers"]["c0"]["cpus"] == "1"
     assert cpu_left(session) == [1, 3]
 
-    shared = ObservedContainer(WHOLE_POD, cpus([5, 6]), {zone_ids(1): LEVEL})
+    shared = ObservedContainer(WHOLE_POD, bits([5, 6]), {zone_ids(1): LEVEL})
     session, _ = walk(gated, Created(asked), took("p", seen("c0", 1, cpu=1000), shared))
     assert cpu_left(session) == [3, 1]

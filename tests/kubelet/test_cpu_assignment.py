@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kubelet.cpu_assignment import StaticPolicyOptions, take_by_topology
-from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology, cpus, ids, read_list, render_list
+from numalign.model.bitset import bits, members
+from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology, read_list, render_list
 from tests.notation import table, zone_ids
 
 
@@ -38,9 +39,9 @@ def machine(
 
 
 def cores_of(held: CpuSet, threads: int) -> list[CpuSet]:
-    each = list(ids(held))
+    each = list(members(held))
     count = len(each) // threads
-    return [cpus(each[first::count]) for first in range(count)]
+    return [bits(each[first::count]) for first in range(count)]
 
 
 TWO = machine("0-3,8-11", "4-7,12-15", threads=2)
@@ -153,7 +154,7 @@ def machines(draw: st.DrawFn) -> CpuTopology:
         range(zone * cores, (zone + 1) * cores) if together else range(zone, total, zones)
         for zone in range(zones)
     ]
-    held = [cpus(core + thread * total for core in zone for thread in range(threads)) for zone in each]
+    held = [bits(core + thread * total for core in zone for thread in range(threads)) for zone in each]
     joined = draw(st.sampled_from((1, 2))) if zones > 1 else 1
     return machine(*map(render_list, held), threads=threads, sockets=(at // joined for at in range(zones)))
 
@@ -215,7 +216,7 @@ def test_whole_cores_are_distributed_where_there_are_only_whole_ones(
 ) -> None:
     layout, available, count = question
     threads = layout.threads_per_core
-    whole = cpus(cpu for core in layout.cores if core & available == core for cpu in ids(core))
+    whole = bits(cpu for core in layout.cores if core & available == core for cpu in members(core))
     count = min(count, whole.bit_count()) // threads * threads
 
     taken = take_by_topology(layout, whole, count, StaticPolicyOptions(distribute=True, group=threads))
@@ -241,7 +242,7 @@ def test_names_do_not_matter_only_their_order(
     layout, available, count = question
 
     def renamed(held: CpuSet) -> CpuSet:
-        return cpus(cpu * gap + gap for cpu in ids(held))
+        return bits(cpu * gap + gap for cpu in members(held))
 
     far = CpuTopology(
         *(tuple(map(renamed, units)) for units in (layout.zones, layout.sockets, layout.caches, layout.cores))

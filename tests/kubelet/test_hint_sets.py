@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from numalign.kubelet import bitmask, hint_sets
 from numalign.kubelet.hint_sets import Between, HintSet
+from numalign.model.bitset import members
 
 ZONES = st.integers(0, 7)
 AMOUNTS = st.lists(st.sampled_from([0, 1, 2, 3, 5, 100, -1]), max_size=7).map(tuple)
@@ -23,7 +24,7 @@ def walked(zones: int) -> range:
 
 
 def total(mask: int, amounts: Sequence[int], between: Sequence[Between] = ()) -> int:
-    own = sum(amounts[at] for at in bitmask.members(mask))
+    own = sum(amounts[at] for at in members(mask))
     return own + sum(count for place, count in between if mask & place)
 
 

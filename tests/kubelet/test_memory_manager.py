@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.kubelet import bitmask, memory_manager
+from numalign.kubelet import memory_manager
 from numalign.kubelet.hint_sets import listed
 from numalign.kubelet.memory_manager import Block, MemoryState
 from numalign.kubelet.topology_manager import TopologyHint
+from numalign.model.bitset import bits
 from numalign.model.demand import Step
 from numalign.model.node import MemoryManager, Node
 from tests.notation import HUGE, asks, bag, node, table
@@ -41,7 +42,7 @@ def after(held: MemoryState, containers: str) -> MemoryState:
     """The memory after containers that each got what they asked for: `init mem=6Gi@0 | mem=2Gi@01`."""
     for container in containers.split("|"):
         text, _, zones = container.partition("@")
-        affinity = TopologyHint(bitmask.of(map(int, zones.strip())), preferred=False)
+        affinity = TopologyHint(bits(map(int, zones.strip())), preferred=False)
         held = memory_manager.allocate(held, wants(text), affinity) or pytest.fail("too little")
     return held
 
@@ -212,9 +213,7 @@ def test_what_is_used_again_leaves_the_block_of_the_init_container(
     for at, container in enumerate(containers.split("|")):
         text, _, zones = container.partition("@")
         step = wants(text)
-        block = Block(
-            f"c{at}", step.role, "memory", bitmask.of(map(int, zones.strip())), step.memory["memory"]
-        )
+        block = Block(f"c{at}", step.role, "memory", bits(map(int, zones.strip())), step.memory["memory"])
         held = memory_manager.with_blocks(held, [block])
 
     assert gib(tuple(block.size for block in held.blocks)) == blocks

@@ -11,8 +11,9 @@ import pytest
 from numalign.kubelet.admit import admit, charge, release
 from numalign.kubelet.managers_state import Assignments
 from numalign.kubelet.observed_state import FreeByZone, ObservedContainer, observe
+from numalign.model.bitset import members
 from numalign.model.demand import Demand
-from numalign.model.machine import ids, read_list, render_list
+from numalign.model.machine import read_list, render_list
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.placement import ZoneSet
 from numalign.model.resources import Resources
@@ -59,7 +60,7 @@ def test_a_machine_lacks_the_cpus_that_were_seen() -> None:
     assert free_of(after, "cpu") == [2, 3]
     assert free_of(after, "mem") == [4, 10]
     assert free_of(after, "gpu") == [2, 1]
-    assert list(ids(held.cpus)) == [3, 5]
+    assert list(members(held.cpus)) == [3, 5]
     assert held.devices == {GPU: (0, 1, 0, 0)}
     assert [(block.mask, block.size // GIB) for block in held.blocks] == [(0b01, 6)]
 

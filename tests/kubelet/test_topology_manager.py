@@ -24,6 +24,7 @@ from numalign.kubelet.topology_manager import (
     impossible,
     merge,
 )
+from numalign.model.bitset import bits, members
 from numalign.model.intent import Policy
 from tests.notation import table
 
@@ -42,7 +43,7 @@ def _offer(at: int, words: list[str]) -> ResourceHints:
 
 
 def _mask(word: str) -> int:
-    return bitmask.of(int(digit) for digit in word.removesuffix("p"))
+    return bits(int(digit) for digit in word.removesuffix("p"))
 
 
 def written(decision: Decision) -> str:
@@ -50,7 +51,7 @@ def written(decision: Decision) -> str:
     if not decision.admitted:
         return "no"
     mask = decision.affinity.mask
-    zones = "nil" if mask is None else "".join(map(str, bitmask.members(mask)))
+    zones = "nil" if mask is None else "".join(map(str, members(mask)))
     zones = "all" if mask == bitmask.full(EIGHT.count) else zones
     return zones + "p" * decision.affinity.preferred
 
@@ -251,7 +252,7 @@ def _preferable(current: TopologyHint, candidate: TopologyHint, distances: Dista
 
 def _order(mask: int, distances: Distances | None) -> tuple[int, float, int]:
     """Fewer zones, then the smaller average distance, then the smaller number."""
-    zones = list(bitmask.members(mask))
+    zones = list(members(mask))
     pairs = [distances[here][there] for here, there in product(zones, zones)] if distances else [0]
     return mask.bit_count(), sum(pairs) / len(pairs), mask
 

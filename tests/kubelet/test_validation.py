@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from numalign.kubelet.validation import CLASHES, Reserved, start_errors
-from numalign.model.machine import Core, Machine, cpus
+from numalign.model.bitset import bits
+from numalign.model.machine import Core, Machine
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.options import CpuOption, Options, TopologyOption
 from numalign.model.resources import ZoneId
@@ -23,10 +24,10 @@ def told(
     """The node with these options and, if its sockets are told, with a machine of 8 CPUs a zone."""
     placed = [(zone.id, socket) for zone, socket in zip(plain.zones, sockets, strict=False)]
     cores = [
-        Core(zone, socket, 0, cpus(range(8 * at, 8 * at + 8))) for at, (zone, socket) in enumerate(placed)
+        Core(zone, socket, 0, bits(range(8 * at, 8 * at + 8))) for at, (zone, socket) in enumerate(placed)
     ]
     ids = tuple(zone.id for zone in plain.zones)
-    machine = Machine(ids, tuple(cores), reserved=cpus([0])) if cores else None
+    machine = Machine(ids, tuple(cores), reserved=bits([0])) if cores else None
     return replace(plain, options=Options(frozenset(cpu), frozenset(closest)), machine=machine)
 
 
@@ -109,8 +110,8 @@ def test_a_kubelet_starts_with(starts: tuple[Node] | tuple[Node, Reserved]) -> N
                         told(node(ZONE, policy="restricted"), CpuOption.ALIGN_BY_SOCKET),
                         machine=Machine(
                             (ZoneId(0),),
-                            (Core(ZoneId(0), 0, 0, cpus([0, 1])), Core(ZoneId(0), 1, 0, cpus([2, 3]))),
-                            reserved=cpus([0]),
+                            (Core(ZoneId(0), 0, 0, bits([0, 1])), Core(ZoneId(0), 1, 0, bits([2, 3]))),
+                            reserved=bits([0]),
                         ),
                     ),
                 ),
@@ -140,7 +141,7 @@ def test_a_kubelet_starts_with(starts: tuple[Node] | tuple[Node, Reserved]) -> N
             ),
             (
                 "no CPU for the system",
-                (replace(node(ZONE), machine=Machine((ZoneId(0),), (Core(ZoneId(0), 0, 0, cpus([0])),))),),
+                (replace(node(ZONE), machine=Machine((ZoneId(0),), (Core(ZoneId(0), 0, 0, bits([0])),))),),
                 "reservedSystemCPUs",
                 "the CPU manager's policy static needs more than zero CPUs reserved",
             ),
@@ -218,5 +219,5 @@ def test_every_reason_is_told() -> None:
 
 def test_a_manager_that_is_off_asks_for_nothing() -> None:
     off = node("gpu=1", cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
-    bare = replace(off, machine=Machine((ZoneId(0),), (Core(ZoneId(0), 0, 0, cpus([0])),)))
+    bare = replace(off, machine=Machine((ZoneId(0),), (Core(ZoneId(0), 0, 0, bits([0])),)))
     assert start_errors(bare, kept(zone_5="huge=1Gi")) == []

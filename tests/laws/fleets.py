@@ -21,8 +21,9 @@ from numalign.cache import Question, dra
 from numalign.decision.scoring import EVEN, Weights
 from numalign.kubelet.admit import admit, charge
 from numalign.model import demand as demands
+from numalign.model.bitset import bits
 from numalign.model.intent import Intent, Match, Policy, Scope
-from numalign.model.machine import CpuSet, cpus, render_list
+from numalign.model.machine import CpuSet, render_list
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone, managers
 from numalign.model.options import DEFAULTS
 from numalign.model.pod import Container, Pod, Role, peak
@@ -277,7 +278,7 @@ def described(pick: Pick) -> Node:
         threads=threads,
         sockets=pick([(), [at // 2 for at in range(len(ids))]]),
         reserved=render_list(kept),
-        free=render_list(cpus(every) & ~kept & ~busy),
+        free=render_list(bits(every) & ~kept & ~busy),
         devices=" ".join(f"{name}={','.join(_devices(pick, ids))}" for name in ("gpu", "nic")),
         costs={(here, there): pick(NEAR) for here in ids for there in ids},
         policy=pick(POLICIES),
@@ -289,11 +290,11 @@ def described(pick: Pick) -> Node:
 def _threads(zones: int, each: int, *, beside: bool) -> list[CpuSet]:
     """The CPUs of each zone: one zone after another, or each with every so manieth one."""
     every = range(each * zones)
-    return [cpus(every[at::zones] if beside else every[at * each : (at + 1) * each]) for at in range(zones)]
+    return [bits(every[at::zones] if beside else every[at * each : (at + 1) * each]) for at in range(zones)]
 
 
 def _some(pick: Pick, every: Sequence[int], often: Sequence[bool]) -> CpuSet:
-    return cpus(one for one in every if pick(often))
+    return bits(one for one in every if pick(often))
 
 
 def _devices(pick: Pick, ids: Sequence[int]) -> list[str]:

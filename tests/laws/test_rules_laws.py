@@ -23,9 +23,10 @@ from numalign.kubelet.admit import admit, after_admission, charge, release
 from numalign.ledger import claims
 from numalign.ledger.arithmetic import named
 from numalign.model import demand as demands
+from numalign.model.bitset import bits
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Match, Policy, Scope
-from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, cpus, render_list
+from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, render_list
 from numalign.model.node import Node, Zone, managers
 from numalign.model.options import DEFAULTS, Options
 from numalign.model.placement import Grant, Placement, ZoneSet
@@ -120,18 +121,18 @@ def machines(draw: st.DrawFn) -> Node:
         list(every[at :: len(ids)] if beside else every[at * each : (at + 1) * each])
         for at in range(len(ids))
     ]
-    kept = cpus(draw(st.sets(st.sampled_from(every), max_size=2)))
-    busy = cpus(draw(st.sets(st.sampled_from(every))) if draw(st.booleans()) else ())
+    kept = bits(draw(st.sets(st.sampled_from(every), max_size=2)))
+    busy = bits(draw(st.sets(st.sampled_from(every))) if draw(st.booleans()) else ())
     sizes = draw(
         st.lists(st.sampled_from(["8Gi", "8Gi/7Gi/3Gi", "4Gi//0"]), min_size=len(ids), max_size=len(ids))
     )
     return machine(
-        *(f"cpu={render_list(cpus(here))} mem={size}" for here, size in zip(held, sizes, strict=True)),
+        *(f"cpu={render_list(bits(here))} mem={size}" for here, size in zip(held, sizes, strict=True)),
         ids=ids,
         threads=threads,
         sockets=[at // 2 for at in range(len(ids))] if draw(st.booleans()) else (),
         reserved=render_list(kept),
-        free=render_list(cpus(every) & ~kept & ~busy),
+        free=render_list(bits(every) & ~kept & ~busy),
         devices=" ".join(f"{name}={','.join(draw(devices(ids)))}" for name in ("gpu", "nic")),
         costs={(here, there): draw(st.sampled_from(NEAR)) for here in ids for there in ids},
         policy=draw(any_policy),

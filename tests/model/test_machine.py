@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.model.bitset import bits, lowest, members, union
 from numalign.model.machine import (
     LONGEST_LIST,
     MOST_CPUS,
@@ -12,14 +13,10 @@ from numalign.model.machine import (
     Machine,
     Stock,
     cpu_topology,
-    cpus,
     device_places,
     full_stock,
-    ids,
-    lowest,
     read_list,
     render_list,
-    union,
 )
 from tests.notation import GPU, machine, table, zone_ids
 
@@ -27,10 +24,10 @@ ZERO, FIVE, NINE = zone_ids(0, 5, 9)
 
 # Two sockets, the second with two zones; zone 5 has no CPU; cores in no order.
 CORES = (
-    Core(NINE, socket=1, cache=7, threads=cpus([5])),
-    Core(ZERO, socket=3, cache=9, threads=cpus([1, 8])),
-    Core(ZERO, socket=3, cache=2, threads=cpus([0, 7])),
-    Core(NINE, socket=1, cache=7, threads=cpus([2, 4])),
+    Core(NINE, socket=1, cache=7, threads=bits([5])),
+    Core(ZERO, socket=3, cache=9, threads=bits([1, 8])),
+    Core(ZERO, socket=3, cache=2, threads=bits([0, 7])),
+    Core(NINE, socket=1, cache=7, threads=bits([2, 4])),
 )
 
 
@@ -112,8 +109,8 @@ LISTS = [
 
 @pytest.mark.parametrize(("text", "held"), table(LISTS))
 def test_lists_of_cpus_are_read_and_written(text: str, held: list[int]) -> None:
-    assert list(ids(read_list(text))) == held
-    assert render_list(cpus(held)) == text
+    assert list(members(read_list(text))) == held
+    assert render_list(bits(held)) == text
 
 
 LOOSE = [
@@ -155,7 +152,7 @@ def test_a_union_holds_what_any_set_holds() -> None:
 
 @given(st.sets(st.integers(0, 200)))
 def test_a_set_of_cpus_survives_its_text(held: set[int]) -> None:
-    assert list(ids(read_list(render_list(cpus(held))))) == sorted(held)
+    assert list(members(read_list(render_list(bits(held))))) == sorted(held)
 
 
 def test_a_list_longer_than_any_is_not_read() -> None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from numalign.kube.decode.parts import Part, named
 from numalign.model import quantity, resources
+from numalign.model.bitset import union
 from numalign.model.errors import BadQuantity, BadTopology
-from numalign.model.machine import MOST_CPUS, Core, CpuSet, render_list, union
+from numalign.model.machine import MOST_CPUS, Core, CpuSet, render_list
 from numalign.model.resources import MEMORY, Kind, Resources, ZoneId, kind
 
 # The largest CONFIG_NODES_SHIFT of Linux is 10.

@@ -7,9 +7,9 @@ import pytest
 
 from numalign.kube.decode.kubelet_config import KubeletConfiguration, kubelet_configuration
 from numalign.kubelet.validation import Reserved
+from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
-from numalign.model.machine import cpus
 from numalign.model.node import CpuManager, MemoryManager
 from numalign.model.options import CpuOption, FeatureGate, TopologyOption
 from numalign.model.resources import Resources, ZoneId
@@ -67,7 +67,7 @@ def test_everything_that_matters_is_read() -> None:
         cpu_options_off=frozenset({CpuOption.ALIGN_BY_SOCKET}),
         topology_options=frozenset({TopologyOption.PREFER_CLOSEST}),
         gates=frozenset(FeatureGate),
-        reserved_cpus=cpus([0, 1, 8]),
+        reserved_cpus=bits([0, 1, 8]),
         kept_cpus=2,
         reserved=Reserved(
             {ZoneId(0): Resources({"memory": GIB}), ZoneId(1): Resources({"memory": 500 * MIB})},

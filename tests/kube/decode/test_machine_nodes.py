@@ -17,9 +17,10 @@ from numalign.kube.decode.machines import machine
 from numalign.kube.decode.nodes import BadNode, Facts
 from numalign.kube.decode.nrt import Topology, topology
 from numalign.kubelet.validation import Reserved
+from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
-from numalign.model.machine import DevicePlace, cpus
+from numalign.model.machine import DevicePlace
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import CpuOption, Options, TopologyOption
 from numalign.model.resources import Resources, ZoneId
@@ -117,7 +118,7 @@ def test_managers_that_are_off_list_nothing_but_the_cores_are_known() -> None:
     node = join(raw(zone(0, hugepages={"1Gi": 1})), OFF)
     assert (node.zones[0].capacity, node.zones[0].free) == (Resources(), Resources())
     assert node.machine is not None
-    assert node.machine.layout.everything == cpus(range(4))
+    assert node.machine.layout.everything == bits(range(4))
 
 
 def test_a_zone_without_cpus_lists_none() -> None:
@@ -166,10 +167,10 @@ def test_managers_are_read_off_the_topology_where_no_configuration_tells() -> No
             (
                 "by the configuration",
                 {"reservedSystemCPUs": None},
-                {"reserved_cpus": cpus([2])},
+                {"reserved_cpus": bits([2])},
                 [2],
             ),
-            ("by both", {"reservedSystemCPUs": "1"}, {"reserved_cpus": cpus([1])}, [1]),
+            ("by both", {"reservedSystemCPUs": "1"}, {"reserved_cpus": bits([1])}, [1]),
             ("as many as the machine says", {"reservedSystemCPUs": None, "reservedCPUs": 2}, {}, [0, 2]),
             (
                 "as many as the configuration says",
@@ -180,7 +181,7 @@ def test_managers_are_read_off_the_topology_where_no_configuration_tells() -> No
             (
                 "by name rather than by number",
                 {"reservedSystemCPUs": None, "reservedCPUs": 2},
-                {"reserved_cpus": cpus([3]), "kept_cpus": 4},
+                {"reserved_cpus": bits([3]), "kept_cpus": 4},
                 [3],
             ),
         ]
@@ -190,7 +191,7 @@ def test_cpus_are_reserved(fields: Json, said: Mapping[str, Any], reserved: list
     configured = KubeletConfiguration("n", cpu_manager=CpuManager.STATIC, **said)
     node = join(raw(**fields), configured)
     assert node.machine is not None
-    assert node.machine.reserved == cpus(reserved)
+    assert node.machine.reserved == bits(reserved)
     assert node.zones[0].allocatable["cpu"] == 1000 * (4 - len(reserved))
 
 
@@ -210,7 +211,7 @@ def test_memory_is_reserved_by_the_configuration() -> None:
         [
             (
                 "other CPUs",
-                {"reserved_cpus": cpus([0, 1])},
+                {"reserved_cpus": bits([0, 1])},
                 ['reservedSystemCPUs: "0-1" is not what the machine says: "0"'],
             ),
             (
@@ -239,7 +240,7 @@ def test_a_configuration_that_asks_more_of_the_machine_than_it_has_is_a_mistake(
     bare = raw(zone(0, reservedMemory=None, hugepages={"1Gi": 4}), reservedSystemCPUs=None)
     said = KubeletConfiguration(
         "n",
-        reserved_cpus=cpus([0, 9]),
+        reserved_cpus=bits([0, 9]),
         reserved=Reserved({ZoneId(0): Resources({"memory": 5 * GIB})}, 5 * GIB),
     )
     assert mistakes(lambda: join(bare, said)) == [

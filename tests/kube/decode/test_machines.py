@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from numalign.kube.decode.machines import Bank, Described, machine
+from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
-from numalign.model.machine import Core, cpus
+from numalign.model.machine import Core
 from numalign.model.resources import Resources, ZoneId
 from tests.notation import table
 
@@ -66,12 +67,12 @@ def test_all_of_a_machine_is_read() -> None:
             ),
         ),
         cores=(
-            Core(ZoneId(2), 2, 0, cpus([8, 10])),
-            Core(ZoneId(2), 2, 0, cpus([9, 11])),
-            Core(ZoneId(0), 1, 1, cpus([0, 2])),
-            Core(ZoneId(0), 1, 2, cpus([1, 3])),
+            Core(ZoneId(2), 2, 0, bits([8, 10])),
+            Core(ZoneId(2), 2, 0, bits([9, 11])),
+            Core(ZoneId(0), 1, 1, bits([0, 2])),
+            Core(ZoneId(0), 1, 2, bits([1, 3])),
         ),
-        reserved=cpus([0, 8, 9]),
+        reserved=bits([0, 8, 9]),
         devices=(
             (
                 "nvidia.com/gpu",
@@ -88,7 +89,7 @@ def test_all_of_a_machine_is_read() -> None:
 
 def test_little_is_enough() -> None:
     assert machine({"zones": [{"id": 3, "socket": 0, "cores": [[7]], "memory": "1Gi"}]}) == Described(
-        (Bank(ZoneId(3), GIB, None, Resources(), ()),), (Core(ZoneId(3), 0, 0, cpus([7])),)
+        (Bank(ZoneId(3), GIB, None, Resources(), ()),), (Core(ZoneId(3), 0, 0, bits([7])),)
     )
 
 
