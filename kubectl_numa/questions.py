@@ -96,7 +96,7 @@ def ask(raw: object, cluster: Cluster, *, name: str, namespace: str) -> Asked:
     Raises `BadPod` with every mistake, those that the API server would refuse whoever asks included.
     """
     user = cluster.settings.user
-    found = cluster.reader.read(raw, namespace=namespace, policies=cluster.policies, user=user)
+    found = cluster.reader.read(raw, namespace, cluster.policies, user)
     match found:
         case PodQuestion():
             decision = admission.decide(

@@ -108,7 +108,7 @@ class Program:
         policy = PolicyKeeper(settings.policy, log=self.log, registry=self.registry)
         policy.load()
         register = self._register(policy)
-        pods = PodInformer(register, log=self.log, registry=self.registry)
+        pods = PodInformer(register, register.reader, log=self.log, registry=self.registry)
         if settings.snapshot:
             feed = self._file(settings.snapshot, pods, policy)
             # A file is there at once: whoever starts the program may ask as soon as it listens.

@@ -22,7 +22,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint, Method
 from numalign.kube.decode.parts import Part
-from numalign.kube.decode.pod_reader import Meaning, PodReader
+from numalign.kube.decode.pod_reader import PodReader, PodReading
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import PolicyKeeper
 from numalign.kube.pod_informer import PodInfo
@@ -142,7 +142,7 @@ class SchedulerState:
         self._clock = clock
         self._wall = wall
         self._complete = complete
-        self._reader = PodReader(match)
+        self.reader = PodReader(match)
         self._last: tuple[tuple[object, ...], Subject] | None = None
         self._asked: LRU[str, Subject] = LRU(REMEMBERED, weigh=_weight_of_subject)
         self._numbers: LRU[Question, _Numbered] = LRU(REMEMBERED, weigh=_weight_of_question)
@@ -154,7 +154,7 @@ class SchedulerState:
         return {
             "asked": self._asked,
             "numbers": self._numbers,
-            **self._reader.caches(),
+            **self.reader.caches(),
             **self.cache.caches(),
         }
 
@@ -239,7 +239,7 @@ class SchedulerState:
 
     def _read(self, raw: Mapping[str, object]) -> Subject:
         name = _name(raw)
-        return self._made(name, self._reader.read(raw, namespace=name.namespace, policies=self._policies()))
+        return self._made(name, self.reader.read(raw, name.namespace, self._policies()))
 
     def asked(self, uid: str) -> bool:
         """Whether somebody asked about a pod, and that is remembered."""
@@ -257,7 +257,7 @@ class SchedulerState:
         if asked and asked.demand == pod.demand and asked.created == pod.created:
             return asked
         name = _Name(uid, pod.namespace, pod.name, pod.created)
-        meaning = self._reader.heard(pod.asking, namespace=pod.namespace, policies=self._policies())
+        meaning = self.reader.read(pod.request, pod.namespace, self._policies())
         # What makes no sense was told to whoever asked, and nobody binds it.
         return asked if self._refused(meaning) else self._made(name, meaning)
 
@@ -269,14 +269,14 @@ class SchedulerState:
         made, number = self._once(question)
         return replace(subject, question=made, number=number)
 
-    def _refused(self, meaning: Meaning) -> bool:
+    def _refused(self, meaning: PodReading) -> bool:
         """Whether admission has refused such a pod.
 
         Nobody knows who made a pod. If an exempt user did, it was admitted however it was written.
         """
         return isinstance(meaning, Invalid) and not self._policy.now.exemptions.users
 
-    def _made(self, name: _Name, meaning: Meaning) -> Subject:
+    def _made(self, name: _Name, meaning: PodReading) -> Subject:
         if isinstance(meaning, Invalid) and self._refused(meaning):
             raise BadInput(meaning.mistakes)
         if isinstance(meaning, PodQuestion):

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from numalign.kube.decode import placement_records
-from numalign.kube.decode.pod_request import PodRequestDecoder
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.memory_size import weight
 from numalign.model.intent import PLACEMENT
 
@@ -55,7 +55,7 @@ def record(amounts: int, name: str = "a") -> bytes:
 
 
 def asking(text: bytes) -> object:
-    return PodRequestDecoder().of(json.loads(text))
+    return PodReader().request(json.loads(text))
 
 
 def held(text: bytes) -> object:

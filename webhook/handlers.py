@@ -73,18 +73,19 @@ class Outcome:
 Endpoint = Callable[[Handlers, Review, Moment], Awaitable[Outcome]]
 
 
-def application(
+def application(  # noqa: PLR0913  what is known, how it is read, and what every part is given
     settings: WebhookSettings,
     *,
     holder: SnapshotHolder,
     policy: PolicyKeeper,
+    reader: PodReader,
     log: Log,
     registry: CollectorRegistry,
 ) -> web.Application:
     """The webhook's routes on the common server."""
-    door = _door(settings, holder, policy, log=log, registry=registry)
-    registry.register(PodsBelow(holder, policy, door.reader))
-    registry.register(CacheSizes((holder.caches, door.reader.caches)))
+    door = _door(settings, holder, policy, reader, log=log, registry=registry)
+    registry.register(PodsBelow(holder, policy, reader))
+    registry.register(CacheSizes((holder.caches, reader.caches)))
     return server.application(
         [web.post(f"/{name}", partial(_handle, door=door, name=name)) for name in _ENDPOINTS],
         log=log,
@@ -95,10 +96,11 @@ def application(
     )
 
 
-def _door(
+def _door(  # noqa: PLR0913  likewise
     settings: WebhookSettings,
     holder: SnapshotHolder,
     policy: PolicyKeeper,
+    reader: PodReader,
     *,
     log: Log,
     registry: CollectorRegistry,
@@ -110,7 +112,7 @@ def _door(
         settings,
         log,
         QuietLog(log),
-        PodReader(settings.policy_match),
+        reader,
         reviews=counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"]),
         below=ReviewsBelow(holder, registry),
         bad_calls=counter(f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]),

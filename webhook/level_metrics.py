@@ -20,11 +20,11 @@ from prometheus_client.registry import Collector
 from numalign.cache.admission import LEVELS, shortfalls
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import PolicyKeeper
 from numalign.model.intent import NamespaceRules
 from numalign.runtime.metrics import PREFIX
 from webhook.snapshot_holder import SnapshotHolder
-from webhook.subject import policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class PodsBelow(Collector):
         moment = self.holder.now
         if moment is None:
             return counts
-        asked = policies(moment, self.policy.now)
+        asked = EffectivePolicy.of(moment, self.policy.now)
         for namespace in moment.namespaces:
             rules = asked.rules_for(namespace)
             exempt = asked.exemption(namespace, runtime_class="") is not None
             counts.update({(namespace, name): 0 for name in LEVELS if LEVELS[name](rules) and not exempt})
-        for tenants in self.holder.feed.tenants():
-            found = self.reader.heard(tenants.asking, namespace=tenants.namespace, policies=asked)
-            below = shortfalls(found) if isinstance(found, PodQuestion) else ()
-            counts.update({(tenants.namespace, name): tenants.count for name in below})
+        for pods in self.holder.feed.pod_counts():
+            reading = self.reader.read(pods.request, pods.namespace, asked)
+            below = shortfalls(reading) if isinstance(reading, PodQuestion) else ()
+            counts.update({(pods.namespace, name): pods.count for name in below})
         return counts
 
 

@@ -21,6 +21,7 @@ from certs.reader import SharedCertificate, start_pair
 from numalign.kube import configz, live_feed
 from numalign.kube.client import Api, connected
 from numalign.kube.decode import device_classes, shapes
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.feed import Feed
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import PolicyKeeper
@@ -63,18 +64,19 @@ class Program:
         settings = self.settings
         policy = PolicyKeeper(settings.policy, log=self.log, registry=self.registry)
         policy.load()
+        reader = PodReader(settings.policy_match)
         if settings.snapshot:
             feed = self._file(settings.snapshot, policy)
             holder = self._holder(feed)
             # A file is there at once: whoever starts the program may ask as soon as it listens.
             await feed.load(holder.take)
-            return await self._run(holder, policy, lambda _: Work(settings), stop)
+            return await self._run(holder, policy, reader, lambda _: Work(settings), stop)
         async with connected(kubeconfig=settings.kubeconfig, context=settings.context) as api:
-            live = self._live(api, policy)
+            live = self._live(api, policy, reader)
             holder = self._holder(live)
             with _folder() as folder:
                 work = partial(self._work, api, live, folder)
-                return await self._run(holder, policy, work, stop)
+                return await self._run(holder, policy, reader, work, stop)
 
     def _file(self, path: Path, policy: PolicyKeeper) -> FileFeed:
         return FileFeed(
@@ -86,12 +88,13 @@ class Program:
             declared=policy.declared,
         )
 
-    def _live(self, api: Api, policy: PolicyKeeper) -> LiveFeed:
+    def _live(self, api: Api, policy: PolicyKeeper, reader: PodReader) -> LiveFeed:
         namespace = self.settings.namespace or api.namespace
         return LiveFeed(
             api,
             watched=live_feed.WITH_PODS if self.settings.count_pods else live_feed.STATIC,
             optional=[(shapes.collection(namespace),), device_classes.COLLECTIONS],
+            reader=reader,
             log=self.log,
             registry=self.registry,
             book=self._book(),
@@ -108,10 +111,18 @@ class Program:
         self,
         holder: SnapshotHolder,
         policy: PolicyKeeper,
+        reader: PodReader,
         prepare: Callable[[web.Application], Work],
         stop: Stop,
     ) -> int:
-        app = application(self.settings, holder=holder, policy=policy, log=self.log, registry=self.registry)
+        app = application(
+            self.settings,
+            holder=holder,
+            policy=policy,
+            reader=reader,
+            log=self.log,
+            registry=self.registry,
+        )
         work = prepare(app)
         app[SERVER_STATE].checks.update(work.checks)
         tasks = {"catalogue": holder.follow, **work.tasks}

@@ -71,8 +71,8 @@ class SnapshotHolder:
         return None if self.now else self.feed.waiting_for() or "the first snapshot to be put together"
 
     def caches(self) -> Caches:
-        """What is remembered of the nodes, and of the pods that are counted."""
-        return {**self.feed.caches(), **(self.now.fleet.caches() if self.now else {})}
+        """What is remembered of the nodes."""
+        return self.now.fleet.caches() if self.now else {}
 
     async def follow(self) -> None:
         """Keep up with the feed; never returns."""

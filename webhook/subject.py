@@ -52,12 +52,7 @@ def subject(
         return SkipReason.KIND
     if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
         return SkipReason.OPERATION
-    return read(review.object, review, policies(moment, policy), reader)
-
-
-def policies(moment: Moment, policy: ClusterPolicy) -> EffectivePolicy:
-    """What is asked of pods at a moment."""
-    return EffectivePolicy(policy, moment.namespaces, moment.namespace_labels)
+    return read(review.object, review, EffectivePolicy.of(moment, policy), reader)
 
 
 def exempt(pod: object, review: Review, asked: EffectivePolicy) -> str | None:
@@ -67,7 +62,7 @@ def exempt(pod: object, review: Review, asked: EffectivePolicy) -> str | None:
 
 def read(pod: object, review: Review, asked: EffectivePolicy, reader: PodReader) -> ReviewedPod | SkipReason:
     """A pod under review, or a template in what is; raises `InvalidPod` as `subject` does."""
-    found = reader.read(pod, namespace=review.namespace, policies=asked, user=review.user.username)
+    found = reader.read(pod, review.namespace, asked, review.user.username)
     if isinstance(found, Invalid):
         raise InvalidPod(found.mistakes)
     if isinstance(found, Exempt):

@@ -31,7 +31,7 @@ from numalign.model.resources import CPU, MEMORY
 from numalign.model.steps import Steps
 from webhook.review import AdmissionOperation, Allowed, Denied, Review, StatusReason
 from webhook.snapshot_holder import Moment
-from webhook.subject import InvalidPod, ReviewedPod, SkipReason, exempt, policies, read
+from webhook.subject import InvalidPod, ReviewedPod, SkipReason, exempt, read
 from webhook.validate import SPEAKER, Decide, admitted, in_full, refuse_broken
 
 # A warning must have room for its reason beside the place.
@@ -94,7 +94,7 @@ def workload(
     Of an update only the templates count that it changes.
     """
     sort = (review.kind.group, review.kind.kind)
-    asked = policies(moment, policy)
+    asked = EffectivePolicy.of(moment, policy)
     if reason := _none_of_ours(review, sort, asked):
         return reason
     seen = templates.look(review.object, sort, extra=policy.templates)

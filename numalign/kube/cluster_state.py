@@ -20,6 +20,7 @@ from numalign.kube.decode.kubelet_config import KubeletConfiguration
 from numalign.kube.decode.namespaces import NamespaceFacts
 from numalign.kube.decode.nodes import BadNode, Facts
 from numalign.kube.decode.nrt import Topology
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.pod_counts import PodCounts
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.intent import NamespaceRules
@@ -143,10 +144,12 @@ class ClusterState:
 
     A topology without a Node is a ghost that its exporter left behind, and makes no node. But a file may hold
     nothing but topologies: unless all Nodes are `told`, as by an API server, there is no ghost where there is
-    no Node at all. The `book` knows the nodes in health.
+    no Node at all. The `book` knows the nodes in health, `reader` the pods that are counted.
     """
 
-    def __init__(self, *, told: bool = False, book: ShapeHistory | None = None) -> None:
+    def __init__(
+        self, *, told: bool = False, book: ShapeHistory | None = None, reader: PodReader | None = None
+    ) -> None:
         self.book = book or ShapeHistory(wall=time.time)
         self._told = self._haunted = told
         self.nodes = Store("Node", _sensible(nodes.facts))
@@ -155,7 +158,7 @@ class ClusterState:
         self.namespaces: Store[NamespaceFacts] = Store("Namespace", namespaces.facts)
         self.memories: Store[RememberedShapes] = Store(shapes.KIND, shapes.decode)
         self.device_classes: Store[frozenset[str]] = Store(device_classes.KIND, device_classes.served)
-        self.pod_counts = PodCounts()
+        self.pod_counts = PodCounts(reader or PodReader())
         self._joined: dict[str, Node] = {}
         self._known: dict[str, Node] = {}
         self._unseen: set[str] = set()

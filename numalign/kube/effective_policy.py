@@ -1,20 +1,32 @@
 """
 What is asked of the pods in each namespace: by its labels, and by the cluster's own policy.
 
-Webhook, scorer and `kubectl numa` hear of namespaces in different ways, and must mean the same by them.
+Webhook, scorer and `kubectl numa` learn of namespaces in different ways, and must mean the same by them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol
 
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.intent import ADMISSION, UNRULED, Admission, NamespaceRules
 
 DISABLED = f"its namespace is labelled {ADMISSION}: {Admission.DISABLED}"
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+class Namespaces(Protocol):
+    """Whatever knows namespaces by name: the rules that their own labels state, and all of their labels."""
+
+    @property
+    def namespaces(self) -> Mapping[str, NamespaceRules]:
+        """The rules of each."""
+
+    @property
+    def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +38,12 @@ class EffectivePolicy:
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Snapshot, policy: ClusterPolicy = NO_POLICY) -> "EffectivePolicy":
-        """What holds in a cluster as it was found."""
-        return cls(policy, found.namespaces, found.namespace_labels)
+    def of(cls, cluster: Namespaces, policy: ClusterPolicy = NO_POLICY) -> "EffectivePolicy":
+        """What holds in a cluster with these namespaces."""
+        return cls(policy, cluster.namespaces, cluster.namespace_labels)
 
     def rules_for(self, namespace: str) -> NamespaceRules:
-        """What is asked of the pods in a namespace; one that is not known is asked what the policy asks."""
+        """What is asked of the pods in a namespace; of one that is not known, what the policy asks."""
         own = self.rules.get(namespace, UNRULED)
         return self.policy.rules_for(own, self.labels.get(namespace, _NO_LABELS), namespace)
 

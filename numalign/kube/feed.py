@@ -5,14 +5,13 @@ There are two ways to know a cluster, and no door should care which: a snapshot 
 now and then, and the API server. Both give whole snapshots, one after another, and know how old they are.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.pod_counts import PodCount
-from numalign.lru import Caches
 from numalign.runtime.metrics import PREFIX
 
 Take = Callable[[Snapshot], Awaitable[None]]
@@ -28,11 +27,8 @@ class Feed(Protocol):
     def age(self) -> float:
         """Seconds since the source last confirmed what is known; infinite before there is anything."""
 
-    def tenants(self) -> Iterator[PodCount]:
+    def pod_counts(self) -> Iterable[PodCount]:
         """The pods of the cluster, as far as the source tells."""
-
-    def caches(self) -> Caches:
-        """What is remembered of pods that may be there no more."""
 
     async def follow(self, take: Take) -> None:
         """Give a snapshot to `take` whenever there is a new one; never returns.

@@ -8,7 +8,7 @@ put together again: an answer is never later than that moment, and a crowd costs
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +20,11 @@ from numalign.kube.client import Api
 from numalign.kube.cluster_state import ClusterState, Store
 from numalign.kube.decode import device_classes, shapes
 from numalign.kube.decode.nrt import KIND
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.feed import Take
 from numalign.kube.informer import Informer, Key, Meters, Sink
 from numalign.kube.kinds import Collection, Object
 from numalign.kube.pod_counts import PodCount, PodCounts
-from numalign.lru import Caches
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.shapes import Shape, ShapeHistory
@@ -75,7 +75,8 @@ class _InCensus:
 class LiveFeed:
     """The cluster behind an API server.
 
-    Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted.
+    Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted,
+    as `reader` reads them.
     Of `watched` kinds all is waited for, of `optional` ones only for an answer, whatever it is.
     The `book` knows what was there before, and which shapes are `declared`. What is known of a cluster is
     `world`: whoever learns more of it (the kubelets' configurations) may put it there.
@@ -90,12 +91,13 @@ class LiveFeed:
         log: Log,
         registry: CollectorRegistry,
         pods: Sink | None = None,
+        reader: PodReader | None = None,
         book: ShapeHistory | None = None,
         declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.world = ClusterState(told=True, book=book)
+        self.world = ClusterState(told=True, book=book, reader=reader)
         self._declared = declared
         self._pods = pods
         self._log = log
@@ -135,13 +137,9 @@ class LiveFeed:
         """
         return max(reflector.age() for reflector in self._needed.values())
 
-    def tenants(self) -> Iterator[PodCount]:
+    def pod_counts(self) -> Iterable[PodCount]:
         """The pods that are counted."""
-        return self.world.pod_counts.tenants()
-
-    def caches(self) -> Caches:
-        """Of the pods that are counted."""
-        return self.world.pod_counts.caches()
+        return self.world.pod_counts.counts()
 
     async def follow(self, take: Take) -> None:
         """Watch, and give a snapshot whenever something has changed; never returns."""

@@ -2,8 +2,7 @@
 How many pods ask for what, by namespace.
 
 A cluster has a hundred thousand pods, made from a few hundred templates. So a pod is kept as a reference to
-what pods like it ask for, which is read once; whoever wants to know how many fall short of a rule looks at
-the templates, not at the pods.
+what pods like it ask for; whoever wants to know how many fall short of a rule looks at the templates.
 """
 
 from collections import Counter
@@ -12,8 +11,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from numalign.kube.decode.parts import Part
-from numalign.kube.decode.pod_request import PodRequest, PodRequestDecoder
-from numalign.lru import Caches
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import PodRequest
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -29,48 +28,42 @@ class PodCount:
     """So many pods of a namespace, which ask for the same."""
 
     namespace: str
-    asking: PodRequest
+    request: PodRequest
     count: int
 
 
 class PodCounts:
     """The pods that have not ended; those whose containers cannot be read are counted with nobody."""
 
-    def __init__(self) -> None:
-        self._asking: dict[Key, PodRequest] = {}
-        self._askings = PodRequestDecoder(most_mistakes=MOST_MISTAKES)
+    def __init__(self, reader: PodReader) -> None:
+        self._reader = reader
+        self._requests: dict[Key, PodRequest] = {}
 
     def __len__(self) -> int:
-        return len(self._asking)
+        return len(self._requests)
 
-    def caches(self) -> Caches:
-        """What is remembered of pods that may be there no more."""
-        return {"askings": self._askings.cache}
-
-    def put(self, key: Key, raw: Mapping[str, object]) -> None:
+    def put(self, key: Key, pod: Mapping[str, object]) -> None:
         """A pod is there, as this v1 Pod says."""
-        asking = None if _ended(raw) else self._askings.of(raw)
-        if asking is None or asking.demand is None:
-            self.drop(key)
+        ended = Part(pod)["status"]["phase"].text() in _ENDED
+        request = None if ended else self._reader.request(pod, most_mistakes=MOST_MISTAKES)
+        if request and request.demand is not None:
+            self._requests[key] = request
         else:
-            self._asking[key] = asking
+            self.drop(key)
 
     def drop(self, key: Key) -> None:
         """A pod is gone."""
-        self._asking.pop(key, None)
+        self._requests.pop(key, None)
 
     def keep(self, keys: AbstractSet[Key]) -> None:
         """No other pods are there any more."""
-        for key in self._asking.keys() - keys:
-            del self._asking[key]
+        for key in self._requests.keys() - keys:
+            del self._requests[key]
 
-    def tenants(self) -> Iterator[PodCount]:
+    def counts(self) -> Iterator[PodCount]:
         """All pods, by namespace and by what they ask for."""
-        counted = Counter((namespace, id(asking)) for (namespace, _), asking in self._asking.items())
-        by_id = {id(asking): asking for asking in self._asking.values()}
-        for (namespace, number), count in counted.items():
-            yield PodCount(namespace, by_id[number], count)
-
-
-def _ended(raw: Mapping[str, object]) -> bool:
-    return Part(raw)["status"]["phase"].text() in _ENDED
+        # Pods that ask for the same share one request, and to hash it would take longer.
+        numbers = Counter((namespace, id(request)) for (namespace, _), request in self._requests.items())
+        requests = {id(request): request for request in self._requests.values()}
+        for (namespace, number), count in numbers.items():
+            yield PodCount(namespace, requests[number], count)

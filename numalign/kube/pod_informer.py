@@ -21,7 +21,8 @@ from numalign.kube.cluster_state import Problem
 from numalign.kube.decode import placement_records
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.placement_records import DecodedRecord
-from numalign.kube.decode.pod_request import PodRequest, PodRequestDecoder
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.informer import Key
 from numalign.kube.kinds import PODS, Object
 from numalign.ledger.model import PlacementRecord
@@ -61,7 +62,7 @@ class PodInfo:
     `node` is empty while it is not bound, `created` and `started` (by its kubelet) are in whole seconds since
     1970, 0 if nobody says.
     `acknowledged` says that its kubelet has spoken of it, `leaving` that it was deleted and is not gone yet;
-    `reason` and `message` are what its status gives. `asking` is what the pod says by itself; `record` is
+    `reason` and `message` are what its status gives. `request` is what the pod says by itself; `record` is
     None if nothing that can be read says what it holds.
     """
 
@@ -77,13 +78,13 @@ class PodInfo:
     leaving: bool
     reason: str
     message: str
-    asking: PodRequest
+    request: PodRequest
     record: PlacementRecord | None
 
     @property
     def demand(self) -> Demand | None:
         """What its containers ask for; None, if they cannot be read."""
-        return self.asking.demand
+        return self.request.demand
 
     @property
     def ended(self) -> bool:
@@ -108,13 +109,15 @@ class PodInformer:
     otherwise, what can be read is. Both stand among the `problems`.
     """
 
-    def __init__(self, listener: Listener, *, log: Log, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, listener: Listener, reader: PodReader, *, log: Log, registry: CollectorRegistry
+    ) -> None:
         self._listener = listener
         self._log = QuietLog(log, lines=MANY_LINES)
         self._pods: dict[Key, PodInfo] = {}
         self._keys: dict[str, Key] = {}
         self._mistakes: dict[Key, tuple[Mistake, ...]] = {}
-        self._askings = PodRequestDecoder(most_mistakes=MOST_MISTAKES + 1)
+        self._reader = reader
         self._records: LRU[bytes, DecodedRecord] = LRU(REMEMBERED)
         self._said: LRU[bytes, None] = LRU(REMEMBERED)
         Gauge(
@@ -131,7 +134,7 @@ class PodInformer:
 
     def caches(self) -> Caches:
         """What is remembered of pods that may be there no more."""
-        return {"askings": self._askings.cache, "records": self._records, "unreadable": self._said}
+        return {"records": self._records, "unreadable": self._said}
 
     def problems(self) -> Iterator[Problem]:
         """The pods with mistakes."""
@@ -190,10 +193,10 @@ class PodInformer:
     def _read(self, whole: Part) -> PodInfo:
         metadata, spec, status = whole["metadata"], whole["spec"], whole["status"]
         phase = _phase(status["phase"])
-        asking = self._askings.of(whole.value)
+        request = self._reader.request(whole.value, most_mistakes=MOST_MISTAKES + 1)
         found = self._record(metadata["annotations"])
         whole.mistakes.extend(found.mistakes)
-        whole.mistakes.extend(asking.mistakes)
+        whole.mistakes.extend(request.mistakes)
         return PodInfo(
             uid=metadata["uid"].uid() if metadata["uid"].needed_text() else "",
             namespace=intern(metadata["namespace"].text()),
@@ -207,7 +210,7 @@ class PodInformer:
             leaving=metadata["deletionTimestamp"].value is not None,
             reason=intern(status["reason"].text()[:LONGEST_NAME]),
             message=status["message"].text()[:LONGEST_MESSAGE],
-            asking=asking,
+            request=request,
             record=found.record,
         )
 

@@ -5,7 +5,7 @@ from collections import Counter
 from bench import scheduling_load
 from bench.scheduling_load import TEMPLATES
 from harness.sim.shapes import GPU
-from numalign.kube.decode.pod_request import PodRequestDecoder
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.model.intent import Policy
 from numalign.model.pod import Qos
 
@@ -35,7 +35,7 @@ def test_pods_of_both_kinds_ask_the_same_but_for_the_device() -> None:
 
 def test_pods_are_read_as_guaranteed_and_want_one_zone() -> None:
     [pod] = scheduling_load.pods(1, kind="device")
-    asking = PodRequestDecoder().of(pod)
+    asking = PodReader().request(pod)
     assert asking.written.policy is Policy.SINGLE_NUMA_NODE
     assert asking.demand
     assert asking.demand.qos is Qos.GUARANTEED

@@ -7,7 +7,7 @@ import pytest
 from bench import soak, soak_callers, soak_pods
 from bench.soak import Aim, Growth, Look
 from bench.soak_callers import Counts
-from numalign.kube.decode.pod_request import PodRequestDecoder
+from numalign.kube.decode.pod_reader import PodReader
 from webhook import review
 from webhook.review import Review
 
@@ -48,7 +48,7 @@ def test_a_pod_follows_from_its_number() -> None:
 def test_all_pods_make_sense_but_those_that_are_meant_not_to() -> None:
     made = [soak_pods.made(number) for number in MANY]
     broken = [each for each in made if each.broken]
-    assert [each for each in made if PodRequestDecoder().of(each.pod).mistakes] == broken
+    assert [each for each in made if PodReader().request(each.pod).mistakes] == broken
     assert len(broken) == len(made) / soak_pods.EVERY["broken"]
 
 

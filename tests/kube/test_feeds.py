@@ -19,6 +19,7 @@ from numalign.kube import live_feed
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import device_classes, shapes
 from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.feed import Feed
 from numalign.kube.files import snapshot
 from numalign.kube.files.file_feed import CROWD, FileFeed
@@ -198,7 +199,7 @@ def listener() -> Told:
 @pytest.fixture
 def pod_informer(listener: Told, told: io.StringIO) -> PodInformer:
     log = logs.to(told, level="debug", form="json")
-    return PodInformer(listener, log=log, registry=CollectorRegistry())
+    return PodInformer(listener, PodReader(), log=log, registry=CollectorRegistry())
 
 
 @pytest.fixture(params=SOURCES)
@@ -339,7 +340,7 @@ async def test_a_broken_object_is_told_of_and_stops_nobody(filled: Source) -> No
 
 async def test_pods_are_counted(filled: Source) -> None:
     def count() -> int:
-        return sum(each.count for each in filled.feed.tenants())
+        return sum(each.count for each in filled.feed.pod_counts())
 
     filled.put(pod("one"))
     filled.put(pod("two"))
@@ -385,7 +386,7 @@ async def test_who_listens_hears_of_every_pod(listened: Source, listener: Told) 
         await seen.until(lambda: listener.names() == ["ended", "two"])
 
     assert listener.went == ["one"]
-    assert [*listened.feed.tenants()] == []
+    assert [*listened.feed.pod_counts()] == []
 
 
 def phase_of(pod: PodInfo) -> Phase:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.pod_counts import PodCount, PodCounts
 from numalign.model.intent import Policy
 
@@ -24,13 +25,13 @@ def pod(*, cpu: object = "2", policy: str | None = None, phase: str = "Running",
 
 def counted(pod_counts: PodCounts) -> list[tuple[str, Policy | None, int]]:
     def line(each: PodCount) -> tuple[str, Policy | None, int]:
-        return each.namespace, each.asking.written.policy, each.count
+        return each.namespace, each.request.written.policy, each.count
 
-    return sorted(map(line, pod_counts.tenants()), key=lambda each: (each[0], each[1] or "", each[2]))
+    return sorted(map(line, pod_counts.counts()), key=lambda each: (each[0], each[1] or "", each[2]))
 
 
 def test_pods_are_counted_by_namespace_and_by_what_they_ask_for() -> None:
-    pod_counts = PodCounts()
+    pod_counts = PodCounts(PodReader())
     for name in "abc":
         pod_counts.put(("team", name), pod(policy="restricted"))
     pod_counts.put(("team", "d"), pod())
@@ -44,16 +45,16 @@ def test_pods_are_counted_by_namespace_and_by_what_they_ask_for() -> None:
 
 
 def test_pods_of_one_template_share_what_they_ask_for_wherever_they_run() -> None:
-    pod_counts = PodCounts()
+    pod_counts = PodCounts(PodReader())
     pod_counts.put(("team", "a"), pod())
     pod_counts.put(("team", "b"), {**pod(), "spec": {**pod()["spec"], "nodeName": "other"}})
     pod_counts.put(("other", "c"), pod(**{"numalign.io/placement": "[]"}))
 
-    assert len({id(each.asking) for each in pod_counts.tenants()}) == 1
+    assert len({id(each.request) for each in pod_counts.counts()}) == 1
 
 
 def test_a_pod_that_is_gone_or_has_ended_is_not_counted() -> None:
-    pod_counts = PodCounts()
+    pod_counts = PodCounts(PodReader())
     for name in "abcd":
         pod_counts.put(("team", name), pod())
     pod_counts.drop(("team", "a"))
@@ -65,7 +66,7 @@ def test_a_pod_that_is_gone_or_has_ended_is_not_counted() -> None:
 
 
 def test_a_pod_counts_as_what_it_was_last() -> None:
-    pod_counts = PodCounts()
+    pod_counts = PodCounts(PodReader())
     pod_counts.put(("team", "a"), pod())
     pod_counts.put(("team", "a"), pod(policy="restricted"))
 
@@ -73,7 +74,7 @@ def test_a_pod_counts_as_what_it_was_last() -> None:
 
 
 def test_after_a_whole_list_no_other_pods_are_there() -> None:
-    pod_counts = PodCounts()
+    pod_counts = PodCounts(PodReader())
     for name in "abc":
         pod_counts.put(("team", name), pod(cpu={"c": "3"}.get(name, "2")))
     pod_counts.keep({("team", "a"), ("team", "never heard of")})
@@ -94,7 +95,7 @@ BROKEN: dict[str, Json] = {
 
 @pytest.mark.parametrize("raw", BROKEN.values(), ids=BROKEN)
 def test_a_pod_that_cannot_be_read_is_not_counted_and_harms_nobody(raw: Json) -> None:
-    pod_counts = PodCounts()
+    pod_counts = PodCounts(PodReader())
     pod_counts.put(("team", "good"), pod())
     pod_counts.put(("team", "bad"), raw)
 
@@ -113,7 +114,7 @@ steps = st.one_of(
 
 @given(st.lists(steps))
 def test_the_count_is_the_number_of_pods_that_are_there(story: list[tuple[str, Any, Any]]) -> None:
-    pod_counts, there = PodCounts(), dict[str, str]()
+    pod_counts, there = PodCounts(PodReader()), dict[str, str]()
     for what, which, cpu in story:
         if what == "put":
             pod_counts.put(("team", which), pod(cpu=cpu))
@@ -125,5 +126,5 @@ def test_the_count_is_the_number_of_pods_that_are_there(story: list[tuple[str, A
             pod_counts.keep({("team", name) for name in which})
             there = {name: cpu for name, cpu in there.items() if name in which}
 
-    counts = sorted(each.count for each in pod_counts.tenants())
+    counts = sorted(each.count for each in pod_counts.counts())
     assert counts == sorted(list(there.values()).count(cpu) for cpu in set(there.values()))

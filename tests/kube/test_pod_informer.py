@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from numalign.kube.decode import placement_records
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.informer import Key
 from numalign.kube.kinds import PODS
@@ -75,8 +76,9 @@ class Watched:
         self.told = Told()
         self.logged = io.StringIO()
         self.registry = CollectorRegistry()
+        self.reader = PodReader()
         log = logs.to(self.logged, level="debug", form="json")
-        self.pod_informer = PodInformer(self.told, log=log, registry=self.registry)
+        self.pod_informer = PodInformer(self.told, self.reader, log=log, registry=self.registry)
 
     def put(self, *pods: Json) -> None:
         """As a reflector would."""
@@ -127,7 +129,7 @@ def test_a_pod_is_told_of_with_all_that_a_ledger_needs(watched: Watched) -> None
         leaving=False,
         reason="",
         message="",
-        asking=PodRequest(asks("cpu=2 mem=1Gi"), IntentAnnotations(Policy.RESTRICTED)),
+        request=PodRequest(asks("cpu=2 mem=1Gi"), IntentAnnotations(Policy.RESTRICTED)),
         record=PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED),
     )
     assert watched.mistakes() == []
@@ -229,7 +231,7 @@ def test_pods_of_one_template_share_what_they_ask_for_and_what_they_hold(watched
     )
 
     pods = watched.told.pods.values()
-    assert len({id(each.asking) for each in pods}) == len({id(each.record) for each in pods}) == 1
+    assert len({id(each.request) for each in pods}) == len({id(each.record) for each in pods}) == 1
 
 
 NO_UID = "is no uid, which has at most 128 letters, digits and signs"
@@ -374,7 +376,7 @@ def test_what_is_remembered_of_pods_that_are_gone_is_bounded(watched: Watched) -
         watched.put(hostile(number))
         watched.drop(f"p{number}")
 
-    caches = watched.pod_informer.caches()
+    caches = {**watched.pod_informer.caches(), **watched.reader.caches()}
     assert all(cache.bytes <= MOST_BYTES for cache in caches.values())
     assert 5 < len(caches["records"]) < 60
     assert (watched.mistakes(), watched.unreadable(), len(watched.pod_informer)) == ([], 0, 0)

@@ -24,6 +24,7 @@ from kubectl_numa.manifests import Manifest
 from kubectl_numa.settings import Settings
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import shapes as codec
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pods import pod as read_pod
 from numalign.kube.decode.templates import Place
 from numalign.kube.files import policy, snapshot
@@ -164,7 +165,9 @@ class Webhook:
         feed = FileFeed(Path("none"), every=0, log=log, registry=registry)
         holder = SnapshotHolder(feed, log=log, registry=registry)
         keeper = PolicyKeeper(None, log=log, registry=registry)
-        app = application(chosen, holder=holder, policy=keeper, log=log, registry=registry)
+        app = application(
+            chosen, holder=holder, policy=keeper, reader=PodReader(Match(match)), log=log, registry=registry
+        )
         client = TestClient(TestServer(app))
         await client.start_server()
         return cls(holder, keeper, client)

@@ -288,7 +288,9 @@ class Scorer:
             self.register, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
         )
         self.register.watch = self.outcomes.heard
-        self.pods = PodInformer(self.register, log=self.told.log, registry=self.registry)
+        self.pods = PodInformer(
+            self.register, self.register.reader, log=self.told.log, registry=self.registry
+        )
         self.judge = Judge(self.register, unknown=self.settings().unknown_nodes, clock=self.time)
         self.preemption = Preemption(self.register)
         self.binder = self.a_binder()

@@ -607,7 +607,6 @@ async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> 
     names = (
         "asked",
         "readings",
-        "readings_askings",
         "questions",
         "numbers",
         "answers",

@@ -553,7 +553,7 @@ def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Score
         scorer.subject(made)
 
     sizes = {name: (cache.bytes, len(cache)) for name, cache in scorer.register.caches().items()}
-    assert sizes.keys() == {"asked", "numbers", "readings", "readings_askings", "questions", "answers"}
+    assert sizes.keys() == {"asked", "numbers", "readings", "askings", "questions", "answers"}
     assert all(size <= MOST_BYTES for size, _ in sizes.values()), sizes
     assert all(10 < count < 200 for name, (_, count) in sizes.items() if name != "answers"), sizes
 

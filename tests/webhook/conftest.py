@@ -255,6 +255,7 @@ class Door:
             settings,
             holder=self.holder,
             policy=self.policy,
+            reader=PodReader(settings.policy_match),
             log=self.told.log,
             registry=self.registry,
         )

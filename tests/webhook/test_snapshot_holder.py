@@ -11,7 +11,6 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.feed import Take
 from numalign.kube.files import snapshot
 from numalign.kube.pod_counts import PodCount
-from numalign.lru import Caches
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
@@ -47,13 +46,9 @@ class Fed:
         """As told."""
         return self.seconds
 
-    def tenants(self) -> Iterator[PodCount]:
+    def pod_counts(self) -> Iterator[PodCount]:
         """Nobody."""
         return iter(())
-
-    def caches(self) -> Caches:
-        """Nothing."""
-        return {}
 
     async def follow(self, take: Take) -> None:
         """Give all that there is."""

@@ -7,7 +7,7 @@ changes nothing but a metric and a log line.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter
@@ -17,8 +17,7 @@ from numalign.kube.feed import Take
 from numalign.kube.files import documents, snapshot
 from numalign.kube.informer import Key, Sink
 from numalign.kube.kinds import Object
-from numalign.kube.pod_counts import PodCount, PodCounts
-from numalign.lru import Caches
+from numalign.kube.pod_counts import PodCount
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import files
 from numalign.runtime.clock import Sleep
@@ -61,7 +60,7 @@ class FileFeed:
         self._read_at: float | None = None
         self._taken: tuple[object, ...] | None = None
         self._had_nodes = False
-        self._pod_counts = PodCounts()
+        self._pod_counts: Sequence[PodCount] = ()
         self._failures = Counter(
             f"{PREFIX}snapshot_failures", "Times the snapshot file could not be read.", registry=registry
         )
@@ -74,13 +73,9 @@ class FileFeed:
         """Since the file was last read with success."""
         return float("inf") if self._read_at is None else self._clock() - self._read_at
 
-    def tenants(self) -> Iterator[PodCount]:
+    def pod_counts(self) -> Iterable[PodCount]:
         """The pods in the file, unless somebody else is given them."""
-        return self._pod_counts.tenants()
-
-    def caches(self) -> Caches:
-        """Of the pods that are counted."""
-        return self._pod_counts.caches()
+        return self._pod_counts
 
     async def follow(self, take: Take) -> None:
         """Read the file whenever it changes, without holding up whoever asks meanwhile; never returns."""
@@ -130,7 +125,7 @@ class FileFeed:
                 await self._sleep(0)
         sink.keep(keys)
 
-    def _read(self) -> tuple[Snapshot, PodCounts, Sequence[Object]]:
+    def _read(self) -> tuple[Snapshot, Sequence[PodCount], Sequence[Object]]:
         """What the file holds; raises `BadInput` for one that would make us forget all nodes."""
         if self._path.exists() and not self._path.is_file():
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
@@ -149,4 +144,4 @@ class FileFeed:
             )
         self._book.declare(self._declared())
         self._book.expire()
-        return pile.snapshot(), pile.world.pod_counts, pods
+        return pile.snapshot(), tuple(pile.world.pod_counts.counts()), pods

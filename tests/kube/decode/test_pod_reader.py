@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cache.pod_question import Exempt, Invalid, Pin, PinReason, PodQuestion, StatedBy
-from numalign.kube.decode.pod_reader import UNASKED, Meaning, PodReader
-from numalign.kube.decode.pod_request import PodRequestDecoder
+from numalign.kube.decode.pod_reader import UNASKED, PodReader, PodReading
 from numalign.kube.effective_policy import DISABLED, EffectivePolicy
 from numalign.kube.files.policy import ClusterPolicy, Default, Exemptions
 from numalign.lru import MOST_BYTES
@@ -33,11 +32,11 @@ def policies(rules: NamespaceRules = UNRULED, policy: ClusterPolicy | None = Non
     return EffectivePolicy(policy or ClusterPolicy(), {"team": rules})
 
 
-def read(readings: PodReader, made: object, rules: NamespaceRules = UNRULED) -> Meaning:
-    return readings.read(made, namespace="team", policies=policies(rules))
+def read(readings: PodReader, made: object, rules: NamespaceRules = UNRULED) -> PodReading:
+    return readings.read(made, "team", policies(rules))
 
 
-def read_once(made: object, rules: NamespaceRules = UNRULED) -> Meaning:
+def read_once(made: object, rules: NamespaceRules = UNRULED) -> PodReading:
     return read(PodReader(), made, rules)
 
 
@@ -83,7 +82,7 @@ def test_of_a_pod_it_is_read_that(
 
 
 def test_how_nodes_must_match_is_the_readers() -> None:
-    found = PodReader(Match.EQUAL).read(SPEAKING, namespace="team", policies=policies())
+    found = PodReader(Match.EQUAL).read(SPEAKING, "team", policies())
 
     assert isinstance(found, PodQuestion)
     assert found.question.intent == means(SINGLE, match="equal")
@@ -119,13 +118,13 @@ BY_POLICY = [
 
 @pytest.mark.parametrize(("made", "namespace", "user", "reason"), table(BY_POLICY))
 def test_a_pod_is_left_alone_by_the_policy_where(made: Raw, namespace: str, user: str, reason: str) -> None:
-    found = PodReader().read(made, namespace=namespace, policies=policies(policy=POLICY_FILE), user=user)
+    found = PodReader().read(made, namespace, policies(policy=POLICY_FILE), user=user)
 
     assert found == Exempt(reason, asks(GUARANTEED))
 
 
 def test_a_default_of_the_policy_is_heard() -> None:
-    found = PodReader().read(SILENT, namespace="team", policies=policies(policy=POLICY_FILE))
+    found = PodReader().read(SILENT, "team", policies(policy=POLICY_FILE))
 
     assert isinstance(found, PodQuestion)
     assert (found.policy, found.by) == (Policy(SINGLE), StatedBy.NAMESPACE)
@@ -214,7 +213,7 @@ HEARD = [
 
 @pytest.mark.parametrize(("made", "rules"), table(HEARD))
 def test_of_a_pod_that_runs_the_same_is_said_as_when_it_was_made(made: Raw, rules: NamespaceRules) -> None:
-    heard = PodReader().heard(PodRequestDecoder().of(made), namespace="team", policies=policies(rules))
+    heard = PodReader().read(PodReader().request(made), "team", policies(rules))
 
     found = read_once(made, rules)
     assert heard == (replace(found, constraints=ANYWHERE) if isinstance(found, PodQuestion) else found)
@@ -223,7 +222,7 @@ def test_of_a_pod_that_runs_the_same_is_said_as_when_it_was_made(made: Raw, rule
 def test_to_count_pods_that_run_takes_no_room_from_those_that_come() -> None:
     readings = PodReader()
 
-    readings.heard(PodRequestDecoder().of(SPEAKING), namespace="team", policies=policies())
+    readings.read(PodReader().request(SPEAKING), "team", policies())
 
     assert {len(cache) for cache in readings.caches().values()} == {0}
 
@@ -231,9 +230,9 @@ def test_to_count_pods_that_run_takes_no_room_from_those_that_come() -> None:
 def test_a_pod_that_runs_in_an_exempt_runtime_class_is_left_alone() -> None:
     asked_of = policies(policy=POLICY_FILE)
 
-    heard = PodReader().heard(PodRequestDecoder().of(KATA), namespace="team", policies=asked_of)
+    heard = PodReader().read(PodReader().request(KATA), "team", asked_of)
 
-    assert heard == PodReader().read(KATA, namespace="team", policies=asked_of)
+    assert heard == PodReader().read(KATA, "team", asked_of)
     assert isinstance(heard, Exempt)
 
 
@@ -264,7 +263,7 @@ def test_what_is_of_one_pod_alone_makes_no_other_template(other: Raw) -> None:
     first = read(readings, with_spec(SPEAKING, affinity={}))
 
     assert read(readings, with_spec(other, affinity={})) is first
-    assert len(readings) == 1
+    assert len(readings.caches()["readings"]) == 1
 
 
 def test_owners_differ_by_what_they_are_and_not_by_which() -> None:
@@ -272,7 +271,7 @@ def test_owners_differ_by_what_they_are_and_not_by_which() -> None:
     for uid in ("1", "2"):
         read(readings, with_metadata(SPEAKING, ownerReferences=owned(uid)))
 
-    assert len(readings) == 1
+    assert len(readings.caches()["readings"]) == 1
 
 
 OTHERS = [
@@ -334,7 +333,7 @@ def test_no_more_is_remembered_than_may_be() -> None:
     for number in range(9):
         read(readings, raw(f"cpu={number} mem=1Gi", policy=SINGLE))
 
-    assert len(readings) == 3
+    assert len(readings.caches()["readings"]) == 3
 
 
 def large(number: int) -> Raw:
@@ -365,7 +364,7 @@ def test_what_is_remembered_is_bounded_in_bytes(made: Any) -> None:  # noqa: ANN
         read(readings, made(number))
 
     sizes = {name: (cache.bytes <= MOST_BYTES, len(cache)) for name, cache in readings.caches().items()}
-    assert sizes.keys() == {"readings", "readings_askings", "questions"}
+    assert sizes.keys() == {"readings", "askings", "questions"}
     assert all(small and count < 80 for small, count in sizes.values()), sizes
     assert sizes["readings"][1] > 10
 
@@ -408,7 +407,7 @@ SPECS = st.fixed_dictionaries(
 PODS = st.fixed_dictionaries({"metadata": METADATA | SCRAPS, "spec": SPECS | SCRAPS}) | SCRAPS
 
 
-def mistakes(found: Meaning) -> tuple[Mistake, ...]:
+def mistakes(found: PodReading) -> tuple[Mistake, ...]:
     return () if isinstance(found, PodQuestion) else found.mistakes
 
 

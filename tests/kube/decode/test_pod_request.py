@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from numalign.kube.decode import pods
 from numalign.kube.decode.placement_records import KAI_OBSERVED, KAI_PREDICTED
-from numalign.kube.decode.pod_request import PodRequest, PodRequestDecoder
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.kinds import PODS
 from numalign.lru import MOST_BYTES
 from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED, IntentAnnotations, Policy
@@ -32,13 +33,13 @@ POLICY = {"numalign.io/policy": "restricted"}
 
 
 def test_a_pod_asks_for_what_its_containers_and_its_annotations_say() -> None:
-    assert PodRequestDecoder().of(pod(POLICY)) == PodRequest(
+    assert PodReader().request(pod(POLICY)) == PodRequest(
         asks("cpu=2 mem=1Gi"), IntentAnnotations(Policy.RESTRICTED)
     )
 
 
 def test_a_pod_whose_annotations_say_nothing_has_no_intent() -> None:
-    assert PodRequestDecoder().of(pod()) == PodRequest(asks("cpu=2 mem=1Gi"), IntentAnnotations())
+    assert PodReader().request(pod()) == PodRequest(asks("cpu=2 mem=1Gi"), IntentAnnotations())
 
 
 OF_ONE_POD: dict[str, Json] = {
@@ -55,28 +56,28 @@ OF_ONE_POD: dict[str, Json] = {
 
 @pytest.mark.parametrize("other", OF_ONE_POD.values(), ids=OF_ONE_POD)
 def test_what_is_of_one_pod_alone_makes_no_other_kind_of_pod(other: Json) -> None:
-    askings = PodRequestDecoder()
-    first = askings.of(pod(POLICY))
+    reader = PodReader()
+    first = reader.request(pod(POLICY))
 
-    assert askings.of(other) is first
-    assert askings.of(PODS.described(other)) is first
+    assert reader.request(other) is first
+    assert reader.request(PODS.described(other)) is first
 
 
 def test_what_is_written_differently_and_means_the_same_is_one() -> None:
-    askings = PodRequestDecoder()
+    reader = PodReader()
 
-    assert askings.of(pod(cpu="2000m")) is askings.of(pod(cpu=2))
+    assert reader.request(pod(cpu="2000m")) is reader.request(pod(cpu=2))
 
 
 def test_no_more_is_remembered_than_may_be_and_what_somebody_holds_stays_one() -> None:
-    askings = PodRequestDecoder(remembered=2)
-    held = askings.of(pod(cpu="1m"))
+    reader = PodReader(remembered=2)
+    held = reader.request(pod(cpu="1m"))
     for number in range(2, 10):
-        askings.of(pod(cpu=f"{number}m"))
+        reader.request(pod(cpu=f"{number}m"))
     gc.collect()
 
-    assert len(askings) == 3
-    assert askings.of(pod(cpu="1m")) is held
+    assert len(reader.caches()["askings"]) == 2
+    assert reader.request(pod(cpu="1m")) is held
 
 
 def large(number: int) -> Json:
@@ -89,8 +90,8 @@ def large(number: int) -> Json:
 def test_what_is_large_is_read_once_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     read = Mock(side_effect=pods.pod)
     monkeypatch.setattr(pods, "pod", read)
-    askings, many = PodRequestDecoder(), pod(containers=[{} for _ in range(50_000)])
-    held = [askings.of(each) for each in (large(1), large(1), many, many)]
+    reader, many = PodReader(), pod(containers=[{} for _ in range(50_000)])
+    held = [reader.request(each) for each in (large(1), large(1), many, many)]
 
     assert held[0].demand
     assert held == [held[0], held[0], held[2], held[2]]
@@ -99,14 +100,15 @@ def test_what_is_large_is_read_once_as_well(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_nobody_holds_is_remembered_within_a_bound() -> None:
-    askings = PodRequestDecoder()
+    reader = PodReader()
     for number in range(60):
-        askings.of(large(number))
-        askings.of(pod({"numalign.io/policy": str(number) * 10_000}))
+        reader.request(large(number))
+        reader.request(pod({"numalign.io/policy": str(number) * 10_000}))
     gc.collect()
 
-    assert askings.cache.bytes <= MOST_BYTES
-    assert 10 < len(askings.cache) < 120
+    cache = reader.caches()["askings"]
+    assert cache.bytes <= MOST_BYTES
+    assert 10 < len(cache) < 120
 
 
 BROKEN: dict[str, tuple[object, list[str]]] = {
@@ -146,9 +148,9 @@ BROKEN: dict[str, tuple[object, list[str]]] = {
 
 @pytest.mark.parametrize(("raw", "mistakes"), BROKEN.values(), ids=BROKEN)
 def test_who_has_to_answer_is_told_every_mistake_again_and_again(raw: object, mistakes: list[str]) -> None:
-    askings = PodRequestDecoder()
+    reader = PodReader()
     for _ in range(2):
-        told = [str(mistake) for mistake in askings.of(raw).mistakes]
+        told = [str(mistake) for mistake in reader.request(raw).mistakes]
         assert [each[: len(expected)] for each, expected in zip(told, mistakes, strict=True)] == mistakes
 
 
@@ -156,11 +158,11 @@ def test_a_nesting_that_no_json_has_is_read_all_the_same() -> None:
     deep: object = "x"
     for _ in range(500):
         deep = [deep]
-    askings = PodRequestDecoder()
+    reader = PodReader()
 
-    assert askings.of(pod(overhead=deep)).demand is None
-    assert askings.of(pod(containers=deep)).demand is None
-    assert askings.of(pod(volumes=deep)) == askings.of(pod())
+    assert reader.request(pod(overhead=deep)).demand is None
+    assert reader.request(pod(containers=deep)).demand is None
+    assert reader.request(pod(volumes=deep)) == reader.request(pod())
 
 
 SCRAPS = st.recursive(
@@ -179,12 +181,12 @@ SCRAPS = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), SCRAPS) | SCRAPS)
 def test_whatever_is_written_is_read_or_told(raw: object) -> None:
-    askings = PodRequestDecoder()
+    reader = PodReader()
 
-    read = askings.of(raw)
+    read = reader.request(raw)
 
     assert bool(read.unreadable) == (read.demand is None)
-    assert askings.of(raw) is read
+    assert reader.request(raw) is read
 
 
 def test_no_more_mistakes_are_kept_than_may_be() -> None:
@@ -192,13 +194,13 @@ def test_no_more_mistakes_are_kept_than_may_be() -> None:
         {f"numalign.io/{number}": "x" for number in range(9)}, resources={"a b": []}, overhead={"b": []}
     )
 
-    kept = [PodRequestDecoder(most_mistakes=most).of(wrong) for most in (1, 100)]
+    kept = [PodReader().request(wrong, most_mistakes=most) for most in (1, 100)]
 
     assert [len(each.written.mistakes) for each in kept] == [1, 9]
 
 
 def test_a_runtime_class_is_read_and_one_that_is_none_is_nobodys() -> None:
-    read = [PodRequestDecoder().of(pod(runtimeClassName=name)) for name in ("kata", 7, None)]
+    read = [PodReader().request(pod(runtimeClassName=name)) for name in ("kata", 7, None)]
 
     assert [each.runtime_class for each in read] == ["kata", "", ""]
     assert not any(each.mistakes for each in read)
