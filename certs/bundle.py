@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from cryptography import x509
 
 from certs import certificate
-from numalign.kube.client import Api, ClusterError, Conflict, Missing, Patch
+from numalign.kube.client import Api, ClusterError, Conflict, NotFound, Patch
 from numalign.kube.decode.parts import Part
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -99,7 +99,7 @@ async def publish(api: Api, seen: Iterable[Configuration], *, bundle: bytes) -> 
 
 def trusted(seen: Sequence[Configuration], bundle: bytes) -> bool:
     """Whether all who call us trust the bundle: each configuration that there is carries it."""
-    there = [each for each in seen if not isinstance(each.error, Missing)]
+    there = [each for each in seen if not isinstance(each.error, NotFound)]
     return bool(there) and all(each.problem(bundle) is None for each in there)
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from certs import state
 from certs.state import BadSecret, State
-from numalign.kube.client import Api, Missing
+from numalign.kube.client import Api, NotFound
 from numalign.kube.decode.parts import Part
 from numalign.model.errors import Mistake
 
@@ -69,7 +69,7 @@ async def find(api: Api, place: Place) -> Found:
     """What stands there; raises `ClusterError`, but not because nothing does."""
     try:
         raw = await api.get(place.path, what=str(place))
-    except Missing:
+    except NotFound:
         return Found(place)
     return _read(place, raw)
 

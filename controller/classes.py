@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter
 
-from numalign.kube.client import ClusterError, Forbidden, Missing, Patch
+from numalign.kube.client import ClusterError, Forbidden, NotFound, Patch
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.resources import Resources, render
 from numalign.runtime.clock import Sleep
@@ -319,7 +319,7 @@ class Labeller:
         try:
             async with asyncio.timeout(PATCH_SECONDS):
                 await self._api.patch(path, body, how=Patch.MERGE, what=f"node {change.node}")
-        except Missing:
+        except NotFound:
             self._wrote(change, "gone")
         except (ClusterError, TimeoutError) as error:
             self._failed(change, error)

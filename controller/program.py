@@ -23,7 +23,7 @@ from numalign.kube import collect, configz, kinds
 from numalign.kube.client import Api, connected
 from numalign.kube.feed import count_age
 from numalign.kube.files import snapshot
-from numalign.kube.lease import Election
+from numalign.kube.lease import LeaderElector
 from numalign.kube.live_feed import LiveFeed
 from numalign.runtime import server
 from numalign.runtime.logs import Log
@@ -70,7 +70,7 @@ def nodes(given: Given) -> Work:
     settings = given.settings
     # A node is ill for so long at most; until then it must be known what it was, also after a restart.
     book = ShapeHistory(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
-    feed = LiveFeed(given.api, watched=WATCHED, book=book, log=given.log, registry=given.registry)
+    feed = LiveFeed(given.api, watched=WATCHED, shape_history=book, log=given.log, registry=given.registry)
     count_age(feed, given.registry)
     current = Present(remembers=lambda: keeper.read)
     keeper = ShapeKeeper(
@@ -92,7 +92,7 @@ def nodes(given: Given) -> Work:
     if settings.label_nodes:
         tasks["classes"] = _labeller(given, feed, current).run
     if settings.kubelet_configs:
-        proxy = configz.of_world(feed.world, given.api, log=given.log, registry=given.registry)
+        proxy = configz.reader_for(feed.state, given.api, log=given.log, registry=given.registry)
         tasks["kubelet-configs"] = proxy.run
     return Work(tasks, {"snapshot": lambda: feed.waiting_for() or current.waiting_for()})
 
@@ -153,8 +153,8 @@ class Program:
                 app, self.settings, stop=stop, tasks={"election": election.run, **tasks}
             )
 
-    def _election(self, api: Api) -> Election:
-        return Election(
+    def _election(self, api: Api) -> LeaderElector:
+        return LeaderElector(
             api,
             namespace=self.settings.namespace or api.namespace,
             name=LEASE,

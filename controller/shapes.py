@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Refused
+from numalign.kube.client import ClusterError, Conflict, Forbidden, NotFound, Unauthorized
 from numalign.kube.decode import shapes
 from numalign.kube.decode.parts import Part
 from numalign.model.errors import Mistake
@@ -200,7 +200,7 @@ class ShapeKeeper:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await self._api.get(self._path, what=self._what, most=MOST_BYTES)
-        except Missing:
+        except NotFound:
             return Stored()
         whole = Part(found)
         metadata = whole["metadata"].value
@@ -235,7 +235,7 @@ class ShapeKeeper:
 
     def _tell_failed(self, error: Exception) -> None:
         reason = str(error) or f"the API server did not answer within {ANSWER_SECONDS} s"
-        if isinstance(error, Forbidden | Refused):
+        if isinstance(error, Forbidden | Unauthorized):
             # Waiting does not help.
             self._answered.set()
         if isinstance(error, Forbidden):

@@ -22,7 +22,7 @@ from kubectl_numa.questions import Cluster
 from kubectl_numa.settings import DEFAULTS, Settings
 from numalign.kube import collect, installation
 from numalign.kube.client import Forbidden, Unconfigured
-from numalign.kube.configz import Listener
+from numalign.kube.configz import Progress
 from numalign.kube.decode.kubelet_config import KIND
 from numalign.kube.files import documents, policy, snapshot
 from numalign.kube.files.policy import NO_POLICY, BadPolicy, ClusterPolicy
@@ -99,7 +99,7 @@ class Source:
             silent.append(f"{what}: {error}")
 
         with waiting("asking the cluster") as now:
-            listener = Listener(
+            listener = Progress(
                 asked=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
                 left_out=lambda node, error: left_out(f"{KIND} {node}", error),
             )
@@ -138,7 +138,7 @@ def cluster(
     now = time.time()
     book = ShapeHistory(remember=settings.remember, wall=lambda: now)
     book.declare(cluster_policy.shapes)
-    read = snapshot.of(found, book=book, where=where)
+    read = snapshot.of(found, shape_history=book, where=where)
     _tell_left_out(read.problems)
     return questions.cluster(read, cluster_policy, settings, now=now)
 

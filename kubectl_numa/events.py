@@ -17,7 +17,7 @@ import orjson
 
 from numalign.kube.decode import machine_nodes, machines, nodes, nrt, pods
 from numalign.kube.decode.kubelet_config import configuration
-from numalign.kube.decode.nodes import BadNode, Facts
+from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
 from numalign.kube.decode.parts import Part, named
 from numalign.kubelet.observed_state import ObservedContainer
@@ -89,23 +89,25 @@ def read(line: bytes) -> Event:
     if not whole.mistakes and len(told) != 1:
         what = "tells of nothing" if not told else f"tells of several things: {', '.join(told)}"
         whole.wrong(f"{what}; a line has one of {', '.join(_EVENTS)}")
-    whole.settle(BadLine)
+    whole.raise_mistakes(BadLine)
     event = _EVENTS[told[0]](whole[told[0]])
-    whole.settle(BadLine)
+    whole.raise_mistakes(BadLine)
     return event
 
 
 def _started(part: Part) -> Started:
     _object(part, NODE_FIELDS)
-    name, described, config = part["name"].needed_text(), part["machine"], part["kubeletConfig"]
+    name, described, config = part["name"].required_text(), part["machine"], part["kubeletConfig"]
     known, published = described.value is not None, part["nrt"]
-    topology = _topology(published if known else published.needed(), name)
+    topology = _topology(published if known else published.required(), name)
     configured = None if config.value is None else configuration(config, name)
     minor, threads = nodes.minor_version(part["kubeletVersion"]), nodes.threads_per_core(part["labels"])
     join = partial(machine_nodes.join, machines.described(described)) if known else nodes.join
-    part.settle(BadLine)
+    part.raise_mistakes(BadLine)
     try:
-        return Started(join(topology, told=Facts(name, minor=minor, threads=threads), configured=configured))
+        return Started(
+            join(topology, told=NodeFacts(name, minor=minor, threads=threads), configured=configured)
+        )
     except BadNode as error:
         zones = described if known else published
         raise BadLine([*_under(zones, error.zones), *_under(config, error.configuration)]) from error
@@ -119,7 +121,7 @@ def _object(part: Part, fields: tuple[str, ...]) -> None:
     """Stop at what is no object at all: that each of its fields is missing says nothing more."""
     part.only(fields)
     if part.value is None:
-        part.settle(BadLine)
+        part.raise_mistakes(BadLine)
 
 
 def _topology(part: Part, name: str) -> Topology:
@@ -151,7 +153,7 @@ def _decoded(part: Part, decode: Callable[[Mapping[str, object]], Read]) -> Read
 
 def _observed(part: Part) -> Observed:
     _object(part, _OBSERVED_FIELDS)
-    name, admitted = part["pod"].needed_text(), part["admitted"].needed().switch()
+    name, admitted = part["pod"].required_text(), part["admitted"].required().boolean()
     left, shared = part["free"], part["shared"]
     seen = [_container(container, each) for container, each in part["containers"].members()]
     seen += [] if shared.value is None else [_seen(WHOLE_POD, shared)]
@@ -190,7 +192,7 @@ def _integers(listed: Part) -> Resources:
 
 
 def _deleted(part: Part) -> Deleted:
-    return Deleted(part.needed_text())
+    return Deleted(part.required_text())
 
 
 _EVENTS: Mapping[str, Callable[[Part], Event]] = MappingProxyType(

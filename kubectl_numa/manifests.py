@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from numalign.kube.decode import templates
-from numalign.kube.decode.templates import NO_TEMPLATES, NOWHERE, POD, Place, Template, Templates
+from numalign.kube.decode.templates import (
+    NO_TEMPLATES,
+    NOWHERE,
+    POD,
+    PodTemplate,
+    TemplateLocation,
+    TemplatePaths,
+)
 from numalign.kube.files import documents
 from numalign.kube.files.documents import Document
 from numalign.model.errors import BadInput, Mistake
@@ -35,7 +42,7 @@ class Manifest:
     file: str
     document: int | None = None
     kind: str = ""
-    place: Place = NOWHERE
+    place: TemplateLocation = NOWHERE
     pod: Pod | None = None
     mistakes: tuple[Mistake, ...] = ()
     notes: tuple[str, ...] = ()
@@ -109,7 +116,7 @@ def read(
     file: str,
     *,
     namespace: Namespace = DEFAULT,
-    extra: Templates = NO_TEMPLATES,
+    extra: TemplatePaths = NO_TEMPLATES,
     stdin: BinaryIO | None = None,
 ) -> list[Manifest]:
     """Every object of a file, its pods read, and everything that is wrong in it.
@@ -156,26 +163,26 @@ def _no_file(path: Path) -> str:
     return "there is no such file or folder"
 
 
-def _manifest(found: Document, manifest: Manifest, extra: Templates) -> Iterator[Manifest]:
+def _manifest(found: Document, manifest: Manifest, extra: TemplatePaths) -> Iterator[Manifest]:
     """The object's pods or mistakes; the object alone for one that makes no pods."""
     if found.trouble:
         yield replace(manifest, mistakes=(found.trouble,))
         return
     try:
-        seen = templates.look(found.raw, templates.sort_of(found.raw), extra=extra)
-        made = templates.made(seen, owner=found.raw)
+        seen = templates.scan(found.raw, templates.group_kind(found.raw), extra=extra)
+        made = templates.pod_templates(seen, owner=found.raw)
     except BadInput as error:
-        itself = Place("", found.raw) if templates.sort_of(found.raw) == POD else NOWHERE
+        itself = TemplateLocation("", found.raw) if templates.group_kind(found.raw) == POD else NOWHERE
         yield replace(manifest.wrong(error), place=itself)
         return
-    notes = (*seen.how, *seen.astray)
+    notes = (*seen.guesses, *seen.misplaced)
     if notes or not made:
         yield replace(manifest, notes=notes)
     for each in made:
         yield replace(manifest, place=each.place, pod=each.pod, notes=tuple(_unread(each)))
 
 
-def _unread(template: Template) -> Iterator[str]:
+def _unread(template: PodTemplate) -> Iterator[str]:
     """Why what may be a pod was not read as one."""
     yield from (f"not read as a pod: {mistake}" for mistake in template.mistakes[:1])
 

@@ -14,7 +14,7 @@ from numalign.decision.evaluate import NO_INTENT
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.scheduling import scheduling
-from numalign.kube.decode.templates import Templates
+from numalign.kube.decode.templates import TemplatePaths
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.constraints import Constraints
@@ -45,7 +45,7 @@ class Cluster:
     served: frozenset[str] = frozenset()
 
     @property
-    def templates(self) -> Templates:
+    def templates(self) -> TemplatePaths:
         """Kinds of workloads beside those that are always looked at."""
         return self.policies.policy.templates
 

@@ -27,7 +27,7 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Refused
+from numalign.kube.client import ClusterError, Conflict, Forbidden, NotFound, Unauthorized
 from numalign.kube.decode import placement_records
 from numalign.ledger.model import AssignedPod, NodeInfo, Prediction
 from numalign.ledger.reservations import NEWS_SECONDS
@@ -363,7 +363,7 @@ class Binder:
                 node=call.node,
                 annotations=annotations,
             )
-        except (Conflict, Forbidden, Missing, Refused) as error:
+        except (Conflict, Forbidden, NotFound, Unauthorized) as error:
             if not again:
                 del self._sent[call.uid]
             raise _No(_OUTCOMES.get(type(error), Outcome.REFUSED), str(error)) from error
@@ -395,5 +395,5 @@ def _lost(offer: Prediction) -> _No:
 
 
 _OUTCOMES: Mapping[type[ClusterError], Outcome] = MappingProxyType(
-    {Conflict: Outcome.BOUND_ALREADY, Missing: Outcome.UNKNOWN_POD}
+    {Conflict: Outcome.BOUND_ALREADY, NotFound: Outcome.UNKNOWN_POD}
 )

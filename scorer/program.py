@@ -19,7 +19,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.kube import bindings, configz, live_feed
-from numalign.kube.bindings import BIND_SECONDS, Flights
+from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.client import Api, connected
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import device_classes, shapes
@@ -27,7 +27,7 @@ from numalign.kube.events import Event, Recorder
 from numalign.kube.feed import Feed, count_age
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import PolicyKeeper
-from numalign.kube.lease import Election, Inherits
+from numalign.kube.lease import Handover, LeaderElector
 from numalign.kube.live_feed import LiveFeed
 from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.model import Basis
@@ -78,7 +78,7 @@ def _tell_nobody(_event: Event) -> None:
 class Work:
     """What comes with a cluster: who writes binds and events, who leads, and what runs beside the server.
 
-    `acts_for` is for how many seconds this replica leads for sure, see `Election`.
+    `acts_for` is for how many seconds this replica leads for sure, see `LeaderElector`.
     """
 
     write: Write | None = None
@@ -126,7 +126,7 @@ class Program:
             log=self.log,
             registry=self.registry,
             pods=pods,
-            book=self._book(),
+            shape_history=self._book(),
             declared=policy.declared,
         )
 
@@ -139,7 +139,7 @@ class Program:
             log=self.log,
             registry=self.registry,
             pods=pods,
-            book=self._book(),
+            shape_history=self._book(),
             declared=policy.declared,
         )
 
@@ -228,21 +228,21 @@ class Program:
 
     def _work(self, api: Api, feed: LiveFeed) -> Work:
         settings = self.settings
-        flights = Flights(partial(bindings.bind, api))
-        election = Election(
+        flights = BindsInFlight(partial(bindings.bind, api))
+        election = LeaderElector(
             api,
             namespace=settings.namespace or api.namespace,
             name=LEASE,
             identity=socket.gethostname(),
             log=self.log,
             registry=self.registry,
-            inherits=Inherits(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, flights.landed),
+            handover=Handover(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, flights.landed),
         )
         recorder = Recorder(api, component="numalign-scorer", log=self.log, registry=self.registry)
         tasks: dict[str, BackgroundTask] = {"election": election.run, "events": recorder.run}
         if settings.kubelet_configs:
-            tasks["kubelet-configs"] = configz.of_world(
-                feed.world, api, log=self.log, registry=self.registry
+            tasks["kubelet-configs"] = configz.reader_for(
+                feed.state, api, log=self.log, registry=self.registry
             ).run
         return Work(
             flights if settings.promise is PromiseAt.BIND else None,
@@ -317,7 +317,7 @@ def _waiting_for(register: SchedulerState, feed: Feed) -> str | None:
     return feed.waiting_for() or (None if register.snapshot else "the first snapshot to be put together")
 
 
-def _waiting_for_lease(election: Election) -> str | None:
+def _waiting_for_lease(election: LeaderElector) -> str | None:
     if election.leading:
         return None if election.acts_for() else "what the last holder of the lease began to be over"
     return f"the lease {LEASE}, which another replica holds"

@@ -310,13 +310,13 @@ def read_names(part: Part) -> tuple[str, ...]:
     """The texts of a list in their order, each once. Without a `Part` for each: there may be thousands."""
     names = part.value
     if type(names) is not list:
-        part.entries()
+        part.elements()
         return ()
     if _all_texts(names):
         return tuple(names if len({*names}) == len(names) else dict.fromkeys(names))
     wrong = (at for at, name in enumerate(names) if type(name) is not str)
     for at in islice(wrong, _ENOUGH):
-        Part(names[at], at, part).needed_text()
+        Part(names[at], at, part).required_text()
     return ()
 
 
@@ -339,7 +339,7 @@ def needed_object(part: Part) -> Mapping[str, Any] | None:
 
 def objects(part: Part) -> Iterator[Part]:
     """Each object of a list; ends where enough is wrong, since a list may be as long as a body."""
-    for entry in part.entries():
+    for entry in part.elements():
         if needed_object(entry) is not None:
             yield entry
         if len(entry.mistakes) >= _ENOUGH:
@@ -410,7 +410,7 @@ def _one_of(call: Part, one: Part, other: Part) -> None:
 def _nodes(part: Part) -> Mapping[str, bytes]:
     """Each node of a list, by its name."""
     items = written(part, "items")
-    return {node["metadata"]["name"].needed_text(): as_json(node) for node in objects(items)}
+    return {node["metadata"]["name"].required_text(): as_json(node) for node in objects(items)}
 
 
 def _values(part: Part) -> Iterator[tuple[str, Part]]:
@@ -436,16 +436,16 @@ def _victims(part: Part, uid: Callable[[Part], str]) -> Victims:
 
 
 def _uid_of_pod(pod: Part) -> str:
-    return pod["metadata"]["uid"].needed_text()
+    return pod["metadata"]["uid"].required_text()
 
 
 def _uid_of_meta(pod: Part) -> str:
     spelled(pod, "UID")
-    return pod["UID"].needed_text()
+    return pod["UID"].required_text()
 
 
 def _matching(part: Part, pattern: re.Pattern[str]) -> str:
-    text = part.needed_text()
+    text = part.required_text()
     if text and not pattern.fullmatch(text):
         part.wrong(f"{named(text)} has characters or a length that Kubernetes does not allow here")
     return text

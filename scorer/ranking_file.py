@@ -79,8 +79,8 @@ def _strategies(part: Part) -> tuple[Measure, ...]:
         part.wrong(f"is empty: name one of {', '.join(MEASURES)}")
     if isinstance(part.value, list) and len(part.value) > len(MEASURES):
         part.wrong(f"has {len(part.value)} entries, and there are {len(MEASURES)} strategies")
-    for entry in part.entries():
-        word = entry.needed_text()
+    for entry in part.elements():
+        word = entry.required_text()
         if not word:
             continue
         if why := not_one(word, words):

@@ -330,7 +330,7 @@ def _uid(raw: Mapping[str, object]) -> str:
     """Raises `BadInput` for what is no uid, for such a pod could not be told from others."""
     whole = Part(raw)
     uid = whole["metadata"]["uid"].uid()
-    whole.settle(BadInput)
+    whole.raise_mistakes(BadInput)
     return uid
 
 

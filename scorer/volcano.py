@@ -141,8 +141,8 @@ def _task(part: Part) -> Task:
         return _NO_TASK
     spelled(part, "UID", "Name", "Namespace", "NodeName", "Pod")
     return Task(
-        uid=part["UID"].needed_text(),
-        name=part["Name"].needed_text(),
+        uid=part["UID"].required_text(),
+        name=part["Name"].required_text(),
         namespace=part["Namespace"].text(),
         pod=read_pod(part["Pod"]),
         node_name=part["NodeName"].text(),
@@ -153,7 +153,7 @@ def _node_name(part: Part) -> str:
     if needed_object(part) is None:
         return ""
     spelled(part, "Name")
-    return part["Name"].needed_text()
+    return part["Name"].required_text()
 
 
 _NO_TASK = Task("", "", "", {})

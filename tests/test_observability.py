@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from numalign.kube.informer import Reason
+from numalign.kube.informer import WatchFailure
 from numalign.runtime import logs
 from numalign.runtime.metrics import PREFIX
 
@@ -132,7 +132,7 @@ def test_each_meaning_is_a_sentence() -> None:
 EVENT = re.compile(r"[a-z_]+\.[a-z_{}]+")
 METHODS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "failed": "error"}
 
-COMPUTED = {"watch.{reason}": [f"watch.{reason}" for reason in Reason]}
+COMPUTED = {"watch.{reason}": [f"watch.{reason}" for reason in WatchFailure]}
 """Names that are put together, and all that they can come to."""
 
 

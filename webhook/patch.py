@@ -119,10 +119,10 @@ class _Shape:
 def _read(pod: Mapping[str, object]) -> _Shape:
     """Take apart what decides the patch, or raise `BadPod` with all that is wrong."""
     whole = Part(pod)
-    spec = whole["spec"].needed()
+    spec = whole["spec"].required()
     affinity = scheduling.node_affinity(whole, spec)
     pin = scheduling.pinned(whole, spec, affinity)
-    whole.settle(BadPod)
+    whole.raise_mistakes(BadPod)
     return _Shape(spec.value if isinstance(spec.value, dict) else {}, affinity, pin)
 
 

@@ -84,7 +84,7 @@ class Program:
             every=self.settings.snapshot_reload_seconds,
             log=self.log,
             registry=self.registry,
-            book=self._book(),
+            shape_history=self._book(),
             declared=policy.declared,
         )
 
@@ -97,7 +97,7 @@ class Program:
             reader=reader,
             log=self.log,
             registry=self.registry,
-            book=self._book(),
+            shape_history=self._book(),
             declared=policy.declared,
         )
 
@@ -135,8 +135,8 @@ class Program:
     def _work(self, api: Api, feed: LiveFeed, folder: Path, app: web.Application) -> Work:
         tasks: dict[str, BackgroundTask] = {}
         if self.settings.kubelet_configs:
-            tasks["kubelet-configs"] = configz.of_world(
-                feed.world, api, log=self.log, registry=self.registry
+            tasks["kubelet-configs"] = configz.reader_for(
+                feed.state, api, log=self.log, registry=self.registry
             ).run
         if self.settings.tls_secret is None:
             return Work(self.settings, tasks)

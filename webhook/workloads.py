@@ -21,7 +21,7 @@ from numalign.kube.decode import pods, templates
 from numalign.kube.decode.excess import crowded
 from numalign.kube.decode.parts import Part, group
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.decode.templates import Look, Place, Sort
+from numalign.kube.decode.templates import GroupKind, TemplateLocation, TemplateScan
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.constraints import ANYWHERE
@@ -97,10 +97,10 @@ def workload(
     asked = EffectivePolicy.of(moment, policy)
     if reason := _none_of_ours(review, sort, asked):
         return reason
-    seen = templates.look(review.object, sort, extra=policy.templates)
-    before = templates.look(review.old, sort, extra=policy.templates)
+    seen = templates.scan(review.object, sort, extra=policy.templates)
+    before = templates.scan(review.old, sort, extra=policy.templates)
     changed = list(_other(seen.places, before.places))
-    news = changed or seen.mistakes or seen.astray != before.astray
+    news = changed or seen.mistakes or seen.misplaced != before.misplaced
     if before.places and not news:
         return SkipReason.UNCHANGED
     heard = tuple(place for place in changed if not exempt(place.raw, review, asked))
@@ -111,7 +111,7 @@ def workload(
     return made or (SkipReason.SILENT if paths or seen.places else SkipReason.KIND)
 
 
-def _none_of_ours(review: Review, sort: Sort, asked: EffectivePolicy) -> SkipReason | None:
+def _none_of_ours(review: Review, sort: GroupKind, asked: EffectivePolicy) -> SkipReason | None:
     """Why the review is left, whatever its templates say."""
     verb = (
         review.operation in {AdmissionOperation.CREATE, AdmissionOperation.UPDATE} and not review.sub_resource
@@ -129,21 +129,23 @@ def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
     """Whether a controller made it from an object that was looked at itself."""
     if crowded(raw):
         return False
-    for owner in Part(raw)["metadata"]["ownerReferences"].entries():
+    for owner in Part(raw)["metadata"]["ownerReferences"].elements():
         sort = (group(owner["apiVersion"].text()), owner["kind"].text())
         if owner["controller"].value is True and templates.paths_of(sort, extra=policy.templates):
             return True
     return False
 
 
-def _other(places: Iterable[Place], before: Iterable[Place]) -> Iterator[Place]:
+def _other(
+    places: Iterable[TemplateLocation], before: Iterable[TemplateLocation]
+) -> Iterator[TemplateLocation]:
     """The places that did not stand there before with the same in them."""
     # Values themselves would be compared each with each, and every one of them may be long.
     there = set(filter(None, map(_written, before)))
     return (place for place in places if _written(place) not in there)
 
 
-def _written(place: Place) -> tuple[str, bytes] | None:
+def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
     """A place and what stands there, to be compared; None for what is nested too deep for that."""
     try:
         return place.where, orjson.dumps(place.raw, option=orjson.OPT_SORT_KEYS)
@@ -152,7 +154,7 @@ def _written(place: Place) -> tuple[str, bytes] | None:
 
 
 def _workload(
-    review: Review, seen: Look, asked: EffectivePolicy, reader: PodReader
+    review: Review, seen: TemplateScan, asked: EffectivePolicy, reader: PodReader
 ) -> Steps[Workload | None]:
     """What is said of the places; None if nobody asks anything."""
     made: list[ReviewedTemplate] = []
@@ -177,8 +179,8 @@ def _workload(
         yield
     told = (tuple(unclear[:MOST_MISTAKES]), tuple(mistakes[:MOST_MISTAKES]))
     if not (made or mistakes or unclear):
-        return Workload(review.kind.kind, notes=seen.astray) if seen.astray else None
-    return Workload(review.kind.kind, tuple(made), *told, notes=(*seen.astray, *seen.how))
+        return Workload(review.kind.kind, notes=seen.misplaced) if seen.misplaced else None
+    return Workload(review.kind.kind, tuple(made), *told, notes=(*seen.misplaced, *seen.guesses))
 
 
 def judge(workload: Workload, decide: Decide, *, mode: Workloads) -> Allowed | Denied:

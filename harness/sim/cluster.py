@@ -26,8 +26,8 @@ from harness.sim.kubelet import GRACE_SECONDS, Decision, Kubelet, Managers, News
 from harness.sim.oracles import oracles
 from harness.sim.shapes import SimNode
 from numalign.kube.client import Api, ClusterError
-from numalign.kube.informer import Informer, Key, Meters
-from numalign.kube.kinds import Collection
+from numalign.kube.informer import Informer, WatchMetrics
+from numalign.kube.kinds import Collection, Key
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
@@ -253,7 +253,7 @@ async def _register(desk: ApiDesk, machine: SimNode, node: Simulated) -> None:
 async def running(cluster: Cluster, api: Api, *, polling: bool) -> AsyncIterator[Cluster]:
     """All programs run while this is entered; if one falls over, whoever entered is told."""
     log = Log(logging.getLogger("numalign.sim"))
-    pods = Informer(api, (PODS,), cluster.delivery, log=log, meters=Meters.of(CollectorRegistry()))
+    pods = Informer(api, (PODS,), cluster.delivery, log=log, meters=WatchMetrics.of(CollectorRegistry()))
     exporters = [node.exporter for node in cluster.nodes.values()]
     runs = [
         pods.run,

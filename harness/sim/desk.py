@@ -17,7 +17,7 @@ import aiohttp
 import yaml
 
 from harness.sim import documents
-from numalign.kube.client import Api, ClusterError, Conflict, Missing, Patch, Unreachable
+from numalign.kube.client import Api, ClusterError, Conflict, NotFound, Patch, Unreachable
 from numalign.runtime.clock import Sleep
 
 Json = dict[str, Any]
@@ -78,7 +78,7 @@ class ApiDesk:
     async def remove(self, pod: Json) -> None:
         """As said of `Desk`: what has this name and another UID stays."""
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        with suppress(Missing, Conflict):
+        with suppress(NotFound, Conflict):
             await self._patiently(lambda: delete(self._api, pod_path(pod), options))
 
     async def publish(self, topology: Json) -> None:
@@ -87,7 +87,7 @@ class ApiDesk:
         path, what = f"{TOPOLOGIES}/{name}", f"topology {name}"
         try:
             await self._patiently(lambda: self._api.patch(path, topology, how=Patch.MERGE, what=what))
-        except Missing:
+        except NotFound:
             with suppress(Conflict):
                 await self._patiently(lambda: self._api.create(TOPOLOGIES, topology, what=what))
 
@@ -114,13 +114,13 @@ class ApiDesk:
     async def _known(self) -> None:
         try:
             await self._api.get(TOPOLOGIES, what="topologies")
-        except Missing as error:
+        except NotFound as error:
             raise Unreachable("the API server does not serve topologies yet") from error
 
     async def _pod(self, pod: Json, body: Json, part: str, *, how: Patch) -> None:
         metadata = {**body.get("metadata", {}), "uid": pod["metadata"]["uid"]}
         path, what = pod_path(pod) + part, f"pod {pod['metadata']['name']}"
-        with suppress(Missing, Conflict):
+        with suppress(NotFound, Conflict):
             await self._patiently(
                 lambda: self._api.patch(path, {**body, "metadata": metadata}, how=how, what=what)
             )
@@ -130,7 +130,7 @@ class ApiDesk:
         while True:
             try:
                 await write()
-            except (Missing, Conflict):
+            except (NotFound, Conflict):
                 raise
             except ClusterError:
                 # An API server that starts says any of these for a moment.
@@ -166,4 +166,4 @@ async def delete(api: Api, path: str, options: Json) -> None:
         raise failure(f"{path} was not deleted: {answer.status} {said[:200]!r}")
 
 
-_FAILURES = {HTTPStatus.NOT_FOUND: Missing, HTTPStatus.CONFLICT: Conflict}
+_FAILURES = {HTTPStatus.NOT_FOUND: NotFound, HTTPStatus.CONFLICT: Conflict}

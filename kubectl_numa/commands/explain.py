@@ -16,7 +16,7 @@ from kubectl_numa.settings import Settings
 from numalign.decision.scoring import Strategy
 from numalign.kube.command_line import Trouble
 from numalign.kube.decode import pods
-from numalign.kube.decode.templates import Place, Templates
+from numalign.kube.decode.templates import TemplateLocation, TemplatePaths
 from numalign.model.errors import BadInput
 
 
@@ -95,10 +95,12 @@ def explain(  # noqa: PLR0913 - one argument for each option
         raise click.exceptions.Exit(Trouble.exit_code)
 
 
-def _manifests(wanted: Wanted, source: Source, found: list[object], extra: Templates) -> Iterator[Manifest]:
+def _manifests(
+    wanted: Wanted, source: Source, found: list[object], extra: TemplatePaths
+) -> Iterator[Manifest]:
     if wanted.name:
         raw = source.pod(wanted.name, namespace=wanted.namespace.name, found=found)
-        yield Manifest("cluster", kind="Pod", place=Place("", raw), pod=pods.pod(raw))
+        yield Manifest("cluster", kind="Pod", place=TemplateLocation("", raw), pod=pods.pod(raw))
         return
     files, missing = manifests.files(wanted.files)
     if missing:

@@ -14,33 +14,33 @@ all has landed or failed after twice that time, whatever became of who began it.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 from urllib.parse import quote
 
-from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Query, Refused, Unreachable
+from numalign.kube.client import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    ObjectWriter,
+    Unauthorized,
+    Unreachable,
+)
 from numalign.runtime.clock import Sleep
 
 BIND_SECONDS = 4.0
 """How long a bind may take, here and, from when it arrives there, on the API server."""
 
-_ANSWERS = (Conflict, Forbidden, Missing, Refused)
+_ANSWERS = (Conflict, Forbidden, NotFound, Unauthorized)
 """After these it is known what became of a bind."""
 
 
-class Writer(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
-
-    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
-        """Make an object in the collection at a path."""
-
-
 async def bind(  # noqa: PLR0913  a pod, a node, and what is recorded
-    api: Writer, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
+    api: ObjectWriter, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
 ) -> None:
     """Bind a pod to a node, and add these annotations to it, or do nothing.
 
     Raises `ClusterError`: `Conflict` for a pod that is bound already, is being deleted, waits behind a
-    scheduling gate, or is not the one with this uid, and `Missing` for one that is gone. After `Unreachable`
+    scheduling gate, or is not the one with this uid, and `NotFound` for one that is gone. After `Unreachable`
     nobody knows whether it was done, until the pod is seen.
     """
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}/binding"
@@ -55,7 +55,7 @@ async def bind(  # noqa: PLR0913  a pod, a node, and what is recorded
         raise Unreachable(f"the API server did not answer within {BIND_SECONDS:g} s: {what}") from error
 
 
-class Flights:
+class BindsInFlight:
     """Binds that were begun through it and may still land; called as `bind` is without its API server."""
 
     def __init__(

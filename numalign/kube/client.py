@@ -8,9 +8,9 @@ which a cluster can refuse or fail is mapped here, in one place, onto a sentence
     ClusterError
     ├── Unconfigured   nothing says which cluster, or who asks
     ├── Unreachable    nobody answers, nobody who can be trusted, or nothing that makes sense
-    ├── Refused        the API server does not know who asks
+    ├── Unauthorized   the API server does not know who asks
     ├── Forbidden      it knows, and says no
-    ├── Missing        what was asked for is not there
+    ├── NotFound       what was asked for is not there
     ├── Conflict       somebody else was there first
     └── Gone           the state that was asked for is too old to be had
 """
@@ -23,7 +23,7 @@ from http import HTTPStatus
 from pathlib import Path
 from textwrap import shorten
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.request import getproxies
 
 import aiohttp
@@ -62,7 +62,7 @@ class Unreachable(ClusterError):
     """Raised when nobody answers, nobody who can be trusted, or nothing that makes sense."""
 
 
-class Refused(ClusterError):
+class Unauthorized(ClusterError):
     """Raised when the API server does not accept the credentials."""
 
 
@@ -70,7 +70,7 @@ class Forbidden(ClusterError):
     """Raised when the API server accepts who asks, but not what is asked for."""
 
 
-class Missing(ClusterError):
+class NotFound(ClusterError):
     """Raised when an object or a whole kind of objects is not there."""
 
 
@@ -87,6 +87,13 @@ class Patch(StrEnum):
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
+
+
+class ObjectWriter(Protocol):
+    """What of an `Api` makes objects; the real one raises `ClusterError`."""
+
+    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
+        """Make an object in the collection at a path, and give it as it is stored."""
 
 
 class Api:
@@ -203,7 +210,7 @@ class Api:
         except _BROKEN_CONNECTION as error:
             raise self._unreachable(error) from error
         except kubernetes.config.ConfigException as error:
-            raise Refused(f"the credentials for {self.host} cannot be read again: {error}") from error
+            raise Unauthorized(f"the credentials for {self.host} cannot be read again: {error}") from error
         return answer
 
     def _unreachable(self, error: Exception) -> Unreachable:
@@ -347,11 +354,11 @@ _NO_ANSWER = "the API server answered {status} for {what} ({message}): try again
 _FAILURES: Mapping[int, tuple[type[ClusterError], str]] = MappingProxyType(
     {
         HTTPStatus.UNAUTHORIZED: (
-            Refused,
+            Unauthorized,
             "the API server does not accept your credentials ({message}): log in again, as for kubectl",
         ),
         HTTPStatus.FORBIDDEN: (Forbidden, "you may not {doing} {what} ({message}): a role has to allow it"),
-        HTTPStatus.NOT_FOUND: (Missing, "{what} is not there ({message})"),
+        HTTPStatus.NOT_FOUND: (NotFound, "{what} is not there ({message})"),
         HTTPStatus.CONFLICT: (Conflict, "{what} was made or changed by somebody else ({message})"),
         HTTPStatus.GONE: (Gone, "{what} is too old to be had ({message})"),
     }

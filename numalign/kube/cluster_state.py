@@ -18,7 +18,7 @@ from numalign.kube.decode import device_classes, kubelet_config, namespaces, nod
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
 from numalign.kube.decode.namespaces import NamespaceFacts
-from numalign.kube.decode.nodes import BadNode, Facts
+from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.pod_counts import PodCounts
@@ -28,8 +28,7 @@ from numalign.model.node import Node
 from numalign.shapes import KnownShape, RememberedShapes, ShapeHistory
 from numalign.shapes.unknown_node import UnknownNode
 
-Read = TypeVar("Read")
-Raw = Mapping[str, object]
+Decoded = TypeVar("Decoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Snapshot:
     pods: int = 0
 
 
-class Store(Generic[Read]):
+class Store(Generic[Decoded]):
     """The objects of one kind that have a name of their own in the cluster.
 
     `decode` gives what an object says, None if that makes no sense, and all its mistakes. `version` grows
@@ -82,12 +81,14 @@ class Store(Generic[Read]):
     them out.
     """
 
-    def __init__(self, kind: str, decode: Callable[[Raw], tuple[Read | None, tuple[Mistake, ...]]]) -> None:
+    def __init__(
+        self, kind: str, decode: Callable[[Mapping[str, object]], tuple[Decoded | None, tuple[Mistake, ...]]]
+    ) -> None:
         self.kind = kind
         self.version = 0
         self.changed: set[str] = set()
         self._decode = decode
-        self._said: dict[str, Read | None] = {}
+        self._said: dict[str, Decoded | None] = {}
         self._mistakes: dict[str, tuple[Mistake, ...]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -97,15 +98,15 @@ class Store(Generic[Read]):
         """The names of all objects, those that make no sense included."""
         return iter(self._said)
 
-    def get(self, name: str) -> Read | None:
+    def get(self, name: str) -> Decoded | None:
         """What the object says; None if it is not there, or makes no sense."""
         return self._said.get(name)
 
-    def sensible(self) -> Iterator[tuple[str, Read]]:
+    def sensible(self) -> Iterator[tuple[str, Decoded]]:
         """The objects that make sense, by name."""
         return ((name, said) for name, said in self._said.items() if said is not None)
 
-    def put(self, name: str, raw: Raw) -> None:
+    def put(self, name: str, raw: Mapping[str, object]) -> None:
         """An object is there, as this says."""
         said, mistakes = self._decode(raw)
         before = (self._said.get(name), self._mistakes.get(name, ()))
@@ -144,19 +145,23 @@ class ClusterState:
 
     A topology without a Node is a ghost that its exporter left behind, and makes no node. But a file may hold
     nothing but topologies: unless all Nodes are `told`, as by an API server, there is no ghost where there is
-    no Node at all. The `book` knows the nodes in health, `reader` the pods that are counted.
+    no Node at all. The `shape_history` knows the nodes in health, `reader` the pods that are counted.
     """
 
     def __init__(
-        self, *, told: bool = False, book: ShapeHistory | None = None, reader: PodReader | None = None
+        self,
+        *,
+        told: bool = False,
+        shape_history: ShapeHistory | None = None,
+        reader: PodReader | None = None,
     ) -> None:
-        self.book = book or ShapeHistory(wall=time.time)
+        self.shape_history = shape_history or ShapeHistory(wall=time.time)
         self._told = self._haunted = told
         self.nodes = Store("Node", _sensible(nodes.facts))
         self.topologies = Store(nrt.KIND, _sensible(nrt.topology))
         self.configurations = Store(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
         self.namespaces: Store[NamespaceFacts] = Store("Namespace", namespaces.facts)
-        self.memories: Store[RememberedShapes] = Store(shapes.KIND, shapes.decode)
+        self.remembered_shapes: Store[RememberedShapes] = Store(shapes.KIND, shapes.decode)
         self.device_classes: Store[frozenset[str]] = Store(device_classes.KIND, device_classes.served)
         self.pod_counts = PodCounts(reader or PodReader())
         self._joined: dict[str, Node] = {}
@@ -167,7 +172,7 @@ class ClusterState:
     @property
     def version(self) -> int:
         """Grows whenever `snapshot` would give something else, pods aside."""
-        return self.book.version + sum(shelf.version for shelf in self._shelves())
+        return self.shape_history.version + sum(shelf.version for shelf in self._shelves())
 
     def has_nodes(self) -> bool:
         """Whether any node is known."""
@@ -185,7 +190,7 @@ class ClusterState:
             nodes=tuple(self._known[name] for name in sorted(self._known)),
             unknown=tuple(bare),
             bare=MappingProxyType(bare),
-            shapes=self.book.known(),
+            shapes=self.shape_history.known(),
             labels=MappingProxyType(dict(self._labels())),
             node_labels=MappingProxyType(
                 {name: told.attributes.labels for name, told in self.nodes.sensible()}
@@ -200,9 +205,9 @@ class ClusterState:
 
     def _recall_changed(self) -> None:
         """What was remembered stays known for as long as the book says, whatever becomes of the object."""
-        for name in sorted(self.memories.changed):
-            self.book.recall(self.memories.get(name) or RememberedShapes())
-        self.memories.changed.clear()
+        for name in sorted(self.remembered_shapes.changed):
+            self.shape_history.recall(self.remembered_shapes.get(name) or RememberedShapes())
+        self.remembered_shapes.changed.clear()
 
     def _join_changed(self) -> None:
         """Join anew the nodes of which anything has changed since this was done last."""
@@ -221,17 +226,19 @@ class ClusterState:
     def _see_changed(self) -> None:
         """Ask for the health of these nodes, and of those of whose past they made more known."""
         self._known = {name: node for name, node in self._known.items() if name in self._joined}
-        self.book.keep(self._joined.keys())
+        self.shape_history.keep(self._joined.keys())
         unseen: AbstractSet[str] = self._unseen & self._joined.keys()
-        while unseen := unseen | self.book.stale():
+        while unseen := unseen | self.shape_history.stale():
             for name in sorted(unseen):
                 told = self._facts(name)
-                self._known[name] = self.book.see(self._joined[name], identity=told.identity, most=told.most)
+                self._known[name] = self.shape_history.see(
+                    self._joined[name], identity=told.identity, most=told.most
+                )
             unseen = frozenset()
         self._unseen.clear()
 
-    def _facts(self, name: str) -> Facts:
-        return self.nodes.get(name) or Facts(name)
+    def _facts(self, name: str) -> NodeFacts:
+        return self.nodes.get(name) or NodeFacts(name)
 
     def _shelves(self) -> tuple[Store[Any], ...]:
         return (
@@ -239,7 +246,7 @@ class ClusterState:
             self.topologies,
             self.configurations,
             self.namespaces,
-            self.memories,
+            self.remembered_shapes,
             self.device_classes,
         )
 
@@ -287,7 +294,7 @@ _NO_SUCH_NODE = Mistake("metadata.name", "no node in this snapshot has this name
 
 
 def _joined(
-    topology: Topology, *, told: Facts | None, configured: KubeletConfiguration | None
+    topology: Topology, *, told: NodeFacts | None, configured: KubeletConfiguration | None
 ) -> tuple[Node | None, tuple[Problem, ...]]:
     """A node whose kubelet would not start as it was configured is known by its topology."""
     try:
@@ -300,10 +307,12 @@ def _joined(
     return node, (problem, *problems)
 
 
-def _sensible(decode: Callable[[Raw], Read]) -> Callable[[Raw], tuple[Read | None, tuple[Mistake, ...]]]:
+def _sensible(
+    decode: Callable[[Mapping[str, object]], Decoded],
+) -> Callable[[Mapping[str, object]], tuple[Decoded | None, tuple[Mistake, ...]]]:
     """A decoder that gives the mistakes which it would raise."""
 
-    def attempt(raw: Raw) -> tuple[Read | None, tuple[Mistake, ...]]:
+    def attempt(raw: Mapping[str, object]) -> tuple[Decoded | None, tuple[Mistake, ...]]:
         try:
             return decode(raw), ()
         except BadInput as error:

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 from numalign.kube import configz, installation, kinds
-from numalign.kube.client import Api, ClusterError, Forbidden, Gone, Missing, Unreachable, connected
-from numalign.kube.configz import Listener
+from numalign.kube.client import Api, ClusterError, Forbidden, Gone, NotFound, Unreachable, connected
+from numalign.kube.configz import Progress
 from numalign.kube.decode import device_classes, shapes
 from numalign.kube.decode.nrt import GROUP
 from numalign.kube.decode.parts import Part
@@ -26,7 +26,7 @@ async def collect(
     kubeconfig: str | None = None,
     context: str | None = None,
     with_pods: bool = False,
-    kubelets: Listener | None = None,
+    kubelets: Progress | None = None,
     left_out: Callable[[str, ClusterError], object] = lambda _what, _error: None,
 ) -> Object:
     """The cluster as a v1 `List`, as `snapshot.of` and a snapshot file take it; raises `ClusterError`.
@@ -54,7 +54,7 @@ async def _remembered(api: Api, left_out: Callable[[str, ClusterError], object])
     try:
         place = await installation.namespace(api)
         data = await installation.config_map(api, place, shapes.NAME) if place else None
-    except Missing:
+    except NotFound:
         return []
     except ClusterError as error:
         left_out(f"{shapes.KIND} {shapes.NAME}", error)
@@ -69,7 +69,7 @@ async def _device_classes(api: Api, left_out: Callable[[str, ClusterError], obje
     for collection in device_classes.COLLECTIONS:
         try:
             return await _list(api, collection)
-        except Missing:
+        except NotFound:
             continue
         except ClusterError as error:
             left_out(collection.plural, error)
@@ -114,9 +114,9 @@ _GRANT = (
 async def _list_topologies(api: Api) -> list[Object]:
     """In the newest version that is served."""
     for collection in kinds.TOPOLOGIES:
-        with suppress(Missing):
+        with suppress(NotFound):
             return await _list(api, collection)
-    raise Missing(
+    raise NotFound(
         f"the cluster serves no noderesourcetopologies.{GROUP}: an exporter has to publish the zones of its "
         "nodes first, for example node-feature-discovery with its topology updater"
     )

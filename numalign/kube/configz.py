@@ -66,7 +66,7 @@ TOGETHER = 4
 _JITTER = 0.2
 
 
-class Result(StrEnum):
+class ConfigzResult(StrEnum):
     """What came of asking one kubelet."""
 
     READ = "read"
@@ -94,7 +94,7 @@ async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) 
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class Progress:
     """Who hears of a long work: how many of all nodes were asked, and which is left out for what reason."""
 
     asked: Callable[[int, int], None]
@@ -102,7 +102,7 @@ class Listener:
 
 
 async def configurations(
-    api: Api, nodes: Sequence[str], listener: Listener, *, within: float = ANSWER_SECONDS
+    api: Api, nodes: Sequence[str], listener: Progress, *, within: float = ANSWER_SECONDS
 ) -> list[Object]:
     """The configurations of these nodes' kubelets, asked a few at a time; raises `Forbidden`."""
     found: dict[str, Object] = {}
@@ -131,9 +131,9 @@ async def configurations(
 def _sensible(node: str, found: object) -> Object:
     """A configuration under the name of its node, cut down to what is read; raises `BadTopology`."""
     whole = Part(found)
-    told = whole["kubeletconfig"].needed()
+    told = whole["kubeletconfig"].required()
     kept = {name: part.value for name, part in told.members() if name in FIELDS}
-    whole.settle(BadTopology)
+    whole.raise_mistakes(BadTopology)
     made: Object = {"apiVersion": f"{GROUP}/v1beta1", "kind": KIND, "metadata": {"name": node}, **kept}
     kubelet_config.kubelet_configuration(made)
     return made
@@ -145,16 +145,16 @@ class _Visit:
 
     due: float = -math.inf
     failures: int = 0
-    told: Result = Result.READ
+    told: ConfigzResult = ConfigzResult.READ
     held: bool = False
 
-    def news(self, result: Result) -> bool:
+    def news(self, result: ConfigzResult) -> bool:
         """Whether this is something else than what was said last."""
         before, self.told = self.told, result
         return before is not result
 
 
-class Configurations:
+class ConfigzReader:
     """Keeps reading the configurations of all nodes, new ones first.
 
     `names` are the nodes that there are. `take` is given each configuration that makes sense, as an object,
@@ -194,7 +194,7 @@ class Configurations:
             ["result"],
             registry=registry,
         )
-        for result in Result:
+        for result in ConfigzResult:
             self._results.labels(result)
 
     async def run(self) -> NoReturn:
@@ -222,7 +222,7 @@ class Configurations:
             if name not in self._visits:
                 self._visits[name] = _Visit()
 
-    async def _ask(self, node: str, visit: _Visit) -> Result:
+    async def _ask(self, node: str, visit: _Visit) -> ConfigzResult:
         try:
             found = await configuration(self._api, node, within=self._within)
         except Forbidden as error:
@@ -233,39 +233,39 @@ class Configurations:
             return self._nonsense(node, visit, error)
         self._later(visit, self._again)
         self._take(found)
-        visit.failures, visit.told, visit.held = 0, Result.READ, True
+        visit.failures, visit.told, visit.held = 0, ConfigzResult.READ, True
         self._trusted, self._told = True, False
-        return Result.READ
+        return ConfigzResult.READ
 
-    def _denied(self, node: str, visit: _Visit, error: Forbidden) -> Result:
+    def _denied(self, node: str, visit: _Visit, error: Forbidden) -> ConfigzResult:
         """Nobody is asked for a while; if another did just answer, this kubelet alone."""
         self._later(visit, self._again)
         if self._trusted:
             self._trusted = False
-            if visit.news(Result.FORBIDDEN):
+            if visit.news(ConfigzResult.FORBIDDEN):
                 self._log.info("kubelet_config.refused", node=node, error=error)
-            return Result.FORBIDDEN
+            return ConfigzResult.FORBIDDEN
         # Then another node is asked first, in case it was this kubelet after all.
         self._forbidden_until = visit.due
         if not self._told:
             self._told = True
             self._log.warning("kubelet_config.forbidden", error=error)
-        return Result.FORBIDDEN
+        return ConfigzResult.FORBIDDEN
 
-    def _unanswered(self, node: str, visit: _Visit, error: ClusterError) -> Result:
+    def _unanswered(self, node: str, visit: _Visit, error: ClusterError) -> ConfigzResult:
         """What it said before still counts: a kubelet that restarts is nearly always told the same."""
         self._later(visit, FIRST_RETRY_SECONDS * 2.0 ** min(visit.failures, 16))
         visit.failures += 1
-        if visit.news(Result.UNANSWERED):
+        if visit.news(ConfigzResult.UNANSWERED):
             self._log.info("kubelet_config.unanswered", node=node, error=error)
-        return Result.UNANSWERED
+        return ConfigzResult.UNANSWERED
 
-    def _nonsense(self, node: str, visit: _Visit, error: BadTopology) -> Result:
+    def _nonsense(self, node: str, visit: _Visit, error: BadTopology) -> ConfigzResult:
         self._later(visit, self._again)
         self._release(node, visit)
-        if visit.news(Result.NONSENSE):
+        if visit.news(ConfigzResult.NONSENSE):
             self._log.warning("kubelet_config.nonsense", node=node, mistakes=error.mistakes)
-        return Result.NONSENSE
+        return ConfigzResult.NONSENSE
 
     def _release(self, node: str, visit: _Visit) -> None:
         if visit.held:
@@ -277,14 +277,14 @@ class Configurations:
         visit.due = self._clock() + min(seconds, self._again) * jitter
 
 
-def of_world(world: ClusterState, api: Api, *, log: Log, registry: CollectorRegistry) -> Configurations:
-    """Keeps a world's nodes configured as their kubelets say."""
-    shelf = world.configurations
-    return Configurations(
+def reader_for(state: ClusterState, api: Api, *, log: Log, registry: CollectorRegistry) -> ConfigzReader:
+    """Keeps the nodes of a cluster state configured as their kubelets say."""
+    store = state.configurations
+    return ConfigzReader(
         api,
-        names=lambda: iter(world.nodes),
-        take=lambda found: shelf.put(found["metadata"]["name"], found),
-        drop=shelf.drop,
+        names=lambda: iter(state.nodes),
+        take=lambda configuration: store.put(configuration["metadata"]["name"], configuration),
+        drop=store.drop,
         log=log,
         registry=registry,
     )

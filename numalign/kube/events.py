@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter
 
-from numalign.kube.client import ClusterError, Conflict, Unreachable
+from numalign.kube.client import ClusterError, Conflict, ObjectWriter, Unreachable
 from numalign.runtime.clock import Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
@@ -54,7 +54,7 @@ class Type(StrEnum):
     WARNING = "Warning"
 
 
-class Outcome(StrEnum):
+class EventOutcome(StrEnum):
     """What became of an event, as a label."""
 
     WRITTEN = "written"
@@ -75,19 +75,12 @@ class Event:
     message: str
 
 
-class Writer(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
-
-    async def create(self, path: str, body: object, *, what: str) -> object:
-        """Make an object in the collection at a path."""
-
-
 class Recorder:
     """Writes events as `component`, while it is `run`."""
 
     def __init__(  # noqa: PLR0913  a server, who tells, and what every part of a process is given
         self,
-        api: Writer,
+        api: ObjectWriter,
         *,
         component: str,
         log: Log,
@@ -110,7 +103,7 @@ class Recorder:
             ["outcome"],
             registry=registry,
         )
-        for outcome in Outcome:
+        for outcome in EventOutcome:
             self._count.labels(outcome)
 
     def tell(self, event: Event) -> None:
@@ -118,7 +111,7 @@ class Recorder:
         try:
             self._waiting.put_nowait((event, self._now()))
         except asyncio.QueueFull:
-            self._lost(Outcome.DROPPED, f"{MOST_WAITING} others wait")
+            self._lost(EventOutcome.DROPPED, f"{MOST_WAITING} others wait")
 
     async def run(self) -> None:
         """Write what is told; never returns."""
@@ -132,18 +125,18 @@ class Recorder:
             try:
                 await self._create(event, at)
             except Conflict:
-                self._count.labels(Outcome.REPEATED).inc()
+                self._count.labels(EventOutcome.REPEATED).inc()
             except (Unreachable, TimeoutError) as error:
                 if pause is not None:
                     await self._sleep(pause)
                     continue
-                self._lost(Outcome.FAILED, str(error) or f"no answer within {ATTEMPT_SECONDS} s")
+                self._lost(EventOutcome.FAILED, str(error) or f"no answer within {ATTEMPT_SECONDS} s")
             except ClusterError as error:
-                self._lost(Outcome.FAILED, str(error))
+                self._lost(EventOutcome.FAILED, str(error))
             except Exception as error:  # noqa: BLE001  nothing that is told may end the program
-                self._lost(Outcome.FAILED, repr(error))
+                self._lost(EventOutcome.FAILED, repr(error))
             else:
-                self._count.labels(Outcome.WRITTEN).inc()
+                self._count.labels(EventOutcome.WRITTEN).inc()
             return
 
     async def _create(self, event: Event, at: datetime) -> None:
@@ -152,7 +145,7 @@ class Recorder:
         async with asyncio.timeout(ATTEMPT_SECONDS):
             await self._api.create(path, written(event, by=self._component, at=at), what=what)
 
-    def _lost(self, outcome: Outcome, reason: str) -> None:
+    def _lost(self, outcome: EventOutcome, reason: str) -> None:
         self._count.labels(outcome).inc()
         if self._clock() - self._said_at >= SAID_AGAIN_SECONDS:
             self._said_at = self._clock()

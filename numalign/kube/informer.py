@@ -28,15 +28,12 @@ import aiohttp
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.kube.client import Api, ClusterError, Forbidden, Gone, Missing, Query, Refused
+from numalign.kube.client import Api, ClusterError, Forbidden, Gone, NotFound, Query, Unauthorized
 from numalign.kube.decode.parts import Part, group, named
-from numalign.kube.kinds import Collection, Object
+from numalign.kube.kinds import Collection, Key, Object
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-
-Key = tuple[str, str]
-"""Namespace and name; the namespace is empty for what has none."""
 
 PAGE = 200
 """Objects per page. Nodes are stored with all their images, and nothing else happens while a page is read."""
@@ -80,7 +77,7 @@ class Sink(Protocol):
         """There are no other objects than these; each of them was put before."""
 
 
-class Reason(StrEnum):
+class WatchFailure(StrEnum):
     """Why a list or a watch ended before its time, as a label and the end of an event's name."""
 
     UNREACHABLE = "unreachable"
@@ -97,7 +94,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Meters:
+class WatchMetrics:
     """What reflectors count; made once for all that share a registry."""
 
     lists: Counter
@@ -139,7 +136,7 @@ class Meters:
 class _Unusable(Exception):
     """Raised for an answer that nothing can be done with."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: WatchFailure, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
@@ -167,7 +164,7 @@ class Informer:
         sink: Sink,
         *,
         log: Log,
-        meters: Meters,
+        meters: WatchMetrics,
         silence: float = SILENCE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
@@ -188,7 +185,7 @@ class Informer:
         self._chance = chance
         self._position: _Position | None = None
         self._heard_at: float | None = None
-        self._said_at: dict[Reason, float] = {}
+        self._said_at: dict[WatchFailure, float] = {}
         self._complained = False
         self._failures = self._fruitless = self._absences = 0
         self._listed_at = -math.inf
@@ -226,7 +223,7 @@ class Informer:
     async def _list(self) -> None:
         """Take a whole list of the first version that is served."""
         for collection in self._collections:
-            with suppress(Missing):
+            with suppress(NotFound):
                 version = await self._whole(collection)
                 self._position = _Position(collection, version)
                 self._absences = 0
@@ -235,10 +232,10 @@ class Informer:
         if not group(self._collections[0].api_version):
             # Every API server has these: whoever denies that is none.
             raise _Unusable(
-                Reason.VANISHED, f"{self._api.host} serves no {self._what}, so it is no API server"
+                WatchFailure.VANISHED, f"{self._api.host} serves no {self._what}, so it is no API server"
             )
         self._absent()
-        raise _Unusable(Reason.NOT_SERVED, _NOT_SERVED.format(resource=_resource(self._collections[0])))
+        raise _Unusable(WatchFailure.NOT_SERVED, _NOT_SERVED.format(resource=_resource(self._collections[0])))
 
     def _absent(self) -> None:
         """A kind that was there is believed gone when that is told twice: a starting server says so too."""
@@ -262,7 +259,7 @@ class Informer:
             before = following
             following, _ = await self._page(collection, [*limit, ("continue", before)], keys)
             if following == before:
-                raise _Unusable(Reason.UNREADABLE, f"the list of {self._what} goes round in circles")
+                raise _Unusable(WatchFailure.UNREADABLE, f"the list of {self._what} goes round in circles")
         self._sink.keep(keys)
         self._sync()
         self._listed_at = self._clock()
@@ -279,11 +276,11 @@ class Informer:
         what = f"the list of {self._what}"
         page = Part(await self._api.get(collection.path, [*collection.selector, *query], what=what))
         self._hear()
-        items = list(page["items"].entries())
+        items = list(page["items"].elements())
         following, version = (page["metadata"][key] for key in ("continue", "resourceVersion"))
-        told = following.text(), version.needed_text()
+        told = following.text(), version.required_text()
         if page.mistakes:
-            raise _Unusable(Reason.UNREADABLE, f"{what} makes no sense: {page.mistakes[0]}")
+            raise _Unusable(WatchFailure.UNREADABLE, f"{what} makes no sense: {page.mistakes[0]}")
         for number, item in enumerate(items, start=1):
             self._item(collection, item, keys)
             # A list that cannot be had in pages has tens of thousands, and others are waiting.
@@ -294,7 +291,7 @@ class Informer:
     def _item(self, collection: Collection, item: Part, keys: set[Key]) -> None:
         key = _key(item.value)
         if key is None:
-            self._complain(Reason.UNREADABLE, f"{item.where} of the list of {self._what} has no name")
+            self._complain(WatchFailure.UNREADABLE, f"{item.where} of the list of {self._what} has no name")
             return
         keys.add(key)
         self._put(collection, key, item.value)
@@ -323,18 +320,18 @@ class Informer:
                     self._event(position, line)
                 self._well()
         if self._clock() - began < LASTING_SECONDS:
-            raise _Unusable(Reason.SHORT, f"the API server ended the watch of {self._what} early")
+            raise _Unusable(WatchFailure.SHORT, f"the API server ended the watch of {self._what} early")
 
     def _event(self, position: _Position, line: bytes) -> None:
         try:
             event = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             message = f"an event of {len(line)} bytes is not JSON: {error}"
-            raise _Unusable(Reason.UNREADABLE, message) from error
+            raise _Unusable(WatchFailure.UNREADABLE, message) from error
         kind = event.get("type") if isinstance(event, dict) else None
         act = _ACTS.get(kind) if isinstance(kind, str) else None
         if act is None:
-            raise _Unusable(Reason.UNREADABLE, f"an event has no type that is known, but {named(kind)}")
+            raise _Unusable(WatchFailure.UNREADABLE, f"an event has no type that is known, but {named(kind)}")
         self._meters.events.labels(self.kind, kind).inc()
         act(self, position, event.get("object"))
         self._fruitless = 0
@@ -356,7 +353,7 @@ class Informer:
         """The API server gives the watch up, and says why in a Status."""
         status = Part(found)
         code, message = status["code"].integer(), status["message"].text()
-        reason = Reason.EXPIRED if code == _GONE else Reason.FAILED
+        reason = WatchFailure.EXPIRED if code == _GONE else WatchFailure.FAILED
         why = f"{message or 'no reason given'} ({code})"
         raise _Unusable(reason, f"the API server gave up the watch of {self._what}: {why}")
 
@@ -364,7 +361,7 @@ class Informer:
         try:
             self._sink.put(collection.described(found))
         except Exception as error:  # noqa: BLE001  one object must not stop all others
-            self._meters.failures.labels(self.kind, Reason.UNREADABLE).inc()
+            self._meters.failures.labels(self.kind, WatchFailure.UNREADABLE).inc()
             self._log.failed("watch.object_failed", error, object="/".join(filter(None, key)))
 
     # What goes wrong.
@@ -381,9 +378,9 @@ class Informer:
             self._fruitless += 1
         if reason in _RELISTED or self._fruitless >= FRUITLESS:
             self._position, self._fruitless = None, 0
-        if reason is Reason.NOT_SERVED:
+        if reason is WatchFailure.NOT_SERVED:
             return LONGEST_PAUSE
-        if reason is Reason.EXPIRED and self._clock() - self._listed_at > LASTING_SECONDS:
+        if reason is WatchFailure.EXPIRED and self._clock() - self._listed_at > LASTING_SECONDS:
             # However long the API server was away, nothing keeps it from giving a list now.
             return self._chance() * FIRST_PAUSE
         return self._pause(_LONGEST.get(reason, LONGEST_PAUSE))
@@ -394,11 +391,11 @@ class Informer:
         self._failures += 1
         return self._chance() * most
 
-    def _sentence(self, reason: Reason, error: Exception) -> str:
+    def _sentence(self, reason: WatchFailure, error: Exception) -> str:
         resource = _resource(self._collections[0])
-        return _GRANT.format(resource=resource) if reason is Reason.FORBIDDEN else str(error)
+        return _GRANT.format(resource=resource) if reason is WatchFailure.FORBIDDEN else str(error)
 
-    def _complain(self, reason: Reason, sentence: str) -> None:
+    def _complain(self, reason: WatchFailure, sentence: str) -> None:
         """Count it; log it, if that was not just done."""
         self._meters.failures.labels(self.kind, reason).inc()
         now, before = self._clock(), self._said_at.get(reason)
@@ -426,12 +423,12 @@ class Informer:
         return self._collections[0].plural
 
 
-def _reason(error: ClusterError | _Unusable) -> Reason:
+def _reason(error: ClusterError | _Unusable) -> WatchFailure:
     if isinstance(error, _Unusable):
         return error.reason
     cause = error.__cause__
     # A status that came in place of an answer has no cause.
-    fallback = Reason.REFUSED if cause is None else Reason.UNREACHABLE
+    fallback = WatchFailure.REFUSED if cause is None else WatchFailure.UNREACHABLE
     said = (reason for kind, reason in _CAUSES.items() if isinstance(cause, kind))
     return _ERRORS.get(type(error)) or next(said, fallback)
 
@@ -448,15 +445,15 @@ def _key(found: object) -> Key | None:
 def _needed_key(found: object) -> Key:
     key = _key(found)
     if key is None:
-        raise _Unusable(Reason.UNREADABLE, "an event has no object with a name")
+        raise _Unusable(WatchFailure.UNREADABLE, "an event has no object with a name")
     return key
 
 
 def _needed_version(found: object) -> str:
     part = Part(found)["metadata"]["resourceVersion"]
-    version = part.needed_text()
+    version = part.required_text()
     if not version:
-        raise _Unusable(Reason.UNREADABLE, f"an event makes no sense: object.{part.mistakes[0]}")
+        raise _Unusable(WatchFailure.UNREADABLE, f"an event makes no sense: object.{part.mistakes[0]}")
     return version
 
 
@@ -483,32 +480,34 @@ _ACTS: Mapping[str, Callable[[Informer, _Position, object], None]] = MappingProx
     }
 )
 
-_ERRORS: Mapping[type[ClusterError], Reason] = MappingProxyType(
+_ERRORS: Mapping[type[ClusterError], WatchFailure] = MappingProxyType(
     {
-        Forbidden: Reason.FORBIDDEN,
-        Gone: Reason.EXPIRED,
-        Missing: Reason.VANISHED,
-        Refused: Reason.UNAUTHORIZED,
+        Forbidden: WatchFailure.FORBIDDEN,
+        Gone: WatchFailure.EXPIRED,
+        NotFound: WatchFailure.VANISHED,
+        Unauthorized: WatchFailure.UNAUTHORIZED,
     }
 )
-_CAUSES: Mapping[type[Exception], Reason] = MappingProxyType(
-    {aiohttp.SocketTimeoutError: Reason.SILENT, orjson.JSONDecodeError: Reason.UNREADABLE}
+_CAUSES: Mapping[type[Exception], WatchFailure] = MappingProxyType(
+    {aiohttp.SocketTimeoutError: WatchFailure.SILENT, orjson.JSONDecodeError: WatchFailure.UNREADABLE}
 )
 
-_RELISTED = frozenset({Reason.EXPIRED, Reason.FAILED, Reason.UNREADABLE, Reason.VANISHED})
-_FRUITLESS = frozenset({Reason.REFUSED, Reason.SILENT})
-_HOPELESS = frozenset({Reason.FORBIDDEN, Reason.NOT_SERVED})
+_RELISTED = frozenset(
+    {WatchFailure.EXPIRED, WatchFailure.FAILED, WatchFailure.UNREADABLE, WatchFailure.VANISHED}
+)
+_FRUITLESS = frozenset({WatchFailure.REFUSED, WatchFailure.SILENT})
+_HOPELESS = frozenset({WatchFailure.FORBIDDEN, WatchFailure.NOT_SERVED})
 """Until somebody does something: said once, and tried again slowly."""
 
-_LONGEST: Mapping[Reason, float] = MappingProxyType(
-    {Reason.UNREACHABLE: CHEAP_PAUSE, Reason.FORBIDDEN: CHEAP_PAUSE}
+_LONGEST: Mapping[WatchFailure, float] = MappingProxyType(
+    {WatchFailure.UNREACHABLE: CHEAP_PAUSE, WatchFailure.FORBIDDEN: CHEAP_PAUSE}
 )
 
-_LEVELS: Mapping[Reason, Callable[..., None]] = MappingProxyType(
+_LEVELS: Mapping[WatchFailure, Callable[..., None]] = MappingProxyType(
     {
-        Reason.EXPIRED: Log.info,
-        Reason.SHORT: Log.info,
-        Reason.FORBIDDEN: Log.error,
-        Reason.UNAUTHORIZED: Log.error,
+        WatchFailure.EXPIRED: Log.info,
+        WatchFailure.SHORT: Log.info,
+        WatchFailure.FORBIDDEN: Log.error,
+        WatchFailure.UNAUTHORIZED: Log.error,
     }
 )

@@ -8,7 +8,7 @@ read off its webhook configuration, which only whoever runs the cluster may writ
 from contextlib import suppress
 from urllib.parse import quote
 
-from numalign.kube.client import Api, Missing, connected
+from numalign.kube.client import Api, NotFound, connected
 from numalign.kube.decode.parts import Part
 
 CONFIGURATION = "zz-numalign"
@@ -32,7 +32,7 @@ async def policy(*, kubeconfig: str | None = None, context: str | None = None) -
     Raises `ClusterError`, also for somebody who may not see it.
     """
     async with connected(kubeconfig=kubeconfig, context=context) as api:
-        with suppress(Missing):
+        with suppress(NotFound):
             place = await namespace(api)
             text = (await config_map(api, place, POLICY)).get(POLICY_KEY) if place else None
             return (text, f"{place}/{POLICY}") if text else None
@@ -42,7 +42,7 @@ async def policy(*, kubeconfig: str | None = None, context: str | None = None) -
 async def namespace(api: Api) -> str | None:
     """The namespace in which numalign's webhook runs; None if it runs outside of the cluster.
 
-    Raises `ClusterError`, `Missing` where it is not installed.
+    Raises `ClusterError`, `NotFound` where it is not installed.
     """
     what = f"ValidatingWebhookConfiguration {CONFIGURATION}"
     found = Part(await api.get(f"{_CONFIGURATIONS}/{CONFIGURATION}", what=what))
@@ -54,4 +54,4 @@ async def config_map(api: Api, place: str, name: str) -> dict[str, str]:
     """The texts of a ConfigMap in a namespace; raises `ClusterError`."""
     path = f"/api/v1/namespaces/{quote(place, safe='')}/configmaps/{quote(name, safe='')}"
     found = await api.get(path, what=f"ConfigMap {place}/{name}")
-    return dict(Part(found)["data"].texts())
+    return dict(Part(found)["data"].text_map())

@@ -14,6 +14,10 @@ from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, GROUP, KIND, VERSIO
 from numalign.model import intent
 
 Object: TypeAlias = dict[str, Any]
+"""An object as JSON has it."""
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name; the namespace is empty for what has none."""
 
 MOST_CUT = 1024
 """Elements of a list; no longer one is read, so that to cut it would be time spent for nobody."""

@@ -7,7 +7,7 @@ still for so long that its holder cannot believe in it any more. This is the ele
 no unless it can be proved. A leader that cannot renew, or that was frozen and does not know it yet, is none.
 All that is judged by the wall clock is what people read in the Lease.
 
-Nor does a new leader act before the last one's acts are over: see `Inherits`.
+Nor does a new leader act before the last one's acts are over: see `Handover`.
 """
 
 import asyncio
@@ -17,26 +17,27 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.kube.client import ClusterError, Conflict, Missing, Unreachable
+from numalign.kube.client import ClusterError, Conflict, NotFound, Unreachable
 from numalign.kube.decode.parts import Part
+from numalign.kube.kinds import Object
 from numalign.runtime.clock import Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
-LEASE_SECONDS = 15
+LEASE_DURATION_SECONDS = 15
 """How long a Lease has to stand still before another may take it."""
 
-PROOF_SECONDS = 10
+RENEW_DEADLINE_SECONDS = 10
 """How long a renewal proves that nobody else leads; the rest is for clocks that run at different speeds."""
 
-RETRY_SECONDS = 2.0
+RETRY_PERIOD_SECONDS = 2.0
 JITTER = 1.2
-"""How much longer than `RETRY_SECONDS` those may wait who do not lead, as a share of it."""
+"""How much longer than `RETRY_PERIOD_SECONDS` those may wait who do not lead, as a share of it."""
 
 ATTEMPT_SECONDS = 5
 """How long the API server may take to answer; within the time of a proof, there is room for another try."""
@@ -54,15 +55,13 @@ _AT_NO_TIME = datetime.min.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_TRANSITIONS = 2**31 - 1
 
-Object = dict[str, Any]
-
 
 async def _at_once() -> None:
     """Nothing is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Inherits:
+class Handover:
     """How long a new leader waits before it acts, in seconds.
 
     From when it took the Lease: `released` after one who gave it up, so that the news of what he did arrive;
@@ -75,7 +74,7 @@ class Inherits:
     over: Callable[[], Awaitable[None]] = _at_once
 
 
-NOTHING = Inherits()
+NO_HANDOVER = Handover()
 """What a leader does is over as soon as it is begun, or it does no harm that two do it."""
 
 
@@ -93,7 +92,7 @@ class Leases(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LeaderElectionRecord:
     """A Lease as it was read. What makes no sense in it counts as absent."""
 
     metadata: Object
@@ -117,7 +116,7 @@ class Record:
     @property
     def seconds(self) -> float:
         """For how long it holds without being renewed."""
-        told = Part(self.spec)["leaseDurationSeconds"].integer() or LEASE_SECONDS
+        told = Part(self.spec)["leaseDurationSeconds"].integer() or LEASE_DURATION_SECONDS
         return min(told, LONGEST_LEASE_SECONDS)
 
     @property
@@ -130,15 +129,15 @@ class Record:
 class _Sight:
     """A Lease (None if it was deleted), and when it was first seen to be like this."""
 
-    record: Record | None
+    record: LeaderElectionRecord | None
     at: float
 
-    def still(self, record: Record | None) -> bool:
+    def still(self, record: LeaderElectionRecord | None) -> bool:
         now, before = record and record.spec, self.record and self.record.spec
         return now == before
 
 
-class Election:
+class LeaderElector:
     """One candidate. `leading` says at every moment whether it leads, `acts_for` how long it may act.
 
     The Lease is `name` in `namespace`. Candidates may have the same `identity`: what stands in the Lease is
@@ -161,7 +160,7 @@ class Election:
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         within: float = ATTEMPT_SECONDS,
-        inherits: Inherits = NOTHING,
+        handover: Handover = NO_HANDOVER,
     ) -> None:
         self.identity = f"{identity}_{int(chance() * 16**8):08x}"
         self._api = api
@@ -172,7 +171,7 @@ class Election:
         self._log = log.bound(lease=f"{namespace}/{name}", identity=self.identity)
         self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
         self._within = within
-        self._inherits = inherits
+        self._handover = handover
         self._proved_until = self._acts_from = _NEVER
         self._stamped = _AT_NO_TIME
         self._sight: _Sight | None = None
@@ -200,7 +199,7 @@ class Election:
             while True:
                 await self._turn()
                 waiting = 0.0 if self.leading else JITTER * self._chance()
-                await self._sleep(RETRY_SECONDS * (1 + waiting))
+                await self._sleep(RETRY_PERIOD_SECONDS * (1 + waiting))
         finally:
             await self._give_up()
 
@@ -225,29 +224,29 @@ class Election:
         # The proof counts from here: whoever else may take the Lease waits from when it sees this one.
         began, waits = self._clock(), self._waits(record)
         if await self._written(record):
-            self._proved_until = began + PROOF_SECONDS
+            self._proved_until = began + RENEW_DEADLINE_SECONDS
             self._acts_from = max(self._acts_from, self._clock() + waits)
         elif record is None:
             self._proved_until = _NEVER
 
-    async def _read(self) -> Record | None:
+    async def _read(self) -> LeaderElectionRecord | None:
         """The Lease; None if there is none."""
         try:
             found = await self._api.get(self._path, what=self._what)
-        except Missing:
+        except NotFound:
             return None
         metadata, spec = Part(found)["metadata"].value, Part(found)["spec"].value
         if not isinstance(metadata, dict) or not metadata.get("resourceVersion"):
             raise Unreachable(f"the API server's answer makes no sense: {self._what} has no resourceVersion")
-        return Record(metadata, spec if isinstance(spec, dict) else {})
+        return LeaderElectionRecord(metadata, spec if isinstance(spec, dict) else {})
 
-    def _look_at(self, record: Record | None) -> None:
+    def _look_at(self, record: LeaderElectionRecord | None) -> None:
         """Note since when the Lease has been as it is; by our own clock, whatever times stand in it."""
         met = self._sight or record or self._wrote
         if met and not (self._sight and self._sight.still(record)):
             self._sight = _Sight(record, self._clock())
 
-    def _may_take(self, record: Record | None) -> bool:
+    def _may_take(self, record: LeaderElectionRecord | None) -> bool:
         """Whether nobody else can lead.
 
         A Lease that was deleted, or whose holder was erased, may still be believed in by its holder. Where
@@ -257,18 +256,18 @@ class Election:
             return True
         waited = self._clock() - self._sight.at
         if record is None:
-            return waited >= LEASE_SECONDS
+            return waited >= LEASE_DURATION_SECONDS
         return record.holder == self.identity or record.released or waited >= _patience(record)
 
-    def _waits(self, record: Record | None) -> float:
+    def _waits(self, record: LeaderElectionRecord | None) -> float:
         """How long to wait for the acts of whoever led before; for our own nobody has to."""
         if self.leading or (record or self._sight) is None:
             return 0.0
         if record and record.holder == self.identity:
             return 0.0
-        return self._inherits.released if record and record.released else self._inherits.lost
+        return self._handover.released if record and record.released else self._handover.lost
 
-    async def _written(self, record: Record | None) -> bool:
+    async def _written(self, record: LeaderElectionRecord | None) -> bool:
         """Whether the Lease is ours now; if not, somebody else was faster, and it is read again."""
         body = self._claim(record)
         try:
@@ -283,10 +282,10 @@ class Election:
     async def _replace(self, body: Object) -> None:
         try:
             await self._api.replace(self._path, body, what=self._what)
-        except Missing as error:
+        except NotFound as error:
             raise Conflict(str(error)) from error
 
-    def _claim(self, record: Record | None) -> Object:
+    def _claim(self, record: LeaderElectionRecord | None) -> Object:
         """The Lease as ours; what else stands in it stays."""
         time = self._stamp()
         if record is None:
@@ -301,7 +300,7 @@ class Election:
         )
 
     def _body(self, metadata: Object, spec: Object, **fields: object) -> Object:
-        held = {"holderIdentity": self.identity, "leaseDurationSeconds": LEASE_SECONDS}
+        held = {"holderIdentity": self.identity, "leaseDurationSeconds": LEASE_DURATION_SECONDS}
         return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec | held | fields}
 
     def _stamp(self) -> str:
@@ -318,7 +317,7 @@ class Election:
         """Let another lead at once, as far as that can be told in the time there is."""
         self._proved_until = _NEVER
         self._tell_leading(because="the process ends")
-        await self._inherits.over()
+        await self._handover.over()
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._release()
@@ -351,6 +350,6 @@ class Election:
         self._said_failure = type(error)
 
 
-def _patience(record: Record) -> float:
+def _patience(record: LeaderElectionRecord) -> float:
     """How long a Lease has to stand still; longer than its holder may take it for proved."""
-    return max(record.seconds, LEASE_SECONDS)
+    return max(record.seconds, LEASE_DURATION_SECONDS)

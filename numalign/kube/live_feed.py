@@ -1,9 +1,10 @@
 """
 Following the API server.
 
-Each kind of objects is watched by a reflector of its own, and all of them fill one world. Changes come in
-crowds (an exporter writes every node each minute), so they are gathered for a moment before the cluster is
-put together again: an answer is never later than that moment, and a crowd costs no more than one change.
+Each kind of objects is watched by an informer of its own, and all of them fill one cluster state. Changes
+come in crowds (an exporter writes every node each minute), so they are gathered for a moment before the
+cluster is put together again: an answer is never later than that moment, and a crowd costs no more than one
+change.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ from numalign.kube.decode import device_classes, shapes
 from numalign.kube.decode.nrt import KIND
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.feed import Take
-from numalign.kube.informer import Informer, Key, Meters, Sink
-from numalign.kube.kinds import Collection, Object
+from numalign.kube.informer import Informer, Sink, WatchMetrics
+from numalign.kube.kinds import Collection, Key, Object
 from numalign.kube.pod_counts import PodCount, PodCounts
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
@@ -41,7 +42,7 @@ SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class _OnShelf:
-    """Puts the objects of one kind where the world keeps them."""
+    """Puts the objects of one kind where the cluster state keeps them."""
 
     shelf: Store[Any]
 
@@ -78,8 +79,8 @@ class LiveFeed:
     Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted,
     as `reader` reads them.
     Of `watched` kinds all is waited for, of `optional` ones only for an answer, whatever it is.
-    The `book` knows what was there before, and which shapes are `declared`. What is known of a cluster is
-    `world`: whoever learns more of it (the kubelets' configurations) may put it there.
+    The `shape_history` knows what was there before, and which shapes are `declared`. What is known of a
+    cluster is `state`: whoever learns more of it (the kubelets' configurations) may put it there.
     """
 
     def __init__(  # noqa: PLR0913  a server, what to watch, and what every part of a process is given
@@ -92,18 +93,18 @@ class LiveFeed:
         registry: CollectorRegistry,
         pods: Sink | None = None,
         reader: PodReader | None = None,
-        book: ShapeHistory | None = None,
+        shape_history: ShapeHistory | None = None,
         declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.world = ClusterState(told=True, book=book, reader=reader)
+        self.state = ClusterState(told=True, shape_history=shape_history, reader=reader)
         self._declared = declared
         self._pods = pods
         self._log = log
         self._clock = clock
         self._sleep = sleep
-        meters = Meters.of(registry)
+        meters = WatchMetrics.of(registry)
         self._reflectors = {
             versions[0].kind: Informer(
                 api, versions, self._sink(versions[0]), log=log, meters=meters, clock=clock, sleep=sleep
@@ -139,7 +140,7 @@ class LiveFeed:
 
     def pod_counts(self) -> Iterable[PodCount]:
         """The pods that are counted."""
-        return self.world.pod_counts.counts()
+        return self.state.pod_counts.counts()
 
     async def follow(self, take: Take) -> None:
         """Watch, and give a snapshot whenever something has changed; never returns."""
@@ -158,9 +159,9 @@ class LiveFeed:
     async def _publish(self, take: Take) -> None:
         published: int | None = None
         while True:
-            self.world.book.declare(self._declared())
-            self.world.book.expire()
-            began, version = self._clock(), self.world.version
+            self.state.shape_history.declare(self._declared())
+            self.state.shape_history.expire()
+            began, version = self._clock(), self.state.version
             if version != published and self.waiting_for() is None:
                 published = version
                 await self._give(take)
@@ -170,23 +171,23 @@ class LiveFeed:
     async def _give(self, take: Take) -> None:
         """Give what there is now; what cannot be taken leaves the last snapshot in force, until the next."""
         try:
-            await take(self.world.snapshot())
+            await take(self.state.snapshot())
         except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
             self._log.failed("snapshot.failed", error)
 
     def _sink(self, collection: Collection) -> Sink:
-        world = self.world
+        state = self.state
         shelves: Mapping[str, Store[Any]] = {
-            kinds.NODES.kind: world.nodes,
-            kinds.NAMESPACES.kind: world.namespaces,
-            KIND: world.topologies,
-            shapes.KIND: world.memories,
-            device_classes.KIND: world.device_classes,
+            kinds.NODES.kind: state.nodes,
+            kinds.NAMESPACES.kind: state.namespaces,
+            KIND: state.topologies,
+            shapes.KIND: state.remembered_shapes,
+            device_classes.KIND: state.device_classes,
         }
         shelf = shelves.get(collection.kind)
         if shelf is not None:
             return _OnShelf(shelf)
-        return _InCensus(world.pod_counts) if self._pods is None else self._pods
+        return _InCensus(state.pod_counts) if self._pods is None else self._pods
 
 
 STATIC: Sequence[Sequence[Collection]] = (

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
-
-Key = tuple[str, str]
-"""Namespace and name."""
+from numalign.kube.kinds import Key
 
 MOST_MISTAKES = 1
 """Of the annotations of one pod that are kept: such a pod is not counted, unless nobody asks it anything."""

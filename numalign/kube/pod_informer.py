@@ -23,8 +23,7 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.decode.placement_records import DecodedRecord
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
-from numalign.kube.informer import Key
-from numalign.kube.kinds import PODS, Object
+from numalign.kube.kinds import PODS, Key, Object
 from numalign.ledger.model import PlacementRecord
 from numalign.lru import LRU, Caches, digest
 from numalign.model.demand import Demand
@@ -198,9 +197,9 @@ class PodInformer:
         whole.mistakes.extend(found.mistakes)
         whole.mistakes.extend(request.mistakes)
         return PodInfo(
-            uid=metadata["uid"].uid() if metadata["uid"].needed_text() else "",
+            uid=metadata["uid"].uid() if metadata["uid"].required_text() else "",
             namespace=intern(metadata["namespace"].text()),
-            name=metadata["name"].needed_text(),
+            name=metadata["name"].required_text(),
             node=intern(spec["nodeName"].text()),
             scheduler=intern(spec["schedulerName"].text()[:LONGEST_NAME]),
             created=metadata["creationTimestamp"].time(),
@@ -235,7 +234,7 @@ def _phase(part: Part) -> Phase:
     """Without a word about it, a pod is as new as the API server makes it."""
     if part.value is None:
         return Phase.PENDING
-    return part.word(Phase) or Phase.UNKNOWN
+    return part.one_of(Phase) or Phase.UNKNOWN
 
 
 def _acknowledged(status: Part) -> bool:

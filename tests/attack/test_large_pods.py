@@ -9,7 +9,7 @@ import pytest
 
 from harness import http_calls
 from harness.programs import ApiServer
-from numalign.kube.lease import PROOF_SECONDS
+from numalign.kube.lease import RENEW_DEADLINE_SECONDS
 from tests.attack import objects
 from tests.attack.arena import Arena
 from tests.attack.attackers import send
@@ -70,7 +70,7 @@ async def test_pods_of_many_resources_that_change_all_the_time_cost_no_lease(are
         after = await leases.look()
     assert before == after
     assert len(after) == LEASES
-    assert leases.oldest < PROOF_SECONDS / 2
+    assert leases.oldest < RENEW_DEADLINE_SECONDS / 2
 
 
 async def changing(api: ApiServer, pods: Sequence[Json], *, seconds: float) -> None:

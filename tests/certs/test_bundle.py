@@ -6,7 +6,7 @@ import pytest
 
 from certs import bundle, certificate
 from harness.fake_api import FakeApi
-from numalign.kube.client import Api, Conflict, Forbidden, Missing
+from numalign.kube.client import Api, Conflict, Forbidden, NotFound
 from tests.pairs import CONFIGURATION, MUTATING, VALIDATING, bundles, configuration, configuration_path, pair
 
 ONE, TWO = pair(), pair()
@@ -47,7 +47,7 @@ async def test_one_that_is_missing_does_not_stop_the_other(cluster: FakeApi, cli
     cluster.delete(MUTATING_PATH)
     seen = await bundle.publish(client, await bundle.look(client, CONFIGURATION), bundle=BUNDLE)
 
-    assert isinstance(seen[0].error, Missing)
+    assert isinstance(seen[0].error, NotFound)
     assert bundles(cluster, VALIDATING) == [BUNDLE]
     assert bundle.trusted(seen, BUNDLE)
     assert list(bundle.problems(seen, BUNDLE)) == [MUTATING]

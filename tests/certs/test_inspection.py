@@ -8,7 +8,7 @@ from certs import certificate, inspection
 from certs.bundle import Configuration
 from certs.inspection import Report
 from certs.state import State
-from numalign.kube.client import Missing
+from numalign.kube.client import NotFound
 from numalign.model.errors import Mistake
 from tests.pairs import MUTATING, NAMES, START, VALIDATING, configuration, pair
 
@@ -74,7 +74,7 @@ def test_who_would_not_accept_it() -> None:
     seen = [
         Configuration(MUTATING, "x", configuration(bundle=OLD.ca_pem)),
         Configuration(VALIDATING, "x", configuration(VALIDATING, bundle=NEXT.ca_pem)),
-        Configuration("Other", "x", error=Missing("is not there")),
+        Configuration("Other", "x", error=NotFound("is not there")),
     ]
     report = Report(inspection.of_state(State(OLD), ours=True)).judged(seen)
 

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from controller import classes
 from controller.classes import Absences, Change, Labeller, Moment, Patches, changes
 from harness.fake_api import FakeApi
-from numalign.kube.client import ClusterError, Forbidden, Missing, Patch, Unreachable
+from numalign.kube.client import ClusterError, Forbidden, NotFound, Patch, Unreachable
 from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources
 from tests.notation import node, table
@@ -398,7 +398,7 @@ async def test_a_quarrel_of_long_ago_is_forgotten(work: Work) -> None:
 
 
 async def test_a_node_that_is_gone_meanwhile_is_forgotten(work: Work) -> None:
-    work.nodes.broken["a"] = Missing("node a is not there")
+    work.nodes.broken["a"] = NotFound("node a is not there")
     assert await work.run(20) == [("a", IS_SMALL)]
     del work.nodes.labels["a"]
 

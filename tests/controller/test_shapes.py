@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from controller.shapes import PATIENCE_SECONDS, ShapeKeeper, differs
-from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Unreachable
+from numalign.kube.client import ClusterError, Conflict, Forbidden, NotFound, Unreachable
 from numalign.kube.decode import shapes
 from numalign.model.node import Node
 from numalign.shapes import ShapeHistory
@@ -57,7 +57,7 @@ class ConfigMap:
         self.reads.append(self.clock.seconds)
         await self._answer()
         if self.stored is None:
-            raise Missing(what)
+            raise NotFound(what)
         found = copy.deepcopy(self.stored)
         if self.raced:
             self.holds(self.raced)

@@ -91,7 +91,7 @@ def test_the_service_learns_who_leads_before_a_lease_could_have_passed_on() -> N
     probe = CONTAINER["readinessProbe"]
     assert probe["httpGet"] == {"path": "/readyz", "port": "metrics", "scheme": "HTTP"}
     unready = probe["periodSeconds"] * probe["failureThreshold"]
-    assert unready < lease.LEASE_SECONDS - lease.PROOF_SECONDS
+    assert unready < lease.LEASE_DURATION_SECONDS - lease.RENEW_DEADLINE_SECONDS
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe"])

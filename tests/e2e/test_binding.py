@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from harness.api_requests import Json, ask, create, pod, read
 from numalign.kube.bindings import bind
-from numalign.kube.client import Api, Conflict, Missing
-from numalign.kube.events import Event, Outcome, Recorder, Type
+from numalign.kube.client import Api, Conflict, NotFound
+from numalign.kube.events import Event, EventOutcome, Recorder, Type
 from numalign.model.intent import PLACEMENT
 from numalign.runtime import logs
 
@@ -116,7 +116,7 @@ async def test_a_pod_that_is_leaving_is_not_bound(api: ApiClient, server: Api) -
 
 
 async def test_a_pod_that_is_gone_is_missing(server: Api) -> None:
-    with pytest.raises(Missing, match="the binding of pod team/never to node large is not there"):
+    with pytest.raises(NotFound, match="the binding of pod team/never to node large is not there"):
         await bound(server, "never", uid="6a1f6f0c-0000-4000-8000-000000000000")
 
 
@@ -141,13 +141,14 @@ async def test_an_event_stands_beside_its_pod_once(api: ApiClient, server: Api) 
     found = await ask(api, "GET", EVENTS, fieldSelector=f"involvedObject.uid={uid}")
     [shown] = found.body["items"]
     counts = [
-        registry.get_sample_value("numalign_pod_events_total", {"outcome": outcome}) for outcome in Outcome
+        registry.get_sample_value("numalign_pod_events_total", {"outcome": outcome})
+        for outcome in EventOutcome
     ]
-    assert dict(zip(Outcome, counts, strict=True)) == {
-        Outcome.WRITTEN: 1,
-        Outcome.REPEATED: 1,
-        Outcome.FAILED: 0,
-        Outcome.DROPPED: 0,
+    assert dict(zip(EventOutcome, counts, strict=True)) == {
+        EventOutcome.WRITTEN: 1,
+        EventOutcome.REPEATED: 1,
+        EventOutcome.FAILED: 0,
+        EventOutcome.DROPPED: 0,
     }
     assert (shown["type"], shown["reason"], shown["message"]) == (event.type, event.reason, event.message)
     assert shown["involvedObject"]["name"] == "bounced"

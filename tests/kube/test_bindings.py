@@ -8,8 +8,8 @@ import pytest
 
 from harness.fake_api import FakeApi
 from numalign.kube import bindings
-from numalign.kube.bindings import BIND_SECONDS, Flights, bind
-from numalign.kube.client import ClusterError, Conflict, Forbidden, Missing, Query, Unreachable
+from numalign.kube.bindings import BIND_SECONDS, BindsInFlight, bind
+from numalign.kube.client import ClusterError, Conflict, Forbidden, NotFound, Query, Unreachable
 from numalign.model.intent import PLACEMENT
 
 Json = dict[str, Any]
@@ -102,7 +102,7 @@ async def test_what_an_api_server_refuses_is_raised(status: HTTPStatus, error: t
 
 async def test_a_pod_that_is_gone_is_missing() -> None:
     async with FakeApi() as server:
-        with pytest.raises(Missing, match="the binding of pod team/web to node a is not there"):
+        with pytest.raises(NotFound, match="the binding of pod team/web to node a is not there"):
             await bound(server, uid="x")
 
 
@@ -160,7 +160,7 @@ class Wire:
         await self.answer
 
 
-async def ended(wire: Wire, call: "asyncio.Task[None]", flights: Flights) -> float:
+async def ended(wire: Wire, call: "asyncio.Task[None]", flights: BindsInFlight) -> float:
     """How long nothing more could land, from when the call had ended."""
     await asyncio.gather(call, return_exceptions=True)
     began = wire.seconds
@@ -179,7 +179,7 @@ ANSWERS: dict[str, tuple[Exception | None, float]] = {
 @pytest.mark.parametrize(("error", "seconds"), ANSWERS.values(), ids=ANSWERS)
 async def test_it_is_known_when_nothing_can_land_any_more(error: Exception | None, seconds: float) -> None:
     wire = Wire()
-    flights = Flights(wire.write, clock=wire.clock, sleep=wire.sleep)
+    flights = BindsInFlight(wire.write, clock=wire.clock, sleep=wire.sleep)
     call = asyncio.create_task(flights())
     waiting = asyncio.create_task(flights.landed())
     await asyncio.sleep(0)
@@ -192,7 +192,7 @@ async def test_it_is_known_when_nothing_can_land_any_more(error: Exception | Non
 
 async def test_a_call_that_was_cut_off_may_still_land() -> None:
     wire = Wire()
-    flights = Flights(wire.write, clock=wire.clock, sleep=wire.sleep)
+    flights = BindsInFlight(wire.write, clock=wire.clock, sleep=wire.sleep)
     call = asyncio.create_task(flights())
     await asyncio.sleep(0)
     call.cancel()

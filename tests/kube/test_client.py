@@ -17,9 +17,9 @@ from numalign.kube import client as kube_client
 from numalign.kube.client import (
     Conflict,
     Forbidden,
-    Missing,
+    NotFound,
     Patch,
-    Refused,
+    Unauthorized,
     Unconfigured,
     Unreachable,
     connected,
@@ -69,7 +69,9 @@ async def test_a_token_that_is_emptied_is_a_refusal(account: Path, monkeypatch: 
     monkeypatch.setattr("kubernetes_asyncio.config.incluster_config.TOKEN_REFRESH_PERIOD", timedelta(0))
     async with connected(account=account) as found:
         (account / "token").write_text("")
-        with pytest.raises(Refused, match=r"credentials for https://10\.0\.0\.1:443 cannot be read again"):
+        with pytest.raises(
+            Unauthorized, match=r"credentials for https://10\.0\.0\.1:443 cannot be read again"
+        ):
             await found.get(NODES, what="nodes")
 
 
@@ -147,9 +149,9 @@ async def test_what_is_written_comes_back_as_it_is_stored() -> None:
 @pytest.mark.parametrize(
     ("status", "error", "sentence"),
     [
-        (HTTPStatus.UNAUTHORIZED, Refused, "does not accept your credentials"),
+        (HTTPStatus.UNAUTHORIZED, Unauthorized, "does not accept your credentials"),
         (HTTPStatus.FORBIDDEN, Forbidden, "you may not patch node a .*a role has to allow it"),
-        (HTTPStatus.NOT_FOUND, Missing, "node a is not there"),
+        (HTTPStatus.NOT_FOUND, NotFound, "node a is not there"),
         (HTTPStatus.CONFLICT, Conflict, "node a was made or changed by somebody else"),
         (HTTPStatus.UNPROCESSABLE_ENTITY, Unreachable, "answered 422 for node a"),
         (HTTPStatus.INTERNAL_SERVER_ERROR, Unreachable, "answered 500 for node a"),

@@ -383,7 +383,7 @@ def test_what_is_remembered_says_what_a_node_was() -> None:
     put_both(world, "a", 0, **{CLASS_LABEL: known.shape.node_class})
     world.snapshot()
     version = world.version
-    world.memories.put(shapes.NAME, {"data": shapes.encode(before.book.memory())})
+    world.remembered_shapes.put(shapes.NAME, {"data": shapes.encode(before.shape_history.memory())})
 
     assert world.version > version
     assert healths(world) == {"a": 8}
@@ -423,13 +423,13 @@ def test_a_node_has_the_attributes_of_its_object() -> None:
 
 def test_time_makes_a_loss_real_and_is_told() -> None:
     now = 0.0
-    world = ClusterState(book=ShapeHistory(wall=lambda: now))
+    world = ClusterState(shape_history=ShapeHistory(wall=lambda: now))
     put_both(world, "a", 8)
     healths(world)
     put_both(world, "a", 4)
     steps, version = [healths(world)], world.version
     now = LOSS_SECONDS
-    world.book.expire()
+    world.shape_history.expire()
     steps.append(healths(world))
 
     assert steps == [{"a": 8}, {"a": None}]

@@ -12,7 +12,15 @@ import pytest
 
 from numalign.kube import client as cluster_api
 from numalign.kube import collect
-from numalign.kube.client import ClusterError, Forbidden, Gone, Missing, Refused, Unconfigured, Unreachable
+from numalign.kube.client import (
+    ClusterError,
+    Forbidden,
+    Gone,
+    NotFound,
+    Unauthorized,
+    Unconfigured,
+    Unreachable,
+)
 from numalign.kube.files import snapshot
 
 # The fixtures of conftest.py: a server whose fields tell it what to do, and a writer of kubeconfigs.
@@ -151,7 +159,7 @@ async def test_a_pod_is_found_in_its_namespace(
 
 
 async def test_a_name_cannot_lead_elsewhere(api: Api, kubeconfig: Kubeconfig) -> None:
-    with pytest.raises(Missing, match=re.escape("pod default/../../nodes/a is not there")):
+    with pytest.raises(NotFound, match=re.escape("pod default/../../nodes/a is not there")):
         await collect.pod("../../nodes/a", kubeconfig=kubeconfig())
     assert [path for path, _ in api.asked] == ["/api/v1/namespaces/default/pods/../../nodes/a"]
 
@@ -159,9 +167,9 @@ async def test_a_name_cannot_lead_elsewhere(api: Api, kubeconfig: Kubeconfig) ->
 @pytest.mark.parametrize(
     ("code", "error", "sentence"),
     [
-        (HTTPStatus.UNAUTHORIZED, Refused, "does not accept your credentials (as told"),
+        (HTTPStatus.UNAUTHORIZED, Unauthorized, "does not accept your credentials (as told"),
         (HTTPStatus.FORBIDDEN, Forbidden, "may not read the list of namespaces (as told"),
-        (HTTPStatus.NOT_FOUND, Missing, "the list of namespaces is not there (as told"),
+        (HTTPStatus.NOT_FOUND, NotFound, "the list of namespaces is not there (as told"),
         (HTTPStatus.GONE, Gone, "is too old to be had"),
         (HTTPStatus.TOO_MANY_REQUESTS, Unreachable, "answered 429"),
         (HTTPStatus.SERVICE_UNAVAILABLE, Unreachable, "answered 503"),
@@ -185,14 +193,14 @@ async def test_who_may_not_list_hears_what_to_ask_for(api: Api, kubeconfig: Kube
 
 
 async def test_a_wrong_token_is_refused(kubeconfig: Kubeconfig) -> None:
-    with pytest.raises(Refused, match="log in again"):
+    with pytest.raises(Unauthorized, match="log in again"):
         await collect.collect(kubeconfig=kubeconfig(token="wrong"))  # noqa: S106  it is the wrong one
 
 
 async def test_a_cluster_without_an_exporter_hears_of_one(api: Api, kubeconfig: Kubeconfig) -> None:
     del api.lists[V1ALPHA2]
 
-    with pytest.raises(Missing, match="an exporter has to publish the zones"):
+    with pytest.raises(NotFound, match="an exporter has to publish the zones"):
         await collect.collect(kubeconfig=kubeconfig())
 
 

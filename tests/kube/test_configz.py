@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
 from numalign.kube import cluster_state, configz
-from numalign.kube.client import Api, ClusterError, Forbidden, Missing, Unreachable
-from numalign.kube.configz import Configurations, Listener
+from numalign.kube.client import Api, ClusterError, Forbidden, NotFound, Unreachable
+from numalign.kube.configz import ConfigzReader, Progress
 from numalign.kube.decode import kubelet_config
 from numalign.model.errors import BadInput, BadTopology
 from numalign.runtime import logs
@@ -93,7 +93,7 @@ class Desk:
     luck: float = 0.5
 
     def __post_init__(self) -> None:
-        self.reader = Configurations(
+        self.reader = ConfigzReader(
             self.client,
             names=lambda: self.nodes,
             take=self.take,
@@ -124,7 +124,7 @@ class Desk:
         """What came of asking, where anything did."""
         found = {
             each: self.registry.get_sample_value("numalign_kubelet_configs_total", {"result": each})
-            for each in configz.Result
+            for each in configz.ConfigzResult
         }
         return {str(each): count for each, count in found.items() if count}
 
@@ -192,7 +192,7 @@ async def test_what_makes_no_sense_is_told(api: FakeApi, client: Api, said: byte
 
 FAILURES: list[tuple[HTTPStatus, type[ClusterError], str]] = [
     (HTTPStatus.FORBIDDEN, Forbidden, "you may not read .*: a ClusterRole .* verb get on nodes/proxy"),
-    (HTTPStatus.NOT_FOUND, Missing, "the configuration of node a's kubelet is not there"),
+    (HTTPStatus.NOT_FOUND, NotFound, "the configuration of node a's kubelet is not there"),
     (HTTPStatus.BAD_GATEWAY, Unreachable, "answered 502"),
     (HTTPStatus.SERVICE_UNAVAILABLE, Unreachable, "answered 503"),
 ]
@@ -223,7 +223,7 @@ async def test_no_node_can_fill_our_memory(api: FakeApi, client: Api) -> None:
 
 
 async def test_a_name_cannot_lead_elsewhere(client: Api) -> None:
-    with pytest.raises(Missing, match=re.escape("node ../../pods's kubelet")):
+    with pytest.raises(NotFound, match=re.escape("node ../../pods's kubelet")):
         await configz.configuration(client, "../../pods")
 
 
@@ -414,7 +414,7 @@ async def test_it_runs_for_ever_with_a_pause_after_each(desk: Desk) -> None:
             enough.set()
             await asyncio.Event().wait()
 
-    reader = Configurations(
+    reader = ConfigzReader(
         desk.client,
         names=lambda: desk.nodes,
         take=desk.take,
@@ -443,9 +443,9 @@ class Heard:
     asked: list[tuple[int, int]] = field(default_factory=list)
     left_out: dict[str, ClusterError | BadInput] = field(default_factory=dict)
 
-    def listener(self) -> Listener:
+    def listener(self) -> Progress:
         """The listener."""
-        return Listener(lambda number, all_: self.asked.append((number, all_)), self.left_out.__setitem__)
+        return Progress(lambda number, all_: self.asked.append((number, all_)), self.left_out.__setitem__)
 
 
 async def test_all_are_read_in_the_order_of_the_nodes(api: FakeApi, client: Api) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
-from numalign.kube.client import Unreachable
+from numalign.kube.client import ObjectWriter, Query, Unreachable
 from numalign.kube.events import (
     LONGEST_MESSAGE,
     MOST_WAITING,
@@ -24,10 +24,9 @@ from numalign.kube.events import (
     PAUSES,
     SAID_AGAIN_SECONDS,
     Event,
-    Outcome,
+    EventOutcome,
     Recorder,
     Type,
-    Writer,
     written,
 )
 from numalign.runtime import logs
@@ -50,7 +49,7 @@ BOUNCED = Event(
 class Recording:
     """A recorder and what it does; its time moves by what it sleeps, and `meanwhile` something happens."""
 
-    api: Writer
+    api: ObjectWriter
     meanwhile: Callable[[], object] = lambda: None
     seconds: float = 0
     slept: list[float] = field(default_factory=list)
@@ -75,7 +74,7 @@ class Recording:
         self.meanwhile()
         await asyncio.sleep(0)
 
-    def count(self, outcome: Outcome) -> float | None:
+    def count(self, outcome: EventOutcome) -> float | None:
         """As the metric says."""
         return self.registry.get_sample_value("numalign_pod_events_total", {"outcome": outcome})
 
@@ -113,7 +112,7 @@ async def until(happened: Callable[[], object]) -> None:
 async def test_an_event_says_what_happened_to_which_pod() -> None:
     async with recording() as (server, made), made.running():
         made.recorder.tell(BOUNCED)
-        await until(lambda: made.count(Outcome.WRITTEN) == 1)
+        await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
 
         [found] = server.all(EVENTS)
         assert found["involvedObject"] == {
@@ -139,9 +138,9 @@ async def test_the_same_event_stands_there_once_and_others_beside_it() -> None:
     async with recording() as (server, made), made.running():
         for event in (BOUNCED, *others, BOUNCED):
             made.recorder.tell(event)
-        await until(lambda: made.count(Outcome.REPEATED) == 1)
+        await until(lambda: made.count(EventOutcome.REPEATED) == 1)
 
-        assert (len(server.all(EVENTS)), made.count(Outcome.WRITTEN)) == (4, 4)
+        assert (len(server.all(EVENTS)), made.count(EventOutcome.WRITTEN)) == (4, 4)
         assert made.lines() == []
 
 
@@ -149,7 +148,7 @@ async def test_an_api_server_has_a_pause_between_events() -> None:
     async with recording() as (_, made), made.running():
         for number in range(3):
             made.recorder.tell(replace(BOUNCED, uid=str(number)))
-        await until(lambda: made.count(Outcome.WRITTEN) == 3)
+        await until(lambda: made.count(EventOutcome.WRITTEN) == 3)
         await until(lambda: made.slept == [PACE_SECONDS] * 3)
 
 
@@ -158,7 +157,7 @@ async def test_who_tells_too_much_never_waits_and_the_loss_is_counted() -> None:
         for number in range(MOST_WAITING + 5):
             made.recorder.tell(replace(BOUNCED, uid=str(number)))
 
-    assert made.count(Outcome.DROPPED) == 5
+    assert made.count(EventOutcome.DROPPED) == 5
     [line] = made.lines()
     assert (line["event"], line["outcome"]) == ("event.lost", "dropped")
 
@@ -168,7 +167,7 @@ async def test_an_api_server_that_is_away_for_a_while_gets_it_later() -> None:
         server.failures[EVENTS] = HTTPStatus.SERVICE_UNAVAILABLE
         made.meanwhile = server.failures.clear
         made.recorder.tell(BOUNCED)
-        await until(lambda: made.count(Outcome.WRITTEN) == 1)
+        await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
 
         assert (made.slept[0], made.lines()) == (PAUSES[0], [])
 
@@ -180,9 +179,9 @@ class Absent:
         self.error = error
         self.tries = 0
 
-    async def create(self, path: str, body: object, *, what: str) -> object:
-        """As said at `Writer`."""
-        assert (path, what) == (EVENTS, "the event PlacementRefused of pod team/web")
+    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
+        """As said at `ObjectWriter`."""
+        assert (path, query, what) == (EVENTS, (), "the event PlacementRefused of pod team/web")
         assert body == written(BOUNCED, by="numalign-scorer", at=NOW)
         self.tries += 1
         raise self.error
@@ -202,7 +201,7 @@ async def test_what_nobody_takes_is_given_up(error: Exception, tries: int, reaso
     made = Recording(absent)
     async with made.running():
         made.recorder.tell(BOUNCED)
-        await until(lambda: made.count(Outcome.FAILED) == 1)
+        await until(lambda: made.count(EventOutcome.FAILED) == 1)
         await until(lambda: made.slept[-1:] == [PACE_SECONDS])
 
     assert absent.tries == tries
@@ -217,11 +216,11 @@ async def test_a_refusal_is_final_and_said_once_a_minute() -> None:
         server.failures[EVENTS] = HTTPStatus.FORBIDDEN
         for number in range(refused - 1):
             made.recorder.tell(replace(BOUNCED, uid=str(number)))
-        await until(lambda: made.count(Outcome.FAILED) == refused - 1)
+        await until(lambda: made.count(EventOutcome.FAILED) == refused - 1)
         before = made.lines()
         made.seconds += SAID_AGAIN_SECONDS
         made.recorder.tell(BOUNCED)
-        await until(lambda: made.count(Outcome.FAILED) == refused)
+        await until(lambda: made.count(EventOutcome.FAILED) == refused)
 
         assert (len(before), len(made.lines())) == (1, 2)
         assert "you may not create the event PlacementRefused of pod team/web" in before[0]["reason"]

@@ -16,9 +16,9 @@ from numalign.kube.client import (
     Conflict,
     Forbidden,
     Gone,
-    Missing,
+    NotFound,
     Patch,
-    Refused,
+    Unauthorized,
     Unreachable,
     connected,
 )
@@ -255,8 +255,8 @@ async def test_a_patch_with_an_old_version_is_a_conflict(client: Api) -> None:
 
 
 ODD_REQUESTS: dict[str, tuple[Callable[[Api], Awaitable[object]], type[ClusterError], str]] = {
-    "a missing object": (lambda api: api.get(f"{NODES}/x", what="x"), Missing, 'nodes "x" not found'),
-    "a missing kind": (lambda api: api.get("/api/v1/cats", what="x"), Missing, "404 page not found"),
+    "a missing object": (lambda api: api.get(f"{NODES}/x", what="x"), NotFound, 'nodes "x" not found'),
+    "a missing kind": (lambda api: api.get("/api/v1/cats", what="x"), NotFound, "404 page not found"),
     "a body that is none": (lambda api: api.create(LEASES, [], what="x"), Unreachable, "400 for x"),
     "a body of another kind": (lambda api: api.create(LEASES, node("x"), what="x"), Unreachable, "no Lease"),
     "another namespace": (
@@ -272,7 +272,7 @@ ODD_REQUESTS: dict[str, tuple[Callable[[Api], Awaitable[object]], type[ClusterEr
     ),
     "a patch of nothing": (
         lambda api: api.patch(f"{NODES}/x", {}, how=Patch.MERGE, what="x"),
-        Missing,
+        NotFound,
         "not found",
     ),
     "a strategic patch of a custom object": (
@@ -304,7 +304,7 @@ async def test_failures_can_be_told_by_path_and_by_method(server: FakeApi, clien
     await client.get(f"{NODES}/a", what="node a")
     server.failures = {f"{NODES}/a": HTTPStatus.NOT_FOUND}
 
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         await client.get(f"{NODES}/a", what="node a")
 
 
@@ -322,7 +322,7 @@ async def test_who_has_no_token_stays_outside() -> None:
     async with FakeApi(token="secret") as server, server.client() as client:  # noqa: S106  of a test
         await client.get(NODES, what="nodes")
         server.token = "another"  # noqa: S105  as above
-        with pytest.raises(Refused):
+        with pytest.raises(Unauthorized):
             await client.get(NODES, what="nodes")
 
 
@@ -367,7 +367,7 @@ async def test_a_binding_that_makes_no_sense_changes_nothing(
 
 @pytest.mark.parametrize("path", [f"{NODES}/a/binding", f"{NODES}/a/status", f"{NODES}/a/b/c"])
 async def test_a_part_that_nobody_serves_is_not_there(client: Api, path: str) -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         await client.create(path, BINDING, what="a binding")
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         await client.get(path, what="a part")

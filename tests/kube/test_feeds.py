@@ -671,7 +671,7 @@ async def test_what_earlier_files_held_is_remembered(quiet: logs.Log, tmp_path: 
 async def test_a_file_that_is_refused_makes_nobody_forget(quiet: logs.Log, tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     book = ShapeHistory(wall=time.time)
-    feed = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry(), book=book)
+    feed = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry(), shape_history=book)
     seen = Seen()
     path.write_text(listed_text(node("a"), nrt("a")))
     await feed.load(seen.take)

@@ -26,8 +26,8 @@ from prometheus_client import CollectorRegistry
 from harness.fake_api import FakeApi, verb
 from numalign.kube import informer, kinds
 from numalign.kube.client import Api, Query, Unreachable
-from numalign.kube.informer import PAGE, Informer, Key, Meters
-from numalign.kube.kinds import Collection, Object
+from numalign.kube.informer import PAGE, Informer, WatchMetrics
+from numalign.kube.kinds import Collection, Key, Object
 from numalign.runtime import logs
 
 Json = dict[str, Any]
@@ -105,7 +105,7 @@ class Following:
             collections,
             self.shelf,
             log=logs.to(self.stream, level="debug", form="json"),
-            meters=Meters.of(self.registry),
+            meters=WatchMetrics.of(self.registry),
             silence=silence,
             clock=lambda: self.now,
             sleep=self.sleep,
@@ -848,7 +848,7 @@ async def test_before_the_first_list_it_is_what_is_waited_for(server: FakeApi) -
 
 
 async def test_reflectors_of_several_kinds_share_their_meters(server: FakeApi) -> None:
-    meters = Meters.of(registry := CollectorRegistry())
+    meters = WatchMetrics.of(registry := CollectorRegistry())
     log = logs.to(io.StringIO(), level="error", form="json")
     async with server.client() as api:
         for collection in (kinds.NODES, kinds.PODS):

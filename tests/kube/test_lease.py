@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
-from numalign.kube.client import Conflict, Missing, Unreachable
+from numalign.kube.client import Conflict, NotFound, Unreachable
 from numalign.kube.lease import (
-    LEASE_SECONDS,
-    NOTHING,
-    PROOF_SECONDS,
-    RETRY_SECONDS,
-    Election,
-    Inherits,
+    LEASE_DURATION_SECONDS,
+    NO_HANDOVER,
+    RENEW_DEADLINE_SECONDS,
+    RETRY_PERIOD_SECONDS,
+    Handover,
+    LeaderElectionRecord,
+    LeaderElector,
     Leases,
-    Record,
 )
 from tests.notation import table
 from tests.runtime.conftest import Told
@@ -80,10 +80,10 @@ class Candidate:
     chance: float = 0.5
 
     def join(
-        self, api: Leases, *, identity: str = "a", within: float = 5, inherits: Inherits = NOTHING
+        self, api: Leases, *, identity: str = "a", within: float = 5, handover: Handover = NO_HANDOVER
     ) -> None:
         """Begin."""
-        self.election = Election(
+        self.election = LeaderElector(
             api,
             namespace="numalign-system",
             name="numalign-webhook",
@@ -95,7 +95,7 @@ class Candidate:
             sleep=self.naps,
             chance=lambda: self.chance,
             within=within,
-            inherits=inherits,
+            handover=handover,
         )
         self.task = asyncio.create_task(self.election.run())
 
@@ -215,14 +215,14 @@ async def test_a_leader_comes_back_in_time_and_the_others_not_all_at_once(
     second.chance = 0.25
     await second.turn(after=0)
 
-    assert first.naps.seconds == [RETRY_SECONDS]
-    assert second.naps.seconds == [RETRY_SECONDS * 1.6, RETRY_SECONDS * 1.3]
+    assert first.naps.seconds == [RETRY_PERIOD_SECONDS]
+    assert second.naps.seconds == [RETRY_PERIOD_SECONDS * 1.6, RETRY_PERIOD_SECONDS * 1.3]
 
 
 async def test_who_is_not_renewed_is_succeeded(api: FakeApi, join: Join) -> None:
     first, second = await join("a"), await join("b")
 
-    assert not await second.turn(after=LEASE_SECONDS - 0.1)
+    assert not await second.turn(after=LEASE_DURATION_SECONDS - 0.1)
     assert not first.leading
     assert await second.turn(after=0.1)
 
@@ -235,7 +235,7 @@ async def test_who_is_not_renewed_is_succeeded(api: FakeApi, join: Join) -> None
 async def test_a_leader_that_was_frozen_is_none_before_it_has_asked_anybody(clock: Clock, join: Join) -> None:
     first = await join("a")
 
-    clock.seconds += PROOF_SECONDS - 0.1
+    clock.seconds += RENEW_DEADLINE_SECONDS - 0.1
     assert first.leading
     clock.seconds += 0.1
     assert not first.leading
@@ -248,7 +248,7 @@ async def test_the_proof_counts_from_when_the_renewal_began(clock: Clock) -> Non
     first.join(Slow(store, clock, seconds=4))
     await first.turn()
 
-    clock.seconds += PROOF_SECONDS - 4.1
+    clock.seconds += RENEW_DEADLINE_SECONDS - 4.1
     assert first.leading
     clock.seconds += 0.1
     assert not first.leading
@@ -278,7 +278,7 @@ async def test_who_never_led_gives_nothing_up(api: FakeApi, join: Join) -> None:
 
 async def test_who_was_succeeded_leaves_the_lease_alone(api: FakeApi, join: Join) -> None:
     first, second = await join("a"), await join("b")
-    await second.turn(after=LEASE_SECONDS)
+    await second.turn(after=LEASE_DURATION_SECONDS)
 
     await first.leave()
 
@@ -332,7 +332,7 @@ async def test_times_in_the_lease_mean_nothing(api: FakeApi, join: Join) -> None
     first = await join("a")
 
     assert not first.leading
-    assert not await first.turn(after=LEASE_SECONDS - 1)
+    assert not await first.turn(after=LEASE_DURATION_SECONDS - 1)
     assert await first.turn(after=1)
 
     assert spec(api)["leaseTransitions"] == 4
@@ -387,7 +387,7 @@ async def test_a_lease_without_any_fields_is_waited_for(api: FakeApi, join: Join
     first = await join("a")
 
     assert not first.leading
-    assert await first.turn(after=LEASE_SECONDS)
+    assert await first.turn(after=LEASE_DURATION_SECONDS)
 
 
 async def test_what_else_stands_in_the_lease_stays(api: FakeApi, join: Join) -> None:
@@ -398,7 +398,7 @@ async def test_what_else_stands_in_the_lease_stays(api: FakeApi, join: Join) -> 
     api.put(found)
     first = await join("a")
 
-    assert await first.turn(after=LEASE_SECONDS)
+    assert await first.turn(after=LEASE_DURATION_SECONDS)
 
     stored = api.get(LEASE)
     assert stored
@@ -426,7 +426,7 @@ async def test_a_lease_that_was_deleted_may_be_believed_in_by_a_holder_that_does
     api.delete(LEASE)
 
     assert not await second.turn(after=0)
-    assert not await second.turn(after=LEASE_SECONDS - 1)
+    assert not await second.turn(after=LEASE_DURATION_SECONDS - 1)
     assert await second.turn(after=1)
 
 
@@ -436,7 +436,7 @@ async def test_who_led_long_ago_does_not_know_who_led_since(api: FakeApi, join: 
     api.delete(LEASE)
 
     assert not await first.turn(after=3600)
-    assert await first.turn(after=LEASE_SECONDS)
+    assert await first.turn(after=LEASE_DURATION_SECONDS)
 
 
 async def test_of_two_that_find_no_lease_one_makes_it(clock: Clock) -> None:
@@ -486,7 +486,7 @@ async def test_a_right_that_is_missing_is_said_once(api: FakeApi, join: Join, me
     assert "lease numalign-system/numalign-webhook" in line["error"]
 
     api.failures.clear()
-    assert await first.turn(after=LEASE_SECONDS)
+    assert await first.turn(after=LEASE_DURATION_SECONDS)
 
 
 async def test_an_api_server_that_is_gone_ends_the_lead_and_its_return_begins_it_again(
@@ -583,10 +583,10 @@ async def test_a_new_leader_waits_before_it_acts_if(clock: Clock, lease: Json | 
     store, first = Store(), Candidate(clock)
     if lease:
         store.put(**lease)
-    first.join(store, inherits=Inherits(released=2.0, lost=6.0))
+    first.join(store, handover=Handover(released=2.0, lost=6.0))
     await first.turn()
     if not first.leading:
-        await first.turn(after=LEASE_SECONDS)
+        await first.turn(after=LEASE_DURATION_SECONDS)
 
     began = clock.seconds
     acts = [(first.leading, clock.seconds - began, first.election.acts_for())]
@@ -601,16 +601,16 @@ async def test_a_new_leader_waits_before_it_acts_if(clock: Clock, lease: Json | 
 
 async def test_nobody_waits_for_its_own_acts(clock: Clock) -> None:
     store, first = Store(), Candidate(clock)
-    first.join(store, inherits=Inherits(released=2.0, lost=6.0))
+    first.join(store, handover=Handover(released=2.0, lost=6.0))
     await first.turn()
 
-    clock.seconds += PROOF_SECONDS + 1
+    clock.seconds += RENEW_DEADLINE_SECONDS + 1
     assert first.election.acts_for() == 0
     await first.turn(after=0)
-    assert first.election.acts_for() == PROOF_SECONDS
+    assert first.election.acts_for() == RENEW_DEADLINE_SECONDS
     store.lease = None
     await first.turn(after=0)
-    assert first.election.acts_for() == PROOF_SECONDS
+    assert first.election.acts_for() == RENEW_DEADLINE_SECONDS
     await first.leave()
 
 
@@ -620,7 +620,7 @@ async def test_the_lease_is_given_up_when_all_that_was_begun_is_over(clock: Cloc
     async def until_over() -> None:
         await over.wait()
 
-    first.join(store, inherits=Inherits(over=until_over))
+    first.join(store, handover=Handover(over=until_over))
     await first.turn()
     leaving = asyncio.create_task(first.leave())
     for _ in range(10):
@@ -633,7 +633,7 @@ async def test_the_lease_is_given_up_when_all_that_was_begun_is_over(clock: Cloc
 
 
 def test_what_is_kept_of_a_lease_reads_as_absent_where_it_makes_no_sense() -> None:
-    record = Record({}, {"holderIdentity": [], "acquireTime": 3})
+    record = LeaderElectionRecord({}, {"holderIdentity": [], "acquireTime": 3})
 
     assert (record.holder, record.acquired, record.transitions, record.released) == ("", None, 0, False)
 
@@ -660,7 +660,7 @@ class Store:
         """As an API does."""
         assert path == LEASE
         if self.lease is None:
-            raise Missing(what)
+            raise NotFound(what)
         return copy.deepcopy(self.lease)
 
     async def create(self, path: str, body: object, *, what: str) -> object:
@@ -674,7 +674,7 @@ class Store:
         """As an API does."""
         assert path == LEASE
         if self.lease is None:
-            raise Missing(what)
+            raise NotFound(what)
         if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise Conflict(what)
         return self._keep(body)
@@ -807,8 +807,8 @@ class World:
         self.elections = [self._election(at) for at in range(3)]
         self.tasks = [asyncio.create_task(election.run()) for election in self.elections]
 
-    def _election(self, at: int) -> Election:
-        return Election(
+    def _election(self, at: int) -> LeaderElector:
+        return LeaderElector(
             self.wires[at],
             namespace="numalign-system",
             name="numalign-webhook",

@@ -15,8 +15,7 @@ from prometheus_client import CollectorRegistry
 from numalign.kube.decode import placement_records
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
-from numalign.kube.informer import Key
-from numalign.kube.kinds import PODS
+from numalign.kube.kinds import PODS, Key
 from numalign.kube.pod_informer import LONGEST_MESSAGE, MOST_MISTAKES, Phase, PodInfo, PodInformer
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.lru import MOST_BYTES

@@ -26,7 +26,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import shapes as codec
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pods import pod as read_pod
-from numalign.kube.decode.templates import Place
+from numalign.kube.decode.templates import TemplateLocation
 from numalign.kube.files import policy, snapshot
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import ClusterPolicy, PolicyKeeper
@@ -102,7 +102,7 @@ class Programs:
     def _cli(self, case: Case, cluster_policy: ClusterPolicy) -> tuple[Checked, Explanation | None]:
         told = Settings(match=Match(case.match), unknown_may_fit=case.unknown == "may-fit", user=case.user)
         cluster = questions.cluster(_seen(case, cluster_policy), cluster_policy, told, now=time.time())
-        place = Place("", case.pod)
+        place = TemplateLocation("", case.pod)
         try:
             manifest = Manifest("case", kind="Pod", place=place, pod=read_pod(case.pod))
         except BadInput as error:
@@ -121,7 +121,7 @@ def _policy(case: Case) -> Mapping[str, object]:
 def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
     """The cluster as a program reads it that has just started."""
     before = ShapeHistory(wall=lambda: NOW - 7200)
-    snapshot.of(case.before, book=before)
+    snapshot.of(case.before, shape_history=before)
     remembered = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -130,7 +130,7 @@ def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
     }
     book = ShapeHistory(wall=lambda: NOW)
     book.declare(cluster_policy.shapes)
-    return snapshot.of([*case.items, remembered], book=book)
+    return snapshot.of([*case.items, remembered], shape_history=book)
 
 
 async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Scored:

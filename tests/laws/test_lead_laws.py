@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from numalign.kube.bindings import BIND_SECONDS, Flights
+from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.client import Unreachable
-from numalign.kube.lease import LEASE_SECONDS, PROOF_SECONDS, Election, Inherits
+from numalign.kube.lease import LEASE_DURATION_SECONDS, RENEW_DEADLINE_SECONDS, Handover, LeaderElector
 from numalign.ledger.reservations import NEWS_SECONDS
 from tests.kube.test_lease import TURN, Clock, Store, Wire
 from tests.runtime.conftest import Told
@@ -34,7 +34,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.tuples(st.just("steps"), WHO, st.sampled_from([TURN, TURN, 2 * TURN, 1, 2, 3])),
     st.tuples(st.just("bind"), WHO, st.tuples(SHARES, SHARES)),
     st.tuples(st.just("bind"), WHO, st.tuples(SHARES, SHARES)),
-    st.tuples(st.just("pass"), st.sampled_from([0.5, 2.0, 3.0, 7.0, float(LEASE_SECONDS)])),
+    st.tuples(st.just("pass"), st.sampled_from([0.5, 2.0, 3.0, 7.0, float(LEASE_DURATION_SECONDS)])),
     st.tuples(st.just("leave"), WHO),
     st.tuples(st.just("everybody")),
 )
@@ -62,14 +62,14 @@ class World:
     def __post_init__(self) -> None:
         self.wires = [Wire(self.store) for _ in range(REPLICAS)]
         self.begun: list[set[str]] = [set() for _ in range(REPLICAS)]
-        self.flights = [Flights(self.write, clock=self.clock, sleep=_yield) for _ in range(REPLICAS)]
+        self.flights = [BindsInFlight(self.write, clock=self.clock, sleep=_yield) for _ in range(REPLICAS)]
         self.elections = [self.election(at) for at in range(REPLICAS)]
         self.tasks = [asyncio.create_task(each.run()) for each in self.elections]
         self.calls: list[asyncio.Task[None]] = []
 
-    def election(self, at: int) -> Election:
+    def election(self, at: int) -> LeaderElector:
         """As the scorer's program makes it."""
-        return Election(
+        return LeaderElector(
             self.wires[at],
             namespace="numalign-system",
             name="numalign-webhook",
@@ -80,7 +80,7 @@ class World:
             now=self.clock.wall,
             sleep=self.wires[at].sleep,
             chance=lambda: 0.5,
-            inherits=Inherits(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, self.flights[at].landed),
+            handover=Handover(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, self.flights[at].landed),
         )
 
     async def write(self, *, pod: str, late: tuple[float, float]) -> None:
@@ -180,7 +180,7 @@ def succession(one: int, other: int, before: float, late: float, after: float) -
         ("everybody",),
         ("pass", before),
         ("bind", one, (late, late)),
-        ("pass", LEASE_SECONDS - before),
+        ("pass", LEASE_DURATION_SECONDS - before),
         ("steps", other, 2 * TURN),
         ("pass", after),
         ("steps", other, TURN),
@@ -204,11 +204,11 @@ def test_no_zone_is_given_out_twice_whoever_is_frozen(schedule: list[Event]) -> 
 
 
 LATE = (0.99, 0.99)
-FROZEN: list[Event] = [("pass", float(LEASE_SECONDS)), ("steps", 1, 2 * TURN)]
+FROZEN: list[Event] = [("pass", float(LEASE_DURATION_SECONDS)), ("steps", 1, 2 * TURN)]
 BEGUN_LATE: list[Event] = [
     ("pass", 5.5),
     ("bind", 0, LATE),
-    ("pass", LEASE_SECONDS - 5.5),
+    ("pass", LEASE_DURATION_SECONDS - 5.5),
     ("steps", 1, 2 * TURN),
 ]
 NEXT: list[Event] = [("pass", BIND_SECONDS + NEWS_SECONDS), ("steps", 1, TURN), ("bind", 1, LATE)]
@@ -229,7 +229,7 @@ def test_what_the_predecessor_began_last_is_over_and_known() -> None:
 
 
 def test_one_whose_proof_ends_before_a_bind_would_binds_nothing() -> None:
-    assert landed(("pass", PROOF_SECONDS - BIND_SECONDS), ("bind", 0, LATE)) == 0
+    assert landed(("pass", RENEW_DEADLINE_SECONDS - BIND_SECONDS), ("bind", 0, LATE)) == 0
 
 
 def test_one_who_ends_gives_the_lead_up_once_its_binds_are_over() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.client import ClusterError, Conflict, Forbidden, Gone, Missing, Refused, Unreachable
+from numalign.kube.client import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
 from numalign.ledger.model import Source, Stage
 from numalign.ledger.reservations import NEWS_SECONDS
 from numalign.model.intent import PLACEMENT
@@ -260,9 +260,9 @@ async def test_a_name_that_is_not_of_this_uid_is_refused(stand: Stand, key: str,
 FAILURES: list[tuple[str, ClusterError, str, bool]] = [
     # what the API server does   the error                      how it is counted  whether the zones are kept
     ("409",                      Conflict("is assigned"),       "bound_already",   False),
-    ("404",                      Missing("is not there"),       "unknown_pod",     False),
+    ("404",                      NotFound("is not there"),       "unknown_pod",     False),
     ("403",                      Forbidden("you may not"),      "refused",         False),
-    ("401",                      Refused("who are you"),        "refused",         False),
+    ("401",                      Unauthorized("who are you"),        "refused",         False),
     ("nothing",                  Unreachable("cannot be"),      "uncertain",       True),
     ("a word that nobody knows", Gone("is too old"),            "uncertain",       True),
 ]  # fmt: skip
@@ -613,7 +613,7 @@ async def test_a_race_that_is_lost_while_a_pod_waits_is_a_refusal(stand: Stand) 
 
 async def test_a_pod_that_goes_while_it_waits_leaves_nothing(stand: Stand) -> None:
     second = await rivals(stand)
-    stand.writes.error = Missing("the pod is not there")
+    stand.writes.error = NotFound("the pod is not there")
     stand.scorer.time.after(0.5, lambda: stand.scorer.lose("second"))
     stand.scorer.time.after(1.0, lambda: stand.scorer.see(running(on("a", raw(SEVEN, name="first")))))
     await stand.scorer.bind(second, "a")

@@ -38,7 +38,7 @@ def served(raw: Mapping[str, object]) -> tuple[frozenset[str], tuple[Mistake, ..
 
 
 def _names(whole: Part) -> Iterator[str]:
-    if name := whole["metadata"]["name"].needed_text():
+    if name := whole["metadata"]["name"].required_text():
         yield f"{PREFIX}{name}"
     stated = whole["spec"]["extendedResourceName"]
     text = stated.text()

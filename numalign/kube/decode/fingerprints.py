@@ -17,14 +17,13 @@ from itertools import combinations, compress, islice
 
 from xxhash import xxh64_hexdigest, xxh64_intdigest
 
+from numalign.ledger.model import PodName
+
 PREFIX = "pfp0v001"
 """What every fingerprint of this version begins with."""
 
 MOST_TRIES = 4096
 """Sets of pods that are tried before a fingerprint counts as one of pods that nobody knows."""
-
-PodName = tuple[str, str]
-"""Namespace and name."""
 
 _SHAPE = re.compile(PREFIX + "[0-9a-f]{16}")
 

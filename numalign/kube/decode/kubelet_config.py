@@ -69,23 +69,23 @@ class KubeletConfiguration:
 def kubelet_configuration(raw: Mapping[str, object]) -> KubeletConfiguration:
     """The configuration of the node that `metadata.name` tells; raises `BadTopology` with every mistake."""
     whole = Part(raw)
-    read = configuration(whole, whole["metadata"]["name"].needed_text())
-    whole.settle(BadTopology)
+    read = configuration(whole, whole["metadata"]["name"].required_text())
+    whole.raise_mistakes(BadTopology)
     return read
 
 
 def configuration(whole: Part, name: str) -> KubeletConfiguration:
     """As `kubelet_configuration`, of the node with this name; mistakes are left in the part."""
-    policy, system = whole["topologyManagerPolicy"].word(Policy), _system(whole)
+    policy, system = whole["topologyManagerPolicy"].one_of(Policy), _system(whole)
     # Under policy none the kubelet does not look at these, whatever stands there.
     topology_options = _ABSENT if policy is Policy.NONE else whole["topologyManagerPolicyOptions"]
     cpu_options = _options(whole["cpuManagerPolicyOptions"], CpuOption)
     return KubeletConfiguration(
         name,
         policy=policy,
-        scope=whole["topologyManagerScope"].word(Scope),
-        cpu_manager=whole["cpuManagerPolicy"].word(CpuManager),
-        memory_manager=whole["memoryManagerPolicy"].word(MemoryManager),
+        scope=whole["topologyManagerScope"].one_of(Scope),
+        cpu_manager=whole["cpuManagerPolicy"].one_of(CpuManager),
+        memory_manager=whole["memoryManagerPolicy"].one_of(MemoryManager),
         max_zones=topology_options[MAX_ZONES].integer(),
         cpu_options=cpu_options[True],
         cpu_options_off=cpu_options[False],
@@ -119,8 +119,8 @@ def _worded(part: Part) -> bool:
 def _gates(listed: Part) -> frozenset[FeatureGate]:
     """The gates that are on, of those that matter: by name, or else with all that are alpha."""
     # Every gate that matters is alpha; so AllBeta switches none of them.
-    alpha = listed[_ALL_ALPHA].switch()
-    told = {gate: listed[gate].switch() for gate in FeatureGate}
+    alpha = listed[_ALL_ALPHA].boolean()
+    told = {gate: listed[gate].boolean() for gate in FeatureGate}
     return frozenset(gate for gate, on in told.items() if (alpha if on is None else on))
 
 
@@ -145,7 +145,7 @@ def _reserved(whole: Part, system: int) -> Reserved | None:
 
 def _threshold(whole: Part) -> int | None:
     """The memory that is kept free before pods are evicted; None if it is a share of the node's."""
-    told, merged = whole["evictionHard"], whole["mergeDefaultEvictionSettings"].switch()
+    told, merged = whole["evictionHard"], whole["mergeDefaultEvictionSettings"].boolean()
     least = told[_THRESHOLD]
     if told.value is None or (merged and least.value is None):
         return _DEFAULT_THRESHOLD
@@ -160,7 +160,7 @@ def _by_zone(listed: Part) -> Mapping[ZoneId, Resources] | None:
         return None
     found: dict[ZoneId, dict[str, int]] = {}
     for entry in listed.objects():
-        number, limits = entry["numaNode"].needed().integer(), entry["limits"].needed()
+        number, limits = entry["numaNode"].required().integer(), entry["limits"].required()
         before, amounts = found.setdefault(ZoneId(number or 0), {}), _limits(limits)
         for name in sorted(before.keys() & amounts.keys()):
             limits[name].wrong(f"is reserved on zone {number} twice")

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from numalign.kube.decode import nodes
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
-from numalign.kube.decode.machines import Bank, Described
-from numalign.kube.decode.nodes import BadNode, Facts
+from numalign.kube.decode.machines import DescribedMachine, ZoneMemory
+from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
 from numalign.kubelet import cpu_manager
 from numalign.model import resources
@@ -24,10 +24,10 @@ from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources
 
 
 def join(
-    found: Described,
+    found: DescribedMachine,
     topology: Topology,
     *,
-    told: Facts | None = None,
+    told: NodeFacts | None = None,
     configured: KubeletConfiguration | None = None,
 ) -> Node:
     """The node with this machine; of the topology only its name and what it says of policies count.
@@ -48,7 +48,7 @@ def join(
     return nodes.checked(node, configured)
 
 
-def _contradictions(found: Described, said: KubeletConfiguration) -> Iterator[Mistake]:
+def _contradictions(found: DescribedMachine, said: KubeletConfiguration) -> Iterator[Mistake]:
     """Where a configuration tells of another machine than the description."""
     both = found.reserved is not None and said.reserved_cpus is not None
     if both and found.reserved != said.reserved_cpus:
@@ -63,7 +63,7 @@ def _contradictions(found: Described, said: KubeletConfiguration) -> Iterator[Mi
         yield from _contradiction(bank, said)
 
 
-def _contradiction(bank: Bank, said: KubeletConfiguration) -> Iterator[Mistake]:
+def _contradiction(bank: ZoneMemory, said: KubeletConfiguration) -> Iterator[Mistake]:
     if said.reserved is None:
         return
     kept = _reserving(bank, said)
@@ -74,14 +74,14 @@ def _contradiction(bank: Bank, said: KubeletConfiguration) -> Iterator[Mistake]:
         yield Mistake("reservedMemory", f"zone {bank.zone} does not have {_shown(kept)} beside its hugepages")
 
 
-def _reserving(bank: Bank, said: KubeletConfiguration) -> int:
+def _reserving(bank: ZoneMemory, said: KubeletConfiguration) -> int:
     """The memory that is kept of a zone: what the configuration says, else the machine."""
     if said.reserved is None:
         return bank.reserved or 0
     return said.reserved.zones.get(bank.zone, EMPTY).get(MEMORY, 0)
 
 
-def _kept(found: Described, said: KubeletConfiguration, options: Options) -> CpuSet:
+def _kept(found: DescribedMachine, said: KubeletConfiguration, options: Options) -> CpuSet:
     """The CPUs that are kept for the system: those that are named, else as the kubelet would choose them."""
     named_ones = found.reserved if said.reserved_cpus is None else said.reserved_cpus
     if named_ones is not None:
@@ -90,7 +90,9 @@ def _kept(found: Described, said: KubeletConfiguration, options: Options) -> Cpu
     return cpu_manager.reserved_cpus(cpu_topology(found.cores, found.zones), options, count) if count else 0
 
 
-def _zones(node: Node, made: Machine, found: Described, said: KubeletConfiguration) -> tuple[Zone, ...]:
+def _zones(
+    node: Node, made: Machine, found: DescribedMachine, said: KubeletConfiguration
+) -> tuple[Zone, ...]:
     """The zones as an exporter would publish them while the node is empty."""
     # A kubelet gives every zone every size of page that any of them has.
     sizes = Resources({name: 0 for bank in found.banks for name in bank.huge})
@@ -100,7 +102,7 @@ def _zones(node: Node, made: Machine, found: Described, said: KubeletConfigurati
     )
 
 
-def _zone(node: Node, made: Machine, at: int, bank: Bank) -> Zone:
+def _zone(node: Node, made: Machine, at: int, bank: ZoneMemory) -> Zone:
     capacity, allocatable = {}, {}
     if node.cpu_manager is CpuManager.STATIC and (cpus := made.layout.zones[at]):
         capacity[CPU] = cpus.bit_count() * MILLI

@@ -38,7 +38,7 @@ Device = tuple[frozenset[ZoneId], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Bank:
+class ZoneMemory:
     """The memory of one zone in bytes, hugepages by resource name.
 
     `reserved` is None where nobody told. `distances` are those to every zone, ascending by id, if told.
@@ -52,13 +52,13 @@ class Bank:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedMachine:
     """A machine as it was described, `banks` ascending by zone.
 
     Which CPUs are kept for the system (`reserved`), or else how many (`kept`), is None where it is not told.
     """
 
-    banks: tuple[Bank, ...]
+    banks: tuple[ZoneMemory, ...]
     cores: tuple[Core, ...]
     reserved: CpuSet | None = None
     kept: int | None = None
@@ -75,18 +75,18 @@ class Described:
         return union(core.threads for core in self.cores)
 
 
-def machine(raw: Mapping[str, object]) -> Described:
+def machine(raw: Mapping[str, object]) -> DescribedMachine:
     """The machine in a description; raises `BadTopology` with every mistake."""
     whole = Part(raw)
     read = described(whole)
-    whole.settle(BadTopology)
+    whole.raise_mistakes(BadTopology)
     return read
 
 
-def described(whole: Part) -> Described:
+def described(whole: Part) -> DescribedMachine:
     """As `machine`; mistakes are left in the part."""
     whole.only(_FIELDS)
-    listed = whole["zones"].needed()
+    listed = whole["zones"].required()
     zones = [*_numbered(listed)]
     if listed.value == []:
         listed.wrong("is empty: a machine has at least one zone")
@@ -97,7 +97,7 @@ def described(whole: Part) -> Described:
     banks = sorted((_bank(zone, part, len(zones)) for zone, part in zones), key=lambda bank: bank.zone)
     ids = {zone for zone, _ in zones}
     devices = ((name, tuple(_devices(name, part, ids))) for name, part in whole["devices"].members())
-    return Described(tuple(banks), cores, reserved, kept, tuple(devices))
+    return DescribedMachine(tuple(banks), cores, reserved, kept, tuple(devices))
 
 
 def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
@@ -105,7 +105,7 @@ def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
     seen: dict[int, Part] = {}
     for part in listed.objects():
         part.only(_ZONE_FIELDS)
-        place = part["id"].needed()
+        place = part["id"].required()
         number = place.integer() or 0
         if number > _LARGEST_ID:
             place.wrong(f"{number} is beyond {_LARGEST_ID}, the last zone that Linux knows")
@@ -119,9 +119,9 @@ def _cores(zones: Iterable[tuple[ZoneId, Part]]) -> Iterator[Core]:
     seen: dict[int, Part] = {}
     first = 0
     for zone, part in zones:
-        held = [(core, _cpus(core.needed(), seen)) for core in part["cores"].entries()]
+        held = [(core, _cpus(core.required(), seen)) for core in part["cores"].elements()]
         caches = _caches(part["uncoreCaches"], union(threads for _, threads in held))
-        socket = (part["socket"].needed() if held else part["socket"]).integer() or 0
+        socket = (part["socket"].required() if held else part["socket"]).integer() or 0
         for core, threads in held:
             yield Core(zone, socket, first + _cache_of(core, threads, caches), threads)
         first += len(caches)
@@ -130,8 +130,8 @@ def _cores(zones: Iterable[tuple[ZoneId, Part]]) -> Iterator[Core]:
 def _cpus(listed: Part, seen: dict[int, Part]) -> CpuSet:
     """The CPUs in a list, none of which may have been seen before."""
     found = 0
-    for part in listed.entries():
-        number = part.needed().integer() or 0
+    for part in listed.elements():
+        number = part.required().integer() or 0
         if number >= MOST_CPUS:
             part.wrong(f"{number} is beyond {MOST_CPUS - 1}, the last CPU that Linux knows")
         elif part.value is not None and seen.setdefault(number, part) is not part:
@@ -147,7 +147,7 @@ def _caches(listed: Part, cpus: CpuSet) -> list[CpuSet]:
     """The CPUs of each cache of a zone; one cache, if none is told."""
     seen: dict[int, Part] = {}
     told = []
-    for part in listed.entries():
+    for part in listed.elements():
         cache = _cpus(part, seen)
         if strange := cache & ~cpus:
             part.wrong(f"CPU {render_list(strange)} is in no core of this zone")
@@ -177,15 +177,15 @@ def _reserved(whole: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
     return reserved, kept
 
 
-def _bank(zone: ZoneId, part: Part, count: int) -> Bank:
-    memory = part["memory"].needed()
+def _bank(zone: ZoneId, part: Part, count: int) -> ZoneMemory:
+    memory = part["memory"].required()
     whole, reserved = memory.amount(MEMORY), part["reservedMemory"].amount(MEMORY)
     huge = _hugepages(part["hugepages"])
     used = (reserved or 0) + sum(huge.values())
     if whole is not None and used > whole:
         shown = [resources.render(MEMORY, amount) for amount in (whole, used)]
         memory.wrong(f"{shown[0]} is less than the {shown[1]} that are reserved and in hugepages")
-    return Bank(zone, whole or 0, reserved, huge, _distances(part["distances"], count))
+    return ZoneMemory(zone, whole or 0, reserved, huge, _distances(part["distances"], count))
 
 
 def _hugepages(listed: Part) -> Resources:
@@ -205,7 +205,7 @@ def _hugepages(listed: Part) -> Resources:
 
 
 def _distances(listed: Part, count: int) -> tuple[int, ...]:
-    found = tuple(part.needed().integer() or 0 for part in listed.entries())
+    found = tuple(part.required().integer() or 0 for part in listed.elements())
     if listed.value is not None and len(found) != count:
         listed.wrong(f"has {len(found)} entries: {count} are needed, one for each zone, ascending by id")
     return found
@@ -218,14 +218,14 @@ def _devices(resource: str, listed: Part, zones: set[ZoneId]) -> Iterator[Device
     for part in listed.objects():
         part.only(_DEVICE_FIELDS)
         place = part["id"]
-        if (name := place.needed_text()) and seen.setdefault(name, part) is not part:
+        if (name := place.required_text()) and seen.setdefault(name, part) is not part:
             place.wrong(f"{named(name)} is the id of {seen[name].where} too")
-        at = frozenset(_known(entry, zones) for entry in part["zones"].entries())
-        yield at, part["healthy"].switch() is not False
+        at = frozenset(_known(entry, zones) for entry in part["zones"].elements())
+        yield at, part["healthy"].boolean() is not False
 
 
 def _known(part: Part, zones: set[ZoneId]) -> ZoneId:
-    number = part.needed().integer()
+    number = part.required().integer()
     if part.value is not None and number not in zones:
         part.wrong(f"there is no zone {number} on this machine")
     return ZoneId(number or 0)

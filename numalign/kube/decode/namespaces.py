@@ -26,8 +26,8 @@ class NamespaceFacts:
 def facts(raw: Mapping[str, object]) -> tuple[NamespaceFacts, tuple[Mistake, ...]]:
     """What the labels of a v1 Namespace say, and all that is wrong with it; what can be read holds."""
     whole = Part(raw)
-    whole["metadata"]["name"].needed_text()
-    labels = whole["metadata"]["labels"].texts()
+    whole["metadata"]["name"].required_text()
+    labels = whole["metadata"]["labels"].text_map()
     rules, unclear = intent.parse_namespace(labels)
     told = {mistake.where for mistake in whole.mistakes}
     mistakes = (*whole.mistakes, *(mistake for mistake in unclear if mistake.where not in told))

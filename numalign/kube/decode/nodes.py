@@ -52,7 +52,7 @@ class BadNode(BadTopology):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class NodeFacts:
     """What a Node tells that its topology does not.
 
     `totals`, the kubelet's `minor` version and how many `threads` a core has are None if it does not say.
@@ -73,14 +73,14 @@ class Facts:
         return UnknownNode(self.name, self.most, self.attributes, self.label)
 
 
-def facts(raw: Mapping[str, object]) -> Facts:
+def facts(raw: Mapping[str, object]) -> NodeFacts:
     """What a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
     whole = Part(raw)
     metadata, status = whole["metadata"], whole["status"]
-    name = intern(metadata["name"].needed_text())
+    name = intern(metadata["name"].required_text())
     totals = shared(status["allocatable"].amounts()) or None
     carried = labels(metadata["labels"])
-    read = Facts(
+    read = NodeFacts(
         name,
         totals,
         _label(metadata["labels"][CLASS_LABEL], carried.get(CLASS_LABEL, "")),
@@ -91,7 +91,7 @@ def facts(raw: Mapping[str, object]) -> Facts:
         identity=_identity(metadata, status["nodeInfo"]),
         most=_most(totals, status["capacity"]),
     )
-    whole.settle(BadTopology)
+    whole.raise_mistakes(BadTopology)
     return read
 
 
@@ -107,14 +107,14 @@ def _attributes(whole: Part, carried: Labels) -> Attributes:
     return Attributes(
         carried,
         taints(spec["taints"]),
-        cordoned=bool(spec["unschedulable"].switch()),
+        cordoned=bool(spec["unschedulable"].boolean()),
         ready=_is_ready(whole["status"]["conditions"]),
     )
 
 
 def labels(part: Part) -> Labels:
     """The labels of a node; thousands of nodes have the same values."""
-    return Labels({intern(key): intern(value) for key, value in part.texts().items()})
+    return Labels({intern(key): intern(value) for key, value in part.text_map().items()})
 
 
 def taints(listed: Part) -> tuple[Taint, ...]:
@@ -124,7 +124,7 @@ def taints(listed: Part) -> tuple[Taint, ...]:
 
 
 def _taint(part: Part) -> Taint:
-    return Taint(part["key"].needed_text(), part["value"].text(), part["effect"].needed_text())
+    return Taint(part["key"].required_text(), part["value"].text(), part["effect"].required_text())
 
 
 def _is_ready(conditions: Part) -> bool:
@@ -171,7 +171,7 @@ def threads_per_core(labels: Part) -> int | None:
 def join(
     topology: Topology,
     *,
-    told: Facts | None = None,
+    told: NodeFacts | None = None,
     configured: KubeletConfiguration | None = None,
 ) -> Node:
     """The node that a topology describes, with what else is known of it.
@@ -183,10 +183,10 @@ def join(
 
 
 def unchecked(
-    topology: Topology, *, told: Facts | None = None, configured: KubeletConfiguration | None = None
+    topology: Topology, *, told: NodeFacts | None = None, configured: KubeletConfiguration | None = None
 ) -> Node:
     """As `join`, whatever a kubelet would make of it."""
-    told = told or Facts(topology.name)
+    told = told or NodeFacts(topology.name)
     said = configured or KubeletConfiguration(topology.name)
     cpu_manager, memory_manager = managers(topology.zones)
     return Node(

@@ -101,10 +101,10 @@ def topology(raw: Mapping[str, object]) -> Topology:
     """
     whole = Part(raw)
     measure(whole)
-    whole.settle(BadTopology)
+    whole.raise_mistakes(BadTopology)
     _known_version(whole["apiVersion"])
-    read = described(whole, intern(whole["metadata"]["name"].needed_text()), AMOUNTS)
-    whole.settle(BadTopology)
+    read = described(whole, intern(whole["metadata"]["name"].required_text()), AMOUNTS)
+    whole.raise_mistakes(BadTopology)
     return read
 
 
@@ -119,8 +119,8 @@ def described(whole: Part, name: str, amounts: Sequence[str]) -> Topology:
     return Topology(
         name,
         _zones(whole, amounts),
-        policy=said(_POLICY).word(Policy) or policy,
-        scope=said(_SCOPE).word(Scope) or scope,
+        policy=said(_POLICY).one_of(Policy) or policy,
+        scope=said(_SCOPE).one_of(Scope) or scope,
         max_zones=said(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
         fingerprint=_fingerprint(said, whole["metadata"].value),
     )
@@ -147,7 +147,7 @@ def _listed(value: object) -> list[object]:
 
 
 def _known_version(part: Part) -> None:
-    version = part.needed_text()
+    version = part.required_text()
     if version and version not in {f"{GROUP}/{each}" for each in VERSIONS}:
         part.wrong(f"{named(version)} is none of the known versions: {', '.join(VERSIONS)} of {GROUP}")
 
@@ -156,7 +156,7 @@ def _attributes(whole: Part) -> Callable[[str], Part]:
     """Looks up an attribute by its name; one that is there twice must say the same twice to say anything."""
     known: dict[str, Part] = {}
     for entry in whole["attributes"].objects():
-        name, value = entry["name"].needed_text(), entry["value"].needed()
+        name, value = entry["name"].required_text(), entry["value"].required()
         first = known.setdefault(name, value)
         if first.value == value.value:
             continue
@@ -167,7 +167,7 @@ def _attributes(whole: Part) -> Callable[[str], Part]:
 
 
 def _deprecated(whole: Part) -> tuple[Policy, Scope]:
-    words = [entry.text() for entry in whole["topologyPolicies"].entries()]
+    words = [entry.text() for entry in whole["topologyPolicies"].elements()]
     return _DEPRECATED.get(words[0] if words else "", (Policy.NONE, Scope.CONTAINER))
 
 
@@ -181,8 +181,8 @@ def _fingerprint(said: Callable[[str], Part], metadata: object) -> Fingerprint |
 
 def _zones(whole: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
     """Every NUMA zone, ascending by id."""
-    listed = whole["zones"].needed()
-    parts = [part for part in listed.objects() if part["type"].needed_text() == _NUMA]
+    listed = whole["zones"].required()
+    parts = [part for part in listed.objects() if part["type"].required_text() == _NUMA]
     if not parts and not whole.mistakes:
         listed.wrong(f"holds no zone of type {_NUMA}")
     ids = _ids(parts)
@@ -206,7 +206,7 @@ def _ids(parts: list[Part]) -> dict[str, ZoneId]:
 
 
 def _id(place: Part) -> ZoneId | None:
-    name = place.needed_text()
+    name = place.required_text()
     if len(name) > LONGEST_NAME:
         place.wrong(f"{named(name)} is longer than a name: at most {LONGEST_NAME} characters are read")
         return None
@@ -233,7 +233,7 @@ def _columns(listed: Part, amounts: Sequence[str]) -> tuple[Resources, Resources
     columns: tuple[dict[str, int], ...] = ({}, {}, {})
     places: dict[str, Part] = {}
     for entry in listed.objects():
-        name = entry["name"].needed_text()
+        name = entry["name"].required_text()
         if name and places.setdefault(name, entry) is not entry:
             entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
             continue
@@ -246,7 +246,7 @@ def _columns(listed: Part, amounts: Sequence[str]) -> tuple[Resources, Resources
 
 def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]:
     """The amounts of one resource; all that can be compared are."""
-    told = {field: entry[field].needed().amount(name) for field in dict.fromkeys(amounts)}
+    told = {field: entry[field].required().amount(name) for field in dict.fromkeys(amounts)}
     capacity, allocatable, available = (told[field] for field in amounts)
     if capacity is None or allocatable is None or available is None:
         return 0, 0, 0
@@ -263,7 +263,7 @@ def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> Iterator[tuple[ZoneId, in
     """The distances to zones that are there; others are none of this node's."""
     places: dict[str, Part] = {}
     for entry in listed.objects():
-        name, value = entry["name"].needed_text(), entry["value"].needed().integer()
+        name, value = entry["name"].required_text(), entry["value"].required().integer()
         if name and places.setdefault(name, entry) is not entry:
             entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
         elif name in ids and value is not None:

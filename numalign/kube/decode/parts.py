@@ -67,7 +67,7 @@ class Part:
         return f"{before}{_step(self._step)}".removeprefix(".")
 
     @property
-    def above(self) -> "Part":
+    def parent(self) -> "Part":
         """What the part stands in; the part itself, if it is the whole object."""
         return self._parent or self
 
@@ -81,12 +81,12 @@ class Part:
         """Whether more is wrong than anybody is told."""
         return len(self.mistakes) > MOST_MISTAKES
 
-    def settle(self, error: type[BadInput]) -> None:
+    def raise_mistakes(self, error: type[BadInput]) -> None:
         """End the reading; raises `error` with every mistake, if there is any."""
         if self.mistakes:
             raise error(self.mistakes)
 
-    def needed(self) -> "Part":
+    def required(self) -> "Part":
         """The part itself; a mistake, if it is absent."""
         if self.value is None:
             self.wrong("is missing")
@@ -94,13 +94,13 @@ class Part:
 
     def objects(self) -> "Iterator[Part]":
         """Each object of a list."""
-        for part in self.entries():
+        for part in self.elements():
             if type(part.value) is dict:
                 yield part
             else:
                 part.wrong(f"must be an object, not {named(part.value)}")
 
-    def entries(self) -> "Iterator[Part]":
+    def elements(self) -> "Iterator[Part]":
         """Each element of a list."""
         value = self.value
         if isinstance(value, list):
@@ -141,7 +141,7 @@ class Part:
             self.wrong(f"must be a text, not {named(value)}")
         return ""
 
-    def needed_text(self) -> str:
+    def required_text(self) -> str:
         """A text that says something; empty, if there is none."""
         value = self.value
         if type(value) is str and value:
@@ -149,7 +149,7 @@ class Part:
         if value == "":
             self.wrong("is empty")
             return ""
-        return self.needed().text()
+        return self.required().text()
 
     def uid(self) -> str:
         """The uid of an object; empty, if absent or none."""
@@ -159,7 +159,7 @@ class Part:
         self.wrong(f"{named(text)} is no uid, which has at most 128 letters, digits and signs")
         return ""
 
-    def texts(self) -> Mapping[str, str]:
+    def text_map(self) -> Mapping[str, str]:
         """An object of texts, like annotations."""
         fields = self._fields()
         # Nearly always all are, and there may be thousands that nobody asks about.
@@ -167,7 +167,7 @@ class Part:
             return {**cast("Mapping[str, str]", fields)}
         return {key: part.text() for key, part in self.members()}
 
-    def word(self, words: type[Word]) -> Word | None:
+    def one_of(self, words: type[Word]) -> Word | None:
         """One of a few words; None, if absent or empty."""
         text = self.text()
         if not text:
@@ -191,7 +191,7 @@ class Part:
             self.wrong(f"{value} is too small: the least is {least}")
         return value
 
-    def switch(self) -> bool | None:
+    def boolean(self) -> bool | None:
         """True or false as JSON has it; None, if absent."""
         value = self.value
         if value is None or isinstance(value, bool):

@@ -59,8 +59,8 @@ def read(text: str) -> Held:
     except orjson.JSONDecodeError as error:
         raise BadRecord([Mistake("", f"is not JSON: {error}")]) from error
     whole = Part(written)
-    held = _held(whole.needed())
-    whole.settle(BadRecord)
+    held = _held(whole.required())
+    whole.raise_mistakes(BadRecord)
     return held
 
 
@@ -135,7 +135,7 @@ def _held(whole: Part) -> Held:
     places: dict[tuple[str, ...], Part] = {}
     for entry in whole.objects():
         zones = _zones(entry)
-        held[zones] = entry["amount"].needed().amounts()
+        held[zones] = entry["amount"].required().amounts()
         # Without zones it may be one whose zones cannot be read.
         told = zones or entry["zones"].value == []
         if told and places.setdefault(zones, entry) is not entry:
@@ -159,14 +159,14 @@ def _zones(entry: Part) -> tuple[str, ...]:
     one, several = entry["zone"], entry["zones"]
     if one.value is not None and several.value is not None:
         one.wrong("stands beside zones: keep one of them")
-    names = [*_names(several)] if one.value is None else [one.needed_text()]
+    names = [*_names(several)] if one.value is None else [one.required_text()]
     return tuple(sorted(names))
 
 
 def _names(listed: Part) -> Iterator[str]:
     seen = set[str]()
-    for part in listed.needed().entries():
-        name = part.needed_text()
+    for part in listed.required().elements():
+        name = part.required_text()
         if name in seen:
             part.wrong(f"{named(name)} is named twice")
         seen.add(name)

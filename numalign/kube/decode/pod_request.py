@@ -45,7 +45,7 @@ def decode(template: Mapping[str, object], *, most_mistakes: int) -> PodRequest:
     except BadInput as error:
         unreadable = error.mistakes[:most_mistakes]
     # `pods.pod` tells of annotations that are no texts, too.
-    written = intent.read(Part(template)["metadata"]["annotations"].texts())
+    written = intent.read(Part(template)["metadata"]["annotations"].text_map())
     written = replace(written, mistakes=written.mistakes[:most_mistakes])
     return PodRequest(needs, written, runtime_class(template), unreadable)
 

@@ -30,19 +30,19 @@ def pod(raw: Mapping[str, object]) -> Pod:
     """
     whole = Part(raw)
     read = template(whole, owner=Part({}))
-    whole.settle(BadPod)
+    whole.raise_mistakes(BadPod)
     return read
 
 
 def template(whole: Part, *, owner: Part) -> Pod:
     """The pod that a template makes for the owner of this metadata; mistakes are noted in the parts."""
-    metadata, spec = whole["metadata"], whole["spec"].needed()
+    metadata, spec = whole["metadata"], whole["spec"].required()
     level = spec["resources"]
     requests, limits = _asked(level)
     return Pod(
         name=metadata["name"].text() or metadata["generateName"].text() or owner["name"].text(),
         namespace=metadata["namespace"].text() or owner["namespace"].text() or "default",
-        annotations=metadata["annotations"].texts(),
+        annotations=metadata["annotations"].text_map(),
         containers=tuple(_containers(spec)),
         pod_requests=requests or None,
         pod_limits=limits or None,
@@ -68,7 +68,7 @@ def _containers(spec: Part) -> Iterator[Container]:
     for part in spec["initContainers"].objects():
         role = Role.SIDECAR if part["restartPolicy"].text() == "Always" else Role.INIT
         yield _container(part, role, places)
-    apps = spec["containers"].needed()
+    apps = spec["containers"].required()
     for part in apps.objects():
         yield _container(part, Role.APP, places)
     if apps.value == []:
@@ -85,7 +85,7 @@ def _amounts(spec: object) -> int:
 
 
 def _container(part: Part, role: Role, places: dict[str, Part]) -> Container:
-    name = part["name"].needed_text()
+    name = part["name"].required_text()
     if name and places.setdefault(name, part) is not part:
         part["name"].wrong(f"{named(name)} is the name of {places[name].where} too")
     requests, limits = _asked(part["resources"])

@@ -91,7 +91,7 @@ class NodeAffinity:
 def scheduling(pod: object) -> Scheduling:
     """What a v1 Pod says about nodes, with every mistake."""
     whole = Part(pod)
-    spec = whole["spec"].needed()
+    spec = whole["spec"].required()
     found = node_affinity(whole, spec)
     pin = pinned(whole, spec, found)
     claims = tuple(_claims(spec["resourceClaims"]))
@@ -104,7 +104,7 @@ def node_affinity(pod: Part, spec: Part) -> NodeAffinity:
     too_much = excess(pod.value)
     affinity = _NOTHING if too_much else spec["affinity"]["nodeAffinity"]
     required, preferred = affinity[REQUIRED], affinity[PREFERRED]
-    terms = tuple(_term(term) for term in required["nodeSelectorTerms"].entries())
+    terms = tuple(_term(term) for term in required["nodeSelectorTerms"].elements())
     wishes = tuple(wish.value for wish in preferred.objects())
     return NodeAffinity(
         None if required.value is None else terms,
@@ -140,7 +140,7 @@ def _owned_by_daemon(pod: Part) -> bool:
     if crowded(pod.value):
         return False
     # All of them are read, for the mistakes of the last are mistakes too.
-    daemons = list(map(_is_daemon, pod["metadata"]["ownerReferences"].entries()))
+    daemons = list(map(_is_daemon, pod["metadata"]["ownerReferences"].elements()))
     return any(daemons)
 
 
@@ -151,8 +151,8 @@ def _is_daemon(owner: Part) -> bool:
 
 def _term(term: Part) -> NodeTerm:
     return NodeTerm(
-        tuple(map(_expression, term["matchExpressions"].entries())),
-        tuple(map(_expression, term["matchFields"].entries())),
+        tuple(map(_expression, term["matchExpressions"].elements())),
+        tuple(map(_expression, term["matchFields"].elements())),
         listed=term["matchExpressions"].value is not None,
     )
 
@@ -167,11 +167,11 @@ def _values(listed: Part) -> frozenset[str]:
     # Of these there may be thousands.
     if isinstance(told, list) and all(type(value) is str for value in told):
         return frozenset(told)
-    return frozenset(value.text() for value in listed.entries())
+    return frozenset(value.text() for value in listed.elements())
 
 
 def _constraints(spec: Part, affinity: NodeAffinity) -> Constraints:
-    selected = spec["nodeSelector"].texts()
+    selected = spec["nodeSelector"].text_map()
     return Constraints(
         tuple(Requirement(key, Operator.IN, frozenset({value})) for key, value in selected.items()),
         None if affinity.required is None else _terms(affinity.required),

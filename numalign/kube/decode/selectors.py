@@ -26,7 +26,7 @@ def requirements(selector: Part) -> Iterator[Requirement]:
     """What a metav1.LabelSelector asks; its mistakes are noted."""
     only(selector, "matchLabels", "matchExpressions")
     for key, member in members(selector["matchLabels"]):
-        value = member.needed().text()
+        value = member.required().text()
         if member.value is not None:
             yield _possible(member, Requirement(key, Operator.IN, frozenset({value})))
     for part in selector["matchExpressions"].objects():
@@ -35,7 +35,7 @@ def requirements(selector: Part) -> Iterator[Requirement]:
 
 def _expression(part: Part) -> Iterator[Requirement]:
     only(part, "key", "operator", "values")
-    key, operator = part["key"].needed_text(), _operator(part["operator"])
+    key, operator = part["key"].required_text(), _operator(part["operator"])
     values, wanted = part["values"], operator in {Operator.IN, Operator.NOT_IN}
     if wanted and values.value in (None, []):
         values.wrong(f"are missing: {operator} needs those that are meant")
@@ -47,8 +47,8 @@ def _expression(part: Part) -> Iterator[Requirement]:
 
 
 def _operator(part: Part) -> Operator | None:
-    part.needed_text()
-    found = part.word(LabelOperator)
+    part.required_text()
+    found = part.one_of(LabelOperator)
     return Operator(found.value) if found else None
 
 
@@ -61,7 +61,7 @@ def _possible(part: Part, made: Requirement) -> Requirement:
 
 def _texts(part: Part) -> Iterator[str]:
     # The values of a label may be empty.
-    for entry in part.entries():
+    for entry in part.elements():
         if entry.value is None:
-            entry.needed()
+            entry.required()
         yield entry.text()

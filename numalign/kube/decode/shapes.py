@@ -31,7 +31,7 @@ from urllib.parse import quote
 import orjson
 
 from numalign.kube.decode import kubelet_config, label_syntax, nodes, nrt
-from numalign.kube.decode.nodes import BadNode, Facts
+from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.parts import Part, named
 from numalign.kube.kinds import Collection, Object
 from numalign.model import resources
@@ -143,7 +143,7 @@ def _parsed(key: str, text: object) -> Part:
     """The object in a text, with the place of its key; absent, if there is none."""
     place = Part(text, key, Part({}, "data"))
     try:
-        place.value = orjson.loads(place.needed_text())
+        place.value = orjson.loads(place.required_text())
     except orjson.JSONDecodeError as error:
         if not place.mistakes:
             place.wrong(f"is not JSON: {error}")
@@ -161,7 +161,7 @@ def _remembered(part: Part) -> KnownShape | None:
     if part.value is None:
         return None
     seen = float(part["lastSeen"].time())
-    found = _shape(part, other_labels=bool(part["otherLabels"].switch()))
+    found = _shape(part, other_labels=bool(part["otherLabels"].boolean()))
     return KnownShape(found, seen=seen) if found else None
 
 
@@ -187,7 +187,7 @@ def exported(known: Iterable[KnownShape]) -> list[Object]:
 
 def _declared(part: Part) -> Shape | None:
     part.only(FIELDS)
-    told = part["otherLabels"].switch()
+    told = part["otherLabels"].boolean()
     return _shape(part, other_labels=told is None or told)
 
 
@@ -203,7 +203,7 @@ def _shape(part: Part, *, other_labels: bool) -> Shape | None:
     topology = nrt.described(part, shape.NAMELESS, nrt.WITHOUT_PODS)
     kubelet = part["kubelet"]
     configured = kubelet_config.configuration(kubelet, shape.NAMELESS) if kubelet.value is not None else None
-    told = Facts(
+    told = NodeFacts(
         shape.NAMELESS,
         shared(part["allocatable"].amounts()) or None,
         minor=nodes.minor_version(part["kubeletVersion"]),
@@ -243,8 +243,8 @@ def _values(part: Part) -> LabelValues:
             f"must be a text, or an object with {' and '.join(_LABEL_FIELDS)}, not {named(part.value)}"
         )
     part.only(_LABEL_FIELDS)
-    always, listed = part["always"].switch(), part["values"]
-    known = None if listed.value is None else frozenset(each.text() for each in listed.entries())
+    always, listed = part["always"].boolean(), part["values"]
+    known = None if listed.value is None else frozenset(each.text() for each in listed.elements())
     return LabelValues(
         known if known is None or len(known) <= shape.MOST_VALUES else None, always is not False
     )

@@ -105,10 +105,10 @@ _WALKS: Mapping[str, Callable[[Part], Iterable[Part]]] = MappingProxyType(
     {_ELEMENTS: _elements, _MEMBERS: _members}
 )
 
-Sort: TypeAlias = tuple[str, str]
+GroupKind: TypeAlias = tuple[str, str]
 """A sort of objects: API group (empty for the core) and kind."""
 
-Templates: TypeAlias = Mapping[Sort, tuple[TemplatePath, ...]]
+TemplatePaths: TypeAlias = Mapping[GroupKind, tuple[TemplatePath, ...]]
 
 
 def _paths(*texts: str) -> tuple[TemplatePath, ...]:
@@ -121,12 +121,12 @@ def _ray(cluster: str) -> tuple[str, str]:
 
 _SPEC_TEMPLATE = _paths("spec.template")
 
-POD: Sort = ("", "Pod")
-VOLCANO_JOB: Sort = ("batch.volcano.sh", "Job")
-INFERENCE_SERVICE: Sort = ("serving.kserve.io", "InferenceService")
+POD: GroupKind = ("", "Pod")
+VOLCANO_JOB: GroupKind = ("batch.volcano.sh", "Job")
+INFERENCE_SERVICE: GroupKind = ("serving.kserve.io", "InferenceService")
 
 # The paths are those of each project's own API types.
-TEMPLATES: Templates = MappingProxyType(
+TEMPLATES: TemplatePaths = MappingProxyType(
     {
         POD: (TemplatePath(),),
         ("", "PodTemplate"): _paths("template"),
@@ -162,11 +162,11 @@ TEMPLATES: Templates = MappingProxyType(
 )
 """The sorts of objects that make pods, and where the pods stand in them."""
 
-NO_TEMPLATES: Templates = MappingProxyType({})
+NO_TEMPLATES: TemplatePaths = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TemplateLocation:
     """Where a pod stands in an object (empty for a pod itself), and the pod that its controller would make.
 
     `guessed` says that not all of it is known: the place was found by search, or another object adds to it.
@@ -186,32 +186,32 @@ class Place:
         return mistake.under(self.where) if self.where else mistake
 
 
-NOWHERE = Place("", None)
+NOWHERE = TemplateLocation("", None)
 """Where there is no pod."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TemplateScan:
     """What an object of any kind says of pods.
 
-    `mistakes` are those on the way to the pods, `how` says what of it was guessed, and `astray` which of its
-    own annotations its pods lack.
+    `mistakes` are those on the way to the pods, `guesses` says what of it was guessed, and `misplaced` which
+    of its own annotations its pods lack.
     """
 
-    places: tuple[Place, ...] = ()
+    places: tuple[TemplateLocation, ...] = ()
     mistakes: tuple[Mistake, ...] = ()
-    how: tuple[str, ...] = ()
-    astray: tuple[str, ...] = ()
+    guesses: tuple[str, ...] = ()
+    misplaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class PodTemplate:
     """A pod that an object is or makes, and the place where it stands.
 
     One at a place that is a guess may make no sense: there is no pod then, but mistakes.
     """
 
-    place: Place
+    place: TemplateLocation
     pod: Pod | None
     mistakes: tuple[Mistake, ...] = ()
 
@@ -221,31 +221,31 @@ class Template:
         return self.place.where
 
 
-def paths_of(sort: Sort, *, extra: Templates = NO_TEMPLATES) -> tuple[TemplatePath, ...]:
+def paths_of(sort: GroupKind, *, extra: TemplatePaths = NO_TEMPLATES) -> tuple[TemplatePath, ...]:
     """The ways to the pods of such objects, those of `extra` after our own; none for kinds nobody knows."""
     return tuple(dict.fromkeys((*TEMPLATES.get(sort, ()), *extra.get(sort, ()))))
 
 
-def look(raw: Mapping[str, object], sort: Sort, *, extra: Templates = NO_TEMPLATES) -> Look:
+def scan(raw: Mapping[str, object], sort: GroupKind, *, extra: TemplatePaths = NO_TEMPLATES) -> TemplateScan:
     """The pods in an object of this sort; never raises. What is absent is no mistake."""
     whole = Part(raw)
     paths = paths_of(sort, extra=extra)
-    places, how = _known(whole, sort, paths) if paths else _searched(whole, sort)
+    places, guesses = _known(whole, sort, paths) if paths else _searched(whole, sort)
     if len(places) > MOST_TEMPLATES:
         whole.wrong(f"has {len(places)} pod templates: numalign reads at most {MOST_TEMPLATES}")
-        return Look(mistakes=tuple(whole.mistakes))
-    return Look(places, tuple(whole.mistakes), how, tuple(_astray(raw, sort, places)))
+        return TemplateScan(mistakes=tuple(whole.mistakes))
+    return TemplateScan(places, tuple(whole.mistakes), guesses, tuple(_astray(raw, sort, places)))
 
 
-def sort_of(raw: Mapping[str, object]) -> Sort:
+def group_kind(raw: Mapping[str, object]) -> GroupKind:
     """The sort of an object; raises `BadPod` for one that does not say it."""
     whole = Part(raw)
-    kind, version = whole["kind"].needed_text(), whole["apiVersion"].needed_text()
-    whole.settle(BadPod)
+    kind, version = whole["kind"].required_text(), whole["apiVersion"].required_text()
+    whole.raise_mistakes(BadPod)
     return group(version), kind
 
 
-def made(seen: Look, *, owner: Mapping[str, object]) -> tuple[Template, ...]:
+def pod_templates(seen: TemplateScan, *, owner: Mapping[str, object]) -> tuple[PodTemplate, ...]:
     """The pods at the places of an object, which go by its name and namespace.
 
     Raises `BadPod` with every mistake of all of them, those at places that are guesses excepted.
@@ -259,52 +259,52 @@ def made(seen: Look, *, owner: Mapping[str, object]) -> tuple[Template, ...]:
     return found
 
 
-def _made(place: Place, owner: Part) -> Template:
+def _made(place: TemplateLocation, owner: Part) -> PodTemplate:
     whole = Part(place.raw)
     read = pods.template(whole, owner=owner)
-    return Template(place, None if whole.mistakes else read, tuple(map(place.told, whole.mistakes)))
+    return PodTemplate(place, None if whole.mistakes else read, tuple(map(place.told, whole.mistakes)))
 
 
 # Kinds that are known.
 
 
 def _known(
-    whole: Part, sort: Sort, paths: Iterable[TemplatePath]
-) -> tuple[tuple[Place, ...], tuple[str, ...]]:
-    made = _MADE.get(sort, _plain)
+    whole: Part, sort: GroupKind, paths: Iterable[TemplatePath]
+) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
+    locate = _MADE.get(sort, _plain)
     # More than are read are not made, which may take a copy of each.
     parts = list(chain.from_iterable(path.found(whole) for path in paths))
     if len(parts) > MOST_TEMPLATES:
         return tuple(_plain(part, whole) for part in parts), ()
-    places = tuple(place for part in parts if (place := made(part, whole)))
+    places = tuple(place for part in parts if (place := locate(part, whole)))
     return places, tuple(_partly(sort, place) for place in places if place.guessed)
 
 
-def _partly(sort: Sort, place: Place) -> str:
+def _partly(sort: GroupKind, place: TemplateLocation) -> str:
     """Why a place of a known kind is a guess."""
     return f"{place.where} of {_called(sort)} is not the whole pod: what its runtime adds is not known"
 
 
-def _plain(part: Part, _whole: Part) -> Place:
-    return Place(part.where, part.value)
+def _plain(part: Part, _whole: Part) -> TemplateLocation:
+    return TemplateLocation(part.where, part.value)
 
 
-def _of_revision(part: Part, _whole: Part) -> Place:
+def _of_revision(part: Part, _whole: Part) -> TemplateLocation:
     """Containers need no name there: Knative gives them one."""
-    return Place(part.where, _with_names(part.value))
+    return TemplateLocation(part.where, _with_names(part.value))
 
 
-def _of_task(part: Part, _whole: Part) -> Place:
+def _of_task(part: Part, _whole: Part) -> TemplateLocation:
     """Volcano's job controller writes the topology policy of a task over the annotation of its pods.
 
     volcano pkg/controllers/job/job_controller_util.go, createJobPod.
     """
-    policy = part.above["topologyPolicy"].word(Policy)
+    policy = part.parent["topologyPolicy"].one_of(Policy)
     written = {intent.VOLCANO_POLICY: str(policy)} if policy else {}
-    return Place(part.where, _annotated(part.value, written))
+    return TemplateLocation(part.where, _annotated(part.value, written))
 
 
-def _of_component(part: Part, whole: Part) -> Place | None:
+def _of_component(part: Part, whole: Part) -> TemplateLocation | None:
     """A component of an InferenceService is the spec of its pods, and a model in it one container more.
 
     The service's annotations are handed on to the pods, those of the component over them; of a model the
@@ -320,11 +320,11 @@ def _of_component(part: Part, whole: Part) -> Place | None:
         others = listed if isinstance(listed, list) else []
         spec["containers"] = [*others, {"name": "kserve-container", **resources}]
     # Those of a worker are its predictor's.
-    levels = (whole["metadata"].value, part.above.value, part.value)
+    levels = (whole["metadata"].value, part.parent.value, part.value)
     said = reduce(or_, (_fields(level, "annotations") for level in levels))
     raw = _with_names({"metadata": {"annotations": said}, "spec": spec})
     moved = (("metadata.annotations", "metadata.annotations"), ("spec", part.where))
-    return Place(part.where, raw, guessed=model is not None, moved=moved)
+    return TemplateLocation(part.where, raw, guessed=model is not None, moved=moved)
 
 
 # The frameworks are what `model` was before; each is a container that names less.
@@ -333,7 +333,7 @@ _MODELS = (
     *("triton", "xgboost"),
 )
 
-_MADE: Mapping[Sort, Callable[[Part, Part], Place | None]] = MappingProxyType(
+_MADE: Mapping[GroupKind, Callable[[Part, Part], TemplateLocation | None]] = MappingProxyType(
     {
         VOLCANO_JOB: _of_task,
         INFERENCE_SERVICE: _of_component,
@@ -379,7 +379,7 @@ _OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
 """Members of every object that hold no template."""
 
 
-def _searched(whole: Part, sort: Sort) -> tuple[tuple[Place, ...], tuple[str, ...]]:
+def _searched(whole: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
     """The places of an object that look like pods, and how they were read."""
     search = _Search(whole)
     # One more tells that there are others, of which nobody is refused either.
@@ -403,14 +403,14 @@ class _Search:
         self._left = MOST_SEARCHED
         self.cut_short = False
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[TemplateLocation]:
         while self._waiting:
             part, depth = self._waiting.popleft()
             if _is_pod_spec(inner(part.value, "spec")):
-                yield Place(part.where, _with_names(part.value), guessed=True)
+                yield TemplateLocation(part.where, _with_names(part.value), guessed=True)
             elif _is_pod_spec(part.value):
                 raw = _with_names({"spec": part.value})
-                yield Place(part.where, raw, guessed=True, moved=(("spec", part.where),))
+                yield TemplateLocation(part.where, raw, guessed=True, moved=(("spec", part.where),))
             else:
                 self._descend(part, depth)
 
@@ -455,26 +455,26 @@ def _runs(container: Mapping[str, object]) -> bool:
     return isinstance(container.get("image"), str) or isinstance(container.get("resources"), dict)
 
 
-def _how(sort: Sort, places: tuple[Place, ...]) -> Iterator[str]:
+def _how(sort: GroupKind, places: tuple[TemplateLocation, ...]) -> Iterator[str]:
     if places:
         where = ", ".join(place.where for place in places[:_MOST_NAMED])
         more = f" and {len(places) - _MOST_NAMED} more places" if len(places) > _MOST_NAMED else ""
         yield f"{_called(sort)} is not a kind numalign knows: read a pod template at {where}{more}"
 
 
-def _cut_short(sort: Sort, search: _Search) -> Iterator[str]:
+def _cut_short(sort: GroupKind, search: _Search) -> Iterator[str]:
     if search.cut_short:
         yield (
             f"{_called(sort)} is not a kind numalign knows, and too large or deep to be searched to its end"
         )
 
 
-def _elsewhere(sort: Sort) -> Iterator[str]:
+def _elsewhere(sort: GroupKind) -> Iterator[str]:
     if sort in _ELSEWHERE:
         yield f"the pods of a {_called(sort)} are described by {_ELSEWHERE[sort]}, which was not asked"
 
 
-_ELSEWHERE: Mapping[Sort, str] = MappingProxyType(
+_ELSEWHERE: Mapping[GroupKind, str] = MappingProxyType(
     {("trainer.kubeflow.org", "TrainJob"): "the runtime that it names"}
 )
 """Sorts that make pods of what another object says."""
@@ -486,7 +486,9 @@ _HANDING_ON = frozenset({POD, INFERENCE_SERVICE})
 """Sorts whose own annotations are those of their pods."""
 
 
-def _astray(raw: Mapping[str, object], sort: Sort, places: tuple[Place, ...]) -> Iterator[str]:
+def _astray(
+    raw: Mapping[str, object], sort: GroupKind, places: tuple[TemplateLocation, ...]
+) -> Iterator[str]:
     """Annotations for pods that stand on the object that makes them, and on no template of it."""
     if sort in _HANDING_ON:
         return
@@ -496,7 +498,7 @@ def _astray(raw: Mapping[str, object], sort: Sort, places: tuple[Place, ...]) ->
             yield f"metadata.annotations[{key[:_LONGEST_KEY]}] {_why_astray(sort, lacking)}"
 
 
-def _why_astray(sort: Sort, place: Place) -> str:
+def _why_astray(sort: GroupKind, place: TemplateLocation) -> str:
     if sort in TEMPLATES:
         return f"has no effect on a {sort[1]}: put it on {place.where}.metadata.annotations"
     return f"may have no effect: whether a {sort[1]} hands it on to its pods is not known"
@@ -519,6 +521,6 @@ def _fields(value: object, key: str) -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def _called(sort: Sort) -> str:
+def _called(sort: GroupKind) -> str:
     """A sort as people write it: `InferenceService.serving.kserve.io`."""
     return ".".join(filter(None, reversed(sort)))

@@ -84,7 +84,7 @@ def load(path: Path | str, *, stdin: BinaryIO | None = None) -> list[object]:
         raise _of_file(path, error) from error
 
 
-def each(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Document]:
+def stream(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Document]:
     """The objects of a file as `objects` of its documents gives them, each decoded when its turn comes.
 
     A large list in JSON then takes little more memory than its text. Raises `BadDocument` as `load` does,
@@ -225,7 +225,7 @@ def _document(value: object) -> Document:
 def _found(value: object, where: str) -> Document:
     """An object with the kind that it says itself, or what is wrong with it."""
     whole = Part(value)
-    kind, version = whole["kind"].needed_text(), whole["apiVersion"].text()
+    kind, version = whole["kind"].required_text(), whole["apiVersion"].text()
     if whole.mistakes:
         return Document({}, where, trouble=whole.mistakes[0])
     return Document(cast("Mapping[str, object]", value), where, group(version), kind)
@@ -303,7 +303,7 @@ def _json(data: bytes) -> object:
 def _yaml(data: bytes) -> list[object]:
     try:
         _bounded(yaml.parse(data, Loader=yaml.CSafeLoader))
-        return [each for each in yaml.load_all(data, Loader=_Loader) if each is not None]
+        return [document for document in yaml.load_all(data, Loader=_Loader) if document is not None]
     except BadDocument:
         raise
     except yaml.MarkedYAMLError as error:

@@ -56,7 +56,7 @@ def parse(data: bytes, decode: Callable[[Part], Read], *, what: str, error: type
         raise error([Mistake("", f"holds {len(found)} documents: a {what} is one")])
     whole = Part(found[0])
     decoded = decode(whole)
-    whole.settle(error)
+    whole.raise_mistakes(error)
     return decoded
 
 

@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry, Counter
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.feed import Take
 from numalign.kube.files import documents, snapshot
-from numalign.kube.informer import Key, Sink
-from numalign.kube.kinds import Object
+from numalign.kube.informer import Sink
+from numalign.kube.kinds import Key, Object
 from numalign.kube.pod_counts import PodCount
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import files
@@ -32,8 +32,8 @@ CROWD = 200
 class FileFeed:
     """The snapshots in a file, looked at every so many seconds; 0 looks once.
 
-    The `book` knows what earlier files held, and which shapes are `declared`. The pods in the file go to
-    `pods`, once their snapshot is taken; without one they are counted.
+    The `shape_history` knows what earlier files held, and which shapes are `declared`. The pods in the file
+    go to `pods`, once their snapshot is taken; without one they are counted.
     """
 
     def __init__(  # noqa: PLR0913  a file, how often, and what every part of a process is given
@@ -44,7 +44,7 @@ class FileFeed:
         log: Log,
         registry: CollectorRegistry,
         pods: Sink | None = None,
-        book: ShapeHistory | None = None,
+        shape_history: ShapeHistory | None = None,
         declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
@@ -53,7 +53,7 @@ class FileFeed:
         self._every = every
         self._log = log
         self._pods = pods
-        self._book = book or ShapeHistory(wall=time.time)
+        self._shape_history = shape_history or ShapeHistory(wall=time.time)
         self._declared = declared
         self._clock = clock
         self._sleep = sleep
@@ -131,17 +131,17 @@ class FileFeed:
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
         pods: list[Object] = []
         pile = snapshot.pile(
-            documents.each(self._path),
+            documents.stream(self._path),
             pods=None if self._pods is None else pods.append,
-            book=self._book,
+            shape_history=self._shape_history,
         )
-        # Before the book is told: what is refused changes nothing.
+        # Before the history is told: what is refused changes nothing.
         if told := pile.foreign():
             raise BadInput([Mistake(str(self._path), told)])
-        if self._had_nodes and not pile.world.has_nodes():
+        if self._had_nodes and not pile.state.has_nodes():
             raise BadInput(
                 [Mistake(str(self._path), "holds no topology that can be read, and held some before")]
             )
-        self._book.declare(self._declared())
-        self._book.expire()
-        return pile.snapshot(), tuple(pile.world.pod_counts.counts()), pods
+        self._shape_history.declare(self._declared())
+        self._shape_history.expire()
+        return pile.snapshot(), tuple(pile.state.pod_counts.counts()), pods

@@ -22,7 +22,7 @@ from numalign.cache.admission import Reaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.selectors import requirements
-from numalign.kube.decode.templates import Sort, TemplatePath, Templates
+from numalign.kube.decode.templates import GroupKind, TemplatePath, TemplatePaths
 from numalign.kube.files import edited
 from numalign.kube.files.edited import only
 from numalign.model import intent
@@ -99,7 +99,7 @@ class ClusterPolicy:
 
     defaults: tuple[Default, ...] = ()
     exemptions: Exemptions = Exemptions()
-    templates: Templates = field(default_factory=dict)
+    templates: TemplatePaths = field(default_factory=dict)
     never: Reaction = Reaction.DENY
     unknown_resources: Reaction = Reaction.WARN
     shapes: tuple[Shape, ...] = ()
@@ -206,8 +206,8 @@ def _word(part: Part) -> Policy | None:
 def _reaction(part: Part, default: Reaction) -> Reaction:
     if part.value is None:
         return default
-    part.needed_text()
-    return part.word(Reaction) or default
+    part.required_text()
+    return part.one_of(Reaction) or default
 
 
 def _exemptions(part: Part) -> Exemptions:
@@ -221,15 +221,15 @@ def _exemptions(part: Part) -> Exemptions:
 
 def _list(part: Part, shape: re.Pattern[str], what: str) -> Iterator[str]:
     """The texts of a list, those of another shape noted."""
-    for entry in part.entries():
-        text = entry.needed_text()
+    for entry in part.elements():
+        text = entry.required_text()
         if text and not shape.fullmatch(text):
             entry.wrong(f'"{text[:64]}" is not {what}')
         yield text
 
 
-def _templates(part: Part) -> dict[Sort, tuple[TemplatePath, ...]]:
-    found: dict[Sort, tuple[TemplatePath, ...]] = {}
+def _templates(part: Part) -> dict[GroupKind, tuple[TemplatePath, ...]]:
+    found: dict[GroupKind, tuple[TemplatePath, ...]] = {}
     for each in part.objects():
         sort = _sort(each)
         if sort in found:
@@ -238,9 +238,9 @@ def _templates(part: Part) -> dict[Sort, tuple[TemplatePath, ...]]:
     return found
 
 
-def _sort(part: Part) -> Sort:
+def _sort(part: Part) -> GroupKind:
     only(part, "group", "kind", "templates")
-    name, kind = part["group"].text(), part["kind"].needed_text()
+    name, kind = part["group"].text(), part["kind"].required_text()
     if name and not _DOMAIN.fullmatch(name):
         part["group"].wrong(f'"{name[:64]}" is no API group: write it without the version, like batch')
     if kind and not _KIND.fullmatch(kind):
@@ -251,11 +251,11 @@ def _sort(part: Part) -> Sort:
 
 
 def _paths(part: Part) -> Iterator[TemplatePath]:
-    listed = part.needed()
+    listed = part.required()
     if listed.value == []:
         listed.wrong("is empty: name the paths of the pod templates")
-    for entry in listed.entries():
-        text = entry.needed_text()
+    for entry in listed.elements():
+        text = entry.required_text()
         try:
             if text:
                 yield TemplatePath.read(text)

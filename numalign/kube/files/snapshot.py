@@ -30,14 +30,16 @@ class BadSnapshot(BadInput):
     """Raised for what is no snapshot: unreadable, cut off, or of objects that say nothing of a cluster."""
 
 
-def load(path: Path | str, *, stdin: BinaryIO | None = None, book: ShapeHistory | None = None) -> Snapshot:
+def load(
+    path: Path | str, *, stdin: BinaryIO | None = None, shape_history: ShapeHistory | None = None
+) -> Snapshot:
     """The snapshot in a file, `-` being standard input; raises `BadSnapshot`, which names the file.
 
-    The `book` knows what was there before, and what may come.
+    The `shape_history` knows what was there before, and what may come.
     """
     where = "standard input" if str(path) == "-" else str(path)
     try:
-        return _settled(pile(documents.each(path, stdin=stdin), book=book), where)
+        return _settled(pile(documents.stream(path, stdin=stdin), shape_history=shape_history), where)
     except BadDocument as error:
         raise BadSnapshot(error.mistakes) from error
 
@@ -50,15 +52,17 @@ def read(data: bytes) -> Snapshot:
         raise BadSnapshot(error.mistakes) from error
 
 
-def of(found: Iterable[object], *, book: ShapeHistory | None = None, where: str = "snapshot") -> Snapshot:
+def of(
+    found: Iterable[object], *, shape_history: ShapeHistory | None = None, where: str = "snapshot"
+) -> Snapshot:
     """The snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`.
 
-    The `book` is as for `load`; `where` they stood is named in what is raised.
+    The `shape_history` is as for `load`; `where` they stood is named in what is raised.
     """
-    return _settled(pile(documents.objects(found), book=book), where)
+    return _settled(pile(documents.objects(found), shape_history=shape_history), where)
 
 
-def _settled(made: "Pile", where: str) -> Snapshot:
+def _settled(made: "SnapshotBuilder", where: str) -> Snapshot:
     if told := made.foreign():
         raise BadSnapshot([Mistake(where, told)])
     return made.snapshot()
@@ -68,40 +72,40 @@ def pile(
     found: Iterable[Document],
     *,
     pods: Callable[[Object], None] | None = None,
-    book: ShapeHistory | None = None,
-) -> "Pile":
-    """The world that these objects make; its `snapshot` is that of `of`.
+    shape_history: ShapeHistory | None = None,
+) -> "SnapshotBuilder":
+    """The cluster that these objects make; its `snapshot` is that of `of`.
 
-    The `book` knows what was there before. Each pod that has a name is given to `pods`, as an API server's
-    would be to a sink; without one, pods are counted.
+    The `shape_history` knows what was there before. Each pod that has a name is given to `pods`, as an API
+    server's would be to a sink; without one, pods are counted.
     """
-    made = Pile(pods=pods, book=book)
+    made = SnapshotBuilder(pods=pods, shape_history=shape_history)
     for each in found:
         made.add(each)
     return made
 
 
-class Pile:
+class SnapshotBuilder:
     """Objects as they come out of a file, and what a file alone can be wrong about."""
 
     def __init__(
         self,
         *,
         pods: Callable[[Object], None] | None = None,
-        book: ShapeHistory | None = None,
+        shape_history: ShapeHistory | None = None,
     ) -> None:
-        self.world = ClusterState(book=book)
+        self.state = ClusterState(shape_history=shape_history)
         self._problems: list[Problem] = []
         self._ignored = Counter[str]()
         self._pods = self._kept = 0
-        world = self.world
+        state = self.state
         self._keepers: Mapping[tuple[str, str], Callable[[Document, str], None]] = {
-            (CORE, "Node"): partial(self._keep, world.nodes),
-            (CORE, "Namespace"): partial(self._keep, world.namespaces),
+            (CORE, "Node"): partial(self._keep, state.nodes),
+            (CORE, "Namespace"): partial(self._keep, state.namespaces),
             (CORE, "Pod"): partial(self._give, pods) if pods else self._count,
-            (nrt.GROUP, nrt.KIND): partial(self._keep, world.topologies),
-            (device_classes.GROUP, device_classes.KIND): partial(self._keep, world.device_classes),
-            (kubelet_config.GROUP, kubelet_config.KIND): partial(self._keep, world.configurations),
+            (nrt.GROUP, nrt.KIND): partial(self._keep, state.topologies),
+            (device_classes.GROUP, device_classes.KIND): partial(self._keep, state.device_classes),
+            (kubelet_config.GROUP, kubelet_config.KIND): partial(self._keep, state.configurations),
         }
 
     def add(self, found: Document) -> None:
@@ -109,7 +113,7 @@ class Pile:
         name = Part(found.raw)["metadata"]["name"].text()
         keep = self._keepers.get((found.group, found.kind))
         if keep is None and (found.group, found.kind, name) == (CORE, shapes.KIND, shapes.NAME):
-            keep = partial(self._keep, self.world.memories)
+            keep = partial(self._keep, self.state.remembered_shapes)
         if found.trouble:
             self._problem(found, found.where, found.trouble)
         elif keep is None:
@@ -130,7 +134,7 @@ class Pile:
 
     def snapshot(self) -> Snapshot:
         """The cluster of everything that was taken."""
-        seen = self.world.snapshot()
+        seen = self.state.snapshot()
         return replace(
             seen,
             problems=(*self._problems, *seen.problems),
@@ -149,7 +153,7 @@ class Pile:
 
     def _count(self, found: Document, name: str) -> None:
         self._pods += 1
-        self.world.pod_counts.put((_namespace(found), name), found.raw)
+        self.state.pod_counts.put((_namespace(found), name), found.raw)
 
     def _give(self, take: Callable[[Object], None], found: Document, name: str) -> None:
         self._pods += 1
@@ -162,7 +166,7 @@ class Pile:
 
     def _nameless(self, found: Document) -> None:
         place = Part(found.raw)["metadata"]["name"]
-        place.needed_text()
+        place.required_text()
         self._problem(found, found.where, *place.mistakes)
 
     def _problem(self, found: Document, name: str, *mistakes: Mistake) -> None:

@@ -13,7 +13,7 @@ from harness.sim.fingerprints import Fingerprint
 from harness.sim.shapes import SimNode
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.lease import JITTER, LEASE_SECONDS, RETRY_SECONDS
+from numalign.kube.lease import JITTER, LEASE_DURATION_SECONDS, RETRY_PERIOD_SECONDS
 from numalign.ledger.reservations import NEWS_SECONDS
 from tests.e2e.sites import Site, given, pod, recorded
 
@@ -26,7 +26,7 @@ WISHES = [pod(f"p-{number:02}", cpu=cpu, gpu=gpu) for number, (cpu, gpu) in enum
 NAMES = [wish["metadata"]["name"] for wish in WISHES]
 FIRST, THEN, LAST = WISHES[:8], WISHES[8:16], WISHES[16:]
 
-LOOK = RETRY_SECONDS * (1 + JITTER)
+LOOK = RETRY_PERIOD_SECONDS * (1 + JITTER)
 """How long a replica that waits may sleep before it looks at the lease."""
 SLOW = 5.0
 """What a busy machine needs for everything beside waiting."""
@@ -63,7 +63,9 @@ async def until_it_lacks_only_the_lease(replica: Replica) -> None:
 @pytest.mark.parametrize(
     ("end", "within"),
     [
-        pytest.param(Replicas.kill, LEASE_SECONDS + LOOK + BIND_SECONDS + NEWS_SECONDS + SLOW, id="killed"),
+        pytest.param(
+            Replicas.kill, LEASE_DURATION_SECONDS + LOOK + BIND_SECONDS + NEWS_SECONDS + SLOW, id="killed"
+        ),
         pytest.param(Replicas.stop, LOOK + NEWS_SECONDS + SLOW, id="stopped"),
     ],
 )

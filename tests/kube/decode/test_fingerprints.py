@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.kube.decode.fingerprints import MOST_TRIES, Fingerprint, PodName, accounted, fingerprint, told
+from numalign.kube.decode.fingerprints import MOST_TRIES, Fingerprint, accounted, fingerprint, told
+from numalign.ledger.model import PodName
 
 
 # The vectors are those of github.com/k8stopologyawareschedwg/podfingerprint (podfingerprint_test.go).

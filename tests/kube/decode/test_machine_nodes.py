@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numalign.kube.decode import machine_nodes, nodes
 from numalign.kube.decode.kubelet_config import KubeletConfiguration, kubelet_configuration
 from numalign.kube.decode.machines import machine
-from numalign.kube.decode.nodes import BadNode, Facts
+from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology, topology
 from numalign.kubelet.validation import Reserved
 from numalign.model.bitset import bits
@@ -127,7 +127,7 @@ def test_a_zone_without_cpus_lists_none() -> None:
 
 
 def test_what_is_told_beside_the_machine_is_in_the_node() -> None:
-    told = Facts("n", Resources({"cpu": 3000}), label="a-class", minor=34, threads=2)
+    told = NodeFacts("n", Resources({"cpu": 3000}), label="a-class", minor=34, threads=2)
     said = KubeletConfiguration(
         "n",
         cpu_manager=CpuManager.STATIC,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numalign.kube.decode.machines import Bank, Described, machine
+from numalign.kube.decode.machines import DescribedMachine, ZoneMemory, machine
 from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
 from numalign.model.machine import Core
@@ -55,10 +55,10 @@ def test_all_of_a_machine_is_read() -> None:
         },
     )
 
-    assert machine(written) == Described(
+    assert machine(written) == DescribedMachine(
         banks=(
-            Bank(ZoneId(0), 8 * GIB, None, Resources(), (10, 21)),
-            Bank(
+            ZoneMemory(ZoneId(0), 8 * GIB, None, Resources(), (10, 21)),
+            ZoneMemory(
                 ZoneId(2),
                 8 * GIB,
                 GIB,
@@ -88,8 +88,8 @@ def test_all_of_a_machine_is_read() -> None:
 
 
 def test_little_is_enough() -> None:
-    assert machine({"zones": [{"id": 3, "socket": 0, "cores": [[7]], "memory": "1Gi"}]}) == Described(
-        (Bank(ZoneId(3), GIB, None, Resources(), ()),), (Core(ZoneId(3), 0, 0, bits([7])),)
+    assert machine({"zones": [{"id": 3, "socket": 0, "cores": [[7]], "memory": "1Gi"}]}) == DescribedMachine(
+        (ZoneMemory(ZoneId(3), GIB, None, Resources(), ()),), (Core(ZoneId(3), 0, 0, bits([7])),)
     )
 
 

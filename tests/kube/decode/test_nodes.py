@@ -3,7 +3,7 @@
 import pytest
 
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
-from numalign.kube.decode.nodes import MOST_ZONES, THREADS_LABEL, BadNode, Facts, facts, join
+from numalign.kube.decode.nodes import MOST_ZONES, THREADS_LABEL, BadNode, NodeFacts, facts, join
 from numalign.kube.decode.nrt import Topology
 from numalign.kubelet.validation import Reserved
 from numalign.model.attributes import Attributes, Labels, Taint
@@ -136,7 +136,7 @@ def test_a_node_that_says_nothing_of_its_resources_may_have_any() -> None:
 
 @pytest.mark.parametrize("status", [None, {}, {"allocatable": None}], ids=["null", "empty", "no amounts"])
 def test_a_node_that_does_not_say_has_no_totals(status: object) -> None:
-    assert facts({"metadata": {"name": "n"}, "status": status}) == Facts("n")
+    assert facts({"metadata": {"name": "n"}, "status": status}) == NodeFacts("n")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_topology_alone_is_a_node_known_by_counts() -> None:
 
 
 def test_the_node_object_adds_totals_and_class() -> None:
-    node = join(Topology("n", (zone(),)), told=Facts("n", Resources({"cpu": 1}), "a-class"))
+    node = join(Topology("n", (zone(),)), told=NodeFacts("n", Resources({"cpu": 1}), "a-class"))
 
     assert (node.totals, node.label, node.known) == (Resources({"cpu": 1}), "a-class", Known.COUNTS)
 
@@ -254,7 +254,7 @@ def test_version_options_and_threads_are_in_the_node() -> None:
         topology_options=frozenset(TopologyOption),
         gates=frozenset(FeatureGate),
     )
-    node = join(Topology("n", (zone(cpu=1),)), told=Facts("n", minor=33, threads=2), configured=said)
+    node = join(Topology("n", (zone(cpu=1),)), told=NodeFacts("n", minor=33, threads=2), configured=said)
 
     assert node.options == Options(said.cpu_options, said.topology_options, said.gates, 33)
     assert node.threads == 2

@@ -20,20 +20,20 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
     "no text": (None, Part.text, "", []),
     "a number for a text": (7, Part.text, "", ["x: must be a text, not a number"]),
     "a boolean for a text": (True, Part.text, "", ["x: must be a text, not true or false"]),
-    "a needed text": ("a", Part.needed_text, "a", []),
-    "a missing text": (None, Part.needed_text, "", ["x: is missing"]),
-    "an empty text": ("", Part.needed_text, "", ["x: is empty"]),
-    "a list for a needed text": ([], Part.needed_text, "", ["x: must be a text, not a list"]),
-    "texts": ({"a": "b", "c": None}, Part.texts, {"a": "b"}, []),
+    "a needed text": ("a", Part.required_text, "a", []),
+    "a missing text": (None, Part.required_text, "", ["x: is missing"]),
+    "an empty text": ("", Part.required_text, "", ["x: is empty"]),
+    "a list for a needed text": ([], Part.required_text, "", ["x: must be a text, not a list"]),
+    "texts": ({"a": "b", "c": None}, Part.text_map, {"a": "b"}, []),
     "a number among texts": (
         {"a": "b", "c/d": 1},
-        Part.texts,
+        Part.text_map,
         {"a": "b", "c/d": ""},
         ["x[c/d]: must be a text, not a number"],
     ),
     "a key that is no text": (
         {1: "b"},
-        Part.texts,
+        Part.text_map,
         {},
         ["x.1: the key must be a text: put it in quotes"],
     ),
@@ -51,9 +51,9 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
         None,
         [f'x: must be a whole number, not "{"9" * 61}..."'],
     ),
-    "a switch": (False, Part.switch, False, []),
-    "no switch": (None, Part.switch, None, []),
-    "a text for a switch": ("true", Part.switch, None, ['x: must be true or false, not "true"']),
+    "a switch": (False, Part.boolean, False, []),
+    "no switch": (None, Part.boolean, None, []),
+    "a text for a switch": ("true", Part.boolean, None, ['x: must be true or false, not "true"']),
     "CPUs": ("0-1,3", Part.cpu_list, 0b1011, []),
     "no CPUs": ("", Part.cpu_list, None, []),
     "CPUs in disorder": (
@@ -96,8 +96,10 @@ def test_a_value_is_read(
 def test_a_word_is_one_of_those_known() -> None:
     whole = Part({"good": "restricted", "bad": "Restricted", "empty": ""})
 
-    assert whole["good"].word(Policy) is Policy.RESTRICTED
-    assert whole["bad"].word(Policy) is whole["empty"].word(Policy) is whole["absent"].word(Policy) is None
+    assert whole["good"].one_of(Policy) is Policy.RESTRICTED
+    assert (
+        whole["bad"].one_of(Policy) is whole["empty"].one_of(Policy) is whole["absent"].one_of(Policy) is None
+    )
     assert noted(whole) == [
         'bad: "Restricted" is none of the known words: none, best-effort, restricted, single-numa-node'
     ]
@@ -128,7 +130,7 @@ def test_elements_that_are_no_objects_are_noted_and_left_out() -> None:
     whole = Part({"list": [{"a": 1}, None, "b", []], "word": "b"})
 
     assert [part.value for part in whole["list"].objects()] == [{"a": 1}]
-    assert list(whole["word"].entries()) == list(whole["absent"].entries()) == []
+    assert list(whole["word"].elements()) == list(whole["absent"].elements()) == []
     assert noted(whole) == [
         "list[1]: must be an object, not null",
         'list[2]: must be an object, not "b"',
@@ -150,12 +152,12 @@ def test_members_that_nobody_knows_are_noted() -> None:
 
 def test_settling_raises_everything_or_nothing() -> None:
     whole = Part({"a": None})
-    whole.settle(BadPod)
-    whole["a"].needed()
+    whole.raise_mistakes(BadPod)
+    whole["a"].required()
     whole["b"].wrong("is odd")
 
     with pytest.raises(BadPod) as raised:
-        whole.settle(BadPod)
+        whole.raise_mistakes(BadPod)
     assert str(raised.value) == "a: is missing\nb: is odd"
 
 
@@ -188,7 +190,7 @@ def test_reading_stops_once_more_is_wrong_than_anybody_is_told(
     assert given <= MOST_MISTAKES + 1
     assert len(whole.mistakes) == MOST_MISTAKES + 1
     with pytest.raises(BadPod) as caught:
-        whole.settle(BadPod)
+        whole.raise_mistakes(BadPod)
     assert caught.value.mistakes[-1] is AND_MORE
 
 

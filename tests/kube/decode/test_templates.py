@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kube.decode import templates
-from numalign.kube.decode.templates import NO_TEMPLATES, Look, Sort, Template, TemplatePath, Templates
+from numalign.kube.decode.templates import (
+    NO_TEMPLATES,
+    GroupKind,
+    PodTemplate,
+    TemplatePath,
+    TemplatePaths,
+    TemplateScan,
+)
 from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod, Mistake
 from numalign.model.pod import Container, Pod
 
@@ -17,10 +24,10 @@ def container(name: str = "main", **fields: object) -> dict[str, Any]:
     return {"name": name, **fields}
 
 
-def pods_of(written: dict[str, Any], *, extra: Templates = NO_TEMPLATES) -> tuple[Template, ...]:
+def pods_of(written: dict[str, Any], *, extra: TemplatePaths = NO_TEMPLATES) -> tuple[PodTemplate, ...]:
     """The pods that an object is or would make."""
-    seen = templates.look(written, templates.sort_of(written), extra=extra)
-    return templates.made(seen, owner=written)
+    seen = templates.scan(written, templates.group_kind(written), extra=extra)
+    return templates.pod_templates(seen, owner=written)
 
 
 def raw(*containers: object, metadata: object = None) -> dict[str, Any]:
@@ -298,15 +305,15 @@ def test_of_many_templates_with_mistakes_the_first_are_told() -> None:
 # Kinds whose controllers make of a template what it does not say.
 
 
-def look(version: str, kind: str, spec: object, annotations: object = None) -> Look:
+def look(version: str, kind: str, spec: object, annotations: object = None) -> TemplateScan:
     written = {**workload(version, kind, spec), "metadata": {"name": "web", "annotations": annotations}}
-    return templates.look(written, templates.sort_of(written))
+    return templates.scan(written, templates.group_kind(written))
 
 
 VOLCANO = "volcano.sh/numa-topology-policy"
 
 
-def job(policy: object, **own: str) -> Look:
+def job(policy: object, **own: str) -> TemplateScan:
     template = {"metadata": {"annotations": own}, **POD_SPEC}
     tasks = [{"template": template, "topologyPolicy": policy}]
     return look("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks})
@@ -337,7 +344,7 @@ def test_a_template_that_takes_no_annotation_is_left_for_its_reader(template: ob
     assert look("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}).places[0].raw == template
 
 
-def service(predictor: object, **annotations: str) -> Look:
+def service(predictor: object, **annotations: str) -> TemplateScan:
     return look("serving.kserve.io/v1beta1", "InferenceService", {"predictor": predictor}, annotations)
 
 
@@ -360,7 +367,7 @@ def test_of_a_model_the_resources_are_read_and_that_its_runtime_was_not() -> Non
     (place,) = seen.places
     assert place.guessed
     assert place.raw["spec"]["containers"] == [{"name": "kserve-container", "resources": limits}]  # type: ignore[index]
-    (how,) = seen.how
+    (how,) = seen.guesses
     assert how.startswith("spec.predictor of InferenceService.serving.kserve.io is not the whole pod")
 
 
@@ -442,13 +449,13 @@ def test_how_an_object_of_an_unknown_kind_was_read_is_told() -> None:
     roles = {f"r{number}": POD for number in range(5)}
     first = ["spec.r0", "spec.r1", "spec.r2"]
 
-    assert look("x.io/v1", "Thing", {"template": POD}).how == (
+    assert look("x.io/v1", "Thing", {"template": POD}).guesses == (
         "Thing.x.io is not a kind numalign knows: read a pod template at spec.template",
     )
-    assert look("v1", "Thing", roles).how == (
+    assert look("v1", "Thing", roles).guesses == (
         f"Thing is not a kind numalign knows: read a pod template at {', '.join(first)} and 2 more places",
     )
-    assert look("v1", "Service", {"ports": [{"port": 80}]}).how == ()
+    assert look("v1", "Service", {"ports": [{"port": 80}]}).guesses == ()
 
 
 def test_metadata_and_status_hold_no_template() -> None:
@@ -481,7 +488,7 @@ HOSTILE: dict[str, object] = {
 
 @pytest.mark.parametrize("spec", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_too_much_to_search_is_told(spec: object) -> None:
-    assert look("x.io/v1", "Thing", spec).how == (
+    assert look("x.io/v1", "Thing", spec).guesses == (
         "Thing.x.io is not a kind numalign knows, and too large or deep to be searched to its end",
     )
 
@@ -491,7 +498,7 @@ def test_of_more_guesses_than_anybody_has_templates_the_first_are_read() -> None
 
     assert len(seen.places) == templates.MOST_TEMPLATES
     assert seen.mistakes == ()
-    assert seen.how[1:] == (
+    assert seen.guesses[1:] == (
         "Thing.x.io is not a kind numalign knows, and too large or deep to be searched to its end",
     )
 
@@ -508,8 +515,10 @@ SORTS = [*templates.TEMPLATES, ("x.io", "Thing")]
 
 
 @given(st.sampled_from(SORTS), JSON, JSON)
-def test_nothing_that_anybody_writes_stops_the_search(sort: Sort, metadata: object, spec: object) -> None:
-    seen = templates.look({"metadata": metadata, "spec": spec, "template": spec}, sort)
+def test_nothing_that_anybody_writes_stops_the_search(
+    sort: GroupKind, metadata: object, spec: object
+) -> None:
+    seen = templates.scan({"metadata": metadata, "spec": spec, "template": spec}, sort)
 
     assert len(seen.places) <= templates.MOST_TEMPLATES
 
@@ -559,4 +568,4 @@ ASTRAY_ANNOTATIONS = {
 def test_an_annotation_for_pods_on_the_object_that_makes_them_is_told(
     written: tuple[str, str, object, object], told: list[str]
 ) -> None:
-    assert list(look(*written).astray) == told
+    assert list(look(*written).misplaced) == told

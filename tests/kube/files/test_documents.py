@@ -156,7 +156,7 @@ def one_by_one(path: Path, data: bytes) -> tuple[list[Document], str]:
     """The same, of a file whose objects are decoded when their turn comes."""
     path.write_bytes(data)
     try:
-        return list(documents.each(path)), ""
+        return list(documents.stream(path)), ""
     except BadDocument as error:
         return [], str(error).removeprefix(str(path)).lstrip(".: ")
 
@@ -226,7 +226,7 @@ def test_any_list_is_read_item_by_item_as_it_is_read_wholly(
 def test_items_are_decoded_when_their_turn_comes(tmp_path: Path) -> None:
     path = tmp_path / "list"
     path.write_bytes(b'{"kind":"List","items":[{"kind":"A"},{"kind":"B"},{"kind":"C","x":NaN}]}')
-    found = documents.each(path)
+    found = documents.stream(path)
 
     assert [next(found).kind, next(found).kind] == ["A", "B"]
     with pytest.raises(BadDocument, match=f"^{path}: is not JSON"):
@@ -239,7 +239,7 @@ def test_a_large_list_takes_little_more_memory_than_its_text(tmp_path: Path) -> 
     path.write_bytes(json.dumps({"kind": "List", "items": [item] * 2000}).encode())
     tracemalloc.start()
     try:
-        for _ in documents.each(path):
+        for _ in documents.stream(path):
             pass
         _, most = tracemalloc.get_traced_memory()
     finally:

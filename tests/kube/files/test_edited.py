@@ -16,7 +16,7 @@ class BadMenu(BadInput):
 
 def menu(part: Part) -> str:
     edited.only(part, "dish", "price")
-    return part["dish"].needed_text()
+    return part["dish"].required_text()
 
 
 def parse(data: bytes) -> str:

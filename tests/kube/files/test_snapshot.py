@@ -395,4 +395,4 @@ def test_what_may_come_is_known_beside_what_is_there() -> None:
     book = ShapeHistory(wall=time.time)
     book.declare([known.shape])
 
-    assert [each.declared for each in snapshot.of([node("m")], book=book).shapes] == [True]
+    assert [each.declared for each in snapshot.of([node("m")], shape_history=book).shapes] == [True]
