@@ -155,7 +155,7 @@ class Binder:
         self._busy: set[str] = set()
         self._sent: dict[str, _Sent] = {}
         self._many = FEW
-        register.reservations.listen(self._heard)
+        register.reservations.on_change(self._heard)
 
     @property
     def remembered(self) -> tuple[int, int]:
@@ -210,10 +210,10 @@ class Binder:
     def _forget(self, uid: str) -> None:
         """Of pods that were seen since, or whose promise has expired, it is no matter what was written."""
         reservations = self._register.reservations
-        if not reservations.is_promised(uid):
+        if not reservations.is_reserved(uid):
             self._sent.pop(uid, None)
         if len(self._sent) >= self._many:
-            self._sent = {each: sent for each, sent in self._sent.items() if reservations.is_promised(each)}
+            self._sent = {each: sent for each, sent in self._sent.items() if reservations.is_reserved(each)}
             self._many = max(FEW, 2 * len(self._sent))
 
     def _heard(self, node: str) -> None:
@@ -237,8 +237,8 @@ class Binder:
     def _known(self, call: BindingCall) -> Subject:
         """The pod; raises `_No` for one that is gone, on a node already, or was never heard of."""
         assigned_pod = self._register.reservations.assigned_pod(call.uid)
-        place = self._register.reservations.place_of(call.uid)
-        if assigned_pod and assigned_pod.seen:
+        place = self._register.reservations.node_of(call.uid)
+        if assigned_pod and not assigned_pod.reserved:
             raise _No(Outcome.BOUND_ALREADY, f"the pod is on node {place} already")
         sent = self._sent.get(call.uid)
         if sent and sent.done:
@@ -255,7 +255,7 @@ class Binder:
     async def _promised(self, call: BindingCall, subject: Subject, write: Write, *, until: float) -> None:
         """Keep zones for the pod, bind it in its turn, and let go of them if that fails."""
         offer = self._promise(call.node, subject)
-        first = _First(self._register.reservations.account(call.node), offer)
+        first = _First(self._register.reservations.node_info(call.node), offer)
         try:
             async with self._in_turn(call.node) as queue:
                 offer = await self._settled(call.node, subject, first, queue, until=until)
@@ -263,9 +263,9 @@ class Binder:
         except (_No, asyncio.CancelledError):
             # What may have been written is kept, until the pod is seen or the promise expires.
             if call.uid in self._sent:
-                self._register.reservations.set_adrift(call.uid)
+                self._register.reservations.mark_unconfirmed(call.uid)
             else:
-                self._register.reservations.withdraw(call.uid)
+                self._register.reservations.unreserve(call.uid)
             raise
 
     async def _again(self, call: BindingCall, sent: _Sent, write: Write) -> None:
@@ -279,7 +279,7 @@ class Binder:
         What it offers, unless that may be another thing by now: a pod that is promised anew comes after those
         that it was before. None as well for a node that nobody knows.
         """
-        new = self._register.reservations.place_of(subject.uid) is None
+        new = self._register.reservations.node_of(subject.uid) is None
         offer = self._offer(node, subject)
         why = _unsaid(offer)
         if why and self._unknown == "cannot-fit" and subject.question.intent.binding:
@@ -290,33 +290,35 @@ class Binder:
         return offer if new else None
 
     def _keep(self, node: str, subject: Subject, offer: Prediction | None) -> None:
-        self._register.reservations.promise(node, subject.assigned_pod(now=self._clock()), offer)
+        self._register.reservations.reserve(node, subject.assigned_pod(now=self._clock()), offer)
 
     def _offer(self, node: str, subject: Subject) -> Prediction | None:
         """What the node says, all that was promised before this pod counted and nothing after it."""
-        return self._register.offer(node, subject, beside=self._register.reservations.since(subject.uid))
+        return self._register.offer(
+            node, subject, beside=self._register.reservations.reserved_since(subject.uid)
+        )
 
     async def _settled(
         self, node: str, subject: Subject, first: _First, queue: _Queue, *, until: float
     ) -> Prediction | None:
         """Wait until the pod may be bound; what the node offers then is kept in place of the first offer."""
         # Whoever had nobody before it has not waited, and its offer is a moment old.
-        if self._register.reservations.account(node) is not first.account:
+        if self._register.reservations.node_info(node) is not first.account:
             await self._others()
         while True:
             queue.news.clear()
             # While others were bound, anything may have happened on the node.
-            same = first.offer and self._register.reservations.account(node) is first.account
+            same = first.offer and self._register.reservations.node_info(node) is first.account
             offer = first.offer if same else self._offer(node, subject)
             if offer is None or not offer.verdict.answered:
                 return None
             if not offer.verdict.admitted:
                 raise _lost(offer)
             late = self._clock() >= until
-            risks = self._risks(node, subject) if offer.stands else ()
+            risks = self._risks(node, subject) if offer.reservable else ()
             # Whoever leaves may take long; then nobody can say where the pod will sit, and that is all.
-            if not risks and (offer.stands or (late and not offer.waits_for)):
-                self._register.reservations.amend(subject.uid, offer)
+            if not risks and (offer.reservable or (late and not offer.waits_for)):
+                self._register.reservations.update_reservation(subject.uid, offer)
                 return offer
             if late:
                 raise _No(Outcome.WAITED, f"{node}: {reasons.WAITING}")
@@ -337,16 +339,16 @@ class Binder:
     def _until(self, node: str, risks: tuple[AssignedPod, ...]) -> float:
         """When time alone may change what a node says to a pod that has to wait."""
         reservations = self._register.reservations
-        reservations.standing(node, now=self._clock())
-        over = [each.since + NEWS_SECONDS + _A_MOMENT for each in risks if each.settled]
-        return min([reservations.until(node), *over])
+        reservations.free_capacity(node, now=self._clock())
+        over = [each.since + NEWS_SECONDS + _A_MOMENT for each in risks if each.admitted]
+        return min([reservations.valid_until(node), *over])
 
     def _risks(self, node: str, subject: Subject) -> tuple[AssignedPod, ...]:
         """Pods that were taken in a moment ago, for which this one could be refused."""
         reservations = self._register.reservations
-        beside = reservations.since(subject.uid)
+        beside = reservations.reserved_since(subject.uid)
         demand = subject.question.demand
-        return reservations.at_risk(node, demand, now=self._clock(), beside=beside)
+        return reservations.at_risk(node, demand, now=self._clock(), without=beside)
 
     async def _written(self, call: BindingCall, annotations: Mapping[str, str], write: Write) -> None:
         """One call binds and records; raises `_No` for what the API server makes of it."""
@@ -373,7 +375,7 @@ class Binder:
 
     def _placement(self, node: str, offer: Prediction | None) -> Mapping[str, str]:
         """What is written on the pod: nothing, where nobody can be certain."""
-        account = self._register.reservations.account(node)
+        account = self._register.reservations.node_info(node)
         if offer is None or offer.record is None or account is None:
             return {}
         return {intent.PLACEMENT: placement_records.write(offer.verdict.placement.kept, account.node)}

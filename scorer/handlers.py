@@ -223,13 +223,13 @@ def _may_promise(door: Handlers, subject: Subject) -> bool:
     if door.promise is not PromiseAt.PRIORITIZE or not subject.uid or not door.leading():
         return False
     assigned_pod = door.register.reservations.assigned_pod(subject.uid)
-    return assigned_pod is None or not assigned_pod.seen
+    return assigned_pod is None or assigned_pod.reserved
 
 
 def _promise(door: Handlers, subject: Subject, name: str) -> None:
     """Keep for a pod what a node offers to it."""
     [judged] = door.judge.ask([name], subject)
-    door.register.reservations.promise(name, subject.assigned_pod(now=door.clock()), judged.offer)
+    door.register.reservations.reserve(name, subject.assigned_pod(now=door.clock()), judged.offer)
 
 
 # People, and schedulers of other kinds.
@@ -301,8 +301,8 @@ async def _volcano_allocate(door: Handlers, _meters: Meters, body: bytes) -> byt
     if not judged.fits:
         return volcano.answer_task(judged.reason)
     assigned_pod = door.register.reservations.assigned_pod(subject.uid)
-    if door.leading() and (assigned_pod is None or not assigned_pod.seen):
-        door.register.reservations.promise(
+    if door.leading() and (assigned_pod is None or assigned_pod.reserved):
+        door.register.reservations.reserve(
             task.node_name, subject.assigned_pod(now=door.clock()), judged.offer
         )
     return volcano.answer_task()
@@ -313,7 +313,7 @@ async def _volcano_deallocate(door: Handlers, _meters: Meters, body: bytes) -> b
         task = volcano.read_task(body)
     except BadInput as error:
         return volcano.answer_task(f"numalign: {error}")
-    door.register.reservations.withdraw(task.uid)
+    door.register.reservations.unreserve(task.uid)
     return volcano.answer_task()
 
 

@@ -129,7 +129,7 @@ class Judge:
 
     def _own(self, names: Sequence[str], subject: Subject) -> Mapping[int, Judgement]:
         # What was promised to this very pod stands in the way of others only.
-        own = self._register.reservations.place_of(subject.uid)
+        own = self._register.reservations.node_of(subject.uid)
         return {names.index(own): self._judged(own, subject)} if own and own in names else {}
 
     def _judged(self, name: str, subject: Subject) -> Judgement:

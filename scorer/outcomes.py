@@ -140,7 +140,7 @@ def _refused(pod: PodInfo) -> bool:
 def _story(pod: PodInfo, assigned_pod: AssignedPod | None) -> str:
     """What was predicted, and what happened."""
     happened = f"the kubelet of {pod.node} refused the pod: {pod.reason}: {pod.message}"
-    held = assigned_pod.promised if assigned_pod else None
+    held = assigned_pod.expected if assigned_pod else None
     if held is None:
         return f"it was predicted that the pod fits on {pod.node}; {happened}"
     return f"it was predicted that the pod gets {shown(held)} on {pod.node}; {happened}"

@@ -272,7 +272,7 @@ class Program:
         gauge = partial(Gauge, registry=self.registry)
         count_age(feed, self.registry)
         promised = gauge(f"{PREFIX}promises", "Pods that were promised zones and are not seen bound yet.")
-        promised.set_function(lambda: len(register.reservations.promised()))
+        promised.set_function(lambda: len(register.reservations.reserved()))
         doubtful = gauge(
             f"{PREFIX}doubtful_records",
             "Pods whose record is not believed, for a pod left as their kubelet took them in.",
@@ -309,7 +309,7 @@ def _rules(settings: ScorerSettings) -> RankingRules:
 
 
 def _standing_on(register: SchedulerState, basis: Basis) -> float:
-    return register.reservations.bases()[basis]
+    return register.reservations.count_by_basis()[basis]
 
 
 def _waiting_for(register: SchedulerState, feed: Feed) -> str | None:
@@ -325,14 +325,14 @@ def _waiting_for_lease(election: LeaderElector) -> str | None:
 
 def _state(register: SchedulerState, feed: Feed) -> Mapping[str, object]:
     found, age = register.snapshot, feed.age()
-    promised = register.reservations.promised()
+    promised = register.reservations.reserved()
     return {
         "age": age if math.isfinite(age) else None,
         "nodes": len(found.nodes) if found else 0,
         "unknown": list(found.unknown) if found else [],
         "pods": len(register.pods),
-        "basis": register.reservations.bases(),
+        "basis": register.reservations.count_by_basis(),
         "disbelieved": ["/".join(each.name) for _, each in register.reservations.refuted()],
         "doubtful": ["/".join(each.name) for each in register.reservations.assigned_pods() if each.doubtful],
-        "promised": {"/".join(each.name): register.reservations.place_of(each.uid) for each in promised},
+        "promised": {"/".join(each.name): register.reservations.node_of(each.uid) for each in promised},
     }

@@ -88,7 +88,7 @@ def _shown(judgement: Judgement, score: Score) -> Mapping[str, Any]:
         "scores": score.values,
         "placement": placements.render(offer.node, verdict.placement) if verdict.admitted else None,
         "certain": offer.record is not None,
-        "waitsFor": ["/".join(each.name) for each in (*offer.waits_for, *offer.leavers)],
+        "waitsFor": ["/".join(each.name) for each in (*offer.waits_for, *offer.terminating)],
         "basis": offer.basis,
         "known": verdict.known,
         "doubts": [str(doubt) for doubt in verdict.doubts],

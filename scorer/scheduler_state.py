@@ -94,7 +94,7 @@ class Subject:
         """The pod as the ledger keeps it."""
         name, asked = (self.namespace, self.name), self.demand
         demand = None if asked == _UNREAD else asked
-        return AssignedPod(self.uid, name, demand, Stage.PROMISED, since=now, created=self.created)
+        return AssignedPod(self.uid, name, demand, Stage.RESERVED, since=now, created=self.created)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +163,10 @@ class SchedulerState:
     async def take(self, found: Snapshot) -> None:
         """The nodes and namespaces are these now."""
         known = {node.name for node in found.nodes}
-        self.reservations.told_of_all(self._complete(found))
-        self.reservations.unreport(set(self.reservations.reported()) - known)
+        self.reservations.set_complete(self._complete(found))
+        self.reservations.remove_nodes(set(self.reservations.node_names()) - known)
         for node in found.nodes:
-            self.reservations.report(node, self._told_by(node.name, found.fingerprints.get(node.name)))
+            self.reservations.update_node(node, self._told_by(node.name, found.fingerprints.get(node.name)))
         self._told = {name: told for name, told in self._told.items() if name in known}
         self.labels = found.node_labels
         self.snapshot = found
@@ -195,17 +195,17 @@ class SchedulerState:
         # Whoever listens may want to know what the pod was promised, which its end takes away.
         self.watch(pod, before)
         if pod.ended:
-            self.reservations.drop(pod.uid, now=self._clock())
+            self.reservations.remove_pod(pod.uid, now=self._clock())
         elif pod.node:
             if pod.leaving and not (before and before.leaving):
-                self.reservations.leaving(pod.uid, now=self._clock())
-            self.reservations.put(pod.node, self._assigned_pod(pod))
+                self.reservations.mark_terminating(pod.uid, now=self._clock())
+            self.reservations.update_pod(pod.node, self._assigned_pod(pod))
 
     def gone(self, uid: str) -> None:
         """A pod is there no more."""
         self.pods.pop(uid, None)
         self._asked.drop(uid)
-        self.reservations.drop(uid, now=self._clock())
+        self.reservations.remove_pod(uid, now=self._clock())
 
     def _assigned_pod(self, pod: PodInfo) -> AssignedPod:
         stage = Stage.ADMITTED if pod.acknowledged else Stage.BOUND
@@ -218,7 +218,7 @@ class SchedulerState:
             since=self._clock() - age,
             created=pod.created,
             record=pod.record,
-            leaving=pod.leaving,
+            terminating=pod.leaving,
         )
 
     # What is asked.
@@ -301,18 +301,18 @@ class SchedulerState:
 
     def offer(self, name: str, subject: Subject, *, beside: Iterable[str]) -> Prediction | None:
         """What a node says to a pod now, once those `beside` it have left; None if the node is not known."""
-        return self.reservations.offer(
+        return self.reservations.predict(
             name,
             subject.question.demand,
             subject.question.intent,
             created=subject.created,
             now=self._clock(),
-            beside=beside,
+            without=beside,
         )
 
     def names(self) -> Iterator[str]:
         """All nodes, those without a topology too."""
-        yield from self.reservations.reported()
+        yield from self.reservations.node_names()
         yield from self.snapshot.unknown if self.snapshot else ()
 
 

@@ -81,9 +81,9 @@ class SchedulerCache:
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
         self._board = Board()
-        self._late = set(reservations.reported())
+        self._late = set(reservations.node_names())
         self._due: list[tuple[float, str]] = []
-        reservations.listen(self._late.add)
+        reservations.on_change(self._late.add)
 
     def caches(self) -> Caches:
         """What is remembered of what was asked."""
@@ -117,11 +117,11 @@ class SchedulerCache:
     def _follow(self, names: Iterable[str], now: float) -> None:
         for name in names:
             self._late.discard(name)
-            found = self._reservations.standing(name, now=now)
+            found = self._reservations.free_capacity(name, now=now)
             if found is None:
                 self._board.drop(name)
                 continue
             self._board.put(found.node)
-            until = self._reservations.until(name)
+            until = self._reservations.valid_until(name)
             if math.isfinite(until):
                 heapq.heappush(self._due, (until, name))

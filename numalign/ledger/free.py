@@ -46,18 +46,23 @@ def free_capacity(
     `before` is what was known of the node a while ago, and what followed from it.
     """
     holding = tuple(pod for pod in info.assigned_pods if pod.holds(info.node))
-    unsettled = tuple(sorted((pod for pod in holding if not pod.settled), key=AssignedPod.in_turn))
+    pending = tuple(sorted((pod for pod in holding if not pod.admitted), key=AssignedPod.in_turn))
     if before and before[1].basis is Basis.OBSERVED and _hold_the_same(before[0], info):
-        return replace(before[1], unsettled=unsettled)
+        return replace(before[1], pending=pending)
     counted = _observed(info, holding) or _anchored(info, holding)
     node, basis, sure = counted or _reported(info, holding, before=now - lag)
-    return FreeCapacity(node, basis, sure, unsettled)
+    return FreeCapacity(node, basis, sure, pending)
 
 
 def _hold_the_same(one: NodeInfo, other: NodeInfo) -> bool:
     """Whether the pods are the same, and no topology accounts for them: stages alone may differ."""
     pods, others = one.assigned_pods, other.assigned_pods
-    if one.node is not other.node or not (one.complete and other.complete) or one.told or other.told:
+    if (
+        one.node is not other.node
+        or not (one.complete and other.complete)
+        or one.fingerprint
+        or other.fingerprint
+    ):
         return False
     return len(pods) == len(others) and all(map(_holds_the_same, pods, others))
 
@@ -95,9 +100,9 @@ def _contradicted(info: NodeInfo, node: Node) -> bool:
     It may have more: exporters do not see what finished init containers leave to their pod. Memory is left
     out, for exporters differ in what they make of a block that lies on several zones.
     """
-    if info.told is None or not all(pod.settled for pod in info.assigned_pods):
+    if info.fingerprint is None or not all(pod.admitted for pod in info.assigned_pods):
         return False
-    if info.told(info.node, info.assigned_pods, ()) is None:
+    if info.fingerprint(info.node, info.assigned_pods, ()) is None:
         return False
     return any(
         counted.free.get(name, 0) > amount
@@ -109,14 +114,16 @@ def _contradicted(info: NodeInfo, node: Node) -> bool:
 
 def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:
     """What the topology says is free, less what came since, with what left since; None if nobody can tell."""
-    accounted = info.told and info.told(info.node, *_accountable(info))
+    accounted = info.fingerprint and info.fingerprint(info.node, *_accountable(info))
     if accounted is None:
         return None
     # Of two pods of one name, one gone and one there, it is not known which it accounts for.
-    again = {pod.name for pod in info.left} & {pod.name for pod in info.assigned_pods}
+    again = {pod.name for pod in info.departed} & {pod.name for pod in info.assigned_pods}
     came = [pod for pod in holding if pod.name not in accounted or pod.name in again]
     gone = [
-        pod for pod in info.left if pod.holds(info.node) and pod.name in accounted and pod.name not in again
+        pod
+        for pod in info.departed
+        if pod.holds(info.node) and pod.name in accounted and pod.name not in again
     ]
     listing = [pod for pod in gone if not _unlisted(info.node, pod)]
     back, unknown = _recorded(info.node, listing)
@@ -130,15 +137,15 @@ def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None
 
 def _accountable(info: NodeInfo) -> tuple[list[AssignedPod], list[AssignedPod]]:
     """The pods that a topology surely accounts for, and those that it may."""
-    settled = sorted((pod for pod in info.assigned_pods if pod.settled), key=lambda pod: pod.since)
+    settled = sorted((pod for pod in info.assigned_pods if pod.admitted), key=lambda pod: pod.since)
     bound = [pod for pod in info.assigned_pods if pod.stage is Stage.BOUND]
-    recent = [*settled[-MOST_RECENT:], *bound, *info.left[: -MOST_RECENT - 1 : -1]]
+    recent = [*settled[-MOST_RECENT:], *bound, *info.departed[: -MOST_RECENT - 1 : -1]]
     return settled[:-MOST_RECENT], recent
 
 
 def _reported(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) -> _Counted:
     """What the topology says is free, less all that may not be in it yet; what left counts when it tells."""
-    recent = [pod for pod in holding if not pod.settled or pod.since > before]
+    recent = [pod for pod in holding if not pod.admitted or pod.since > before]
     node, _ = _less_unlisted(info.node, (pod for pod in holding if pod not in recent))
     node, _ = _less(node, recent)
     node, _ = _grouped(node, holding)

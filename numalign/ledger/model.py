@@ -35,23 +35,23 @@ class PlacementRecord:
 class Stage(StrEnum):
     """How far a pod has come on its node."""
 
-    PROMISED = "promised"
+    RESERVED = "reserved"
     BOUND = "bound"
     ADMITTED = "admitted"
 
 
 @dataclass(frozen=True, slots=True)
 class AssignedPod:
-    """A pod on a node, or one that was promised to it.
+    """A pod on a node, or one with a reservation there.
 
     `demand` is None for a pod that cannot be read. `created` is in whole seconds since 1970, as the kubelet
     compares it; `since` is when the pod came to its stage, in the seconds of whoever keeps the ledger. Of a
-    pod without `record`, `guess` may be what it was promised on uncertain ground: it is kept free for it,
-    and nothing is built on it. `turn` tells promises of one node apart: the earlier one is bound earlier.
-    What was predicted or recorded of a `doubtful` pod is not believed. One that is `leaving` was deleted, and
-    its kubelet may let go of it at any moment. Of one that is `adrift` nobody knew whether it was bound, or
-    when: its kubelet may take it before others, after them, or never. `refuted` are resources of which its
-    record said what cannot be, once it was `judged`.
+    pod without `record`, `guess` may be what was reserved for it without certainty: it is kept free for it,
+    and nothing is built on it. `turn` orders the reservations of a node: the earlier one is bound earlier.
+    What was predicted or recorded of a `doubtful` pod is not believed. One that is `terminating` was deleted,
+    and its kubelet may let go of it at any time. Of one that is `unconfirmed` nobody knew whether it was
+    bound, or when: its kubelet may take it before others, after them, or never. `refuted` are resources of
+    which its record says what cannot be (`counted_on`).
     """
 
     uid: str
@@ -64,23 +64,23 @@ class AssignedPod:
     guess: Held | None = None
     turn: int = 0
     doubtful: bool = False
-    leaving: bool = False
-    adrift: bool = False
+    terminating: bool = False
+    unconfirmed: bool = False
     refuted: frozenset[str] = frozenset()
 
     @property
-    def settled(self) -> bool:
+    def reserved(self) -> bool:
+        """Whether it has a reservation and was not seen on its node yet."""
+        return self.stage is Stage.RESERVED
+
+    @property
+    def admitted(self) -> bool:
         """Whether its kubelet has taken it."""
         return self.stage is Stage.ADMITTED
 
     @property
-    def seen(self) -> bool:
-        """Whether it was seen on its node, and not only promised to it."""
-        return self.stage is not Stage.PROMISED
-
-    @property
-    def promised(self) -> Held | None:
-        """What is kept for it; None if nobody knows."""
+    def expected(self) -> Held | None:
+        """What is kept free for it; None if nobody knows."""
         return self.record.held if self.record and not self.record.unknown else self.guess
 
     def holds(self, node: Node) -> bool:
@@ -90,6 +90,21 @@ class AssignedPod:
     def in_turn(self) -> tuple[int, str]:
         """Sorts pods by the order of their reservations."""
         return self.turn, self.uid
+
+    def counted_on(self, node: Node) -> "AssignedPod":
+        """The pod with as much of its record as is believed on this node, see `claims`."""
+        record, demand = self.record, self.demand
+        if record is None:
+            return self
+        if demand is None:
+            return replace(self, record=None)
+        held, refuted = claims.believed(node, demand, record.held)
+        if held is record.held and not refuted:
+            return self
+        due = claims.due(node, demand).all
+        unknown = refuted & due.keys()
+        kept = None if due and unknown == due.keys() else PlacementRecord(held, record.source, unknown)
+        return replace(self, record=kept, refuted=refuted)
 
 
 class Basis(StrEnum):
@@ -101,24 +116,24 @@ class Basis(StrEnum):
 
 
 FingerprintReader = Callable[[Node, Sequence[AssignedPod], Sequence[AssignedPod]], frozenset[PodName] | None]
-"""Reads the fingerprint in a node's topology: the names of all pods that it stands for, those that must be
-among them and those that may be given; None if it stands for others."""
+"""Reads the fingerprint in a node's topology: the names of all pods that it stands for, given those that must
+be among them and those that may be; None if it stands for others."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
     """All that is known of one node: the topology as it was published, and the pods.
 
-    `node` has the free amounts that its topology reports, and `told` reads the fingerprint of the pods that
-    these account for; None if it has none. `left` are pods that are gone. All pods are `judged` on the node.
-    If not `complete`, there may be pods that nobody told of, so that nothing can be counted up from what the
-    kubelet may give out.
+    `node` has the free amounts that its topology reports, and `fingerprint` reads which pods these account
+    for; None if the topology has none. `departed` are pods that are gone. All pods are as `counted_on` the
+    node. If not `complete`, there may be other pods, so that nothing can be counted up from what the kubelet
+    may give out.
     """
 
     node: Node
     assigned_pods: tuple[AssignedPod, ...] = ()
-    left: tuple[AssignedPod, ...] = ()
-    told: FingerprintReader | None = None
+    departed: tuple[AssignedPod, ...] = ()
+    fingerprint: FingerprintReader | None = None
     complete: bool = True
 
     def without(self, uids: Iterable[str]) -> "NodeInfo":
@@ -129,57 +144,42 @@ class NodeInfo:
     def after(self, uids: Iterable[str]) -> "NodeInfo":
         """The same once some of its pods have left."""
         gone = frozenset(uids)
-        leaving = tuple(pod for pod in self.assigned_pods if pod.uid in gone)
-        return replace(self.without(gone), left=(*self.left, *leaving))
+        leavers = (pod for pod in self.assigned_pods if pod.uid in gone)
+        return replace(self.without(gone), departed=(*self.departed, *leavers))
 
 
 @dataclass(frozen=True, slots=True)
 class FreeCapacity:
-    """A node with what is free on it at the moment.
+    """A node with what is free on it now.
 
-    `sure` says that the free amounts are exactly the kubelet's, as far as records are right; otherwise there
-    may be more. `unsettled` are pods whose kubelet has not taken them yet, in the order of their promises.
+    If `exact`, the free amounts are the kubelet's, as far as records are right; otherwise there may be more.
+    `pending` are pods whose kubelet has not taken them yet, in the order of their reservations.
     """
 
     node: Node
     basis: Basis
-    sure: bool
-    unsettled: tuple[AssignedPod, ...] = ()
+    exact: bool
+    pending: tuple[AssignedPod, ...] = ()
 
 
 class Prediction(NamedTuple):
-    """What a node says to a pod at the moment; `node` is as it was asked, before the pod.
+    """What a node answers a pod now; `node` is as it is without the pod.
 
-    An admitted verdict with `waits_for` pods holds only once their kubelet has taken these. With `leavers` it
-    holds, but where the pod comes to depends on whether these are gone by then. `place` is what the pod would
-    hold as far as is known, None where it is not admitted; `record` the same, where that is certain.
+    An admitted verdict with `waits_for` pods holds only once their kubelet has taken these. With pods that
+    are `terminating` it holds, but where the pod comes to depends on whether these are gone by then. `held`
+    is what the pod would hold as far as is known, None where it is not admitted; `record` the same, where
+    that is certain.
     """
 
     node: Node
     verdict: Verdict
     basis: Basis
     waits_for: tuple[AssignedPod, ...] = ()
-    leavers: tuple[AssignedPod, ...] = ()
-    place: Held | None = None
+    terminating: tuple[AssignedPod, ...] = ()
+    held: Held | None = None
     record: PlacementRecord | None = None
 
     @property
-    def stands(self) -> bool:
-        """Whether the pod can be promised its placement now."""
-        return self.verdict.admitted and not self.waits_for and not self.leavers
-
-
-def judged(node: Node, assigned_pod: AssignedPod) -> AssignedPod:
-    """The pod as it counts on this node: of its record what is believed, see `claims`."""
-    record, demand = assigned_pod.record, assigned_pod.demand
-    if record is None:
-        return assigned_pod
-    if demand is None:
-        return replace(assigned_pod, record=None)
-    held, refuted = claims.believed(node, demand, record.held)
-    if held is record.held and not refuted:
-        return assigned_pod
-    due = claims.due(node, demand).all
-    unknown = refuted & due.keys()
-    kept = None if due and unknown == due.keys() else PlacementRecord(held, record.source, unknown)
-    return replace(assigned_pod, record=kept, refuted=refuted)
+    def reservable(self) -> bool:
+        """Whether the pod can be given a reservation that will come true."""
+        return self.verdict.admitted and not self.waits_for and not self.terminating

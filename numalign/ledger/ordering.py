@@ -30,7 +30,7 @@ from numalign.model.intent import Intent
 from numalign.model.node import Node
 from numalign.model.placement import Held
 
-MOST_UNSETTLED = 3
+MOST_PENDING = 3
 """Pods of which it may be open in which order a kubelet takes them: with n there are n! orders to try."""
 
 MOST_TRIED = 2 * work_limit.LIMIT
@@ -48,29 +48,29 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
     created: int = 0,
     now: float,
     lag: float,
-    place: FreeCapacity | None = None,
+    free: FreeCapacity | None = None,
 ) -> Prediction:
-    """What a node answers a pod that was `created` then; `place` is its free capacity, if already known.
+    """What a node answers a pod that was `created` then; `free` is its free capacity, if already known.
 
     A pod waits for those that are on their way to the node unless each was created before it, or all come to
     the same places in every order.
     """
-    current = place or free_capacity(info, now=now, lag=lag)
+    current = free or free_capacity(info, now=now, lag=lag)
     verdict = evaluate(current.node, demand, intent)
     if not verdict.admitted:
         return Prediction(current.node, verdict, current.basis)
     kept = named(verdict.placement.kept, current.node)
-    certain = current.sure and not any(grant.chosen for grant in verdict.placement.grants)
+    certain = current.exact and not any(grant.chosen for grant in verdict.placement.grants)
     record = PlacementRecord(kept, Source.PREDICTED) if certain else None
     if not claims.holds(info.node, demand):
-        return Prediction(current.node, verdict, current.basis, place=kept, record=record)
+        return Prediction(current.node, verdict, current.basis, held=kept, record=record)
     waits_for = _rivals(current, created)
     if waits_for:
         before = free_capacity(info.without(pod.uid for pod in waits_for), now=now, lag=lag)
-        wanted = [*((pod.demand, pod.promised) for pod in waits_for), (demand, kept)]
-        if before.sure and len(waits_for) <= MOST_UNSETTLED and _in_any_order(before.node, wanted):
+        wanted = [*((pod.demand, pod.expected) for pod in waits_for), (demand, kept)]
+        if before.exact and len(waits_for) <= MOST_PENDING and _in_any_order(before.node, wanted):
             waits_for = ()
-    leavers = tuple(pod for pod in info.assigned_pods if pod.leaving and pod.holds(info.node))
+    leavers = tuple(pod for pod in info.assigned_pods if pod.terminating and pod.holds(info.node))
     if _indifferent(info, leavers, (demand, kept), now=now, lag=lag):
         leavers = ()
     return Prediction(
@@ -82,8 +82,8 @@ def _rivals(current: FreeCapacity, created: int) -> tuple[AssignedPod, ...]:
     """Pods on their way whose places were predicted, and that the kubelet may take after this one."""
     return tuple(
         pod
-        for pod in current.unsettled
-        if pod.promised is not None and ((pod.adrift and not pod.seen) or pod.created >= created)
+        for pod in current.pending
+        if pod.expected is not None and ((pod.unconfirmed and pod.reserved) or pod.created >= created)
     )
 
 
@@ -93,7 +93,7 @@ def _indifferent(
     """Whether the pod comes to the same place, whichever of the leavers are gone by then."""
     if not leavers:
         return True
-    if len(leavers) > MOST_UNSETTLED or not _triable(info.node, [wanted[0]], 2 ** len(leavers)):
+    if len(leavers) > MOST_PENDING or not _triable(info.node, [wanted[0]], 2 ** len(leavers)):
         return False
     uids = [pod.uid for pod in leavers]
     gone = (some for count in range(1, len(uids) + 1) for some in combinations(uids, count))
@@ -145,7 +145,7 @@ def _distinct(info: NodeInfo) -> list[str]:
     for pod in info.assigned_pods:
         if pod.holds(info.node):
             record = pod.record and (frozenset(pod.record.held.items()), pod.record.unknown)
-            alike.setdefault(pod.uid if info.told else (pod.demand, record, pod.settled), pod.uid)
+            alike.setdefault(pod.uid if info.fingerprint else (pod.demand, record, pod.admitted), pod.uid)
     return list(alike.values())
 
 
@@ -172,7 +172,7 @@ def _late(info: NodeInfo, leaver: str, *, since: float) -> tuple[AssignedPod, ..
                 pod
                 for pod in info.assigned_pods
                 if pod.record is not None and pod.record.source is not Source.OBSERVED
-                if not pod.settled or pod.since >= since
+                if not pod.admitted or pod.since >= since
                 if pod.uid != leaver and pod.holds(info.node)
             ),
             key=AssignedPod.in_turn,
@@ -182,28 +182,28 @@ def _late(info: NodeInfo, leaver: str, *, since: float) -> tuple[AssignedPod, ..
 
 def _surely_there(node: Node, late: Sequence[AssignedPod]) -> frozenset[str]:
     """The uids of those that come to where they were expected, in whichever order the kubelet takes them."""
-    ordered = [pod for pod in late if not pod.adrift]
+    ordered = [pod for pod in late if not pod.unconfirmed]
     if not all(one.turn < other.turn and one.created < other.created for one, other in pairwise(ordered)):
-        wanted = [(pod.demand, pod.promised) for pod in late]
-        same_in_all = len(late) <= MOST_UNSETTLED and _in_any_order(node, wanted)
+        wanted = [(pod.demand, pod.expected) for pod in late]
+        same_in_all = len(late) <= MOST_PENDING and _in_any_order(node, wanted)
         return frozenset(pod.uid for pod in late if same_in_all)
-    adrift = [pod for pod in late if pod.adrift]
-    if adrift and not _triable(node, [pod.demand for pod in late], perm(len(late), len(adrift))):
+    unconfirmed = [pod for pod in late if pod.unconfirmed]
+    if unconfirmed and not _triable(node, [pod.demand for pod in late], perm(len(late), len(unconfirmed))):
         return frozenset()
     sure = frozenset(pod.uid for pod in late)
-    for order in _orders(ordered, adrift):
-        count = _come_true(node, [(pod.demand, pod.promised) for pod in order])
+    for order in _orders(ordered, unconfirmed):
+        count = _come_true(node, [(pod.demand, pod.expected) for pod in order])
         sure &= {pod.uid for pod in order[:count]}
     return sure
 
 
 def _orders(
-    ordered: Sequence[AssignedPod], adrift: Sequence[AssignedPod]
+    ordered: Sequence[AssignedPod], unconfirmed: Sequence[AssignedPod]
 ) -> Iterator[tuple[AssignedPod, ...]]:
     """All orders in which some come in their turn, and others at any time; whoever is last may never come."""
-    count = len(ordered) + len(adrift)
-    for positions in permutations(range(count), len(adrift)):
-        at, in_turn = dict(zip(positions, adrift, strict=True)), iter(ordered)
+    count = len(ordered) + len(unconfirmed)
+    for positions in permutations(range(count), len(unconfirmed)):
+        at, in_turn = dict(zip(positions, unconfirmed, strict=True)), iter(ordered)
         yield tuple(at[position] if position in at else next(in_turn) for position in range(count))
 
 

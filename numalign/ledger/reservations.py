@@ -1,18 +1,17 @@
 """
-What all nodes have promised, as pods and topologies come and go.
+What is assigned and reserved on all nodes, as pods and topologies come and go.
 
 Whoever ranks and binds asks the same nodes again and again, so what is free on a node is worked out once and
 kept until something about that node changes. Nothing here is remembered that could not be learned anew: a
-promise lives until its pod is seen bound, and then the pod itself says what it holds.
+reservation lives until its pod is seen bound, and then the pod itself says what it holds.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypedDict
 
 from numalign.decision.evaluate import NO_INTENT
-from numalign.ledger import claims
+from numalign.ledger import claims, ordering
 from numalign.ledger.free import MOST_RECENT, free_capacity
 from numalign.ledger.model import (
     AssignedPod,
@@ -20,17 +19,13 @@ from numalign.ledger.model import (
     FingerprintReader,
     FreeCapacity,
     NodeInfo,
-    PlacementRecord,
     Prediction,
     Source,
     Stage,
-    judged,
 )
-from numalign.ledger.ordering import at_risk, doubted, predict
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
 from numalign.model.node import Node, alike
-from numalign.model.placement import Held
 
 LAG_SECONDS = 75.0
 """After how long a topology accounts for a pod: exporters publish once a minute."""
@@ -42,280 +37,281 @@ NEWS_SECONDS = 2.0
 """How long the news of a pod's end take, nearly always."""
 
 KEPT_SECONDS = 60.0
-"""How long a promise is kept for a pod that nobody sees bound: a scheduler gives up earlier."""
+"""How long a reservation is kept for a pod that nobody sees bound: a scheduler gives up earlier."""
 
 
 @dataclass(slots=True)
-class _Book:
+class _NodeEntry:
     """What is known of one node; `node` is None as long as its topology is not.
 
-    `judged` are the residents as they count there, the `ground` of that judgement kept beside them.
+    `counted` are the assigned pods as they count there, by the `facts` of the node.
     """
 
     node: Node | None = None
-    told: FingerprintReader | None = None
-    ground: claims.Ground | None = None
+    fingerprint: FingerprintReader | None = None
+    facts: claims.NodeFacts | None = None
     assigned_pods: dict[str, AssignedPod] = field(default_factory=dict)
-    judged: dict[str, AssignedPod] = field(default_factory=dict)
-    left: dict[str, AssignedPod] = field(default_factory=dict)
-    account: NodeInfo | None = None
-    standing: FreeCapacity | None = None
+    counted: dict[str, AssignedPod] = field(default_factory=dict)
+    departed: dict[str, AssignedPod] = field(default_factory=dict)
+    info: NodeInfo | None = None
+    free: FreeCapacity | None = None
     before: tuple[NodeInfo, FreeCapacity] | None = None
     until: float = math.inf
 
-    def rename(self, node: Node) -> None:
-        """The node is what it was, but for its labels and who may go there."""
+    def relabel(self, node: Node) -> None:
+        """Take a node that differs from this one in its labels and in who may go there alone."""
         self.node = node
-        self.account = self.account and replace(self.account, node=node)
-        self.standing = self.standing and _of(self.standing, node)
+        self.info = self.info and replace(self.info, node=node)
+        self.free = self.free and _relabelled(self.free, node)
         if self.before:
-            account, found = self.before
-            self.before = replace(account, node=node), _of(found, node)
-
-    def judge(self, assigned_pod: AssignedPod) -> AssignedPod:
-        """Note a resident as it counts here."""
-        found = self.judged[assigned_pod.uid] = judged(self.node, assigned_pod) if self.node else assigned_pod
-        return found
+            info, free = self.before
+            self.before = replace(info, node=node), _relabelled(free, node)
 
 
 class Reservations:
     """The ledger of every node. Times are seconds of the caller's clock, and never go back.
 
-    `lag` is after how many seconds a topology accounts for a pod at the latest, `kept` how long a promise
+    `lag` is after how many seconds a topology accounts for a pod at the latest, `kept` how long a reservation
     waits for its pod.
     """
 
     def __init__(self, *, lag: float = LAG_SECONDS, kept: float = KEPT_SECONDS) -> None:
         self._lag = lag
         self._kept = kept
-        self._books: dict[str, _Book] = {}
-        self._places: dict[str, str] = {}
-        self._promised: set[str] = set()
+        self._entries: dict[str, _NodeEntry] = {}
+        self._node_of: dict[str, str] = {}
+        self._reserved: set[str] = set()
         self._refuted: set[str] = set()
         self._turn = 0
         self._complete = True
-        self._hear: list[Callable[[str], object]] = []
+        self._callbacks: list[Callable[[str], object]] = []
 
-    def listen(self, hear: Callable[[str], object]) -> None:
-        """Tell from now on, each time, of which node nothing that was worked out holds any more.
+    def on_change(self, callback: Callable[[str], object]) -> None:
+        """Call back with a node's name whenever nothing that was worked out for it holds any more.
 
-        What time alone changes is not told: see `until`.
+        What time alone changes is not reported: see `valid_until`.
         """
-        self._hear.append(hear)
+        self._callbacks.append(callback)
 
     def _changed(self, name: str) -> None:
-        book = self._books[name]
-        book.account = book.standing = None
-        self._tell(name)
+        entry = self._entries[name]
+        entry.info = entry.free = None
+        self._call_back(name)
 
-    def _tell(self, name: str) -> None:
-        for hear in self._hear:
-            hear(name)
+    def _call_back(self, name: str) -> None:
+        for callback in self._callbacks:
+            callback(name)
 
-    # What is learned.
+    # Nodes.
 
-    def report(self, node: Node, told: FingerprintReader | None = None) -> None:
-        """A topology says this of a node; `told` reads the fingerprint of the pods that it accounts for."""
-        book = self._book(node.name)
-        if book.node is node and book.told is told:
+    def update_node(self, node: Node, fingerprint: FingerprintReader | None = None) -> None:
+        """Take what a topology says of a node, and what reads the fingerprint of the pods it accounts for."""
+        entry = self._entry(node.name)
+        if entry.node is node and entry.fingerprint is fingerprint:
             return
-        if book.told is told and alike(book.node, node):
-            book.rename(node)
-            self._tell(node.name)
+        if entry.fingerprint is fingerprint and alike(entry.node, node):
+            entry.relabel(node)
+            self._call_back(node.name)
             return
-        book.node, book.told = node, told
-        self._stand_on(book, claims.ground(node))
+        entry.node, entry.fingerprint = node, fingerprint
+        facts = claims.node_facts(node)
+        if entry.facts != facts:
+            entry.facts = facts
+            for assigned_pod in entry.assigned_pods.values():
+                self._count(entry, assigned_pod)
         self._changed(node.name)
 
-    def _stand_on(self, book: _Book, ground: claims.Ground) -> None:
-        """Judge all that is there anew, if the node is another one by now."""
-        if book.ground != ground:
-            book.ground = ground
-            for each in book.assigned_pods.values():
-                self._judge(book, each)
+    def remove_nodes(self, names: Iterable[str]) -> None:
+        """Forget the topologies of these nodes; their pods stay."""
+        for name in names:
+            entry = self._entry(name)
+            entry.node = entry.fingerprint = entry.facts = None
+            self._changed(name)
+            if not entry.assigned_pods:
+                del self._entries[name]
 
-    def _judge(self, book: _Book, assigned_pod: AssignedPod) -> None:
-        refuted = book.judge(assigned_pod).refuted
-        (self._refuted.add if refuted else self._refuted.discard)(assigned_pod.uid)
-
-    def told_of_all(self, complete: bool) -> None:  # noqa: FBT001  the one thing that it is about
-        """Whether every pod on every node is told of; a file may hold topologies alone."""
+    def set_complete(self, complete: bool) -> None:  # noqa: FBT001  the one thing that it is about
+        """Take whether every pod on every node is listed; a file may hold topologies alone."""
         if complete is not self._complete:
             self._complete = complete
-            for name in self._books:
+            for name in self._entries:
                 self._changed(name)
 
-    def unreport(self, names: Iterable[str]) -> None:
-        """These nodes have no topology any more; their pods stay."""
-        for name in names:
-            book = self._book(name)
-            book.node = book.told = book.ground = None
-            self._changed(name)
-            if not book.assigned_pods:
-                del self._books[name]
+    # Pods on nodes.
 
-    def reported(self) -> Iterator[str]:
-        """The names of all nodes whose topology is known."""
-        return (name for name, book in self._books.items() if book.node)
-
-    def put(self, place: str, assigned_pod: AssignedPod) -> None:
-        """A pod is on a node, bound or admitted; what it was promised there goes on counting for it."""
-        before = self._find(assigned_pod.uid)
-        if before and self._places[assigned_pod.uid] == place:
+    def update_pod(self, name: str, assigned_pod: AssignedPod) -> None:
+        """Take a pod that is bound to or admitted by this node; what was reserved for it there stays."""
+        before = self.assigned_pod(assigned_pod.uid)
+        if before and self._node_of[assigned_pod.uid] == name:
             assigned_pod = _continued(before, assigned_pod)
             if assigned_pod == before:
                 return
         elif before:
             self._remove(assigned_pod.uid)
-            assigned_pod = self._moved(place, assigned_pod)
-        self._enter(place, assigned_pod)
+            assigned_pod = self._moved(name, assigned_pod)
+        self._enter(name, assigned_pod)
 
-    def leaving(self, uid: str, *, now: float) -> None:
-        """A pod was deleted: from now on its kubelet may let go of it at any moment."""
-        if uid in self._places:
-            self._doubt(self._places[uid], uid, now=now)
-
-    def _moved(self, place: str, assigned_pod: AssignedPod) -> AssignedPod:
-        """A pod that was promised another node: what it gets here is guessed, for the kubelet decides now."""
+    def _moved(self, name: str, assigned_pod: AssignedPod) -> AssignedPod:
+        """A pod with a reservation elsewhere: what it gets here is guessed, for the kubelet decides now."""
         if assigned_pod.record or assigned_pod.demand is None:
             return assigned_pod
-        found = self.offer(place, assigned_pod.demand, created=assigned_pod.created, now=assigned_pod.since)
-        return replace(assigned_pod, guess=found.place) if found else assigned_pod
+        created, now = assigned_pod.created, assigned_pod.since
+        prediction = self.predict(name, assigned_pod.demand, created=created, now=now)
+        return replace(assigned_pod, guess=prediction.held) if prediction else assigned_pod
 
-    def drop(self, uid: str, *, now: float) -> None:
-        """A pod is gone, or has ended: it holds nothing any more."""
-        assigned_pod = self._find(uid)
+    def mark_terminating(self, uid: str, *, now: float) -> None:
+        """Take that a pod was deleted: from now on its kubelet may let go of it at any time."""
+        if uid in self._node_of:
+            self._doubt(self._node_of[uid], uid, now=now)
+
+    def remove_pod(self, uid: str, *, now: float) -> None:
+        """Take that a pod is gone, or has ended: it holds nothing any more."""
+        assigned_pod = self.assigned_pod(uid)
         if assigned_pod is None:
             return
-        place = self._places[uid]
-        self._doubt(place, uid, now=now)
-        known = self._books[place].judged[uid]
+        name = self._node_of[uid]
+        self._doubt(name, uid, now=now)
+        counted = self._entries[name].counted[uid]
         self._remove(uid)
-        book = self._books.get(place)
-        if book and book.node and assigned_pod.stage is not Stage.PROMISED:
-            book.left[uid] = known
-            while len(book.left) > MOST_RECENT:
-                del book.left[next(iter(book.left))]
+        entry = self._entries.get(name)
+        if entry and entry.node and not assigned_pod.reserved:
+            entry.departed[uid] = counted
+            while len(entry.departed) > MOST_RECENT:
+                del entry.departed[next(iter(entry.departed))]
 
-    def _doubt(self, place: str, leaver: str, *, now: float) -> None:
+    def _doubt(self, name: str, leaver: str, *, now: float) -> None:
         """No longer build on what was predicted of pods that may have found the leaver's room."""
-        account = self.account(place)
-        if account is None:
+        info = self.node_info(name)
+        if info is None:
             return
-        book = self._books[place]
-        for uid in doubted(account, leaver, now=now, within=RELEASE_SECONDS):
-            each, guess = book.assigned_pods[uid], book.judged[uid].promised
-            book.assigned_pods[uid] = replace(each, record=None, guess=guess, doubtful=True)
-            self._judge(book, book.assigned_pods[uid])
-            self._changed(place)
+        entry = self._entries[name]
+        for uid in ordering.doubted(info, leaver, now=now, within=RELEASE_SECONDS):
+            pod, guess = entry.assigned_pods[uid], entry.counted[uid].expected
+            entry.assigned_pods[uid] = replace(pod, record=None, guess=guess, doubtful=True)
+            self._count(entry, entry.assigned_pods[uid])
+            self._changed(name)
 
-    # What is promised.
+    # Reservations.
 
-    def promise(self, place: str, assigned_pod: AssignedPod, offer: Prediction | None) -> None:
-        """Keep for a pod what a node offered to it; an earlier promise to it is withdrawn.
+    def reserve(self, name: str, assigned_pod: AssignedPod, prediction: Prediction | None) -> None:
+        """Reserve for a pod what a node was predicted to give it, in place of an earlier reservation.
 
-        None is the offer of a node that nobody knows: the pod is expected there, and holds nobody knows what.
+        Without a prediction nobody knows the node: the pod is expected there, and holds nobody knows what.
         """
         self._remove(assigned_pod.uid)
         self._turn += 1
-        held = _kept(offer)
-        self._enter(place, replace(assigned_pod, stage=Stage.PROMISED, turn=self._turn, **held))
+        self._enter(name, _given(replace(assigned_pod, stage=Stage.RESERVED, turn=self._turn), prediction))
 
-    def amend(self, uid: str, offer: Prediction) -> None:
-        """Keep what the node offers now to a pod that was promised something there already."""
-        assigned_pod = self._find(uid)
-        if assigned_pod and assigned_pod.stage is Stage.PROMISED:
-            amended = replace(assigned_pod, doubtful=False, **_kept(offer))
-            if amended != assigned_pod:
-                self._enter(self._places[uid], amended)
+    def update_reservation(self, uid: str, prediction: Prediction) -> None:
+        """Reserve what is predicted by now for a pod that has a reservation, which keeps its turn."""
+        assigned_pod = self.assigned_pod(uid)
+        if assigned_pod and assigned_pod.reserved:
+            updated = _given(replace(assigned_pod, doubtful=False), prediction)
+            if updated != assigned_pod:
+                self._enter(self._node_of[uid], updated)
 
-    def set_adrift(self, uid: str) -> None:
-        """Nobody knows whether a pod was bound to where it was promised zones, until it is seen."""
-        assigned_pod = self._find(uid)
-        if assigned_pod and assigned_pod.stage is Stage.PROMISED:
-            self._enter(self._places[uid], replace(assigned_pod, adrift=True))
+    def mark_unconfirmed(self, uid: str) -> None:
+        """Take that nobody knows whether a pod with a reservation was bound, until it is seen."""
+        assigned_pod = self.assigned_pod(uid)
+        if assigned_pod and assigned_pod.reserved:
+            self._enter(self._node_of[uid], replace(assigned_pod, unconfirmed=True))
 
-    def since(self, uid: str) -> tuple[str, ...]:
-        """A pod that was promised a node, and those that were promised the same node after it."""
-        assigned_pod = self._find(uid)
-        if assigned_pod is None:
-            return ()
-        here = self._books[self._places[uid]].assigned_pods.values()
-        return tuple(each.uid for each in here if each.uid == uid or each.turn > assigned_pod.turn)
-
-    def withdraw(self, uid: str) -> None:
-        """A promise is off; nothing happens to a pod that is on a node already."""
-        assigned_pod = self._find(uid)
-        if assigned_pod and assigned_pod.stage is Stage.PROMISED:
+    def unreserve(self, uid: str) -> None:
+        """Remove the reservation of a pod; nothing happens to one that is on a node already."""
+        if uid in self._reserved:
             self._remove(uid)
 
     def expire(self, now: float) -> tuple[AssignedPod, ...]:
-        """Give up promises whose pod was not seen in time, and tell which."""
-        late = tuple(each for each in self.promised() if now - each.since >= self._kept)
-        for each in late:
-            self.withdraw(each.uid)
+        """Remove the reservations of pods that were not seen in time, and return these pods."""
+        late = tuple(pod for pod in self.reserved() if now - pod.since >= self._kept)
+        for pod in late:
+            self._remove(pod.uid)
         return late
 
-    def promised(self) -> tuple[AssignedPod, ...]:
-        """Pods that were promised a node and are not seen on one."""
-        return tuple(self._books[self._places[uid]].assigned_pods[uid] for uid in self._promised)
+    def reserved(self) -> tuple[AssignedPod, ...]:
+        """The pods that have a reservation and are not seen on a node."""
+        return tuple(self._entries[self._node_of[uid]].assigned_pods[uid] for uid in self._reserved)
+
+    def is_reserved(self, uid: str) -> bool:
+        """Whether a pod has a reservation and is not seen on a node."""
+        return uid in self._reserved
+
+    def reserved_since(self, uid: str) -> tuple[str, ...]:
+        """The uids of a pod and of those that came to its node by a later reservation."""
+        assigned_pod = self.assigned_pod(uid)
+        if assigned_pod is None:
+            return ()
+        pods = self._entries[self._node_of[uid]].assigned_pods.values()
+        return tuple(pod.uid for pod in pods if pod.uid == uid or pod.turn > assigned_pod.turn)
+
+    # What is known, and what follows from it.
+
+    def node_names(self) -> Iterator[str]:
+        """The names of all nodes whose topology is known."""
+        return (name for name, entry in self._entries.items() if entry.node)
+
+    def node_of(self, uid: str) -> str | None:
+        """The name of the node that a pod is on, or has a reservation on."""
+        return self._node_of.get(uid)
+
+    def assigned_pod(self, uid: str) -> AssignedPod | None:
+        """A pod on a node, or one with a reservation."""
+        name = self._node_of.get(uid)
+        return None if name is None else self._entries[name].assigned_pods[uid]
+
+    def assigned_pods(self) -> Iterator[AssignedPod]:
+        """All pods on nodes and on their way to them."""
+        return (pod for entry in self._entries.values() for pod in entry.assigned_pods.values())
 
     def refuted(self) -> Iterator[tuple[str, AssignedPod]]:
         """Pods whose record says what cannot be, as they count on their node, each with its node's name."""
         for uid in self._refuted:
-            place = self._places[uid]
-            yield place, self._books[place].judged[uid]
+            name = self._node_of[uid]
+            yield name, self._entries[name].counted[uid]
 
     def count_refuted(self) -> int:
         """How many of these there are."""
         return len(self._refuted)
 
-    # What is asked.
+    def count_by_basis(self) -> dict[Basis, int]:
+        """How many nodes' free capacity rests on which basis, of those asked about since anything changed."""
+        counts = dict.fromkeys(Basis, 0)
+        for entry in self._entries.values():
+            if entry.free:
+                counts[entry.free.basis] += 1
+        return counts
 
-    def is_promised(self, uid: str) -> bool:
-        """Whether a pod was promised a node and is not seen on one."""
-        return uid in self._promised
-
-    def place_of(self, uid: str) -> str | None:
-        """The node that a pod is on, or was promised to."""
-        return self._places.get(uid)
-
-    def assigned_pod(self, uid: str) -> AssignedPod | None:
-        """A pod on a node, or one that was promised to it."""
-        return self._find(uid)
-
-    def assigned_pods(self) -> Iterator[AssignedPod]:
-        """All pods on nodes and on their way to them."""
-        return (each for book in self._books.values() for each in book.assigned_pods.values())
-
-    def account(self, name: str) -> NodeInfo | None:
+    def node_info(self, name: str) -> NodeInfo | None:
         """All that is known of a node; None if its topology is not."""
-        book = self._books.get(name)
-        if book is None or book.node is None:
+        entry = self._entries.get(name)
+        if entry is None or entry.node is None:
             return None
-        if book.account is None:
-            assigned_pods, left = tuple(book.judged.values()), tuple(book.left.values())
-            book.account = NodeInfo(book.node, assigned_pods, left, book.told, self._complete)
-        return book.account
+        if entry.info is None:
+            pods, departed = tuple(entry.counted.values()), tuple(entry.departed.values())
+            entry.info = NodeInfo(entry.node, pods, departed, entry.fingerprint, self._complete)
+        return entry.info
 
-    def standing(self, name: str, *, now: float) -> FreeCapacity | None:
+    def free_capacity(self, name: str, *, now: float) -> FreeCapacity | None:
         """What is free on a node; None if its topology is not known."""
-        account = self.account(name)
-        if account is None:
+        info = self.node_info(name)
+        if info is None:
             return None
-        book = self._books[name]
-        if book.standing is None or now >= book.until:
-            book.standing = free_capacity(account, now=now, lag=self._lag, before=book.before)
-            book.before = account, book.standing
-            book.until = self._until(book.standing, account, now)
-        return book.standing
+        entry = self._entries[name]
+        if entry.free is None or now >= entry.until:
+            entry.free = free_capacity(info, now=now, lag=self._lag, before=entry.before)
+            entry.before = info, entry.free
+            entry.until = math.inf
+            if entry.free.basis is Basis.REPORTED:
+                ends = (pod.since + self._lag for pod in info.assigned_pods if pod.admitted)
+                entry.until = min((end for end in ends if end > now), default=math.inf)
+        return entry.free
 
-    def until(self, name: str) -> float:
-        """When time alone will change the standing that was worked out last; endless if it never will."""
-        book = self._books.get(name)
-        return book.until if book and book.standing else math.inf
+    def valid_until(self, name: str) -> float:
+        """When time alone will change what `free_capacity` returned last; infinite if it never will."""
+        entry = self._entries.get(name)
+        return entry.until if entry and entry.free else math.inf
 
-    def offer(  # noqa: PLR0913  a node, a pod, and the time
+    def predict(  # noqa: PLR0913  a node, a pod, and the time
         self,
         name: str,
         demand: Demand,
@@ -323,110 +319,87 @@ class Reservations:
         *,
         created: int = 0,
         now: float,
-        beside: Iterable[str] = (),
+        without: Iterable[str] = (),
     ) -> Prediction | None:
-        """What a node says to a pod, once those `beside` it have left; None if it is unknown."""
-        account = self.account(name)
-        if account is None:
+        """What a node answers a pod, once those in `without` are gone; None if its topology is not known."""
+        info = self.node_info(name)
+        if info is None:
             return None
-        gone = [uid for uid in beside if self._places.get(uid) == name]
-        place = None if gone else self.standing(name, now=now)
-        here = _once_gone(account, gone) if gone else account
-        return predict(here, demand, intent, created=created, now=now, lag=self._lag, place=place)
+        gone = [uid for uid in without if self._node_of.get(uid) == name]
+        free = None if gone else self.free_capacity(name, now=now)
+        if gone:
+            reserved = self._reserved.intersection(gone)
+            info = info.without(reserved).after(set(gone) - reserved)
+        return ordering.predict(info, demand, intent, created=created, now=now, lag=self._lag, free=free)
 
     def at_risk(
-        self, name: str, demand: Demand, *, now: float, beside: Iterable[str] = ()
+        self, name: str, demand: Demand, *, now: float, without: Iterable[str] = ()
     ) -> tuple[AssignedPod, ...]:
-        """Pods taken in lately that may sit where this one would be refused, those `beside` it left out."""
-        account = self.account(name)
-        if account is None:
+        """Pods taken in lately, but those in `without`, that may sit where this one would be refused."""
+        info = self.node_info(name)
+        if info is None:
             return ()
-        return at_risk(account.without(beside), demand, now=now, within=NEWS_SECONDS)
+        return ordering.at_risk(info.without(without), demand, now=now, within=NEWS_SECONDS)
 
-    def bases(self) -> dict[Basis, int]:
-        """How many nodes stand on which basis, of those that were asked since anything changed there."""
-        counts = dict.fromkeys(Basis, 0)
-        for book in self._books.values():
-            if book.standing:
-                counts[book.standing.basis] += 1
-        return counts
+    # Bookkeeping.
 
-    def _until(self, found: FreeCapacity, account: NodeInfo, now: float) -> float:
-        """When time alone will change what was found."""
-        if found.basis is not Basis.REPORTED:
-            return math.inf
-        ends = (each.since + self._lag for each in account.assigned_pods if each.settled)
-        return min((end for end in ends if end > now), default=math.inf)
+    def _entry(self, name: str) -> _NodeEntry:
+        return self._entries.setdefault(name, _NodeEntry())
 
-    def _book(self, name: str) -> _Book:
-        return self._books.setdefault(name, _Book())
+    def _count(self, entry: _NodeEntry, assigned_pod: AssignedPod) -> None:
+        """Keep a pod as it counts on its node."""
+        counted = assigned_pod.counted_on(entry.node) if entry.node else assigned_pod
+        entry.counted[assigned_pod.uid] = counted
+        (self._refuted.add if counted.refuted else self._refuted.discard)(assigned_pod.uid)
 
-    def _find(self, uid: str) -> AssignedPod | None:
-        place = self._places.get(uid)
-        return None if place is None else self._books[place].assigned_pods[uid]
-
-    def _enter(self, place: str, assigned_pod: AssignedPod) -> None:
-        book = self._book(place)
-        book.assigned_pods[assigned_pod.uid] = assigned_pod
-        self._judge(book, assigned_pod)
-        book.left.pop(assigned_pod.uid, None)
-        self._changed(place)
-        self._places[assigned_pod.uid] = place
-        (self._promised.add if assigned_pod.stage is Stage.PROMISED else self._promised.discard)(
-            assigned_pod.uid
-        )
+    def _enter(self, name: str, assigned_pod: AssignedPod) -> None:
+        entry, uid = self._entry(name), assigned_pod.uid
+        entry.assigned_pods[uid] = assigned_pod
+        self._count(entry, assigned_pod)
+        entry.departed.pop(uid, None)
+        self._changed(name)
+        self._node_of[uid] = name
+        (self._reserved.add if assigned_pod.reserved else self._reserved.discard)(uid)
 
     def _remove(self, uid: str) -> None:
-        place = self._places.pop(uid, None)
-        if place is not None:
-            book = self._books[place]
-            del book.assigned_pods[uid], book.judged[uid]
-            self._changed(place)
-            self._promised.discard(uid)
-            self._refuted.discard(uid)
-            if book.node is None and not book.assigned_pods:
-                del self._books[place]
+        name = self._node_of.pop(uid, None)
+        if name is None:
+            return
+        entry = self._entries[name]
+        del entry.assigned_pods[uid], entry.counted[uid]
+        self._changed(name)
+        self._reserved.discard(uid)
+        self._refuted.discard(uid)
+        if entry.node is None and not entry.assigned_pods:
+            del self._entries[name]
 
 
-def _of(standing: FreeCapacity, node: Node) -> FreeCapacity:
+def _relabelled(free: FreeCapacity, node: Node) -> FreeCapacity:
     """What is free, on a node that is alike."""
-    here = replace(standing.node, label=node.label, attributes=node.attributes, health=node.health)
-    return replace(standing, node=here)
-
-
-def _once_gone(account: NodeInfo, uids: Iterable[str]) -> NodeInfo:
-    """The account without these pods: whoever was on the node leaves, whoever was promised it never came."""
-    gone = frozenset(uids)
-    promised = {each.uid for each in account.assigned_pods if each.stage is Stage.PROMISED}
-    return account.without(gone & promised).after(gone - promised)
+    relabelled = replace(free.node, label=node.label, attributes=node.attributes, health=node.health)
+    return replace(free, node=relabelled)
 
 
 def _continued(before: AssignedPod, now: AssignedPod) -> AssignedPod:
     """A pod that is seen again on its node: what is better known counts, and a stage has begun only once."""
-    since = before.since if before.stage is now.stage else now.since
     record = now.record or before.record
     if before.doubtful and record and record.source is not Source.OBSERVED:
         record = None
     return replace(
         now,
         # A kubelet takes back nothing that its managers gave: it does not resize such a pod in place.
-        demand=before.demand if before.settled and before.demand else now.demand,
-        since=since,
+        demand=before.demand if before.admitted and before.demand else now.demand,
+        since=before.since if before.stage is now.stage else now.since,
         turn=before.turn,
         record=record,
         guess=before.guess,
         doubtful=before.doubtful,
         # Its call may have been the last of all to be heard.
-        adrift=before.adrift,
+        unconfirmed=before.unconfirmed,
     )
 
 
-class _Kept(TypedDict):
-    record: PlacementRecord | None
-    guess: Held | None
-
-
-def _kept(offer: Prediction | None) -> _Kept:
-    if offer is None:
-        return _Kept(record=None, guess=None)
-    return _Kept(record=offer.record, guess=offer.place)
+def _given(assigned_pod: AssignedPod, prediction: Prediction | None) -> AssignedPod:
+    """The pod with what is predicted for it."""
+    record, guess = (prediction.record, prediction.held) if prediction else (None, None)
+    return replace(assigned_pod, record=record, guess=guess)

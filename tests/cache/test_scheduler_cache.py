@@ -38,7 +38,7 @@ def known(*nodes: Node) -> tuple[Reservations, SchedulerCache]:
     reservations = Reservations()
     cache = SchedulerCache(reservations)
     for each in nodes:
-        reservations.report(each)
+        reservations.update_node(each)
     return reservations, cache
 
 
@@ -73,8 +73,8 @@ def test_a_verdict_of_a_node_that_nobody_knows_is_an_error() -> None:
 
 def test_what_refuses_for_now_and_for_good_has_different_numbers() -> None:
     reservations, cache = known(PAIR, replace(PAIR, name="full"), SMALL)
-    reservations.put("full", on("a", 0))
-    reservations.put("full", on("b", 1))
+    reservations.update_pod("full", on("a", 0))
+    reservations.update_pod("full", on("b", 1))
     first, second = (cache.ask(["full", "small"], FOUR, now=NOW).numbers().tolist() for _ in range(2))
 
     assert first == second
@@ -83,7 +83,7 @@ def test_what_refuses_for_now_and_for_good_has_different_numbers() -> None:
 
 def test_what_was_known_before_counts_too() -> None:
     reservations = Reservations()
-    reservations.report(PAIR)
+    reservations.update_node(PAIR)
 
     assert takes(SchedulerCache(reservations), "pair") == [True]
 
@@ -92,13 +92,13 @@ def test_whatever_happens_counts_at_once() -> None:
     reservations, cache = known(PAIR)
     seen = [takes(cache, "pair")]
     for zone, uid in enumerate("ab"):
-        reservations.put("pair", on(uid, zone))
+        reservations.update_pod("pair", on(uid, zone))
         seen.append(takes(cache, "pair"))
-    reservations.drop("a", now=NOW)
+    reservations.remove_pod("a", now=NOW)
     seen.append(takes(cache, "pair"))
-    reservations.unreport(["pair"])
+    reservations.remove_nodes(["pair"])
     seen.append(takes(cache, "pair"))
-    reservations.report(PAIR)
+    reservations.update_node(PAIR)
     seen.append(takes(cache, "pair"))
 
     assert seen == [[True], [True], [False], [True], [False], [True]]
@@ -107,8 +107,8 @@ def test_whatever_happens_counts_at_once() -> None:
 def test_time_alone_changes_what_is_said() -> None:
     """A topology accounts for a pod after so many seconds; until then all that it could hold is missing."""
     reservations, cache = known(PAIR)
-    reservations.told_of_all(complete=False)
-    reservations.put("pair", pod("stranger"))
+    reservations.set_complete(complete=False)
+    reservations.update_pod("pair", pod("stranger"))
 
     assert takes(cache, "pair", now=NOW) == [False]
     assert takes(cache, "pair", now=NOW + LAG_SECONDS - 0.1) == [False]
@@ -121,7 +121,7 @@ def test_only_what_is_asked_about_is_read_and_only_once() -> None:
 
     assert left(cache) == [1]
     assert left(cache) == []
-    reservations.put("small", on("a", 0))
+    reservations.update_pod("small", on("a", 0))
     takes(cache, "pair")
     assert left(cache) == [1]
 
@@ -140,8 +140,8 @@ def test_what_nobody_asked_about_is_read_ahead_so_many_at_a_time() -> None:
 
 def test_who_reads_ahead_notices_time_too() -> None:
     reservations, cache = known(PAIR)
-    reservations.told_of_all(complete=False)
-    reservations.put("pair", pod("stranger"))
+    reservations.set_complete(complete=False)
+    reservations.update_pod("pair", pod("stranger"))
     times = iter([NOW, NOW + LAG_SECONDS])
     first = list(cache.catching_up(1, lambda: next(times)))
     cache.ask([], FOUR, now=NOW + LAG_SECONDS)
@@ -183,18 +183,20 @@ def test_they_say_what_others_say_that_never_looked_before(steps: Sequence[tuple
     for what, at in steps:
         place = names[at % 2]
         if what == "put":
-            reservations.put(place, on(f"p{at}", at % 2))
+            reservations.update_pod(place, on(f"p{at}", at % 2))
         elif what == "strange":
-            reservations.put(place, replace(pod(f"p{at}"), since=now))
+            reservations.update_pod(place, replace(pod(f"p{at}"), since=now))
         elif what == "promise":
-            offer = reservations.offer(place, FOUR.demand, now=now)
-            reservations.promise(place, replace(pod(f"q{at}", stage=Stage.PROMISED), since=now), offer)
+            offer = reservations.predict(place, FOUR.demand, now=now)
+            reservations.reserve(place, replace(pod(f"q{at}", stage=Stage.RESERVED), since=now), offer)
         elif what == "drop":
-            reservations.drop(f"p{at}", now=now)
+            reservations.remove_pod(f"p{at}", now=now)
         elif what == "report":
-            reservations.report([PAIR, SMALL, replace(PAIR, name="small"), replace(SMALL, name="pair")][at])
+            reservations.update_node(
+                [PAIR, SMALL, replace(PAIR, name="small"), replace(SMALL, name="pair")][at]
+            )
         elif what == "unreport":
-            reservations.unreport([place])
+            reservations.remove_nodes([place])
         elif what == "wait":
             now += at * LAG_SECONDS / 2
         else:

@@ -181,10 +181,10 @@ class World:
 
     def retell(self, ledger: Reservations) -> None:
         """Tell another ledger what is true now."""
-        ledger.report(self._last.node, self._last.told if self._course.fingerprints else None)
+        ledger.update_node(self._last.node, self._last.told if self._course.fingerprints else None)
         for story in self.stories.values():
             if story.bound and not story.gone:
-                ledger.put(NAME, self._assigned_pod(story))
+                ledger.update_pod(NAME, self._assigned_pod(story))
 
     def everything_heard(self) -> None:
         """Bring all news."""
@@ -227,8 +227,8 @@ class World:
             story.gone = True
             return
         story.promised = True
-        self._say(f"{self.now} {story} is promised {offer.place} ({offer.basis})")
-        self.ledger.promise(NAME, self._assigned_pod(story), offer)
+        self._say(f"{self.now} {story} is promised {offer.held} ({offer.basis})")
+        self.ledger.reserve(NAME, self._assigned_pod(story), offer)
         self._queue.append(story.uid)
 
     def bind(self) -> None:
@@ -239,22 +239,22 @@ class World:
         offer = self._offer(story)
         if not offer.verdict.admitted:
             self._give_up(story)
-        elif offer.stands or (not offer.waits_for and self._choose(2)):
-            self.ledger.amend(story.uid, offer)
+        elif offer.reservable or (not offer.waits_for and self._choose(2)):
+            self.ledger.update_reservation(story.uid, offer)
             self._write(story, offer.record)
         elif not self._choose(8):
             self._give_up(story)
 
     def _offer(self, story: Story) -> Prediction:
-        beside = self.ledger.since(story.uid)
-        offer = self.ledger.offer(NAME, story.demand, created=story.created, now=self.now, beside=beside)
+        beside = self.ledger.reserved_since(story.uid)
+        offer = self.ledger.predict(NAME, story.demand, created=story.created, now=self.now, without=beside)
         assert offer
         return offer
 
     def _give_up(self, story: Story) -> None:
         self._say(f"{self.now} {story.uid} is given up")
         self._queue.remove(story.uid)
-        self.ledger.withdraw(story.uid)
+        self.ledger.unreserve(story.uid)
         story.gone = True
 
     def _write(self, story: Story, record: PlacementRecord | None) -> None:
@@ -266,7 +266,7 @@ class World:
         story.record = record and PlacementRecord(record.held, Source.RECORDED)
         if fate == 1 and self._course.binds_get_lost:
             self._say(f"{self.now} nobody knows whether {story.uid} is bound")
-            self.ledger.set_adrift(story.uid)
+            self.ledger.mark_unconfirmed(story.uid)
             if self._choose(2):
                 self._adrift.append(story.uid)
             return
@@ -361,12 +361,12 @@ class World:
         _, uid = self._news.popleft()
         story = self.stories[uid]
         if story.gone:
-            self.ledger.drop(uid, now=self.now)
+            self.ledger.remove_pod(uid, now=self.now)
         else:
-            self.ledger.put(NAME, self._assigned_pod(story))
+            self.ledger.update_pod(NAME, self._assigned_pod(story))
 
     def _assigned_pod(self, story: Story) -> AssignedPod:
-        stage = Stage.ADMITTED if story.taken else Stage.BOUND if story.bound else Stage.PROMISED
+        stage = Stage.ADMITTED if story.taken else Stage.BOUND if story.bound else Stage.RESERVED
         return AssignedPod(
             story.uid,
             story.name,
@@ -375,7 +375,7 @@ class World:
             since=story.taken or self.now,
             created=story.created,
             record=story.record,
-            leaving=story.leaving,
+            terminating=story.leaving,
         )
 
     def _unheard(self) -> bool:
@@ -411,7 +411,7 @@ class World:
         self._last = sample
         free = [dict(zone.free) for zone in sample.node.zones]
         self._say(f"{self.now} a topology of {sample.at}: {sorted(sample.names)} leave {free}")
-        self.ledger.report(sample.node, sample.told if self._course.fingerprints else None)
+        self.ledger.update_node(sample.node, sample.told if self._course.fingerprints else None)
 
     def wait(self) -> None:
         """Time passes; nothing is later than it may be."""

@@ -139,7 +139,7 @@ async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> S
     await scorer.register.take(seen)
     # There are no pods in it, so exporters know more of what is taken.
     complete = False
-    scorer.reservations.told_of_all(complete)
+    scorer.reservations.set_complete(complete)
     names = [*(node.name for node in seen.nodes), *seen.unknown]
     try:
         subject = scorer.subject(case.pod)

@@ -89,7 +89,7 @@ def assigned_pods(draw: st.DrawFn, uid: str) -> AssignedPod:
         record=None if held is None else PlacementRecord(held, source),
         guess=draw(st.sampled_from(HELD)),
         turn=draw(st.integers(0, 9)),
-        leaving=draw(st.booleans()),
+        terminating=draw(st.booleans()),
     )
 
 
@@ -136,19 +136,19 @@ def test_what_is_free_is_neither_less_than_nothing_nor_more_than_there_is(accoun
 def test_what_a_node_offers_it_has(account: NodeInfo, demand: Demand, created: int) -> None:
     found = predict(account, demand, created=created, now=NOW, lag=LAG)
 
-    assert (found.place is None) is not found.verdict.admitted
-    assert found.record is None or found.record.held == found.place
-    if found.place:
+    assert (found.held is None) is not found.verdict.admitted
+    assert found.record is None or found.record.held == found.held
+    if found.held:
         admission = kubelet.admit(found.node, demand)
         assert within(kubelet.charge(found.node, admission))
 
 
 @given(accounts(), st.randoms(use_true_random=False))
 def test_it_does_not_matter_in_which_order_pods_are_listed(account: NodeInfo, chance: Random) -> None:
-    pods, gone = list(account.assigned_pods), list(account.left)
+    pods, gone = list(account.assigned_pods), list(account.departed)
     chance.shuffle(pods)
     chance.shuffle(gone)
-    other = replace(account, assigned_pods=tuple(pods), left=tuple(gone))
+    other = replace(account, assigned_pods=tuple(pods), departed=tuple(gone))
 
     assert free_capacity(other, now=NOW, lag=LAG) == free_capacity(account, now=NOW, lag=LAG)
 
@@ -160,15 +160,15 @@ Tell = Callable[[Reservations], None]
 
 
 def put(assigned_pod: AssignedPod) -> Tell:
-    return lambda reservations: reservations.put("node", assigned_pod)
+    return lambda reservations: reservations.update_pod("node", assigned_pod)
 
 
 def drop(uid: str) -> Tell:
-    return lambda reservations: reservations.drop(uid, now=NOW)
+    return lambda reservations: reservations.remove_pod(uid, now=NOW)
 
 
 def report(found: Node, told: FingerprintReader | None) -> Tell:
-    return lambda reservations: reservations.report(found, told)
+    return lambda reservations: reservations.update_node(found, told)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def tell(told: Sequence[History], chance: Random) -> Reservations:
 
 
 def found(reservations: Reservations) -> FreeCapacity:
-    known = reservations.standing("node", now=NOW)
+    known = reservations.free_capacity("node", now=NOW)
     assert known
     return known
 
@@ -263,24 +263,24 @@ def test_what_is_promised_to_one_is_not_promised_to_another(
 ) -> None:
     told, questions = asked
     reservations = Reservations()
-    reservations.report(told)
+    reservations.update_node(told)
     for at, (uid, which) in enumerate(questions):
-        reservations.withdraw(uid)
+        reservations.unreserve(uid)
         if which < len(MENU):
             _promise_if_offered(reservations, "node", _pod(uid, which, created=at), now=NOW)
-        held = [each.promised for each in reservations.promised()]
+        held = [each.expected for each in reservations.reserved()]
         assert _fit(told, [each for each in held if each is not None])
 
 
 def _pod(uid: str, which: int, *, created: int = 0, since: float = NOW) -> AssignedPod:
-    return AssignedPod(uid, ("team", uid), MENU[which], Stage.PROMISED, since=since, created=created)
+    return AssignedPod(uid, ("team", uid), MENU[which], Stage.RESERVED, since=since, created=created)
 
 
 def _promise_if_offered(reservations: Reservations, place: str, pod: AssignedPod, *, now: float) -> None:
     assert pod.demand
-    here = reservations.offer(place, pod.demand, created=pod.created, now=now, beside=(pod.uid,))
+    here = reservations.predict(place, pod.demand, created=pod.created, now=now, without=(pod.uid,))
     if here is None or here.verdict.admitted:
-        reservations.promise(place, pod, here)
+        reservations.reserve(place, pod, here)
 
 
 def _fit(told: Node, every: list[Held]) -> bool:
@@ -300,15 +300,15 @@ def _most(some: Sequence[Zone], name: str) -> int:
 
 
 CALLS: list[Callable[[Reservations, Random, float], object]] = [
-    lambda reservations, chance, _: reservations.report(
+    lambda reservations, chance, _: reservations.update_node(
         node(*chance.sample(ZONES, 2), policy=chance.choice(POLICIES)),
         chance.choice([None, fingerprint_of(frozenset({("team", chance.choice(PODS))}))]),
     ),
-    lambda reservations, chance, _: reservations.unreport(chance.sample(PLACES, 2)),
-    lambda reservations, chance, now: reservations.put(chance.choice(PLACES), _anyhow(chance, now)),
-    lambda reservations, chance, now: reservations.put(chance.choice(PLACES), _anyhow(chance, now)),
-    lambda reservations, chance, now: reservations.drop(chance.choice(PODS), now=now),
-    lambda reservations, chance, now: reservations.promise(chance.choice(PLACES), _anyhow(chance, now), None),
+    lambda reservations, chance, _: reservations.remove_nodes(chance.sample(PLACES, 2)),
+    lambda reservations, chance, now: reservations.update_pod(chance.choice(PLACES), _anyhow(chance, now)),
+    lambda reservations, chance, now: reservations.update_pod(chance.choice(PLACES), _anyhow(chance, now)),
+    lambda reservations, chance, now: reservations.remove_pod(chance.choice(PODS), now=now),
+    lambda reservations, chance, now: reservations.reserve(chance.choice(PLACES), _anyhow(chance, now), None),
     lambda reservations, chance, now: _promise_if_offered(
         reservations,
         chance.choice(PLACES),
@@ -318,9 +318,9 @@ CALLS: list[Callable[[Reservations, Random, float], object]] = [
     lambda reservations, chance, now: _promise_if_offered(
         reservations, "node", _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now), now=now
     ),
-    lambda reservations, chance, _: reservations.withdraw(chance.choice(PODS)),
-    lambda reservations, chance, _: reservations.set_adrift(chance.choice(PODS)),
-    lambda reservations, chance, _: reservations.since(chance.choice(PODS)),
+    lambda reservations, chance, _: reservations.unreserve(chance.choice(PODS)),
+    lambda reservations, chance, _: reservations.mark_unconfirmed(chance.choice(PODS)),
+    lambda reservations, chance, _: reservations.reserved_since(chance.choice(PODS)),
     lambda reservations, chance, now: reservations.expire(now - chance.choice([0.0, 5.0])),
 ]
 
@@ -332,7 +332,7 @@ def _anyhow(chance: Random, now: float) -> AssignedPod:
         _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now),
         stage=chance.choice([Stage.BOUND, Stage.ADMITTED]),
         record=None if held is None else PlacementRecord(held, chance.choice(list(Source))),
-        leaving=chance.random() < 0.2,
+        terminating=chance.random() < 0.2,
     )
 
 
@@ -348,17 +348,17 @@ def test_whatever_is_called_nothing_leaks(chance: Random) -> None:
             _agrees(reservations, now)
 
     for uid in PODS:
-        reservations.drop(uid, now=now)
+        reservations.remove_pod(uid, now=now)
     assert reservations.expire(now + KEPT_SECONDS) == ()
-    assert (list(reservations.assigned_pods()), reservations.promised()) == ([], ())
+    assert (list(reservations.assigned_pods()), reservations.reserved()) == ([], ())
     for name in PLACES:
         told = replace(node(*ZONES), name=name)
-        reservations.report(told)
-        account, empty = reservations.account(name), reservations.standing(name, now=now)
+        reservations.update_node(told)
+        account, empty = reservations.node_info(name), reservations.free_capacity(name, now=now)
         assert account
         assert empty
         assert (account.assigned_pods, empty.node) == ((), told)
-        assert len(account.left) <= MOST_RECENT
+        assert len(account.departed) <= MOST_RECENT
 
 
 def _agrees(reservations: Reservations, now: float) -> None:
@@ -366,12 +366,12 @@ def _agrees(reservations: Reservations, now: float) -> None:
     every = list(reservations.assigned_pods())
     there = {each.uid: each for each in every}
     assert len(there) == len(every)
-    assert {uid for uid in PODS if reservations.place_of(uid)} == there.keys()
+    assert {uid for uid in PODS if reservations.node_of(uid)} == there.keys()
     assert all(reservations.assigned_pod(uid) == there.get(uid) for uid in PODS)
-    assert {each.uid for each in reservations.promised()} == {
-        uid for uid, each in there.items() if each.stage is Stage.PROMISED
+    assert {each.uid for each in reservations.reserved()} == {
+        uid for uid, each in there.items() if each.stage is Stage.RESERVED
     }
-    known = reservations.standing("node", now=now)
+    known = reservations.free_capacity("node", now=now)
     assert known is None or within(known.node)
 
 
@@ -401,9 +401,9 @@ def test_who_starts_anew_in_a_quiet_moment_comes_to_the_same(told: Node, tape: l
     world.settle()
     world.retell(anew)
     now, believed = world.now, not any(each.doubtful for each in world.ledger.assigned_pods())
-    lived, began = (ledger.standing("node", now=now) for ledger in (world.ledger, anew))
+    lived, began = (ledger.free_capacity("node", now=now) for ledger in (world.ledger, anew))
 
     assert lived
     assert began
     # Nobody has written down that a record is in doubt.
-    assert not believed or (lived.node, lived.basis, lived.sure) == (began.node, began.basis, began.sure)
+    assert not believed or (lived.node, lived.basis, lived.exact) == (began.node, began.basis, began.exact)

@@ -23,7 +23,6 @@ from numalign.ledger.model import (
     Prediction,
     Source,
     Stage,
-    judged,
 )
 from numalign.ledger.ordering import at_risk, doubted, predict
 from numalign.model.intent import Policy
@@ -57,7 +56,7 @@ def on(  # noqa: PLR0913  one keyword for each fact of a pod
     created: int = 0,
     turn: int = 0,
     name: str = "",
-    leaving: bool = False,
+    terminating: bool = False,
 ) -> AssignedPod:
     """A pod that has been on its node for long; `has` is what is recorded of it, if anything is."""
     return AssignedPod(
@@ -69,7 +68,7 @@ def on(  # noqa: PLR0913  one keyword for each fact of a pod
         created=created,
         record=None if has is None else PlacementRecord(held(has), source),
         turn=turn,
-        leaving=leaving,
+        terminating=terminating,
     )
 
 
@@ -117,8 +116,10 @@ class Known:
     @property
     def account(self) -> NodeInfo:
         """The same as the ledger has it."""
-        pods, left = (tuple(judged(self.published, each) for each in some) for some in (self.pods, self.left))
-        return NodeInfo(self.published, pods, left, self.told)
+        pods, left = (
+            tuple(each.counted_on(self.published) for each in some) for some in (self.pods, self.left)
+        )
+        return NodeInfo(self.published, tuple(pods), tuple(left), self.told)
 
 
 OBSERVED, ANCHORED, REPORTED = Basis.OBSERVED, Basis.ANCHORED, Basis.REPORTED
@@ -130,7 +131,7 @@ BASES = [
          OBSERVED, True, [8, 8]),
     ("every pod has a record", Known(FULL, [A, B]),
          OBSERVED, True, [4, 6]),
-    ("a pod on its way counts as one that is there", Known(TWO, [A, replace(B, stage=Stage.PROMISED)]),
+    ("a pod on its way counts as one that is there", Known(TWO, [A, replace(B, stage=Stage.RESERVED)]),
          OBSERVED, True, [4, 6]),
     ("a pod with nothing of its own needs no record", Known(FULL, [A, SHARES]),
          OBSERVED, True, [4, 8]),
@@ -232,7 +233,7 @@ def test_what_is_free_rests_on_the_best_that_is_known(
 ) -> None:
     found = stands(known.account)
 
-    assert (found.basis, found.sure, free_of(found.node, "cpu")) == (basis, sure, free)
+    assert (found.basis, found.exact, free_of(found.node, "cpu")) == (basis, sure, free)
 
 
 MOMENTS = [row[1].account for row in BASES]
@@ -249,7 +250,7 @@ def test_it_is_no_matter_what_was_known_before(account: NodeInfo) -> None:
             account, assigned_pods=tuple(replace(each, record=B.record) for each in account.assigned_pods)
         ),
         replace(account, node=node("cpu=9", "cpu=9", policy="single-numa-node")),
-        replace(account, told=None),
+        replace(account, fingerprint=None),
     ]
     earlier = [(each, stands(each)) for each in [*MOMENTS, *others]]
 
@@ -313,26 +314,26 @@ def test_no_topology_tells_of_groups_but_records_do() -> None:
     published = node(
         "cpu=8//7 mem=8Gi//0", "cpu=8 mem=8Gi//4Gi", "cpu=8//4 mem=8Gi//7Gi", policy="restricted"
     )
-    account = NodeInfo(published, (BLOCK, STRANGER), told=of("block", "stranger"))
+    account = NodeInfo(published, (BLOCK, STRANGER), fingerprint=of("block", "stranger"))
     found = stands(account)
 
     assert found.basis is Basis.ANCHORED
     assert [set(zone.cells) for zone in found.node.zones] == [{0, 1}, {0, 1}, {2}]
     # Zone 1 serves nobody alone, and zone 2, where the stranger may have memory, nobody beside others.
     assert offered(account, "cpu=6 mem=4Gi").verdict.refusal
-    assert offered(account, "cpu=2 mem=1Gi").place == held("2 cpu=2 mem=1Gi")
+    assert offered(account, "cpu=2 mem=1Gi").held == held("2 cpu=2 mem=1Gi")
 
 
 def test_of_a_pod_that_may_hold_a_group_it_is_not_known_which_zones_serve_others() -> None:
     published = node("cpu=8 mem=8Gi//0", "cpu=8 mem=8Gi//4Gi", "cpu=8 mem=8Gi", policy="restricted")
     somewhere = on("somewhere", "cpu=1 mem=12Gi")
-    strict = NodeInfo(published, (somewhere,), told=of("somewhere"))
+    strict = NodeInfo(published, (somewhere,), fingerprint=of("somewhere"))
     lenient = replace(strict, node=replace(published, policy=Policy.BEST_EFFORT))
 
     assert free_of(stands(strict).node, "mem") == [0, 0, 0]
     # Whoever is content with a whole group gets something of it.
     assert free_of(stands(lenient).node, "mem") == [0, 4, 8]
-    assert not stands(lenient).sure
+    assert not stands(lenient).exact
 
 
 # Pods on their way.
@@ -377,11 +378,11 @@ def test_a_pod_waits_for_those_that_may_be_taken_after_it(
 
     assert found.verdict.admitted
     assert [each.uid for each in found.waits_for] == waits.split()
-    assert found.stands is not bool(waits)
+    assert found.reservable is not bool(waits)
 
 
 def test_nobody_waits_who_gets_nothing_of_its_own() -> None:
-    assert offered(NodeInfo(PAIR, (coming("a", "0 cpu=3", cpu=3),)), "cpu=4..").stands
+    assert offered(NodeInfo(PAIR, (coming("a", "0 cpu=3", cpu=3),)), "cpu=4..").reservable
 
 
 def test_a_pod_waits_where_it_is_not_known_what_others_hold() -> None:
@@ -395,7 +396,7 @@ def test_nobody_waits_for_a_pod_that_somebody_else_sent() -> None:
     unsent = replace(STRANGER, stage=Stage.BOUND, created=11)
     found = offered(NodeInfo(TWO, (unsent,)), "cpu=4 mem=1Gi")
 
-    assert found.stands
+    assert found.reservable
     assert not offered(NodeInfo(TWO, (unsent,)), "cpu=5 mem=1Gi").verdict.admitted
 
 
@@ -403,7 +404,7 @@ def test_an_offer_says_what_the_pod_would_hold() -> None:
     account = NodeInfo(TWO, (on("a", "cpu=6 mem=1Gi", has="0 cpu=6"),))
     found = offered(account, "cpu=4 mem=1Gi")
 
-    assert (found.place, found.basis) == (held("1 cpu=4"), Basis.OBSERVED)
+    assert (found.held, found.basis) == (held("1 cpu=4"), Basis.OBSERVED)
     assert found.record == PlacementRecord(held("1 cpu=4"), Source.PREDICTED)
     assert free_of(found.node, "cpu") == [2, 8]
 
@@ -411,8 +412,8 @@ def test_an_offer_says_what_the_pod_would_hold() -> None:
 def test_what_does_not_rest_on_certainty_is_not_recorded() -> None:
     found = offered(NodeInfo(HALF, (STRANGER,)), "cpu=4 mem=1Gi")
 
-    assert found.stands
-    assert (found.place, found.record) == (held("0 cpu=4"), None)
+    assert found.reservable
+    assert (found.held, found.record) == (held("0 cpu=4"), None)
 
 
 def test_what_the_kubelet_chooses_at_random_is_not_recorded() -> None:
@@ -426,16 +427,16 @@ def test_a_node_refuses_now_or_for_ever() -> None:
     taken = NodeInfo(PAIR, (on("a", has="0 cpu=4"), on("b", has="1 cpu=4")))
     now, ever = (offered(taken, f"cpu={cpus} mem=1Gi") for cpus in (2, 5))
 
-    assert not now.stands
+    assert not now.reservable
     assert (now.verdict.permanent, ever.verdict.permanent) == (False, True)
-    assert (now.place, now.record) == (None, None)
+    assert (now.held, now.record) == (None, None)
 
 
 def test_the_intent_of_a_pod_counts_beside_the_policy_of_the_node() -> None:
     spread = NodeInfo(replace(PAIR, policy=Policy.BEST_EFFORT), (on("a", "cpu=2 mem=1Gi", has="0 cpu=2"),))
     wanted = asks("cpu=6 mem=1Gi")
 
-    assert predict(spread, wanted, now=NOW, lag=LAG).stands
+    assert predict(spread, wanted, now=NOW, lag=LAG).reservable
     assert not predict(spread, wanted, means("single-numa-node cpu"), now=NOW, lag=LAG).verdict.admitted
 
 
@@ -443,16 +444,16 @@ def test_the_intent_of_a_pod_counts_beside_the_policy_of_the_node() -> None:
 
 
 def test_a_pod_comes_elsewhere_if_a_leaving_one_is_gone_by_then() -> None:
-    leaves = replace(A, leaving=True)
+    leaves = replace(A, terminating=True)
     found = offered(NodeInfo(PAIR, (leaves,)), "cpu=4 mem=1Gi")
 
-    assert (found.verdict.admitted, found.stands) == (True, False)
-    assert [each.uid for each in found.leavers] == ["a"]
-    assert (found.place, found.record) == (held("1 cpu=4"), None)
+    assert (found.verdict.admitted, found.reservable) == (True, False)
+    assert [each.uid for each in found.terminating] == ["a"]
+    assert (found.held, found.record) == (held("1 cpu=4"), None)
 
 
 def test_a_leaving_pod_is_no_matter_to_who_comes_to_the_same_zones_anyway() -> None:
-    leaves = on("a", has="1 cpu=4", leaving=True)
+    leaves = on("a", has="1 cpu=4", terminating=True)
 
     assert offered(NodeInfo(PAIR, (leaves,)), "cpu=4 mem=1Gi").record
 
@@ -472,7 +473,7 @@ DOUBTS = [
     #     doubted
     ("it may have found the room", [LATE], "late"),
     ("though it is still on its way", [replace(LATE, stage=Stage.BOUND)], "late"),
-    ("or only promised", [replace(LATE, stage=Stage.PROMISED)], "late"),
+    ("or only promised", [replace(LATE, stage=Stage.RESERVED)], "late"),
     ("it was taken long before", [replace(LATE, since=NOW - 11)], ""),
     ("it was seen what it holds", [on("late", has="1 cpu=4", source=Source.OBSERVED, since=NOW - 5)], ""),
     ("nothing was believed of it anyway", [replace(LATE, record=None)], ""),
@@ -503,14 +504,14 @@ def test_when_a_pod_leaves_it_is_doubted_where_those_are_that_came_last(
     assert doubted(account, "leaver", now=NOW, within=10.0) == tuple(uids.split())
 
 
-ADRIFT = replace(on("adrift", "cpu=1 mem=1Gi", has="0 cpu=1", stage=Stage.PROMISED, turn=1), adrift=True)
+ADRIFT = replace(on("adrift", "cpu=1 mem=1Gi", has="0 cpu=1", stage=Stage.RESERVED, turn=1), unconfirmed=True)
 BESIDE = on("late", has="1 cpu=4", since=NOW - 5, turn=2, created=1)
 
 
 @pytest.mark.parametrize(
     ("adrift", "uids"),
     [
-        (replace(ADRIFT, adrift=False), ""),
+        (replace(ADRIFT, unconfirmed=False), ""),
         (ADRIFT, "adrift late"),
         (replace(ADRIFT, stage=Stage.BOUND), "adrift late"),
     ],
@@ -560,7 +561,7 @@ def risked(account: NodeInfo, containers: str, *, now: float = NOW) -> list[str]
 
 def test_a_pod_waits_where_an_end_that_nobody_has_heard_of_would_have_it_refused() -> None:
     account = NodeInfo(UNEVEN, (HOLDER, ON_ITS_WAY))
-    assert offered(account, "cpu=4 mem=1Gi").stands
+    assert offered(account, "cpu=4 mem=1Gi").reservable
     assert risked(account, "cpu=4 mem=1Gi") == ["early"]
 
 
@@ -611,7 +612,7 @@ def test_of_pods_that_would_leave_the_same_behind_one_is_tried() -> None:
 
     assert risked(NodeInfo(SIXTEEN, (*holders, crowd)), CROWD) == []
     # Which of them a fingerprint stands for matters, so each is another.
-    told = NodeInfo(SIXTEEN, (*holders, crowd), told=lambda _node, _sure, _perhaps: None)
+    told = NodeInfo(SIXTEEN, (*holders, crowd), fingerprint=lambda _node, _sure, _perhaps: None)
     assert risked(told, CROWD) == ["crowd"]
 
 

@@ -36,7 +36,7 @@ def held(zone: int, cpus: int) -> Held:
 
 
 def pod(
-    uid: str, cpus: int = 4, *, stage: Stage = Stage.PROMISED, created: int = 0, since: float = NOW
+    uid: str, cpus: int = 4, *, stage: Stage = Stage.RESERVED, created: int = 0, since: float = NOW
 ) -> AssignedPod:
     """A pod that nothing is recorded of."""
     return AssignedPod(uid, ("team", uid), asks(f"cpu={cpus} mem=1Gi"), stage, since=since, created=created)
@@ -64,32 +64,32 @@ def of(*names: str) -> FingerprintReader:
 def ledger(*nodes: Node) -> Reservations:
     reservations = Reservations()
     for each in nodes or (PAIR, OTHER):
-        reservations.report(each)
+        reservations.update_node(each)
     return reservations
 
 
 def free(reservations: Reservations, name: str = "pair", *, now: float = NOW) -> list[int]:
     """Whole CPUs free in each zone."""
-    found = reservations.standing(name, now=now)
+    found = reservations.free_capacity(name, now=now)
     assert found
     return free_of(found.node, "cpu")
 
 
 def basis(reservations: Reservations, *, now: float = NOW) -> Basis:
-    found = reservations.standing("pair", now=now)
+    found = reservations.free_capacity("pair", now=now)
     assert found
     return found.basis
 
 
 def asked(
-    reservations: Reservations, assigned_pod: AssignedPod, place: str = "pair", *, beside: Sequence[str] = ()
+    reservations: Reservations, assigned_pod: AssignedPod, place: str = "pair", *, without: Sequence[str] = ()
 ) -> Prediction:
-    found = reservations.offer(
+    found = reservations.predict(
         place,
         asks(_written(assigned_pod)),
         created=assigned_pod.created,
         now=assigned_pod.since,
-        beside=beside,
+        without=without,
     )
     assert found
     return found
@@ -103,7 +103,7 @@ def _written(assigned_pod: AssignedPod) -> str:
 def keep(reservations: Reservations, assigned_pod: AssignedPod, place: str = "pair") -> Prediction:
     """Promise a pod what a node offers to it."""
     found = asked(reservations, assigned_pod, place)
-    reservations.promise(place, assigned_pod, found)
+    reservations.reserve(place, assigned_pod, found)
     return found
 
 
@@ -116,11 +116,11 @@ def known(reservations: Reservations, uid: str) -> AssignedPod:
 def agree(reservations: Reservations) -> bool:
     """Whether all ways of asking where pods are say the same."""
     assigned_pods = {each.uid: each for each in reservations.assigned_pods()}
-    promised = {each.uid for each in reservations.promised()}
+    promised = {each.uid for each in reservations.reserved()}
     return all(
-        reservations.place_of(uid) and reservations.assigned_pod(uid) == each
+        reservations.node_of(uid) and reservations.assigned_pod(uid) == each
         for uid, each in assigned_pods.items()
-    ) and promised == {uid for uid, each in assigned_pods.items() if each.stage is Stage.PROMISED}
+    ) and promised == {uid for uid, each in assigned_pods.items() if each.stage is Stage.RESERVED}
 
 
 # Promises.
@@ -131,7 +131,7 @@ def test_what_is_promised_is_not_offered_again() -> None:
     keep(reservations, pod("a", created=1))
 
     assert free(reservations) == [0, 4]
-    assert asked(reservations, pod("b", created=2)).place == held(1, 4)
+    assert asked(reservations, pod("b", created=2)).held == held(1, 4)
     keep(reservations, pod("b", created=2))
     assert not asked(reservations, pod("c", created=3)).verdict.admitted
     assert free(reservations, "other") == [4, 4]
@@ -140,16 +140,16 @@ def test_what_is_promised_is_not_offered_again() -> None:
 def test_a_promise_that_is_withdrawn_is_as_if_it_had_never_been_made() -> None:
     reservations = ledger()
     keep(reservations, pod("a"))
-    reservations.withdraw("a")
+    reservations.unreserve("a")
 
-    assert (free(reservations), reservations.place_of("a"), reservations.promised()) == ([4, 4], None, ())
+    assert (free(reservations), reservations.node_of("a"), reservations.reserved()) == ([4, 4], None, ())
     assert agree(reservations)
 
 
 def test_what_is_on_a_node_cannot_be_withdrawn() -> None:
     reservations = ledger()
-    reservations.put("pair", on("a", 0))
-    reservations.withdraw("a")
+    reservations.update_pod("pair", on("a", 0))
+    reservations.unreserve("a")
 
     assert free(reservations) == [0, 4]
 
@@ -160,7 +160,7 @@ def test_a_second_promise_takes_the_place_of_the_first() -> None:
     keep(reservations, pod("a"), "other")
 
     assert (free(reservations), free(reservations, "other")) == ([4, 4], [0, 4])
-    assert reservations.place_of("a") == "other"
+    assert reservations.node_of("a") == "other"
     assert agree(reservations)
 
 
@@ -171,13 +171,13 @@ def test_a_promise_expires_when_its_pod_is_not_seen_in_time() -> None:
 
     assert reservations.expire(NOW + KEPT_SECONDS - 0.1) == ()
     assert [each.uid for each in reservations.expire(NOW + KEPT_SECONDS)] == ["a"]
-    assert (reservations.place_of("a"), reservations.place_of("b")) == (None, "pair")
+    assert (reservations.node_of("a"), reservations.node_of("b")) == (None, "pair")
 
 
 def test_a_promise_to_a_pod_that_was_seen_does_not_expire() -> None:
     reservations = ledger()
     keep(reservations, pod("a"))
-    reservations.put("pair", pod("a", stage=Stage.BOUND))
+    reservations.update_pod("pair", pod("a", stage=Stage.BOUND))
 
     assert reservations.expire(NOW + 10 * KEPT_SECONDS) == ()
     assert free(reservations) == [0, 4]
@@ -185,24 +185,26 @@ def test_a_promise_to_a_pod_that_was_seen_does_not_expire() -> None:
 
 def test_a_node_without_a_topology_offers_nothing_and_can_be_promised() -> None:
     reservations = ledger()
-    reservations.promise("dark", pod("a"), None)
+    reservations.reserve("dark", pod("a"), None)
 
-    assert reservations.offer("dark", asks("cpu=1 mem=1Gi"), now=NOW) is None
-    assert (reservations.standing("dark", now=NOW), reservations.account("dark")) == (None, None)
-    assert reservations.place_of("a") == "dark"
+    assert reservations.predict("dark", asks("cpu=1 mem=1Gi"), now=NOW) is None
+    assert (reservations.free_capacity("dark", now=NOW), reservations.node_info("dark")) == (None, None)
+    assert reservations.node_of("a") == "dark"
     # Once it is known, the pod holds nobody knows what.
-    reservations.report(replace(PAIR, name="dark"))
+    reservations.update_node(replace(PAIR, name="dark"))
     assert free(reservations, "dark") == [0, 0]
 
 
 def test_a_promise_is_amended_by_what_the_node_offers_later() -> None:
     reservations = ledger()
-    reservations.put("pair", on("gone", 0))
+    reservations.update_pod("pair", on("gone", 0))
     keep(reservations, pod("a"))
-    reservations.drop("gone", now=NOW)
+    reservations.remove_pod("gone", now=NOW)
     assert known(reservations, "a").record is None
 
-    reservations.amend("a", asked(reservations, pod("a"), beside=reservations.since("a")))
+    reservations.update_reservation(
+        "a", asked(reservations, pod("a"), without=reservations.reserved_since("a"))
+    )
     assert known(reservations, "a").record == PlacementRecord(held(0, 4), Source.PREDICTED)
     assert not known(reservations, "a").doubtful
 
@@ -210,11 +212,11 @@ def test_a_promise_is_amended_by_what_the_node_offers_later() -> None:
 def test_only_a_promise_is_amended() -> None:
     reservations = ledger()
     offer = asked(reservations, pod("a"))
-    reservations.put("pair", on("a", 1))
-    reservations.amend("a", offer)
-    reservations.amend("nobody", offer)
+    reservations.update_pod("pair", on("a", 1))
+    reservations.update_reservation("a", offer)
+    reservations.update_reservation("nobody", offer)
 
-    assert (free(reservations), reservations.place_of("nobody")) == ([4, 0], None)
+    assert (free(reservations), reservations.node_of("nobody")) == ([4, 0], None)
 
 
 def test_those_after_a_pod_are_those_that_were_promised_the_node_later() -> None:
@@ -222,10 +224,13 @@ def test_those_after_a_pod_are_those_that_were_promised_the_node_later() -> None
     for uid in "abc":
         keep(reservations, pod(uid, 1))
     keep(reservations, pod("elsewhere", 1), "other")
-    reservations.put("pair", on("foreign", 1, 1))
+    reservations.update_pod("pair", on("foreign", 1, 1))
 
-    assert (reservations.since("a"), reservations.since("b")) == (("a", "b", "c"), ("b", "c"))
-    assert reservations.since("nobody") == ()
+    assert (reservations.reserved_since("a"), reservations.reserved_since("b")) == (
+        ("a", "b", "c"),
+        ("b", "c"),
+    )
+    assert reservations.reserved_since("nobody") == ()
 
 
 def test_a_pod_is_asked_about_beside_those_after_it_as_if_they_were_not_there() -> None:
@@ -233,28 +238,28 @@ def test_a_pod_is_asked_about_beside_those_after_it_as_if_they_were_not_there() 
     for uid in "ab":
         keep(reservations, pod(uid))
 
-    assert asked(reservations, pod("a"), beside=reservations.since("a")).place == held(0, 4)
+    assert asked(reservations, pod("a"), without=reservations.reserved_since("a")).held == held(0, 4)
     # Nor does the promise of a pod stand in its own way; who is elsewhere is no matter here.
-    assert asked(reservations, pod("b"), beside=("b", "nobody")).place == held(1, 4)
+    assert asked(reservations, pod("b"), without=("b", "nobody")).held == held(1, 4)
     keep(reservations, pod("c"), "other")
-    assert not asked(reservations, pod("d"), beside=("c",)).verdict.admitted
+    assert not asked(reservations, pod("d"), without=("c",)).verdict.admitted
 
 
 def test_a_victim_is_credited_once() -> None:
     reservations = ledger(FULL)
-    reservations.report(FULL, of("a", "b", "stranger"))
-    reservations.put("pair", on("a", 0))
-    reservations.put("pair", on("b", 1, 2))
-    reservations.put("pair", pod("stranger", 2, stage=Stage.ADMITTED))
-    once = asked(reservations, pod("preemptor", created=1), beside=("a",))
-    twice = asked(reservations, pod("preemptor", created=1), beside=("a", "a"))
+    reservations.update_node(FULL, of("a", "b", "stranger"))
+    reservations.update_pod("pair", on("a", 0))
+    reservations.update_pod("pair", on("b", 1, 2))
+    reservations.update_pod("pair", pod("stranger", 2, stage=Stage.ADMITTED))
+    once = asked(reservations, pod("preemptor", created=1), without=("a",))
+    twice = asked(reservations, pod("preemptor", created=1), without=("a", "a"))
 
     assert once.basis is Basis.ANCHORED
     assert free_of(once.node, "cpu") == free_of(twice.node, "cpu") == [4, 0]
-    reservations.drop("a", now=NOW + 100)
-    reservations.drop("a", now=NOW + 100)
+    reservations.remove_pod("a", now=NOW + 100)
+    reservations.remove_pod("a", now=NOW + 100)
     assert free(reservations) == [4, 0]
-    reservations.report(replace(PAIR, zones=node("cpu=4", "cpu=4//0").zones), of("b", "stranger"))
+    reservations.update_node(replace(PAIR, zones=node("cpu=4", "cpu=4//0").zones), of("b", "stranger"))
     assert free(reservations) == [4, 0]
 
 
@@ -262,21 +267,21 @@ def test_nobodys_place_depends_on_a_pod_of_which_it_is_uncertain_whether_it_was_
     reservations = ledger()
     keep(reservations, pod("a", created=1))
     later = pod("b", created=2)
-    assert asked(reservations, later).stands
+    assert asked(reservations, later).reservable
 
-    reservations.set_adrift("a")
+    reservations.mark_unconfirmed("a")
     assert [each.uid for each in asked(reservations, later).waits_for] == ["a"]
-    reservations.put("pair", replace(pod("a", created=1, stage=Stage.BOUND)))
-    assert asked(reservations, later).stands
+    reservations.update_pod("pair", replace(pod("a", created=1, stage=Stage.BOUND)))
+    assert asked(reservations, later).reservable
     # In which order it came, beside those that were bound meanwhile, is not known even then.
-    assert known(reservations, "a").adrift
+    assert known(reservations, "a").unconfirmed
 
 
 def test_only_of_a_promise_it_can_be_uncertain() -> None:
     reservations = ledger()
-    reservations.put("pair", on("a", 0))
-    reservations.set_adrift("a")
-    reservations.set_adrift("nobody")
+    reservations.update_pod("pair", on("a", 0))
+    reservations.mark_unconfirmed("a")
+    reservations.mark_unconfirmed("nobody")
 
     assert known(reservations, "a") == on("a", 0)
 
@@ -287,52 +292,52 @@ def test_only_of_a_promise_it_can_be_uncertain() -> None:
 def test_a_promise_follows_its_pod() -> None:
     reservations = ledger()
     keep(reservations, pod("a"))
-    reservations.put("pair", pod("a", stage=Stage.BOUND, since=NOW + 1))
-    reservations.put("pair", pod("a", stage=Stage.ADMITTED, since=NOW + 2))
+    reservations.update_pod("pair", pod("a", stage=Stage.BOUND, since=NOW + 1))
+    reservations.update_pod("pair", pod("a", stage=Stage.ADMITTED, since=NOW + 2))
     found = known(reservations, "a")
 
     assert (found.stage, found.since, found.turn) == (Stage.ADMITTED, NOW + 2, 1)
     assert found.record == PlacementRecord(held(0, 4), Source.PREDICTED)
-    assert reservations.promised() == ()
+    assert reservations.reserved() == ()
 
 
 def test_what_is_better_known_counts() -> None:
     reservations = ledger()
     keep(reservations, pod("a"))
-    reservations.put("pair", replace(on("a", 1), record=PlacementRecord(held(1, 4), Source.OBSERVED)))
+    reservations.update_pod("pair", replace(on("a", 1), record=PlacementRecord(held(1, 4), Source.OBSERVED)))
 
     assert free(reservations) == [4, 0]
 
 
 def test_a_pod_comes_to_its_stage_only_once() -> None:
     reservations = ledger()
-    reservations.put("pair", on("a", 0))
-    before = reservations.standing("pair", now=NOW)
-    reservations.put("pair", on("a", 0, since=NOW + 5))
+    reservations.update_pod("pair", on("a", 0))
+    before = reservations.free_capacity("pair", now=NOW)
+    reservations.update_pod("pair", on("a", 0, since=NOW + 5))
 
     assert known(reservations, "a").since == NOW
     # Nothing changed, so nothing is worked out again.
-    assert reservations.standing("pair", now=NOW) is before
+    assert reservations.free_capacity("pair", now=NOW) is before
 
 
 def test_a_pod_that_was_promised_one_node_and_bound_to_another_counts_there_alone() -> None:
     reservations = ledger()
     keep(reservations, pod("a"))
-    reservations.put("other", on("a", 1))
+    reservations.update_pod("other", on("a", 1))
 
     assert (free(reservations), free(reservations, "other")) == ([4, 4], [4, 0])
-    assert reservations.place_of("a") == "other"
+    assert reservations.node_of("a") == "other"
     assert agree(reservations)
 
 
 def test_a_pod_on_its_way_that_ends_holds_nothing() -> None:
     reservations = ledger()
     keep(reservations, pod("a"))
-    reservations.drop("a", now=NOW)
-    reservations.drop("a", now=NOW)
-    reservations.drop("nobody", now=NOW)
+    reservations.remove_pod("a", now=NOW)
+    reservations.remove_pod("a", now=NOW)
+    reservations.remove_pod("nobody", now=NOW)
 
-    assert (free(reservations), list(reservations.assigned_pods()), reservations.promised()) == (
+    assert (free(reservations), list(reservations.assigned_pods()), reservations.reserved()) == (
         [4, 4],
         [],
         (),
@@ -341,26 +346,26 @@ def test_a_pod_on_its_way_that_ends_holds_nothing() -> None:
 
 def test_so_many_that_left_last_may_still_be_in_a_topology() -> None:
     reservations = ledger(FULL)
-    reservations.put("pair", pod("stranger", stage=Stage.ADMITTED))
+    reservations.update_pod("pair", pod("stranger", stage=Stage.ADMITTED))
     gone = [f"gone-{at}" for at in range(MOST_RECENT + 1)]
     for uid in gone:
-        reservations.put("pair", on(uid, 0, 1))
-        reservations.drop(uid, now=NOW)
-    account = reservations.account("pair")
+        reservations.update_pod("pair", on(uid, 0, 1))
+        reservations.remove_pod(uid, now=NOW)
+    account = reservations.node_info("pair")
 
     assert account
-    assert [each.uid for each in account.left] == gone[1:]
+    assert [each.uid for each in account.departed] == gone[1:]
 
 
 def test_a_pod_that_comes_back_has_not_left() -> None:
     reservations = ledger()
-    reservations.put("pair", on("a", 0))
-    reservations.drop("a", now=NOW)
-    reservations.put("pair", on("a", 0))
-    account = reservations.account("pair")
+    reservations.update_pod("pair", on("a", 0))
+    reservations.remove_pod("a", now=NOW)
+    reservations.update_pod("pair", on("a", 0))
+    account = reservations.node_info("pair")
 
     assert account
-    assert (account.left, [each.uid for each in account.assigned_pods]) == ((), ["a"])
+    assert (account.departed, [each.uid for each in account.assigned_pods]) == ((), ["a"])
 
 
 # Doubt.
@@ -369,10 +374,10 @@ def test_a_pod_that_comes_back_has_not_left() -> None:
 def doubtful() -> Reservations:
     """A pod was promised zone 1 beside one on zone 0, and that one left when it came."""
     reservations = ledger()
-    reservations.put("pair", on("leaver", 0, since=NOW - 100))
+    reservations.update_pod("pair", on("leaver", 0, since=NOW - 100))
     keep(reservations, pod("late", created=1))
-    reservations.put("pair", replace(on("late", 1, since=NOW - 1), created=1))
-    reservations.drop("leaver", now=NOW)
+    reservations.update_pod("pair", replace(on("late", 1, since=NOW - 1), created=1))
+    reservations.remove_pod("leaver", now=NOW)
     return reservations
 
 
@@ -390,40 +395,42 @@ def test_a_pod_that_was_only_promised_may_have_come_and_gone() -> None:
     reservations = ledger()
     keep(reservations, pod("brief", created=1))
     keep(reservations, pod("late", created=2))
-    reservations.put("pair", replace(on("late", 1, since=NOW - 1), created=2))
-    reservations.drop("brief", now=NOW)
+    reservations.update_pod("pair", replace(on("late", 1, since=NOW - 1), created=2))
+    reservations.remove_pod("brief", now=NOW)
 
     assert known(reservations, "late").doubtful
 
 
 def test_what_was_recorded_of_it_stays_in_doubt() -> None:
     reservations = doubtful()
-    reservations.put("pair", replace(on("late", 1), leaving=True))
+    reservations.update_pod("pair", replace(on("late", 1), terminating=True))
 
     assert known(reservations, "late").record is None
 
 
 def test_what_is_seen_ends_the_doubt() -> None:
     reservations = doubtful()
-    reservations.put("pair", replace(on("late", 0), record=PlacementRecord(held(0, 4), Source.OBSERVED)))
+    reservations.update_pod(
+        "pair", replace(on("late", 0), record=PlacementRecord(held(0, 4), Source.OBSERVED))
+    )
 
     assert (basis(reservations), free(reservations)) == (Basis.OBSERVED, [0, 4])
 
 
 def test_a_pod_that_came_long_before_is_believed() -> None:
     reservations = ledger()
-    reservations.put("pair", on("leaver", 0, since=NOW - 100))
-    reservations.put("pair", on("settled", 1, since=NOW - RELEASE_SECONDS - 1))
-    reservations.drop("leaver", now=NOW)
+    reservations.update_pod("pair", on("leaver", 0, since=NOW - 100))
+    reservations.update_pod("pair", on("settled", 1, since=NOW - RELEASE_SECONDS - 1))
+    reservations.remove_pod("leaver", now=NOW)
 
     assert (basis(reservations), free(reservations)) == (Basis.OBSERVED, [4, 0])
 
 
 def test_on_a_node_without_a_topology_there_is_nothing_to_doubt() -> None:
     reservations = Reservations()
-    reservations.put("dark", on("leaver", 0))
-    reservations.put("dark", on("late", 1))
-    reservations.drop("leaver", now=NOW)
+    reservations.update_pod("dark", on("leaver", 0))
+    reservations.update_pod("dark", on("late", 1))
+    reservations.remove_pod("leaver", now=NOW)
 
     assert known(reservations, "late").record
 
@@ -433,7 +440,7 @@ def test_on_a_node_without_a_topology_there_is_nothing_to_doubt() -> None:
 
 def test_a_lagging_topology_accounts_for_a_pod_in_the_end() -> None:
     reservations = ledger(replace(PAIR, zones=node("cpu=4//1", "cpu=4").zones))
-    reservations.put("pair", pod("stranger", 3, stage=Stage.ADMITTED))
+    reservations.update_pod("pair", pod("stranger", 3, stage=Stage.ADMITTED))
 
     assert free(reservations) == [1, 1]
     assert free(reservations, now=NOW + LAG_SECONDS - 0.1) == [1, 1]
@@ -442,26 +449,26 @@ def test_a_lagging_topology_accounts_for_a_pod_in_the_end() -> None:
 
 def test_what_is_worked_out_is_kept_until_something_changes() -> None:
     reservations = ledger()
-    first = reservations.standing("pair", now=NOW)
+    first = reservations.free_capacity("pair", now=NOW)
 
-    assert reservations.standing("pair", now=NOW + 10_000) is first
-    reservations.report(PAIR)
-    assert reservations.standing("pair", now=NOW) is first
-    reservations.put("other", on("a", 0))
-    assert reservations.standing("pair", now=NOW) is first
-    reservations.put("pair", on("b", 0))
-    assert reservations.standing("pair", now=NOW) is not first
+    assert reservations.free_capacity("pair", now=NOW + 10_000) is first
+    reservations.update_node(PAIR)
+    assert reservations.free_capacity("pair", now=NOW) is first
+    reservations.update_pod("other", on("a", 0))
+    assert reservations.free_capacity("pair", now=NOW) is first
+    reservations.update_pod("pair", on("b", 0))
+    assert reservations.free_capacity("pair", now=NOW) is not first
 
 
 def test_what_is_worked_out_is_kept_when_a_node_is_labelled_and_cordoned() -> None:
     reservations, heard = ledger(), list[str]()
-    reservations.put("pair", on("a", 0))
-    first = reservations.standing("pair", now=NOW)
-    reservations.listen(heard.append)
+    reservations.update_pod("pair", on("a", 0))
+    first = reservations.free_capacity("pair", now=NOW)
+    reservations.on_change(heard.append)
 
     cordoned = replace(PAIR, label="a-class", attributes=Attributes(cordoned=True))
-    reservations.report(cordoned)
-    after = reservations.standing("pair", now=NOW)
+    reservations.update_node(cordoned)
+    after = reservations.free_capacity("pair", now=NOW)
     assert first
     assert after
     assert after == replace(first, node=replace(first.node, label="a-class", attributes=cordoned.attributes))
@@ -469,125 +476,128 @@ def test_what_is_worked_out_is_kept_when_a_node_is_labelled_and_cordoned() -> No
     assert heard == ["pair"]
     assert _account(reservations).node is cordoned
 
-    reservations.put("pair", replace(on("b", 1), stage=Stage.BOUND))
+    reservations.update_pod("pair", replace(on("b", 1), stage=Stage.BOUND))
     assert free(reservations) == [0, 0]
 
 
 def _account(reservations: Reservations) -> NodeInfo:
-    found = reservations.account("pair")
+    found = reservations.node_info("pair")
     assert found
     return found
 
 
 def test_what_is_free_on_a_node_that_falls_ill_is_worked_out_anew() -> None:
     reservations = ledger()
-    reservations.put("pair", on("a", 0))
+    reservations.update_pod("pair", on("a", 0))
     assert free(reservations) == [0, 4]
 
     lacking = replace(node("cpu=4", "cpu=3", policy="single-numa-node"), name="pair", health=PAIR)
-    reservations.report(lacking)
+    reservations.update_node(lacking)
     assert free(reservations) == [0, 3]
     assert _standing(reservations).node.health is PAIR
 
-    reservations.report(PAIR)
+    reservations.update_node(PAIR)
     assert free(reservations) == [0, 4]
     assert _standing(reservations).node.health is None
 
 
 def _standing(reservations: Reservations) -> FreeCapacity:
-    found = reservations.standing("pair", now=NOW)
+    found = reservations.free_capacity("pair", now=NOW)
     assert found
     return found
 
 
 def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more() -> None:
     reservations, heard = ledger(), list[str]()
-    reservations.listen(heard.append)
+    reservations.on_change(heard.append)
 
     def told() -> list[str]:
         found, heard[:] = sorted({*heard}), []
         return found
 
-    reservations.report(PAIR)
+    reservations.update_node(PAIR)
     assert told() == []
-    reservations.report(FULL)
+    reservations.update_node(FULL)
     assert told() == ["pair"]
-    reservations.report(FULL, of("a"))
+    reservations.update_node(FULL, of("a"))
     assert told() == ["pair"]
-    reservations.put("pair", on("a", 0))
+    reservations.update_pod("pair", on("a", 0))
     assert told() == ["pair"]
-    reservations.put("pair", on("a", 0))
+    reservations.update_pod("pair", on("a", 0))
     assert told() == []
-    reservations.put("other", on("a", 0))
+    reservations.update_pod("other", on("a", 0))
     assert told() == ["other", "pair"]
-    reservations.drop("a", now=NOW)
+    reservations.remove_pod("a", now=NOW)
     assert told() == ["other"]
-    reservations.told_of_all(complete=True)
+    reservations.set_complete(complete=True)
     assert told() == []
-    reservations.told_of_all(complete=False)
+    reservations.set_complete(complete=False)
     assert told() == ["other", "pair"]
-    reservations.unreport(["other"])
+    reservations.remove_nodes(["other"])
     assert told() == ["other"]
 
 
 def test_whoever_listens_is_told_of_a_node_where_a_pod_is_no_longer_believed() -> None:
     reservations, heard = ledger(), list[str]()
-    reservations.put("pair", on("old", 0, since=NOW - 100))
-    reservations.put("pair", on("late", 1))
-    reservations.listen(heard.append)
-    reservations.leaving("old", now=NOW)
+    reservations.update_pod("pair", on("old", 0, since=NOW - 100))
+    reservations.update_pod("pair", on("late", 1))
+    reservations.on_change(heard.append)
+    reservations.mark_terminating("old", now=NOW)
 
     assert heard == ["pair"]
 
 
 def test_a_standing_that_time_alone_changes_says_when() -> None:
     reservations = ledger()
-    reservations.put("pair", pod("a", stage=Stage.ADMITTED))
-    assert (reservations.until("pair"), reservations.until("nobody")) == (math.inf, math.inf)
+    reservations.update_pod("pair", pod("a", stage=Stage.ADMITTED))
+    assert (reservations.valid_until("pair"), reservations.valid_until("nobody")) == (math.inf, math.inf)
 
-    reservations.standing("pair", now=NOW)
-    reservations.standing("other", now=NOW)
-    assert (reservations.until("pair"), reservations.until("other")) == (NOW + LAG_SECONDS, math.inf)
+    reservations.free_capacity("pair", now=NOW)
+    reservations.free_capacity("other", now=NOW)
+    assert (reservations.valid_until("pair"), reservations.valid_until("other")) == (
+        NOW + LAG_SECONDS,
+        math.inf,
+    )
 
 
 def test_a_new_fingerprint_says_something_new_of_the_same_amounts() -> None:
     reservations = ledger()
-    reservations.put("pair", pod("stranger", stage=Stage.ADMITTED))
+    reservations.update_pod("pair", pod("stranger", stage=Stage.ADMITTED))
     assert basis(reservations) is Basis.REPORTED
 
-    reservations.report(PAIR, of("stranger"))
+    reservations.update_node(PAIR, of("stranger"))
     assert basis(reservations) is Basis.ANCHORED
 
 
 def test_a_node_that_loses_its_topology_keeps_its_pods() -> None:
     reservations = ledger()
-    reservations.put("pair", on("a", 0))
-    reservations.unreport(["pair", "other", "nobody"])
+    reservations.update_pod("pair", on("a", 0))
+    reservations.remove_nodes(["pair", "other", "nobody"])
 
-    assert reservations.standing("pair", now=NOW) is None
-    assert list(reservations.reported()) == []
-    reservations.report(PAIR)
-    assert (free(reservations), list(reservations.reported())) == ([0, 4], ["pair"])
+    assert reservations.free_capacity("pair", now=NOW) is None
+    assert list(reservations.node_names()) == []
+    reservations.update_node(PAIR)
+    assert (free(reservations), list(reservations.node_names())) == ([0, 4], ["pair"])
 
 
 def test_where_pods_are_not_told_of_the_topology_is_the_only_word() -> None:
     reservations = ledger(FULL)
     assert free(reservations) == [4, 4]
 
-    reservations.told_of_all(complete=False)
+    reservations.set_complete(complete=False)
     assert (basis(reservations), free(reservations)) == (Basis.REPORTED, [0, 0])
-    reservations.told_of_all(complete=True)
+    reservations.set_complete(complete=True)
     assert (basis(reservations), free(reservations)) == (Basis.OBSERVED, [4, 4])
 
 
 def test_it_is_visible_on_what_nodes_stand() -> None:
     reservations = ledger()
-    reservations.put("other", pod("stranger", stage=Stage.ADMITTED))
-    assert reservations.bases() == dict.fromkeys(Basis, 0)
+    reservations.update_pod("other", pod("stranger", stage=Stage.ADMITTED))
+    assert reservations.count_by_basis() == dict.fromkeys(Basis, 0)
 
     for name in ("pair", "other"):
-        reservations.standing(name, now=NOW)
-    assert reservations.bases() == {Basis.OBSERVED: 1, Basis.ANCHORED: 0, Basis.REPORTED: 1}
+        reservations.free_capacity(name, now=NOW)
+    assert reservations.count_by_basis() == {Basis.OBSERVED: 1, Basis.ANCHORED: 0, Basis.REPORTED: 1}
 
 
 STAGES = [(str(stage), stage) for stage in Stage]
@@ -596,36 +606,36 @@ STAGES = [(str(stage), stage) for stage in Stage]
 @pytest.mark.parametrize("stage", table(STAGES))
 def test_nothing_is_left_of_a_node_that_is_gone_with_its_pods(stage: Stage) -> None:
     reservations = Reservations()
-    if stage is Stage.PROMISED:
-        reservations.promise("dark", pod("a"), None)
+    if stage is Stage.RESERVED:
+        reservations.reserve("dark", pod("a"), None)
     else:
-        reservations.put("dark", pod("a", stage=stage))
-    reservations.drop("a", now=NOW)
-    reservations.report(replace(PAIR, name="dark"))
-    account = reservations.account("dark")
+        reservations.update_pod("dark", pod("a", stage=stage))
+    reservations.remove_pod("a", now=NOW)
+    reservations.update_node(replace(PAIR, name="dark"))
+    account = reservations.node_info("dark")
 
     # Not even the pods that left.
     assert account
-    assert (account.assigned_pods, account.left) == ((), ())
+    assert (account.assigned_pods, account.departed) == ((), ())
 
 
 def test_a_promise_that_moves_is_guessed_where_its_pod_is() -> None:
     reservations = ledger()
     keep(reservations, pod("a"), "pair")
-    reservations.put("other", pod("a", stage=Stage.BOUND))
+    reservations.update_pod("other", pod("a", stage=Stage.BOUND))
 
     moved = known(reservations, "a")
     assert (moved.record, moved.guess) == (None, held(0, 4))
-    assert (free(reservations, "pair"), reservations.place_of("a")) == ([4, 4], "other")
+    assert (free(reservations, "pair"), reservations.node_of("a")) == ([4, 4], "other")
 
 
 def test_from_its_deletion_on_a_pod_is_believed_by_nobody_that_came_late() -> None:
     reservations = ledger()
-    reservations.put("pair", on("old", 0, since=NOW - 100))
+    reservations.update_pod("pair", on("old", 0, since=NOW - 100))
     keep(reservations, pod("late"))
-    reservations.put("pair", pod("late", stage=Stage.ADMITTED))
+    reservations.update_pod("pair", pod("late", stage=Stage.ADMITTED))
     before = known(reservations, "late").doubtful, basis(reservations)
-    reservations.leaving("old", now=NOW + 1)
+    reservations.mark_terminating("old", now=NOW + 1)
 
     assert (before, (known(reservations, "late").doubtful, basis(reservations))) == (
         (False, Basis.OBSERVED),
@@ -643,11 +653,11 @@ def test_a_pod_is_at_risk_for_those_that_came_before_it_alone() -> None:
     )
     record = PlacementRecord({("node-0",): bag("gpu=1")}, Source.RECORDED)
     holder = AssignedPod("holder", ("team", "holder"), asks("gpu=1"), Stage.ADMITTED, since=0, record=record)
-    reservations.put("pair", holder)
-    early = AssignedPod("early", ("team", "early"), asks("cpu=1 mem=1Gi gpu=1"), Stage.PROMISED, since=NOW)
-    found = reservations.offer("pair", asks("cpu=1 mem=1Gi gpu=1"), now=NOW)
-    reservations.promise("pair", early, found)
+    reservations.update_pod("pair", holder)
+    early = AssignedPod("early", ("team", "early"), asks("cpu=1 mem=1Gi gpu=1"), Stage.RESERVED, since=NOW)
+    found = reservations.predict("pair", asks("cpu=1 mem=1Gi gpu=1"), now=NOW)
+    reservations.reserve("pair", early, found)
 
     asked_now = asks("cpu=4 mem=1Gi")
     assert [each.uid for each in reservations.at_risk("pair", asked_now, now=NOW)] == ["early"]
-    assert reservations.at_risk("pair", asked_now, now=NOW, beside=["early"]) == ()
+    assert reservations.at_risk("pair", asked_now, now=NOW, without=["early"]) == ()

@@ -356,7 +356,7 @@ class Scorer:
         subject = self.subject(made)
         [judged] = self.judge.ask([place], subject)
         assert judged.fits, judged.reason
-        self.reservations.promise(place, subject.assigned_pod(now=self.time()), judged.offer)
+        self.reservations.reserve(place, subject.assigned_pod(now=self.time()), judged.offer)
         found = self.reservations.assigned_pod(subject.uid)
         assert found
         return found
@@ -369,7 +369,7 @@ class Scorer:
 
     def kept(self) -> dict[str, str | None]:
         """Which pods are promised a node and not seen there, and which node."""
-        return {each.name[1]: self.reservations.place_of(each.uid) for each in self.reservations.promised()}
+        return {each.name[1]: self.reservations.node_of(each.uid) for each in self.reservations.reserved()}
 
     def count(self, name: str, **labels: str) -> float:
         """What a metric says."""

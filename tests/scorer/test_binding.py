@@ -555,8 +555,8 @@ async def test_what_is_kept_in_the_end_is_what_was_offered_last(stand: Stand) ->
     found = stand.scorer.reservations.assigned_pod(uid("second"))
 
     assert found
-    assert found.promised
-    assert [*found.promised] == [("node-0",)]
+    assert found.expected
+    assert [*found.expected] == [("node-0",)]
     assert record_of(stand) == placed({"cpu": "2", "memory": "1Gi"}, "node-0")
 
 
@@ -619,7 +619,7 @@ async def test_a_pod_that_goes_while_it_waits_leaves_nothing(stand: Stand) -> No
     await stand.scorer.bind(second, "a")
 
     assert stand.kept == {}
-    assert stand.scorer.reservations.place_of(uid("second")) is None
+    assert stand.scorer.reservations.node_of(uid("second")) is None
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_keeps_nothing(stand: Stand) -> None:

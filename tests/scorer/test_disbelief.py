@@ -46,7 +46,7 @@ async def test_a_huge_pod_that_claims_little_leaves_a_full_node_full(
     scorer.see(there(HALF_OF_IT, "honest", half(0)), there(HALF_OF_IT, "liar", claim))
 
     assert scorer.fits(raw("cpu=1 mem=1Gi"), "wide") == [False]
-    assert scorer.reservations.bases()[Basis.OBSERVED] == 0
+    assert scorer.reservations.count_by_basis()[Basis.OBSERVED] == 0
 
 
 async def test_what_is_true_is_believed_again(scorer: Scorer) -> None:

@@ -350,7 +350,7 @@ async def test_a_pod_on_a_node_is_promised_nothing_elsewhere(early: Scorer) -> N
         await caller.filter(raw(FOUR), "empty")
         await caller.prioritize(raw(FOUR), "empty", "full")
 
-    assert (early.kept(), early.reservations.place_of(uid("web"))) == ({}, "fuller")
+    assert (early.kept(), early.reservations.node_of(uid("web"))) == ({}, "fuller")
 
 
 async def test_a_pod_that_fits_nowhere_is_promised_nothing(early: Scorer) -> None:
@@ -571,7 +571,7 @@ async def test_a_task_that_runs_is_neither_promised_nor_let_go_of(scorer: Scorer
         await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
         await caller.ask("/volcano/deallocate", {"task": task(raw(FOUR), "fuller")})
 
-    assert (scorer.kept(), scorer.reservations.place_of(uid("web"))) == ({}, "fuller")
+    assert (scorer.kept(), scorer.reservations.node_of(uid("web"))) == ({}, "fuller")
 
 
 async def test_a_task_without_a_node_cannot_be_allocated(scorer: Scorer) -> None:
@@ -798,7 +798,7 @@ def pods() -> list[Raw]:
 
 def sensible(scorer: Scorer) -> bool:
     """Whether no zone has less than nothing, or more than it may give out."""
-    found = (scorer.reservations.standing(name, now=scorer.time()) for name in NAMES)
+    found = (scorer.reservations.free_capacity(name, now=scorer.time()) for name in NAMES)
     zones = [zone for each in found if each for zone in each.node.zones]
     return all(0 <= zone.free[name] <= zone.allocatable[name] for zone in zones for name in zone.free)
 
@@ -822,8 +822,8 @@ async def test_of_ten_thousand_calls_nothing_is_left(promise: PromiseAt) -> None
     scorer.reservations.expire(scorer.time())
     fresh = await cluster(Scorer())
     assert scorer.kept() == {}
-    assert [scorer.reservations.standing(name, now=scorer.time()) for name in NAMES] == [
-        fresh.reservations.standing(name, now=scorer.time()) for name in NAMES
+    assert [scorer.reservations.free_capacity(name, now=scorer.time()) for name in NAMES] == [
+        fresh.reservations.free_capacity(name, now=scorer.time()) for name in NAMES
     ]
 
 

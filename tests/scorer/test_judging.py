@@ -190,7 +190,7 @@ async def test_no_answer_outlives_what_it_was_given_for(
     fresh = Scorer()
     fresh.reservations = scorer.reservations
 
-    expected = scorer.reservations.offer(
+    expected = scorer.reservations.predict(
         "a", scorer.subject(asked).question.demand, scorer.subject(asked).question.intent, now=scorer.time()
     )
     assert expected
@@ -291,7 +291,7 @@ class Life:
         """Something happens."""
         scorer, name = self.scorer, f"p{at}"
         made = raw(SIZES[at % 4], name=name)
-        place = scorer.reservations.place_of(uid(name)) or place
+        place = scorer.reservations.node_of(uid(name)) or place
         if what in {"run", "leave"}:
             scorer.see(
                 running(on(place, raw(SIZES[at % 4], name=name, **(LEAVING if what == "leave" else {}))))
@@ -344,10 +344,10 @@ def agree(scorer: Scorer, made: Raw) -> None:
 
 def fresh_offer(scorer: Scorer, subject: Subject, name: str) -> Prediction | None:
     """What a node says where nothing was worked out before."""
-    found = scorer.reservations.account(name)
+    found = scorer.reservations.node_info(name)
     if found is None:
         return None
-    if scorer.reservations.place_of(subject.uid) == name:
+    if scorer.reservations.node_of(subject.uid) == name:
         return scorer.register.offer(name, subject, beside=[subject.uid])
     demand, intent = subject.question.demand, subject.question.intent
     return predict(found, demand, intent, created=subject.created, now=scorer.time(), lag=LAG_SECONDS)

@@ -27,13 +27,13 @@ HALF = node("cpu=8//4 mem=16Gi//15Gi gpu=2//1", "cpu=8 mem=16Gi gpu=2", policy=S
 
 def free(scorer: Scorer, name: str = "a") -> list[int]:
     """The CPUs that are free in each zone."""
-    found = scorer.reservations.standing(name, now=scorer.time())
+    found = scorer.reservations.free_capacity(name, now=scorer.time())
     assert found
     return free_of(found.node, "cpu")
 
 
 def basis(scorer: Scorer, name: str = "a") -> Basis:
-    found = scorer.reservations.standing(name, now=scorer.time())
+    found = scorer.reservations.free_capacity(name, now=scorer.time())
     assert found
     return found.basis
 
@@ -92,7 +92,7 @@ async def test_pods_are_kept_for_a_node_whose_topology_comes_later_or_again(scor
     await scorer.know({"a": EMPTY})
     first = free(scorer)
     await scorer.know({"b": EMPTY}, unknown=["a"])
-    meanwhile = scorer.reservations.standing("a", now=scorer.time())
+    meanwhile = scorer.reservations.free_capacity("a", now=scorer.time())
     await scorer.know({"a": EMPTY, "b": EMPTY})
 
     assert (first, meanwhile, free(scorer)) == ([4, 8], None, [4, 8])
@@ -179,11 +179,11 @@ async def test_a_topology_that_says_the_same_again_changes_nothing(scorer: Score
     mark = Fingerprint(fingerprints.fingerprint([]))
     told = replace(EMPTY, name="a")
     await scorer.know({"a": told}, fingerprints={"a": mark})
-    before = scorer.reservations.standing("a", now=scorer.time())
+    before = scorer.reservations.free_capacity("a", now=scorer.time())
     assert scorer.register.snapshot
     await scorer.register.take(replace(scorer.register.snapshot, fingerprints={"a": replace(mark)}))
 
-    assert scorer.reservations.standing("a", now=scorer.time()) is before
+    assert scorer.reservations.free_capacity("a", now=scorer.time()) is before
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,7 @@ async def test_a_pod_with_devices_of_dra_is_promised_the_rest_and_holds_it(score
     seen.append(free(scorer, "bare"))
     scorer.lose("web")
 
-    assert promised.promised == {("node-0",): bag("cpu=4 mem=1Gi")}
+    assert promised.expected == {("node-0",): bag("cpu=4 mem=1Gi")}
     assert (seen, free(scorer, "bare")) == ([[4, 8], [4, 8]], [8, 8])
     assert basis(scorer, "bare") is Basis.OBSERVED
 
