@@ -21,8 +21,8 @@ from numalign.runtime.calls import body
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop
 from numalign.runtime.server_settings import ServerSettings
-from scorer import protocol
-from scorer.protocol import Calls, Filtered
+from scorer import extender_protocol
+from scorer.extender_protocol import Calls, Filtered
 
 JSON = "application/json"
 
@@ -30,20 +30,20 @@ JSON = "application/json"
 async def _filter(request: web.Request, calls: Calls) -> web.Response:
     asked = calls.candidates(body(request))
     every = Filtered(asked.names, {}, {})
-    return web.Response(body=protocol.answer_filter(asked, every), content_type=JSON)
+    return web.Response(body=extender_protocol.answer_filter(asked, every), content_type=JSON)
 
 
 async def _prioritize(request: web.Request, calls: Calls) -> web.Response:
     names = calls.candidates(body(request)).names
-    return web.Response(body=protocol.answer_scores(names, [0] * len(names)), content_type=JSON)
+    return web.Response(body=extender_protocol.answer_scores(names, [0] * len(names)), content_type=JSON)
 
 
 async def _bind(request: web.Request, api: Api) -> web.Response:
-    call = protocol.read_binding(body(request))
+    call = extender_protocol.read_binding(body(request))
     await bindings.bind(
         api, namespace=call.namespace, name=call.name, uid=call.uid, node=call.node, annotations={}
     )
-    return web.Response(body=protocol.answer_binding(), content_type=JSON)
+    return web.Response(body=extender_protocol.answer_binding(), content_type=JSON)
 
 
 async def _serve(stop: Stop, *, kubeconfig: Path, settings: ServerSettings, log: Log) -> int:

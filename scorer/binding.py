@@ -36,8 +36,8 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from scorer import reasons
-from scorer.protocol import BindingCall
-from scorer.scheduler_state import SchedulerState, Subject
+from scorer.extender_protocol import BindingCall
+from scorer.scheduler_state import PendingPod, SchedulerState
 
 LOOK_SECONDS = 0.02
 """How long a pod that waits lets news gather, once it has looked whether it still has to."""
@@ -51,7 +51,7 @@ Write = Callable[..., Awaitable[None]]
 """`bindings.bind` with its API server: namespace, name, uid, node and annotations by keyword."""
 
 
-class Outcome(StrEnum):
+class BindOutcome(StrEnum):
     """What became of a call to bind, as a label."""
 
     BOUND = "bound"
@@ -65,10 +65,10 @@ class Outcome(StrEnum):
     UNCERTAIN = "uncertain"
 
 
-class _No(Exception):
+class _Refused(Exception):
     """Raised when a pod cannot be bound, with the sentence that the scheduler prints."""
 
-    def __init__(self, outcome: Outcome, message: str) -> None:
+    def __init__(self, outcome: BindOutcome, message: str) -> None:
         super().__init__(message)
         self.outcome = outcome
 
@@ -99,17 +99,17 @@ class _First:
 
 
 @dataclass(frozen=True, slots=True)
-class Meters:
+class BindMetrics:
     """What is counted of binds."""
 
     binds: Counter
     seconds: Histogram
 
     @classmethod
-    def of(cls, registry: CollectorRegistry) -> "Meters":
-        """Meters that this registry shows."""
+    def of(cls, registry: CollectorRegistry) -> "BindMetrics":
+        """BindMetrics that this registry shows."""
         binds = Counter(f"{PREFIX}binds", "Calls to bind a pod, by outcome.", ["outcome"], registry=registry)
-        for outcome in Outcome:
+        for outcome in BindOutcome:
             binds.labels(outcome.value)
         seconds = Histogram(
             f"{PREFIX}bind_seconds",
@@ -136,7 +136,7 @@ class Binder:
         patience: float,
         unknown: Literal["cannot-fit", "may-fit"],
         log: Log,
-        meters: Meters,
+        meters: BindMetrics,
         clock: Callable[[], float],
         sleep: Sleep = asyncio.sleep,
     ) -> None:
@@ -167,8 +167,8 @@ class Binder:
         began = self._clock()
         try:
             await self._bound(call)
-            outcome, why = Outcome.BOUND, ""
-        except _No as no:
+            outcome, why = BindOutcome.BOUND, ""
+        except _Refused as no:
             outcome, why = no.outcome, f"numalign: {no}"
         self._meters.binds.labels(outcome.value).inc()
         self._meters.seconds.observe(self._clock() - began)
@@ -183,9 +183,9 @@ class Binder:
     async def _bound(self, call: BindingCall) -> None:
         until = self._clock() + self._patience
         if self._write is None or not self._leads():
-            raise _No(Outcome.NOT_LEADING, "this replica does not hold the lease, and binds nothing")
+            raise _Refused(BindOutcome.NOT_LEADING, "this replica does not hold the lease, and binds nothing")
         if call.uid in self._busy:
-            raise _No(Outcome.BEING_BOUND, "the pod is being bound by another call at this moment")
+            raise _Refused(BindOutcome.BEING_BOUND, "the pod is being bound by another call at this moment")
         self._busy.add(call.uid)
         try:
             await self._others()
@@ -234,25 +234,27 @@ class Binder:
             if not queue.pods:
                 del self._queues[node]
 
-    def _known(self, call: BindingCall) -> Subject:
-        """The pod; raises `_No` for one that is gone, on a node already, or was never heard of."""
+    def _known(self, call: BindingCall) -> PendingPod:
+        """The pod; raises `_Refused` for one that is gone, on a node already, or was never heard of."""
         assigned_pod = self._register.reservations.assigned_pod(call.uid)
         place = self._register.reservations.node_of(call.uid)
         if assigned_pod and not assigned_pod.reserved:
-            raise _No(Outcome.BOUND_ALREADY, f"the pod is on node {place} already")
+            raise _Refused(BindOutcome.BOUND_ALREADY, f"the pod is on node {place} already")
         sent = self._sent.get(call.uid)
         if sent and sent.done:
-            raise _No(Outcome.BOUND_ALREADY, f"the pod was bound to node {place} a moment ago")
+            raise _Refused(BindOutcome.BOUND_ALREADY, f"the pod was bound to node {place} a moment ago")
         if sent and place != call.node:
-            raise _No(Outcome.UNCERTAIN, f"nobody knows yet whether the pod is on node {place}")
+            raise _Refused(BindOutcome.UNCERTAIN, f"nobody knows yet whether the pod is on node {place}")
         subject = self._register.waiting(call.uid)
         if subject is None:
-            raise _No(Outcome.UNKNOWN_POD, "no pod with this uid waits for a node: it may be gone")
+            raise _Refused(BindOutcome.UNKNOWN_POD, "no pod with this uid waits for a node: it may be gone")
         if (subject.namespace, subject.name) != (call.namespace, call.name):
-            raise _No(Outcome.UNKNOWN_POD, f"the pod with this uid is {subject.namespace}/{subject.name}")
+            raise _Refused(
+                BindOutcome.UNKNOWN_POD, f"the pod with this uid is {subject.namespace}/{subject.name}"
+            )
         return subject
 
-    async def _promised(self, call: BindingCall, subject: Subject, write: Write, *, until: float) -> None:
+    async def _promised(self, call: BindingCall, subject: PendingPod, write: Write, *, until: float) -> None:
         """Keep zones for the pod, bind it in its turn, and let go of them if that fails."""
         offer = self._promise(call.node, subject)
         first = _First(self._register.reservations.node_info(call.node), offer)
@@ -260,7 +262,7 @@ class Binder:
             async with self._in_turn(call.node) as queue:
                 offer = await self._settled(call.node, subject, first, queue, until=until)
                 await self._written(call, self._placement(call.node, offer), write)
-        except (_No, asyncio.CancelledError):
+        except (_Refused, asyncio.CancelledError):
             # What may have been written is kept, until the pod is seen or the promise expires.
             if call.uid in self._sent:
                 self._register.reservations.mark_unconfirmed(call.uid)
@@ -273,7 +275,7 @@ class Binder:
         async with self._in_turn(call.node):
             await self._written(call, sent.annotations, write)
 
-    def _promise(self, node: str, subject: Subject) -> Prediction | None:
+    def _promise(self, node: str, subject: PendingPod) -> Prediction | None:
         """Ask the node once more, and keep what it offers.
 
         What it offers, unless that may be another thing by now: a pod that is promised anew comes after those
@@ -283,23 +285,23 @@ class Binder:
         offer = self._offer(node, subject)
         why = _unsaid(offer)
         if why and self._unknown == "cannot-fit" and subject.question.intent.binding:
-            raise _No(Outcome.LOST, f"{node}: {why}")
+            raise _Refused(BindOutcome.LOST, f"{node}: {why}")
         if offer and offer.verdict.refused:
             raise _lost(offer)
         self._keep(node, subject, offer)
         return offer if new else None
 
-    def _keep(self, node: str, subject: Subject, offer: Prediction | None) -> None:
+    def _keep(self, node: str, subject: PendingPod, offer: Prediction | None) -> None:
         self._register.reservations.reserve(node, subject.assigned_pod(now=self._clock()), offer)
 
-    def _offer(self, node: str, subject: Subject) -> Prediction | None:
+    def _offer(self, node: str, subject: PendingPod) -> Prediction | None:
         """What the node says, all that was promised before this pod counted and nothing after it."""
         return self._register.offer(
             node, subject, beside=self._register.reservations.reserved_since(subject.uid)
         )
 
     async def _settled(
-        self, node: str, subject: Subject, first: _First, queue: _Queue, *, until: float
+        self, node: str, subject: PendingPod, first: _First, queue: _Queue, *, until: float
     ) -> Prediction | None:
         """Wait until the pod may be bound; what the node offers then is kept in place of the first offer."""
         # Whoever had nobody before it has not waited, and its offer is a moment old.
@@ -321,7 +323,7 @@ class Binder:
                 self._register.reservations.update_reservation(subject.uid, offer)
                 return offer
             if late:
-                raise _No(Outcome.WAITED, f"{node}: {reasons.WAITING}")
+                raise _Refused(BindOutcome.WAITED, f"{node}: {reasons.WAITING}")
             await self._woken(queue, min(until, self._until(node, risks)) - self._clock())
             await self._others()
 
@@ -343,7 +345,7 @@ class Binder:
         over = [each.since + NEWS_SECONDS + _A_MOMENT for each in risks if each.admitted]
         return min([reservations.valid_until(node), *over])
 
-    def _risks(self, node: str, subject: Subject) -> tuple[AssignedPod, ...]:
+    def _risks(self, node: str, subject: PendingPod) -> tuple[AssignedPod, ...]:
         """Pods that were taken in a moment ago, for which this one could be refused."""
         reservations = self._register.reservations
         beside = reservations.reserved_since(subject.uid)
@@ -351,10 +353,12 @@ class Binder:
         return reservations.at_risk(node, demand, now=self._clock(), without=beside)
 
     async def _written(self, call: BindingCall, annotations: Mapping[str, str], write: Write) -> None:
-        """One call binds and records; raises `_No` for what the API server makes of it."""
+        """One call binds and records; raises `_Refused` for what the API server makes of it."""
         # Whoever waited may have lost the lead meanwhile.
         if not self._leads():
-            raise _No(Outcome.NOT_LEADING, "this replica has lost the lease, and binds nothing any more")
+            raise _Refused(
+                BindOutcome.NOT_LEADING, "this replica has lost the lease, and binds nothing any more"
+            )
         again = call.uid in self._sent
         self._sent[call.uid] = _Sent(annotations)
         try:
@@ -368,9 +372,9 @@ class Binder:
         except (Conflict, Forbidden, NotFound, Unauthorized) as error:
             if not again:
                 del self._sent[call.uid]
-            raise _No(_OUTCOMES.get(type(error), Outcome.REFUSED), str(error)) from error
+            raise _Refused(_OUTCOMES.get(type(error), BindOutcome.REFUSED), str(error)) from error
         except ClusterError as error:
-            raise _No(Outcome.UNCERTAIN, str(error)) from error
+            raise _Refused(BindOutcome.UNCERTAIN, str(error)) from error
         self._sent[call.uid] = _Sent(annotations, done=True)
 
     def _placement(self, node: str, offer: Prediction | None) -> Mapping[str, str]:
@@ -391,11 +395,11 @@ def _unsaid(offer: Prediction | None) -> str:
     return "" if offer.verdict.answered else reasons.reason(offer.verdict)
 
 
-def _lost(offer: Prediction) -> _No:
+def _lost(offer: Prediction) -> _Refused:
     why = reasons.reason(offer.verdict)
-    return _No(Outcome.LOST, f"the zones went to another pod meanwhile: {why}")
+    return _Refused(BindOutcome.LOST, f"the zones went to another pod meanwhile: {why}")
 
 
-_OUTCOMES: Mapping[type[ClusterError], Outcome] = MappingProxyType(
-    {Conflict: Outcome.BOUND_ALREADY, NotFound: Outcome.UNKNOWN_POD}
+_OUTCOMES: Mapping[type[ClusterError], BindOutcome] = MappingProxyType(
+    {Conflict: BindOutcome.BOUND_ALREADY, NotFound: BindOutcome.UNKNOWN_POD}
 )

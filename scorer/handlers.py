@@ -26,16 +26,17 @@ from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
 from numalign.runtime.server_state import Check, DebugState
-from scorer import protocol, ranked, volcano
+from scorer import extender_protocol, ranked
 from scorer.binding import Binder
+from scorer.extender_protocol import MAX_SCORE, BadCall, Calls, Victims
 from scorer.judging import Judge
 from scorer.places import Places
 from scorer.preempting import Preemption
-from scorer.protocol import MAX_SCORE, BadCall, Calls, Victims
 from scorer.ranking import Ranker
-from scorer.scheduler_state import SchedulerState, Subject
+from scorer.scheduler_state import PendingPod, SchedulerState
 from scorer.settings import PromiseAt, ScorerSettings
-from scorer.volcano import Code, Task, Vote
+from scorer.volcano import protocol as volcano
+from scorer.volcano.protocol import Code, Task, Vote
 
 JSON = "application/json"
 
@@ -50,7 +51,7 @@ _ANSWERS = ("fits", "not_now", "never")
 
 
 @dataclass(frozen=True, slots=True)
-class Handlers:
+class ScorerHandlers:
     """What the endpoints share.
 
     `leading` says whether promises may be made here, `elsewhere` whether that is for another replica to do.
@@ -73,7 +74,7 @@ class Handlers:
 
 
 @dataclass(frozen=True, slots=True)
-class Meters:
+class CallMetrics:
     """What is counted of calls; `nodes` by what they said."""
 
     calls: Counter
@@ -82,8 +83,8 @@ class Meters:
     seconds: Histogram
 
     @classmethod
-    def of(cls, registry: CollectorRegistry) -> "Meters":
-        """Meters that this registry shows."""
+    def of(cls, registry: CollectorRegistry) -> "CallMetrics":
+        """CallMetrics that this registry shows."""
         nodes = Counter(
             f"{PREFIX}filtered_nodes",
             "Nodes that filter was asked about, by what they said.",
@@ -106,12 +107,12 @@ class Meters:
         )
 
 
-Endpoint = Callable[[Handlers, Meters, bytes], Awaitable[bytes]]
+VerbHandler = Callable[[ScorerHandlers, CallMetrics, bytes], Awaitable[bytes]]
 
 
 def application(  # noqa: PLR0913  what the server and the door are made of
     settings: ScorerSettings,
-    door: Handlers,
+    door: ScorerHandlers,
     *,
     log: Log,
     registry: CollectorRegistry,
@@ -119,7 +120,7 @@ def application(  # noqa: PLR0913  what the server and the door are made of
     state: DebugState,
 ) -> web.Application:
     """The scorer's routes on the common server."""
-    meters = Meters.of(registry)
+    meters = CallMetrics.of(registry)
     handled = [
         web.post(f"/{name}", partial(_handle, door=door, meters=meters, name=name)) for name in ENDPOINTS
     ]
@@ -133,7 +134,9 @@ def application(  # noqa: PLR0913  what the server and the door are made of
     )
 
 
-async def _handle(request: web.Request, *, door: Handlers, meters: Meters, name: str) -> web.Response:
+async def _handle(
+    request: web.Request, *, door: ScorerHandlers, meters: CallMetrics, name: str
+) -> web.Response:
     """Answer; whoever calls the wrong replica is sent away."""
     said = await _answered(calls.body(request), door, meters, name)
     if door.elsewhere():
@@ -142,7 +145,7 @@ async def _handle(request: web.Request, *, door: Handlers, meters: Meters, name:
     return said
 
 
-async def _answered(body: bytes, door: Handlers, meters: Meters, name: str) -> web.Response:
+async def _answered(body: bytes, door: ScorerHandlers, meters: CallMetrics, name: str) -> web.Response:
     """Read, decide, answer; a call that makes no sense is told so."""
     if door.register.snapshot is None:
         return _not_yet()
@@ -163,7 +166,9 @@ def _not_yet() -> web.Response:
     return web.json_response(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
 
 
-def _bad(door: Handlers, meters: Meters, name: str, error: BadInput, status: HTTPStatus) -> web.Response:
+def _bad(
+    door: ScorerHandlers, meters: CallMetrics, name: str, error: BadInput, status: HTTPStatus
+) -> web.Response:
     meters.calls.labels(name, "bad").inc()
     door.quiet_log.warning("call.unreadable", verb=name, mistakes=error.mistakes)
     return web.json_response({"error": str(error)}, status=status)
@@ -172,12 +177,12 @@ def _bad(door: Handlers, meters: Meters, name: str, error: BadInput, status: HTT
 # kube-scheduler.
 
 
-async def _filter(door: Handlers, meters: Meters, body: bytes) -> bytes:
+async def _filter(door: ScorerHandlers, meters: CallMetrics, body: bytes) -> bytes:
     asked = door.calls.candidates(body)
     try:
         subject = door.register.subject(asked.pod)
     except BadInput as error:
-        return protocol.answer_filter_error(f"numalign: {error}")
+        return extender_protocol.answer_filter_error(f"numalign: {error}")
     await patiently(door.judge.asking(asked.names, subject))
     poll = door.judge.poll(asked.names, subject)
     found = poll.filtered()
@@ -187,10 +192,10 @@ async def _filter(door: Handlers, meters: Meters, body: bytes) -> bytes:
     # With a single node left nobody asks which is the best.
     if len(found.fit) == 1 and _may_promise(door, subject):
         _promise(door, subject, found.fit[0])
-    return protocol.answer_filter(asked, found)
+    return extender_protocol.answer_filter(asked, found)
 
 
-async def _prioritize(door: Handlers, _meters: Meters, body: bytes) -> bytes:
+async def _prioritize(door: ScorerHandlers, _meters: CallMetrics, body: bytes) -> bytes:
     asked = door.calls.candidates(body)
     subject = door.register.subject(asked.pod)
     ranks = await _ranked(door, asked.names, subject)
@@ -199,26 +204,26 @@ async def _prioritize(door: Handlers, _meters: Meters, body: bytes) -> bytes:
         if best is not None:
             _promise(door, subject, asked.names[best])
             ranks = ranks.above_equals([best])
-    return protocol.answer_scores(asked.names, ranks.squeezed(MAX_SCORE))
+    return extender_protocol.answer_scores(asked.names, ranks.squeezed(MAX_SCORE))
 
 
-async def _bind(door: Handlers, _meters: Meters, body: bytes) -> bytes:
-    return protocol.answer_binding(await door.binder.bind(protocol.read_binding(body)))
+async def _bind(door: ScorerHandlers, _meters: CallMetrics, body: bytes) -> bytes:
+    return extender_protocol.answer_binding(await door.binder.bind(extender_protocol.read_binding(body)))
 
 
-async def _preempt(door: Handlers, _meters: Meters, body: bytes) -> bytes:
-    asked = protocol.read_preemption(body)
+async def _preempt(door: ScorerHandlers, _meters: CallMetrics, body: bytes) -> bytes:
+    asked = extender_protocol.read_preemption(body)
     subject = door.register.subject(asked.pod)
-    return protocol.answer_preemption(door.preemption.worthwhile(subject, asked.victims))
+    return extender_protocol.answer_preemption(door.preemption.worthwhile(subject, asked.victims))
 
 
-async def _ranked(door: Handlers, names: Sequence[str], subject: Subject) -> Ranks:
+async def _ranked(door: ScorerHandlers, names: Sequence[str], subject: PendingPod) -> Ranks:
     await patiently(door.judge.asking(names, subject))
     poll = door.judge.poll(names, subject)
     return ranked.ranks(poll, subject, register=door.register, ranker=door.ranker)
 
 
-def _may_promise(door: Handlers, subject: Subject) -> bool:
+def _may_promise(door: ScorerHandlers, subject: PendingPod) -> bool:
     """Whether zones are to be kept for a pod that somebody else will bind."""
     if door.promise is not PromiseAt.PRIORITIZE or not subject.uid or not door.leading():
         return False
@@ -226,7 +231,7 @@ def _may_promise(door: Handlers, subject: Subject) -> bool:
     return assigned_pod is None or assigned_pod.reserved
 
 
-def _promise(door: Handlers, subject: Subject, name: str) -> None:
+def _promise(door: ScorerHandlers, subject: PendingPod, name: str) -> None:
     """Keep for a pod what a node offers to it."""
     [judged] = door.judge.ask([name], subject)
     door.register.reservations.reserve(name, subject.assigned_pod(now=door.clock()), judged.offer)
@@ -235,8 +240,8 @@ def _promise(door: Handlers, subject: Subject, name: str) -> None:
 # People, and schedulers of other kinds.
 
 
-async def _rank(door: Handlers, _meters: Meters, body: bytes) -> bytes:
-    asked = protocol.read_rank(body)
+async def _rank(door: ScorerHandlers, _meters: CallMetrics, body: bytes) -> bytes:
+    asked = extender_protocol.read_rank(body)
     subject = door.register.subject(asked.pod)
     names = asked.names if asked.names is not None else sorted(door.register.names())
     away = door.places.away(names, subject.constraints, door.register.snapshot)
@@ -249,7 +254,7 @@ async def _rank(door: Handlers, _meters: Meters, body: bytes) -> bytes:
 # Volcano.
 
 
-async def _volcano_predicate(door: Handlers, _meters: Meters, body: bytes) -> bytes:
+async def _volcano_predicate(door: ScorerHandlers, _meters: CallMetrics, body: bytes) -> bytes:
     try:
         task, name = volcano.read_predicate(body)
         judged = door.judge.ask([name], door.register.subject(task.pod))[0]
@@ -260,7 +265,7 @@ async def _volcano_predicate(door: Handlers, _meters: Meters, body: bytes) -> by
     return volcano.answer_predicate(judged.reason, Code.NEVER if judged.permanent else Code.BUSY)
 
 
-async def _volcano_prioritize(door: Handlers, _meters: Meters, body: bytes) -> bytes:
+async def _volcano_prioritize(door: ScorerHandlers, _meters: CallMetrics, body: bytes) -> bytes:
     try:
         task, names = volcano.read_prioritize(body)
         found = await _ranked(door, names, door.register.subject(task.pod))
@@ -270,7 +275,7 @@ async def _volcano_prioritize(door: Handlers, _meters: Meters, body: bytes) -> b
     return volcano.answer_prioritize(dict(zip(names, found.absolute(), strict=True)))
 
 
-async def _volcano_preemptable(door: Handlers, _meters: Meters, body: bytes) -> bytes:
+async def _volcano_preemptable(door: ScorerHandlers, _meters: CallMetrics, body: bytes) -> bytes:
     try:
         evictor, evictees = volcano.read_preemptable(body)
         subject = door.register.subject(evictor.pod)
@@ -288,7 +293,7 @@ async def _volcano_preemptable(door: Handlers, _meters: Meters, body: bytes) -> 
     return volcano.answer_preemptable(Vote.PERMIT if victims else Vote.REJECT, victims)
 
 
-async def _volcano_allocate(door: Handlers, _meters: Meters, body: bytes) -> bytes:
+async def _volcano_allocate(door: ScorerHandlers, _meters: CallMetrics, body: bytes) -> bytes:
     """Within its session Volcano tells where it has put a task, so the zones can be kept at once."""
     try:
         task = volcano.read_task(body)
@@ -308,7 +313,7 @@ async def _volcano_allocate(door: Handlers, _meters: Meters, body: bytes) -> byt
     return volcano.answer_task()
 
 
-async def _volcano_deallocate(door: Handlers, _meters: Meters, body: bytes) -> bytes:
+async def _volcano_deallocate(door: ScorerHandlers, _meters: CallMetrics, body: bytes) -> bytes:
     try:
         task = volcano.read_task(body)
     except BadInput as error:
@@ -317,16 +322,16 @@ async def _volcano_deallocate(door: Handlers, _meters: Meters, body: bytes) -> b
     return volcano.answer_task()
 
 
-async def _volcano_session(_door: Handlers, _meters: Meters, _body: bytes) -> bytes:
+async def _volcano_session(_door: ScorerHandlers, _meters: CallMetrics, _body: bytes) -> bytes:
     """Sessions begin and end; what is known here does not depend on them."""
     return volcano.answer_task()
 
 
-def _complain(door: Handlers, verb: str, mistakes: Iterable[Mistake]) -> None:
+def _complain(door: ScorerHandlers, verb: str, mistakes: Iterable[Mistake]) -> None:
     door.quiet_log.warning("call.unreadable", verb=verb, mistakes=list(mistakes))
 
 
-ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType(
+ENDPOINTS: Mapping[str, VerbHandler] = MappingProxyType(
     {
         "filter": _filter,
         "prioritize": _prioritize,

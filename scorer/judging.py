@@ -18,8 +18,8 @@ from numalign.cache.ranking import Single
 from numalign.cache.scheduler_cache import ADMITTED, STRANGE, Said, met, sorted_by
 from numalign.ledger.model import Prediction
 from scorer import reasons
-from scorer.protocol import Filtered
-from scorer.scheduler_state import SchedulerState, Subject
+from scorer.extender_protocol import Filtered
+from scorer.scheduler_state import PendingPod, SchedulerState
 
 _No = tuple[bool, str]
 """Whether a refusal is permanent, and its reason."""
@@ -113,26 +113,26 @@ class Judge:
         self._clock = clock
         self._no: WeakKeyDictionary[Answer, dict[int, _Word]] = WeakKeyDictionary()
 
-    def asking(self, names: Sequence[str], subject: Subject) -> Iterator[None]:
+    def asking(self, names: Sequence[str], subject: PendingPod) -> Iterator[None]:
         """Find out what takes long to say, step by step, before it is asked by `poll`."""
         return self._register.cache.asking(names, subject.question, now=self._clock())
 
-    def ask(self, names: Iterable[str], subject: Subject) -> list[Judgement]:
+    def ask(self, names: Iterable[str], subject: PendingPod) -> list[Judgement]:
         """What each of these nodes says, in their order."""
         return [self._judged(name, subject) for name in names]
 
-    def poll(self, names: Sequence[str], subject: Subject) -> Poll:
+    def poll(self, names: Sequence[str], subject: PendingPod) -> Poll:
         """Who of these nodes takes the pod, and how well."""
         said = self._register.cache.ask(names, subject.question, now=self._clock())
         no = self._no.setdefault(said.answer, {})
         return Poll(names, said, self._own(names, subject), self._of_unknown("", subject), no)
 
-    def _own(self, names: Sequence[str], subject: Subject) -> Mapping[int, Judgement]:
+    def _own(self, names: Sequence[str], subject: PendingPod) -> Mapping[int, Judgement]:
         # What was promised to this very pod stands in the way of others only.
         own = self._register.reservations.node_of(subject.uid)
         return {names.index(own): self._judged(own, subject)} if own and own in names else {}
 
-    def _judged(self, name: str, subject: Subject) -> Judgement:
+    def _judged(self, name: str, subject: PendingPod) -> Judgement:
         # A promise that was made to this very pod stands in nobody's way, least of all in its own.
         offer = self._register.offer(name, subject, beside=(subject.uid,))
         if offer is None:
@@ -145,13 +145,13 @@ class Judge:
             return Judgement(name, None, fits=fits, reason=reasons.reason(verdict), answered=False)
         return Judgement(name, offer, fits=False, permanent=verdict.permanent, reason=reasons.reason(verdict))
 
-    def _of_unknown(self, name: str, subject: Subject) -> Judgement:
+    def _of_unknown(self, name: str, subject: PendingPod) -> Judgement:
         if self._may_fit(subject):
             return Judgement(name, None, fits=True)
         # Whoever were evicted there, no topology would appear.
         return Judgement(name, None, fits=False, permanent=True, reason=reasons.UNKNOWN)
 
-    def _may_fit(self, subject: Subject) -> bool:
+    def _may_fit(self, subject: PendingPod) -> bool:
         """Whether the pod is let on a node that says nothing."""
         return self._unknown == "may-fit" or not subject.question.intent.binding
 

@@ -9,8 +9,8 @@ nobody is evicted in vain; where it is not certain what the victims hold, nobody
 from collections.abc import Mapping
 
 from numalign.ledger.model import Basis, Prediction
-from scorer.protocol import Victims
-from scorer.scheduler_state import SchedulerState, Subject
+from scorer.extender_protocol import Victims
+from scorer.scheduler_state import PendingPod, SchedulerState
 
 
 class Preemption:
@@ -19,11 +19,11 @@ class Preemption:
     def __init__(self, register: SchedulerState) -> None:
         self._register = register
 
-    def worthwhile(self, subject: Subject, victims: Mapping[str, Victims]) -> dict[str, Victims]:
+    def worthwhile(self, subject: PendingPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
         """The nodes, with their victims as they came, where to evict these would let the pod in."""
         return {name: those for name, those in victims.items() if self._helps(name, those, subject)}
 
-    def _helps(self, name: str, victims: Victims, subject: Subject) -> bool:
+    def _helps(self, name: str, victims: Victims, subject: PendingPod) -> bool:
         offer = self._register.offer(name, subject, beside=(*victims.uids, subject.uid))
         if offer is not None and not offer.verdict.answered:
             # No eviction makes the answer any shorter.

@@ -41,7 +41,7 @@ from numalign.shapes import ShapeHistory
 from scorer import binding, ranking, ranking_file
 from scorer.binding import Binder, Write
 from scorer.disbelief import Disbelief
-from scorer.handlers import Handlers, application
+from scorer.handlers import ScorerHandlers, application
 from scorer.judging import Judge
 from scorer.outcomes import Outcomes, Tell
 from scorer.preempting import Preemption
@@ -112,7 +112,7 @@ class Program:
         if settings.snapshot:
             feed = self._file(settings.snapshot, pods, policy)
             # A file is there at once: whoever starts the program may ask as soon as it listens.
-            await feed.load(register.take)
+            await feed.load(register.update_snapshot)
             return await self._run(register, pods, feed, rules, policy, work=Work(), stop=stop)
         async with connected(kubeconfig=settings.kubeconfig, context=settings.context) as api:
             live = self._live(api, pods, policy)
@@ -188,7 +188,7 @@ class Program:
             state=partial(_state, register, feed),
         )
         tasks: dict[str, BackgroundTask] = {
-            "snapshot": partial(feed.follow, register.take),
+            "snapshot": partial(feed.follow, register.update_snapshot),
             "promises": partial(self._expire, register.reservations),
             "records": partial(self._tell_of_records, register.reservations),
             "standings": register.work_ahead,
@@ -198,7 +198,7 @@ class Program:
             tasks["policy"] = partial(policy.follow, every=settings.policy_reload_seconds)
         return await server.serve(app, settings, stop=stop, tasks=tasks)
 
-    def _door(self, register: SchedulerState, feed: Feed, rules: RankingRules, work: Work) -> Handlers:
+    def _door(self, register: SchedulerState, feed: Feed, rules: RankingRules, work: Work) -> ScorerHandlers:
         binder = Binder(
             register,
             write=work.write,
@@ -206,10 +206,10 @@ class Program:
             patience=self.settings.bind_wait_seconds,
             unknown=self.settings.unknown_nodes,
             log=self.log,
-            meters=binding.Meters.of(self.registry),
+            meters=binding.BindMetrics.of(self.registry),
             clock=time.monotonic,
         )
-        return Handlers(
+        return ScorerHandlers(
             register,
             Judge(register, unknown=self.settings.unknown_nodes, clock=time.monotonic),
             binder,

@@ -17,10 +17,10 @@ from scorer import reasons
 from scorer.judging import Judge, Judgement, Poll
 from scorer.places import Away
 from scorer.ranking import Ranker
-from scorer.scheduler_state import SchedulerState, Subject
+from scorer.scheduler_state import PendingPod, SchedulerState
 
 
-def ranks(poll: Poll, subject: Subject, *, register: SchedulerState, ranker: Ranker) -> Ranks:
+def ranks(poll: Poll, subject: PendingPod, *, register: SchedulerState, ranker: Ranker) -> Ranks:
     """What the nodes of a call are worth to a pod, by their place; one that nobody knows is worth nothing."""
     return ranker.ranks(
         poll.said.answer,
@@ -32,7 +32,7 @@ def ranks(poll: Poll, subject: Subject, *, register: SchedulerState, ranker: Ran
     )
 
 
-def kept_away(away: Mapping[str, Away], subject: Subject, *, judge: Judge) -> list[Judgement]:
+def kept_away(away: Mapping[str, Away], subject: PendingPod, *, judge: Judge) -> list[Judgement]:
     """What is told of nodes that the pod may not go to.
 
     Of one that will take pods again it is told before that what it would refuse then too.
@@ -50,7 +50,7 @@ def page(
     judged: Sequence[Judgement],
     found: Ranks,
     *,
-    subject: Subject,
+    subject: PendingPod,
     age: float | None,
     kept: Sequence[Judgement] = (),
 ) -> bytes:

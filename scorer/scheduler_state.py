@@ -53,7 +53,7 @@ LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class PendingPod:
     """A pod that somebody asks about.
 
     `question` carries the intent, policy none where nobody stated one; equal questions have the same
@@ -143,8 +143,8 @@ class SchedulerState:
         self._wall = wall
         self._complete = complete
         self.reader = PodReader(match)
-        self._last: tuple[tuple[object, ...], Subject] | None = None
-        self._asked: LRU[str, Subject] = LRU(REMEMBERED, weigh=_weight_of_subject)
+        self._last: tuple[tuple[object, ...], PendingPod] | None = None
+        self._asked: LRU[str, PendingPod] = LRU(REMEMBERED, weigh=_weight_of_subject)
         self._numbers: LRU[Question, _Numbered] = LRU(REMEMBERED, weigh=_weight_of_question)
         self._count = itertools.count(1)
         self._told: dict[str, tuple[Fingerprint, FingerprintReader]] = {}
@@ -160,7 +160,7 @@ class SchedulerState:
 
     # What the cluster tells.
 
-    async def take(self, found: Snapshot) -> None:
+    async def update_snapshot(self, found: Snapshot) -> None:
         """The nodes and namespaces are these now."""
         known = {node.name for node in found.nodes}
         self.reservations.set_complete(self._complete(found))
@@ -188,7 +188,7 @@ class SchedulerState:
             before = self._told[name] = (fingerprint, partial(_accounted, fingerprint))
         return before[1]
 
-    def seen(self, pod: PodInfo) -> None:
+    def update_pod(self, pod: PodInfo) -> None:
         """A pod is there like this."""
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
@@ -201,7 +201,7 @@ class SchedulerState:
                 self.reservations.mark_terminating(pod.uid, now=self._clock())
             self.reservations.update_pod(pod.node, self._assigned_pod(pod))
 
-    def gone(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         """A pod is there no more."""
         self.pods.pop(uid, None)
         self._asked.drop(uid)
@@ -223,7 +223,7 @@ class SchedulerState:
 
     # What is asked.
 
-    def subject(self, raw: Mapping[str, object]) -> Subject:
+    def subject(self, raw: Mapping[str, object]) -> PendingPod:
         """The pod in a request; raises `BadInput` with every mistake of what it asks for.
 
         The same object says the same.
@@ -237,7 +237,7 @@ class SchedulerState:
             self._asked.put(found.uid, found)
         return found
 
-    def _read(self, raw: Mapping[str, object]) -> Subject:
+    def _read(self, raw: Mapping[str, object]) -> PendingPod:
         name = _name(raw)
         return self._made(name, self.reader.read(raw, name.namespace, self._policies()))
 
@@ -245,7 +245,7 @@ class SchedulerState:
         """Whether somebody asked about a pod, and that is remembered."""
         return uid in self._asked
 
-    def waiting(self, uid: str) -> Subject | None:
+    def waiting(self, uid: str) -> PendingPod | None:
         """A pod that was asked about or is seen waiting; None if nobody has heard of it.
 
         What is seen counts: whoever asks could say anything.
@@ -261,7 +261,7 @@ class SchedulerState:
         # What makes no sense was told to whoever asked, and nobody binds it.
         return asked if self._refused(meaning) else self._made(name, meaning)
 
-    def _anew(self, subject: Subject) -> Subject:
+    def _anew(self, subject: PendingPod) -> PendingPod:
         """A pod that was asked about: what DRA serves may have changed since."""
         question = self._by_node(subject.question)
         if question is subject.question:
@@ -276,16 +276,16 @@ class SchedulerState:
         """
         return isinstance(meaning, Invalid) and not self._policy.now.exemptions.users
 
-    def _made(self, name: _Name, meaning: PodReading) -> Subject:
+    def _made(self, name: _Name, meaning: PodReading) -> PendingPod:
         if isinstance(meaning, Invalid) and self._refused(meaning):
             raise BadInput(meaning.mistakes)
         if isinstance(meaning, PodQuestion):
             return self._numbered(name, meaning.question, meaning)
         return self._numbered(name, Question(meaning.demand or _UNREAD, NO_INTENT))
 
-    def _numbered(self, name: _Name, made: Question, asked: PodQuestion | None = None) -> Subject:
+    def _numbered(self, name: _Name, made: Question, asked: PodQuestion | None = None) -> PendingPod:
         question, number = self._once(self._by_node(made))
-        return Subject(name.uid, name.namespace, name.name, name.created, question, number, asked)
+        return PendingPod(name.uid, name.namespace, name.name, name.created, question, number, asked)
 
     def _by_node(self, made: Question) -> Question:
         """The question as each node is asked."""
@@ -299,7 +299,7 @@ class SchedulerState:
         """What is asked of pods as of now, which may change while a pod is asked about."""
         return EffectivePolicy.of(self.snapshot or Snapshot(), self._policy.now)
 
-    def offer(self, name: str, subject: Subject, *, beside: Iterable[str]) -> Prediction | None:
+    def offer(self, name: str, subject: PendingPod, *, beside: Iterable[str]) -> Prediction | None:
         """What a node says to a pod now, once those `beside` it have left; None if the node is not known."""
         return self.reservations.predict(
             name,
@@ -334,7 +334,7 @@ def _uid(raw: Mapping[str, object]) -> str:
     return uid
 
 
-def _weight_of_subject(_uid: str, subject: Subject) -> int:
+def _weight_of_subject(_uid: str, subject: PendingPod) -> int:
     return subject.weight
 
 

@@ -91,13 +91,13 @@ class PodInfo:
         return self.phase in _ENDED
 
 
-class Listener(Protocol):
+class PodListener(Protocol):
     """Whoever has to know. None of it may wait."""
 
-    def seen(self, pod: PodInfo) -> None:
+    def update_pod(self, pod: PodInfo) -> None:
         """A pod is there like this, which is not how it was."""
 
-    def gone(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         """A pod that was seen is there no more."""
 
 
@@ -109,7 +109,7 @@ class PodInformer:
     """
 
     def __init__(
-        self, listener: Listener, reader: PodReader, *, log: Log, registry: CollectorRegistry
+        self, listener: PodListener, reader: PodReader, *, log: Log, registry: CollectorRegistry
     ) -> None:
         self._listener = listener
         self._log = QuietLog(log, lines=MANY_LINES)
@@ -166,10 +166,10 @@ class PodInformer:
             return
         if before and (pod is None or pod.uid != before.uid):
             del self._pods[key], self._keys[before.uid]
-            self._listener.gone(before.uid)
+            self._listener.remove_pod(before.uid)
         if pod:
             self._pods[key], self._keys[pod.uid] = pod, key
-            self._listener.seen(pod)
+            self._listener.update_pod(pod)
 
     def _taken_over(self, pod: PodInfo) -> None:
         """A uid that two pods have is the last one's: a listener could not tell them apart."""

@@ -39,8 +39,8 @@ from numalign.model.options import DEFAULTS
 from numalign.model.placement import Placement, ZoneSet
 from numalign.model.pod import Pod, Role
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
-from scorer import volcano
-from scorer.volcano import Code
+from scorer.volcano import protocol as volcano
+from scorer.volcano.protocol import Code
 from tests.answers import Told
 from tests.answers import ranked as in_call
 from tests.conformance.conftest import Json, Ledger, Read

@@ -178,12 +178,12 @@ class Told:
     pods: dict[str, PodInfo] = field(default_factory=dict)
     went: list[str] = field(default_factory=list)
 
-    def seen(self, pod: PodInfo) -> None:
-        """As said at `Listener`."""
+    def update_pod(self, pod: PodInfo) -> None:
+        """As said at `PodListener`."""
         self.pods[pod.uid] = pod
 
-    def gone(self, uid: str) -> None:
-        """As said at `Listener`."""
+    def remove_pod(self, uid: str) -> None:
+        """As said at `PodListener`."""
         self.went.append(self.pods.pop(uid).name)
 
     def names(self) -> list[str]:

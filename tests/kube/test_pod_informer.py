@@ -56,14 +56,14 @@ class Told:
     said: list[tuple[str, str]] = field(default_factory=list)
     pods: dict[str, PodInfo] = field(default_factory=dict)
 
-    def seen(self, pod: PodInfo) -> None:
-        """As said at `Listener`."""
+    def update_pod(self, pod: PodInfo) -> None:
+        """As said at `PodListener`."""
         assert self.pods.get(pod.uid) != pod, "what is not new is not told"
         self.pods[pod.uid] = pod
         self.said.append(("seen", pod.uid))
 
-    def gone(self, uid: str) -> None:
-        """As said at `Listener`."""
+    def remove_pod(self, uid: str) -> None:
+        """As said at `PodListener`."""
         del self.pods[uid]
         self.said.append(("gone", uid))
 

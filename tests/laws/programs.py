@@ -34,8 +34,8 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import Match
 from numalign.runtime import logs
 from numalign.shapes import ShapeHistory
-from scorer.protocol import Filtered
-from scorer.scheduler_state import Subject
+from scorer.extender_protocol import Filtered
+from scorer.scheduler_state import PendingPod
 from tests.laws.clusters import Case, Raw
 from tests.scorer.conftest import Scorer
 from tests.webhook.conftest import request
@@ -59,7 +59,7 @@ class Said:
 class Scored:
     """How the scorer reads a pod, None if it cannot, and what nodes say by name."""
 
-    subject: Subject | None
+    subject: PendingPod | None
     filtered: Filtered
 
 
@@ -136,7 +136,7 @@ def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
 async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Scored:
     scorer = Scorer(match=Match(case.match))
     scorer.obey(cluster_policy)
-    await scorer.register.take(seen)
+    await scorer.register.update_snapshot(seen)
     # There are no pods in it, so exporters know more of what is taken.
     complete = False
     scorer.reservations.set_complete(complete)

@@ -30,13 +30,13 @@ from numalign.model.resources import Resources, render
 from numalign.runtime import logs, server
 from scorer import binding
 from scorer.binding import Binder, Write
-from scorer.handlers import Handlers, application
+from scorer.extender_protocol import BindingCall, Filtered
+from scorer.handlers import ScorerHandlers, application
 from scorer.judging import Judge, Judgement
 from scorer.outcomes import Outcomes
 from scorer.preempting import Preemption
-from scorer.protocol import BindingCall, Filtered
 from scorer.ranking import Ranker, RankingRules
-from scorer.scheduler_state import SchedulerState, Subject
+from scorer.scheduler_state import PendingPod, SchedulerState
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.notation import node, pod
 
@@ -310,7 +310,7 @@ class Scorer:
             patience=self.patience,
             unknown=self.settings().unknown_nodes,
             log=self.told.log,
-            meters=binding.Meters.of(self.registry),
+            meters=binding.BindMetrics.of(self.registry),
             clock=self.time,
             sleep=self.time.sleep,
         )
@@ -319,7 +319,7 @@ class Scorer:
 
     async def know(self, members: Mapping[str, Node], **told: Any) -> None:  # noqa: ANN401  as `snapshot`
         """The cluster is this now."""
-        await self.register.take(snapshot(members, **told))
+        await self.register.update_snapshot(snapshot(members, **told))
 
     def obey(self, policy: ClusterPolicy) -> None:
         """Put another policy in force."""
@@ -347,7 +347,7 @@ class Scorer:
         """Which of these nodes take a pod."""
         return [each.fits for each in self.ask(made, *names)]
 
-    def subject(self, made: Raw) -> Subject:
+    def subject(self, made: Raw) -> PendingPod:
         """The pod, as a call tells it."""
         return self.register.subject(made)
 
@@ -390,9 +390,9 @@ class Scorer:
             state=lambda: {"pods": len(self.register.pods)},
         )
 
-    def door(self) -> Handlers:
+    def door(self) -> ScorerHandlers:
         """What the endpoints share."""
-        return Handlers(
+        return ScorerHandlers(
             self.register,
             self.judge,
             self.binder,

@@ -15,7 +15,7 @@ from numalign.ledger.model import Source, Stage
 from numalign.ledger.reservations import NEWS_SECONDS
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.logs import MANY_LINES
-from scorer.binding import FEW, LOOK_SECONDS, Outcome
+from scorer.binding import FEW, LOOK_SECONDS, BindOutcome
 from tests.notation import node, table
 from tests.scorer.conftest import EMPTY, SINGLE, SMALL, Raw, Scorer, Writes, on, raw, running, uid
 
@@ -45,7 +45,7 @@ class Stand:
 
     def outcomes(self) -> dict[str, float]:
         """What became of calls, by outcome."""
-        counts = {each.value: self.scorer.count("binds_total", outcome=each.value) for each in Outcome}
+        counts = {each.value: self.scorer.count("binds_total", outcome=each.value) for each in BindOutcome}
         return {outcome: count for outcome, count in counts.items() if count}
 
     def bound(self) -> list[tuple[str, str]]:

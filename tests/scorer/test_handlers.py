@@ -17,7 +17,7 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
 from numalign.model.intent import Match
 from scorer import reasons
-from scorer.handlers import ENDPOINTS, Meters
+from scorer.handlers import ENDPOINTS, CallMetrics
 from scorer.ranking import Ranking, RankingRules
 from scorer.settings import PromiseAt
 from tests.notation import node, table
@@ -787,7 +787,7 @@ async def called(scorer: Scorer, path: str, said: object) -> None:
         orjson.loads(await ENDPOINTS[path](scorer.door(), METERS, orjson.dumps(said)))
 
 
-METERS = Meters.of(CollectorRegistry())
+METERS = CallMetrics.of(CollectorRegistry())
 
 
 def pods() -> list[Raw]:

@@ -14,10 +14,10 @@ from numalign.ledger.ordering import predict
 from numalign.ledger.reservations import LAG_SECONDS
 from numalign.model.node import Node
 from scorer import reasons
-from scorer.protocol import Candidates, answer_filter
+from scorer.extender_protocol import Candidates, answer_filter
 from scorer.ranked import ranks
 from scorer.ranking import Ranker, RankingRules
-from scorer.scheduler_state import Subject
+from scorer.scheduler_state import PendingPod
 from tests.notation import node, table
 from tests.scorer.conftest import (
     BORN,
@@ -342,7 +342,7 @@ def agree(scorer: Scorer, made: Raw) -> None:
     ]
 
 
-def fresh_offer(scorer: Scorer, subject: Subject, name: str) -> Prediction | None:
+def fresh_offer(scorer: Scorer, subject: PendingPod, name: str) -> Prediction | None:
     """What a node says where nothing was worked out before."""
     found = scorer.reservations.node_info(name)
     if found is None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scorer.protocol import Victims
+from scorer.extender_protocol import Victims
 from tests.notation import node, table
 from tests.scorer.conftest import EMPTY, LOOSE, SMALL, Raw, Scorer, on, raw, running, uid
 

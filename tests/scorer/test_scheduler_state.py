@@ -181,7 +181,9 @@ async def test_a_topology_that_says_the_same_again_changes_nothing(scorer: Score
     await scorer.know({"a": told}, fingerprints={"a": mark})
     before = scorer.reservations.free_capacity("a", now=scorer.time())
     assert scorer.register.snapshot
-    await scorer.register.take(replace(scorer.register.snapshot, fingerprints={"a": replace(mark)}))
+    await scorer.register.update_snapshot(
+        replace(scorer.register.snapshot, fingerprints={"a": replace(mark)})
+    )
 
     assert scorer.reservations.free_capacity("a", now=scorer.time()) is before
 
@@ -377,7 +379,7 @@ async def test_the_policy_file_says_what_is_asked(scorer: Scorer, made: Raw, exp
     await scorer.know({"a": EMPTY}, team={"example.com/x": "y"}, system={})
     assert scorer.register.snapshot
     gold = {TEAM: {"tier": "gold"}}
-    await scorer.register.take(replace(scorer.register.snapshot, namespace_labels=gold))
+    await scorer.register.update_snapshot(replace(scorer.register.snapshot, namespace_labels=gold))
 
     assert intent(scorer, made) == means(expected)
 
@@ -541,7 +543,7 @@ def test_who_asked_is_forgotten_when_the_pod_is_gone(scorer: Scorer) -> None:
     scorer.subject(raw(FOUR))
     assert len(scorer.register.caches()["asked"]) == 1
 
-    scorer.register.gone(uid("web"))
+    scorer.register.remove_pod(uid("web"))
     assert len(scorer.register.caches()["asked"]) == 0
 
 

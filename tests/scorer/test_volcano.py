@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.protocol import BadCall
-from scorer.volcano import (
+from scorer.extender_protocol import BadCall
+from scorer.volcano.protocol import (
     Code,
     Task,
     Vote,

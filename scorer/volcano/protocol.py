@@ -20,7 +20,16 @@ from typing import Any
 import orjson
 
 from numalign.kube.decode.parts import Part
-from scorer.protocol import as_json, document, needed_object, objects, read_pod, settle, spelled, written
+from scorer.extender_protocol import (
+    as_json,
+    document,
+    needed_object,
+    objects,
+    read_pod,
+    settle,
+    spelled,
+    written,
+)
 
 
 class Code(IntEnum):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.protocol import (
+from scorer.extender_protocol import (
     MAX_SCORE,
     MOST_MISTAKES,
     BadCall,
@@ -19,7 +19,7 @@ from scorer.protocol import (
     Calls,
     Candidates,
     Filtered,
-    Preemption,
+    PreemptionCall,
     RankCall,
     Victims,
     answer_binding,
@@ -146,7 +146,9 @@ def test_a_node_without_victims_has_none_whether_null_or_empty() -> None:
     victims = {"n1": {"Pods": None, "NumPDBViolations": 0}, "n2": {"Pods": [], "NumPDBViolations": 0}}
     call = {"Pod": POD, "NodeNameToVictims": victims, "NodeNameToMetaVictims": None}
 
-    assert read_preemption(orjson.dumps(call)) == Preemption(POD, dict.fromkeys(["n1", "n2"], Victims((), 0)))
+    assert read_preemption(orjson.dumps(call)) == PreemptionCall(
+        POD, dict.fromkeys(["n1", "n2"], Victims((), 0))
+    )
 
 
 def test_a_victim_that_is_named_twice_is_one() -> None:

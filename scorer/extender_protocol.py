@@ -103,7 +103,7 @@ class Victims:
 
 
 @dataclass(frozen=True, slots=True)
-class Preemption:
+class PreemptionCall:
     """A pod, and who would be evicted for it, by node."""
 
     pod: Mapping[str, Any]
@@ -180,7 +180,7 @@ def read_binding(body: bytes) -> BindingCall:
     return BindingCall(*read)
 
 
-def read_preemption(body: bytes) -> Preemption:
+def read_preemption(body: bytes) -> PreemptionCall:
     """For which pod who would be evicted; raises `BadCall`, also for a victim without a UID."""
     call = document(body, "ExtenderPreemptionArgs")
     pod = read_pod(call["Pod"])
@@ -189,7 +189,7 @@ def read_preemption(body: bytes) -> Preemption:
     by_node, uid = (whole, _uid_of_pod) if meta.value is None else (meta, _uid_of_meta)
     victims = {node: _victims(part, uid) for node, part in _values(by_node)}
     settle(call, "Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
-    return Preemption(pod, victims)
+    return PreemptionCall(pod, victims)
 
 
 def read_rank(body: bytes) -> RankCall:

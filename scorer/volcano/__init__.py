@@ -1,0 +1,1 @@
+"""How the scorer answers Volcano."""
