@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from controller.classes import Moment
 from numalign.kube.cluster_state import Snapshot
 from numalign.model.node import Node, node_class
-from numalign.shapes.health import lacking
+from numalign.shapes.health import missing_devices
 
 
 class Present:
@@ -43,7 +43,7 @@ def moment(found: Snapshot) -> Moment:
     return Moment(
         found.labels,
         {node.name: node_class(node) for node in found.nodes},
-        {node.name: lacking(node) for node in found.nodes if node.health},
+        {node.name: missing_devices(node) for node in found.nodes if node.health},
     )
 
 

@@ -190,7 +190,7 @@ class ShapeKeeper:
     async def _exchange(self) -> bool:
         """Take in what others wrote, and write what they do not know; whether anything was written."""
         stored = await self._stored()
-        self._book.recall(stored.memory)
+        self._book.load(stored.memory)
         self.read = True
         self._version = self._book.version
         self._tell_refused(stored.mistakes)
@@ -208,7 +208,7 @@ class ShapeKeeper:
         return Stored(metadata if isinstance(metadata, dict) else {}, memory, mistakes)
 
     async def _write(self, stored: Stored) -> bool:
-        now, memory = self._wall(), self._book.memory()
+        now, memory = self._wall(), self._book.to_remember()
         data, ours = await asyncio.to_thread(_encoded, memory)
         if not stored.mistakes and not differs(ours, stored.memory, now=now):
             return False

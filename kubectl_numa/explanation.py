@@ -27,7 +27,7 @@ from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.resources import Resources, render
 from numalign.shapes import KnownShape
-from numalign.shapes.health import lacking
+from numalign.shapes.health import missing_devices
 
 PRESENT, REMEMBERED, DECLARED = "present", "remembered", "declared"
 """How a shape is known: by nodes that are here, by nodes that were, or because somebody says so."""
@@ -92,7 +92,7 @@ class Answer:
     @property
     def missing(self) -> Resources:
         """The devices that the node lacks while it is ill."""
-        return lacking(self.node)
+        return missing_devices(self.node)
 
     @property
     def placement(self) -> list[dict[str, Any]] | None:

@@ -20,7 +20,7 @@ from numalign.cache import Fleet
 from numalign.decision import wording
 from numalign.model.node import Node, Zone
 from numalign.shapes import KnownShape, LabelValues, Shape
-from numalign.shapes.health import lacking
+from numalign.shapes.health import missing_devices
 
 NOTHING = "nothing"
 """How much is known of a node that publishes no topology."""
@@ -176,7 +176,7 @@ def _node(node: Node, fleet: Fleet) -> dict[str, Any]:
         "scope": node.scope,
         "known": node.known,
         "lastSeen": None,
-        "lacks": quantities(lacking(node)),
+        "lacks": quantities(missing_devices(node)),
         "cordoned": node.attributes.cordoned,
         "ready": node.attributes.ready,
         "taints": [*map(str, node.attributes.taints)],
@@ -185,7 +185,7 @@ def _node(node: Node, fleet: Fleet) -> dict[str, Any]:
 
 
 def _troubles(node: Node) -> Iterator[str]:
-    if missing := lacking(node):
+    if missing := missing_devices(node):
         yield f"lacks {amounts(quantities(missing))} that it had"
     if node.attributes.cordoned:
         yield "is cordoned"

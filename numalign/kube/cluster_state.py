@@ -190,7 +190,7 @@ class ClusterState:
             nodes=tuple(self._known[name] for name in sorted(self._known)),
             unknown=tuple(bare),
             bare=MappingProxyType(bare),
-            shapes=self.shape_history.known(),
+            shapes=self.shape_history.shapes(),
             labels=MappingProxyType(dict(self._labels())),
             node_labels=MappingProxyType(
                 {name: told.attributes.labels for name, told in self.nodes.sensible()}
@@ -206,7 +206,7 @@ class ClusterState:
     def _recall_changed(self) -> None:
         """What was remembered stays known for as long as the book says, whatever becomes of the object."""
         for name in sorted(self.remembered_shapes.changed):
-            self.shape_history.recall(self.remembered_shapes.get(name) or RememberedShapes())
+            self.shape_history.load(self.remembered_shapes.get(name) or RememberedShapes())
         self.remembered_shapes.changed.clear()
 
     def _join_changed(self) -> None:
@@ -226,12 +226,12 @@ class ClusterState:
     def _see_changed(self) -> None:
         """Ask for the health of these nodes, and of those of whose past they made more known."""
         self._known = {name: node for name, node in self._known.items() if name in self._joined}
-        self.shape_history.keep(self._joined.keys())
+        self.shape_history.retain_nodes(self._joined.keys())
         unseen: AbstractSet[str] = self._unseen & self._joined.keys()
-        while unseen := unseen | self.shape_history.stale():
+        while unseen := unseen | self.shape_history.pop_stale():
             for name in sorted(unseen):
                 told = self._facts(name)
-                self._known[name] = self.shape_history.see(
+                self._known[name] = self.shape_history.update_node(
                     self._joined[name], identity=told.identity, most=told.most
                 )
             unseen = frozenset()

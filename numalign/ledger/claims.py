@@ -72,7 +72,7 @@ _GIVEN_OUT: Mapping[Kind, Callable[[Node, str], bool]] = MappingProxyType(
 )
 
 
-class NodeFacts(NamedTuple):
+class StaticFacts(NamedTuple):
     """Everything about a node that a belief rests on; none of it changes as pods come and go."""
 
     policy: Policy
@@ -82,11 +82,11 @@ class NodeFacts(NamedTuple):
     zones: tuple[tuple[str, Resources, Resources], ...]
 
 
-def node_facts(node: Node) -> NodeFacts:
+def static_facts(node: Node) -> StaticFacts:
     """What beliefs rest on: as long as it is the same, so are they."""
     every = chain.from_iterable(each.zones for each in (node, node.health) if each)
     zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
-    return NodeFacts(node.policy, node.scope, (node.cpu_manager, node.memory_manager), node.options, zones)
+    return StaticFacts(node.policy, node.scope, (node.cpu_manager, node.memory_manager), node.options, zones)
 
 
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:

@@ -49,7 +49,7 @@ class _NodeEntry:
 
     node: Node | None = None
     fingerprint: FingerprintReader | None = None
-    facts: claims.NodeFacts | None = None
+    facts: claims.StaticFacts | None = None
     assigned_pods: dict[str, AssignedPod] = field(default_factory=dict)
     counted: dict[str, AssignedPod] = field(default_factory=dict)
     departed: dict[str, AssignedPod] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class Reservations:
             self._call_back(node.name)
             return
         entry.node, entry.fingerprint = node, fingerprint
-        facts = claims.node_facts(node)
+        facts = claims.static_facts(node)
         if entry.facts != facts:
             entry.facts = facts
             for assigned_pod in entry.assigned_pods.values():

@@ -18,7 +18,7 @@ from numalign.model.resources import Kind, Resources, kind
 from numalign.model.sharing import shared
 
 
-def restored(node: Node, healthy: Node) -> Node | None:
+def with_devices_of(node: Node, healthy: Node) -> Node | None:
     """The node in health and with nothing on it, if it is an ill one of the kind of a healthy node.
 
     None if it is in health, or of another kind.
@@ -28,11 +28,11 @@ def restored(node: Node, healthy: Node) -> Node | None:
     zones = _restored_zones(tuple(zone.emptied() for zone in node.zones), healthy.zones)
     if zones is None:
         return None
-    found = replace(node, zones=zones, totals=_totals(node.totals, healthy), stock=None, health=None)
-    return found if node_class(found) == node_class(healthy) else None
+    restored = replace(node, zones=zones, totals=_totals(node.totals, healthy), stock=None, health=None)
+    return restored if node_class(restored) == node_class(healthy) else None
 
 
-def completed(node: Node, most: Resources | None) -> Node | None:
+def with_all_devices(node: Node, most: Resources | None) -> Node | None:
     """The node with nothing on it and all devices of which its own objects tell; None if it lacks none.
 
     A kubelet, an exporter and a device plugin tell of the same devices at different times, and a node may be
@@ -42,16 +42,16 @@ def completed(node: Node, most: Resources | None) -> Node | None:
     if node.machine or node.totals is None or most is None:
         return None
     listed = dict(sum((Counter(_devices(zone.capacity)) for zone in node.zones), Counter()))
-    there = {name: max(most.get(name, 0), listed.get(name, 0)) for name in {*_devices(most), *listed}}
-    unplaced = {name for name, amount in listed.items() if 0 < amount < there[name]}
+    total = {name: max(most.get(name, 0), listed.get(name, 0)) for name in {*_devices(most), *listed}}
+    unplaced = {name for name, amount in listed.items() if 0 < amount < total[name]}
     given = all(_within(zone.capacity, zone.allocatable) for zone in node.zones)
-    if given and not unplaced and _within(Resources(there), node.totals):
+    if given and not unplaced and _within(Resources(total), node.totals):
         return None
-    zones = tuple(_completed(zone.emptied(), unplaced) for zone in node.zones)
-    return replace(node, zones=zones, totals=shared(node.totals.most(there)), stock=None, health=None)
+    zones = tuple(_with_all(zone.emptied(), unplaced) for zone in node.zones)
+    return replace(node, zones=zones, totals=shared(node.totals.most(total)), stock=None, health=None)
 
 
-def _completed(zone: Zone, unplaced: AbstractSet[str]) -> Zone:
+def _with_all(zone: Zone, unplaced: AbstractSet[str]) -> Zone:
     """A zone that may give out all of its devices, and does not list those of unknown place."""
     given = {**zone.allocatable, **_devices(zone.capacity)}
     capacity, allocatable = (_without(bag, unplaced) for bag in (zone.capacity, given))
@@ -73,7 +73,7 @@ def _lacks(node: Node, healthy: Node) -> bool:
     return any(node.totals.get(name, 0) < healthy.totals.get(name, 0) for name in healthy.devices)
 
 
-def lacking(node: Node) -> Resources:
+def missing_devices(node: Node) -> Resources:
     """The devices of which a node that is ill has less than in health."""
     health = node.in_health()
     had, has = {**_unplaced(health, health), **_sums(health)}, {**_sums(node), **_unplaced(node, health)}

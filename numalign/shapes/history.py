@@ -1,9 +1,9 @@
 """
 Which shapes there are: those of the nodes that are here, those that were here, and those that were declared.
 
-Nodes are told one by one, as they change, and come back with their health (`Node.health`). A node that lacks
-devices is taken for ill as long as something says what it was: the class that it is labelled with, what it
-was when it was seen before, or the capacity that its Node object tells. A machine that was replaced under the
+Nodes are updated one by one, and come back with their health (`Node.health`). A node that lacks devices is
+taken for ill as long as something says what it was: the class that it is labelled with, what it was when it
+was here before, or the capacity that its Node object tells. A machine that was replaced under the
 same name is another node; and a loss that lasts longer than `LOSS_SECONDS` is real, for whoever repairs a
 node has done so by then.
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from numalign.model.attributes import Taint
 from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources
-from numalign.shapes.health import completed, restored
+from numalign.shapes.health import with_all_devices, with_devices_of
 from numalign.shapes.identity import Identity
 from numalign.shapes.shape import KnownShape, Shape, Traits, larger, of, traits
 
@@ -41,13 +41,13 @@ class RememberedShapes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A node as it was told last and its class as such; with its health, its shape; and since when it is ill.
+class _NodeRecord:
+    """A node with its health as it was last, its own class as it was `published`, and since when it is ill.
 
     None of the `disbelieved` classes is what it was, whatever says so.
     """
 
-    told: Node
+    published: Node
     own: str
     node: Node
     shape: Shape
@@ -61,135 +61,141 @@ class ShapeHistory:
 
     `remember` is for how many seconds a shape without nodes is known; what its nodes are in health is kept
     for `LOSS_SECONDS` in any case, for one of them may be here and ill. `version` grows whenever shapes
-    come, go or change, or nodes are `stale`; how many nodes a shape has does not matter to it.
+    come, go or change, or nodes become stale; how many nodes a shape has does not matter to it.
     """
 
     def __init__(self, *, remember: float = REMEMBER_SECONDS, wall: Callable[[], float]) -> None:
         self.version = 0
         self._remember = remember
         self._wall = wall
-        self._nodes: dict[str, _Seen] = {}
+        self._nodes: dict[str, _NodeRecord] = {}
         self._ill: dict[str, float] = {}
         self._shapes: dict[str, Shape] = {}
         self._counts = Counter[str]()
-        self._left: dict[str, float] = {}
+        self._last_seen: dict[str, float] = {}
         self._over: AbstractSet[str] = frozenset()
         self._declared: tuple[Shape, ...] = ()
         self._losses: dict[str, float] = {}
         self._healthy: dict[str, Node] = {}
         self._names: dict[tuple[str, tuple[Taint, ...], Traits], str] = {}
-        self._unsure: dict[str, str] = {}
+        self._unknown_labels: dict[str, str] = {}
         self._stale: set[str] = set()
 
-    # What is told.
+    # What is learned.
 
-    def see(self, node: Node, *, identity: Identity, most: Resources | None = None) -> Node:
-        """A node is here like this, on this machine; gives it with its health.
+    def update_node(self, node: Node, *, identity: Identity, most: Resources | None = None) -> Node:
+        """Take a node that is here, and return it with its health.
 
-        `most` is what it has in all by its Node object, whether or not that may be given out at present.
+        `identity` is that of the machine, `most` what it has in all by its Node object, whether or not that
+        may be given out at present.
         """
         before = self._nodes.get(node.name)
         self._stale.discard(node.name)
-        seen = self._nodes[node.name] = self._read(node, identity, before, most)
-        self._count(seen.shape, before.shape if before else None)
+        record = self._nodes[node.name] = self._record(node, identity, before, most)
+        self._count(record.shape, before.shape if before else None)
         self._ill.pop(node.name, None)
-        if seen.ill is not None:
-            self._ill[node.name] = seen.ill
-        return seen.node
+        if record.ill is not None:
+            self._ill[node.name] = record.ill
+        return record.node
 
-    def keep(self, names: AbstractSet[str]) -> None:
-        """No other nodes are here, or nothing is told of the topology of others."""
+    def retain_nodes(self, names: AbstractSet[str]) -> None:
+        """Take that no other nodes than these are here with a topology."""
         for name in sorted(self._nodes.keys() - names):
             self._leave(self._nodes.pop(name).shape.name)
             self._ill.pop(name, None)
-            self._unsure.pop(name, None)
+            self._unknown_labels.pop(name, None)
 
-    def recall(self, memory: RememberedShapes) -> None:
-        """Others remember this; nodes that it concerns are `stale`."""
+    def load(self, memory: RememberedShapes) -> None:
+        """Take what was remembered elsewhere; nodes that it concerns become stale."""
         for known in memory.shapes:
             name = known.shape.name
-            self._know(known.shape)
+            self._learn(known.shape)
             if not self._counts[name]:
-                self._left[name] = max(self._left.get(name, 0.0), min(known.seen or 0.0, self._wall()))
+                last = min(known.seen or 0.0, self._wall())
+                self._last_seen[name] = max(self._last_seen.get(name, 0.0), last)
         self._losses = dict(memory.losses)
-        self._doubt({name for name, since in self._ill.items() if self._losses.get(name, since) < since})
+        self._mark_stale({name for name, since in self._ill.items() if self._losses.get(name, since) < since})
         self._forget()
 
     def declare(self, shapes: Iterable[Shape]) -> None:
-        """These shapes, and no others, can come at any time."""
+        """Take the shapes, and no others, that can come at any time."""
         declared = tuple(shapes)
         if declared != self._declared:
             self._declared = declared
             self.version += 1
-            for each in declared:
-                self._learn(each)
-
-    # What is known.
+            for shape in declared:
+                self._learn_health(shape)
 
     def expire(self) -> None:
-        """Time has passed: shapes are forgotten, and what nodes lack may be what they are."""
+        """Forget shapes, and take what nodes lack for what they are, if their time is over."""
         self._forget()
-        before, self._over = self._over, frozenset(filter(self._is_over, self._left))
+        before, self._over = self._over, frozenset(filter(self._is_over, self._last_seen))
         if self._over != before:
             self.version += 1
         # Thousands may be ill, and this is asked many times a second.
         real = self._wall() - LOSS_SECONDS
-        self._doubt({name for name, since in self._ill.items() if since <= real})
+        self._mark_stale({name for name, since in self._ill.items() if since <= real})
 
-    def stale(self) -> frozenset[str]:
-        """Nodes to be told anew, for what is known of their health has changed; each is told of once."""
-        found, self._stale = frozenset(self._stale & self._nodes.keys()), set()
-        return found
+    # What is known.
 
-    def known(self) -> tuple[KnownShape, ...]:
+    def pop_stale(self) -> frozenset[str]:
+        """The names of nodes to be updated, for what is known of their health has changed; each only once."""
+        stale, self._stale = frozenset(self._stale & self._nodes.keys()), set()
+        return stale
+
+    def shapes(self) -> tuple[KnownShape, ...]:
         """All shapes, by name, the declared ones last."""
-        seen = (
-            KnownShape(shape, self._counts[name], None if self._counts[name] else self._left[name])
+        present = (
+            KnownShape(shape, self._counts[name], None if self._counts[name] else self._last_seen[name])
             for name, shape in sorted(self._shapes.items())
             if self._counts[name] or not self._is_over(name)
         )
-        return (*seen, *(KnownShape(shape, declared=True) for shape in self._declared))
+        return (*present, *(KnownShape(shape, declared=True) for shape in self._declared))
 
-    def memory(self) -> RememberedShapes:
-        """What should outlive the process: of shapes with nodes, that these are here now."""
+    def to_remember(self) -> RememberedShapes:
+        """What should outlive the process; of shapes with nodes it says that these were here just now."""
         now = self._wall()
-        shapes = (each for each in self.known() if not each.declared)
+        shapes = (known for known in self.shapes() if not known.declared)
         return RememberedShapes(
-            tuple(replace(each, nodes=0, seen=now if each.seen is None else each.seen) for each in shapes),
+            tuple(
+                replace(known, nodes=0, seen=now if known.seen is None else known.seen) for known in shapes
+            ),
             dict(sorted(self._ill.items())),
         )
 
     # Health.
 
-    def _read(self, node: Node, identity: Identity, before: _Seen | None, most: Resources | None) -> _Seen:
+    def _record(
+        self, node: Node, identity: Identity, before: _NodeRecord | None, most: Resources | None
+    ) -> _NodeRecord:
         own = node_class(node)
         disbelieved = before.disbelieved if before and before.own == own else frozenset[str]()
         if before and before.identity.differs(identity):
             before, disbelieved = None, frozenset({node.label or ""})
             self._losses.pop(node.name, None)
-        pasts = [name for name in self._pasts(node, own, before) if name not in disbelieved]
+        pasts = [name for name in self._past_classes(node, own, before) if name not in disbelieved]
         kept = healthy = self._in_health(node, pasts)
         if healthy is None and own not in disbelieved:
-            healthy = completed(node, most)
+            healthy = with_all_devices(node, most)
         ill = self._since(node.name, before) if healthy else None
         if ill is not None and self._is_real(ill):
             kept, healthy, ill, disbelieved = None, None, None, disbelieved.union(pasts)
         if ill is None:
             self._losses.pop(node.name, None)
-        found = replace(node, health=healthy) if healthy else node
+        diagnosed = replace(node, health=healthy) if healthy else node
         # Where its devices are in health nobody has seen, so no shape is made of that.
-        shown = found if kept else node
-        return _Seen(node, own, found, self._shape_of(shown, own, before), identity, ill, disbelieved)
+        shape = self._shape_of(diagnosed if kept else node, own, before)
+        return _NodeRecord(node, own, diagnosed, shape, identity, ill, disbelieved)
 
-    def _pasts(self, node: Node, own: str, before: _Seen | None) -> Iterator[str]:
+    def _past_classes(self, node: Node, own: str, before: _NodeRecord | None) -> Iterator[str]:
         """The classes that a node may have been of, the likeliest first.
 
         A label is believed before what was seen, for whoever writes labels sees more: one that says what the
         node is now leaves nothing to guess, and one of a class that nobody knows says nothing.
         """
-        self._unsure.pop(node.name, None)
+        self._unknown_labels.pop(node.name, None)
         if node.label and node.label not in self._healthy:
-            self._unsure[node.name] = node.label
+            self._unknown_labels[node.name] = node.label
         elif node.label and node.label != own:
             yield node.label
         if before and own not in (node.label, before.shape.node_class):
@@ -198,55 +204,54 @@ class ShapeHistory:
         yield own
 
     def _in_health(self, node: Node, classes: Iterable[str]) -> Node | None:
-        known = (self._healthy[name] for name in classes if name in self._healthy)
-        return next(filter(None, (restored(node, healthy) for healthy in known)), None)
+        models = (self._healthy[name] for name in classes if name in self._healthy)
+        return next(filter(None, (with_devices_of(node, model) for model in models)), None)
 
-    def _since(self, name: str, before: _Seen | None) -> float:
+    def _since(self, name: str, before: _NodeRecord | None) -> float:
         now = self._wall()
-        here = before.ill if before and before.ill is not None else now
-        return min(here, self._losses.get(name, now))
+        since = before.ill if before and before.ill is not None else now
+        return min(since, self._losses.get(name, now))
 
     def _is_real(self, ill: float) -> bool:
         return self._wall() - ill >= LOSS_SECONDS
 
     # Shapes.
 
-    def _shape_of(self, node: Node, own: str, before: _Seen | None) -> Shape:
+    def _shape_of(self, node: Node, own: str, before: _NodeRecord | None) -> Shape:
         """The shape of a node; the one that is known, if that holds all that this node shows of it."""
         if before and before.node == node:
             return before.shape
         # Nearly all nodes show nothing that another of their kind has not shown.
         healthy = node.health or node
         kind = (node_class(healthy) if node.health else own, node.attributes.lasting, traits(healthy))
-        known = self._shapes.get(self._names.get(kind, ""))
-        if known and known.covers(healthy):
-            return known
-        found = self._know(of(node))
-        self._names[kind] = found.name
-        return found
+        shape = self._shapes.get(self._names.get(kind, ""))
+        if shape and shape.covers(healthy):
+            return shape
+        shape = self._learn(of(node))
+        self._names[kind] = shape.name
+        return shape
 
-    def _know(self, found: Shape) -> Shape:
-        """Keep what is new of a shape; gives all that is known of it."""
-        before = self._shapes.get(found.name)
-        after = before.joined(found) if before else found
+    def _learn(self, shape: Shape) -> Shape:
+        """Keep what is new of a shape, and return all that is known of it."""
+        before = self._shapes.get(shape.name)
+        after = before.joined(shape) if before else shape
         if after is not before:
-            self._shapes[found.name] = after
+            self._shapes[shape.name] = after
             self.version += 1
-            self._learn(after)
+            self._learn_health(after)
         return after
 
-    def _learn(self, shape: Shape) -> None:
+    def _learn_health(self, shape: Shape) -> None:
         """Keep how nodes of a class are in health."""
         name, before = shape.node_class, self._healthy.get(shape.node_class)
         after = self._healthy[name] = larger(before, shape.node) if before else shape.node
         if before is None:
-            self._doubt({node for node, label in self._unsure.items() if label == name})
-        elif restored(before, after):
+            self._mark_stale({node for node, label in self._unknown_labels.items() if label == name})
+        elif with_devices_of(before, after):
             # What was seen so far of this class had less as a whole.
-            self._doubt({node for node, seen in self._nodes.items() if seen.own == name})
+            self._mark_stale({node for node, record in self._nodes.items() if record.own == name})
 
-    def _doubt(self, names: AbstractSet[str]) -> None:
-        """These are to be told anew."""
+    def _mark_stale(self, names: AbstractSet[str]) -> None:
         if not names <= self._stale:
             self._stale |= names
             self.version += 1
@@ -255,7 +260,7 @@ class ShapeHistory:
         if before and before.name == after.name:
             return
         self._counts[after.name] += 1
-        self._left.pop(after.name, None)
+        self._last_seen.pop(after.name, None)
         if before:
             self._leave(before.name)
 
@@ -263,22 +268,22 @@ class ShapeHistory:
         self._counts[name] -= 1
         if not self._counts[name]:
             del self._counts[name]
-            self._left[name] = self._wall()
+            self._last_seen[name] = self._wall()
 
     def _is_over(self, name: str) -> bool:
         """Whether the last node of a shape has been gone for too long."""
-        return self._wall() - self._left[name] >= self._remember
+        return self._wall() - self._last_seen[name] >= self._remember
 
     def _forget(self) -> None:
         """Keep no more shapes without nodes than is meant, and none longer than an ill node may need it."""
-        oldest = sorted(self._left, key=lambda name: (self._left[name], name))
+        oldest = sorted(self._last_seen, key=lambda name: (self._last_seen[name], name))
         spare = len(oldest) - MOST_REMEMBERED
         since = self._wall() - max(self._remember, LOSS_SECONDS)
-        gone = [name for at, name in enumerate(oldest) if at < spare or self._left[name] <= since]
+        gone = [name for at, name in enumerate(oldest) if at < spare or self._last_seen[name] <= since]
         for name in gone:
-            del self._left[name], self._shapes[name]
+            del self._last_seen[name], self._shapes[name]
         if gone:
             self.version += 1
             self._names = {kind: name for kind, name in self._names.items() if name in self._shapes}
-            kept = {each.node_class for each in (*self._shapes.values(), *self._declared)}
+            kept = {shape.node_class for shape in (*self._shapes.values(), *self._declared)}
             self._healthy = {name: node for name, node in self._healthy.items() if name in kept}

@@ -107,10 +107,10 @@ class Shape:
             and self._covers_labels(node.attributes.labels)
         )
 
-    def _covers_labels(self, told: Labels) -> bool:
+    def _covers_labels(self, labels: Labels) -> bool:
         """Whether all values are known, and no label is missing that none lacked."""
         lacking = self.always
-        for key, value in told.items():
+        for key, value in labels.items():
             values = self.labels.get(key)
             if values is None:
                 if not self.other_labels:
@@ -125,18 +125,18 @@ class Shape:
         """What the nodes of both have in common; raises `ValueError` for another kind of nodes."""
         if self.name != other.name:
             raise ValueError(f"{other.name} is not {self.name}")
-        mine, theirs = (ANY if each.other_labels else ABSENT for each in (self, other))
+        mine, theirs = (ANY if shape.other_labels else ABSENT for shape in (self, other))
         labels = {
             key: self.labels.get(key, mine).joined(other.labels.get(key, theirs))
             for key in {*self.labels, *other.labels}
         }
-        found = shape(
+        union = shape(
             larger(self.node, other.node),
             self.taints,
             labels,
             other_labels=self.other_labels or other.other_labels,
         )
-        return self if found == self else found
+        return self if union == self else union
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +179,8 @@ def bare(node: Node) -> Node:
 def _written(shape: Shape) -> str:
     """All that tells a shape from others of its class, the same in every process."""
     node, options = shape.node, shape.node.options
-    told = (sorted(options.cpu), sorted(options.topology), sorted(options.gates), options.minor)
-    return repr((shape.taints, told, *traits(node)[1:]))
+    configured = (sorted(options.cpu), sorted(options.topology), sorted(options.gates), options.minor)
+    return repr((shape.taints, configured, *traits(node)[1:]))
 
 
 Traits = tuple[object, ...]

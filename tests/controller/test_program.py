@@ -137,9 +137,9 @@ class Bench:
         """An earlier controller saw nodes like these."""
         book = ShapeHistory(wall=time.time)
         for each in nodes:
-            book.see(replace(each, name=node_class(each)), identity=Identity())
+            book.update_node(replace(each, name=node_class(each)), identity=Identity())
         metadata = {"namespace": "numalign-system", "name": shapes.NAME}
-        data = shapes.encode(book.memory())
+        data = shapes.encode(book.to_remember())
         self.api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
     async def kept(self) -> bool:

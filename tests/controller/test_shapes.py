@@ -146,7 +146,7 @@ class Work:
 
     def has(self, name: str, made: Node, label: str | None = None) -> Node:
         """A node is seen like this; gives it with its health."""
-        return self.book.see(replace(made, name=name, label=label), identity=Identity())
+        return self.book.update_node(replace(made, name=name, label=label), identity=Identity())
 
     def leading(self) -> bool:
         """What the election says."""
@@ -191,8 +191,8 @@ def remembered(
     """What somebody remembers who saw these nodes."""
     book = ShapeHistory(wall=lambda: seen)
     for each in nodes:
-        book.see(each, identity=Identity())
-    return RememberedShapes(book.memory().shapes, dict(losses or {}))
+        book.update_node(each, identity=Identity())
+    return RememberedShapes(book.to_remember().shapes, dict(losses or {}))
 
 
 def classes(memory: RememberedShapes) -> set[str]:
@@ -272,7 +272,7 @@ async def test_when_the_last_node_of_a_shape_was_here_is_written() -> None:
     work.has("a", SMALL)
     with keeping(work):
         await work.run(2 * HOUR)
-        work.book.keep(set())
+        work.book.retain_nodes(set())
         left = work.clock.seconds
         assert len(await work.run(200)) == 1
         assert await work.run(10 * HOUR) == []
@@ -291,7 +291,7 @@ async def test_what_others_wrote_is_taken_in_and_kept() -> None:
     assert classes(work.configmap.memory) == classes(remembered(A, B))
     assert work.configmap.stored
     assert work.configmap.stored["metadata"]["labels"] == {"team": "a"}
-    assert {each.shape.node_class: each.seen for each in work.book.known()}[B_CLASS] == 9e5
+    assert {each.shape.node_class: each.seen for each in work.book.shapes()}[B_CLASS] == 9e5
 
 
 [B_CLASS] = classes(remembered(B))
@@ -329,7 +329,7 @@ async def test_who_does_not_lead_reads_and_writes_nothing() -> None:
     with keeping(work):
         assert await work.run(HOUR) == []
         assert work.keeper.read
-        assert B_CLASS in {each.shape.node_class for each in work.book.known()}
+        assert B_CLASS in {each.shape.node_class for each in work.book.shapes()}
         assert 50 <= len(work.configmap.reads) <= 70
         work.leads = True
         assert len(await work.run(5)) == 1
@@ -380,7 +380,7 @@ async def test_what_is_no_configmap_does_no_harm(stored: Any) -> None:  # noqa: 
     with keeping(work):
         await work.run(10)
 
-    assert classes(work.book.memory()) == classes(remembered(A))
+    assert classes(work.book.to_remember()) == classes(remembered(A))
 
 
 async def test_a_right_that_is_missing_is_said_once_and_nobody_waits_for_it() -> None:

@@ -383,7 +383,7 @@ def test_what_is_remembered_says_what_a_node_was() -> None:
     put_both(world, "a", 0, **{CLASS_LABEL: known.shape.node_class})
     world.snapshot()
     version = world.version
-    world.remembered_shapes.put(shapes.NAME, {"data": shapes.encode(before.shape_history.memory())})
+    world.remembered_shapes.put(shapes.NAME, {"data": shapes.encode(before.shape_history.to_remember())})
 
     assert world.version > version
     assert healths(world) == {"a": 8}

@@ -678,4 +678,4 @@ async def test_a_file_that_is_refused_makes_nobody_forget(quiet: logs.Log, tmp_p
     path.write_text(listed_text(node("a")))
     await feed.load(seen.take)
 
-    assert [each.nodes for each in book.known()] == [1]
+    assert [each.nodes for each in book.shapes()] == [1]

@@ -126,7 +126,7 @@ def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": codec.NAME, "namespace": "numalign"},
-        "data": codec.encode(before.memory()),
+        "data": codec.encode(before.to_remember()),
     }
     book = ShapeHistory(wall=lambda: NOW)
     book.declare(cluster_policy.shapes)

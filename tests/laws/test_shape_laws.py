@@ -10,7 +10,7 @@ from numalign.model.constraints import unmet_ever
 from numalign.model.node import Node, Zone, node_class
 from numalign.model.resources import MEMORY, Resources
 from numalign.shapes import Identity, RememberedShapes, ShapeHistory
-from numalign.shapes.health import restored
+from numalign.shapes.health import with_devices_of
 from numalign.shapes.shape import Shape, of
 from tests.laws.fleets import Pick, counted, fleet, ill, question, seeded, worn
 from tests.laws.places import attributes, constraints
@@ -44,16 +44,16 @@ def together(pick: Pick) -> tuple[Shape, list[Node]]:
 def book_of(nodes: list[Node] | tuple[Node, ...], memory: RememberedShapes | None = None) -> ShapeHistory:
     made = ShapeHistory(wall=lambda: NOW)
     if memory:
-        made.recall(memory)
+        made.load(memory)
     for node in nodes:
-        made.see(node, identity=MACHINE)
+        made.update_node(node, identity=MACHINE)
     return made
 
 
 @given(seeds)
 def test_a_node_that_is_restored_has_the_class_and_no_less_of_anything(seed: int) -> None:
     healthy, fallen = seeded(lambda pick: (made := kind(pick), replace(ill(pick, made), health=None)), seed)
-    found = restored(fallen, healthy)
+    found = with_devices_of(fallen, healthy)
 
     if found is None:
         return
@@ -69,8 +69,8 @@ def test_a_node_that_is_restored_has_the_class_and_no_less_of_anything(seed: int
 def test_a_node_that_fell_ill_is_restored_to_what_it_was(seed: int) -> None:
     healthy, fallen = seeded(lambda pick: (made := kind(pick), replace(ill(pick, made), health=None)), seed)
     made = ShapeHistory(wall=lambda: NOW)
-    made.see(healthy, identity=MACHINE)
-    found = made.see(fallen, identity=MACHINE)
+    made.update_node(healthy, identity=MACHINE)
+    found = made.update_node(fallen, identity=MACHINE)
 
     assert node_class(found) == node_class(healthy)
     assert found.in_health().zones == healthy.emptied().zones
@@ -117,23 +117,23 @@ def test_what_is_remembered_gives_the_same_health_after_a_restart(seed: int) -> 
 
     healthy, fallen = seeded(build, seed)
     before = book_of(healthy)
-    seen = [before.see(each, identity=MACHINE) for each in fallen]
-    after = book_of([], before.memory())
+    seen = [before.update_node(each, identity=MACHINE) for each in fallen]
+    after = book_of([], before.to_remember())
 
-    assert [after.see(each, identity=MACHINE) for each in fallen] == seen
-    assert {each.shape.name for each in after.known()} == {each.shape.name for each in before.known()}
+    assert [after.update_node(each, identity=MACHINE) for each in fallen] == seen
+    assert {each.shape.name for each in after.shapes()} == {each.shape.name for each in before.shapes()}
 
 
 @given(seeds, seeds, seeds)
 def test_a_memory_whoever_wrote_it_makes_nobody_refuse(seed: int, hostile: int, asked: int) -> None:
     nodes = seeded(lambda pick: [replace(standing(pick, kind(pick)), name=f"n{at}") for at in range(3)], seed)
     lies = seeded(lambda pick: [replace(standing(pick, each), label=None) for each in nodes], hostile)
-    memory = replace(book_of(lies).memory(), losses={"n0": -1e12, "n1": 1e12, "n9": 0.0})
+    memory = replace(book_of(lies).to_remember(), losses={"n0": -1e12, "n1": 1e12, "n9": 0.0})
     pod = seeded(question, asked)
     where = seeded(lambda pick: constraints(pick, ["n0", "n1"]), asked)
 
     def able(book: ShapeHistory) -> set[str]:
-        shapes_known = (each.shape for each in book.known())
+        shapes_known = (each.shape for each in book.shapes())
         return {
             each.name
             for each in shapes_known

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.ledger.claims import believed, due, node_facts
+from numalign.ledger.claims import believed, due, static_facts
 from numalign.model import demand as demands
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.placement import Held
@@ -129,9 +129,9 @@ def test_of_a_pod_that_is_served_as_a_whole_the_whole_counts() -> None:
 def test_a_belief_stands_as_long_as_its_ground_does() -> None:
     busy = replace(PAIR, zones=tuple(replace(zone, free=bag("cpu=1")) for zone in PAIR.zones))
 
-    assert node_facts(busy) == node_facts(PAIR)
-    assert node_facts(ILL) != node_facts(replace(ILL, health=None))
+    assert static_facts(busy) == static_facts(PAIR)
+    assert static_facts(ILL) != static_facts(replace(ILL, health=None))
     assert (
-        len({node_facts(each) for each in (PAIR, HUGE_PAIR, SHARED, replace(PAIR, scope=PAIR.scope.POD))})
+        len({static_facts(each) for each in (PAIR, HUGE_PAIR, SHARED, replace(PAIR, scope=PAIR.scope.POD))})
         == 4
     )

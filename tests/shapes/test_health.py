@@ -6,7 +6,7 @@ import pytest
 
 from numalign.model.node import Node
 from numalign.model.resources import Resources
-from numalign.shapes.health import completed, lacking
+from numalign.shapes.health import missing_devices, with_all_devices
 from tests.notation import bag, node, table
 
 GPUS = "nvidia.com/gpu"
@@ -33,7 +33,7 @@ WELL = node("cpu=8 gpu=4", "cpu=8 gpu=4")
     ),
 )
 def test_what_a_node_lacks(made: Node, expected: dict[str, int]) -> None:
-    assert lacking(made) == Resources(expected)
+    assert missing_devices(made) == Resources(expected)
 
 
 COMPLETED = [
@@ -52,7 +52,7 @@ COMPLETED = [
 def test_what_a_node_is_in_health_by_what_its_own_objects_tell(
     zones: list[str], totals: str, most: str, expected: list[str], given: str
 ) -> None:
-    found = completed(node(*zones, totals=totals), bag(most))
+    found = with_all_devices(node(*zones, totals=totals), bag(most))
 
     assert found == node(*expected, totals=given)
 
@@ -69,4 +69,4 @@ COMPLETE = [
 
 @pytest.mark.parametrize(("made", "most"), table(COMPLETE))
 def test_a_node_that_lacks_nothing_by_what_its_own_objects_tell(made: Node, most: str | None) -> None:
-    assert completed(made, None if most is None else bag(most)) is None
+    assert with_all_devices(made, None if most is None else bag(most)) is None

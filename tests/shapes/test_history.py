@@ -34,17 +34,17 @@ class Cluster:
 
     def see(self, made: Node, identity: Identity = MACHINE) -> Node:
         """A node is there like this."""
-        return self.book.see(made, identity=identity)
+        return self.book.update_node(made, identity=identity)
 
     def restarted(self) -> "Cluster":
         """Another process, which is told what this one remembers."""
         other = Cluster(self.now, self.remember)
-        other.book.recall(self.book.memory())
+        other.book.load(self.book.to_remember())
         return other
 
     def counts(self) -> list[tuple[str, int]]:
         """How many nodes the shapes have."""
-        return [(each.shape.node_class, each.nodes) for each in self.book.known()]
+        return [(each.shape.node_class, each.nodes) for each in self.book.shapes()]
 
 
 @pytest.fixture
@@ -142,12 +142,12 @@ def test_a_label_or_the_past_says_what_a_node_was(
 
 def test_a_class_that_becomes_known_makes_nodes_stale_once(cluster: Cluster) -> None:
     labelled = replace(DOWN, label=BLUE)
-    steps = [cluster.see(labelled).health is None, cluster.book.stale()]
+    steps = [cluster.see(labelled).health is None, cluster.book.pop_stale()]
     version = cluster.book.version
     cluster.see(replace(WELL, name="b"))
 
     assert cluster.book.version > version
-    assert [*steps, cluster.book.stale(), cluster.book.stale()] == [True, set(), {"a"}, set()]
+    assert [*steps, cluster.book.pop_stale(), cluster.book.pop_stale()] == [True, set(), {"a"}, set()]
     assert cluster.see(labelled).health
 
 
@@ -155,7 +155,7 @@ def test_a_class_that_turns_out_to_have_more_as_a_whole_makes_nodes_stale(cluste
     cluster.see(UNCOUNTED)
     cluster.see(replace(WELL, name="b"))
 
-    assert cluster.book.stale() == {"a"}
+    assert cluster.book.pop_stale() == {"a"}
     assert cluster.see(UNCOUNTED).health
 
 
@@ -164,11 +164,11 @@ def test_a_loss_is_real_after_a_week_and_then_the_node_is_what_it_has(cluster: C
     cluster.see(DOWN)
     cluster.now += LOSS_SECONDS - 1
     cluster.book.expire()
-    before = cluster.book.stale()
+    before = cluster.book.pop_stale()
     cluster.now += 1
     cluster.book.expire()
 
-    assert [before, cluster.book.stale()] == [set(), {"a"}]
+    assert [before, cluster.book.pop_stale()] == [set(), {"a"}]
     assert [cluster.see(DOWN).health, cluster.see(DOWN).health] == [None, None]
     assert cluster.counts() == sorted([(BLUE, 0), (node_class(DOWN), 1)])
     # What it loses from then on is a loss again.
@@ -178,25 +178,25 @@ def test_a_loss_is_real_after_a_week_and_then_the_node_is_what_it_has(cluster: C
 
 def test_a_node_that_nobody_saw_in_health_is_what_its_node_says_for_a_week(cluster: Cluster) -> None:
     most = bag("cpu=8 gpu=8")
-    first = cluster.book.see(DOWN, identity=MACHINE, most=most)
+    first = cluster.book.update_node(DOWN, identity=MACHINE, most=most)
     shapes = cluster.counts()
     cluster.now += LOSS_SECONDS
     cluster.book.expire()
-    stale = cluster.book.stale()
-    later = [cluster.book.see(DOWN, identity=MACHINE, most=most) for _ in range(2)]
+    stale = cluster.book.pop_stale()
+    later = [cluster.book.update_node(DOWN, identity=MACHINE, most=most) for _ in range(2)]
 
     assert first.health
     assert first.health.totals == most
     # Nobody knows on which zones its devices are, so they make no shape.
     assert shapes == [(node_class(DOWN), 1)]
-    assert all(each.shape.node.totals == DOWN.totals for each in cluster.book.known())
+    assert all(each.shape.node.totals == DOWN.totals for each in cluster.book.shapes())
     assert stale == {"a"}
     assert [each.health for each in later] == [None, None]
 
 
 def test_what_a_node_was_is_believed_before_what_its_node_says(cluster: Cluster) -> None:
     cluster.see(WELL)
-    found = cluster.book.see(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
+    found = cluster.book.update_node(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
 
     assert found.health
     assert found.health.zones == WELL.zones
@@ -217,21 +217,21 @@ def test_since_when_a_node_is_ill_outlives_the_process(cluster: Cluster) -> None
 def test_a_loss_that_others_know_of_longer_is_heard(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(DOWN)
-    cluster.book.recall(RememberedShapes(losses={"a": cluster.now - LOSS_SECONDS, "other": 0.0}))
+    cluster.book.load(RememberedShapes(losses={"a": cluster.now - LOSS_SECONDS, "other": 0.0}))
 
-    assert cluster.book.stale() == {"a"}
+    assert cluster.book.pop_stale() == {"a"}
     assert cluster.see(DOWN).health is None
 
 
 def test_a_node_that_is_mended_is_forgotten_as_ill(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(DOWN)
-    losses = [dict(cluster.book.memory().losses)]
+    losses = [dict(cluster.book.to_remember().losses)]
     cluster.see(WELL)
-    losses.append(dict(cluster.book.memory().losses))
+    losses.append(dict(cluster.book.to_remember().losses))
     cluster.now += LOSS_SECONDS
     cluster.see(DOWN)
-    losses.append(dict(cluster.book.memory().losses))
+    losses.append(dict(cluster.book.to_remember().losses))
 
     assert losses == [{"a": 1e9}, {}, {"a": 1e9 + LOSS_SECONDS}]
 
@@ -241,12 +241,12 @@ def test_a_node_that_is_mended_is_forgotten_as_ill(cluster: Cluster) -> None:
 
 def test_a_shape_is_remembered_after_its_last_node_for_so_long(cluster: Cluster) -> None:
     cluster.see(WELL)
-    cluster.book.keep(set())
-    [known] = cluster.book.known()
+    cluster.book.retain_nodes(set())
+    [known] = cluster.book.shapes()
     cluster.now += REMEMBER_SECONDS - 1
-    steps = [len(cluster.book.known())]
+    steps = [len(cluster.book.shapes())]
     cluster.now += 1
-    steps.append(len(cluster.book.known()))
+    steps.append(len(cluster.book.shapes()))
     version = cluster.book.version
     cluster.book.expire()
 
@@ -258,7 +258,7 @@ def test_a_shape_is_remembered_after_its_last_node_for_so_long(cluster: Cluster)
 def test_a_shape_that_is_remembered_for_an_hour_is_known_no_more_after_that_hour() -> None:
     cluster = Cluster(remember=HOUR)
     cluster.see(WELL)
-    cluster.book.keep(set())
+    cluster.book.retain_nodes(set())
     cluster.book.expire()
     versions = [cluster.book.version]
     for _ in range(2):
@@ -266,7 +266,7 @@ def test_a_shape_that_is_remembered_for_an_hour_is_known_no_more_after_that_hour
         cluster.book.expire()
         versions.append(cluster.book.version)
 
-    assert cluster.book.known() == ()
+    assert cluster.book.shapes() == ()
     assert versions[0] < versions[1] == versions[2]
 
 
@@ -274,7 +274,7 @@ def test_with_nothing_to_remember_a_shape_goes_with_its_last_node() -> None:
     cluster = Cluster(remember=0)
     cluster.see(WELL)
     here = cluster.counts()
-    cluster.book.keep(set())
+    cluster.book.retain_nodes(set())
 
     assert (here, cluster.counts()) == ([(BLUE, 1)], [])
 
@@ -282,7 +282,7 @@ def test_with_nothing_to_remember_a_shape_goes_with_its_last_node() -> None:
 def test_with_nothing_to_remember_an_ill_node_is_known_by_what_others_remember_all_the_same() -> None:
     before, after = Cluster(remember=0), Cluster(remember=0)
     before.see(WELL)
-    after.book.recall(before.book.memory())
+    after.book.load(before.book.to_remember())
     after.book.expire()
 
     assert after.counts() == []
@@ -292,48 +292,48 @@ def test_with_nothing_to_remember_an_ill_node_is_known_by_what_others_remember_a
 def test_a_node_that_comes_back_makes_a_memory_a_shape_that_is_here(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(replace(WELL, name="b"))
-    cluster.book.keep({"b"})
-    one = cluster.book.known()
-    cluster.book.keep(set())
+    cluster.book.retain_nodes({"b"})
+    one = cluster.book.shapes()
+    cluster.book.retain_nodes(set())
     cluster.see(WELL)
 
     assert [each.nodes for each in one] == [1]
-    assert cluster.book.known() == (KnownShape(of(WELL), nodes=1),)
+    assert cluster.book.shapes() == (KnownShape(of(WELL), nodes=1),)
 
 
 def test_what_is_remembered_outlives_the_process_with_its_time(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(replace(node("cpu=1"), name="b"))
-    cluster.book.keep({"b"})
+    cluster.book.retain_nodes({"b"})
     cluster.now += HOUR
-    seen = {each.shape.node_class: each.seen for each in cluster.restarted().book.known()}
+    seen = {each.shape.node_class: each.seen for each in cluster.restarted().book.shapes()}
 
     # Of nodes that are here, those who come next know that they were here a moment ago.
     assert seen == {BLUE: 1e9, node_class(node("cpu=1")): 1e9 + HOUR}
 
 
 def test_a_memory_of_tomorrow_is_one_of_now_and_one_of_long_ago_is_none(cluster: Cluster) -> None:
-    cluster.book.recall(RememberedShapes((KnownShape(of(WELL), seen=1e12), KnownShape(of(GONE), seen=0.0))))
+    cluster.book.load(RememberedShapes((KnownShape(of(WELL), seen=1e12), KnownShape(of(GONE), seen=0.0))))
 
-    assert [each.seen for each in cluster.book.known()] == [1e9]
+    assert [each.seen for each in cluster.book.shapes()] == [1e9]
 
 
 def test_of_too_many_memories_the_latest_are_kept(cluster: Cluster) -> None:
     many = [
         KnownShape(of(replace(WELL, max_zones=8 + at)), seen=1e9 - at) for at in range(MOST_REMEMBERED + 9)
     ]
-    cluster.book.recall(RememberedShapes(tuple(many)))
+    cluster.book.load(RememberedShapes(tuple(many)))
 
-    known = cluster.book.known()
+    known = cluster.book.shapes()
     assert {each.shape.name for each in known} == {each.shape.name for each in many[:MOST_REMEMBERED]}
 
 
 def test_what_others_remember_adds_to_what_is_here_and_takes_nothing_away(cluster: Cluster) -> None:
     cluster.see(replace(WELL, attributes=Attributes(Labels({"pool": "a"}))))
     other = of(replace(WELL, attributes=Attributes(Labels({"pool": "b"}))))
-    cluster.book.recall(RememberedShapes((KnownShape(other, seen=0.0),)))
+    cluster.book.load(RememberedShapes((KnownShape(other, seen=0.0),)))
 
-    [known] = cluster.book.known()
+    [known] = cluster.book.shapes()
     assert known.nodes == 1
     assert known.shape.labels["pool"].known == frozenset({"a", "b"})
 
@@ -346,12 +346,12 @@ def test_declared_shapes_stand_last_and_are_forgotten_when_they_are_not_declared
     cluster.book.declare([of(WELL)])
 
     assert version < declared == cluster.book.version
-    assert cluster.book.known()[1] == KnownShape(of(WELL), declared=True)
+    assert cluster.book.shapes()[1] == KnownShape(of(WELL), declared=True)
     # What is declared says what a label means.
     assert cluster.see(replace(GONE, label=BLUE)).health
     cluster.book.declare([])
-    assert not any(each.declared for each in cluster.book.known())
-    assert not any(each.declared for each in cluster.book.memory().shapes)
+    assert not any(each.declared for each in cluster.book.shapes())
+    assert not any(each.declared for each in cluster.book.to_remember().shapes)
 
 
 def test_what_a_node_shows_that_is_new_grows_the_version_and_the_rest_does_not(cluster: Cluster) -> None:

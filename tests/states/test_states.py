@@ -152,6 +152,6 @@ def left_behind(state: State) -> Json:
         for each in state.machines
     ]
     metadata = {"name": shapes.NAME, "namespace": "numalign-system"}
-    data = shapes.encode(seen.memory())
+    data = shapes.encode(seen.to_remember())
     memory = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
     return documents(machines, memory)
