@@ -6,7 +6,6 @@ equals the strategies decide, in the order in which somebody named them. Values 
 they are and scaled last, for a scheduler's eleven numbers would make equals of most nodes.
 """
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -19,6 +18,7 @@ from numalign.cache.ranking import NOBODY, Answers, Measure, Ranking, Ranks, Rel
 from numalign.decision.scoring import Strategy
 from numalign.kube.decode import label_syntax as shapes
 from numalign.model.constraints import Requirement
+from numalign.model.spelling import closest_word
 
 __all__ = [
     "HEAVIEST",
@@ -145,8 +145,8 @@ def not_one(word: str, before: Collection[str]) -> str | None:
     if not word:
         return f"a name is missing: one of {', '.join(MEASURES)}"
     by_small = {name.lower(): name for name in MEASURES}
-    close = difflib.get_close_matches(word.lower()[:_LONGEST], by_small, n=1)
-    meant = f'"{by_small[close[0]]}" is meant?' if close else f"known are {', '.join(MEASURES)}"
+    close = closest_word(word.lower(), by_small)
+    meant = f'"{by_small[close]}" is meant?' if close else f"known are {', '.join(MEASURES)}"
     return f'"{word[:_LONGEST]}" is no strategy; {meant}'
 
 

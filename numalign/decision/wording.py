@@ -21,8 +21,9 @@ from numalign.decision.verdict import Cause, Need, Refusal, Shortage, Verdict
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.model.constraints import Unmet
 from numalign.model.errors import cut
-from numalign.model.intent import POLICY, Intent, Policy, nearest
+from numalign.model.intent import POLICY, Intent, Policy
 from numalign.model.resources import render
+from numalign.model.spelling import closest_word
 
 LONGEST = 900
 """Characters of a refusal."""
@@ -257,7 +258,7 @@ def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str
 
 def unlisted(resource: str, known: Iterable[str]) -> str:
     """That no node lists a resource, and which of the known ones may be meant."""
-    close = nearest(resource, known)
+    close = closest_word(resource, known)
     meant = f'; "{close}" is meant?' if close else ""
     return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{meant}'
 

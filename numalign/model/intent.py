@@ -5,8 +5,7 @@ The words are the kubelet's own four policies. Every mistake is reported at once
 place, because whoever mends a manifest wants to mend it once.
 """
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import nsmallest
@@ -14,6 +13,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from numalign.model.errors import BadIntent, Mistake, cut
+from numalign.model.spelling import closest_word
 
 PREFIX = "numalign.io/"
 POLICY = PREFIX + "policy"
@@ -44,7 +44,6 @@ LONGEST_NAME = 317
 """Characters of a resource's name: a domain of 253, a slash and 63 (k8s.io/apimachinery, IsQualifiedName)."""
 
 _GUESSED = 16
-_LONGEST_GUESSED = 64
 _SHOWN = 80
 
 
@@ -225,18 +224,9 @@ def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: s
     names = [name.removeprefix(PREFIX) for name in known]
     # To guess takes time, and nobody reads the guesses of a thousand mistakes.
     for key in nsmallest(_GUESSED, unknown):
-        close = nearest(key.removeprefix(PREFIX), names)
+        close = closest_word(key.removeprefix(PREFIX), names)
         meant = f'; "{PREFIX}{close}" is meant?' if close else f"; known are {', '.join(known)}"
         yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{meant}")
-
-
-def nearest(written: str, known: Iterable[str]) -> str | None:
-    """The known word that may be meant, if any is close; of what is written only the beginning is looked at.
-
-    To compare takes the square of the length, and no word that is meant is as long as this.
-    """
-    close = difflib.get_close_matches(written[:_LONGEST_GUESSED], list(known), n=1)
-    return close[0] if close else None
 
 
 def _read_policy(annotations: Mapping[str, str], mistakes: list[Mistake]) -> Policy | None:
@@ -270,7 +260,7 @@ def _read_word(
 def _no_word(words: type[Word], text: str, *, where: str) -> Mistake:
     known = [word.value for word in words]
     asked = cut(text.strip(), _SHOWN)
-    close = nearest(_HABITS.get(asked.lower(), asked.lower()), known)
+    close = closest_word(_HABITS.get(asked.lower(), asked.lower()), known)
     meant = f'"{close}" is meant?' if close else f"one of {', '.join(known)}"
     return Mistake(
         where,

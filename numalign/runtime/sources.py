@@ -8,7 +8,6 @@ because a person wants those of all three sources in one answer.
 """
 
 import argparse
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from numalign.model.errors import Mistake
+from numalign.model.spelling import closest_word
 
 PREFIX = "NUMALIGN_"
 
@@ -55,8 +55,8 @@ def variable(name: str) -> str:
 
 def did_you_mean(word: str, known: Collection[str], *, closeness: float = 0.7) -> str:
     """A tail for a sentence, naming the known word that is nearest; empty when none is near."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=closeness)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = closest_word(word, known, cutoff=closeness)
+    return f"; did you mean {near}?" if near else ""
 
 
 def flags(argv: Sequence[str], *, names: Collection[str], switches: Collection[str]) -> Reading:
@@ -116,9 +116,9 @@ def environment(environ: Mapping[str, str], *, names: Collection[str]) -> Readin
 def _near_variables(unknown: Collection[str], known: Collection[str]) -> Iterator[Mistake]:
     names = {key.removeprefix(PREFIX): key for key in known}
     for key in sorted(unknown):
-        near = difflib.get_close_matches(key.removeprefix(PREFIX), names, n=1, cutoff=0.8)
+        near = closest_word(key.removeprefix(PREFIX), names, cutoff=0.8)
         if near:
-            message = f"is not known; did you mean {names[near[0]]}?"
+            message = f"is not known; did you mean {names[near]}?"
             yield Mistake(f"environment {key}", message)
 
 

@@ -1,7 +1,6 @@
 """What owners and platform teams write, what it means, and every mistake at its place."""
 
 import contextlib
-import difflib
 from collections.abc import Mapping
 
 import pytest
@@ -311,7 +310,7 @@ def test_of_a_long_text_no_more_than_its_beginning_is_compared_with_the_known_wo
         compared.append(len(word))
         return []
 
-    monkeypatch.setattr(difflib, "get_close_matches", close)
+    monkeypatch.setattr("difflib.get_close_matches", close)
     for written, _ in LONG.values():
         with contextlib.suppress(BadIntent):
             parse(written)

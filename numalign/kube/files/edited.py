@@ -6,7 +6,6 @@ all, and everything that is wrong with it is told at once, each mistake with its
 knows is nearly always one that is misspelt.
 """
 
-import difflib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -16,12 +15,12 @@ from typing import TypeVar
 from numalign.kube.decode.parts import Part
 from numalign.kube.files import documents
 from numalign.model.errors import BadInput, Mistake
+from numalign.model.spelling import closest_word
 
 MOST_BYTES = 2**20
 """What a ConfigMap may hold."""
 
 _GUESSED = 16
-_LONGEST = 64
 
 Read = TypeVar("Read")
 
@@ -71,8 +70,8 @@ def only(part: Part, *names: str) -> None:
     unknown = ((name, member) for name, member in members(part) if name not in names)
     # To guess takes time, and nobody reads the guesses of a thousand mistakes.
     for name, member in islice(unknown, _GUESSED):
-        close = difflib.get_close_matches(name[:_LONGEST], names, n=1)
-        meant = f'"{close[0]}" is meant?' if close else f"known are {', '.join(names)}"
+        close = closest_word(name, names)
+        meant = f'"{close}" is meant?' if close else f"known are {', '.join(names)}"
         member.wrong(f"there is no such key; {meant}")
 
 
