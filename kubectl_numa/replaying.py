@@ -245,7 +245,7 @@ def _truly(state: State, pod: str, demand: Demand, truth: Observed) -> State:
 
 def _given_once(node: Node) -> bool:
     """Whether no CPU is ever given to two pods; where sockets or cores are uneven, a kubelet does that."""
-    laid = node.machine.layout if node.machine else None
+    laid = node.machine.topology if node.machine else None
     units = (laid.sockets, laid.caches, laid.cores) if laid else ()
     return all(len({unit.bit_count() for unit in alike}) == 1 for alike in units)
 
@@ -307,7 +307,7 @@ def _strange(event: Observed, containers: Mapping[str, int], node: Node) -> Iter
         if one.container not in containers:
             yield Mistake(where, "the pod has no such container")
         yield from _strange_zones(f"{where}.amounts", one.amounts, node)
-        strange = (one.cpus or 0) & ~node.machine.layout.everything if node.machine else 0
+        strange = (one.cpus or 0) & ~node.machine.topology.everything if node.machine else 0
         if strange:
             yield Mistake(f"{where}.cpus", f"CPU {render_list(strange)} is not on this machine")
     yield from _strange_zones("observed.free", event.left or {}, node)

@@ -211,7 +211,7 @@ def _now(layout: Layout, node: Node) -> list[int]:
     found: list[int] = []
     for name in layout.names:
         if name == CPU:
-            found += cpu_manager.cpus_per_zone(cpus.layout, cpus.free) if cpus else [0] * len(frees)
+            found += cpu_manager.cpus_per_zone(cpus.topology, cpus.free) if cpus else [0] * len(frees)
         else:
             found += [free.get(name, 0) for free in frees]
     found += [free.get(CPU, 0) for free in frees]
@@ -239,7 +239,7 @@ def _ever(layout: Layout, node: Node) -> list[int]:
 def _hardware(layout: Layout, node: Node) -> dict[str, Sequence[int]]:
     """By what the managers tell how many zones a request takes at the least, by name."""
     cpus = cpu_manager.state(node)
-    sizes = cpus.layout.sizes if cpus else (0,) * len(node.zones)
+    sizes = cpus.topology.sizes if cpus else (0,) * len(node.zones)
     return {
         name: sizes if name == CPU else [_HARDWARE[kind(name)](zone).get(name, 0) for zone in node.zones]
         for name in layout.names

@@ -217,9 +217,9 @@ def _uneven(node: Node) -> bool:
     cpus = cpu_manager.state(node)
     if cpus is None:
         return False
-    zones = (zone for zone in cpus.layout.zones if zone)
+    zones = (zone for zone in cpus.topology.zones if zone)
     return any(
-        len({*map(int.bit_count, units)}) > 1 for units in (zones, cpus.layout.sockets, cpus.layout.cores)
+        len({*map(int.bit_count, units)}) > 1 for units in (zones, cpus.topology.sockets, cpus.topology.cores)
     )
 
 

@@ -204,7 +204,7 @@ def min_widths(node: Node, step: Step) -> dict[str, int]:
         name: device_manager.min_affinity_size(pool.devices, step.devices[name]) for name, pool in held
     }
     by_cpu = (
-        {CPU: cpu_manager.min_affinity_size(state.cpus.layout.sizes, step.cpu // MILLI)}
+        {CPU: cpu_manager.min_affinity_size(state.cpus.topology.sizes, step.cpu // MILLI)}
         if state.cpus and step.cpu
         else {}
     )
@@ -226,9 +226,9 @@ def fits_together(node: Node, amounts: Mapping[str, int], zones: int) -> bool:
 def whole_cores(node: Node) -> tuple[int, int]:
     """How many threads a core has, and the millicores free in cores that keep none for the system."""
     cpus = cpu_manager.state(node)
-    if cpus is None or not cpus.layout.cores:
+    if cpus is None or not cpus.topology.cores:
         return 1, 0
-    return cpus.layout.threads_per_core, cpu_manager.whole_cores(cpus).bit_count() * MILLI
+    return cpus.topology.threads_per_core, cpu_manager.whole_cores(cpus).bit_count() * MILLI
 
 
 def _refused(refusal: Rejection, before: ManagersState, after: ManagersState) -> PodAdmitResult:
@@ -322,7 +322,7 @@ def _kept(node: Node, state: ManagersState, held: Assignments) -> Mapping[ZoneSe
 
 
 def _cpu_entries(cpus: CpuState, held: CpuSet) -> Iterable[Entry]:
-    counts = enumerate(cpu_manager.cpus_per_zone(cpus.layout, held))
+    counts = enumerate(cpu_manager.cpus_per_zone(cpus.topology, held))
     return ((1 << at, CPU, count * MILLI) for at, count in counts if count)
 
 

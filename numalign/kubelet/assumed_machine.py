@@ -29,7 +29,7 @@ Costs = tuple[tuple[ZoneId, int], ...]
 class Assumed(NamedTuple):
     """The CPUs that a node of counts would have, and those of them that a zone never gives out."""
 
-    layout: CpuTopology
+    topology: CpuTopology
     reserved: CpuSet
 
 

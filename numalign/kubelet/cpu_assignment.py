@@ -1,5 +1,5 @@
 """
-Which CPUs the CPU manager takes when it may choose.
+Which CPUs the CPU manager takes when it may choose (takeByTopology).
 
 A pod is admitted by amounts, but which CPUs it got decides what the next one finds: a zone that is broken
 into, a core that is split. So the choice of the static policy is restated here, CPU by CPU, its accidents
@@ -23,7 +23,7 @@ from numalign.model.machine import CpuSet, CpuTopology
 
 @dataclass(frozen=True, slots=True)
 class StaticPolicyOptions:
-    """The policy options that decide which CPUs are taken.
+    """Those of cpuManagerPolicyOptions that decide which CPUs are taken.
 
     `distribute` is distribute-cpus-across-numa, in steps of `group` CPUs: the threads of a core under
     full-pcpus-only, else one. `spread` is distribute-cpus-across-cores. `by_cache` is
@@ -39,70 +39,73 @@ class StaticPolicyOptions:
 
 
 def take_by_topology(
-    layout: CpuTopology, available: CpuSet, count: int, strategy: StaticPolicyOptions
+    topology: CpuTopology, available: CpuSet, count: int, options: StaticPolicyOptions
 ) -> CpuSet:
-    """Choose so many of the available CPUs as the kubelet would.
+    """The CPUs that the kubelet chooses among the available ones (takeByTopology).
 
-    Nothing comes back where the kubelet does not admit the pod: there are too few, or its own accidents spoil
+    Returns no CPU where the kubelet does not admit the pod: there are too few, or its own accidents spoil
     what it wanted to distribute. Where a cache reaches over several zones, `by_cache` can end with fewer than
-    asked for. Sockets are expected to lie within zones, or zones within sockets.
+    `count`. Sockets are expected to lie within zones, or zones within sockets.
     """
     if not 0 < count <= available.bit_count():
         return 0
-    steps = _steps(strategy, zones_first=_zones_first(layout))
-    if strategy.distribute and not count % strategy.group:
-        return _distributed(layout, available, count, strategy.group, steps)
-    return _packed(layout, available, count, steps)
+    steps = _steps(options, numa_first=_numa_first(topology))
+    if options.distribute and not count % options.group:
+        return _numa_distributed(topology, available, count, options.group, steps)
+    return _numa_packed(topology, available, count, steps)
 
 
-def choices(layout: CpuTopology, available: CpuSet, count: int, strategy: StaticPolicyOptions) -> int:
-    """How many ways `take` compares to distribute so many CPUs; of packing there is one."""
-    if not strategy.distribute or count % strategy.group or not 0 < count <= available.bit_count():
+def choices(topology: CpuTopology, available: CpuSet, count: int, options: StaticPolicyOptions) -> int:
+    """How many ways `take_by_topology` compares to distribute so many CPUs; of packing there is one."""
+    if not options.distribute or count % options.group or not 0 < count <= available.bit_count():
         return 0
-    room = _room(_zones(layout, available), available)
-    return cpu_distribution.choices(
-        room, count, group=strategy.group, groups_per_zone=_per_zone(layout, strategy.group)
-    )
+    room = _room(_sorted_numa_nodes(topology, available), available)
+    groups = _groups_per_zone(topology, options.group)
+    return cpu_distribution.choices(room, count, group=options.group, groups_per_zone=groups)
 
 
-# --- Packing
-
-
-Step = Callable[[CpuTopology, CpuSet, int], Iterable[CpuSet]]
+TakeStep = Callable[[CpuTopology, CpuSet, int], Iterable[CpuSet]]
 """What one step takes, unit by unit, of the CPUs that are free while so many are needed."""
 
 
-def _packed(layout: CpuTopology, free: CpuSet, needed: int, steps: Iterable[Step]) -> CpuSet:
+def _numa_packed(topology: CpuTopology, free: CpuSet, needed: int, steps: Iterable[TakeStep]) -> CpuSet:
+    """As takeByTopologyNUMAPacked: each step takes what it can of what the steps before it left."""
     taken = 0
     for step in steps:
-        for unit in step(layout, free & ~taken, needed) if needed else ():
+        for unit in step(topology, free & ~taken, needed) if needed else ():
             taken |= unit
+            # A unit of an uneven machine can have more than is needed, which ends the packing as well.
             needed -= unit.bit_count()
     return taken
 
 
-def _distributed(layout: CpuTopology, free: CpuSet, count: int, group: int, steps: Iterable[Step]) -> CpuSet:
-    zones = _zones(layout, free)
-    per_zone = _per_zone(layout, group)
-    plan = cpu_distribution.distribution(_room(zones, free), count, group=group, groups_per_zone=per_zone)
-    if plan is None:
-        return _packed(layout, free, count, steps)
-    taken = _from_each(layout, free, [zones[at] for at in plan.zones], plan.share, steps)
-    turns = cpu_distribution.turns(_room(zones, free & ~taken), plan.extra, plan.groups, group)
-    taken |= _from_each(layout, free & ~taken, [zones[at] for at in turns], group, steps)
+def _numa_distributed(
+    topology: CpuTopology, free: CpuSet, count: int, group: int, steps: Iterable[TakeStep]
+) -> CpuSet:
+    """As takeByTopologyNUMADistributed: an even share from each of some zones, then what remains in turns."""
+    zones = _sorted_numa_nodes(topology, free)
+    per_zone = _groups_per_zone(topology, group)
+    best = cpu_distribution.distribution(_room(zones, free), count, group=group, groups_per_zone=per_zone)
+    if best is None:
+        return _numa_packed(topology, free, count, steps)
+    taken = _from_each(topology, free, [zones[at] for at in best.zones], best.share, steps)
+    turns = cpu_distribution.turns(_room(zones, free & ~taken), best.remainder, best.groups, group)
+    taken |= _from_each(topology, free & ~taken, [zones[at] for at in turns], group, steps)
+    # The kubelet counts in the end, and what its own accidents spoiled is an error of the allocation.
     return taken if taken.bit_count() == count else 0
 
 
-def _per_zone(layout: CpuTopology, group: int) -> int:
-    return _ceil(_ceil(sum(layout.sizes), group), layout.zones_with_cpus)
+def _groups_per_zone(topology: CpuTopology, group: int) -> int:
+    """As rangeNUMANodesNeededToSatisfy: divided by the zones that have CPUs, rounded up twice."""
+    return _ceil(_ceil(sum(topology.sizes), group), topology.zones_with_cpus)
 
 
 def _from_each(
-    layout: CpuTopology, free: CpuSet, zones: Iterable[CpuSet], amount: int, steps: Iterable[Step]
+    topology: CpuTopology, free: CpuSet, zones: Iterable[CpuSet], amount: int, steps: Iterable[TakeStep]
 ) -> CpuSet:
     taken = 0
     for zone in zones:
-        taken |= _packed(layout, zone & free & ~taken, amount, steps)
+        taken |= _numa_packed(topology, zone & free & ~taken, amount, steps)
     return taken
 
 
@@ -111,42 +114,62 @@ def _room(zones: Iterable[CpuSet], free: CpuSet) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def _steps(strategy: StaticPolicyOptions, *, zones_first: bool) -> tuple[Step, ...]:
-    units = (_whole_zones, _whole_sockets) if zones_first else (_whole_sockets, _whole_zones)
-    by_cache = strategy.by_cache and not strategy.distribute
-    caches = (_CACHES[strategy.odd_cache_share],) if by_cache else ()
-    return (*units, *caches, *_THREADS[strategy.spread])
+def _steps(options: StaticPolicyOptions, *, numa_first: bool) -> tuple[TakeStep, ...]:
+    """As takeFullFirstLevel and takeFullSecondLevel, caches between them and cores, then what is left."""
+    units = (_full_numa_nodes, _full_sockets) if numa_first else (_full_sockets, _full_numa_nodes)
+    by_cache = options.by_cache and not options.distribute
+    caches = (_UNCORE_CACHES[options.odd_cache_share],) if by_cache else ()
+    return (*units, *caches, *_CORES_AND_CPUS[options.spread])
 
 
-def _whole_zones(layout: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
-    whole = [zone for zone in layout.zones if zone & free == zone and 0 < zone.bit_count() <= needed]
-    return _fitting((zone for zone in _zones(layout, free) if zone in whole), needed) if whole else ()
+def _full_numa_nodes(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
+    """As takeFullNUMANodes: zones of which every CPU is free, so none that keeps a reserved one."""
+    full = [zone for zone in topology.zones if zone & free == zone and 0 < zone.bit_count() <= needed]
+    return (
+        _fitting((zone for zone in _sorted_numa_nodes(topology, free) if zone in full), needed)
+        if full
+        else ()
+    )
 
 
-def _whole_sockets(layout: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
-    size = _mean_size(layout, layout.sockets)
-    whole = [one for one in layout.sockets if (one & free).bit_count() == size and one.bit_count() <= needed]
-    return _fitting((one for one in _sockets(layout, free) if one in whole), needed) if whole else ()
+def _full_sockets(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
+    """As takeFullSockets: by isSocketFree a socket is free that has as many free CPUs as the average socket.
+
+    What is taken are all CPUs of it, whether or not they were free.
+    """
+    size = _mean_size(topology, topology.sockets)
+    full = [
+        socket
+        for socket in topology.sockets
+        if (socket & free).bit_count() == size and socket.bit_count() <= needed
+    ]
+    return (
+        _fitting((socket for socket in _sorted_sockets(topology, free) if socket in full), needed)
+        if full
+        else ()
+    )
 
 
-def _whole_cores(layout: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
-    size = layout.threads_per_core
-    units = _innermost(layout, free) if needed >= size else ()
+def _full_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
+    """As takeFullCores: isCoreFree compares with the average core too."""
+    size = topology.threads_per_core
+    units = _innermost(topology, free) if needed >= size else ()
     cores = (
-        core for unit in units for core in _cores(layout, unit) if (core & unit & free).bit_count() == size
+        core for unit in units for core in _cores(topology, unit) if (core & unit & free).bit_count() == size
     )
     return _fitting(cores, needed, smallest=size)
 
 
-def _packed_threads(layout: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
-    cores = ((core & unit & free for core in _cores(layout, unit)) for unit in _innermost(layout, free))
-    return _threads(
-        chain.from_iterable(sorted(filter(None, parts), key=int.bit_count) for parts in cores), needed
-    )
+def _remaining_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
+    """As takeRemainingCPUs, in the order of sortAvailableCPUs: cores that are broken into come first."""
+    cores = ((core & unit & free for core in _cores(topology, unit)) for unit in _innermost(topology, free))
+    parts = (sorted(filter(None, threads), key=int.bit_count) for threads in cores)
+    return _threads(chain.from_iterable(parts), needed)
 
 
-def _spread_threads(layout: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
-    return _threads((socket & free for socket in _sockets(layout, free)), needed)
+def _spread_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
+    """As takeRemainingCPUs under distribute-cpus-across-cores: by id within sockets, whatever the core."""
+    return _threads((socket & free for socket in _sorted_sockets(topology, free)), needed)
 
 
 def _threads(parts: Iterable[CpuSet], needed: int) -> Iterator[CpuSet]:
@@ -159,7 +182,7 @@ def _threads(parts: Iterable[CpuSet], needed: int) -> Iterator[CpuSet]:
 
 
 def _fitting(units: Iterable[CpuSet], needed: int, *, smallest: int = 1) -> Iterator[CpuSet]:
-    """Those of the units, one after the other, that are not more than what is still needed."""
+    """Those of the units, one after the other, that are not more than what is still needed (needsAtLeast)."""
     for unit in units:
         if unit.bit_count() <= needed:
             yield unit
@@ -168,92 +191,84 @@ def _fitting(units: Iterable[CpuSet], needed: int, *, smallest: int = 1) -> Iter
                 return
 
 
-# --- Caches
+# --- Caches: prefer-align-cpus-by-uncorecache
 
 
-Share = Callable[[CpuTopology, CpuSet, int], CpuSet]
-"""What a cache with these CPUs free would give towards so many; it serves only if that is just as many."""
-
-
-def _by_cache(layout: CpuTopology, free: CpuSet, needed: int, share: Share) -> list[CpuSet]:
-    order = _within(_zones(layout, free), layout.caches, free)
+def _uncore_caches(topology: CpuTopology, free: CpuSet, needed: int, *, odd: bool) -> list[CpuSet]:
+    """Whole caches first, then a part of one that serves all of the rest: only just as many will do."""
+    order = _within(_sorted_numa_nodes(topology, free), topology.caches, free)
     whole = [cache for cache in order if cache & free == cache]
-    taken = list(_fitting(whole, needed)) if needed >= _mean_size(layout, layout.caches) else []
-    left = needed - sum(map(int.bit_count, taken))
-    shares = (share(layout, cache & free, left) for cache in order if cache not in taken)
-    return [*taken, next((part for part in shares if part.bit_count() == left), 0)]
+    taken = list(_fitting(whole, needed)) if needed >= _mean_size(topology, topology.caches) else []
+    missing = needed - sum(map(int.bit_count, taken))
+    parts = (_cache_share(topology, cache & free, missing, odd=odd) for cache in order if cache not in taken)
+    return [*taken, next((part for part in parts if part.bit_count() == missing), 0)]
 
 
-def _share_of_cores(layout: CpuTopology, free: CpuSet, needed: int) -> CpuSet:
-    return _first_cores(layout, free, needed // layout.threads_per_core)
-
-
-def _share_rounded_up(layout: CpuTopology, free: CpuSet, needed: int) -> CpuSet:
-    share = _first_cores(layout, free, _ceil(needed, layout.threads_per_core))
-    over = needed % 2 and layout.threads_per_core > 1 and share.bit_count() > needed
+def _cache_share(topology: CpuTopology, free: CpuSet, needed: int, *, odd: bool) -> CpuSet:
+    """What a cache gives in its first cores; up to Kubernetes 1.33 it cannot serve a part of a core."""
+    threads = topology.threads_per_core
+    cores = (core & free for core in topology.cores if core & free)
+    share = union(islice(cores, _ceil(needed, threads) if odd else needed // threads))
+    over = odd and needed % 2 and threads > 1 and share.bit_count() > needed
     return lowest(share, share.bit_count() - 1) if over else share
 
 
-def _first_cores(layout: CpuTopology, free: CpuSet, count: int) -> CpuSet:
-    cores = (core & free for core in layout.cores if core & free)
-    return union(islice(cores, count))
-
-
-_CACHES: Mapping[bool, Step] = {
-    False: partial(_by_cache, share=_share_of_cores),
-    True: partial(_by_cache, share=_share_rounded_up),
-}
-_THREADS: Mapping[bool, tuple[Step, ...]] = {
-    False: (_whole_cores, _packed_threads),
-    True: (_spread_threads,),
+_UNCORE_CACHES: Mapping[bool, TakeStep] = {odd: partial(_uncore_caches, odd=odd) for odd in (False, True)}
+_CORES_AND_CPUS: Mapping[bool, tuple[TakeStep, ...]] = {
+    False: (_full_cores, _remaining_cpus),
+    True: (_spread_cpus,),
 }
 
 
-# --- Order: the fewest free CPUs first, then by id
+# --- Order: the fewest free CPUs first, then by id (cpuAccumulator.sort)
 
 
-def _zones_first(layout: CpuTopology) -> bool:
-    """Whether zones are taken to hold sockets, rather than sockets zones: only their numbers decide."""
-    return len(layout.sockets) >= layout.zones_with_cpus
+def _numa_first(topology: CpuTopology) -> bool:
+    """Whether zones are taken to hold sockets (numaFirst), rather than sockets zones: only numbers decide."""
+    return len(topology.sockets) >= topology.zones_with_cpus
 
 
-def _zones(layout: CpuTopology, free: CpuSet) -> list[CpuSet]:
-    if _zones_first(layout):
-        return _emptiest(layout.zones, free)
-    return _within(_emptiest(layout.sockets, free), layout.zones, free)
+def _sorted_numa_nodes(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
+    """As sortAvailableNUMANodes."""
+    if _numa_first(topology):
+        return _emptiest(topology.zones, free)
+    return _within(_emptiest(topology.sockets, free), topology.zones, free)
 
 
-def _sockets(layout: CpuTopology, free: CpuSet) -> list[CpuSet]:
-    if _zones_first(layout):
-        return _within(_emptiest(layout.zones, free), layout.sockets, free)
-    return _emptiest(layout.sockets, free)
+def _sorted_sockets(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
+    """As sortAvailableSockets."""
+    if _numa_first(topology):
+        return _within(_emptiest(topology.zones, free), topology.sockets, free)
+    return _emptiest(topology.sockets, free)
 
 
-def _innermost(layout: CpuTopology, free: CpuSet) -> list[CpuSet]:
-    return _sockets(layout, free) if _zones_first(layout) else _zones(layout, free)
+def _innermost(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
+    """The units that cores stand in, in the order of sortAvailableCores."""
+    return (_sorted_sockets if _numa_first(topology) else _sorted_numa_nodes)(topology, free)
 
 
 def _within(outer: Iterable[CpuSet], inner: Sequence[CpuSet], free: CpuSet) -> list[CpuSet]:
     parts = [around & free for around in outer]
-    return [unit for part in parts for unit in _emptiest([one for one in inner if one & part], free)]
+    return [unit for part in parts for unit in _emptiest([unit for unit in inner if unit & part], free)]
 
 
 def _emptiest(units: Iterable[CpuSet], free: CpuSet) -> list[CpuSet]:
     return sorted([unit for unit in units if unit & free], key=lambda unit: (unit & free).bit_count())
 
 
-def _cores(layout: CpuTopology, unit: CpuSet) -> tuple[CpuSet, ...]:
+def _cores(topology: CpuTopology, unit: CpuSet) -> tuple[CpuSet, ...]:
     """The cores from a unit's first to its last one; those of other units can lie between."""
-    first = bisect_left(layout.cores, unit & -unit, key=_first_thread)
-    return layout.cores[first : bisect_right(layout.cores, unit, lo=first, key=_first_thread)]
+    first = bisect_left(topology.cores, unit & -unit, key=_first_thread)
+    return topology.cores[first : bisect_right(topology.cores, unit, lo=first, key=_first_thread)]
 
 
 def _first_thread(core: CpuSet) -> CpuSet:
     return core & -core
 
 
-def _mean_size(layout: CpuTopology, units: Sequence[CpuSet]) -> int:
-    return sum(layout.sizes) // len(units)
+def _mean_size(topology: CpuTopology, units: Sequence[CpuSet]) -> int:
+    """CPUsPerSocket and its like: of all CPUs, rounded down."""
+    return sum(topology.sizes) // len(units)
 
 
 def _ceil(amount: int, size: int) -> int:

@@ -2,7 +2,8 @@
 The CPU manager under policy static: the hints for CPUs, and which ones a container gets.
 
 Restates policy_static.go of pkg/kubelet/cm/cpumanager; which CPUs of those in question are taken stands in
-`take`. It works on sets of CPU ids, whether somebody described the machine or it is assumed from counts.
+`cpu_assignment`. It works on sets of CPU ids, whether somebody described the machine or it is assumed from
+counts.
 """
 
 from collections.abc import Iterable
@@ -37,7 +38,7 @@ class CpuState(NamedTuple):
     containers. On a machine of uneven cores the kubelet can give a CPU that another pod has.
     """
 
-    layout: CpuTopology
+    topology: CpuTopology
     options: Options
     reserved: CpuSet
     free: CpuSet
@@ -49,142 +50,148 @@ class CpuState(NamedTuple):
         """What a container of this pod could get."""
         return self.free | self.reusable
 
-    def charged(self, taken: CpuSet, role: Role) -> "CpuState":
-        """The CPUs after a container; what an init container got can be used again."""
-        reusable = self.reusable | taken if role is Role.INIT else self.reusable & ~taken
-        free, given = self.free & ~taken, self.given | taken
-        return CpuState(self.layout, self.options, self.reserved, free, reusable, given)
+    def charged(self, cpus: CpuSet, role: Role) -> "CpuState":
+        """The state after a container got these CPUs (updateCPUsToReuse).
 
-    def released(self, gone: CpuSet) -> "CpuState":
-        """The CPUs after a pod that had these is gone; the reserved ones stay what they are."""
-        return self._replace(free=self.free | gone & ~self.reserved)
+        What an init container got can be used again, what a sidecar or an app took of it cannot.
+        """
+        reusable = self.reusable | cpus if role is Role.INIT else self.reusable & ~cpus
+        free, given = self.free & ~cpus, self.given | cpus
+        return CpuState(self.topology, self.options, self.reserved, free, reusable, given)
+
+    def released(self, cpus: CpuSet) -> "CpuState":
+        """The state after a pod that had these is gone; the reserved ones stay what they are."""
+        return self._replace(free=self.free | cpus & ~self.reserved)
 
 
 def state(node: Node) -> CpuState | None:
     """The CPUs before the pod's first container; None where the manager is off."""
     if node.cpu_manager is not CpuManager.STATIC:
         return None
-    laid, kept = (
-        (node.machine.layout, node.machine.reserved) if node.machine else assumed_machine.assume(node)
-    )
-    return CpuState(
-        laid, node.options, kept, node.stock.cpus if node.stock else assumed_machine.free_cpus(node, laid)
-    )
+    if machine := node.machine:
+        topology, reserved = machine.topology, machine.reserved
+    else:
+        topology, reserved = assumed_machine.assume(node)
+    free = node.stock.cpus if node.stock else assumed_machine.free_cpus(node, topology)
+    return CpuState(topology, node.options, reserved, free)
 
 
-def cpus_per_zone(laid: CpuTopology, held: CpuSet) -> tuple[int, ...]:
-    """How many of these CPUs each zone owns."""
-    return tuple([(held & zone).bit_count() for zone in laid.zones])
+def cpus_per_zone(topology: CpuTopology, cpus: CpuSet) -> tuple[int, ...]:
+    """How many of these CPUs each zone owns, by position."""
+    return tuple([(cpus & zone).bit_count() for zone in topology.zones])
 
 
-def topology_hints(cpus: CpuState, step: Step) -> list[ResourceHints]:
-    """The hints for a step; none at all if it asks for no exclusive CPU."""
+def topology_hints(state: CpuState, step: Step) -> list[ResourceHints]:
+    """The hints for a step (generateCPUTopologyHints); none at all if it asks for no exclusive CPU."""
     if not step.cpu:
         return []
-    asked, laid = step.cpu // MILLI, cpus.layout
-    # A mask is a set of zones that own CPUs; the CPUs of init containers must all lie within.
-    possible = hint_sets.inside(bits(laid.hosts)) & hint_sets.reaching(
-        cpus_per_zone(laid, cpus.available), asked
+    request, topology = step.cpu // MILLI, state.topology
+    # Zones without CPUs are in no hint: the manager walks the zones that its CPU topology knows.
+    possible = hint_sets.inside(bits(topology.hosts)) & hint_sets.reaching(
+        cpus_per_zone(topology, state.available), request
     )
-    if cpus.reusable:
-        anchor = bits([at for at, size in enumerate(cpus_per_zone(laid, cpus.reusable)) if size])
-        possible &= hint_sets.around(anchor, len(laid.zones))
-    return [ResourceHints(CPU, possible, _preferred(cpus, possible, min_affinity_size(laid.sizes, asked)))]
+    if state.reusable:
+        # A mask that leaves out a zone of reusable CPUs is skipped, even where it has enough without them.
+        anchor = bits(zone for zone, count in enumerate(cpus_per_zone(topology, state.reusable)) if count)
+        possible &= hint_sets.around(anchor, len(topology.zones))
+    return [
+        ResourceHints(CPU, possible, _preferred(state, possible, min_affinity_size(topology.sizes, request)))
+    ]
 
 
-def min_affinity_size(sizes: Iterable[int], asked: int) -> int:
-    """The fewest zones whose CPUs, reserved and busy ones included, reach what is asked."""
+def min_affinity_size(sizes: Iterable[int], request: int) -> int:
+    """The fewest zones whose CPUs reach a request, in CPUs; of more than there are, all zones that have any.
+
+    Reserved and busy CPUs count (minAffinitySize is lowered before anything else of a mask is looked at). So
+    one zone can be the fewest that no pod could ever get.
+    """
     hosts = [size for size in sizes if size]
-    return bitmask.fewest(hosts, asked) or max(1, len(hosts))
+    return bitmask.fewest(hosts, request) or max(1, len(hosts))
 
 
-def allocate(cpus: CpuState, step: Step, mask: Mask | None) -> tuple[CpuState, CpuSet] | RejectionReason:
-    """The CPUs that a container gets: those of its affinity first, and then any; else why it gets none."""
-    asked = step.cpu // MILLI
-    if CpuOption.FULL_PCPUS_ONLY in cpus.options.cpu and _breaks_cores(cpus, asked):
+def allocate(state: CpuState, step: Step, mask: Mask | None) -> tuple[CpuState, CpuSet] | RejectionReason:
+    """The CPUs that a container gets, and the state after it; else why it gets none (Allocate).
+
+    Those of its affinity come first, and what is missing then from anywhere.
+    """
+    request, available = step.cpu // MILLI, state.available
+    # Asked before anything else, of the node as a whole, and under every topology policy.
+    if CpuOption.FULL_PCPUS_ONLY in state.options.cpu and _breaks_cores(state, request):
         return RejectionReason.SMT_ALIGNMENT
-    available = cpus.available
-    near = 0 if mask is None else available & _aligned(cpus, mask)
-    taken = allocate_cpus(cpus, near, min(asked, near.bit_count()))
-    if not isinstance(taken, RejectionReason) and (rest := asked - taken.bit_count()) > 0:
-        far = allocate_cpus(cpus, available & ~taken, rest)
-        taken = far if isinstance(far, RejectionReason) else taken | far
-    return taken if isinstance(taken, RejectionReason) else (cpus.charged(taken, step.role), taken)
+    near = 0 if mask is None else available & _aligned(state, mask)
+    cpus = allocate_cpus(state, near, min(request, near.bit_count()))
+    if not isinstance(cpus, RejectionReason) and (missing := request - cpus.bit_count()) > 0:
+        far = allocate_cpus(state, available & ~cpus, missing)
+        cpus = far if isinstance(far, RejectionReason) else cpus | far
+    return cpus if isinstance(cpus, RejectionReason) else (state.charged(cpus, step.role), cpus)
 
 
-def allocate_cpus(cpus: CpuState, held: CpuSet, count: int) -> CpuSet | RejectionReason:
+def allocate_cpus(state: CpuState, available: CpuSet, count: int) -> CpuSet | RejectionReason:
     """So many of these CPUs, however they are spread; why not, if the kubelet finds too few.
 
     Where a cache spans zones the kubelet counts it twice and is content with fewer.
     """
-    strategy = _strategy(cpus.options, cpus.layout.threads_per_core)
-    if strategy.distribute and choices(cpus.layout, held, count, strategy) > MOST_CHOICES:
+    options = _policy_options(state.options, state.topology.threads_per_core)
+    if options.distribute and choices(state.topology, available, count, options) > MOST_CHOICES:
         return RejectionReason.NOT_ANSWERED
-    taken = take_by_topology(cpus.layout, held, count, strategy)
-    return RejectionReason.UNEXPECTED_ADMISSION if count and not taken else taken
+    cpus = take_by_topology(state.topology, available, count, options)
+    return RejectionReason.UNEXPECTED_ADMISSION if count and not cpus else cpus
 
 
-def reserved_cpus(laid: CpuTopology, options: Options, count: int) -> CpuSet:
-    """The CPUs that a kubelet keeps for the system where it is told only how many."""
-    return take_by_topology(laid, laid.everything, count, _strategy(options, laid.threads_per_core))
-
-
-def _preferred(cpus: CpuState, possible: HintSet, fewest: int) -> HintSet:
-    narrow = hint_sets.of_width(possible, fewest)
-    laid = cpus.layout
-    per_socket = laid.zones_with_cpus // len(laid.sockets) if laid.sockets else 0
-    if CpuOption.ALIGN_BY_SOCKET not in cpus.options.cpu or not per_socket:
-        return narrow
-    # A mask is as good if it spans just the sockets that so many zones would take (isHintSocketAligned).
-    return narrow | possible & _spanning(laid, -(-fewest // per_socket))
-
-
-@lru_cache(maxsize=64)
-def _spanning(laid: CpuTopology, sockets: int) -> HintSet:
-    """The masks whose zones lie on so many sockets."""
-    spanned = bitmask.joined(tuple(_sockets_of(laid, zone) for zone in laid.zones))
-    return hint_sets.of(
-        mask for mask, touched in enumerate(spanned) if mask and touched.bit_count() == sockets
+def reserved_cpus(topology: CpuTopology, options: Options, count: int) -> CpuSet:
+    """The CPUs that a kubelet keeps for the system where it is told only how many (NewStaticPolicy)."""
+    return take_by_topology(
+        topology, topology.everything, count, _policy_options(options, topology.threads_per_core)
     )
 
 
-def _sockets_of(laid: CpuTopology, zone: CpuSet) -> int:
-    """The positions of the sockets that these CPUs sit on, as bits."""
-    return bits(at for at, socket in enumerate(laid.sockets) if socket & zone)
+def whole_cores(state: CpuState) -> CpuSet:
+    """The free CPUs whose core keeps no thread for the system (GetAvailablePhysicalCPUs)."""
+    return state.free & ~union(core for core in state.topology.cores if core & state.reserved)
 
 
-def _sockets(laid: CpuTopology, mask: Mask) -> list[CpuSet]:
-    inside = union(laid.zones[at] for at in members(mask))
-    return [socket for socket in laid.sockets if socket & inside]
+def _preferred(state: CpuState, possible: HintSet, fewest: int) -> HintSet:
+    narrow = hint_sets.of_width(possible, fewest)
+    topology = state.topology
+    per_socket = topology.zones_with_cpus // len(topology.sockets) if topology.sockets else 0
+    # More sockets than zones leave none for a zone, and the kubelet does not start with the option then.
+    if CpuOption.ALIGN_BY_SOCKET not in state.options.cpu or not per_socket:
+        return narrow
+    # A mask is as good if it spans just the sockets that so many zones would take (isHintSocketAligned).
+    return narrow | possible & _spanning(topology, -(-fewest // per_socket))
 
 
-def _aligned(cpus: CpuState, mask: Mask) -> CpuSet:
+@lru_cache(maxsize=64)
+def _spanning(topology: CpuTopology, sockets: int) -> HintSet:
+    """The masks whose zones lie on so many sockets."""
+    by_zone = (
+        bits(at for at, socket in enumerate(topology.sockets) if socket & zone) for zone in topology.zones
+    )
+    spanned = enumerate(bitmask.joined(tuple(by_zone)))
+    return hint_sets.of(mask for mask, touched in spanned if mask and touched.bit_count() == sockets)
+
+
+def _aligned(state: CpuState, mask: Mask) -> CpuSet:
     """The CPUs of the zones in an affinity or, aligned by socket, of all sockets that they touch."""
-    if CpuOption.ALIGN_BY_SOCKET in cpus.options.cpu:
-        return union(_sockets(cpus.layout, mask))
-    return union(cpus.layout.zones[at] for at in members(mask))
+    inside = union(state.topology.zones[at] for at in members(mask))
+    if CpuOption.ALIGN_BY_SOCKET not in state.options.cpu:
+        return inside
+    return union(socket for socket in state.topology.sockets if socket & inside)
 
 
-def _breaks_cores(cpus: CpuState, asked: int) -> bool:
+def _breaks_cores(state: CpuState, request: int) -> bool:
     """Whether so many CPUs cannot be whole cores. Init containers' CPUs do not count as available here."""
     # A node of which no zone lists a CPU has no core either.
-    threads = cpus.layout.threads_per_core or 1
-    return asked % threads > 0 or asked > whole_cores(cpus).bit_count()
-
-
-def whole_cores(cpus: CpuState) -> CpuSet:
-    """The free CPUs whose core keeps no thread for the system."""
-    touched = (core for core in cpus.layout.cores if core & cpus.reserved)
-    return cpus.free & ~union(touched)
+    threads = state.topology.threads_per_core or 1
+    return request % threads > 0 or request > whole_cores(state).bit_count()
 
 
 @lru_cache(maxsize=256)
-def _strategy(options: Options, threads: int) -> StaticPolicyOptions:
-    told = options.cpu
+def _policy_options(options: Options, threads: int) -> StaticPolicyOptions:
     return StaticPolicyOptions(
-        distribute=CpuOption.DISTRIBUTE_ACROSS_NUMA in told,
-        group=threads if CpuOption.FULL_PCPUS_ONLY in told else 1,
-        spread=CpuOption.DISTRIBUTE_ACROSS_CORES in told,
-        by_cache=CpuOption.PREFER_UNCORE_CACHE in told,
+        distribute=CpuOption.DISTRIBUTE_ACROSS_NUMA in options.cpu,
+        group=threads if CpuOption.FULL_PCPUS_ONLY in options.cpu else 1,
+        spread=CpuOption.DISTRIBUTE_ACROSS_CORES in options.cpu,
+        by_cache=CpuOption.PREFER_UNCORE_CACHE in options.cpu,
         odd_cache_share=options.behaviour.rounds_cores_up,
     )

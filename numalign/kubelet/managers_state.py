@@ -84,7 +84,7 @@ def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts
         for name, pool in before.devices.items()
     }
     if before.cpus and after.cpus:
-        counts = (cpu_manager.cpus_per_zone(cpus.layout, cpus.free) for cpus in (before.cpus, after.cpus))
+        counts = (cpu_manager.cpus_per_zone(cpus.topology, cpus.free) for cpus in (before.cpus, after.cpus))
         spent[CPU] = tuple(count * MILLI for count in subtract(*counts))
     if before.memory and after.memory:
         left = after.memory.free

@@ -105,7 +105,7 @@ def _cpus(cpus: CpuState, one: ObservedContainer, entries: list[Entry]) -> CpuSe
 
 def _some(cpus: CpuState, mask: Mask, count: int) -> CpuSet:
     """So many CPUs of these zones, first those that can be used again."""
-    zones = union(cpus.layout.zones[at] for at in members(mask))
+    zones = union(cpus.topology.zones[at] for at in members(mask))
     again = lowest(cpus.reusable & zones, count)
     return again | lowest(cpus.free & zones, count - again.bit_count())
 
@@ -128,7 +128,7 @@ def _left_by(held: MemoryState, node: Node, left: FreeByZone | None) -> MemorySt
 
 def _counted_free(cpus: CpuState, node: Node, left: FreeByZone) -> CpuSet:
     """The free CPUs, as many of each zone as were seen."""
-    zones = zip(node.ids, cpus.layout.zones, strict=True)
+    zones = zip(node.ids, cpus.topology.zones, strict=True)
     return union(
         _free(cpus, inside, left[zone,].get(CPU, 0) // MILLI) if (zone,) in left else cpus.free & inside
         for zone, inside in zones

@@ -85,7 +85,7 @@ def _sockets(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     where = f"{CPU_OPTIONS}.{CpuOption.ALIGN_BY_SOCKET}"
     if node.policy is Policy.SINGLE_NUMA_NODE:
         yield where, f"it is not compatible with topologyManagerPolicy {Policy.SINGLE_NUMA_NODE}"
-    laid = node.machine.layout if node.machine else None
+    laid = node.machine.topology if node.machine else None
     if laid and len(laid.sockets) > laid.zones_with_cpus:
         counts = f"{len(laid.sockets)} sockets are more than the {laid.zones_with_cpus} zones that have CPUs"
         yield where, f"it is not compatible with a machine whose {counts}"

@@ -97,10 +97,10 @@ class Machine:
     cores: tuple[Core, ...]
     reserved: CpuSet = 0
     devices: tuple[tuple[str, tuple[DevicePlace, ...]], ...] = ()
-    layout: CpuTopology = field(init=False, compare=False, repr=False)
+    topology: CpuTopology = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layout", cpu_topology(self.cores, self.zones))
+        object.__setattr__(self, "topology", cpu_topology(self.cores, self.zones))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Stock:
 def full_stock(machine: Machine) -> Stock:
     """What the machine could give out with nothing on it."""
     return Stock(
-        machine.layout.everything & ~machine.reserved,
+        machine.topology.everything & ~machine.reserved,
         tuple((name, tuple(place.healthy for place in places)) for name, places in machine.devices),
     )
 

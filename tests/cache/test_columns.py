@@ -158,7 +158,7 @@ def test_where_memory_is_shared_nobody_asks_for_groups() -> None:
 
 
 def test_free_cpus_are_those_that_pods_left() -> None:
-    laid = assumed(PLAIN).layout
+    laid = assumed(PLAIN).topology
 
     assert told(PLAIN, (TOP, CPU)) == [16, 32]
     assert sum(laid.sizes) == 32

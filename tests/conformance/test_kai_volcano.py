@@ -250,7 +250,7 @@ def under_policy(case: Json, read: Read) -> Answer:
 def predicated(case: Json, read: Read) -> Answer:
     """A pod with Volcano's annotation on a node with the very policy."""
     cpus, policy = _machine(case), Policy(case["policy"])
-    free = [count * MILLI for count in cpu_manager.cpus_per_zone(cpus.layout, cpus.free)]
+    free = [count * MILLI for count in cpu_manager.cpus_per_zone(cpus.topology, cpus.free)]
     free[0] -= case["resReservedCpu"] * MILLI
     zones = (
         Zone(
@@ -260,7 +260,7 @@ def predicated(case: Json, read: Read) -> Answer:
             Resources({CPU: total * MILLI}),
             Resources({CPU: left}),
         )
-        for at, (total, left) in enumerate(zip(cpus.layout.sizes, free, strict=True))
+        for at, (total, left) in enumerate(zip(cpus.topology.sizes, free, strict=True))
     )
     node = Node("node", tuple(zones), policy, memory_manager=MemoryManager.NONE)
     init, apps = (

@@ -29,7 +29,7 @@ THREADS = [
 
 @pytest.mark.parametrize(("told", "cores"), table(THREADS))
 def test_cores(told: Node, cores: str) -> None:
-    assert lists(assumed_machine.assume(told).layout.cores) == cores
+    assert lists(assumed_machine.assume(told).topology.cores) == cores
 
 
 def test_zones_and_caches_have_their_cpus_in_a_row() -> None:
@@ -60,7 +60,8 @@ SOCKETS = [
 @pytest.mark.parametrize(("costs", "sockets"), table(SOCKETS))
 def test_sockets_are_read_off_the_distances(costs: dict[Ids, int] | None, sockets: str) -> None:
     assert (
-        lists(assumed_machine.assume(node("cpu=1", "cpu=1", "cpu=1", costs=costs)).layout.sockets) == sockets
+        lists(assumed_machine.assume(node("cpu=1", "cpu=1", "cpu=1", costs=costs)).topology.sockets)
+        == sockets
     )
 
 

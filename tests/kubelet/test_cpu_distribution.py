@@ -38,7 +38,7 @@ def test_plan(
     plan = cpu_distribution.distribution(room, count, group=group, groups_per_zone=per_zone)
 
     assert plan
-    assert (plan.zones, plan.share, plan.extra) == expected
+    assert (plan.zones, plan.share, plan.remainder) == expected
 
 
 def test_nobody_can_share_what_is_not_there() -> None:
@@ -50,7 +50,7 @@ def test_three_groups_are_not_looked_for_in_two_zones_for_ever() -> None:
     plan = cpu_distribution.distribution([4, 4, 5, 5], 14, group=2, groups_per_zone=3)
 
     assert plan
-    assert plan.extra == ()
+    assert plan.remainder == ()
     assert plan.groups == 3
 
 
@@ -59,7 +59,7 @@ def test_unevenness_has_three_decimals() -> None:
 
     assert plan
     assert plan.zones == (1,)
-    assert plan.unevenness == 0.471
+    assert plan.balance == 0.471
 
 
 def test_extra_groups_come_in_turn_from_those_that_still_have_one() -> None:
@@ -168,6 +168,6 @@ def test_the_plan_is_what_the_walk_remembers(room: list[int], groups: int, group
         expected = walked(room, groups, group, per_zone)
     except EndlessError:
         assert plan
-        assert plan.unevenness == -math.inf
+        assert plan.balance == -math.inf
     else:
-        assert (plan and [plan.zones, plan.extra]) == expected
+        assert (plan and [plan.zones, plan.remainder]) == expected

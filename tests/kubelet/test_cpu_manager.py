@@ -135,7 +135,7 @@ def test_a_described_machine_has_the_cpus_that_were_told() -> None:
 
     assert render_list(held.free) == "1-2,4"
     assert render_list(held.reserved) == "0,8"
-    assert [render_list(zone) for zone in held.layout.zones] == ["0-3,8-11", "4-7"]
+    assert [render_list(zone) for zone in held.topology.zones] == ["0-3,8-11", "4-7"]
 
 
 def test_of_a_node_of_counts_the_cpus_are_assumed() -> None:
@@ -192,7 +192,7 @@ def test_cpus_are_taken(told: Node, cpus: int, inside: int | None, taken: tuple[
     before = cpus_of(told)
     after, found = given(before, wants(cpus), inside)
 
-    assert cpu_manager.cpus_per_zone(before.layout, read_list(found)) == taken
+    assert cpu_manager.cpus_per_zone(before.topology, read_list(found)) == taken
     assert after.free == before.free & ~read_list(found)
 
 
@@ -241,7 +241,7 @@ def test_too_few_cpus_on_all_zones_cannot_be_allocated(inside: int | None) -> No
 
 def test_an_app_takes_the_cpus_of_an_init_container_again() -> None:
     after, _ = given(cpus_of(USED), wants(4, "init"), 0b01)
-    assert (after.free & after.layout.zones[0], after.reusable.bit_count()) == (0, 4)
+    assert (after.free & after.topology.zones[0], after.reusable.bit_count()) == (0, 4)
 
     last, taken = given(after, wants(4), 0b01)
 
@@ -322,7 +322,7 @@ RESERVING = [
 
 @pytest.mark.parametrize(("told", "count", "kept"), table(RESERVING))
 def test_cpus_are_reserved_by_number(told: Options, count: int, kept: str) -> None:
-    assert render_list(cpu_manager.reserved_cpus(cpus_of(TWO).layout, told, count)) == kept
+    assert render_list(cpu_manager.reserved_cpus(cpus_of(TWO).topology, told, count)) == kept
 
 
 SOME = [

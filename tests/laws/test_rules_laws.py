@@ -472,7 +472,7 @@ def test_what_goes_leaves_cpus_and_devices_as_they_were(node: Node, wanted: Dema
 
 def even(node: Node) -> bool:
     """Whether all sockets are alike; on others a kubelet can give CPUs that it does not have."""
-    laid = node.machine.layout if node.machine else assumed.assume(node).layout
+    laid = node.machine.topology if node.machine else assumed.assume(node).topology
     return len({held.bit_count() for held in laid.sockets}) <= 1
 
 

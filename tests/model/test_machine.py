@@ -56,7 +56,7 @@ def test_threads_of_a_core_are_an_average_rounded_down() -> None:
 def test_a_machine_knows_its_layout_and_is_compared_by_what_it_is_made_of() -> None:
     one, other = (Machine((ZERO, NINE), cores) for cores in (CORES, CORES[:3]))
 
-    assert one.layout == cpu_topology(CORES, (ZERO, NINE))
+    assert one.topology == cpu_topology(CORES, (ZERO, NINE))
     assert one == Machine((ZERO, NINE), CORES)
     assert one != other
 

@@ -104,7 +104,7 @@ def _zones(
 
 def _zone(node: Node, made: Machine, at: int, bank: ZoneMemory) -> Zone:
     capacity, allocatable = {}, {}
-    if node.cpu_manager is CpuManager.STATIC and (cpus := made.layout.zones[at]):
+    if node.cpu_manager is CpuManager.STATIC and (cpus := made.topology.zones[at]):
         capacity[CPU] = cpus.bit_count() * MILLI
         allocatable[CPU] = (cpus & ~made.reserved).bit_count() * MILLI
     if node.memory_manager is MemoryManager.STATIC:

@@ -118,7 +118,7 @@ def test_managers_that_are_off_list_nothing_but_the_cores_are_known() -> None:
     node = join(raw(zone(0, hugepages={"1Gi": 1})), OFF)
     assert (node.zones[0].capacity, node.zones[0].free) == (Resources(), Resources())
     assert node.machine is not None
-    assert node.machine.layout.everything == bits(range(4))
+    assert node.machine.topology.everything == bits(range(4))
 
 
 def test_a_zone_without_cpus_lists_none() -> None:
