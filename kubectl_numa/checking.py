@@ -54,7 +54,7 @@ class Checked:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the webhook warns of."""
-        return self.asked.decision.told if self.asked else ()
+        return self.asked.decision.all_warnings if self.asked else ()
 
     def to_json(self) -> dict[str, Any]:
         """The result for programs."""

@@ -197,7 +197,7 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
         "unknown": list(explanation.unknown),
         "refusal": asked.decision.refusal,
         "never": explanation.never,
-        "warnings": list(asked.decision.told),
+        "warnings": list(asked.decision.all_warnings),
     }
 
 

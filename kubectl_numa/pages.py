@@ -106,7 +106,7 @@ def _decided(explanation: Explanation, paper: Paper) -> None:
         paper.entry("  denied:", decision.refusal, indent=_DECIDED, style="red", label_style="red")
     if explanation.never:
         paper.entry("  never:", explanation.never, indent=_DECIDED, style="red", label_style="red")
-    for warning in decision.told:
+    for warning in decision.all_warnings:
         paper.entry("  warning:", warning, indent=_DECIDED, style="yellow", label_style="yellow")
 
 

@@ -2,8 +2,8 @@
 The same rules for every node at once.
 
 Nodes stand in columns, and a question is put to all of them in a few operations; what was answered is
-remembered, and asked again only of nodes that changed. Every answer is what `decision.evaluate` says, node by
-node.
+remembered, and asked again only of nodes that changed. For that the columns restate the rules of `kubelet`
+and `decision`; laws (`tests/laws`) bind them to `decision.evaluate`, node by node and to the last digit.
 """
 
 from numalign.cache.fleet import Fleet

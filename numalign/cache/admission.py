@@ -1,8 +1,8 @@
 """
 Whether a pod may be admitted, and what its owner should know.
 
-This is decided here and nowhere else: the webhook answers with it, `kubectl numa` tells it beforehand. A pod
-is refused if its namespace asks for more, or if no shape that the cluster has, had or was told of could ever
+This is decided here and nowhere else: the webhook answers with it, `kubectl numa` shows it beforehand. A pod
+is refused if its namespace asks for more, or if no shape that the cluster has, had or declares could ever
 take it. That is for ever, so where anything is not known the pod is admitted, with a warning; so it is if all
 that is wrong is that no node has room now.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
 from types import MappingProxyType
 
 from numalign.cache import dra
@@ -25,11 +26,7 @@ from numalign.model.resources import Kind, kind
 from numalign.shapes import KnownShape
 
 LEVELS: Mapping[str, Callable[[NamespaceRules], Policy | None]] = MappingProxyType(
-    {
-        "enforce": lambda rules: rules.enforce,
-        "warn": lambda rules: rules.warn,
-        "audit": lambda rules: rules.audit,
-    }
+    {name: attrgetter(name) for name in ("enforce", "warn", "audit")}
 )
 """What a namespace can ask of every pod in it, by name."""
 
@@ -85,7 +82,7 @@ class AdmissionDecision:
     warnings: tuple[str, ...] = ()
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def all_warnings(self) -> tuple[str, ...]:
         """What the pod's owner is warned of, a refusal that is not made first."""
         waived = (wording.first_sentence(self.waived),) if self.waived else ()
         return (*waived, *self.warnings)
@@ -95,30 +92,30 @@ NOTHING: AbstractSet[str] = frozenset()
 """Resources that DRA serves, where it serves none."""
 
 
-def steps(asked: PodQuestion, fleet: Fleet, *, served: AbstractSet[str] = NOTHING) -> Iterator[None]:
+def steps(pod: PodQuestion, fleet: Fleet, *, served: AbstractSet[str] = NOTHING) -> Iterator[None]:
     """Find out step by step what has to be known; `decide` then answers at once."""
-    if not asked.asks:
+    if not pod.asks:
         return iter(())
-    question = dra.sure(asked.question, served)
-    if asked.pin is None:
-        return fleet.look(question, asked.constraints)
+    question = dra.sure(pod.question, served)
+    if pod.pin is None:
+        return fleet.look(question, pod.constraints)
     # One that names its node is held against that node alone.
-    return fleet.hear(asked.pin.node, question) if asked.pin.node else fleet.ask(question, asked.constraints)
+    return fleet.hear(pod.pin.node, question) if pod.pin.node else fleet.ask(question, pod.constraints)
 
 
-def answered(asked: PodQuestion, fleet: Fleet, *, served: AbstractSet[str] = NOTHING) -> bool:
+def answered(pod: PodQuestion, fleet: Fleet, *, served: AbstractSet[str] = NOTHING) -> bool:
     """Whether every node that was asked has answered in time."""
-    if not asked.asks:
+    if not pod.asks:
         return True
-    question = dra.sure(asked.question, served)
-    if asked.pin and asked.pin.node:
-        verdict = fleet.verdict(asked.pin.node, question)
+    question = dra.sure(pod.question, served)
+    if pod.pin and pod.pin.node:
+        verdict = fleet.verdict(pod.pin.node, question)
         return verdict is None or verdict.answered
-    return not fleet.ever(question, asked.constraints).unanswered
+    return not fleet.ever(question, pod.constraints).unanswered
 
 
 def decide(
-    asked: PodQuestion,
+    pod: PodQuestion,
     fleet: Fleet,
     refusals: Refusals,
     *,
@@ -130,45 +127,51 @@ def decide(
     `now` is the wall clock, in seconds since 1970; `served` are the resources that DRA serves, for which
     nobody is refused.
     """
-    if below := below_enforced(asked):
-        return AdmissionDecision(AdmissionState.BELOW_ENFORCED, below)
-    warnings = tuple(_of_namespace(asked))
-    if not asked.asks:
-        return AdmissionDecision(AdmissionState.NOT_ASKED, warnings=warnings)
-    question = dra.sure(asked.question, served)
-    sure = asked if question is asked.question else replace(asked, question=question)
-    found = _in_vain(asked, _by_nodes(sure, fleet, refusals, now))
-    told = (*warnings, *_of_pod(asked, served))
-    return replace(found, warnings=(*told, *found.warnings)) if told else found
+    rules = pod.rules
+    if rules.enforce and pod.question.asks_less_than(rules.enforce):
+        # A namespace means every pod in it, whoever placed it.
+        text = wording.enforcement_text(pod.namespace, rules.enforce, pod.policy if pod.stated else None)
+        return AdmissionDecision(AdmissionState.BELOW_ENFORCED, text)
+    warnings = list[str]()
+    if rules.warn and pod.question.asks_less_than(rules.warn):
+        warnings.append(f"this namespace wants {rules.warn}, the pod asks for {policy_word(pod)}")
+    if not pod.asks:
+        return AdmissionDecision(AdmissionState.NOT_ASKED, warnings=tuple(warnings))
+    question = dra.sure(pod.question, served)
+    decision = _by_nodes(
+        pod if question is pod.question else replace(pod, question=question), fleet, refusals, now
+    )
+    if decision.state in _FOUND_A_NODE and (nothing := _nothing_to_align(pod)):
+        decision = AdmissionDecision(AdmissionState.NOTHING_TO_ALIGN, warnings=(nothing,))
+    if pod.excess:
+        warnings.append(f"the pod is left as it is: {pod.excess}")
+    if unsure := dra.unknown(pod, served):
+        warnings.append(unsure)
+    return replace(decision, warnings=(*warnings, *decision.warnings)) if warnings else decision
 
 
-def shortfalls(asked: PodQuestion) -> tuple[str, ...]:
-    """The names of the levels that a pod falls short of."""
-    levels = {name: level for name, of in LEVELS.items() if (level := of(asked.rules))}
-    return tuple(name for name, level in levels.items() if asked.question.asks_less_than(level))
+_FOUND_A_NODE = frozenset({AdmissionState.PLACED, AdmissionState.FITS, AdmissionState.WAITS})
 
 
-def below_enforced(asked: PodQuestion) -> str | None:
-    """Why a namespace refuses a pod. A namespace means every pod in it, whoever placed it."""
-    level = asked.rules.enforce
-    if level is None or not asked.question.asks_less_than(level):
-        return None
-    return wording.enforcement_text(asked.namespace, level, asked.policy if asked.stated else None)
-
-
-def in_vain(asked: PodQuestion) -> str | None:
+def _nothing_to_align(pod: PodQuestion) -> str | None:
     """Why what a pod asks for means nothing; None, if it means something."""
-    demand = asked.question.demand
+    demand = pod.question.demand
     if not demand.alignable:
-        return f"{asked.policy} has nothing to align: the pod is {demand.qos}, without devices"
-    if not asked.question.concerned:
+        return f"{pod.policy} has nothing to align: the pod is {demand.qos}, without devices"
+    if not pod.question.concerned:
         return f"{RESOURCES} names nothing that a kubelet could align for this pod"
     return None
 
 
-def policy_word(asked: PodQuestion) -> str:
+def shortfalls(pod: PodQuestion) -> tuple[str, ...]:
+    """The names of the levels that a pod falls short of."""
+    levels = {name: level for name, of in LEVELS.items() if (level := of(pod.rules))}
+    return tuple(name for name, level in levels.items() if pod.question.asks_less_than(level))
+
+
+def policy_word(pod: PodQuestion) -> str:
     """What the pod asks for, in a word."""
-    return asked.policy if asked.stated else "nothing"
+    return pod.policy if pod.stated else "nothing"
 
 
 def invalid_text(mistakes: tuple[Mistake, ...]) -> str:
@@ -178,60 +181,37 @@ def invalid_text(mistakes: tuple[Mistake, ...]) -> str:
     return f"{first.where}: {first.message}{more}"
 
 
-def _of_namespace(asked: PodQuestion) -> Iterator[str]:
-    level = asked.rules.warn
-    if level and asked.question.asks_less_than(level):
-        yield f"this namespace wants {level}, the pod asks for {policy_word(asked)}"
-
-
-def _of_pod(asked: PodQuestion, served: AbstractSet[str]) -> Iterator[str]:
-    if asked.excess:
-        yield f"the pod is left as it is: {asked.excess}"
-    if unsure := dra.unknown(asked, served):
-        yield unsure
-
-
-def _in_vain(asked: PodQuestion, found: AdmissionDecision) -> AdmissionDecision:
-    """The same, unless all that there is to be told is that the pod asks for nothing."""
-    if found.state in _WHERE and (vain := in_vain(asked)):
-        return AdmissionDecision(AdmissionState.NOTHING_TO_ALIGN, warnings=(vain,))
-    return found
-
-
-_WHERE = frozenset({AdmissionState.PLACED, AdmissionState.FITS, AdmissionState.WAITS})
-
-
-def _by_nodes(asked: PodQuestion, fleet: Fleet, refusals: Refusals, now: float) -> AdmissionDecision:
+def _by_nodes(pod: PodQuestion, fleet: Fleet, refusals: Refusals, now: float) -> AdmissionDecision:
     if not fleet.informed:
         return AdmissionDecision(AdmissionState.NOT_KNOWN, warnings=(_NOT_KNOWN,))
-    if asked.pin:
-        return _placed(asked, asked.pin, fleet)
-    survey = fleet.ever(asked.question, asked.constraints)
+    if pod.pin:
+        # A pod that somebody has placed is not refused: its controller would only make it again.
+        return AdmissionDecision(AdmissionState.PLACED, warnings=tuple(_of_its_node(pod, pod.pin, fleet)))
+    survey = fleet.ever(pod.question, pod.constraints)
     if survey.able:
-        return _able(asked, fleet, survey)
+        warnings = (*_unlisted(survey, fleet), *_not_answered(pod.question, survey))
+        if fleet.now(pod.question, pod.constraints):
+            return AdmissionDecision(AdmissionState.FITS, warnings=warnings)
+        waits = f"no node has room for {pod.policy} now; the pod will wait"
+        return AdmissionDecision(AdmissionState.WAITS, warnings=(waits, *warnings))
     if survey.fallback:
         return AdmissionDecision(AdmissionState.NO_NODE_HERE, warnings=(_of_fallback(survey.fallback, now),))
     if survey.unmatched and not survey.unlisted:
         return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
-    return _unable(asked, fleet, refusals, survey)
+    return _unable(pod, fleet, refusals, survey)
 
 
 _NOT_KNOWN = "no node topology is known, so the pod was not checked"
 _NOT_MATCHED = "its node selector, affinity and tolerations match no known node, so it was not checked"
 
 
-def _placed(asked: PodQuestion, pin: Pin, fleet: Fleet) -> AdmissionDecision:
-    """A pod that somebody has placed already is not refused: its controller would only make it again."""
-    return AdmissionDecision(AdmissionState.PLACED, warnings=tuple(_of_its_node(asked, pin, fleet)))
-
-
-def _of_its_node(asked: PodQuestion, pin: Pin, fleet: Fleet) -> Iterator[str]:
+def _of_its_node(pod: PodQuestion, pin: Pin, fleet: Fleet) -> Iterator[str]:
     if pin.node is None:
-        survey = fleet.ever(asked.question, asked.constraints)
+        survey = fleet.ever(pod.question, pod.constraints)
         if not (survey.able or survey.fallback or survey.unmatched or survey.bare):
             yield f"{pin.why}, but no node could ever take it"
         return
-    verdict = fleet.verdict(pin.node, asked.question)
+    verdict = fleet.verdict(pin.node, pod.question)
     if verdict is not None and not verdict.answered:
         yield f"its node {pin.node} was not asked: it {wording.of_node(verdict)}"
     elif verdict is not None and verdict.refusal:
@@ -239,35 +219,26 @@ def _of_its_node(asked: PodQuestion, pin: Pin, fleet: Fleet) -> Iterator[str]:
         yield f"its node {pin.node} cannot take it {when}: it {wording.of_node(verdict)}"
 
 
-def _able(asked: PodQuestion, fleet: Fleet, survey: Survey) -> AdmissionDecision:
-    """Some node could take the pod; what is left to be told is whether one can now."""
-    told = (*_unlisted(survey, fleet), *_not_answered(asked.question, survey))
-    if fleet.now(asked.question, asked.constraints):
-        return AdmissionDecision(AdmissionState.FITS, warnings=told)
-    waits = f"no node has room for {asked.policy} now; the pod will wait"
-    return AdmissionDecision(AdmissionState.WAITS, warnings=(waits, *told))
-
-
-def _unable(asked: PodQuestion, fleet: Fleet, refusals: Refusals, survey: Survey) -> AdmissionDecision:
+def _unable(pod: PodQuestion, fleet: Fleet, refusals: Refusals, survey: Survey) -> AdmissionDecision:
     """Nothing that is known could take the pod, even where it may go."""
     if unlisted := tuple(_unlisted(survey, fleet)):
         if refusals.unknown_resources is Reaction.DENY:
-            return _against(asked, refusals, AdmissionState.UNKNOWN_RESOURCE, "; ".join(unlisted))
+            return _against(pod, refusals, AdmissionState.UNKNOWN_RESOURCE, "; ".join(unlisted))
         unmatched = (_NOT_MATCHED,) if survey.unmatched else ()
         return AdmissionDecision(AdmissionState.UNKNOWN_RESOURCE, warnings=(*unlisted, *unmatched))
     if survey.bare and refusals.unknown_may_fit:
         may = f"no node of known topology could take it; {wording.nodes(survey.bare)} without topology may"
         return AdmissionDecision(AdmissionState.UNKNOWN_NODE, warnings=(may,))
-    floor = asked.rules.enforce or Policy.BEST_EFFORT
-    why = fleet.why_not(asked.question, asked.constraints, floor=floor)
+    floor = pod.rules.enforce or Policy.BEST_EFFORT
+    why = fleet.why_not(pod.question, pod.constraints, floor=floor)
     if not why:
         # It may go to nodes without topology alone, and these are too small.
         return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
-    return _against(asked, refusals, AdmissionState.NEVER, why)
+    return _against(pod, refusals, AdmissionState.NEVER, why)
 
 
-def _against(asked: PodQuestion, refusals: Refusals, state: AdmissionState, why: str) -> AdmissionDecision:
-    if refusals.never is Reaction.WARN or not asked.question.intent.binding:
+def _against(pod: PodQuestion, refusals: Refusals, state: AdmissionState, why: str) -> AdmissionDecision:
+    if refusals.never is Reaction.WARN or not pod.question.intent.binding:
         return AdmissionDecision(state, waived=why)
     return AdmissionDecision(state, why)
 

@@ -1,7 +1,7 @@
 """
 The amounts of many nodes of one layout, as columns of numbers.
 
-A node is read once, when it changes, by the same books that the rules read it into. What a question then
+A node is read once, when it changes, into the same managers' states as for the rules. What a question then
 needs is an operation on whole columns: a zone's free CPUs on all nodes lie side by side. Totals of sets of
 zones are kept from question to question, and worked out anew only for nodes that changed.
 """
@@ -33,7 +33,7 @@ FreeOrEmpty: TypeAlias = Literal["now", "empty"]
 
 # Plain texts, for they are looked up dozens of times for each question.
 class When:
-    """The moments by name."""
+    """Names of what amounts are meant."""
 
     NOW: Final = "now"
     EMPTY: Final = "empty"
@@ -43,11 +43,22 @@ _HALF = (Kind.CPU, Kind.DEVICE)
 """What is counted in pieces fits in half the space."""
 
 Feature = tuple[str, str]
-"""What some of the columns tell, and of which resource."""
+"""A property of nodes, and of which resource."""
 
-TOP, REACH, TOTAL, RAW = "top", "reach", "total", "raw"
-CELLS, BUSY, GROUPED = (MEMORY, "cells"), (MEMORY, "busy"), (MEMORY, "grouped")
+TOP = "top"
+"""How much one, two, ... zones have together at the most."""
 
+MOST_ZONES_NEEDED = "most zones needed"
+"""How many zones a request takes that no number of them could serve."""
+
+TOTAL = "total"
+"""How much the node as a whole has."""
+
+RAW = "raw "
+"""Before a moment: millicores, where the columns of the moment have whole CPUs."""
+
+GROUPS, USED, GROUPED = (MEMORY, "groups"), (MEMORY, "used"), (MEMORY, "grouped")
+"""As bits: the set that each zone's memory serves, the zones with memory given out, those serving others."""
 
 Dtype: TypeAlias = type[np.int32] | type[np.int64]
 
@@ -83,11 +94,11 @@ class Columns:
         """Read anew what is free on the node in a row; False if it reports more than it may give out."""
         now = _now(self.layout, node)
         amounts = len(self.layout.names) * self.layout.count
-        told = self._table[: len(now), row]
-        told[:] = now
+        free = self._table[: len(now), row]
+        free[:] = now
         most = self._table[len(now) : len(now) + amounts, row]
         self.changes.note(row)
-        return bool((told[:amounts] <= most).all() and told.min() >= 0)
+        return bool((free[:amounts] <= most).all() and free.min() >= 0)
 
     def remove(self, row: int) -> int:
         """Take a row out; gives the number of the row that now stands in its place, the last one."""
@@ -133,7 +144,7 @@ class Columns:
             return self._table[span].take(rows, axis=1, mode="clip")
         return self._table[span[:, None], rows]
 
-    def tells(self, feature: Feature) -> bool:
+    def has(self, feature: Feature) -> bool:
         """Whether there are columns for it."""
         return feature in self._places
 
@@ -159,9 +170,9 @@ def sums_of(layout: Layout, amounts: Ints, width: int, kept_as: Dtype = np.int64
     """The totals of all sets of so many zones: (zones, rows) -> (sets, rows)."""
     own: Ints = amounts.astype(kept_as, copy=False)
     low, high = layout.halves(width)
-    found: Ints = _of_every_set(own[:HALF]).take(low, axis=0)
-    found += _of_every_set(own[HALF:]).take(high, axis=0)
-    return found
+    sums: Ints = _of_every_set(own[:HALF]).take(low, axis=0)
+    sums += _of_every_set(own[HALF:]).take(high, axis=0)
+    return sums
 
 
 def _of_every_set(amounts: Ints) -> Ints:
@@ -176,15 +187,15 @@ def _of_every_set(amounts: Ints) -> Ints:
 
 
 def _sizes(layout: Layout) -> dict[Feature, int]:
-    """How many columns each feature has; those that tell what is free come first."""
-    by_zone, told = layout.count, sorted({*layout.names, *(layout.totals or ())})
+    """How many columns each feature has; those of what is free come first."""
+    by_zone = layout.count
     sizes: dict[Feature, int] = {(When.NOW, name): by_zone for name in layout.names}
-    sizes |= {(RAW + When.NOW, CPU): by_zone, CELLS: by_zone, BUSY: 1, GROUPED: 1}
+    sizes |= {(RAW + When.NOW, CPU): by_zone, GROUPS: by_zone, USED: 1, GROUPED: 1}
     sizes |= {(When.EMPTY, name): by_zone for name in layout.names}
     sizes |= {(RAW + When.EMPTY, CPU): by_zone}
     sizes |= {(TOP, name): by_zone for name in layout.names}
-    sizes |= {(REACH, name): 1 for name in layout.names}
-    return sizes | {(TOTAL, name): 1 for name in told}
+    sizes |= {(MOST_ZONES_NEEDED, name): 1 for name in layout.names}
+    return sizes | {(TOTAL, name): 1 for name in layout.all_names}
 
 
 @lru_cache(maxsize=1024)
@@ -208,36 +219,36 @@ def _span(layout: Layout, feature: str, names: tuple[str, ...]) -> slice | Rows:
 def _now(layout: Layout, node: Node) -> list[int]:
     """What is free on a node, in the order of `_sizes`."""
     frees, cpus = [zone.free for zone in node.zones], cpu_manager.state(node)
-    found: list[int] = []
+    amounts: list[int] = []
     for name in layout.names:
         if name == CPU:
-            found += cpu_manager.cpus_per_zone(cpus.topology, cpus.free) if cpus else [0] * len(frees)
+            amounts += cpu_manager.cpus_per_zone(cpus.topology, cpus.free) if cpus else [0] * len(frees)
         else:
-            found += [free.get(name, 0) for free in frees]
-    found += [free.get(CPU, 0) for free in frees]
-    return found + _groups(node)
+            amounts += [free.get(name, 0) for free in frees]
+    amounts += [free.get(CPU, 0) for free in frees]
+    return amounts + _groups(node)
 
 
 def _ever(layout: Layout, node: Node) -> list[int]:
     """What a node has, in the order of `_sizes`."""
     bags, hardware = [zone.allocatable for zone in node.zones], _hardware(layout, node)
     cpus: Sequence[int] = hardware.get(CPU, ())
-    found: list[int] = []
+    amounts: list[int] = []
     for name in layout.names:
         if name == CPU:
-            found += [min(bag.get(CPU, 0) // MILLI, size) for bag, size in zip(bags, cpus, strict=True)]
+            amounts += [min(bag.get(CPU, 0) // MILLI, size) for bag, size in zip(bags, cpus, strict=True)]
         else:
-            found += [bag.get(name, 0) for bag in bags]
-    found += [bag.get(CPU, 0) for bag in bags]
-    for amounts in hardware.values():
-        found += accumulate(sorted(amounts, reverse=True))
-    found += [_reach(layout, name, amounts) for name, amounts in hardware.items()]
-    most = (most_of(node, name) for name in sorted({*layout.names, *(layout.totals or ())}))
-    return found + [BOUNDLESS if each is None else min(each, BOUNDLESS) for each in most]
+            amounts += [bag.get(name, 0) for bag in bags]
+    amounts += [bag.get(CPU, 0) for bag in bags]
+    for sizes in hardware.values():
+        amounts += accumulate(sorted(sizes, reverse=True))
+    amounts += [_most_zones_needed(layout, name, sizes) for name, sizes in hardware.items()]
+    totals = (most_of(node, name) for name in layout.all_names)
+    return amounts + [BOUNDLESS if total is None else min(total, BOUNDLESS) for total in totals]
 
 
 def _hardware(layout: Layout, node: Node) -> dict[str, Sequence[int]]:
-    """By what the managers tell how many zones a request takes at the least, by name."""
+    """By name how much each zone has of what the managers work out the fewest zones of a request by."""
     cpus = cpu_manager.state(node)
     sizes = cpus.topology.sizes if cpus else (0,) * len(node.zones)
     return {
@@ -255,8 +266,7 @@ _HARDWARE: Mapping[Kind, Callable[[Zone], Resources]] = MappingProxyType(
 )
 
 
-def _reach(layout: Layout, name: str, hardware: Sequence[int]) -> int:
-    """How many zones a request takes that no number of them could serve."""
+def _most_zones_needed(layout: Layout, name: str, hardware: Sequence[int]) -> int:
     hosts = sum(map(bool, hardware))
     if name == CPU:
         return max(1, hosts)
@@ -264,10 +274,10 @@ def _reach(layout: Layout, name: str, hardware: Sequence[int]) -> int:
 
 
 def _groups(node: Node) -> list[int]:
-    """The memory manager's groups: the set that each zone serves, and the zones that are bound, as bits."""
-    held = memory_manager.state(node) if any(zone.assignments for zone in node.zones) else None
-    if held is None:
+    """The memory manager's groups, in the order of `GROUPS`, `USED` and `GROUPED`."""
+    memory = memory_manager.state(node) if any(zone.assignments for zone in node.zones) else None
+    if memory is None:
         return [0] * len(node.zones) + [0, 0]
-    busy = bits(at for at, count in enumerate(held.assignments) if count)
-    grouped = bits(at for at, cells in enumerate(held.cells) if cells.bit_count() > 1)
-    return [*held.cells, busy, grouped]
+    used = bits(at for at, count in enumerate(memory.assignments) if count)
+    grouped = bits(at for at, cells in enumerate(memory.cells) if cells.bit_count() > 1)
+    return [*memory.cells, used, grouped]

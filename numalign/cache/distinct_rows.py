@@ -1,5 +1,5 @@
 """
-Rows that say the same in all of their columns are of one kind: what holds for one of them holds for all.
+Rows that are equal in all of their columns are of one kind: what holds for one of them holds for all.
 
 Thousands of rows are often of a handful of kinds, and then what is dear is done once per kind.
 """
@@ -21,8 +21,8 @@ def kinds(columns: Sequence[Ints]) -> tuple[Rows, Rows]:
     new = np.zeros(len(order), dtype=np.bool_)
     new[:1] = True
     for column in columns:
-        here = column[order]
-        new[1:] |= here[1:] != here[:-1]
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
     numbers = np.empty_like(order)
     numbers[order] = np.cumsum(new) - 1
     return numbers, order[new]

@@ -45,9 +45,6 @@ _COMPARES = frozenset({Policy.BEST_EFFORT, Policy.RESTRICTED})
 
 _HARMLESS = frozenset({CpuOption.STRICT_RESERVATION})
 
-Costs = tuple[tuple[tuple[ZoneId, int], ...], ...]
-"""What each zone lists."""
-
 
 @dataclass(frozen=True, slots=False)
 class Layout:
@@ -63,7 +60,7 @@ class Layout:
     listed: frozenset[str]
     totals: frozenset[str] | None
     max_zones: int
-    costs: Costs
+    costs: tuple[tuple[tuple[ZoneId, int], ...], ...]
     near: bool
     closest: bool
     zones: NumaInfo = field(compare=False)
@@ -79,6 +76,11 @@ class Layout:
     def count(self) -> int:
         """How many zones a node has."""
         return len(self.ids)
+
+    @cached_property
+    def all_names(self) -> tuple[str, ...]:
+        """The names of everything that a zone or the node as a whole lists, in order."""
+        return tuple(sorted({*self.names, *(self.totals or ())}))
 
     @property
     def strict(self) -> bool:

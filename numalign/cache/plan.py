@@ -24,22 +24,29 @@ BOUNDLESS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class StepRequest:
-    """What one step asks of the managers of a layout: devices, whole CPUs, and memory by name in bytes."""
+    """What one step asks of the managers of a layout, in the order in which the kubelet asks them.
+
+    `pieces` are devices and then whole CPUs, `memory` is by name in bytes.
+    """
 
     step: Step
-    devices: tuple[tuple[str, int], ...]
-    cpus: tuple[tuple[str, int], ...]
+    pieces: tuple[tuple[str, int], ...]
     memory: tuple[tuple[str, int], ...]
 
     @property
     def amounts(self) -> tuple[tuple[str, int], ...]:
-        """All of it, in the order in which the kubelet's managers are asked."""
-        return (*self.devices, *self.cpus, *self.memory)
+        """All of it."""
+        return (*self.pieces, *self.memory)
 
     @property
     def names(self) -> frozenset[str]:
         """The names of all of it."""
         return frozenset(name for name, _ in self.amounts)
+
+    @property
+    def only_memory(self) -> "StepRequest":
+        """The same without devices and CPUs."""
+        return replace(self, pieces=())
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class LayoutPlan:
 
     `steps` are the containers that ask for anything, `whole` is all of them. Each of `decisions` is aligned
     as one: a container or, in pod scope, the pod. `refused` says that nothing of this layout takes the pod,
-    whatever it has, `broken` that no promise of alignment would be kept, and `unsure` that only the
+    whatever it has, `unalignable` that no policy beyond best-effort would be kept, and `unsure` that only the
     rules can say.
     """
 
@@ -58,7 +65,7 @@ class LayoutPlan:
     steps: tuple[StepRequest, ...]
     whole: StepRequest
     refused: bool
-    broken: bool
+    unalignable: bool
     unsure: bool
 
     @cached_property
@@ -67,22 +74,21 @@ class LayoutPlan:
         return len(self.decisions) < len(self.steps)
 
     @cached_property
-    def kept_anyway(self) -> bool:
-        """Whether the pod means nothing that the kubelet would not see to by itself."""
+    def kept_by_kubelet(self) -> bool:
+        """Whether the kubelet lets nothing in that is not aligned as the pod asks."""
         return nothing_to_keep(self.layout, self.question.intent)
 
     @cached_property
     def totals(self) -> tuple[tuple[str, int], ...]:
-        """What the node as a whole is asked, of everything that it tells."""
-        told = {*self.layout.names, *(self.layout.totals or ())}
-        return tuple(item for item in self.question.demand.total.items() if item[0] in told)
+        """What the node as a whole is asked, of everything that the layout lists."""
+        listed = self.layout.all_names
+        return tuple(item for item in self.question.demand.total.items() if item[0] in listed)
 
     @cached_property
-    def unheard(self) -> bool:
-        """Whether something is asked of nodes that would tell if they had any."""
-        told = {*self.layout.names, *(self.layout.totals or ())}
-        asked = self.question.demand.total.keys() - told - NODE_LEVEL
-        return self.layout.totals is not None and bool(asked)
+    def unlisted(self) -> bool:
+        """Whether something is asked of nodes that would list it if they had any."""
+        absent = self.question.demand.total.keys() - self.layout.all_names - NODE_LEVEL
+        return self.layout.totals is not None and bool(absent)
 
 
 def plan_of(layout: Layout, question: Question, example: Node) -> LayoutPlan:
@@ -91,10 +97,12 @@ def plan_of(layout: Layout, question: Question, example: Node) -> LayoutPlan:
     if demand.by_dra:
         demand = by_plugins(demand, layout.devices)
         question = replace(question, demand=demand)
-    asked = tuple(_asked(layout, step) for step in demand.steps)
-    steps = tuple(each for each in asked if each.amounts)
+    requests = tuple(_request(layout, step) for step in demand.steps)
+    steps = tuple(request for request in requests if request.amounts)
     together = layout.scope is Scope.POD and layout.policy is not Policy.NONE
-    whole = _asked(layout, demand.whole)
+    whole = _request(layout, demand.whole)
+    memory = {name for request in steps for name, _ in request.memory}
+    strictly = replace(question.intent, policy=Policy.RESTRICTED)
     return LayoutPlan(
         layout,
         question,
@@ -102,45 +110,42 @@ def plan_of(layout: Layout, question: Question, example: Node) -> LayoutPlan:
         steps=steps,
         whole=whole,
         refused=by_kind(example, demand, question.intent) is not None,
-        broken=unaligned(example, demand, replace(question.intent, policy=Policy.RESTRICTED)) is not None,
-        unsure=any(_open_ended(layout, each) for each in asked)
-        or (together and _differs(whole, steps))
+        unalignable=unaligned(example, demand, strictly) is not None,
+        unsure=any(_open_ended(layout, request) for request in requests)
+        # The pod as a whole asks for other memory than its containers.
+        or (together and {name for name, _ in whole.memory} != memory)
         or any(amount >= BOUNDLESS for amount in demand.total.values()),
     )
 
 
-def _asked(layout: Layout, step: Step) -> StepRequest:
+def _request(layout: Layout, step: Step) -> StepRequest:
     cpus = ((CPU, step.cpu // MILLI),) if step.cpu and layout.gives_out(CPU) else ()
-    devices = tuple(item for item in step.devices.items() if item[0] in layout.devices)
+    devices = (item for item in step.devices.items() if item[0] in layout.devices)
     memory = tuple(step.memory.items()) if layout.memory_manager is MemoryManager.STATIC else ()
-    return StepRequest(step, devices, cpus, memory)
+    return StepRequest(step, (*devices, *cpus), memory)
 
 
-def _open_ended(layout: Layout, asked: StepRequest) -> bool:
+def _open_ended(layout: Layout, request: StepRequest) -> bool:
     """Whether more than amounts decides.
 
     What init containers leave to later ones binds these to zones; a device that is named and not asked for
     has hints all the same; and the memory manager looks at a request for nothing.
     """
-    left_over = asked.step.role is Role.INIT and bool(asked.amounts)
-    named = any(amount == 0 for _, amount in asked.devices)
-    looked_at = asked.step.managed and not asked.step.memory
-    return left_over or named or (looked_at and layout.memory_manager is MemoryManager.STATIC)
-
-
-def _differs(whole: StepRequest, steps: tuple[StepRequest, ...]) -> bool:
-    """Whether the pod as a whole asks for other memory than its containers."""
-    return {name for name, _ in whole.memory} != {name for each in steps for name, _ in each.memory}
+    step = request.step
+    left_over = step.role is Role.INIT and bool(request.amounts)
+    named = any(step.devices.get(name) == 0 for name in layout.devices)
+    no_memory = step.managed and not step.memory and layout.memory_manager is MemoryManager.STATIC
+    return left_over or named or no_memory
 
 
 def nothing_to_keep(layout: Layout, intent: Intent) -> bool:
-    """Whether nothing is meant, or the kubelet lets nothing in that is not as it is meant to be."""
+    """Whether the intent binds nobody, or the kubelet lets nothing in that does not keep it."""
     alike = intent.scope in (None, layout.scope)
     kept = layout.count == 1 or (alike and layout.policy.at_least(intent.policy))
     return kept or not intent.binding
 
 
-def concerned(plan: LayoutPlan, asked: StepRequest, intent: Intent) -> frozenset[str]:
-    """What of a step's resources an intent is about and the kubelet aligns."""
-    aligned = asked.names if plan.layout.policy is not Policy.NONE else frozenset[str]()
+def concerned(plan: LayoutPlan, request: StepRequest, intent: Intent) -> frozenset[str]:
+    """The names of a step's resources that an intent is about and the kubelet aligns."""
+    aligned = request.names if plan.layout.policy is not Policy.NONE else frozenset[str]()
     return frozenset(name for name in aligned if intent.concerns(name))

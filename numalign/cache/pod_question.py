@@ -1,5 +1,5 @@
 """
-What one pod asks of a cluster, its namespace and the cluster's policy heard.
+What one pod asks of a cluster, by itself, by its namespace and by the cluster's policy.
 
 Every program answers from the same value. A pod that is exempt asks nothing, whatever stands in it; one that
 somebody asks something of and that cannot be read is invalid, with all that is wrong.
@@ -92,7 +92,7 @@ class PodQuestion:
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes in memory, found out when somebody asks for the first time."""
+        """The bytes that it takes in memory, worked out when somebody asks for the first time."""
         if not self._weight:
             mine = weight(self.namespace, self.constraints, self.pin, self.claims)
             object.__setattr__(self, "_weight", self.question.weight + mine)

@@ -21,7 +21,7 @@ ONE = asked(EMPTY, asks("cpu=2 mem=3Gi gpu=1"))
 
 def shut(found: ColumnState, width: int) -> list[list[bool]] | None:
     """By set, which rows it is closed on."""
-    sets = found.shut(width)
+    sets = found.closed(width)
     return None if sets is None else sets.tolist()
 
 
@@ -66,7 +66,7 @@ def test_the_state_before_a_container_stays_as_it_was() -> None:
     before.charged(ONE, np.array([0b01]))
 
     assert before.amounts(GPU).T.tolist() == [[2, 2]]
-    assert not before.busy().any()
+    assert not before.memory_used().any()
 
 
 def test_sets_of_zones_give_what_their_zones_give() -> None:
@@ -135,7 +135,7 @@ def test_the_empty_node_has_no_groups() -> None:
 
     assert open_sets(empty, 1) == [0b0001, 0b0010, 0b0100, 0b1000]
     assert open_sets(empty, 2) == SETS_OF_TWO
-    assert not empty.busy().any()
+    assert not empty.memory_used().any()
 
 
 def test_groups_of_one_node_do_not_close_sets_of_another() -> None:
@@ -144,7 +144,7 @@ def test_groups_of_one_node_do_not_close_sets_of_another() -> None:
     assert open_sets(both, 1, row=0) == [0b0001, 0b0010, 0b0100, 0b1000]
     assert open_sets(both, 2, row=0) == SETS_OF_TWO
     assert open_sets(both, 2, row=1) == [0b0011]
-    assert both.busy().tolist() == [False, True]
+    assert both.memory_used().tolist() == [False, True]
 
 
 def test_single_zones_stay_open_where_nobody_has_a_group() -> None:
@@ -163,7 +163,7 @@ def test_a_container_of_the_pod_binds_its_zone() -> None:
     assert open_sets(after, 1) == [0b0001, 0b0010, 0b0100, 0b1000]
     assert open_sets(after, 2) == [0b0110, 0b1010, 0b1100]
     assert open_sets(after, 2, row=1) == SETS_OF_TWO
-    assert after.busy().tolist() == [True, False]
+    assert after.memory_used().tolist() == [True, False]
 
 
 def test_on_an_empty_node_too() -> None:
@@ -171,7 +171,7 @@ def test_on_an_empty_node_too() -> None:
 
     assert open_sets(after, 1) == [0b0001, 0b0010, 0b0100, 0b1000]
     assert open_sets(after, 2) == [0b0110, 0b1010, 0b1100]
-    assert after.busy().tolist() == [True]
+    assert after.memory_used().tolist() == [True]
 
 
 def test_several_containers_bind_the_zones_of_all() -> None:
@@ -185,7 +185,7 @@ def test_several_containers_bind_the_zones_of_all() -> None:
 def test_what_asks_for_no_memory_binds_nothing() -> None:
     devices = asked(EMPTY, asks("gpu=1"))
 
-    assert not state(EMPTY).charged(devices, np.array([0b01])).busy().any()
+    assert not state(EMPTY).charged(devices, np.array([0b01])).memory_used().any()
 
 
 def test_bound_zones_and_blocks_close_sets_together() -> None:
@@ -194,8 +194,8 @@ def test_bound_zones_and_blocks_close_sets_together() -> None:
 
     assert open_sets(after, 1) == [0b0100, 0b1000]
     assert open_sets(after, 2) == [0b0011]
-    assert after.serves(0).tolist() == [0b0011]
-    assert after.serves(2).tolist() == [0b0100]
+    assert after.memory_group(0).tolist() == [0b0011]
+    assert after.memory_group(2).tolist() == [0b0100]
 
 
 def test_a_container_that_sits_beside_a_group_leaves_it_whole() -> None:

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cache.columns import (
-    BUSY,
-    CELLS,
     GROUPED,
+    GROUPS,
+    MOST_ZONES_NEEDED,
     RAW,
-    REACH,
     TOP,
     TOTAL,
+    USED,
     Columns,
     Feature,
     When,
@@ -60,8 +60,8 @@ def told(one: Node, feature: Feature) -> list[int]:
             ("devices that so many zones have", (TOP, GPU), [2, 4]),
             ("CPUs of the node, and almost one that is in no zone", (TOTAL, CPU), [31_999]),
             ("devices of the node", (TOTAL, GPU), [4]),
-            ("which zones have memory of their own", (CELLS), [0, 0]),
-            ("that no memory is given out", BUSY, [0]),
+            ("which zones have memory of their own", GROUPS, [0, 0]),
+            ("that no memory is given out", USED, [0]),
         ]
     ),
 )
@@ -115,11 +115,11 @@ def test_a_zone_that_does_not_list_something_has_none() -> None:
 def test_what_no_zones_could_serve_takes(minor: int, name: str, zones: int) -> None:
     some = node("cpu=4/3 gpu=1 mem=1Gi", "cpu=4 gpu=1", "mem=1Gi nic=0", options=options(minor=minor))
 
-    assert told(some, (REACH, name)) == [zones]
+    assert told(some, (MOST_ZONES_NEEDED, name)) == [zones]
 
 
 def test_cpus_take_a_zone_where_there_are_none() -> None:
-    assert told(node("cpu=0 gpu=1", "gpu=1"), (REACH, CPU)) == [1]
+    assert told(node("cpu=0 gpu=1", "gpu=1"), (MOST_ZONES_NEEDED, CPU)) == [1]
 
 
 def test_totals_are_the_nodes_own_where_it_tells_them() -> None:
@@ -141,20 +141,20 @@ def test_of_what_nobody_tells_there_is_any_amount() -> None:
     assert told(vast, (TOTAL, MEMORY)) == [BOUNDLESS]
 
 
-GROUPS = node(*["mem=8Gi"] * 4, ids=(0, 3, 5, 7), blocks=[(0, 3), (5,)])
+BOUND = node(*["mem=8Gi"] * 4, ids=(0, 3, 5, 7), blocks=[(0, 3), (5,)])
 """Zones 0 and 3 serve each other, zone 5 has a block of its own, and zone 7 none."""
 
 
 def test_groups_of_memory_are_sets_of_zones() -> None:
-    assert told(GROUPS, CELLS) == [0b0011, 0b0011, 0b0100, 0b1000]
-    assert told(GROUPS, BUSY) == [0b0111]
-    assert told(GROUPS, GROUPED) == [0b0011]
+    assert told(BOUND, GROUPS) == [0b0011, 0b0011, 0b0100, 0b1000]
+    assert told(BOUND, USED) == [0b0111]
+    assert told(BOUND, GROUPED) == [0b0011]
 
 
 def test_where_memory_is_shared_nobody_asks_for_groups() -> None:
-    shared = replace(GROUPS, memory_manager=MemoryManager.NONE)
+    shared = replace(BOUND, memory_manager=MemoryManager.NONE)
 
-    assert [told(shared, feature) for feature in (CELLS, BUSY, GROUPED)] == [[0] * 4, [0], [0]]
+    assert [told(shared, feature) for feature in (GROUPS, USED, GROUPED)] == [[0] * 4, [0], [0]]
 
 
 def test_free_cpus_are_those_that_pods_left() -> None:
@@ -167,10 +167,10 @@ def test_free_cpus_are_those_that_pods_left() -> None:
 def test_there_are_columns_for_what_some_zone_lists() -> None:
     made = columns(replace(PLAIN, totals=bag("pods=1")))
 
-    assert made.tells((When.NOW, GPU))
-    assert made.tells((TOTAL, "pods"))
-    assert not made.tells((When.NOW, NIC))
-    assert not made.tells((TOP, "pods"))
+    assert made.has((When.NOW, GPU))
+    assert made.has((TOTAL, "pods"))
+    assert not made.has((When.NOW, NIC))
+    assert not made.has((TOP, "pods"))
 
 
 # Rows.
@@ -266,10 +266,10 @@ def test_what_is_free_is_read_anew() -> None:
 
 
 def test_groups_are_read_anew_too() -> None:
-    bare = replace(GROUPS, zones=tuple(zone.emptied() for zone in GROUPS.zones))
+    bare = replace(BOUND, zones=tuple(zone.emptied() for zone in BOUND.zones))
     made = columns(bare)
 
-    assert made.refresh(0, GROUPS)
+    assert made.refresh(0, BOUND)
     assert made.of(GROUPED).tolist() == [[0b0011]]
 
 

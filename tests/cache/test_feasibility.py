@@ -7,7 +7,7 @@ import pytest
 
 from numalign.cache.column_state import ColumnState
 from numalign.cache.columns import FreeOrEmpty, When
-from numalign.cache.feasibility import ADMIT, common, holding, served, tried, widths_of
+from numalign.cache.feasibility import ADMIT, fitting_sets, memory_served, preferred_hint, tried, widths_of
 from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import CpuManager, MemoryManager, Node
@@ -108,7 +108,7 @@ def test_only_where_all_zones_have_too_little_the_request_takes_as_many_as_have_
 def test_sets_that_have_enough_of_everything_are_common() -> None:
     some = of("restricted", "cpu=8 gpu=2", "cpu=8 gpu=2", "cpu=8 gpu=2")
     rows = left(some, "cpu=1", "", ""), left(some, "cpu=1", "", "gpu=0"), left(some, "cpu=1", "cpu=1", "")
-    found = common(state(*rows), asked(some, asks("cpu=2 mem=1Gi gpu=1")))
+    found = preferred_hint(state(*rows), asked(some, asks("cpu=2 mem=1Gi gpu=1")))
 
     assert found.width.tolist() == [1, 1, 1]
     assert found.mask.tolist() == [0b010, 0b010, 0b100]
@@ -116,14 +116,14 @@ def test_sets_that_have_enough_of_everything_are_common() -> None:
 
 
 def test_where_widths_differ_nothing_is_common() -> None:
-    found = common(state(RESTRICTED), asked(RESTRICTED, asks("cpu=2 mem=1Gi gpu=3")))
+    found = preferred_hint(state(RESTRICTED), asked(RESTRICTED, asks("cpu=2 mem=1Gi gpu=3")))
 
     assert (found.width.tolist(), found.mask.tolist(), found.exists.tolist()) == ([0], [0], [False])
 
 
 def test_nodes_of_several_widths_are_looked_at_together() -> None:
     small, large, full = (of("restricted", *[f"gpu={each}"] * 4) for each in ("1", "2", "2//0"))
-    found = common(state(small, large, full), asked(small, asks("gpu=2")))
+    found = preferred_hint(state(small, large, full), asked(small, asks("gpu=2")))
 
     assert found.width.tolist() == [2, 1, 1]
     assert found.mask.tolist() == [0b0011, 0b0001, 0]
@@ -137,21 +137,21 @@ def test_the_kubelets_order_decides_among_equals() -> None:
         options=options("prefer-closest-numa-nodes"),
     )
 
-    assert common(state(close), asked(close, asks("gpu=2"))).mask.tolist() == [0b101]
+    assert preferred_hint(state(close), asked(close, asks("gpu=2"))).mask.tolist() == [0b101]
 
 
 def test_for_a_single_zone_only_single_zones_count() -> None:
-    found = common(state(SINGLE), asked(SINGLE, asks("gpu=3")))
+    found = preferred_hint(state(SINGLE), asked(SINGLE, asks("gpu=3")))
 
     assert found.width.tolist() == [1]
     assert found.mask.tolist() == [0]
 
 
 def test_who_asks_for_nothing_is_not_asked_about() -> None:
-    nothing = replace(asked(SINGLE, asks("gpu=1")), devices=())
+    nothing = replace(asked(SINGLE, asks("gpu=1")), pieces=())
 
     with pytest.raises(ValueError, match="asks for nothing"):
-        common(state(SINGLE), nothing)
+        preferred_hint(state(SINGLE), nothing)
 
 
 def test_groups_shut_sets_to_memory_alone() -> None:
@@ -159,8 +159,8 @@ def test_groups_shut_sets_to_memory_alone() -> None:
     with_memory = asked(one, asks("cpu=1 mem=1Gi"))
     without = replace(with_memory, memory=())
 
-    assert holding(state(one), with_memory, 1).T.tolist() == [[False, False, True]]
-    assert holding(state(one), without, 1).T.tolist() == [[True, True, True]]
+    assert fitting_sets(state(one), with_memory, 1).T.tolist() == [[False, False, True]]
+    assert fitting_sets(state(one), without, 1).T.tolist() == [[True, True, True]]
 
 
 def test_memory_is_served_by_some_set_that_is_open() -> None:
@@ -170,7 +170,7 @@ def test_memory_is_served_by_some_set_that_is_open() -> None:
 
     for amount, open_to in ((8, [True, True, False]), (16, [True, True, False]), (17, [False, True, False])):
         pod = asked(one, asks(f"cpu=1 mem={amount}Gi"))
-        assert served(state(one, bare, tight), pod).tolist() == open_to
+        assert memory_served(state(one, bare, tight), pod).tolist() == open_to
 
 
 # What kubelets make of it.

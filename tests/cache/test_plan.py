@@ -160,7 +160,7 @@ def test_nodes_of_a_layout_refuse_a_pod_or_not(one: Node, intent: Intent, *, ref
 
 
 @pytest.mark.parametrize(
-    ("one", "words", "broken"),
+    ("one", "words", "unalignable"),
     table(
         [
             ("a best effort could have been a promise", STRICT, "best-effort", False),
@@ -169,8 +169,8 @@ def test_nodes_of_a_layout_refuse_a_pod_or_not(one: Node, intent: Intent, *, ref
         ]
     ),
 )
-def test_a_promise_would_be_broken_or_not(one: Node, words: str, *, broken: bool) -> None:
-    assert plan(one, asks("cpu=2 mem=1Gi"), means(words)).broken is broken
+def test_a_promise_would_be_broken_or_not(one: Node, words: str, *, unalignable: bool) -> None:
+    assert plan(one, asks("cpu=2 mem=1Gi"), means(words)).unalignable is unalignable
 
 
 # What the node as a whole is asked.
@@ -182,18 +182,18 @@ def test_nodes_that_tell_no_totals_are_asked_for_what_zones_list() -> None:
     found = plan(STRICT, asks("cpu=2 mem=1Gi nic=1"))
 
     assert dict(found.totals) == {CPU: 2000, MEMORY: GIB}
-    assert not found.unheard
+    assert not found.unlisted
 
 
 def test_nodes_that_tell_totals_are_asked_for_these_too() -> None:
     one = node("cpu=4", policy="restricted", totals="cpu=3 mem=2Gi")
 
     assert dict(plan(one, asks("cpu=2 mem=1Gi")).totals) == {CPU: 2000, MEMORY: GIB}
-    assert not plan(one, asks("cpu=2 mem=1Gi")).unheard
+    assert not plan(one, asks("cpu=2 mem=1Gi")).unlisted
 
 
 @pytest.mark.parametrize(
-    ("one", "pod", "unheard"),
+    ("one", "pod", "unlisted"),
     table(
         [
             ("a device that no zone lists and no total tells", ONLY_CPUS, "cpu=1 nic=1", True),
@@ -203,8 +203,8 @@ def test_nodes_that_tell_totals_are_asked_for_these_too() -> None:
         ]
     ),
 )
-def test_nodes_have_none_of_what_they_would_have_told(one: Node, pod: str, *, unheard: bool) -> None:
-    assert plan(one, asks(pod)).unheard is unheard
+def test_nodes_have_none_of_what_they_would_have_told(one: Node, pod: str, *, unlisted: bool) -> None:
+    assert plan(one, asks(pod)).unlisted is unlisted
 
 
 # What an intent is about.
