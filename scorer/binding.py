@@ -296,8 +296,8 @@ class Binder:
 
     def _offer(self, node: str, subject: PendingPod) -> Prediction | None:
         """What the node says, all that was promised before this pod counted and nothing after it."""
-        return self._register.offer(
-            node, subject, beside=self._register.reservations.reserved_since(subject.uid)
+        return self._register.predict(
+            node, subject, without=self._register.reservations.reserved_since(subject.uid)
         )
 
     async def _settled(

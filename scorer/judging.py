@@ -134,7 +134,7 @@ class Judge:
 
     def _judged(self, name: str, subject: PendingPod) -> Judgement:
         # A promise that was made to this very pod stands in nobody's way, least of all in its own.
-        offer = self._register.offer(name, subject, beside=(subject.uid,))
+        offer = self._register.predict(name, subject, without=(subject.uid,))
         if offer is None:
             return self._of_unknown(name, subject)
         verdict = offer.verdict

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter
 
+from numalign.cache import Question
 from numalign.kube.events import LONGEST_MESSAGE, Event, Type
 from numalign.kube.pod_informer import Phase, PodInfo
 from numalign.kubelet.admission_errors import RejectionReason
@@ -32,8 +33,7 @@ REMEMBERED_SECONDS = 300.0
 
 REMEMBERED = 1024
 
-_REASONS = frozenset(str(each) for each in RejectionReason)
-
+_REASONS = frozenset(map(str, RejectionReason))
 
 Tell = Callable[[Event], None]
 """Writes an event some time soon; never waits, and never fails."""
@@ -41,29 +41,29 @@ Tell = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """When a node refused a pod, and what the pod had asked."""
+    """When a node refused a pod, and what the pod had asked; None if that could not be read."""
 
-    number: int
+    question: Question | None
     at: float
 
 
 class Outcomes:
-    """Compares what kubelets do with what was predicted; `heard` is to hear of every change of a pod."""
+    """Compares what kubelets do with what was predicted."""
 
     def __init__(
         self,
-        register: SchedulerState,
+        state: SchedulerState,
         *,
         tell: Tell,
         log: Log,
         registry: CollectorRegistry,
         clock: Callable[[], float],
     ) -> None:
-        self._register = register
+        self._state = state
         self._tell = tell
         self._log = QuietLog(log, lines=MANY_LINES)
         self._clock = clock
-        self._refused: LRU[str, _Refusal] = LRU(REMEMBERED)
+        self._last: LRU[str, _Refusal] = LRU(REMEMBERED)
         self._refusals = Counter(
             f"{PREFIX}kubelet_refusals",
             "Pods that a kubelet refused after they were promised zones there, or only ranked.",
@@ -73,81 +73,70 @@ class Outcomes:
         for reason in sorted(_REASONS):
             for known in ("promised", "ranked"):
                 self._refusals.labels(reason, known)
-        self._again = Counter(
+        self._repeated = Counter(
             f"{PREFIX}refused_node_chosen_again",
             "Pods sent to a node that had just refused one that asked for the same.",
             registry=registry,
         )
 
     def caches(self) -> Caches:
-        """What is remembered of refusals."""
-        return {"refused": self._refused}
+        """The last refusal of each node."""
+        return {"refused": self._last}
 
-    def heard(self, pod: PodInfo, before: PodInfo | None) -> None:
+    def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
         """A pod is like this now; it was like that before, or was not seen."""
-        assigned_pod = self._register.reservations.assigned_pod(pod.uid)
-        promised = assigned_pod is not None and _ours(assigned_pod)
+        assigned_pod = self._state.reservations.assigned_pod(pod.uid)
+        reserved = assigned_pod if assigned_pod and _reserved(assigned_pod) else None
         # Where others chose the node nothing was predicted, nor was what had happened before this process.
-        if not promised and not self._register.asked(pod.uid):
+        if not reserved and not self._state.was_asked(pod.uid):
             return
-        if _refused(pod) and not (before and before.ended):
-            self._count(pod, assigned_pod if promised else None)
+        if pod.phase is Phase.FAILED and pod.reason in _REASONS and not (before and before.ended):
+            self._refused(pod, reserved)
         elif pod.node and not pod.ended and not (before and before.node):
-            self._chosen(pod)
+            self._assigned(pod)
 
-    def _number(self, pod: PodInfo) -> int:
-        """What the pod asked; 0 if that cannot be read."""
-        subject = self._register.waiting(pod.uid)
-        return subject.number if subject else 0
+    def _question(self, pod: PodInfo) -> Question | None:
+        pending = self._state.waiting(pod.uid)
+        return pending.question if pending else None
 
-    def _count(self, pod: PodInfo, promised: AssignedPod | None) -> None:
-        """A kubelet said no."""
-        known = "promised" if promised else "ranked"
-        self._refused.put(pod.node, _Refusal(self._number(pod), self._clock()))
-        self._refusals.labels(pod.reason, known).inc()
-        # What a pod was promised may be as long as the record that its owner wrote.
-        message = cut(_story(pod, promised), LONGEST_MESSAGE)
+    def _refused(self, pod: PodInfo, reserved: AssignedPod | None) -> None:
+        """A kubelet said no to a pod, which had a reservation or none."""
+        self._last.put(pod.node, _Refusal(self._question(pod), self._clock()))
+        self._refusals.labels(pod.reason, "promised" if reserved else "ranked").inc()
+        held = reserved.expected if reserved else None
+        predicted = "fits" if held is None else f"gets {shown(held)}"
+        happened = f"the kubelet of {pod.node} refused the pod: {pod.reason}: {pod.message}"
+        message = f"it was predicted that the pod {predicted} on {pod.node}; {happened}"
+        # What was reserved for a pod may be as long as the record that its owner wrote.
+        message = cut(message, LONGEST_MESSAGE)
         self._log.warning("prediction.wrong", pod=f"{pod.namespace}/{pod.name}", node=pod.node, story=message)
-        self._tell(_event(pod, message))
+        self._tell_owner(pod, message)
 
-    def _chosen(self, pod: PodInfo) -> None:
+    def _assigned(self, pod: PodInfo) -> None:
         """A pod came to a node."""
-        last = self._refused.peek(pod.node)
-        if last is None or self._clock() - last.at > REMEMBERED_SECONDS:
+        last = self._last.peek(pod.node)
+        if last is None or last.question is None or self._clock() - last.at > REMEMBERED_SECONDS:
             return
-        if not last.number or last.number != self._number(pod):
+        if last.question != self._question(pod):
             return
-        self._again.inc()
-        message = f"node {pod.node} has just refused a pod that asked for the same, and was chosen again"
+        self._repeated.inc()
         self._log.warning("prediction.repeated", pod=f"{pod.namespace}/{pod.name}", node=pod.node)
-        self._tell(_event(pod, message))
+        self._tell_owner(
+            pod, f"node {pod.node} has just refused a pod that asked for the same, and was chosen again"
+        )
+
+    def _tell_owner(self, pod: PodInfo, message: str) -> None:
+        self._tell(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, message))
 
 
-def _event(pod: PodInfo, message: str) -> Event:
-    return Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, message)
-
-
-def _ours(assigned_pod: AssignedPod) -> bool:
-    """Whether it was promised its zones, here or by whoever bound it and wrote them down."""
+def _reserved(assigned_pod: AssignedPod) -> bool:
+    """Whether zones were reserved for it, here or by whoever bound it and wrote them down."""
     record = assigned_pod.record
     return bool(assigned_pod.turn) or (record is not None and record.source is Source.RECORDED)
 
 
-def _refused(pod: PodInfo) -> bool:
-    return pod.phase is Phase.FAILED and pod.reason in _REASONS
-
-
-def _story(pod: PodInfo, assigned_pod: AssignedPod | None) -> str:
-    """What was predicted, and what happened."""
-    happened = f"the kubelet of {pod.node} refused the pod: {pod.reason}: {pod.message}"
-    held = assigned_pod.expected if assigned_pod else None
-    if held is None:
-        return f"it was predicted that the pod fits on {pod.node}; {happened}"
-    return f"it was predicted that the pod gets {shown(held)} on {pod.node}; {happened}"
-
-
 def shown(held: Held) -> str:
-    """What is held, in words."""
+    """What is held, in words: `2 cpu and 1Gi memory from node-0`."""
     parts = [
         f"{' and '.join(f'{render(name, amount)} {name}' for name, amount in amounts.items())}"
         f" from {' and '.join(zones) or 'no zone'}"

@@ -8,28 +8,28 @@ nobody is evicted in vain; where it is not certain what the victims hold, nobody
 
 from collections.abc import Mapping
 
-from numalign.ledger.model import Basis, Prediction
+from numalign.ledger.model import Basis
 from scorer.extender_protocol import Victims
 from scorer.scheduler_state import PendingPod, SchedulerState
 
 
 class Preemption:
-    """Judges candidates for preemption."""
+    """Looks through candidates for preemption."""
 
-    def __init__(self, register: SchedulerState) -> None:
-        self._register = register
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
 
-    def worthwhile(self, subject: PendingPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
+    def worthwhile(self, pod: PendingPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
         """The nodes, with their victims as they came, where to evict these would let the pod in."""
-        return {name: those for name, those in victims.items() if self._helps(name, those, subject)}
+        return {name: pods for name, pods in victims.items() if self._helps(name, pods, pod)}
 
-    def _helps(self, name: str, victims: Victims, subject: PendingPod) -> bool:
-        offer = self._register.offer(name, subject, beside=(*victims.uids, subject.uid))
-        if offer is not None and not offer.verdict.answered:
+    def _helps(self, name: str, victims: Victims, pod: PendingPod) -> bool:
+        prediction = self._state.predict(name, pod, without=(*victims.uids, pod.uid))
+        if prediction is None:
+            return True
+        verdict = prediction.verdict
+        if not verdict.answered:
             # No eviction makes the answer any shorter.
-            return not subject.question.intent.binding
-        return offer is None or offer.verdict.admitted or not _certain(offer)
-
-
-def _certain(offer: Prediction) -> bool:
-    return offer.verdict.permanent or offer.basis is not Basis.REPORTED
+            return not pod.question.intent.binding
+        certain = verdict.permanent or prediction.basis is not Basis.REPORTED
+        return verdict.admitted or not certain

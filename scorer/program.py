@@ -40,8 +40,9 @@ from numalign.runtime.server_state import Check
 from numalign.shapes import ShapeHistory
 from scorer import binding, ranking, ranking_file
 from scorer.binding import Binder, Write
+from scorer.context import CallMetrics, Context
 from scorer.disbelief import Disbelief
-from scorer.handlers import ScorerHandlers, application
+from scorer.handlers import application
 from scorer.judging import Judge
 from scorer.outcomes import Outcomes, Tell
 from scorer.preempting import Preemption
@@ -174,14 +175,14 @@ class Program:
         outcomes = Outcomes(
             register, tell=work.tell, log=self.log, registry=self.registry, clock=time.monotonic
         )
-        register.watch = outcomes.heard
+        register.watch = outcomes.update_pod
         self._count(register, feed)
-        door = self._door(register, feed, rules, work)
-        owners = (register.caches, pods.caches, outcomes.caches, door.calls.caches, door.places.caches)
+        context = self._context(register, feed, rules, work)
+        owners = (register.caches, pods.caches, outcomes.caches, context.calls.caches, context.places.caches)
         self.registry.register(CacheSizes(owners))
         app = application(
             settings,
-            door,
+            context,
             log=self.log,
             registry=self.registry,
             checks={"snapshot": partial(_waiting_for, register, feed), **work.checks},
@@ -198,7 +199,7 @@ class Program:
             tasks["policy"] = partial(policy.follow, every=settings.policy_reload_seconds)
         return await server.serve(app, settings, stop=stop, tasks=tasks)
 
-    def _door(self, register: SchedulerState, feed: Feed, rules: RankingRules, work: Work) -> ScorerHandlers:
+    def _context(self, register: SchedulerState, feed: Feed, rules: RankingRules, work: Work) -> Context:
         binder = Binder(
             register,
             write=work.write,
@@ -209,18 +210,18 @@ class Program:
             meters=binding.BindMetrics.of(self.registry),
             clock=time.monotonic,
         )
-        return ScorerHandlers(
+        return Context(
             register,
             Judge(register, unknown=self.settings.unknown_nodes, clock=time.monotonic),
             binder,
             Preemption(register),
             Ranker(rules),
+            CallMetrics.of(self.registry),
             promise=self.settings.promise,
             leading=work.leading,
             elsewhere=work.elsewhere,
             clock=time.monotonic,
             age=feed.age,
-            log=self.log,
             quiet_log=QuietLog(self.log),
         )
 

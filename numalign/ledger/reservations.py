@@ -107,9 +107,9 @@ class Reservations:
     def update_node(self, node: Node, fingerprint: FingerprintReader | None = None) -> None:
         """Take what a topology says of a node, and what reads the fingerprint of the pods it accounts for."""
         entry = self._entry(node.name)
-        if entry.node is node and entry.fingerprint is fingerprint:
+        if entry.node is node and entry.fingerprint == fingerprint:
             return
-        if entry.fingerprint is fingerprint and alike(entry.node, node):
+        if entry.fingerprint == fingerprint and alike(entry.node, node):
             entry.relabel(node)
             self._call_back(node.name)
             return

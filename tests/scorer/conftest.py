@@ -30,8 +30,9 @@ from numalign.model.resources import Resources, render
 from numalign.runtime import logs, server
 from scorer import binding
 from scorer.binding import Binder, Write
+from scorer.context import CallMetrics, Context
 from scorer.extender_protocol import BindingCall, Filtered
-from scorer.handlers import ScorerHandlers, application
+from scorer.handlers import application
 from scorer.judging import Judge, Judgement
 from scorer.outcomes import Outcomes
 from scorer.preempting import Preemption
@@ -287,13 +288,27 @@ class Scorer:
         self.outcomes = Outcomes(
             self.register, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
         )
-        self.register.watch = self.outcomes.heard
+        self.register.watch = self.outcomes.update_pod
         self.pods = PodInformer(
             self.register, self.register.reader, log=self.told.log, registry=self.registry
         )
         self.judge = Judge(self.register, unknown=self.settings().unknown_nodes, clock=self.time)
         self.preemption = Preemption(self.register)
         self.binder = self.a_binder()
+        self.context = Context(
+            self.register,
+            self.judge,
+            self.binder,
+            self.preemption,
+            Ranker(self.rules),
+            CallMetrics.of(self.registry),
+            promise=self.promise,
+            leading=lambda: self.leads,
+            clock=self.time,
+            age=lambda: 0.5,
+            quiet_log=logs.QuietLog(self.told.log),
+            elsewhere=lambda: not self.leads,
+        )
 
     def settings(self, **chosen: object) -> ScorerSettings:
         """What it is told."""
@@ -349,7 +364,7 @@ class Scorer:
 
     def subject(self, made: Raw) -> PendingPod:
         """The pod, as a call tells it."""
-        return self.register.subject(made)
+        return self.register.pending_pod(made)
 
     def promised(self, made: Raw, place: str) -> AssignedPod:
         """Promise a pod its zones on a node, as a bind or a prioritize before did, and give the promise."""
@@ -383,28 +398,11 @@ class Scorer:
         """The application with these settings."""
         return application(
             self.settings(**chosen),
-            self.door(),
+            self.context,
             log=self.told.log,
             registry=self.registry,
             checks={},
             state=lambda: {"pods": len(self.register.pods)},
-        )
-
-    def door(self) -> ScorerHandlers:
-        """What the endpoints share."""
-        return ScorerHandlers(
-            self.register,
-            self.judge,
-            self.binder,
-            self.preemption,
-            Ranker(self.rules),
-            promise=self.promise,
-            leading=lambda: self.leads,
-            clock=self.time,
-            age=lambda: 0.5,
-            log=self.told.log,
-            quiet_log=logs.QuietLog(self.told.log),
-            elsewhere=lambda: not self.leads,
         )
 
     @contextlib.asynccontextmanager

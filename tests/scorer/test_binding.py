@@ -682,8 +682,8 @@ class Counted:
 
     def __init__(self, stand: Stand) -> None:
         self.asked = self.most = self._since = 0
-        self._offer = stand.scorer.register.offer
-        stand.scorer.register.offer = self  # type: ignore[method-assign]
+        self._offer = stand.scorer.register.predict
+        stand.scorer.register.predict = self  # type: ignore[method-assign]
 
     def __call__(self, *asked: Any, **told: Any) -> Any:  # noqa: ANN401  as `SchedulerState.offer`
         """Ask."""

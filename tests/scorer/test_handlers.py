@@ -9,7 +9,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from prometheus_client import CollectorRegistry
 
 from numalign.decision.scoring import Strategy
 from numalign.kube.client import Conflict, Forbidden, Unreachable
@@ -17,7 +16,7 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
 from numalign.model.intent import Match
 from scorer import reasons
-from scorer.handlers import ENDPOINTS, CallMetrics
+from scorer.handlers import HANDLERS
 from scorer.ranking import Ranking, RankingRules
 from scorer.settings import PromiseAt
 from tests.notation import node, table
@@ -51,8 +50,8 @@ BROKEN = raw(FOUR, policy="strictly")
 
 RECORDED = Path(__file__).parent / "data"
 
-OURS = [name for name in ENDPOINTS if not name.startswith("volcano")]
-VOLCANOS = [name for name in ENDPOINTS if name.startswith("volcano") and "Session" not in name]
+OURS = [name for name in HANDLERS if not name.startswith("volcano")]
+VOLCANOS = [name for name in HANDLERS if name.startswith("volcano") and "Session" not in name]
 
 
 async def cluster(scorer: Scorer) -> Scorer:
@@ -727,7 +726,7 @@ async def test_a_call_of_many_mebibytes_is_answered(scorer: Scorer) -> None:
     assert [each["metadata"]["name"] for each in answer["Nodes"]["items"]] == ["empty", "fuller"]
 
 
-@pytest.mark.parametrize("path", ENDPOINTS)
+@pytest.mark.parametrize("path", HANDLERS)
 async def test_before_anything_is_known_everybody_is_asked_to_come_again(path: str) -> None:
     scorer = Scorer()
     async with scorer.open() as caller, caller.client.post(f"/{path}", data=b"{}") as answer:
@@ -784,10 +783,7 @@ def anything(dice: random.Random, pods: Sequence[Raw]) -> tuple[str, object]:
 async def called(scorer: Scorer, path: str, said: object) -> None:
     """A call, whatever is answered."""
     with contextlib.suppress(BadInput):
-        orjson.loads(await ENDPOINTS[path](scorer.door(), METERS, orjson.dumps(said)))
-
-
-METERS = CallMetrics.of(CollectorRegistry())
+        orjson.loads(await HANDLERS[path](scorer.context, orjson.dumps(said)))
 
 
 def pods() -> list[Raw]:

@@ -348,6 +348,6 @@ def fresh_offer(scorer: Scorer, subject: PendingPod, name: str) -> Prediction | 
     if found is None:
         return None
     if scorer.reservations.node_of(subject.uid) == name:
-        return scorer.register.offer(name, subject, beside=[subject.uid])
+        return scorer.register.predict(name, subject, without=[subject.uid])
     demand, intent = subject.question.demand, subject.question.intent
     return predict(found, demand, intent, created=subject.created, now=scorer.time(), lag=LAG_SECONDS)

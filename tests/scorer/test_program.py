@@ -608,7 +608,6 @@ async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> 
         "asked",
         "readings",
         "questions",
-        "numbers",
         "answers",
         "askings",
         "records",

@@ -104,8 +104,11 @@ class PodReader:
         reading = _reading(self.request(pod), scheduling(pod), namespace, rules, self._match)
         if not isinstance(reading, PodQuestion):
             return reading
-        # What is remembered by question is looked up faster if equal questions are the same one.
-        return replace(reading, question=self._questions.get(reading.question, lambda: reading.question))
+        return replace(reading, question=self.shared(reading.question))
+
+    def shared(self, question: Question) -> Question:
+        """The equal question that was read before, if it is remembered: it is looked up faster."""
+        return self._questions.get(question, lambda: question)
 
 
 def _reading(

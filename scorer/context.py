@@ -1,0 +1,100 @@
+"""What the handlers of all schedulers share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from numalign.cache.ranking import Ranks
+from numalign.runtime.cooperative import patiently
+from numalign.runtime.logs import QuietLog
+from numalign.runtime.metrics import PREFIX, not_answered
+from scorer import ranked
+from scorer.binding import Binder
+from scorer.extender_protocol import Calls
+from scorer.judging import Judge, Judgement
+from scorer.places import Places
+from scorer.preempting import Preemption
+from scorer.ranking import Ranker
+from scorer.scheduler_state import PendingPod, SchedulerState
+from scorer.settings import PromiseAt
+
+ANSWERS = ("fits", "not_now", "never")
+"""What a node can answer to filter."""
+
+_BUCKETS = (
+    *(0.0001, 0.0002, 0.0003, 0.0004, 0.0005, 0.0006, 0.0007, 0.0008, 0.001, 0.0015, 0.002, 0.003, 0.004),
+    *(0.005, 0.007, 0.01, 0.015, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallMetrics:
+    """What is counted of calls; `nodes` by what they answered."""
+
+    calls: Counter
+    nodes: Mapping[str, Counter]
+    not_answered: Counter
+    seconds: Histogram
+
+    @classmethod
+    def of(cls, registry: CollectorRegistry) -> "CallMetrics":
+        """Metrics that this registry shows."""
+        nodes = Counter(
+            f"{PREFIX}filtered_nodes",
+            "Nodes that filter was asked about, by what they said.",
+            ["answer"],
+            registry=registry,
+        )
+        return cls(
+            Counter(
+                f"{PREFIX}scheduler_calls", "Calls of schedulers.", ["verb", "result"], registry=registry
+            ),
+            {answer: nodes.labels(answer) for answer in ANSWERS},
+            not_answered(registry),
+            Histogram(
+                f"{PREFIX}scheduler_call_seconds",
+                "From the whole request in hand to the answer in bytes.",
+                ["verb"],
+                buckets=_BUCKETS,
+                registry=registry,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What calls are answered with.
+
+    `leading` says whether reservations may be made here, `elsewhere` whether that is for another replica.
+    """
+
+    state: SchedulerState
+    judge: Judge
+    binder: Binder
+    preemption: Preemption
+    ranker: Ranker
+    metrics: CallMetrics
+    promise: PromiseAt
+    leading: Callable[[], bool]
+    clock: Callable[[], float]
+    age: Callable[[], float]
+    quiet_log: QuietLog
+    elsewhere: Callable[[], bool] = lambda: False
+    calls: Calls = field(default_factory=Calls)
+    places: Places = field(default_factory=Places)
+
+    async def ranks(self, names: Sequence[str], pod: PendingPod) -> Ranks:
+        """What these nodes are worth to a pod, by their place."""
+        await patiently(self.judge.asking(names, pod))
+        return ranked.ranks(self.judge.poll(names, pod), pod, register=self.state, ranker=self.ranker)
+
+    def may_reserve(self, pod: PendingPod) -> bool:
+        """Whether zones may be reserved for a pod that somebody else binds, and that is on no node yet."""
+        assigned_pod = self.state.reservations.assigned_pod(pod.uid)
+        return bool(pod.uid) and self.leading() and (assigned_pod is None or assigned_pod.reserved)
+
+    def reserve(self, pod: PendingPod, judgement: Judgement) -> None:
+        """Keep for a pod what a node offers."""
+        assigned_pod = pod.assigned_pod(now=self.clock())
+        self.state.reservations.reserve(judgement.name, assigned_pod, judgement.offer)
