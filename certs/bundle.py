@@ -1,5 +1,5 @@
 """
-Whom API servers trust when they call us: the `caBundle` of our two webhook configurations.
+The CA bundle by which API servers trust us: the `caBundle` of our two webhook configurations.
 
 They are made by whoever installs us and only the bundle is ours, so it is changed by a patch of that field.
 The patch says which version was read. A process that was held up in the meantime, with a bundle that is no
@@ -9,7 +9,7 @@ an authority are left to it.
 
 import asyncio
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cryptography import x509
@@ -23,8 +23,8 @@ INJECTED = ("cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-se
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
-    """One webhook configuration as it was last seen, or why it could not be."""
+class WebhookConfiguration:
+    """One webhook configuration as it was last read, or why it could not be."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class Configuration:
 
     @property
     def path(self) -> str:
-        """Where it stands."""
+        """The path of the object."""
         return f"/apis/admissionregistration.k8s.io/v1/{self.kind.lower()}s/{self.name}"
 
     @property
@@ -44,7 +44,7 @@ class Configuration:
 
     @property
     def version(self) -> str:
-        """The version that was seen; empty, if none was."""
+        """The resource version that was read; empty, if none was."""
         return Part(self.raw)["metadata"]["resourceVersion"].text()
 
     def carries(self, bundle: bytes) -> bool:
@@ -53,12 +53,6 @@ class Configuration:
             wanted = set(_certificates(bundle))
             return all(wanted <= set(_certificates(_bytes(text))) for _, text in self._webhooks())
         return not self._without(bundle)
-
-    def patch(self, bundle: bytes) -> dict[str, object]:
-        """What makes it carry the bundle, if it is still what it was."""
-        config = {"caBundle": base64.b64encode(bundle).decode()}
-        webhooks = [{"name": name, "clientConfig": config} for name in self._without(bundle)]
-        return {"metadata": {"resourceVersion": self.version}, "webhooks": webhooks}
 
     def problem(self, bundle: bytes) -> str | None:
         """Why it does not carry the bundle; None if it does."""
@@ -70,9 +64,31 @@ class Configuration:
         """Why those who call would not accept a pair with these certificates; None if they would."""
         if self.error:
             return str(self.error)
-        held = ((name, tuple(_certificates(_bytes(text)))) for name, text in self._webhooks())
-        strangers = [name for name, trusted in held if certificate.root(chain, trusted) is None]
+        trusted = ((name, tuple(_certificates(_bytes(text)))) for name, text in self._webhooks())
+        strangers = [name for name, roots in trusted if certificate.root(chain, roots) is None]
         return f"the caBundle of {', '.join(strangers)} holds no authority of the pair" if strangers else None
+
+    async def read(self, api: Api) -> "WebhookConfiguration":
+        """The configuration as it is now, or its error."""
+        return await self._answered(api.get(self.path, what=f"{self.kind} {self.name}"))
+
+    async def publish(self, api: Api, bundle: bytes) -> "WebhookConfiguration":
+        """Patch the bundle in where it is missing and ours; raises `Conflict`, any other is its error."""
+        if self.error or self.injected or self.carries(bundle):
+            return self
+        config = {"caBundle": base64.b64encode(bundle).decode()}
+        webhooks = [{"name": name, "clientConfig": config} for name in self._without(bundle)]
+        patch = {"metadata": {"resourceVersion": self.version}, "webhooks": webhooks}
+        what = f"{self.kind} {self.name}"
+        return await self._answered(api.patch(self.path, patch, how=Patch.STRATEGIC, what=what))
+
+    async def _answered(self, answer: Awaitable[object]) -> "WebhookConfiguration":
+        try:
+            return replace(self, raw=await answer)
+        except Conflict:
+            raise
+        except ClusterError as error:
+            return replace(self, error=error)
 
     def _without(self, bundle: bytes) -> list[str]:
         wanted = base64.b64encode(bundle).decode()
@@ -83,56 +99,37 @@ class Configuration:
             yield webhook["name"].text(), webhook["clientConfig"]["caBundle"].text()
 
 
-async def look(api: Api, name: str) -> tuple[Configuration, ...]:
+async def read(api: Api, name: str) -> tuple[WebhookConfiguration, ...]:
     """Both configurations of that name, as they are now; each with its error if it cannot be had."""
-    return tuple(await asyncio.gather(*(_seen(api, Configuration(kind, name)) for kind in KINDS)))
+    return tuple(await asyncio.gather(*(WebhookConfiguration(kind, name).read(api) for kind in KINDS)))
 
 
-async def publish(api: Api, seen: Iterable[Configuration], *, bundle: bytes) -> tuple[Configuration, ...]:
-    """Let each configuration carry the bundle, and give them as they are then.
+async def publish(
+    api: Api, configurations: Iterable[WebhookConfiguration], *, bundle: bytes
+) -> tuple[WebhookConfiguration, ...]:
+    """Let each configuration carry the bundle, and return them as they are then.
 
     Those that are missing, or cert-manager's, are left alone; one that cannot be changed has its error.
-    Raises `Conflict` if one was changed since it was seen: look at everything again.
+    Raises `Conflict` if one was changed since it was read: read everything again.
     """
-    return tuple([await _published(api, each, bundle=bundle) for each in seen])
+    return tuple([await configuration.publish(api, bundle) for configuration in configurations])
 
 
-def trusted(seen: Sequence[Configuration], bundle: bytes) -> bool:
+def trusted(configurations: Sequence[WebhookConfiguration], bundle: bytes) -> bool:
     """Whether all who call us trust the bundle: each configuration that there is carries it."""
-    there = [each for each in seen if not isinstance(each.error, NotFound)]
-    return bool(there) and all(each.problem(bundle) is None for each in there)
+    present = [config for config in configurations if not isinstance(config.error, NotFound)]
+    return bool(present) and not problems(present, bundle)
 
 
-def versions(seen: Iterable[Configuration]) -> tuple[str, ...]:
+def versions(configurations: Iterable[WebhookConfiguration]) -> tuple[str, ...]:
     """What changes whenever one of them is changed by anybody."""
-    return tuple(each.version for each in seen)
+    return tuple(configuration.version for configuration in configurations)
 
 
-def problems(seen: Iterable[Configuration], bundle: bytes) -> Mapping[str, str]:
-    """Why configurations do not carry the bundle, by their kinds; empty if both do."""
-    told = ((each.kind, each.problem(bundle)) for each in seen)
-    return {kind: problem for kind, problem in told if problem is not None}
-
-
-async def _seen(api: Api, configuration: Configuration) -> Configuration:
-    what = f"{configuration.kind} {configuration.name}"
-    try:
-        return replace(configuration, raw=await api.get(configuration.path, what=what))
-    except ClusterError as error:
-        return replace(configuration, error=error)
-
-
-async def _published(api: Api, configuration: Configuration, *, bundle: bytes) -> Configuration:
-    if configuration.error or configuration.injected or configuration.carries(bundle):
-        return configuration
-    what = f"{configuration.kind} {configuration.name}"
-    try:
-        raw = await api.patch(configuration.path, configuration.patch(bundle), how=Patch.STRATEGIC, what=what)
-        return replace(configuration, raw=raw)
-    except Conflict:
-        raise
-    except ClusterError as error:
-        return replace(configuration, error=error)
+def problems(configurations: Iterable[WebhookConfiguration], bundle: bytes) -> Mapping[str, str]:
+    """Why configurations do not carry the bundle, by their kinds; empty if all do."""
+    reasons = ((configuration.kind, configuration.problem(bundle)) for configuration in configurations)
+    return {kind: problem for kind, problem in reasons if problem is not None}
 
 
 def _certificates(pem: bytes) -> Iterator[x509.Certificate]:

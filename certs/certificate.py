@@ -36,17 +36,17 @@ def as_pem(certificate: x509.Certificate) -> bytes:
 def names(certificate: x509.Certificate) -> tuple[str, ...]:
     """The DNS names and addresses that it may be shown for; none, if they cannot be read."""
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        listed = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except _UNREADABLE:
         return ()
-    addresses = found.get_values_for_type(x509.IPAddress)
-    return (*found.get_values_for_type(x509.DNSName), *map(str, addresses))
+    addresses = listed.get_values_for_type(x509.IPAddress)
+    return (*listed.get_values_for_type(x509.DNSName), *map(str, addresses))
 
 
 def unnamed(certificate: x509.Certificate, wanted: Iterable[str]) -> tuple[str, ...]:
     """Those of the wanted names that clients would not accept it for."""
-    there = {_plain(name) for name in names(certificate)}
-    return tuple(name for name in wanted if there.isdisjoint(_accepted(name)))
+    listed = {_plain(name) for name in names(certificate)}
+    return tuple(name for name in wanted if listed.isdisjoint(_accepted(name)))
 
 
 def rotates(certificate: x509.Certificate) -> datetime:

@@ -21,12 +21,10 @@ import click
 import orjson
 from rich.console import Console
 
-from certs import authority, bundle, inspection, rotating, rotation, secret, state
-from certs.bundle import Configuration
+from certs import authority, bundle, inspection, manual_rotation, rotation, secret
 from certs.inspection import Report
-from certs.secret import Found, Place
-from certs.shared import SharedPair
-from certs.state import BadSecret
+from certs.rotator import Rotator
+from certs.secret import CA, CERT, KEY, NEXT_CERT, NEXT_KEY, BadSecret, SecretRef, SharedSecret
 from numalign.kube.client import Api, connected
 from numalign.kube.command_line import CommandGroup, Trouble, from_kubeconfig
 from numalign.model.errors import Mistake
@@ -35,27 +33,27 @@ from numalign.runtime.clock import utc_now
 
 PROGRAM = "numalign-certs"
 CONFIGURATION = "zz-numalign"
-FILES = (state.CERT, state.KEY, state.CA)
+FILES = (CERT, KEY, CA)
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """How a cluster is reached, and the namespace that is meant; None is the kubeconfig's own."""
+class ClusterAccess:
+    """How a cluster is reached, and a namespace; what is None is the kubeconfig's own."""
 
     kubeconfig: str | None
     context: str | None
     namespace: str | None
 
-    def asked(self, question: Callable[[Api, str], Awaitable[R]]) -> R:
-        """The answer to a question that needs the API server and the namespace; raises `ClusterError`."""
+    def run(self, work: Callable[[Api, str], Awaitable[R]]) -> R:
+        """What work returns that needs the API server and the namespace; raises `ClusterError`."""
 
-        async def ask() -> R:
+        async def connect_and_work() -> R:
             async with connected(kubeconfig=self.kubeconfig, context=self.context) as api:
-                return await question(api, self.namespace or api.namespace)
+                return await work(api, self.namespace or api.namespace)
 
-        return asyncio.run(ask())
+        return asyncio.run(connect_and_work())
 
 
 def from_cluster(command: Callable[..., R]) -> Callable[..., R]:
@@ -69,7 +67,7 @@ def from_cluster(command: Callable[..., R]) -> Callable[..., R]:
         context: str | None,
         **options: object,
     ) -> R:
-        return command(*arguments, cluster=Cluster(kubeconfig, context, namespace), **options)
+        return command(*arguments, cluster=ClusterAccess(kubeconfig, context, namespace), **options)
 
     help_ = "Namespace of the Secret; by default the kubeconfig's."
     return click.option("-n", "--namespace", metavar="NAME", help=help_)(from_kubeconfig(with_cluster))
@@ -101,9 +99,9 @@ def issue(names: Sequence[str], days: int, out: Path, *, overwrite: bool) -> Non
 
     The authority's key is not kept, so nothing else can ever be signed with it.
     """
-    there = [name for name in FILES if (out / name).exists()]
-    if there and not overwrite:
-        raise Trouble(f"{out} holds {', '.join(there)} already: name another folder, or say --overwrite")
+    existing = [name for name in FILES if (out / name).exists()]
+    if existing and not overwrite:
+        raise Trouble(f"{out} holds {', '.join(existing)} already: name another folder, or say --overwrite")
     pair = authority.issue(names=names, days=days, now=utc_now())
     files = authority.write(pair, out)
     for path, use in ((files.cert, "--tls-cert"), (files.key, "--tls-key"), (files.ca, "for callers")):
@@ -117,24 +115,24 @@ def issue(names: Sequence[str], days: int, out: Path, *, overwrite: bool) -> Non
               show_default=True, help="How long each step is given to be known to all.")  # fmt: skip
 @click.option("--no-wait", is_flag=True, help="Begin it, and leave the rest to the replicas.")
 @from_cluster
-def rotate(name: str, configuration: str, settle: float, *, no_wait: bool, cluster: Cluster) -> None:
+def rotate(name: str, configuration: str, settle: float, *, no_wait: bool, cluster: ClusterAccess) -> None:
     """Replace the pair now, in steps that every caller can follow.
 
     It begins where a rotation that is under way has come to. To interrupt it is safe: the replicas go on.
     """
 
     async def work(api: Api, namespace: str) -> None:
-        place = Place(namespace, name)
-        plan = await rotating.begin(api, place, settle=settle, now=utc_now)
+        ref = SecretRef(namespace, name)
+        plan = await manual_rotation.begin(api, ref, settle=settle, now=utc_now)
         if no_wait:
             click.echo("staged: the replicas do the rest")
             return
-        shared = SharedPair(api, place=place, configuration=configuration, plan=plan)
+        rotator = Rotator(api, ref=ref, configuration=configuration, plan=plan)
         with _waiting(f"each step is given {settle:g} seconds to be known to all"):
             every = min(2.0, settle / 10)
-            await rotating.follow(shared, every=every, say=click.echo, sleep=asyncio.sleep)
+            await manual_rotation.follow(rotator, every=every, say=click.echo, sleep=asyncio.sleep)
 
-    cluster.asked(work)
+    cluster.run(work)
 
 
 @program.command()
@@ -145,7 +143,7 @@ def rotate(name: str, configuration: str, settle: float, *, no_wait: bool, clust
               help="Text for people, JSON for programs.")  # fmt: skip
 @from_cluster
 def inspect(
-    path: Path | None, name: str | None, configuration: str | None, output: str, *, cluster: Cluster
+    path: Path | None, name: str | None, configuration: str | None, output: str, *, cluster: ClusterAccess
 ) -> None:
     """Show what a folder, a PEM file or a Secret holds: names, authority, how long it is valid.
 
@@ -153,29 +151,32 @@ def inspect(
     """
     if (path is None) == (name is None):
         raise click.UsageError("give either PATH or --secret NAME")
-    report = _of_path(path) if path else _of_secret(name or "", cluster)
+    if path:
+        report = _of_folder(path) if path.is_dir() else _of_file(path)
+    else:
+        report = _of_secret(
+            cluster.run(lambda api, namespace: secret.read(api, SecretRef(namespace, name or "")))
+        )
     if configuration:
-        report = report.judged(_configurations(configuration, cluster))
+        report = report.with_trust(cluster.run(lambda api, _: bundle.read(api, configuration)))
     now = utc_now()
     _PRINT[output](report, now)
     sys.exit(1 if report.wrong(now=now) else 0)
 
 
-def _of_path(path: Path) -> Report:
-    return _of_folder(path) if path.is_dir() else _of_file(path)
-
-
 def _of_folder(path: Path) -> Report:
-    names = (*FILES, state.NEXT_CERT, state.NEXT_KEY)
-    files = {name: (path / name).read_bytes() for name in names if (path / name).exists()}
+    files = {
+        file.name: file.read_bytes()
+        for name in (*FILES, NEXT_CERT, NEXT_KEY)
+        if (file := path / name).exists()
+    }
     if not files:
         raise Trouble(f"{path} holds none of {', '.join(FILES)}")
     try:
-        held = state.of_files(files)
+        return Report(inspection.of_state(secret.of_files(files), ours=False))
     except BadSecret as error:
-        chain = tls.chain(files.get(state.CERT, b""))
+        chain = tls.chain(files.get(CERT, b""))
         return Report(() if isinstance(chain, str) else inspection.of_chain(chain), mistakes=error.mistakes)
-    return Report(inspection.of_state(held, ours=False))
 
 
 def _of_file(path: Path) -> Report:
@@ -185,23 +186,12 @@ def _of_file(path: Path) -> Report:
     return Report(inspection.of_chain(chain))
 
 
-def _of_secret(name: str, cluster: Cluster) -> Report:
-    async def find(api: Api, namespace: str) -> Found:
-        return await secret.find(api, Place(namespace, name))
-
-    found = cluster.asked(find)
-    if found.raw is None:
-        raise Trouble(f"{found.place} is not there")
-    if found.state is None:
-        return Report(mistakes=found.mistakes or (Mistake(str(found.place), "is empty"),))
-    return Report(inspection.of_state(found.state, ours=found.ours))
-
-
-def _configurations(name: str, cluster: Cluster) -> tuple[Configuration, ...]:
-    async def look(api: Api, _namespace: str) -> tuple[Configuration, ...]:
-        return await bundle.look(api, name)
-
-    return cluster.asked(look)
+def _of_secret(shared: SharedSecret) -> Report:
+    if shared.raw is None:
+        raise Trouble(f"{shared.ref} is not there")
+    if shared.state is None:
+        return Report(mistakes=shared.mistakes or (Mistake(str(shared.ref), "is empty"),))
+    return Report(inspection.of_state(shared.state, ours=shared.ours))
 
 
 @contextmanager
@@ -216,9 +206,9 @@ def _waiting(what: str) -> Iterator[None]:
 
 
 def _print_text(report: Report, now: datetime) -> None:
-    for number, each in enumerate(report.shown):
+    for number, entry in enumerate(report.certificates):
         click.echo("\n" if number else "", nl=False)
-        for name, value in each.lines(now=now):
+        for name, value in entry.lines(now=now):
             click.echo(f"{click.style(f'{name:<12}', dim=True)} {value}")
     for kind, problem in (report.trust or {}).items():
         click.echo(f"{kind}: {problem or 'trusts it'}")

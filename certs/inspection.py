@@ -12,8 +12,8 @@ from typing import Any
 from cryptography import x509
 
 from certs import certificate
-from certs.bundle import Configuration
-from certs.state import State
+from certs.bundle import WebhookConfiguration
+from certs.secret import PairState
 from numalign.model.errors import Mistake
 from numalign.runtime import tls
 
@@ -23,7 +23,7 @@ RETIRED = "retired authority"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CertificateRole:
     """One certificate, what part it has, and when it rotates if it does."""
 
     role: str
@@ -60,57 +60,60 @@ class Shown:
         yield "serial", f"{shown.serial_number:x}"
         yield "authority", shown.issuer.rfc4514_string()
         yield "valid from", day(shown.not_valid_before_utc)
-        yield "valid to", f"{day(shown.not_valid_after_utc)} ({left(shown.not_valid_after_utc - now)})"
+        yield "valid to", f"{day(shown.not_valid_after_utc)} ({remaining(shown.not_valid_after_utc - now)})"
         if self.rotates:
-            yield "rotates", f"{day(self.rotates)} ({left(self.rotates - now)})"
+            yield "rotates", f"{day(self.rotates)} ({remaining(self.rotates - now)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """Certificates, what was wrong while they were read, and why callers do not trust the first, by kind."""
 
-    shown: Sequence[Shown] = ()
+    certificates: Sequence[CertificateRole] = ()
     mistakes: tuple[Mistake, ...] = ()
     trust: Mapping[str, str | None] | None = None
 
-    def judged(self, seen: Sequence[Configuration]) -> "Report":
-        """The same, with what those whom these configurations let call would say to the pair."""
-        if not self.shown:
+    def with_trust(self, configurations: Sequence[WebhookConfiguration]) -> "Report":
+        """The same, with why those who call by these configurations do not trust the pair."""
+        if not self.certificates:
             return self
-        return replace(self, trust={each.kind: each.distrust(self.shown[0].chain) for each in seen})
+        chain = self.certificates[0].chain
+        return replace(self, trust={config.kind: config.distrust(chain) for config in configurations})
 
     def wrong(self, *, now: datetime) -> list[Mistake]:
         """Why the first certificate must not be served; empty if it may."""
-        told = [mistake for each in self.shown[:1] for mistake in each.mistakes(now=now)]
+        untimely = self.certificates[0].mistakes(now=now) if self.certificates else ()
         distrust = [Mistake(kind, text) for kind, text in (self.trust or {}).items() if text]
-        return [*self.mistakes, *told, *distrust]
+        return [*self.mistakes, *untimely, *distrust]
 
     def to_json(self, *, now: datetime) -> dict[str, Any]:
         """For programs."""
         return {
-            "certificates": [each.to_json(now=now) for each in self.shown],
+            "certificates": [entry.to_json(now=now) for entry in self.certificates],
             "trust": dict(self.trust or {}),
             "mistakes": [str(mistake) for mistake in self.wrong(now=now)],
         }
 
 
-def of_state(held: State, *, ours: bool) -> list[Shown]:
+def of_state(state: PairState, *, ours: bool) -> list[CertificateRole]:
     """The certificates of a state, the one that is served first; only ours rotate."""
-    served = _of_pem(SERVED, held.current.cert_pem)
+    served = _of_pem(SERVED, state.current.cert_pem)
     shown = [replace(served, rotates=certificate.rotates(served.certificate)) if ours else served]
-    if held.next:
-        shown.append(_of_pem(NEXT, held.next.cert_pem))
-    return shown + [_of_pem(RETIRED, pem) for pem in held.retired]
+    if state.next:
+        shown.append(_of_pem(NEXT, state.next.cert_pem))
+    return shown + [_of_pem(RETIRED, pem) for pem in state.retired]
 
 
-def of_chain(chain: Sequence[x509.Certificate]) -> list[Shown]:
+def of_chain(chain: Sequence[x509.Certificate]) -> list[CertificateRole]:
     """The certificates of one file, by their numbers in it."""
-    return [Shown(f"number {number}", each, chain[number - 1 :]) for number, each in enumerate(chain, 1)]
+    return [
+        CertificateRole(f"number {number}", held, chain[number - 1 :]) for number, held in enumerate(chain, 1)
+    ]
 
 
-def _of_pem(role: str, pem: bytes) -> Shown:
+def _of_pem(role: str, pem: bytes) -> CertificateRole:
     chain = x509.load_pem_x509_certificates(pem)
-    return Shown(role, chain[0], chain)
+    return CertificateRole(role, chain[0], chain)
 
 
 def day(time: datetime) -> str:
@@ -118,7 +121,7 @@ def day(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M} UTC"
 
 
-def left(span: timedelta) -> str:
+def remaining(span: timedelta) -> str:
     """How far away a time is, in words."""
     if span <= timedelta(0):
         return "over"

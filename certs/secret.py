@@ -1,27 +1,72 @@
 """
-The Secret in which replicas share their pair, found and kept.
+What replicas share: the pair that all of them serve, and what is about to take its place.
 
-Whoever keeps it and finds none makes it, and the API server lets only one of them win; whoever changes it
-says which version he read. A Secret without our label belongs to somebody else, like cert-manager: it is
-read, never written. One with the label that holds nothing good is as good as none.
+It stands in one Secret, in the form that people know: `tls.crt` and `tls.key` are what is served, `ca.crt` is
+the CA bundle, everything that is to be trusted. While a pair is being changed there are also `next-tls.crt`
+and `next-tls.key`. Which authority is whose is not written down: signatures tell. No authority's key is kept.
+
+Whoever writes the Secret and finds none creates it, and the API server lets only one of them win; whoever
+changes it says which version he read. A Secret without our label belongs to somebody else, like cert-manager:
+it is read, never written. One with the label that holds nothing good is as good as none.
+
+    BadInput
+    └── BadSecret    a Secret, or files, that hold no pair which could be served
 """
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from certs import state
-from certs.state import BadSecret, State
+from cryptography import x509
+
+from certs import certificate
+from certs.authority import Pair
 from numalign.kube.client import Api, NotFound
 from numalign.kube.decode.parts import Part
-from numalign.model.errors import Mistake
+from numalign.model.errors import BadInput, Mistake
+from numalign.runtime import tls
+
+CA = "ca.crt"
+CERT = "tls.crt"
+KEY = "tls.key"
+NEXT_CERT = "next-tls.crt"
+NEXT_KEY = "next-tls.key"
+
+LABEL = "app.kubernetes.io/managed-by"
+"""On a Secret that is ours to change it says `numalign`."""
+OURS = "numalign"
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+T = TypeVar("T")
+
+
+class BadSecret(BadInput):
+    """Raised when no pair can be read; each mistake names the key of the Secret, or the file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the Secret stands."""
+class PairState:
+    """The pair that is served, the one that will be, and authorities of those that were served before."""
+
+    current: Pair
+    next: Pair | None = None
+    retired: tuple[bytes, ...] = ()
+
+    @property
+    def bundle(self) -> bytes:
+        """All authorities, each once: what an API server has to trust. A promotion does not change it."""
+        coming = (self.next.ca_pem,) if self.next else ()
+        return b"".join(dict.fromkeys((*self.retired, self.current.ca_pem, *coming)))
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """The namespace and name of a Secret."""
 
     namespace: str
     name: str
@@ -42,60 +87,184 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What stands at a place: nothing (`raw` None), a state, or something with mistakes."""
+class SharedSecret:
+    """A Secret as it was read: not there (`raw` None), with a state, or with mistakes."""
 
-    place: Place
+    ref: SecretRef
     raw: Mapping[str, Any] | None = None
-    state: State | None = None
+    state: PairState | None = None
     mistakes: tuple[Mistake, ...] = ()
 
     @property
     def ours(self) -> bool:
         """Whether it is ours to change."""
-        return Part(self.raw)["metadata"]["labels"][state.LABEL].value == state.OURS
+        return Part(self.raw)["metadata"]["labels"][LABEL].value == OURS
 
     @property
     def lost(self) -> bool:
         """Whether it has to be made, or made anew."""
         return self.raw is None or (self.ours and self.state is None)
 
-    def refused(self, mistakes: tuple[Mistake, ...]) -> "Found":
-        """The same, seen as holding nothing good because of some mistakes, if there are any."""
-        return replace(self, state=None, mistakes=mistakes) if mistakes else self
 
-
-async def find(api: Api, place: Place) -> Found:
-    """What stands there; raises `ClusterError`, but not because nothing does."""
+async def read(api: Api, ref: SecretRef) -> SharedSecret:
+    """Read the Secret; raises `ClusterError`, but not because it is not there."""
     try:
-        raw = await api.get(place.path, what=str(place))
+        raw = await api.get(ref.path, what=str(ref))
     except NotFound:
-        return Found(place)
-    return _read(place, raw)
+        return SharedSecret(ref)
+    return _parsed(ref, raw)
 
 
-def judged(found: Found, *, names: Sequence[str], now: datetime) -> Found:
-    """The same; refused if it is somebody else's and no client would accept it. Ours makes way by itself."""
-    if found.state is None or found.ours:
-        return found
-    pair = found.state.current
-    return found.refused((*state.untimely(pair, now=now), *state.misnamed(pair, names=names)))
+async def read_for(api: Api, ref: SecretRef, *, names: Sequence[str], now: datetime) -> SharedSecret:
+    """As `read`; a state that is somebody else's and that no client would accept now is a mistake.
+
+    One of ours makes way by itself.
+    """
+    secret = await read(api, ref)
+    if secret.state is None or secret.ours:
+        return secret
+    pair = secret.state.current
+    mistakes = (*untimely(pair, now=now), *misnamed(pair, names=names))
+    return replace(secret, state=None, mistakes=mistakes) if mistakes else secret
 
 
-async def keep(api: Api, found: Found, held: State) -> Found:
-    """Put a state where something was found; raises `Conflict` if somebody else did so meanwhile."""
-    place = found.place
-    body = state.render(held, namespace=place.namespace, name=place.name, before=found.raw or state.EMPTY)
-    if found.raw is None:
-        return _read(place, await api.create(place.collection, body, what=str(place)))
-    return _read(place, await api.replace(place.path, body, what=str(place)))
+async def write(api: Api, secret: SharedSecret, state: PairState) -> SharedSecret:
+    """Write a state in place of what was read; raises `Conflict` if somebody else wrote meanwhile."""
+    ref = secret.ref
+    body = render(state, namespace=ref.namespace, name=ref.name, before=secret.raw or EMPTY)
+    if secret.raw is None:
+        return _parsed(ref, await api.create(ref.collection, body, what=str(ref)))
+    return _parsed(ref, await api.replace(ref.path, body, what=str(ref)))
 
 
-def _read(place: Place, raw: object) -> Found:
+def _parsed(ref: SecretRef, raw: object) -> SharedSecret:
     if not isinstance(raw, dict):
-        return Found(place, {}, mistakes=(Mistake("", "the API server's answer is no object"),))
+        return SharedSecret(ref, {}, mistakes=(Mistake("", "the API server's answer is no object"),))
     try:
-        return Found(place, raw, state.read(raw))
+        return SharedSecret(ref, raw, parse(raw))
     except BadSecret as error:
         # An empty one is a place kept free, by whoever installs us.
-        return Found(place, raw, mistakes=error.mistakes if raw.get("data") else ())
+        return SharedSecret(ref, raw, mistakes=error.mistakes if raw.get("data") else ())
+
+
+def untimely(pair: Pair, *, now: datetime) -> tuple[Mistake, ...]:
+    """Why a pair must not be served now; empty if it may."""
+    return tuple(Mistake(CERT, text) for text in tls.out_of_date(certificate.first(pair.cert_pem), now=now))
+
+
+def misnamed(pair: Pair, *, names: Sequence[str]) -> tuple[Mistake, ...]:
+    """Which of the names that clients will call are not in a pair's certificate."""
+    served = certificate.first(pair.cert_pem)
+    listed = ", ".join(certificate.names(served)) or "none at all"
+    missing = certificate.unnamed(served, names)
+    return tuple(Mistake(CERT, f"is not for {name}: its names are {listed}") for name in missing)
+
+
+# Its form.
+
+
+def render(
+    state: PairState, *, namespace: str, name: str, before: Mapping[str, Any] = EMPTY
+) -> dict[str, object]:
+    """The v1 Secret that holds a state, marked as ours; in place of the one `before`, if there is one.
+
+    A Secret's type cannot be changed once it is made, so it stays what it was.
+    """
+    metadata = before.get("metadata", {"namespace": namespace, "name": name})
+    files = {CA: state.bundle, CERT: state.current.cert_pem, KEY: state.current.key_pem}
+    if state.next:
+        files |= {NEXT_CERT: state.next.cert_pem, NEXT_KEY: state.next.key_pem}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), LABEL: OURS}},
+        "type": before.get("type", "kubernetes.io/tls"),
+        "data": {key: base64.b64encode(content).decode() for key, content in files.items()},
+    }
+
+
+def parse(raw: object) -> PairState:
+    """The state in a v1 Secret; raises `BadSecret` with everything that is wrong with it."""
+    data = Part(raw)["data"]
+    files = {name: content for name, part in data.members() if (content := _decoded(part)) is not None}
+    mistakes: list[Mistake] = []
+    state = _state(files, mistakes)
+    undecoded = {mistake.where for mistake in data.mistakes}
+    placed = (Mistake(data[mistake.where].where, mistake.message) for mistake in mistakes)
+    wrong = [*data.mistakes, *(mistake for mistake in placed if mistake.where not in undecoded)]
+    if state is None or wrong:
+        raise BadSecret(wrong)
+    return state
+
+
+def of_files(files: Mapping[str, bytes]) -> PairState:
+    """The state in files named like the keys of the Secret; raises `BadSecret` with everything wrong."""
+    mistakes: list[Mistake] = []
+    state = _state(files, mistakes)
+    if state is None or mistakes:
+        raise BadSecret(mistakes)
+    return state
+
+
+def _decoded(part: Part) -> bytes | None:
+    text = part.text()
+    if part.value is None:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        part.wrong("is not base64")
+        return None
+
+
+def _state(files: Mapping[str, bytes], mistakes: list[Mistake]) -> PairState | None:
+    """The state; None, with the mistakes added to those there are, if there is no pair."""
+    authorities = _parse_file(files, CA, tls.chain, mistakes) or ()
+    current = _pair(files, CERT, KEY, authorities=authorities, mistakes=mistakes)
+    coming = None
+    if files.keys() & {NEXT_CERT, NEXT_KEY}:
+        coming = _pair(files, NEXT_CERT, NEXT_KEY, authorities=authorities, mistakes=mistakes)
+    if current is None:
+        return None
+    used = {current.ca_pem, coming.ca_pem if coming else b""}
+    pems = dict.fromkeys(map(certificate.as_pem, authorities))
+    return PairState(current, coming, tuple(pem for pem in pems if pem not in used))
+
+
+def _pair(
+    files: Mapping[str, bytes],
+    cert: str,
+    key: str,
+    *,
+    authorities: Sequence[x509.Certificate],
+    mistakes: list[Mistake],
+) -> Pair | None:
+    chain = _parse_file(files, cert, tls.chain, mistakes)
+    public = _parse_file(files, key, _public_key, mistakes)
+    if chain is None or public is None:
+        return None
+    if tls.public(chain[0]) != public:
+        mistakes.append(Mistake(key, f"is not the key of the certificate in {cert}"))
+    root = certificate.root(chain, authorities)
+    if root is None:
+        if authorities:
+            mistakes.append(Mistake(cert, f"is signed by none of the authorities in {CA}"))
+        return None
+    return Pair(certificate.as_pem(root), files[cert], files[key])
+
+
+def _public_key(content: bytes) -> bytes | str:
+    """The public half of a private key, or what is wrong with its file."""
+    key = tls.private_key(content)
+    return key if isinstance(key, str) else tls.public(key)
+
+
+def _parse_file(
+    files: Mapping[str, bytes], name: str, parse_content: Callable[[bytes], T | str], mistakes: list[Mistake]
+) -> T | None:
+    """What a file holds; None with a mistake added, if it does not."""
+    content = parse_content(files[name]) if files.get(name) else "is missing"
+    if isinstance(content, str):
+        mistakes.append(Mistake(name, content))
+        return None
+    return content

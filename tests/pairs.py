@@ -8,12 +8,12 @@ from typing import Any
 
 from certs import authority
 from certs.authority import Pair
-from certs.secret import Place
+from certs.secret import SecretRef
 from harness.fake_api import FakeApi
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NAMES = ("numalign-webhook.numalign-system.svc",)
-PLACE = Place("numalign-system", "numalign-webhook-tls")
+PLACE = SecretRef("numalign-system", "numalign-webhook-tls")
 CONFIGURATION = "zz-numalign"
 MUTATING = "MutatingWebhookConfiguration"
 VALIDATING = "ValidatingWebhookConfiguration"

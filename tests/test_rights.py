@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
-from certs import authority, state
-from certs.state import State
+from certs import authority, secret
+from certs.secret import PairState
 from controller.program import Program as Controller
 from controller.settings import ControllerSettings
 from harness.fake_api import RESOURCES, FakeApi, Json
@@ -158,7 +158,7 @@ def lease(name: str) -> Json:
 def kept(data: Mapping[str, str] | None) -> Json:
     """The certificate as it stands in its Secret, or with other data in its place."""
     pair = authority.issue(names=[f"numalign-webhook.{HOME}.svc"], days=1, now=utc_now())
-    made: Json = dict(state.render(State(pair), namespace=HOME, name=SECRET))
+    made: Json = dict(secret.render(PairState(pair), namespace=HOME, name=SECRET))
     return made if data is None else made | {"data": dict(data)}
 
 

@@ -20,7 +20,7 @@ def patches(cluster: FakeApi) -> list[str]:
 
 
 async def test_every_webhook_of_both_carries_the_bundle(cluster: FakeApi, client: Api) -> None:
-    seen = await bundle.publish(client, await bundle.look(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
 
     assert bundle.trusted(seen, BUNDLE)
     assert bundles(cluster, MUTATING) == [BUNDLE, BUNDLE]
@@ -29,7 +29,7 @@ async def test_every_webhook_of_both_carries_the_bundle(cluster: FakeApi, client
 
 
 async def test_nothing_else_is_changed(cluster: FakeApi, client: Api) -> None:
-    await bundle.publish(client, await bundle.look(client, CONFIGURATION), bundle=BUNDLE)
+    await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
     found = cluster.get(MUTATING_PATH) or {}
 
     assert found["webhooks"] == configuration(MUTATING, bundle=BUNDLE, webhooks=2)["webhooks"]
@@ -38,14 +38,14 @@ async def test_nothing_else_is_changed(cluster: FakeApi, client: Api) -> None:
 async def test_what_carries_it_already_is_left_alone(cluster: FakeApi, client: Api) -> None:
     cluster.put(configuration(MUTATING, bundle=BUNDLE))
     cluster.put(configuration(VALIDATING, bundle=ONE.ca_pem))
-    await bundle.publish(client, await bundle.look(client, CONFIGURATION), bundle=BUNDLE)
+    await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
 
     assert patches(cluster) == [VALIDATING_PATH]
 
 
 async def test_one_that_is_missing_does_not_stop_the_other(cluster: FakeApi, client: Api) -> None:
     cluster.delete(MUTATING_PATH)
-    seen = await bundle.publish(client, await bundle.look(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
 
     assert isinstance(seen[0].error, NotFound)
     assert bundles(cluster, VALIDATING) == [BUNDLE]
@@ -56,7 +56,7 @@ async def test_one_that_is_missing_does_not_stop_the_other(cluster: FakeApi, cli
 async def test_nobody_trusts_while_both_are_missing(cluster: FakeApi, client: Api) -> None:
     cluster.delete(MUTATING_PATH)
     cluster.delete(VALIDATING_PATH)
-    seen = await bundle.publish(client, await bundle.look(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
 
     assert not bundle.trusted(seen, BUNDLE)
     assert list(bundle.problems(seen, BUNDLE)) == [MUTATING, VALIDATING]
@@ -68,7 +68,7 @@ async def test_one_that_is_forbidden_does_not_stop_the_other(
     cluster: FakeApi, client: Api, method: str
 ) -> None:
     cluster.failures[method, MUTATING_PATH] = HTTPStatus.FORBIDDEN
-    seen = await bundle.publish(client, await bundle.look(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
 
     assert isinstance(seen[0].error, Forbidden)
     assert bundles(cluster, VALIDATING) == [BUNDLE]
@@ -76,7 +76,7 @@ async def test_one_that_is_forbidden_does_not_stop_the_other(
 
 
 async def test_one_that_changed_since_it_was_seen_is_not_patched(cluster: FakeApi, client: Api) -> None:
-    seen = await bundle.look(client, CONFIGURATION)
+    seen = await bundle.read(client, CONFIGURATION)
     cluster.put(configuration(MUTATING, bundle=TWO.ca_pem))
 
     with pytest.raises(Conflict):
@@ -87,7 +87,7 @@ async def test_one_that_changed_since_it_was_seen_is_not_patched(cluster: FakeAp
 async def test_what_cert_manager_injects_is_left_alone(cluster: FakeApi, client: Api) -> None:
     for kind in (MUTATING, VALIDATING):
         cluster.put(configuration(kind, bundle=ONE.ca_pem, annotations=INJECTED))
-    seen = await bundle.publish(client, await bundle.look(client, CONFIGURATION), bundle=TWO.ca_pem)
+    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=TWO.ca_pem)
 
     assert patches(cluster) == []
     assert not bundle.trusted(seen, TWO.ca_pem)
@@ -97,7 +97,7 @@ async def test_what_cert_manager_injects_is_left_alone(cluster: FakeApi, client:
 async def test_what_cert_manager_injects_may_be_more_than_ours(cluster: FakeApi, client: Api) -> None:
     cluster.put(configuration(MUTATING, bundle=BUNDLE, annotations=INJECTED))
     cluster.delete(VALIDATING_PATH)
-    seen = await bundle.look(client, CONFIGURATION)
+    seen = await bundle.read(client, CONFIGURATION)
 
     assert bundle.trusted(seen, TWO.ca_pem)
     assert bundle.problems(seen, TWO.ca_pem).keys() == {VALIDATING}
@@ -114,7 +114,7 @@ ODD: list[tuple[str, bytes]] = [
 @pytest.mark.parametrize("said", [row[1] for row in ODD], ids=[row[0] for row in ODD])
 async def test_odd_answers_break_nothing(cluster: FakeApi, client: Api, said: bytes) -> None:
     cluster.oddities[MUTATING_PATH] = said
-    seen = await bundle.publish(client, await bundle.look(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
     chain = [certificate.first(ONE.cert_pem)]
 
     assert [each.kind for each in seen] == [MUTATING, VALIDATING]
@@ -126,7 +126,7 @@ async def test_who_distrusts_a_pair(cluster: FakeApi, client: Api) -> None:
     cluster.put(configuration(MUTATING, bundle=TWO.ca_pem, webhooks=2))
     cluster.put(configuration(VALIDATING, bundle=BUNDLE))
     chain = [certificate.first(ONE.cert_pem)]
-    mutating, validating = await bundle.look(client, CONFIGURATION)
+    mutating, validating = await bundle.read(client, CONFIGURATION)
 
     assert validating.distrust(chain) is None
     assert mutating.distrust(chain) == (
@@ -136,6 +136,6 @@ async def test_who_distrusts_a_pair(cluster: FakeApi, client: Api) -> None:
 
 async def test_a_configuration_that_is_missing_distrusts(cluster: FakeApi, client: Api) -> None:
     cluster.delete(MUTATING_PATH)
-    mutating, _ = await bundle.look(client, CONFIGURATION)
+    mutating, _ = await bundle.read(client, CONFIGURATION)
 
     assert "is not there" in (mutating.distrust([certificate.first(ONE.cert_pem)]) or "")

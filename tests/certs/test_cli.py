@@ -11,9 +11,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from certs import authority, state
+from certs import authority
+from certs import secret as secrets
 from certs.cli import program
-from certs.state import State
+from certs.secret import PairState
 from harness.fake_api import FakeApi
 from tests.pairs import MUTATING, NAMES, PLACE, VALIDATING, bundles, configuration, files, pair, secret
 
@@ -158,8 +159,8 @@ def test_both_a_path_and_a_secret_are_one_too_many(tmp_path: Path) -> None:
 
 async def test_a_secret_is_inspected_with_who_trusts_it(cluster: FakeApi, beside: Run) -> None:
     served, following = fresh(), fresh()
-    held = State(served, following)
-    cluster.put(state.render(held, namespace=PLACE.namespace, name=PLACE.name))
+    held = PairState(served, following)
+    cluster.put(secrets.render(held, namespace=PLACE.namespace, name=PLACE.name))
     cluster.put(configuration(MUTATING, bundle=held.bundle))
     shown = await beside("inspect", *OF_SECRET, "--configuration", "zz-numalign")
 
@@ -214,7 +215,7 @@ async def test_a_rotation_is_followed_to_its_end(cluster: FakeApi, beside: Run) 
     old = fresh()
     cluster.put(secret(files(old)))
     rotated = await beside("rotate", *OF_SECRET, "--settle", "0")
-    held = state.read(cluster.get(PLACE.path))
+    held = secrets.parse(cluster.get(PLACE.path))
 
     assert rotated.exit_code == 0, rotated.output
     steps = [line.partition(":")[0] for line in rotated.output.splitlines()]
@@ -227,7 +228,7 @@ async def test_a_rotation_is_begun_and_left(cluster: FakeApi, beside: Run) -> No
     old = fresh()
     cluster.put(secret(files(old)))
     begun = await beside("rotate", *OF_SECRET, "--no-wait")
-    held = state.read(cluster.get(PLACE.path))
+    held = secrets.parse(cluster.get(PLACE.path))
 
     assert (begun.exit_code, begun.output) == (0, "staged: the replicas do the rest\n")
     assert (held.current, held.next is not None) == (old, True)

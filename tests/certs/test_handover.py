@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from certs import reader, rotating, state
+from certs import manual_rotation, reader, secret
 from certs.keeper import Certificates
 from certs.reader import SharedCertificate
 from harness.fake_api import FakeApi
@@ -134,11 +134,11 @@ async def test_not_one_call_fails_from_the_first_step_to_the_last(
         await controller.look()
         for each in both:
             await each.certificate.look()
-        first = state.read(cluster.get(PLACE.path)).current
+        first = secret.parse(cluster.get(PLACE.path)).current
         staying = [await stack.enter_async_context(session(first.ca_pem)) for _ in both]
         callers = Callers(cluster, both, staying, set())
         await callers.call()
-        await rotating.begin(client, PLACE, settle=60, now=utc_now)
+        await manual_rotation.begin(client, PLACE, settle=60, now=utc_now)
         before = bundles(cluster, VALIDATING)[0]
         for _ in range(20):
             for look in (controller.look, *(each.certificate.look for each in both)):
@@ -147,7 +147,7 @@ async def test_not_one_call_fails_from_the_first_step_to_the_last(
                 await callers.call(also=before)
             before = bundles(cluster, VALIDATING)[0]
             time.passes(10)
-        held = state.read(cluster.get(PLACE.path))
+        held = secret.parse(cluster.get(PLACE.path))
 
     assert callers.calls == 4 + 20 * 3 * 6
     assert len(callers.connections) == 2

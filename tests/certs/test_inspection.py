@@ -5,15 +5,15 @@ from datetime import timedelta
 import pytest
 
 from certs import certificate, inspection
-from certs.bundle import Configuration
+from certs.bundle import WebhookConfiguration
 from certs.inspection import Report
-from certs.state import State
+from certs.secret import PairState
 from numalign.kube.client import NotFound
 from numalign.model.errors import Mistake
 from tests.pairs import MUTATING, NAMES, START, VALIDATING, configuration, pair
 
 OLD, NEXT = pair(), pair(days=60)
-HELD = State(OLD, NEXT, (pair().ca_pem,))
+HELD = PairState(OLD, NEXT, (pair().ca_pem,))
 
 
 def test_a_state_is_shown_with_what_is_served_first() -> None:
@@ -25,7 +25,7 @@ def test_a_state_is_shown_with_what_is_served_first() -> None:
 
 
 def test_a_certificate_for_people() -> None:
-    (shown,) = inspection.of_state(State(OLD), ours=True)
+    (shown,) = inspection.of_state(PairState(OLD), ours=True)
     serial = certificate.first(OLD.cert_pem).serial_number
 
     assert dict(shown.lines(now=START)) == {
@@ -41,7 +41,7 @@ def test_a_certificate_for_people() -> None:
 
 
 def test_a_certificate_for_programs() -> None:
-    (shown,) = inspection.of_state(State(OLD), ours=True)
+    (shown,) = inspection.of_state(PairState(OLD), ours=True)
 
     assert shown.to_json(now=START) == {
         "role": "served",
@@ -63,7 +63,7 @@ def test_a_file_is_shown_by_number() -> None:
 
 
 def test_only_the_first_has_to_be_valid_now() -> None:
-    report = Report(inspection.of_state(State(OLD, NEXT), ours=True))
+    report = Report(inspection.of_state(PairState(OLD, NEXT), ours=True))
     over = START + timedelta(days=40)
 
     assert report.wrong(now=START) == []
@@ -72,11 +72,11 @@ def test_only_the_first_has_to_be_valid_now() -> None:
 
 def test_who_would_not_accept_it() -> None:
     seen = [
-        Configuration(MUTATING, "x", configuration(bundle=OLD.ca_pem)),
-        Configuration(VALIDATING, "x", configuration(VALIDATING, bundle=NEXT.ca_pem)),
-        Configuration("Other", "x", error=NotFound("is not there")),
+        WebhookConfiguration(MUTATING, "x", configuration(bundle=OLD.ca_pem)),
+        WebhookConfiguration(VALIDATING, "x", configuration(VALIDATING, bundle=NEXT.ca_pem)),
+        WebhookConfiguration("Other", "x", error=NotFound("is not there")),
     ]
-    report = Report(inspection.of_state(State(OLD), ours=True)).judged(seen)
+    report = Report(inspection.of_state(PairState(OLD), ours=True)).with_trust(seen)
 
     assert report.to_json(now=START)["trust"] == {
         MUTATING: None,
@@ -89,7 +89,7 @@ def test_who_would_not_accept_it() -> None:
 def test_nothing_read_is_trusted_by_nobody() -> None:
     report = Report(mistakes=(Mistake("tls.crt", "is missing"),))
 
-    assert report.judged([Configuration(MUTATING, "x")]) == report
+    assert report.with_trust([WebhookConfiguration(MUTATING, "x")]) == report
     assert [str(each) for each in report.wrong(now=START)] == ["tls.crt: is missing"]
 
 
@@ -107,4 +107,4 @@ def test_nothing_read_is_trusted_by_nobody() -> None:
     ids=str,
 )
 def test_how_far_away(span: timedelta, words: str) -> None:
-    assert inspection.left(span) == words
+    assert inspection.remaining(span) == words

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import pytest
 from prometheus_client import CollectorRegistry
 
-from certs import state
+from certs import secret as secrets
 from certs.authority import Pair
 from certs.keeper import Certificates
-from certs.state import State
+from certs.secret import PairState
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api
 from tests.pairs import (
@@ -71,8 +71,8 @@ def replica(client: Api, time: Time, told: Told, registry: CollectorRegistry) ->
     return made
 
 
-def shared(cluster: FakeApi) -> State:
-    return state.read(cluster.get(PLACE.path))
+def shared(cluster: FakeApi) -> PairState:
+    return secrets.parse(cluster.get(PLACE.path))
 
 
 def writes(cluster: FakeApi) -> list[str]:
@@ -270,7 +270,7 @@ async def test_it_looks_again_and_again(cluster: FakeApi, replica: Replica, time
 
     assert set(slept) == {7}
     assert pairs[0] != pairs[-1]
-    assert shared(cluster) == State(pairs[-1])
+    assert shared(cluster) == PairState(pairs[-1])
 
 
 async def test_what_is_served_is_never_in_a_log(replica: Replica, told: Any) -> None:  # noqa: ANN401  as above

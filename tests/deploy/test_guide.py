@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from certs import authority, state
+from certs import authority, secret
 from numalign.decision.scoring import Strategy
 from numalign.kube.files import policy
 from numalign.model import intent
@@ -197,7 +197,7 @@ async def test_a_certificate_by_hand_makes_a_secret_that_can_be_inspected(
     said, _ = await process.communicate()
     made = json.loads(said)
     assert (made["metadata"]["name"], made["type"]) == (VALUES["tls"]["secretName"], "kubernetes.io/tls")
-    assert state.read(made).current == pair
+    assert secret.parse(made).current == pair
     assert "tls.source=secret" in installed
 
 

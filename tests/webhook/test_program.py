@@ -15,9 +15,9 @@ import pytest
 from cryptography import x509
 from prometheus_client import CollectorRegistry
 
-from certs import authority, state
+from certs import authority, secret
 from certs.authority import Pair
-from certs.state import State
+from certs.secret import PairState
 from harness.fake_api import FakeApi
 from numalign.kube.client import Unconfigured
 from numalign.model.errors import BadInput
@@ -110,7 +110,7 @@ class Bench:
 
     def share(self, made: Pair) -> None:
         """Put a pair where the controller does."""
-        self.api.put(state.render(State(made), namespace="numalign-system", name="own"))
+        self.api.put(secret.render(PairState(made), namespace="numalign-system", name="own"))
 
     def add(self, name: str, made: Node) -> None:
         """One more node joins the cluster."""

@@ -8,9 +8,10 @@ from typing import cast
 
 import pytest
 
-from certs.rotation import Plan, Step
-from certs.shared import Look, SharedPair
-from certs.state import State
+from certs.rotation import RotationPlan
+from certs.rotation import RotationStep as Step
+from certs.rotator import Observation, Rotator
+from certs.secret import PairState
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict, Forbidden, Unreachable
 from tests.pairs import (
@@ -31,26 +32,24 @@ from tests.pairs import (
 DAY = 86400.0
 
 
-def replica(client: Api, time: Time, *, names: tuple[str, ...] = NAMES) -> SharedPair:
-    plan = Plan(names, days=30, settle=60)
-    return SharedPair(
-        client, place=PLACE, configuration=CONFIGURATION, plan=plan, now=time.now, clock=time.clock
-    )
+def replica(client: Api, time: Time, *, names: tuple[str, ...] = NAMES) -> Rotator:
+    plan = RotationPlan(names, days=30, settle=60)
+    return Rotator(client, ref=PLACE, configuration=CONFIGURATION, plan=plan, now=time.now, clock=time.clock)
 
 
-def steps(look: Look) -> list[Step]:
-    return [move.step for move in look.moves]
+def steps(look: Observation) -> list[Step]:
+    return [move.step for move in look.transitions]
 
 
-def held(look: Look) -> State:
-    assert look.found.state is not None
-    return look.found.state
+def held(look: Observation) -> PairState:
+    assert look.secret.state is not None
+    return look.secret.state
 
 
 async def test_the_first_makes_a_pair_and_lets_it_be_trusted(
     cluster: FakeApi, client: Api, time: Time
 ) -> None:
-    look = await replica(client, time).look()
+    look = await replica(client, time).reconcile()
 
     assert steps(look) == [Step.CREATED]
     assert bundles(cluster, MUTATING) == [held(look).bundle] * 2
@@ -60,33 +59,33 @@ async def test_the_first_makes_a_pair_and_lets_it_be_trusted(
 async def test_of_many_that_start_at_once_one_makes_it_and_all_hold_it(
     cluster: FakeApi, client: Api, time: Time
 ) -> None:
-    looks = await asyncio.gather(*(replica(client, time).look() for _ in range(4)))
+    looks = await asyncio.gather(*(replica(client, time).reconcile() for _ in range(4)))
 
-    assert sum(len(look.moves) for look in looks) == 1
+    assert sum(len(look.transitions) for look in looks) == 1
     assert len({held(look).bundle for look in looks}) == 1
     assert bundles(cluster, VALIDATING) == [held(looks[0]).bundle]
 
 
 async def test_at_rest_nothing_is_written(cluster: FakeApi, client: Api, time: Time) -> None:
     shared = replica(client, time)
-    await shared.look()
+    await shared.reconcile()
     cluster.requests.clear()
-    look = await shared.look()
+    look = await shared.reconcile()
 
-    assert (look.moves, {asked.method for asked in cluster.requests}) == ((), {"GET"})
+    assert (look.transitions, {asked.method for asked in cluster.requests}) == ((), {"GET"})
 
 
 async def test_a_rotation_from_its_beginning_to_its_end(cluster: FakeApi, client: Api, time: Time) -> None:
     shared = replica(client, time)
-    old = held(await shared.look()).current
+    old = held(await shared.reconcile()).current
     time.passes(20 * DAY)
     told: list[list[Step]] = []
     trusted: list[int] = []
     for _ in range(20):
-        told.append(steps(await shared.look()))
+        told.append(steps(await shared.reconcile()))
         trusted.append(bundles(cluster, VALIDATING)[0].count(b"BEGIN"))
         time.passes(10)
-    look = await shared.look()
+    look = await shared.reconcile()
 
     assert told == [[Step.STAGED], *[[]] * 5, [Step.PROMOTED], *[[]] * 5, [Step.DROPPED], *[[]] * 7]
     assert trusted == [2] * 12 + [1] * 8
@@ -96,16 +95,16 @@ async def test_a_rotation_from_its_beginning_to_its_end(cluster: FakeApi, client
 
 async def test_another_replica_takes_over_a_rotation_in_the_middle(client: Api, time: Time) -> None:
     first, second = replica(client, time), replica(client, time)
-    await first.look()
+    await first.reconcile()
     time.passes(20 * DAY)
-    staged = held(await first.look())
+    staged = held(await first.reconcile())
     time.passes(600)
 
-    assert steps(await second.look()) == []
+    assert steps(await second.reconcile()) == []
     time.passes(59)
-    assert steps(await second.look()) == []
+    assert steps(await second.reconcile()) == []
     time.passes(1)
-    promoted = await second.look()
+    promoted = await second.reconcile()
     assert steps(promoted) == [Step.PROMOTED]
     assert held(promoted).current == staged.next
 
@@ -115,7 +114,7 @@ async def test_two_that_look_together_take_each_step_once(client: Api, time: Tim
     told: list[Step] = []
     for wait in [0.0, 20 * DAY, *[30.0] * 8]:
         time.passes(wait)
-        for look in await asyncio.gather(*(each.look() for each in both)):
+        for look in await asyncio.gather(*(each.reconcile() for each in both)):
             told += steps(look)
 
     assert told == [Step.CREATED, Step.STAGED, Step.PROMOTED, Step.DROPPED]
@@ -126,12 +125,12 @@ async def test_nothing_is_promoted_while_one_does_not_trust_it(
     cluster: FakeApi, client: Api, time: Time, kind: str
 ) -> None:
     shared = replica(client, time)
-    await shared.look()
+    await shared.reconcile()
     cluster.failures["PATCH", configuration_path(kind)] = HTTPStatus.FORBIDDEN
     time.passes(20 * DAY)
     told = []
     for _ in range(5):
-        told += steps(await shared.look())
+        told += steps(await shared.reconcile())
         time.passes(60)
 
     assert told == [Step.STAGED]
@@ -139,17 +138,17 @@ async def test_nothing_is_promoted_while_one_does_not_trust_it(
 
 async def test_trust_that_was_lost_is_waited_for_again(cluster: FakeApi, client: Api, time: Time) -> None:
     shared = replica(client, time)
-    await shared.look()
+    await shared.reconcile()
     time.passes(20 * DAY)
-    await shared.look()
+    await shared.reconcile()
     time.passes(55)
     cluster.put(configuration(VALIDATING))
-    assert steps(await shared.look()) == []
+    assert steps(await shared.reconcile()) == []
     time.passes(55)
-    assert steps(await shared.look()) == []
+    assert steps(await shared.reconcile()) == []
     time.passes(5)
 
-    assert steps(await shared.look()) == [Step.PROMOTED]
+    assert steps(await shared.reconcile()) == [Step.PROMOTED]
 
 
 class HeldUp:
@@ -174,14 +173,14 @@ async def test_one_that_was_held_up_cannot_bring_back_what_was_trusted_once(
 ) -> None:
     async def others_go_on() -> None:
         time.passes(20 * DAY)
-        assert steps(await other.look()) == [Step.STAGED]
+        assert steps(await other.reconcile()) == [Step.STAGED]
 
     other = replica(client, time)
     slow = replica(cast("Api", HeldUp(client, others_go_on)), Time())
-    await other.look()
+    await other.reconcile()
     # So that the stale one has something to write.
     cluster.put(configuration(VALIDATING))
-    look = await slow.look()
+    look = await slow.reconcile()
 
     assert bundles(cluster, VALIDATING) == [held(look).bundle]
     assert bundles(cluster, VALIDATING)[0].count(b"BEGIN") == 2
@@ -189,9 +188,9 @@ async def test_one_that_was_held_up_cannot_bring_back_what_was_trusted_once(
 
 async def test_a_clock_that_jumps_back_changes_nothing(cluster: FakeApi, client: Api, time: Time) -> None:
     shared = replica(client, time)
-    before = held(await shared.look())
+    before = held(await shared.reconcile())
     time.day -= timedelta(days=20)
-    look = await shared.look()
+    look = await shared.reconcile()
 
     assert (steps(look), held(look)) == ([], before)
     assert bundles(cluster, VALIDATING) == [before.bundle]
@@ -202,11 +201,11 @@ async def test_one_clock_that_is_ahead_takes_nothing_from_the_others(
 ) -> None:
     ahead = Time(time.day + timedelta(days=40))
     good, bad = replica(client, time), replica(client, ahead)
-    before = held(await good.look()).current
+    before = held(await good.reconcile()).current
     told: list[Step] = []
     for _ in range(6):
-        told += steps(await bad.look())
-        assert steps(await good.look()) == []
+        told += steps(await bad.reconcile())
+        assert steps(await good.reconcile()) == []
         time.passes(60)
         ahead.passes(60)
 
@@ -216,21 +215,21 @@ async def test_one_clock_that_is_ahead_takes_nothing_from_the_others(
 
 async def test_a_clock_that_jumps_ahead_hurries_no_step(client: Api, time: Time) -> None:
     shared = replica(client, time)
-    await shared.look()
+    await shared.reconcile()
     time.passes(20 * DAY)
-    await shared.look()
+    await shared.reconcile()
     time.day += timedelta(hours=1)
 
-    assert steps(await shared.look()) == []
+    assert steps(await shared.reconcile()) == []
 
 
 async def test_a_secret_that_was_deleted_comes_back_with_a_next_pair(
     cluster: FakeApi, client: Api, time: Time
 ) -> None:
     shared = replica(client, time)
-    before = held(await shared.look())
+    before = held(await shared.reconcile())
     cluster.delete(PLACE.path)
-    look = await shared.look()
+    look = await shared.reconcile()
 
     assert steps(look) == [Step.RESTORED]
     assert held(look).current == before.current
@@ -239,7 +238,7 @@ async def test_a_secret_that_was_deleted_comes_back_with_a_next_pair(
 
 async def test_our_broken_secret_is_made_anew(cluster: FakeApi, client: Api, time: Time) -> None:
     cluster.put({**secret({"tls.crt": b"x"}), "type": "Opaque"})
-    look = await replica(client, time).look()
+    look = await replica(client, time).reconcile()
 
     assert steps(look) == [Step.CREATED]
     assert (cluster.get(PLACE.path) or {})["type"] == "Opaque"
@@ -252,10 +251,10 @@ async def test_a_secret_of_somebody_else_is_trusted_and_never_written(
     stored = cluster.put(secret(files(foreign), ours=False))
     shared = replica(client, time)
     for _ in range(4):
-        look = await shared.look()
+        look = await shared.reconcile()
         time.passes(7 * DAY)
 
-    assert held(look) == State(foreign)
+    assert held(look) == PairState(foreign)
     assert bundles(cluster, VALIDATING) == [foreign.ca_pem]
     assert cluster.get(PLACE.path) == stored
 
@@ -274,18 +273,18 @@ async def test_a_secret_of_somebody_else_that_is_not_good_is_refused_and_left(
 ) -> None:
     stored = cluster.put(secret(data, ours=False))
     time.passes(2 * DAY)
-    look = await replica(client, time).look()
+    look = await replica(client, time).reconcile()
 
-    assert [str(each) for each in look.found.mistakes] == [mistake]
-    assert look.found.state is None
+    assert [str(each) for each in look.secret.mistakes] == [mistake]
+    assert look.secret.state is None
     assert cluster.get(PLACE.path) == stored
     assert bundles(cluster, VALIDATING) == [b""]
 
 
 async def test_other_names_make_way_without_a_gap(cluster: FakeApi, client: Api, time: Time) -> None:
-    before = held(await replica(client, time).look())
+    before = held(await replica(client, time).reconcile())
     renamed = replica(client, time, names=("other.svc",))
-    look = await renamed.look()
+    look = await renamed.reconcile()
 
     assert steps(look) == [Step.STAGED]
     assert held(look).current == before.current
@@ -297,19 +296,19 @@ async def test_what_is_forbidden_is_raised(cluster: FakeApi, client: Api, time: 
     cluster.failures[method, PLACE.path if method == "GET" else PLACE.collection] = HTTPStatus.FORBIDDEN
 
     with pytest.raises(Forbidden):
-        await replica(client, time).look()
+        await replica(client, time).reconcile()
 
 
 async def test_an_api_server_that_is_gone_is_raised(cluster: FakeApi, client: Api, time: Time) -> None:
     await cluster.stop()
 
     with pytest.raises(Unreachable):
-        await replica(client, time).look()
+        await replica(client, time).reconcile()
 
 
 async def test_a_conflict_that_never_ends_is_raised(cluster: FakeApi, client: Api, time: Time) -> None:
     cluster.failures["POST", PLACE.collection] = HTTPStatus.CONFLICT
 
     with pytest.raises(Conflict):
-        await replica(client, time).look()
+        await replica(client, time).reconcile()
     assert len(cluster.asked("POST", PLACE.collection)) == 5

@@ -1,0 +1,84 @@
+"""
+A rotation by hand: begun now, and followed until the old authority is trusted no longer.
+
+Whoever follows it also does what is due, as the controller does, so that it comes to its end even while no
+controller runs.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from certs import bundle, certificate, rotation, secret
+from certs.rotation import RotationPlan
+from certs.rotator import Observation, Rotator, retry_conflicts
+from certs.secret import BadSecret, PairState, SecretRef
+from numalign.kube.client import Api
+from numalign.model.errors import BadInput, Mistake
+from numalign.runtime.clock import Clock, Sleep
+
+STAGED = "staged: the next pair waits until all who call trust its authority, too"
+PROMOTED = "promoted: the next pair is served; the authority of the old one goes on being trusted meanwhile"
+DROPPED = "dropped: the authority of the old pair is trusted no longer"
+
+_NO_PAIR = "holds no pair yet: a running controller makes one"
+_FOREIGN = (
+    "is not ours to change (its label app.kubernetes.io/managed-by is not numalign): whoever made it"
+    " rotates it, like cert-manager with `cmctl renew`"
+)
+_EARLY = "is not valid before {}: some clock is wrong. When none is, delete the Secret and it is made anew"
+
+
+class NotRotatable(BadInput):
+    """Raised for a Secret that is not there, not ours to change, or not valid yet."""
+
+
+async def begin(api: Api, ref: SecretRef, *, settle: float, now: Clock) -> RotationPlan:
+    """Stage a pair like the one that is served, unless a rotation is under way; returns the plan to follow.
+
+    Raises `NotRotatable`, `BadSecret`, and `ClusterError`.
+    """
+    return await retry_conflicts(lambda: _begin(api, ref, settle=settle, now=now))
+
+
+async def follow(rotator: Rotator, *, every: float, say: Callable[[str], None], sleep: Sleep) -> None:
+    """Do what is due and say each step, until only one authority is left; raises `ClusterError`."""
+    last = ""
+    while last != DROPPED:
+        phase = _phase(await rotator.reconcile(), now=rotator.now())
+        if phase != last:
+            say(phase)
+            last = phase
+        if phase != DROPPED:
+            await sleep(every)
+
+
+async def _begin(api: Api, ref: SecretRef, *, settle: float, now: Clock) -> RotationPlan:
+    shared = await secret.read(api, ref)
+    if shared.mistakes:
+        raise BadSecret(shared.mistakes)
+    if shared.state is None or not shared.ours:
+        raise NotRotatable([Mistake(str(ref), _FOREIGN if shared.state else _NO_PAIR)])
+    served = certificate.first(shared.state.current.cert_pem)
+    since, until = served.not_valid_before_utc, served.not_valid_after_utc
+    if now() < since:
+        raise NotRotatable([Mistake(str(ref), _EARLY.format(since.isoformat()))])
+    plan = RotationPlan(certificate.names(served), max(1, (until - since) // timedelta(days=1)), settle)
+    if not shared.state.next and not rotation.is_retiring(shared.state, now=now()):
+        await secret.write(api, shared, rotation.staged(shared.state, plan=plan, now=now()))
+    return plan
+
+
+def _phase(observation: Observation, *, now: datetime) -> str:
+    """What has been done last, and what it is that is not done yet."""
+    state = observation.secret.state
+    if state is None:
+        raise BadSecret(observation.secret.mistakes or [Mistake(str(observation.secret.ref), _NO_PAIR)])
+    problems = bundle.problems(observation.configurations, state.bundle)
+    waits = [f"\n  waiting: {kind}: {problem}" for kind, problem in problems.items()]
+    return "".join((_step(state, now=now), *waits))
+
+
+def _step(state: PairState, *, now: datetime) -> str:
+    if state.next:
+        return STAGED
+    return PROMOTED if rotation.is_retiring(state, now=now) else DROPPED

@@ -1,0 +1,71 @@
+"""To look at the Secret of a shared pair again and again: what keeper and reader have in common."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+
+from certs.secret import SecretRef
+from numalign.kube.client import Api, ClusterError
+from numalign.runtime.clock import Clock, Sleep, utc_now
+from numalign.runtime.logs import Log
+
+LOOK_SECONDS = 10.0
+WAITING_SECONDS = 1.0
+"""As long as nothing could be looked at, nobody can be answered."""
+
+
+@dataclass(slots=True)
+class SecretWatcher(ABC):
+    """Looks at the Secret of a pair for `names`, `every` so many seconds."""
+
+    api: Api
+    _: KW_ONLY
+    namespace: str
+    secret: str
+    names: Sequence[str]
+    log: Log
+    every: float = LOOK_SECONDS
+    now: Clock = utc_now
+    sleep: Sleep = asyncio.sleep
+    _awaited: str = field(default="it was not read yet", init=False)
+    _reported: dict[str, object] = field(default_factory=dict, init=False)
+
+    @property
+    def ref(self) -> SecretRef:
+        """The Secret."""
+        return SecretRef(self.namespace, self.secret)
+
+    @property
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether there was a pair that can be served."""
+
+    def trouble(self) -> str | None:
+        """What is awaited before there is a pair that can be served, for readiness; None once there was."""
+        return None if self.ready else f"waiting for the certificate in {self.ref}: {self._awaited}"
+
+    async def run(self) -> None:
+        """Look again and again; never returns, and no failure of the cluster or the disk ends it."""
+        while True:
+            await self.look()
+            await self.sleep(self.every if self.ready else min(self.every, WAITING_SECONDS))
+
+    async def look(self) -> None:
+        """Look once, and do what is due."""
+        try:
+            await self._look()
+            self._report("certificates.failing", None)
+        except (ClusterError, OSError) as error:
+            self._awaited = str(error)
+            self._report("certificates.failing", self._awaited, error=self._awaited)
+
+    @abstractmethod
+    async def _look(self) -> None:
+        """Look once, and do what is due; raises `ClusterError` and `OSError`."""
+
+    def _report(self, event: str, problem: object, **fields: object) -> None:
+        """Log what is wrong, but the same only once; nothing, once it is right."""
+        if problem and self._reported.get(event) != problem:
+            self.log.error(event, **fields)
+        self._reported[event] = problem
