@@ -207,7 +207,7 @@ class Program:
             patience=self.settings.bind_wait_seconds,
             unknown=self.settings.unknown_nodes,
             log=self.log,
-            meters=binding.BindMetrics.of(self.registry),
+            metrics=binding.BindMetrics.of(self.registry),
             clock=time.monotonic,
         )
         return Context(

@@ -325,7 +325,7 @@ class Scorer:
             patience=self.patience,
             unknown=self.settings().unknown_nodes,
             log=self.told.log,
-            meters=binding.BindMetrics.of(self.registry),
+            metrics=binding.BindMetrics.of(self.registry),
             clock=self.time,
             sleep=self.time.sleep,
         )
