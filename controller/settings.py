@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from certs.settings import PairSettings
-from numalign.kube.settings import Name, SourceSettings
-from numalign.runtime.server_settings import ProcessSettings
+from numalign.kube.settings import Name, ProgramSettings
 from numalign.runtime.settings import Contradiction
 
 
-class ControllerSettings(PairSettings, SourceSettings, ProcessSettings):
+class ControllerSettings(PairSettings, ProgramSettings):
     """The controller."""
 
     label_nodes: bool = Field(

@@ -95,7 +95,7 @@ def _outdated(stored: KnownShape, *, by: KnownShape, now: float) -> bool:
     return stored.shape != by.shape or seen - before > (REFRESH_SECONDS if here else EXACT_SECONDS)
 
 
-class ShapeKeeper:
+class ShapeWriter:
     """Keeps the `book` and the ConfigMap alike; the ConfigMap is written only while `leading` says yes.
 
     `read` is whether the ConfigMap was ever read; that there is none is an answer too. Nothing is written

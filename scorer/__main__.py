@@ -1,13 +1,11 @@
-"""`numalign-scorer`: reads settings, joins the parts, serves until told to stop."""
+"""`numalign-scorer`: reads settings, serves until told to stop."""
 
 import os
 import sys
 
-from numalign.kube.client import ClusterError
-from numalign.model.errors import BadInput
-from numalign.runtime import logs, metrics, server
+from numalign.kube import compose
 from numalign.runtime.settings import from_command_line
-from scorer.program import Program
+from scorer.program import Scorer
 from scorer.settings import ScorerSettings
 
 PROGRAM = "numalign-scorer"
@@ -16,14 +14,7 @@ PROGRAM = "numalign-scorer"
 def main() -> int:
     """Serve; the exit code of the program."""
     settings = from_command_line(ScorerSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
-    log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
-    program = Program(settings, log, metrics.registry(program=PROGRAM))
-    try:
-        return server.run(program.serve, log=log)
-    except BadInput as error:
-        return server.refused(log, error.mistakes)
-    except ClusterError as error:
-        return server.refused(log, [error])
+    return compose.start(PROGRAM, settings, Scorer)
 
 
 if __name__ == "__main__":

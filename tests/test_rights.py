@@ -18,13 +18,13 @@ from prometheus_client import CollectorRegistry
 
 from certs import authority, secret
 from certs.secret import PairState
-from controller.program import Program as Controller
+from controller.program import Controller
 from controller.settings import ControllerSettings
 from harness.fake_api import RESOURCES, FakeApi, Json
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
-from scorer.program import Program as Scorer
+from scorer.program import Scorer
 from scorer.settings import ScorerSettings
 from tests import rights
 from tests.notation import node
@@ -32,7 +32,7 @@ from tests.pairs import MUTATING, VALIDATING, configuration
 from tests.rights import NAMESPACE, Right, Row
 from tests.webhook import conftest
 from tests.webhook.conftest import Told, raw
-from webhook.program import Program as Webhook
+from webhook.program import Webhook
 from webhook.settings import WebhookSettings
 
 SINGLE = "single-numa-node"

@@ -1,14 +1,13 @@
-"""`numalign-webhook`: reads settings, joins the parts, serves until told to stop."""
+"""`numalign-webhook`: reads settings, serves until told to stop."""
 
 import gc
 import os
 import sys
+from functools import partial
 
-from numalign.kube.client import ClusterError
-from numalign.model.errors import BadInput
-from numalign.runtime import logs, metrics, server
+from numalign.kube import compose
 from numalign.runtime.settings import from_command_line
-from webhook.program import Program
+from webhook.program import Webhook
 from webhook.settings import WebhookSettings
 
 PROGRAM = "numalign-webhook"
@@ -17,14 +16,7 @@ PROGRAM = "numalign-webhook"
 def main() -> int:
     """Serve; the exit code of the program."""
     settings = from_command_line(WebhookSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
-    log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
-    program = Program(settings, log, metrics.registry(program=PROGRAM), settled=_settle)
-    try:
-        return server.run(program.serve, log=log)
-    except BadInput as error:
-        return server.refused(log, error.mistakes)
-    except ClusterError as error:
-        return server.refused(log, [error])
+    return compose.start(PROGRAM, settings, partial(Webhook, settled=_settle))
 
 
 def _settle() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from numalign.model.intent import Match
-from numalign.runtime.server_settings import ServerSettings
+from numalign.runtime.server_settings import ProcessSettings, ServerSettings
 from numalign.runtime.settings import Contradiction, Settings
 
 # RFC 1123, as Kubernetes asks of the names of nearly everything.
@@ -96,11 +96,15 @@ class SourceSettings(Settings):
                 )
 
 
+class ProgramSettings(SourceSettings, ProcessSettings):
+    """What every program that goes on running beside a cluster can be told."""
+
+
 UnknownNodes = Literal["cannot-fit", "may-fit"]
 """What is taken for granted of nodes without topology, and of pods that must be aligned."""
 
 
-class ClusterSettings(SourceSettings, ServerSettings):
+class ClusterSettings(ProgramSettings, ServerSettings):
     """What a door makes of the cluster that it answers for."""
 
     snapshot_reload_seconds: float = Field(

@@ -89,14 +89,17 @@ class ServerState:
         self.counters = Counters.of(self.registry)
         self.quiet_log = QuietLog(self.log)
         self.connections = ConnectionTable(self.limits.connections, displaced=self.counters.displaced.inc)
-        gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
-            ("in_flight", "Calls being handled now.", lambda: load.calls.total),
-            ("reading", "Calls whose body is still to come.", lambda: load.open - load.calls.total),
-            ("bytes_in_flight", "Bytes of bodies that have arrived.", lambda: load.bytes.total),
-            ("connections", "Connections that are open.", lambda: len(self.connections)),
+        gauge = partial(Gauge, registry=self.registry)
+        gauge(f"{PREFIX}http_in_flight", "Calls being handled now.").set_function(lambda: load.calls.total)
+        gauge(f"{PREFIX}http_reading", "Calls whose body is still to come.").set_function(
+            lambda: load.open - load.calls.total
         )
-        for name, meaning, value in gauges:
-            Gauge(f"{PREFIX}http_{name}", meaning, registry=self.registry).set_function(value)
+        gauge(f"{PREFIX}http_bytes_in_flight", "Bytes of bodies that have arrived.").set_function(
+            lambda: load.bytes.total
+        )
+        gauge(f"{PREFIX}http_connections", "Connections that are open.").set_function(
+            lambda: len(self.connections)
+        )
 
     def waiting_for(self) -> dict[str, str]:
         """Why calls should not come here now, by check; empty when ready."""

@@ -45,7 +45,7 @@ async def test_it_labels_and_gives_the_lease_back_on_sigterm(tmp_path: Path) -> 
     assert lease["spec"]["holderIdentity"] == ""
 
 
-async def test_a_rehearsal_is_printed_and_nothing_is_served(tmp_path: Path) -> None:
+async def test_a_dry_run_is_printed_and_nothing_is_served(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     path.write_bytes(orjson.dumps(conftest.snapshot({"small": SMALL})))
     process = await started("--dry-run", "--snapshot", path)
@@ -55,7 +55,7 @@ async def test_a_rehearsal_is_printed_and_nothing_is_served(tmp_path: Path) -> N
     assert said.decode().startswith("small: no label -> 2x8cpu-1gpu-single-numa-node")
 
 
-async def test_a_rehearsal_that_cannot_be_held_says_why(tmp_path: Path) -> None:
+async def test_a_dry_run_that_is_not_possible_says_why(tmp_path: Path) -> None:
     process = await started("--dry-run", "--kubeconfig", tmp_path / "none")
     said, complaint = await process.communicate()
 

@@ -16,10 +16,12 @@ import pytest
 from cryptography import x509
 from prometheus_client import CollectorRegistry
 
-from controller.program import LEASE, Given, Part, Program, Work, rehearse
+from controller.dry_run import dry_run
+from controller.program import LEASE, Controller
 from controller.settings import ControllerSettings
 from harness.fake_api import FakeApi
-from numalign.kube.client import Unconfigured
+from numalign.kube.client import Api, Unconfigured
+from numalign.kube.compose import Background
 from numalign.kube.decode import shapes
 from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
@@ -83,6 +85,14 @@ class Running:
             return answer.status, await answer.text()
 
 
+FASTER = 20
+
+
+async def soon(seconds: float) -> None:
+    """Wait as the controller's tasks do, but faster."""
+    await asyncio.sleep(seconds / FASTER)
+
+
 @dataclass
 class Bench:
     """Starts controllers."""
@@ -100,10 +110,17 @@ class Bench:
         ).settings
 
     @asynccontextmanager
-    async def running(self, *argv: str, **changes: Any) -> AsyncIterator[Running]:  # noqa: ANN401  fields of a Program
+    async def running(self, *argv: str, **changes: Any) -> AsyncIterator[Running]:  # noqa: ANN401  fields of a Controller
         """A controller with these flags; ended in order, with exit code 0."""
         stop, told = Stop(), Told()
-        program = Program(self.settings(*argv), told.log, CollectorRegistry(), **changes)
+        program = Controller(
+            self.settings(*argv),
+            told.log,
+            CollectorRegistry(),
+            sleep=soon,
+            clock=lambda: time.monotonic() * FASTER,
+            **changes,
+        )
         task = asyncio.create_task(program.serve(stop))
         made = Running(told, task)
         try:
@@ -264,7 +281,7 @@ async def test_a_controller_that_starts_in_an_outage_changes_no_label(
             return bool(bench.label("new"))
 
         await controller.until(labelled)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0.3)
 
     assert {name: bench.label(name) for name in healthy} == labels
 
@@ -286,7 +303,7 @@ async def test_before_the_shapes_were_read_no_node_is_looked_at(bench: Bench) ->
     bench.api.failures[SHAPES] = HTTPStatus.INTERNAL_SERVER_ERROR
     async with bench.running() as controller:
         await controller.until_told("shapes.failed")
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0.3)
         assert not await controller.ready()
         assert NODES not in bench.asked()
         del bench.api.failures[SHAPES]
@@ -315,7 +332,7 @@ async def test_it_serves_health_and_metrics_and_nothing_else(bench: Bench) -> No
     assert "port" not in listening
 
 
-async def test_a_part_more_is_a_function_more(bench: Bench) -> None:
+async def test_a_component_more_is_a_function_more(bench: Bench) -> None:
     """Its tasks run beside the others, and readiness waits for it too."""
     ran = asyncio.Event()
 
@@ -323,12 +340,11 @@ async def test_a_part_more_is_a_function_more(bench: Bench) -> None:
         ran.set()
         await asyncio.Event().wait()
 
-    def healing(given: Given) -> Work:
-        assert given.namespace == "numalign-system"
-        return Work({"healing": heal}, {"healing": lambda: None if given.leading() else "the lease"})
+    def healing(controller: Controller, api: Api, leading: Callable[[], bool]) -> Background:
+        assert controller.namespace(api) == "numalign-system"
+        return Background({"healing": heal}, {"healing": lambda: None if leading() else "the lease"})
 
-    parts: tuple[Part, ...] = (healing,)
-    async with bench.running(parts=parts) as controller:
+    async with bench.running(components=(healing,)) as controller:
         await asyncio.wait_for(ran.wait(), 5)
         await controller.until(controller.ready)
 
@@ -355,11 +371,11 @@ async def test_a_missing_kubeconfig_stops_it(bench: Bench, tmp_path: Path) -> No
     chosen = bench.settings().model_copy(update={"kubeconfig": str(tmp_path / "none")})
 
     with pytest.raises(Unconfigured, match="there is no kubeconfig"):
-        await Program(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
+        await Controller(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
 
 
-async def test_a_rehearsal_tells_what_would_change_and_changes_nothing(bench: Bench) -> None:
-    said = await rehearse(bench.settings("--dry-run"))
+async def test_a_dry_run_tells_what_would_change_and_changes_nothing(bench: Bench) -> None:
+    said = await dry_run(bench.settings("--dry-run"))
 
     assert [line.split(":")[0] for line in said.splitlines()] == ["large", "small"]
     assert bench.writes() == []

@@ -10,17 +10,17 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from controller.shapes import PATIENCE_SECONDS, ShapeKeeper, differs
+from controller.shapes import PATIENCE_SECONDS, ShapeWriter, differs
 from numalign.kube.client import ClusterError, Conflict, Forbidden, NotFound, Unreachable
 from numalign.kube.decode import shapes
 from numalign.model.node import Node
 from numalign.shapes import ShapeHistory
 from numalign.shapes.history import RememberedShapes
 from numalign.shapes.identity import Identity
+from tests.controller.conftest import Steps
 from tests.notation import node, table
-from tests.webhook.conftest import Clock, Told
+from tests.webhook.conftest import Clock
 
 HOME = "/api/v1/namespaces/numalign-system/configmaps"
 PATH = f"{HOME}/numalign-shapes"
@@ -116,20 +116,18 @@ class ConfigMap:
 
 
 @dataclass
-class Work:
-    """A keeper that runs second by second, its book, and the ConfigMap. It `leads` if it is asked."""
+class World(Steps):
+    """A shape writer that runs second by second, its book, and the ConfigMap. It `leads` if it is asked."""
 
     leads: bool = True
     leads_for: float = math.inf
-    told: Told = field(default_factory=Told)
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    clock: Clock = field(default_factory=lambda: Clock(1e6))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.configmap = ConfigMap(self.clock)
         self.book = ShapeHistory(wall=self.clock)
         self.sees = True
-        self.keeper = ShapeKeeper(
+        self.writer = ShapeWriter(
             self.configmap,
             namespace="numalign-system",
             book=self.book,
@@ -141,8 +139,6 @@ class Work:
             clock=self.clock,
             sleep=self.sleep,
         )
-        self.until = 0.0
-        self.enough, self.more = asyncio.Event(), asyncio.Event()
 
     def has(self, name: str, made: Node, label: str | None = None) -> Node:
         """A node is seen like this; gives it with its health."""
@@ -156,19 +152,8 @@ class Work:
     async def run(self, seconds: float) -> list[float]:
         """Go on for so long; gives when something was written."""
         before = len(self.configmap.writes)
-        self.until = self.clock.seconds + seconds
-        self.more.set()
-        self.enough.clear()
-        await asyncio.wait_for(self.enough.wait(), 10)
+        await self.pass_by(seconds)
         return self.configmap.writes[before:]
-
-    async def sleep(self, seconds: float) -> None:
-        """Time passes."""
-        self.clock.seconds += seconds
-        if self.clock.seconds >= self.until:
-            self.more.clear()
-            self.enough.set()
-        await self.more.wait()
 
     def count(self, result: str) -> float:
         """How many writes ended so."""
@@ -176,9 +161,9 @@ class Work:
 
 
 @contextmanager
-def keeping(work: Work) -> Iterator[Work]:
+def keeping(work: World) -> Iterator[World]:
     """The keeper runs inside the `with`."""
-    task = asyncio.create_task(work.keeper.run())
+    task = asyncio.create_task(work.writer.run())
     try:
         yield work
     finally:
@@ -207,7 +192,7 @@ A, B = named("a", SMALL), named("b", LARGE)
 
 
 async def test_what_is_here_is_written_once_and_then_only_now_and_then() -> None:
-    work = Work()
+    work = World()
     work.has("a", SMALL)
     with keeping(work):
         assert len(await work.run(3)) == 1
@@ -222,12 +207,12 @@ async def test_what_is_here_is_written_once_and_then_only_now_and_then() -> None
 
 
 async def test_where_there_is_nothing_to_keep_nothing_is_written() -> None:
-    with keeping(Work()) as work:
+    with keeping(World()) as work:
         assert await work.run(HOUR) == []
 
 
 async def test_what_changes_is_written_at_most_once_a_minute() -> None:
-    work = Work()
+    work = World()
     with keeping(work):
         for count in range(1, 60):
             work.has("a", node(f"cpu=8 gpu={count}", "cpu=8 gpu=1"))
@@ -239,7 +224,7 @@ async def test_what_changes_is_written_at_most_once_a_minute() -> None:
 
 
 async def test_a_loss_is_written_and_that_it_is_over() -> None:
-    work = Work()
+    work = World()
     work.has("a", SMALL)
     with keeping(work):
         await work.run(100)
@@ -254,7 +239,7 @@ async def test_a_loss_is_written_and_that_it_is_over() -> None:
 
 
 async def test_what_is_remembered_of_losses_stays_until_nodes_are_seen() -> None:
-    work = Work()
+    work = World()
     work.configmap.holds(remembered(SMALL, losses={"a": 1e6}))
     work.sees = False
     with keeping(work):
@@ -268,7 +253,7 @@ async def test_what_is_remembered_of_losses_stays_until_nodes_are_seen() -> None
 
 
 async def test_when_the_last_node_of_a_shape_was_here_is_written() -> None:
-    work = Work()
+    work = World()
     work.has("a", SMALL)
     with keeping(work):
         await work.run(2 * HOUR)
@@ -282,7 +267,7 @@ async def test_when_the_last_node_of_a_shape_was_here_is_written() -> None:
 
 
 async def test_what_others_wrote_is_taken_in_and_kept() -> None:
-    work = Work()
+    work = World()
     work.configmap.holds(remembered(B, seen=9e5))
     work.has("a", SMALL)
     with keeping(work):
@@ -298,7 +283,7 @@ async def test_what_others_wrote_is_taken_in_and_kept() -> None:
 
 
 async def test_nothing_is_written_over_what_was_not_read() -> None:
-    work = Work()
+    work = World()
     work.has("a", SMALL)
     work.configmap.holds(RememberedShapes())
     work.configmap.raced = remembered(B)
@@ -311,7 +296,7 @@ async def test_nothing_is_written_over_what_was_not_read() -> None:
 
 
 async def test_what_was_deleted_is_written_again() -> None:
-    work = Work()
+    work = World()
     work.has("a", SMALL)
     with keeping(work):
         await work.run(3)
@@ -323,12 +308,12 @@ async def test_what_was_deleted_is_written_again() -> None:
 
 
 async def test_who_does_not_lead_reads_and_writes_nothing() -> None:
-    work = Work(leads=False)
+    work = World(leads=False)
     work.has("a", SMALL)
     work.configmap.holds(remembered(B))
     with keeping(work):
         assert await work.run(HOUR) == []
-        assert work.keeper.read
+        assert work.writer.read
         assert B_CLASS in {each.shape.node_class for each in work.book.shapes()}
         assert 50 <= len(work.configmap.reads) <= 70
         work.leads = True
@@ -337,7 +322,7 @@ async def test_who_does_not_lead_reads_and_writes_nothing() -> None:
 
 async def test_the_lead_is_asked_for_before_every_write() -> None:
     # When it is due, when it is looked at, when it was read; not any more when it would be written.
-    work = Work(leads_for=3)
+    work = World(leads_for=3)
     work.has("a", SMALL)
     with keeping(work):
         assert await work.run(10) == []
@@ -348,7 +333,7 @@ async def test_the_lead_is_asked_for_before_every_write() -> None:
 
 
 async def test_a_broken_one_is_told_its_readable_keys_are_kept_and_it_is_written_anew() -> None:
-    work = Work()
+    work = World()
     work.configmap.edited({**shapes.encode(remembered(B)), "mine": "{", "other.12345678": "[[["})
     with keeping(work):
         assert len(await work.run(3)) == 1
@@ -360,7 +345,7 @@ async def test_a_broken_one_is_told_its_readable_keys_are_kept_and_it_is_written
 
 
 async def test_one_that_stays_broken_is_told_once() -> None:
-    work = Work(leads=False)
+    work = World(leads=False)
     work.configmap.edited({"mine": "{"})
     with keeping(work):
         await work.run(HOUR)
@@ -374,7 +359,7 @@ async def test_one_that_stays_broken_is_told_once() -> None:
     ids=repr,
 )
 async def test_what_is_no_configmap_does_no_harm(stored: Any) -> None:  # noqa: ANN401  whatever comes
-    work = Work(leads=False)
+    work = World(leads=False)
     work.has("a", SMALL)
     work.configmap.stored = stored
     with keeping(work):
@@ -384,14 +369,14 @@ async def test_what_is_no_configmap_does_no_harm(stored: Any) -> None:  # noqa: 
 
 
 async def test_a_right_that_is_missing_is_said_once_and_nobody_waits_for_it() -> None:
-    work = Work()
+    work = World()
     work.configmap.broken = Forbidden("you may not get configmaps")
     with keeping(work):
         await work.run(1)
-        await asyncio.wait_for(work.keeper.answered(), 1)
+        await asyncio.wait_for(work.writer.answered(), 1)
         await work.run(HOUR)
 
-    assert not work.keeper.read
+    assert not work.writer.read
     assert len(work.told.of("shapes.forbidden")) == 1
     assert work.count("forbidden") == len(work.configmap.reads)
 
@@ -407,25 +392,25 @@ FAILURES: list[tuple[str, ClusterError | None, bool]] = [
 async def test_an_api_server_in_trouble_is_waited_for_and_not_for_ever(
     broken: ClusterError | None, *, slow: bool
 ) -> None:
-    work = Work()
+    work = World()
     work.has("a", SMALL)
     work.configmap.broken, work.configmap.slow = broken, slow
-    waiting = asyncio.create_task(work.keeper.answered())
+    waiting = asyncio.create_task(work.writer.answered())
     with keeping(work):
         await work.run(PATIENCE_SECONDS - 1)
         assert not waiting.done()
         await work.run(3)
         await asyncio.wait_for(waiting, 1)
-        assert not work.keeper.read
+        assert not work.writer.read
         work.configmap.broken, work.configmap.slow = None, False
         assert len(await work.run(10)) == 1
 
-    assert work.keeper.read
+    assert work.writer.read
     assert work.count("failed") == len(work.told.of("shapes.failed")) >= 5
 
 
 async def test_once_it_was_read_a_failure_is_followed_by_a_minute() -> None:
-    work = Work(leads=False)
+    work = World(leads=False)
     with keeping(work):
         await work.run(3)
         work.configmap.broken = Unreachable("no answer")

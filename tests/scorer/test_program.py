@@ -24,7 +24,7 @@ from numalign.model.intent import PLACEMENT
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from scorer.outcomes import EVENT
-from scorer.program import LEASE, Program
+from scorer.program import LEASE, Scorer
 from scorer.settings import ScorerSettings
 from tests.notation import GPU, node, table
 from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Told, documents, on, raw, running
@@ -140,10 +140,10 @@ class Bench:
         path.write_text(text)
         return str(path)
 
-    def program(self, *argv: str) -> Program:
+    def program(self, *argv: str) -> Scorer:
         """A scorer with these flags."""
         settings = load(ScorerSettings, argv=[*HERE, *argv], environ={}).settings
-        return Program(settings, self.told.log, CollectorRegistry())
+        return Scorer(settings, self.told.log, CollectorRegistry())
 
     @asynccontextmanager
     async def running(self, *argv: str) -> AsyncIterator[Running]:

@@ -1,0 +1,188 @@
+"""
+What every program is composed of, so that each says only what is its own.
+
+A program has settings, a log and a metrics registry. It follows a cluster, or looks at a file of one; it may
+hold a lease there; and tasks run beside its server. Nothing here decides what is served or written.
+"""
+
+import asyncio
+import socket
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from numalign.kube import client, configz
+from numalign.kube.client import Api, ClusterError
+from numalign.kube.decode import device_classes, shapes
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.events import Recorder
+from numalign.kube.feed import Feed, Take
+from numalign.kube.files.file_feed import FileFeed
+from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.informer import Sink
+from numalign.kube.kinds import Collection
+from numalign.kube.lease import NO_HANDOVER, Handover, LeaderElector
+from numalign.kube.live_feed import LiveFeed
+from numalign.kube.settings import ClusterSettings, ProgramSettings
+from numalign.model.errors import BadInput
+from numalign.runtime import logs, metrics, server
+from numalign.runtime.clock import Sleep
+from numalign.runtime.logs import Log
+from numalign.runtime.server import BackgroundTask, Stop
+from numalign.runtime.server_state import Check
+from numalign.shapes import ShapeHistory
+
+S = TypeVar("S", bound=ProgramSettings)
+C = TypeVar("C", bound=ClusterSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What runs beside a server, and what its readiness waits for because of it, both by name."""
+
+    tasks: Mapping[str, BackgroundTask] = field(default_factory=dict)
+    checks: Mapping[str, Check] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where snapshots come from: the API server behind `api`, or a file if that is None.
+
+    `tasks` are those that keep the source itself up to date.
+    """
+
+    feed: Feed
+    tasks: Mapping[str, BackgroundTask]
+    api: Api | None = None
+
+    async def load(self, take: Take) -> None:
+        """Give `take` what a file holds: whoever starts the program may ask as soon as it listens."""
+        if isinstance(self.feed, FileFeed):
+            await self.feed.load(take)
+
+
+@dataclass(frozen=True, slots=True)
+class Program(ABC, Generic[S]):
+    """A program beside a cluster, as its settings describe it; `sleep` is how its tasks wait."""
+
+    settings: S
+    log: Log
+    registry: CollectorRegistry
+    sleep: Sleep = asyncio.sleep
+
+    @abstractmethod
+    async def serve(self, stop: Stop) -> int:
+        """Run until `stop` is asked; the exit code.
+
+        Raises `BadInput` and `ClusterError` for what is wrong before anything is served.
+        """
+
+    def connected(self) -> AbstractAsyncContextManager[Api]:
+        """The API server that the settings name, inside an `async with`; raises `Unconfigured`."""
+        return client.connected(kubeconfig=self.settings.kubeconfig, context=self.settings.context)
+
+    def namespace(self, api: Api) -> str:
+        """Where the program itself is: its lease and its certificate are kept there."""
+        return self.settings.namespace or api.namespace
+
+    def election(self, api: Api, lease: str, *, handover: Handover = NO_HANDOVER) -> LeaderElector:
+        """The replica as a candidate for a lease."""
+        return LeaderElector(
+            api,
+            namespace=self.namespace(api),
+            name=lease,
+            identity=socket.gethostname(),
+            log=self.log,
+            registry=self.registry,
+            sleep=self.sleep,
+            handover=handover,
+        )
+
+    def recorder(self, api: Api, component: str) -> Recorder:
+        """Writes Events in the name of a component."""
+        return Recorder(api, component=component, log=self.log, registry=self.registry)
+
+    def kubelet_configs(self, api: Api, feed: LiveFeed) -> dict[str, BackgroundTask]:
+        """The task that asks kubelets for their configuration, where that is allowed."""
+        if not self.settings.kubelet_configs:
+            return {}
+        return {
+            "kubelet-configs": configz.reader_for(feed.state, api, log=self.log, registry=self.registry).run
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterProgram(Program[C]):
+    """A program that answers calls from snapshots of a cluster, under a policy."""
+
+    def policy(self) -> PolicyKeeper:
+        """The policy in force, read for the first time; raises `BadPolicy`."""
+        policy = PolicyKeeper(self.settings.policy, log=self.log, registry=self.registry)
+        policy.load()
+        return policy
+
+    @asynccontextmanager
+    async def source(
+        self,
+        policy: PolicyKeeper,
+        *,
+        watched: Sequence[Sequence[Collection]],
+        pods: Sink | None = None,
+        reader: PodReader | None = None,
+    ) -> AsyncIterator[Source]:
+        """The source that the settings name, inside an `async with`; raises `Unconfigured`.
+
+        Of a cluster the `watched` kinds are followed, and what is optional. Pods go to `pods`, if given, else
+        they are counted as `reader` reads them. The policy is followed too.
+        """
+        settings = self.settings
+        follow: dict[str, BackgroundTask] = {}
+        if settings.policy and settings.policy_reload_seconds:
+            follow["policy"] = partial(policy.follow, every=settings.policy_reload_seconds)
+        shape_history = ShapeHistory(remember=settings.remember_seconds, wall=time.time)
+        if settings.snapshot:
+            file = FileFeed(
+                settings.snapshot,
+                every=settings.snapshot_reload_seconds,
+                log=self.log,
+                registry=self.registry,
+                pods=pods,
+                shape_history=shape_history,
+                declared=policy.declared,
+                sleep=self.sleep,
+            )
+            yield Source(file, follow)
+            return
+        async with self.connected() as api:
+            live = LiveFeed(
+                api,
+                watched=watched,
+                reader=reader,
+                optional=[(shapes.collection(self.namespace(api)),), device_classes.COLLECTIONS],
+                log=self.log,
+                registry=self.registry,
+                pods=pods,
+                shape_history=shape_history,
+                declared=policy.declared,
+                sleep=self.sleep,
+            )
+            yield Source(live, {**follow, **self.kubelet_configs(api, live)}, api)
+
+
+def start(prog: str, settings: S, build: Callable[[S, Log, CollectorRegistry], Program[S]]) -> int:
+    """Run the program `prog` until it is told to stop: the last call of a `main`; its exit code."""
+    log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
+    program = build(settings, log, metrics.registry(program=prog))
+    try:
+        return server.run(program.serve, log=log)
+    except BadInput as error:
+        return server.refused(log, error.mistakes)
+    except ClusterError as error:
+        return server.refused(log, [error])

@@ -1,0 +1,36 @@
+"""What tests of the controller share: a loop that runs second by second, as far as a test lets it."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+
+from tests.webhook.conftest import Clock, Told
+
+
+@dataclass
+class Steps:
+    """Runs a loop on a clock that it turns itself as it sleeps."""
+
+    told: Told = field(default_factory=Told)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    clock: Clock = field(default_factory=lambda: Clock(1e6))
+
+    def __post_init__(self) -> None:
+        self._until = 0.0
+        self._enough, self._more = asyncio.Event(), asyncio.Event()
+
+    async def pass_by(self, seconds: float) -> None:
+        """Let the loop go on for so long."""
+        self._until = self.clock.seconds + seconds
+        self._more.set()
+        self._enough.clear()
+        await asyncio.wait_for(self._enough.wait(), 10)
+
+    async def sleep(self, seconds: float) -> None:
+        """Time passes; at the end of what was allowed, the loop waits."""
+        self.clock.seconds += seconds
+        if self.clock.seconds >= self._until:
+            self._more.clear()
+            self._enough.set()
+        await self._more.wait()

@@ -1,0 +1,52 @@
+"""What a dry run prints."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from controller.dry_run import report
+from controller.node_classes import NodeClasses
+from numalign.model.node import Node, node_class
+from numalign.model.resources import Resources
+from tests.notation import node
+
+SMALL, LARGE = node("cpu=8", "cpu=8"), node("cpu=64", "cpu=64")
+IS_SMALL, IS_LARGE = node_class(SMALL), node_class(LARGE)
+
+
+def seen(labels: Mapping[str, str | None], **nodes: Node) -> NodeClasses:
+    """These labels, and the classes of these topologies."""
+    return NodeClasses(labels, {name: node_class(made) for name, made in nodes.items()})
+
+
+def test_a_dry_run_lists_every_change() -> None:
+    nodes = seen({"dgx-1": None, "n": "old", "gone": "old"}, **{"dgx-1": SMALL, "n": LARGE})
+
+    assert report(nodes).splitlines() == [
+        f"dgx-1: no label -> {IS_SMALL}",
+        "gone:  old      -> no label, after 300 s without topology",
+        f"n:     old      -> {IS_LARGE}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({}, "nothing would change (0 nodes are labelled)"),
+        ({"a": IS_SMALL}, "nothing would change (1 node is labelled)"),
+        ({"a": IS_SMALL, "b": IS_SMALL, "c": None}, "nothing would change (2 nodes are labelled)"),
+    ],
+)
+def test_a_dry_run_without_a_change_says_so(labels: dict[str, str | None], said: str) -> None:
+    assert report(seen(labels, a=SMALL, b=SMALL)) == said
+
+
+def test_a_dry_run_shows_who_is_ill_and_that_its_label_stays() -> None:
+    lacks = {"a": Resources({"nvidia.com/gpu": 8, "rdma/hca": 1})}
+    nodes = replace(seen({"a": IS_LARGE, "b": None}, a=LARGE, b=SMALL), ill=lacks)
+
+    assert report(nodes).splitlines() == [
+        f"b: no label -> {IS_SMALL}",
+        f"a: ill, lacks 8 nvidia.com/gpu, 1 rdma/hca; in health its class is {IS_LARGE}",
+    ]
