@@ -7,7 +7,7 @@ the same set of zones. Amounts are given out per container in both.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import and_
@@ -34,7 +34,6 @@ from numalign.kubelet.managers_state import (
     removed,
     with_state,
 )
-from numalign.kubelet.memory_manager import MemoryState
 from numalign.kubelet.topology_manager import (
     Decision,
     NumaInfo,
@@ -58,7 +57,7 @@ NO_PLACEMENT = Placement()
 
 
 class PodAdmitResult(NamedTuple):
-    """What the kubelet makes of a pod: a refusal, or the placement that `charge` then state.
+    """What the kubelet makes of a pod: a refusal, or the placement that `charge` then puts on the node.
 
     `before` and `after` are the managers' state. Of a refused pod `after` is what the refused step found:
     its earlier containers were served, and `held` is what they leave behind until the next admission.
@@ -71,7 +70,7 @@ class PodAdmitResult(NamedTuple):
     held: Assignments
 
 
-class _Gift(NamedTuple):
+class _Given(NamedTuple):
     """What one container was given of CPUs and devices under its affinity."""
 
     step: Step
@@ -83,98 +82,98 @@ class _Gift(NamedTuple):
 def admit(node: Node, demand: Demand) -> PodAdmitResult:
     """Ask this node's kubelet to admit a pod on top of what it already gave out.
 
-    What takes too long to work out (`work`) is refused as not answered.
+    What takes too long to work out (`work_limit`) is refused as not answered.
     """
     return finished(admitting(node, demand))
 
 
 def admitting(node: Node, demand: Demand) -> Steps[PodAdmitResult]:
-    """The same container by container."""
-    asked = effective_demand(node, demand)
-    start = read_state(node, asked.whole.devices)
-    if not work_limit.answerable(node, asked):
-        return _refused(Rejection(RejectionReason.NOT_ANSWERED, asked.whole), start, start)
+    """As `admit`, container by container."""
+    demand = effective_demand(node, demand)
+    start = read_state(node, demand.whole.devices)
+    if not work_limit.answerable(node, demand):
+        return _refused(Rejection(RejectionReason.NOT_ANSWERED, demand.whole), start, start)
+    # Policy none asks for no hints, so a scope makes no difference to it.
     if node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
-        return (yield from _each(node, asked, start, shared=None))
-    decision = yield from _decide(node, start, asked.whole, _crowded(node, asked))
+        return (yield from _by_container(node, demand, start, shared=None))
+    crowded = _crowded(node, demand)
+    decision = yield from _decide(node, start, demand.whole, crowded)
     if not decision.admitted:
-        crowded = tuple(sorted(_crowded(node, asked)))
-        return _refused(Rejection(RejectionReason.TOPOLOGY_AFFINITY, asked.whole, crowded), start, start)
-    if _stands_as_one(node, asked):
-        return _together(node, asked, start, decision.affinity)
-    return (yield from _each(node, asked, start, shared=decision))
+        refusal = Rejection(RejectionReason.TOPOLOGY_AFFINITY, demand.whole, tuple(sorted(crowded)))
+        return _refused(refusal, start, start)
+    if _served_as_one(node, demand):
+        return _as_one(node, demand, start, decision.affinity)
+    return (yield from _by_container(node, demand, start, shared=decision))
 
 
 def effective_demand(node: Node, demand: Demand) -> Demand:
     """What the managers of this node read in a pod: with their gate on, its resources as a whole.
 
-    Of devices that DRA serves they hear only where a device plugin does.
+    Of devices that DRA serves they read only those of which the node has a device plugin.
     """
     if demand.by_dra:
         demand = by_plugins(demand, node.devices)
     level = demand.pod_level
-    if level is None or not _stands_as_one(node, demand):
+    if level is None or not _served_as_one(node, demand):
         return demand
     return replace(demand, steps=level.steps, whole=level.whole)
 
 
-def _stands_as_one(node: Node, demand: Demand) -> bool:
+def _served_as_one(node: Node, demand: Demand) -> bool:
     return demand.pod_level is not None and node.options.on(FeatureGate.POD_LEVEL_MANAGERS)
 
 
 def _crowded(node: Node, demand: Demand) -> frozenset[str]:
     level = demand.pod_level
-    return level.crowded if level and _stands_as_one(node, demand) else frozenset()
+    return level.crowded if level and _served_as_one(node, demand) else frozenset()
 
 
-def _each(node: Node, demand: Demand, start: ManagersState, shared: Decision | None) -> Steps[PodAdmitResult]:
+def _by_container(
+    node: Node, demand: Demand, start: ManagersState, shared: Decision | None
+) -> Steps[PodAdmitResult]:
     """Serve one container after another, each with an affinity of its own unless they share one."""
-    state, gifts = start, list[_Gift]()
+    state, served = start, list[_Given]()
     for step in demand.steps:
-        if gifts:
+        if served:
             yield
         decision = shared or (yield from _decide(node, state, step))
         if not decision.admitted:
             return _refused(Rejection(RejectionReason.TOPOLOGY_AFFINITY, step), start, state)
         outcome = _allocate(state, step, decision.affinity)
+        # Nothing is rolled back: earlier containers keep what they got until the next admission.
         if isinstance(outcome, Rejection):
             return _refused(outcome, start, state)
-        state, gift = outcome
-        gifts.append(gift)
+        state, given = outcome
+        served.append(given)
     # A later container may have taken over an init container's memory, so blocks are read at the end.
-    blocks = _blocks(state)
-    grants = tuple(_granted(node, gift, state, blocks[gift.step.container]) for gift in gifts)
-    settled = _started(state)
-    held = assignments_since(start, settled)
+    memory = _memory_by_container(state)
+    grants = tuple(_grant(node, given, state, memory[given.step.container]) for given in served)
+    running = state._replace(memory=state.memory and memory_manager.containers_started(state.memory))
+    held = assignments_since(start, running)
     # A container alone holds what it was given.
-    kept = grants[0].amounts if len(grants) == 1 else _kept(node, settled, held)
-    return PodAdmitResult(None, Placement(grants, kept), start, settled, held)
+    kept = grants[0].amounts if len(grants) == 1 else _amounts_of(node, running, held)
+    return PodAdmitResult(None, Placement(grants, kept), start, running, held)
 
 
-def _started(state: ManagersState) -> ManagersState:
-    """The state once all containers run."""
-    running = state.memory and memory_manager.containers_started(state.memory)
-    return state if running is state.memory else state._replace(memory=running)
-
-
-def _together(node: Node, demand: Demand, start: ManagersState, affinity: TopologyHint) -> PodAdmitResult:
+def _as_one(node: Node, demand: Demand, start: ManagersState, affinity: TopologyHint) -> PodAdmitResult:
     """Serve the pod as a whole, without devices, and let its containers divide it (AllocatePod)."""
-    crowded = _crowded(node, demand)
-    served = pod_level.allocate_cpus(start, demand, affinity, crowded)
-    if isinstance(served, RejectionReason):
-        return _refused(Rejection(served, demand.whole, (CPU,)), start, start)
-    state, parts = served
-    kept = pod_level.allocate_memory(state, demand, affinity, crowded)
-    if isinstance(kept, RejectionReason):
+    crowded, whole = _crowded(node, demand), demand.whole
+    with_cpus = pod_level.allocate_cpus(start, demand, affinity, crowded)
+    if isinstance(with_cpus, RejectionReason):
+        return _refused(Rejection(with_cpus, whole, (CPU,)), start, start)
+    state, cpus = with_cpus
+    with_memory = pod_level.allocate_memory(state, demand, affinity, crowded)
+    if isinstance(with_memory, RejectionReason):
         given = state.cpus.given if state.cpus else 0
-        return _refused(Rejection(kept, demand.whole, tuple(demand.whole.memory), given), start, start)
-    settled, blocks = kept
-    gifts = (_Gift(step, affinity, parts.get(step.container, 0), {}) for step in demand.steps)
-    grants = tuple(_granted(node, gift, settled, blocks.get(gift.step.container, ())) for gift in gifts)
-    held = assignments_since(start, settled)
-    gift = _Gift(demand.whole, affinity, held.cpus, {})
-    whole = _granted(node, gift, settled, _blocks(settled)[demand.whole.container])
-    return PodAdmitResult(None, Placement(grants, whole.amounts, whole), start, settled, held)
+        return _refused(Rejection(with_memory, whole, tuple(whole.memory), given), start, start)
+    state, memory = with_memory
+    served = (_Given(step, affinity, cpus.get(step.container, 0), {}) for step in demand.steps)
+    grants = tuple(_grant(node, given, state, memory.get(given.step.container, ())) for given in served)
+    held = assignments_since(start, state)
+    pod = _grant(
+        node, _Given(whole, affinity, held.cpus, {}), state, _memory_by_container(state)[whole.container]
+    )
+    return PodAdmitResult(None, Placement(grants, pod.amounts, pod), start, state, held)
 
 
 def charge(node: Node, admission: PodAdmitResult) -> Node:
@@ -188,7 +187,10 @@ def after_admission(node: Node, admission: PodAdmitResult) -> Node:
 
 
 def release(node: Node, leaving: Iterable[Assignments]) -> Node:
-    """The node after the managers dropped pods that are gone, one after another (removeStaleState)."""
+    """The node after the managers dropped pods that are gone, one after another (removeStaleState).
+
+    In which order the kubelet drops several is chance, and decides how the memory of a group is split.
+    """
     gone = list(leaving)
     if not gone:
         return node
@@ -199,27 +201,23 @@ def release(node: Node, leaving: Iterable[Assignments]) -> Node:
 def min_widths(node: Node, step: Step) -> dict[str, int]:
     """For each resource of a step that the node aligns: the fewest zones that could hold it by hardware."""
     state = read_state(node, step.devices)
-    held = state.devices.items()
-    by_device = {
-        name: device_manager.min_affinity_size(pool.devices, step.devices[name]) for name, pool in held
+    widths = {
+        name: device_manager.min_affinity_size(pool.devices, step.devices[name])
+        for name, pool in state.devices.items()
     }
-    by_cpu = (
-        {CPU: cpu_manager.min_affinity_size(state.cpus.topology.sizes, step.cpu // MILLI)}
-        if state.cpus and step.cpu
-        else {}
-    )
-    by_memory = (
-        dict.fromkeys(step.memory, memory_manager.min_affinity_size(state.memory, step.memory))
-        if state.memory
-        else {}
-    )
-    return {**by_device, **by_cpu, **by_memory}
+    if state.cpus and step.cpu:
+        widths[CPU] = cpu_manager.min_affinity_size(state.cpus.topology.sizes, step.cpu // MILLI)
+    if state.memory:
+        widths |= dict.fromkeys(step.memory, memory_manager.min_affinity_size(state.memory, step.memory))
+    return widths
 
 
 def fits_together(node: Node, amounts: Mapping[str, int], zones: int) -> bool:
     """Whether any so many zones have all these amounts free, whatever managers make of it."""
-    frees = {name: tuple([zone.free.get(name, 0) for zone in node.zones]) for name in amounts}
-    enough = [hint_sets.reaching(frees[name], asked) for name, asked in amounts.items()]
+    enough = [
+        hint_sets.reaching(tuple([zone.free.get(name, 0) for zone in node.zones]), amount)
+        for name, amount in amounts.items()
+    ]
     return bool(hint_sets.of_width(reduce(and_, enough, hint_sets.every(len(node.zones))), zones))
 
 
@@ -231,99 +229,98 @@ def whole_cores(node: Node) -> tuple[int, int]:
     return cpus.topology.threads_per_core, cpu_manager.whole_cores(cpus).bit_count() * MILLI
 
 
-def _refused(refusal: Rejection, before: ManagersState, after: ManagersState) -> PodAdmitResult:
-    held = assignments_since(before, after)
-    return PodAdmitResult(refusal, NO_PLACEMENT, before, after, held._replace(cpus=held.cpus | refusal.cpus))
-
-
-def _decide(
-    node: Node, state: ManagersState, step: Step, crowded: frozenset[str] = frozenset()
-) -> Steps[Decision]:
-    """Ask the hint providers in the kubelet's order; policy none asks nobody."""
-    offers: list[ResourceHints] = []
-    if node.policy is not Policy.NONE:
-        offers += device_manager.topology_hints(state.devices, step)
-        offers += _cpu_offers(state.cpus, step, crowded) if state.cpus else []
-        offers += _memory_offers(state.memory, step, crowded) if state.memory else []
-    return (yield from merging(node.policy, offers, numa_info(node)))
-
-
-def _cpu_offers(cpus: CpuState, step: Step, crowded: frozenset[str]) -> list[ResourceHints]:
-    return [impossible(CPU)] if CPU in crowded else cpu_manager.topology_hints(cpus, step)
-
-
-def _memory_offers(held: MemoryState, step: Step, crowded: frozenset[str]) -> list[ResourceHints]:
-    if crowded & step.memory.keys():
-        return [impossible(name) for name in step.memory]
-    return memory_manager.topology_hints(held, step.memory)
-
-
 def numa_info(node: Node) -> NumaInfo:
     """The zones as the merge compares them; distances that nobody published are all alike."""
     if TopologyOption.PREFER_CLOSEST not in node.options.topology:
         return NumaInfo(len(node.zones))
     costs = [dict(zone.costs) for zone in node.zones]
-    far = tuple(tuple(row.get(zone.id, 0) for zone in node.zones) for row in costs)
-    return NumaInfo(len(node.zones), far)
+    return NumaInfo(
+        len(node.zones), tuple(tuple(row.get(zone.id, 0) for zone in node.zones) for row in costs)
+    )
+
+
+def _refused(refusal: Rejection, before: ManagersState, after: ManagersState) -> PodAdmitResult:
+    held = assignments_since(before, after)
+    # The CPU manager had served the refused step itself when the memory manager could not.
+    held = held._replace(cpus=held.cpus | refusal.cpus)
+    return PodAdmitResult(refusal, NO_PLACEMENT, before, after, held)
+
+
+def _decide(
+    node: Node, state: ManagersState, step: Step, crowded: frozenset[str] = frozenset()
+) -> Steps[Decision]:
+    """Ask the hint providers in the kubelet's order, and merge (calculateAffinity).
+
+    Of `crowded` resources a pod that is served as a whole can have none: validatePodScopeResources failed.
+    """
+    hints: list[ResourceHints] = []
+    if node.policy is not Policy.NONE:
+        hints += device_manager.topology_hints(state.devices, step)
+        if state.cpus:
+            hints += [impossible(CPU)] if CPU in crowded else cpu_manager.topology_hints(state.cpus, step)
+        if state.memory and crowded & step.memory.keys():
+            hints += [impossible(name) for name in step.memory]
+        elif state.memory:
+            hints += memory_manager.topology_hints(state.memory, step.memory)
+    return (yield from merging(node.policy, hints, numa_info(node)))
 
 
 def _allocate(
     state: ManagersState, step: Step, affinity: TopologyHint
-) -> tuple[ManagersState, _Gift] | Rejection:
-    """Let each manager give out what the step asks, in the kubelet's order; the first failure refuses."""
-    given = device_manager.allocate(state.devices, step, affinity.mask)
-    if isinstance(given, str):
-        return Rejection(RejectionReason.UNEXPECTED_ADMISSION, step, (given,))
-    devices, taken = given
-    cpus, held, ids = state.cpus, state.memory, 0
+) -> tuple[ManagersState, _Given] | Rejection:
+    """Let each manager give out what a step requests, in the kubelet's order; the first failure refuses."""
+    allocated = device_manager.allocate(state.devices, step, affinity.mask)
+    if isinstance(allocated, str):
+        return Rejection(RejectionReason.UNEXPECTED_ADMISSION, step, (allocated,))
+    devices, taken = allocated
+    cpus, memory, given = state.cpus, state.memory, 0
     if cpus and step.cpu:
         served = cpu_manager.allocate(cpus, step, affinity.mask)
         if isinstance(served, RejectionReason):
             return Rejection(served, step, (CPU,))
-        cpus, ids = served
-    if held and step.managed:
-        held = memory_manager.allocate(held, step, affinity)
-        if held is None:
-            return Rejection(RejectionReason.UNEXPECTED_ADMISSION, step, tuple(step.memory), ids)
-    return ManagersState(cpus, held, devices), _Gift(step, affinity, ids, taken)
+        cpus, given = served
+    if memory and step.managed:
+        memory = memory_manager.allocate(memory, step, affinity)
+        if memory is None:
+            return Rejection(RejectionReason.UNEXPECTED_ADMISSION, step, tuple(step.memory), given)
+    return ManagersState(cpus, memory, devices), _Given(step, affinity, given, taken)
 
 
-def _blocks(state: ManagersState) -> Mapping[str, Sequence[Entry]]:
-    """The memory of each container of the pod, by its name."""
+def _memory_by_container(state: ManagersState) -> Mapping[str, list[Entry]]:
     entries = defaultdict[str, list[Entry]](list)
     for block in state.memory.blocks if state.memory else ():
         entries[block.container].append((block.mask, block.resource, block.size))
     return entries
 
 
-def _granted(node: Node, gift: _Gift, state: ManagersState, memory_of_it: Iterable[Entry]) -> Grant:
-    step, mask = gift.step, gift.affinity.mask
-    entries = list(_cpu_entries(state.cpus, gift.cpus)) if state.cpus else []
-    for name, taken in gift.devices.items():
+def _grant(node: Node, given: _Given, state: ManagersState, memory: Iterable[Entry]) -> Grant:
+    step, mask = given.step, given.affinity.mask
+    entries = list(_cpu_entries(state.cpus, given.cpus))
+    for name, taken in given.devices.items():
         entries += _device_entries(state.devices[name], name, taken.amounts)
     return Grant(
         step.container,
         step.role,
         affinity=None if mask is None else bitmask.ids(mask, node.ids),
-        preferred=gift.affinity.preferred,
-        amounts=_by_zone_set(node, [*entries, *memory_of_it]),
-        cpus=gift.cpus,
-        chosen=tuple(name for name, taken in gift.devices.items() if taken.chosen),
+        preferred=given.affinity.preferred,
+        amounts=_by_zone_set(node, [*entries, *memory]),
+        cpus=given.cpus,
+        chosen=tuple(name for name, taken in given.devices.items() if taken.chosen),
     )
 
 
-def _kept(node: Node, state: ManagersState, held: Assignments) -> Mapping[ZoneSet, Resources]:
-    """What the pod holds once all its containers run."""
-    entries = list(_cpu_entries(state.cpus, held.cpus)) if state.cpus else []
+def _amounts_of(node: Node, state: ManagersState, held: Assignments) -> Mapping[ZoneSet, Resources]:
+    """What a pod holds once all its containers run."""
+    entries = list(_cpu_entries(state.cpus, held.cpus))
     for name, amounts in held.devices.items():
         entries += _device_entries(state.devices[name], name, amounts)
     entries += [(block.mask, block.resource, block.size) for block in held.blocks if block.size]
     return _by_zone_set(node, entries)
 
 
-def _cpu_entries(cpus: CpuState, held: CpuSet) -> Iterable[Entry]:
-    counts = enumerate(cpu_manager.cpus_per_zone(cpus.topology, held))
-    return ((1 << at, CPU, count * MILLI) for at, count in counts if count)
+def _cpu_entries(state: CpuState | None, cpus: CpuSet) -> Iterable[Entry]:
+    counts = cpu_manager.cpus_per_zone(state.topology, cpus) if state else ()
+    return ((1 << at, CPU, count * MILLI) for at, count in enumerate(counts) if count)
 
 
 def _device_entries(pool: DeviceState, name: str, amounts: ZoneAmounts) -> Iterable[Entry]:
@@ -334,6 +331,6 @@ def _by_zone_set(node: Node, entries: Iterable[Entry]) -> dict[ZoneSet, Resource
     """Amounts under the sets of zones that they come from, the sets in ascending order."""
     bags: dict[ZoneSet, dict[str, int]] = {}
     for mask, name, amount in entries:
-        bag = bags.setdefault(bitmask.ids(mask, node.ids), {})
-        bag[name] = bag.get(name, 0) + amount
+        amounts = bags.setdefault(bitmask.ids(mask, node.ids), {})
+        amounts[name] = amounts.get(name, 0) + amount
     return {zones: Resources(bags[zones]) for zones in sorted(bags)}

@@ -6,15 +6,17 @@ of as many threads as a label says, else of one, or of two where the kubelet giv
 that changes nothing for cores of one thread; one cache per zone; reserved CPUs in whole cores at the start
 of their zone, and free ones at its end. Sockets are read off the distances, where those are published: Linux
 calls a zone remote from a distance of 20 on (REMOTE_DISTANCE of include/linux/topology.h).
+
+This restates no function of the kubelet, which reads its machine off cadvisor.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from numalign.model.bitset import union
 from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology
-from numalign.model.node import Node
+from numalign.model.node import Node, ZoneCosts
 from numalign.model.options import CpuOption
 from numalign.model.resources import CPU, MILLI, Resources, ZoneId
 
@@ -22,8 +24,6 @@ REMOTE = 20
 
 _THREADS = {False: 1, True: 2}
 """Threads of a core that nobody told of, by whether the kubelet gives out whole cores only."""
-
-Costs = tuple[tuple[ZoneId, int], ...]
 
 
 class Assumed(NamedTuple):
@@ -35,77 +35,79 @@ class Assumed(NamedTuple):
 
 def assume(node: Node) -> Assumed:
     """What is assumed of a node's CPUs, whatever is given out."""
-    facts = tuple(
-        [(zone.id, zone.capacity.get(CPU), _whole(zone.allocatable), zone.costs) for zone in node.zones]
+    zones = tuple(
+        [
+            _Zone(zone.id, zone.capacity.get(CPU), _whole_cpus(zone.allocatable), zone.costs)
+            for zone in node.zones
+        ]
     )
-    return _assumed(facts, node.threads or _THREADS[CpuOption.FULL_PCPUS_ONLY in node.options.cpu])
+    return _assumed(zones, node.threads or _THREADS[CpuOption.FULL_PCPUS_ONLY in node.options.cpu])
 
 
-def free_cpus(node: Node, laid: CpuTopology) -> CpuSet:
-    """The CPUs that a zone has not given out: its last ones."""
-    left = 0
-    for cpus, zone in zip(laid.zones, node.zones, strict=True):
-        left |= _last(cpus, _whole(zone.free))
-    return left
+def free_cpus(node: Node, topology: CpuTopology) -> CpuSet:
+    """The CPUs that are not given out: the last ones of each zone."""
+    free = 0
+    for cpus, zone in zip(topology.zones, node.zones, strict=True):
+        if (count := _whole_cpus(zone.free)) > 0:
+            free |= _range(max(0, cpus.bit_length() - count), count) & cpus
+    return free
 
 
-Fact = tuple[ZoneId, int | None, int, Costs]
-"""A zone, its CPUs in millicores if it lists them, those that it may give out, and its distances."""
+class _Zone(NamedTuple):
+    """A zone, its CPUs in millicores if it lists them, those that it may give out, and its distances."""
+
+    id: ZoneId
+    capacity: int | None
+    allocatable: int
+    costs: ZoneCosts
 
 
-def _whole(amounts: Resources) -> int:
+def _whole_cpus(amounts: Resources) -> int:
     return amounts.get(CPU, 0) // MILLI
 
 
 @lru_cache(maxsize=4096)
-def _assumed(facts: tuple[Fact, ...], threads: int) -> Assumed:
-    sizes, sockets = _sizes(facts), _sockets(facts)
-    zones = [zone for zone, *_ in facts]
-    laid = cpu_topology(_cores(zones, sizes, sockets, threads), zones)
-    kept = (_first(cpus, size - fact[2]) for cpus, size, fact in zip(laid.zones, sizes, facts, strict=True))
-    return Assumed(laid, union(kept))
+def _assumed(zones: tuple[_Zone, ...], threads: int) -> Assumed:
+    sizes = _sizes(zones)
+    topology = cpu_topology(_cores(zones, sizes, threads), [zone.id for zone in zones])
+    kept = (
+        _range((cpus & -cpus).bit_length() - 1, size - zone.allocatable)
+        for cpus, size, zone in zip(topology.zones, sizes, zones, strict=True)
+        if cpus and size > zone.allocatable
+    )
+    return Assumed(topology, union(kept))
 
 
-def _sizes(facts: tuple[Fact, ...]) -> list[int]:
+def _sizes(zones: tuple[_Zone, ...]) -> list[int]:
     """The CPUs of each zone, those of a zone that is reserved as a whole included.
 
     Such a zone lists no CPU. But some CPU is always reserved (the static policy does not start without), and
     if none is in the zones that list any, it is in the first one of the others.
     """
-    sizes = [(listed or 0) // MILLI for _, listed, *_ in facts]
-    silent = [at for at, (_, listed, *_) in enumerate(facts) if listed is None]
-    if silent and any(sizes) and sizes == [given for _, _, given, _ in facts]:
+    sizes = [(zone.capacity or 0) // MILLI for zone in zones]
+    silent = [at for at, zone in enumerate(zones) if zone.capacity is None]
+    if silent and any(sizes) and sizes == [zone.allocatable for zone in zones]:
         sizes[silent[0]] = min(filter(None, sizes))
     return sizes
 
 
-def _cores(
-    zones: Iterable[ZoneId], sizes: Iterable[int], sockets: Mapping[ZoneId, int], threads: int
-) -> Iterator[Core]:
-    start = 0
+def _cores(zones: tuple[_Zone, ...], sizes: list[int], threads: int) -> Iterator[Core]:
+    start, sockets = 0, _sockets(zones)
     for zone, size in zip(zones, sizes, strict=True):
-        for first in range(start, start + size, threads):
-            held = _run(first, min(threads, start + size - first))
-            yield Core(zone, sockets[zone], zone, held)
-        start += size
+        end = start + size
+        for first in range(start, end, threads):
+            yield Core(zone.id, sockets[zone.id], zone.id, _range(first, min(threads, end - first)))
+        start = end
 
 
-def _sockets(facts: tuple[Fact, ...]) -> Mapping[ZoneId, int]:
+def _sockets(zones: tuple[_Zone, ...]) -> Mapping[ZoneId, int]:
     """Zone -> the lowest zone on its socket: near zones share one."""
-    found: dict[ZoneId, int] = {}
-    for zone, _, _, costs in facts:
-        near = [found[there] for there, cost in costs if cost < REMOTE and there in found]
-        found[zone] = min(near, default=zone)
-    return found
+    sockets: dict[ZoneId, int] = {}
+    for zone in zones:
+        near = (sockets[other] for other, cost in zone.costs if cost < REMOTE and other in sockets)
+        sockets[zone.id] = min(near, default=zone.id)
+    return sockets
 
 
-def _run(first: int, count: int) -> CpuSet:
+def _range(first: int, count: int) -> CpuSet:
     return ((1 << count) - 1) << first
-
-
-def _first(cpus: CpuSet, count: int) -> CpuSet:
-    return _run((cpus & -cpus).bit_length() - 1, count) if count > 0 and cpus else 0
-
-
-def _last(cpus: CpuSet, count: int) -> CpuSet:
-    return _run(max(0, cpus.bit_length() - count), count) & cpus if count > 0 else 0

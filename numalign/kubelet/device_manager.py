@@ -4,7 +4,7 @@ The device manager: the hints for devices, and where those come from that a cont
 Restates topology_hints.go and devicesToAllocate of pkg/kubelet/cm/devicemanager. Devices that sit alike are
 equal, so amounts by place are all that counts: every zone is a place, and so is every set of zones between
 which a device sits, or none. Which of equal devices the kubelet takes is its free choice; the lowest place is
-as good as any and the same every time, and `Taken.chosen` says where another would have been.
+as good as any and the same every time, and `Allocation.chosen` says where another would have been.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from numalign.model.pod import Role
 from numalign.model.resources import Resources
 
 NOWHERE: Mask = 0
-"""The place of devices of which nobody knows where they sit."""
+"""The place of devices without NUMA information."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Devices:
     hosts: Mask = field(init=False)
 
     def __post_init__(self) -> None:
-        hosts = union([place for place, count in zip(self.places, self.total, strict=True) if count])
+        hosts = union(place for place, count in zip(self.places, self.total, strict=True) if count)
         object.__setattr__(self, "hosts", hosts)
 
     @property
@@ -52,15 +52,15 @@ class Devices:
         """Every mask that could be a hint."""
         return hint_sets.inside(self.hosts if self.near else bitmask.full(self.zones))
 
-    def reaching(self, amounts: ZoneAmounts, asked: int) -> HintSet:
-        """The masks on whose zones as many of these devices sit as are asked for."""
-        return hint_sets.reaching(amounts[: self.zones], asked, tuple(self._wide(amounts)))
+    def reaching(self, amounts: ZoneAmounts, request: int) -> HintSet:
+        """The masks that so many of these devices touch."""
+        return hint_sets.reaching(amounts[: self.zones], request, tuple(self._between_zones(amounts)))
 
     def in_zones(self, amounts: ZoneAmounts) -> ZoneAmounts:
         """How many of these devices sit on each zone; one between zones counts for each of them."""
         if len(amounts) == self.zones:
             return amounts
-        wide = list(self._wide(amounts))
+        wide = list(self._between_zones(amounts))
         return tuple(
             [
                 own + sum([count for place, count in wide if place >> at & 1])
@@ -68,25 +68,23 @@ class Devices:
             ]
         )
 
-    def _wide(self, amounts: ZoneAmounts) -> Iterator[tuple[Mask, int]]:
+    def _between_zones(self, amounts: ZoneAmounts) -> Iterator[tuple[Mask, int]]:
         beyond = zip(self.places[self.zones :], amounts[self.zones :], strict=True)
         return ((place, count) for place, count in beyond if count)
 
 
 class DeviceState(NamedTuple):
-    """The devices of one resource while one pod is admitted: not given out, and to be used again by it."""
+    """The devices of one resource while one pod is admitted, by place: free ones, and `reusable` ones.
+
+    The latter were given to init containers of this pod.
+    """
 
     devices: Devices
     free: ZoneAmounts
     reusable: ZoneAmounts
 
-    @property
-    def places(self) -> tuple[Mask, ...]:
-        """The zones of every place."""
-        return self.devices.places
-
     def charged(self, taken: ZoneAmounts, role: Role) -> "DeviceState":
-        """The pool after a container; what can be used again is used before anything new."""
+        """The state after a container; what can be used again is used before anything new."""
         if role is not Role.INIT and not any(self.reusable):
             return DeviceState(self.devices, subtract(self.free, taken), self.reusable)
         again = tuple(map(min, taken, self.reusable))
@@ -107,43 +105,52 @@ class Allocation(NamedTuple):
 
 
 def states(node: Node, names: Iterable[str]) -> DeviceStates:
-    """The devices of those among these names that are registered on this node."""
+    """The devices of those among these resources that a plugin has registered on this node."""
     if node.machine and node.stock:
-        stock = dict(node.stock.devices)
-        places = dict(node.machine.devices)
+        stock, places = dict(node.stock.devices), dict(node.machine.devices)
         return {name: _described(node, places[name], stock[name]) for name in sorted(names) if name in places}
     return {name: _counted(node, name) for name in sorted(names) if name in node.devices}
 
 
-def topology_hints(pools: DeviceStates, step: Step) -> list[ResourceHints]:
-    """The hints for each device resource that a step names; none for one without any topology."""
+def topology_hints(states: DeviceStates, step: Step) -> list[ResourceHints]:
+    """The hints for each device resource that a step names (GetTopologyHints).
+
+    There are none for a resource of which no device has NUMA information: that is "don't care".
+    """
     return [
-        _offer(name, pool, step.devices[name])
-        for name, pool in pools.items()
-        if name in step.devices and pool.devices.hosts
+        _hints(name, state, step.devices[name])
+        for name, state in states.items()
+        if name in step.devices and state.devices.hosts
     ]
 
 
-def min_affinity_size(devices: Devices, asked: int) -> int:
-    """The fewest zones whose devices, busy and unhealthy ones included, reach what is asked."""
+def min_affinity_size(devices: Devices, request: int) -> int:
+    """The fewest zones whose devices, busy and unhealthy ones included, reach a request.
+
+    Of more than there are it is all zones, and from Kubernetes 1.36 on all that have a device.
+    """
     zones = devices.zones
-    all_of_them = devices.hosts.bit_count() if devices.near else zones
+    largest = devices.hosts.bit_count() if devices.near else zones
     if not any(devices.total[zones:]):
-        return bitmask.fewest(devices.total[:zones], asked) or all_of_them
-    return min(all_of_them, hint_sets.narrowest_width(devices.reaching(devices.total, asked), all_of_them))
+        return bitmask.fewest(devices.total[:zones], request) or largest
+    return min(largest, hint_sets.narrowest_width(devices.reaching(devices.total, request), largest))
 
 
 def allocate(
-    pools: DeviceStates, step: Step, mask: Mask | None
+    states: DeviceStates, step: Step, mask: Mask | None
 ) -> tuple[DeviceStates, dict[str, Allocation]] | str:
-    """What a container gets of each resource; or the name of the first one of which there are too few."""
-    after, taken = dict(pools), {}
-    for name in sorted(pools.keys() & step.devices.keys()):
-        pool, asked = pools[name], step.devices[name]
-        if not pool.devices.healthy or sum(pool.free) + sum(pool.reusable) < asked:
+    """What a container gets of each resource; or the name of the first one of which there are too few.
+
+    The kubelet walks a Go map here, so the first by name is as good as any.
+    """
+    after, taken = dict(states), {}
+    for name in sorted(states.keys() & step.devices.keys()):
+        state, request = states[name], step.devices[name]
+        # A plugin without a healthy device is as good as gone, even for a request of zero.
+        if not state.devices.healthy or sum(state.free) + sum(state.reusable) < request:
             return name
-        taken[name] = _take(pool, asked, mask)
-        after[name] = pool.charged(taken[name].amounts, step.role)
+        taken[name] = _allocation(state, request, mask)
+        after[name] = state.charged(taken[name].amounts, step.role)
     return after, taken
 
 
@@ -169,65 +176,57 @@ def _counted(node: Node, name: str) -> DeviceState:
 
 @lru_cache(maxsize=4096)
 def _devices(
-    capacity: tuple[Resources, ...],
-    allocatable: tuple[Resources, ...],
-    name: str,
-    *,
-    near: bool,
+    capacity: tuple[Resources, ...], allocatable: tuple[Resources, ...], name: str, *, near: bool
 ) -> Devices:
     """Devices of which a topology counts those of each zone."""
-    total = tuple(bag.get(name, 0) for bag in capacity)
-    healthy = any(bag.get(name, 0) for bag in allocatable)
+    total = tuple(amounts.get(name, 0) for amounts in capacity)
+    healthy = any(amounts.get(name, 0) for amounts in allocatable)
     return Devices(tuple(1 << at for at in range(len(total))), total, len(total), healthy, near)
 
 
-def _offer(name: str, pool: DeviceState, asked: int) -> ResourceHints:
-    devices, available = pool.devices, pool.free
-    if any(pool.reusable):
-        available = add(available, pool.reusable)
-    if sum(available) < asked:
+def _hints(name: str, state: DeviceState, request: int) -> ResourceHints:
+    """As generateDeviceTopologyHints: masks that enough healthy devices touch, free or reusable."""
+    devices, available = state.devices, state.free
+    if any(state.reusable):
+        available = add(available, state.reusable)
+    # Devices without NUMA information count here, though they touch no mask.
+    if sum(available) < request:
         return impossible(name)
-    enough = devices.hinted & devices.reaching(available, asked)
-    for place in _again(pool):
-        enough &= hint_sets.touching(place, devices.zones)
-    return hints_preferring(name, enough, min_affinity_size(devices, asked))
+    enough = devices.hinted & devices.reaching(available, request)
+    if any(state.reusable):
+        # Each reusable device anchors what follows to its zones, unless it has none.
+        for place, count in zip(devices.places, state.reusable, strict=True):
+            if count and place != NOWHERE:
+                enough &= hint_sets.touching(place, devices.zones)
+    return hints_preferring(name, enough, min_affinity_size(devices, request))
 
 
-def _again(pool: DeviceState) -> list[Mask]:
-    """The places of devices that can be used again: each anchors what follows, unless nobody knows where."""
-    if not any(pool.reusable):
-        return []
-    known = zip(pool.places, pool.reusable, strict=True)
-    return [place for place, count in known if count and place != NOWHERE]
-
-
-def _take(pool: DeviceState, asked: int, mask: Mask | None) -> Allocation:
-    """What can be used again first, then what touches the affinity, then what sits elsewhere or nowhere."""
-    taken, chosen, left = (0,) * len(pool.free), False, asked
-    if any(pool.reusable):
-        taken, chosen = _drawn(pool.reusable, range(len(pool.free)), asked)
-        left -= sum(taken)
-    for group in _groups(pool, mask) if left else ():
-        more, either = _drawn(pool.free, group, left)
-        taken, chosen, left = add(taken, more), chosen or either, left - sum(more)
-        if not left:
+def _allocation(state: DeviceState, request: int, mask: Mask | None) -> Allocation:
+    """As devicesToAllocate: reusable ones, what touches the affinity, then what sits elsewhere or nowhere."""
+    taken, chosen, missing = (0,) * len(state.free), False, request
+    if any(state.reusable):
+        taken, chosen = _drawn(state.reusable, range(len(state.free)), request)
+        missing -= sum(taken)
+    for group in _by_affinity(state.devices, mask) if missing else ():
+        more, either = _drawn(state.free, group, missing)
+        taken, chosen, missing = add(taken, more), chosen or either, missing - sum(more)
+        if not missing:
             break
     return Allocation(taken, chosen)
 
 
-def _drawn(amounts: ZoneAmounts, group: Sequence[int], asked: int) -> Allocation:
+def _drawn(amounts: ZoneAmounts, group: Sequence[int], request: int) -> Allocation:
     """So many from places that are as good as each other."""
     open_to = [amounts[at] for at in group if amounts[at]]
-    return Allocation(draw(amounts, group, asked), len(open_to) > 1 and 0 < asked < sum(open_to))
+    return Allocation(draw(amounts, group, request), len(open_to) > 1 and 0 < request < sum(open_to))
 
 
-def _groups(pool: DeviceState, mask: Mask | None) -> Iterator[Sequence[int]]:
+def _by_affinity(devices: Devices, mask: Mask | None) -> Iterator[Sequence[int]]:
     """The places that are as good as each other, the best first (filterByAffinity)."""
-    places = pool.devices.places
-    every = range(len(places))
-    if mask is None or not pool.devices.hosts:
-        yield every
+    places = list(enumerate(devices.places))
+    if mask is None or not devices.hosts:
+        yield range(len(places))
         return
-    yield [at for at in every if places[at] & mask]
-    yield [at for at in every if places[at] and not places[at] & mask]
-    yield [at for at in every if places[at] == NOWHERE]
+    yield [at for at, place in places if place & mask]
+    yield [at for at, place in places if place and not place & mask]
+    yield [at for at, place in places if place == NOWHERE]

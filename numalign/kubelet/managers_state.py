@@ -1,8 +1,9 @@
 """
-The managers' state of one node: what is left, and what a pod has down in them.
+The state of a node's managers: what is free, and what is assigned to a pod.
 
-A node is read into state when a pod asks, each manager turns a page, and the node is written anew from them.
-What was given leaves the state only when the managers drop the pod.
+A kubelet keeps it in checkpoints, by container; here it is read off the node when a pod asks, each manager
+changes its own, and the node is written anew from it. What was assigned stays so until the managers drop the
+pod (removeStaleState).
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from numalign.kubelet import bitmask, cpu_manager, device_manager, memory_manager
 from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.cpu_manager import CpuState
-from numalign.kubelet.device_manager import DeviceState
+from numalign.kubelet.device_manager import DeviceStates
 from numalign.kubelet.memory_manager import Block, MemoryState
 from numalign.kubelet.zone_amounts import ZoneAmounts, add, subtract
 from numalign.model.machine import CpuSet, Stock
@@ -22,15 +23,15 @@ from numalign.model.resources import CPU, MILLI, Resources
 
 
 class ManagersState(NamedTuple):
-    """What all managers know while one pod is admitted; None where a manager is off."""
+    """The state of all managers while one pod is admitted; None where a manager is off."""
 
     cpus: CpuState | None
     memory: MemoryState | None
-    devices: Mapping[str, DeviceState]
+    devices: DeviceStates
 
 
 class Assignments(NamedTuple):
-    """What the managers have down for one pod: CPU ids, devices by place, and blocks of memory in order."""
+    """What the managers have assigned to one pod: CPU ids, devices by place, blocks of memory in order."""
 
     cpus: CpuSet = 0
     devices: Mapping[str, ZoneAmounts] = MappingProxyType({})
@@ -42,36 +43,37 @@ Entry = tuple[Mask, str, int]
 
 
 def read_state(node: Node, devices: Iterable[str]) -> ManagersState:
-    """The managers' state on a node, of these devices."""
+    """The managers' state of a node, that of the device manager for these resources."""
     return ManagersState(
         cpu_manager.state(node), memory_manager.state(node), device_manager.states(node, devices)
     )
 
 
 def assignments_since(before: ManagersState, after: ManagersState) -> Assignments:
-    """What has left the state for one pod."""
+    """What was assigned to one pod between two states."""
     cpus = after.cpus.given if after.cpus else 0
     devices = {name: subtract(pool.free, after.devices[name].free) for name, pool in before.devices.items()}
     return Assignments(cpus, devices, after.memory.blocks if after.memory else ())
 
 
-def removed(state: ManagersState, held: Assignments) -> ManagersState:
-    """The state after the managers dropped a pod that held this."""
-    cpus = state.cpus and state.cpus.released(held.cpus)
-    back = {
-        name: pool._replace(free=add(pool.free, held.devices[name])) if name in held.devices else pool
+def removed(state: ManagersState, assignments: Assignments) -> ManagersState:
+    """The state after the managers dropped a pod to which this was assigned."""
+    cpus = state.cpus and state.cpus.released(assignments.cpus)
+    memory = state.memory and memory_manager.without_blocks(state.memory, assignments.blocks)
+    devices = {
+        name: pool._replace(free=add(pool.free, assignments.devices[name]))
+        if name in assignments.devices
+        else pool
         for name, pool in state.devices.items()
     }
-    return ManagersState(
-        cpus, state.memory and memory_manager.without_blocks(state.memory, held.blocks), back
-    )
+    return ManagersState(cpus, memory, devices)
 
 
 def with_state(node: Node, before: ManagersState, after: ManagersState) -> Node:
-    """The node with what the state say is left."""
+    """The node with what is free in a later state; `before` is the one that was read off it."""
     spent = _spent(before, after)
     zones = tuple(
-        _left(node, at, spent, after.memory) if _touched(at, spent, before.memory, after.memory) else zone
+        _zone(node, at, spent, after.memory) if _touched(at, spent, before.memory, after.memory) else zone
         for at, zone in enumerate(node.zones)
     )
     return replace(node, zones=zones, stock=_stock(node.stock, before, after))
@@ -87,8 +89,8 @@ def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts
         counts = (cpu_manager.cpus_per_zone(cpus.topology, cpus.free) for cpus in (before.cpus, after.cpus))
         spent[CPU] = tuple(count * MILLI for count in subtract(*counts))
     if before.memory and after.memory:
-        left = after.memory.free
-        spent |= {name: subtract(free, left[name]) for name, free in before.memory.free.items()}
+        remaining = after.memory.free
+        spent |= {name: subtract(free, remaining[name]) for name, free in before.memory.free.items()}
     return spent
 
 
@@ -98,29 +100,32 @@ def _touched(
     """Whether anything of a zone was given out or came back."""
     if any(amounts[at] for amounts in spent.values()):
         return True
-    one, other = ((held.cells[at], held.assignments[at]) if held else None for held in (before, after))
+    one, other = (
+        (memory.cells[at], memory.assignments[at]) if memory else None for memory in (before, after)
+    )
     return one != other
 
 
-def _left(node: Node, at: int, spent: Mapping[str, ZoneAmounts], held: MemoryState | None) -> Zone:
-    """One zone, less what was spent, with the memory manager's state of it."""
+def _zone(node: Node, at: int, spent: Mapping[str, ZoneAmounts], memory: MemoryState | None) -> Zone:
+    """One zone, less what was spent, with the memory manager's groups."""
     zone = node.zones[at]
     free = Resources(
         {name: amount - spent[name][at] if name in spent else amount for name, amount in zone.free.items()}
     )
-    if held is None:
+    if memory is None:
         return replace(zone, free=free)
     # A zone that is its own group needs none.
-    mask = held.cells[at]
+    mask = memory.cells[at]
     cells = frozenset(bitmask.ids(mask, node.ids)) if mask != 1 << at or zone.cells else zone.cells
-    return replace(zone, free=free, cells=cells, assignments=held.assignments[at])
+    return replace(zone, free=free, cells=cells, assignments=memory.assignments[at])
 
 
 def _stock(stock: Stock | None, before: ManagersState, after: ManagersState) -> Stock | None:
+    """CPU ids and devices by place; of an assumed machine only from the first CPUs on that it gave out."""
     if stock is None and before.cpus == after.cpus:
         return None
-    told = stock or Stock()
+    earlier = stock or Stock()
     devices = (
-        (name, after.devices[name].free if name in after.devices else left) for name, left in told.devices
+        (name, after.devices[name].free if name in after.devices else free) for name, free in earlier.devices
     )
-    return Stock(after.cpus.free if after.cpus else told.cpus, tuple(devices))
+    return Stock(after.cpus.free if after.cpus else earlier.cpus, tuple(devices))

@@ -1,15 +1,14 @@
 """
-What a kubelet really did with a pod, in place of what was predicted.
+What a kubelet really did with a pod, in place of what was predicted. It restates no function of the kubelet.
 
 Whoever watches a node learns what each container got, by sets of zones, and perhaps which CPUs and how much
-is left. This brings the managers' state to that state, so that the next prediction starts from the truth.
+is left. This brings the managers' state to that, so that the next prediction starts from the truth.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from numalign.kubelet import memory_manager
-from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.cpu_manager import CpuState
 from numalign.kubelet.device_manager import DeviceState
 from numalign.kubelet.managers_state import (
@@ -32,7 +31,7 @@ from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, ZoneId,
 
 @dataclass(frozen=True, slots=True)
 class ObservedContainer:
-    """What one container was seen to hold; `cpus` is None where only amounts are known."""
+    """What one container was observed to hold; `cpus` is None where only amounts are known."""
 
     container: str
     cpus: CpuSet | None
@@ -44,98 +43,90 @@ FreeByZone = Mapping[ZoneSet, Resources]
 
 
 def observe(
-    node: Node, demand: Demand, seen: Sequence[ObservedContainer], left: FreeByZone | None = None
+    node: Node, demand: Demand, observed: Sequence[ObservedContainer], free: FreeByZone | None = None
 ) -> tuple[Node, Assignments]:
-    """The node with a pod on it as it was seen, and what the pod holds.
+    """The node with a pod on it as it was observed, and what the pod holds.
 
-    `node` is as it was before the pod. What containers were seen to hold does not tell how much of it was
-    used twice; `left` does. Of a pod that was served as a whole, what is seen under `WHOLE_POD` is all.
+    `node` is as it was before the pod. What containers were observed to hold does not tell how much of it was
+    used twice; `free` does. Of a pod that was served as a whole, what stands under `WHOLE_POD` is all.
     """
     roles = {WHOLE_POD: Role.APP} | {step.container: step.role for step in demand.steps}
-    together = [one for one in seen if one.container == WHOLE_POD]
-    known = together or [one for one in seen if one.container in roles]
-    names = {name for one in known for bag in one.amounts.values() for name in bag}
+    as_one = [container for container in observed if container.container == WHOLE_POD]
+    containers = as_one or [container for container in observed if container.container in roles]
+    names = {name for container in containers for amounts in container.amounts.values() for name in amounts}
     before = read_state(node, names)
-    after, at = before, {zone.id: position for position, zone in enumerate(node.zones)}
-    for one in known:
-        after = _with(after, one, roles[one.container], at)
-    settled = after._replace(
-        memory=after.memory and _left_by(memory_manager.containers_started(after.memory), node, left)
-    )
-    if before.cpus and settled.cpus and left and any(one.cpus is None for one in known):
-        free = _counted_free(settled.cpus, node, left)
-        counted = settled.cpus._replace(free=free, given=before.cpus.free & ~free)
-        settled = settled._replace(cpus=counted)
+    after, position = before, {zone.id: at for at, zone in enumerate(node.zones)}
+    for container in containers:
+        after = _with_container(after, container, roles[container.container], position)
+    cpus = after.cpus
+    if before.cpus and cpus and free and any(container.cpus is None for container in containers):
+        left = _counted_cpus(cpus, node, free)
+        cpus = cpus._replace(free=left, given=before.cpus.free & ~left)
+    running = after.memory and _with_free(memory_manager.containers_started(after.memory), node, free)
+    settled = after._replace(cpus=cpus, memory=running)
     return with_state(node, before, settled), assignments_since(before, settled)
 
 
-def _with(
-    state: ManagersState, one: ObservedContainer, role: Role, at: Mapping[ZoneId, int]
+def _with_container(
+    state: ManagersState, container: ObservedContainer, role: Role, position: Mapping[ZoneId, int]
 ) -> ManagersState:
     """The state with one container's share, in the order in which containers are admitted."""
     entries = [
-        (bits(at[zone] for zone in zones if zone in at), name, amount)
-        for zones, bag in one.amounts.items()
-        for name, amount in bag.items()
+        (bits(position[zone] for zone in zones if zone in position), name, amount)
+        for zones, amounts in container.amounts.items()
+        for name, amount in amounts.items()
     ]
-    blocks = [
-        Block(one.container, role, name, mask, amount)
+    blocks = (
+        Block(container.container, role, name, mask, amount)
         for mask, name, amount in entries
-        if kind(name) is Kind.MEMORY
-    ]
+        # A node may not report what was observed on it.
+        if kind(name) is Kind.MEMORY and state.memory and name in state.memory.free
+    )
     return ManagersState(
-        state.cpus and state.cpus.charged(_cpus(state.cpus, one, entries), role),
-        state.memory and memory_manager.with_blocks(state.memory, _reported(state.memory, blocks)),
-        {name: _drawn(pool, name, entries, role) for name, pool in state.devices.items()},
+        state.cpus and state.cpus.charged(_cpus(state.cpus, container, entries), role),
+        state.memory and memory_manager.with_blocks(state.memory, blocks),
+        {name: _devices(pool, name, entries, role) for name, pool in state.devices.items()},
     )
 
 
-def _reported(held: MemoryState, blocks: list[Block]) -> list[Block]:
-    """Those of what the zones report; a node may not know what was seen on it."""
-    return [block for block in blocks if block.resource in held.free]
+def _cpus(state: CpuState, container: ObservedContainer, entries: list[Entry]) -> CpuSet:
+    """The CPUs themselves or, where only amounts are known, as many of their zones: reusable ones first."""
+    if container.cpus is not None:
+        return container.cpus
+    chosen = 0
+    for mask, name, amount in entries:
+        if name == CPU:
+            zones = union(state.topology.zones[at] for at in members(mask))
+            again = lowest(state.reusable & zones, amount // MILLI)
+            chosen |= again | lowest(state.free & zones, amount // MILLI - again.bit_count())
+    return chosen
 
 
-def _cpus(cpus: CpuState, one: ObservedContainer, entries: list[Entry]) -> CpuSet:
-    """The CPUs themselves or, where only amounts are known, as many of their zones."""
-    if one.cpus is not None:
-        return one.cpus
-    asked = [(mask, amount // MILLI) for mask, name, amount in entries if name == CPU]
-    return union(_some(cpus, mask, count) for mask, count in asked)
-
-
-def _some(cpus: CpuState, mask: Mask, count: int) -> CpuSet:
-    """So many CPUs of these zones, first those that can be used again."""
-    zones = union(cpus.topology.zones[at] for at in members(mask))
-    again = lowest(cpus.reusable & zones, count)
-    return again | lowest(cpus.free & zones, count - again.bit_count())
-
-
-def _drawn(pool: DeviceState, name: str, entries: list[Entry], role: Role) -> DeviceState:
+def _devices(pool: DeviceState, name: str, entries: list[Entry], role: Role) -> DeviceState:
     amounts = {mask: amount for mask, resource, amount in entries if resource == name}
-    return pool.charged(tuple(amounts.get(place, 0) for place in pool.places), role)
+    return pool.charged(tuple(amounts.get(place, 0) for place in pool.devices.places), role)
 
 
-def _left_by(held: MemoryState, node: Node, left: FreeByZone | None) -> MemoryState:
-    """The memory with the free amounts that were seen: which zone of a group gave them is not in a block."""
-    if left is None:
-        return held
-    zones = [(left.get((zone.id,), EMPTY), at) for at, zone in enumerate(node.zones)]
-    free = {
-        name: tuple(bag.get(name, amounts[at]) for bag, at in zones) for name, amounts in held.free.items()
+def _with_free(memory: MemoryState, node: Node, free: FreeByZone | None) -> MemoryState:
+    """The memory with the free amounts that were observed: no block says which zone of a group gave."""
+    if free is None:
+        return memory
+    zones = [free.get((zone.id,), EMPTY) for zone in node.zones]
+    amounts = {
+        name: tuple(zone.get(name, predicted[at]) for at, zone in enumerate(zones))
+        for name, predicted in memory.free.items()
     }
-    return held._replace(free=free)
+    return memory._replace(free=amounts)
 
 
-def _counted_free(cpus: CpuState, node: Node, left: FreeByZone) -> CpuSet:
-    """The free CPUs, as many of each zone as were seen."""
-    zones = zip(node.ids, cpus.topology.zones, strict=True)
-    return union(
-        _free(cpus, inside, left[zone,].get(CPU, 0) // MILLI) if (zone,) in left else cpus.free & inside
-        for zone, inside in zones
-    )
-
-
-def _free(cpus: CpuState, zone: CpuSet, count: int) -> CpuSet:
-    own = cpus.free & zone
-    spare = own.bit_count() - count
-    return own & ~lowest(own, spare) if spare >= 0 else own | lowest(zone & ~own & ~cpus.reserved, -spare)
+def _counted_cpus(state: CpuState, node: Node, free: FreeByZone) -> CpuSet:
+    """The free CPUs, as many of each zone as were observed."""
+    chosen = 0
+    for zone, cpus in zip(node.ids, state.topology.zones, strict=True):
+        own = state.free & cpus
+        if (zone,) in free:
+            spare = own.bit_count() - free[zone,].get(CPU, 0) // MILLI
+            busy = cpus & ~own & ~state.reserved
+            own = own & ~lowest(own, spare) if spare >= 0 else own | lowest(busy, -spare)
+        chosen |= own
+    return chosen

@@ -8,8 +8,7 @@ share what the pinned ones leave. The device manager takes no part in it, and gi
 
 from collections.abc import Mapping, Sequence
 
-from numalign.kubelet import cpu_manager
-from numalign.kubelet import memory_manager as blocks
+from numalign.kubelet import cpu_manager, memory_manager
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.cpu_manager import CpuState
 from numalign.kubelet.managers_state import Entry, ManagersState
@@ -23,65 +22,66 @@ from numalign.model.resources import CPU, MILLI, Resources
 def allocate_cpus(
     state: ManagersState, demand: Demand, affinity: TopologyHint, crowded: frozenset[str]
 ) -> tuple[ManagersState, Mapping[str, CpuSet]] | RejectionReason:
-    """The CPUs of the pod, and of each of its containers."""
+    """The state with the CPUs of the pod, and those of each of its containers; else why it gets none."""
     if not state.cpus or not demand.whole.cpu:
         return state, {}
     if CPU in crowded:
         return RejectionReason.EMPTY_SHARED_POOL
-    served = cpu_manager.allocate(state.cpus, demand.whole, affinity.mask)
-    if isinstance(served, RejectionReason):
-        return served
-    after, ids = served
-    parts = divide_cpus(after, ids, demand.steps)
+    allocated = cpu_manager.allocate(state.cpus, demand.whole, affinity.mask)
+    if isinstance(allocated, RejectionReason):
+        return allocated
+    after, cpus = allocated
+    parts = divide_cpus(after, cpus, demand.steps)
     return parts if isinstance(parts, RejectionReason) else (state._replace(cpus=after), parts)
 
 
 def allocate_memory(
     state: ManagersState, demand: Demand, affinity: TopologyHint, crowded: frozenset[str]
 ) -> tuple[ManagersState, Mapping[str, tuple[Entry, ...]]] | RejectionReason:
-    """The memory of the pod, and of each of its containers."""
-    if not state.memory or not demand.whole.managed:
+    """The state with the memory of the pod, and that of each of its containers; else why it gets none."""
+    whole = demand.whole
+    if not state.memory or not whole.managed:
         return state, {}
-    if crowded & demand.whole.memory.keys():
+    if crowded & whole.memory.keys():
         return RejectionReason.EMPTY_SHARED_POOL
-    held = blocks.allocate(state.memory, demand.whole, affinity)
-    if held is None:
+    after = memory_manager.allocate(state.memory, whole, affinity)
+    if after is None:
         return RejectionReason.UNEXPECTED_ADMISSION
-    parts = divide_memory(demand.whole.memory, demand.steps)
-    mask = held.blocks[0].mask if held.blocks else 0
+    # All blocks of the pod come from one set of zones; without a block nobody has any.
+    mask = after.blocks[0].mask if after.blocks else 0
     entries = {
         name: tuple((mask, resource, size) for resource, size in share.items() if mask)
-        for name, share in parts.items()
+        for name, share in divide_memory(whole.memory, demand.steps).items()
     }
-    return state._replace(memory=held), entries
+    return state._replace(memory=after), entries
 
 
 def divide_cpus(
-    cpus: CpuState, whole: CpuSet, steps: Sequence[Step]
+    state: CpuState, pod: CpuSet, steps: Sequence[Step]
 ) -> Mapping[str, CpuSet] | RejectionReason:
-    """The CPUs of each pinned container, by its name; why not, where there are too few for one."""
-    shares, rest = dict[str, CpuSet](), whole
+    """The CPUs of each pinned container, by its name; why not, where there are too few for one.
+
+    An init container has ended when the next one takes its CPUs, so these stay in the pod's own pool.
+    """
+    shares, free = dict[str, CpuSet](), pod
     for step in steps:
         if step.cpu:
-            taken = cpu_manager.allocate_cpus(cpus, rest, step.cpu // MILLI)
-            if isinstance(taken, RejectionReason):
-                return taken
-            shares[step.container] = taken
-            rest = rest if step.role is Role.INIT else rest & ~taken
+            cpus = cpu_manager.allocate_cpus(state, free, step.cpu // MILLI)
+            if isinstance(cpus, RejectionReason):
+                return cpus
+            shares[step.container] = cpus
+            free = free if step.role is Role.INIT else free & ~cpus
     return shares
 
 
-def divide_memory(whole: Resources, steps: Sequence[Step]) -> Mapping[str, Resources]:
+def divide_memory(pod: Resources, steps: Sequence[Step]) -> Mapping[str, Resources]:
     """The memory of each container, by its name, that which it shares included."""
-    shares, rest = dict[str, Resources](), whole
+    shares, free = dict[str, Resources](), pod
     for step in steps:
         if step.memory:
             shares[step.container] = step.memory
-            rest = rest if step.role is Role.INIT else _less(rest, step.memory)
+            if step.role is not Role.INIT:
+                free = Resources({name: size - step.memory.get(name, 0) for name, size in free.items()})
         elif step.role is Role.INIT:
-            shares[step.container] = rest.positive()
-    return {step.container: shares.get(step.container, rest.positive()) for step in steps}
-
-
-def _less(whole: Resources, taken: Resources) -> Resources:
-    return Resources({name: amount - taken.get(name, 0) for name, amount in whole.items()})
+            shares[step.container] = free.positive()
+    return {step.container: shares.get(step.container, free.positive()) for step in steps}

@@ -1,5 +1,5 @@
 """
-The topology manager's merge: many hints in, one affinity out.
+The topology manager's merge: the hints of many resources in, one affinity out.
 
 The kubelet walks every permutation of hints (pkg/kubelet/cm/topologymanager/policy.go, mergePermutation and
 HintMerger.compare), which is 255^k on eight zones. The outcome depends on two sets only, and both have a
@@ -7,7 +7,7 @@ closed form:
 
 * the preferred results are the masks that every list prefers;
 * the other results are all intersections of one mask from each list. Which ones exist is counted by an
-  AND-convolution over the lattice of masks, k * 2^n * n steps instead of (2^n)^k (`hints.intersections`).
+  AND-convolution over the lattice of masks, k * 2^n * n steps instead of (2^n)^k (`hint_sets.intersections`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,10 @@ from numalign.model.steps import Steps, finished
 
 
 class ResourceHints(NamedTuple):
-    """One resource's hints: the masks that could serve it and those that it prefers among them.
+    """The list of hints of one resource: the masks that could serve it, and those of them that it prefers.
 
-    An offer without masks is the kubelet's empty list: the resource cannot be served. A manager that has no
-    opinion makes no offer at all.
+    No mask at all is the kubelet's empty list: the resource cannot be served. For a resource of which a
+    manager has no opinion ("don't care") there are no `ResourceHints`.
     """
 
     resource: str
@@ -42,7 +42,7 @@ Distances = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class NumaInfo:
-    """How many zones there are, and how far apart where the kubelet prefers the closest."""
+    """How many zones there are, and how far apart where the kubelet prefers the closest (NUMAInfo)."""
 
     count: int
     distances: Distances | None = None
@@ -62,7 +62,10 @@ class NumaInfo:
 
 @lru_cache(maxsize=16)
 def _spreads(distances: Distances) -> Sequence[int]:
-    """All distances within each mask, each zone's to itself included (CalculateAverageFor, undivided)."""
+    """All distances within each mask, each zone's to itself included (CalculateAverageFor).
+
+    They are not divided by the number of pairs: only masks of one width are compared.
+    """
     spreads = [0]
     for zone, row in enumerate(distances):
         both = tuple([there + distances[at][zone] for at, there in enumerate(row[:zone])])
@@ -73,101 +76,99 @@ def _spreads(distances: Distances) -> Sequence[int]:
 
 
 class TopologyHint(NamedTuple):
-    """The merged hint: `mask` None means that no affinity is stored."""
+    """A merged hint: `mask` is its NUMANodeAffinity, None where no affinity is stored."""
 
     mask: Mask | None
     preferred: bool
 
 
 class Decision(NamedTuple):
-    """What the topology manager makes of a container: its affinity, and whether it lets it in."""
+    """What Policy.Merge returns for a container: its affinity, and whether it is admitted."""
 
     affinity: TopologyHint
     admitted: bool
 
 
+_REFUSED = Decision(TopologyHint(None, preferred=False), admitted=False)
+
+
 def hints_preferring(resource: str, possible: HintSet, width: int) -> ResourceHints:
-    """An offer that prefers the masks of one width, as all managers do by default."""
+    """Hints of which those of one width are preferred, as all managers do by default."""
     return ResourceHints(resource, possible, hint_sets.of_width(possible, width))
 
 
 def impossible(resource: str) -> ResourceHints:
-    """The offer of a resource that no mask can serve."""
+    """The empty list of hints, of a resource that no mask can serve."""
     return ResourceHints(resource, hint_sets.NONE, hint_sets.NONE)
 
 
-def merge(policy: Policy, hints: Sequence[ResourceHints], zones: NumaInfo) -> Decision:
-    """Merge the hints for a node with these zones and let the policy judge the outcome."""
-    return finished(merging(policy, hints, zones))
+def merge(policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo) -> Decision:
+    """Merge the hints of all resources by a node's policy (Merge of policy_*.go)."""
+    return finished(merging(policy, hints, numa))
 
 
-def merging(policy: Policy, hints: Sequence[ResourceHints], zones: NumaInfo) -> Steps[Decision]:
-    """The same step by step: a policy that aligns at best merges list after list."""
+def merging(policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Decision]:
+    """As `merge`, step by step: a policy that aligns at best merges list after list."""
     if policy is Policy.BEST_EFFORT:
-        return (yield from _best_effort(hints, zones))
-    return _POLICIES[policy](hints, zones)
+        return (yield from _best_effort(hints, numa))
+    return _POLICIES[policy](hints, numa)
 
 
-def _none(_offers: Sequence[ResourceHints], _zones: NumaInfo) -> Decision:
-    return Decision(TopologyHint(None, preferred=False), admitted=True)
-
-
-def _best_effort(hints: Sequence[ResourceHints], zones: NumaInfo) -> Steps[Decision]:
-    merged = _preferred(hints, zones)
+def _best_effort(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Decision]:
+    merged = _preferred(hints, numa)
     if merged is None:
-        best = yield from _best_of(hints, zones)
+        best = yield from _best_not_preferred(hints, numa)
         merged = TopologyHint(best, preferred=False)
     return Decision(merged, admitted=True)
 
 
-def _restricted(hints: Sequence[ResourceHints], zones: NumaInfo) -> Decision:
-    return _only(_preferred(hints, zones))
+def _restricted(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decision:
+    """Admit what all resources prefer; of a refused container no affinity is kept."""
+    merged = _preferred(hints, numa)
+    return Decision(merged, admitted=True) if merged else _REFUSED
 
 
-def _single_numa_node(hints: Sequence[ResourceHints], zones: NumaInfo) -> Decision:
-    """Only hints of one zone count, however far apart zones are; an affinity to all is stored as none."""
-    merged = _preferred([_of_one_zone(one) for one in hints], NumaInfo(zones.count))
-    everything = bitmask.full(zones.count)
-    return _only(TopologyHint(None, preferred=True) if merged and merged.mask == everything else merged)
+def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decision:
+    """Only preferred hints of one zone count (filterSingleNumaHints), however far apart zones are."""
+    ones = [(resource, hint_sets.of_width(possible & best, 1)) for resource, possible, best in hints]
+    # Between single zones no distance decides: the comparison by distance is left to other policies.
+    decision = _restricted([ResourceHints(name, one, one) for name, one in ones], NumaInfo(numa.count))
+    # An affinity to all zones is stored as none, which the managers read as "wherever".
+    if decision.affinity.mask == bitmask.full(numa.count):
+        return Decision(TopologyHint(None, preferred=True), admitted=True)
+    return decision
 
 
-def _only(preferred: TopologyHint | None) -> Decision:
-    """Let in what all resources prefer; of a refused container no affinity is kept."""
-    if preferred is None:
-        return Decision(TopologyHint(None, preferred=False), admitted=False)
-    return Decision(preferred, admitted=True)
-
-
-def _of_one_zone(hints: ResourceHints) -> ResourceHints:
-    ones = hint_sets.of_width(hints.possible & hints.preferred, 1)
-    return ResourceHints(hints.resource, ones, ones)
-
-
-def _preferred(hints: Sequence[ResourceHints], zones: NumaInfo) -> TopologyHint | None:
+def _preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> TopologyHint | None:
     """The narrowest mask that every resource prefers; all zones where none has an opinion."""
     if not hints:
-        return TopologyHint(bitmask.full(zones.count), preferred=True)
-    common = reduce(and_, (one.preferred for one in hints))
-    return TopologyHint(zones.best(common), preferred=True) if common else None
+        return TopologyHint(bitmask.full(numa.count), preferred=True)
+    # mergePermutation prefers a permutation only if all its masks are preferred and the same.
+    common = reduce(and_, (resource.preferred for resource in hints))
+    return TopologyHint(numa.best(common), preferred=True) if common else None
 
 
-def _best_of(hints: Sequence[ResourceHints], zones: NumaInfo) -> Steps[Mask]:
-    """HintMerger.compare for what is not preferred: of that width, else the widest below, else above."""
-    lists, everything = [one.possible for one in hints if one.possible], bitmask.full(zones.count)
+def _best_not_preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Mask]:
+    """As HintMerger.compare chooses among what is not preferred.
+
+    The best has BestNonPreferredAffinityCount zones, which is the width of the narrowest hint of the resource
+    that needs most; else it is the widest below, else the narrowest above.
+    """
+    lists, everything = [hint.possible for hint in hints if hint.possible], bitmask.full(numa.count)
     limit = max((hint_sets.narrowest_width(possible, 0) for possible in lists), default=0)
-    if not zones.distances and _first_is_reached(lists, bitmask.full(limit), everything):
+    if not numa.distances and _first_is_reached(lists, bitmask.full(limit), everything):
         return bitmask.full(limit)
-    reachable = yield from _intersections(lists, zones.count)
-    for width in (*range(limit, 0, -1), *range(limit + 1, zones.count + 1)):
-        if found := hint_sets.of_width(reachable, width):
-            return zones.best(found)
+    reachable = yield from _intersections(lists, numa.count)
+    for width in (*range(limit, 0, -1), *range(limit + 1, numa.count + 1)):
+        if alike := hint_sets.of_width(reachable, width):
+            return numa.best(alike)
     return everything
 
 
 def _first_is_reached(lists: Sequence[HintSet], first: Mask, everything: Mask) -> bool:
     """Whether some list holds the mask with the lowest number of its width, and all hold all zones.
 
-    Beside lists that hold all zones a hint stays as it is.
+    Beside lists that hold all zones a hint stays as it is, so nothing need be merged.
     """
     if not all(possible >> everything & 1 for possible in lists):
         return False
@@ -178,16 +179,17 @@ def _intersections(lists: Sequence[HintSet], count: int) -> Steps[HintSet]:
     """Every mask but the empty one that is the intersection of one hint from each list."""
     if not lists:
         return 1 << bitmask.full(count)
-    found, *others = lists
+    merged, *others = lists
     for other in others:
         yield
-        found = hint_sets.intersections(found, other, count)
-    return found
+        merged = hint_sets.intersections(merged, other, count)
+    return merged
 
 
 _POLICIES: Mapping[Policy, Callable[[Sequence[ResourceHints], NumaInfo], Decision]] = MappingProxyType(
     {
-        Policy.NONE: _none,
+        # Under policy none the kubelet asks no hint provider, and stores no affinity.
+        Policy.NONE: lambda _hints, _numa: Decision(TopologyHint(None, preferred=False), admitted=True),
         Policy.RESTRICTED: _restricted,
         Policy.SINGLE_NUMA_NODE: _single_numa_node,
     }

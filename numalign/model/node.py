@@ -53,6 +53,10 @@ class Known(StrEnum):
     MACHINE = "machine"
 
 
+ZoneCosts = tuple[tuple[ZoneId, int], ...]
+"""The distances from one zone to others, as a topology lists them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Zone:
     """One NUMA node.
@@ -66,7 +70,7 @@ class Zone:
     capacity: Resources
     allocatable: Resources
     free: Resources
-    costs: tuple[tuple[ZoneId, int], ...] = ()
+    costs: ZoneCosts = ()
     cells: frozenset[ZoneId] = frozenset()
     assignments: int = 0
 
