@@ -5,7 +5,7 @@ The one place where the webhook meets JSON. A call that is no review, or not one
 Kubernetes would make, ends here with everything that is wrong with it (`BadReview`, HTTP 4xx); a pod that
 is wrong is not our matter. Fields nobody here needs are ignored, so that newer API servers are understood.
 
-What a door may answer is a type: validation cannot carry a patch, a refusal cannot either, and the code of
+What may be answered is a type: validation cannot carry a patch, a refusal cannot either, and the code of
 a refusal follows from its reason, never one that clients take for "try again" (409, 429, 5xx).
 """
 
@@ -17,32 +17,17 @@ from enum import StrEnum
 from http import HTTPStatus
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any
 
 import orjson
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    FailFast,
-    Field,
-    StrictBool,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
-from pydantic.alias_generators import to_camel
-from pydantic_core import ErrorDetails, PydanticCustomError
 
-from numalign.kube.decode.parts import named
+from numalign.kube.decode.parts import Part, named
 from numalign.model.errors import BadInput, Mistake, cut
 from webhook.patch import Operation
 
-ApiVersion: TypeAlias = Literal["admission.k8s.io/v1"]
-AdmissionReview: TypeAlias = Literal["AdmissionReview"]
-
-API_VERSION: ApiVersion = "admission.k8s.io/v1"
-KIND: AdmissionReview = "AdmissionReview"
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+LONGEST_UID = 128
 
 # Controllers repeat a refusal in an Event, whose note is cut at 1,024 characters.
 MESSAGE = 900
@@ -72,6 +57,9 @@ class AdmissionOperation(StrEnum):
     UPDATE = "UPDATE"
     DELETE = "DELETE"
     CONNECT = "CONNECT"
+
+
+_OPERATIONS = MappingProxyType({operation.value: operation for operation in AdmissionOperation})
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,98 +164,73 @@ class Denied(_Notes):
 
 
 def read(body: bytes) -> Review:
-    """What the API server asks; raises `BadReview` with all that is wrong with the call."""
+    """What the API server asks; raises `BadReview` with all that is wrong with the call.
+
+    Null is taken for absent, as the API server's own decoder does.
+    """
     document = _json(body)
     if not isinstance(document, dict):
         mistake = Mistake("", f"the body must be an {KIND}, a JSON object, not {named(document)}")
         raise BadReview(HTTPStatus.BAD_REQUEST, [mistake])
-    try:
-        return _Wire.model_validate(document).request.review()
-    except ValidationError as error:
-        mistakes = map(_mistake, error.errors(include_url=False))
-        raise BadReview(HTTPStatus.UNPROCESSABLE_ENTITY, mistakes) from None
+    frame = Part(document)
+    for name, word in (("apiVersion", API_VERSION), ("kind", KIND)):
+        member = frame[name]
+        if (text := member.required_text()) and text != word:
+            member.wrong(f"must be '{word}', not {named(text)}")
+    request = frame["request"]
+    review = _review(request) if _is_object(request.required()) else None
+    if review is None or frame.mistakes:
+        raise BadReview(HTTPStatus.UNPROCESSABLE_ENTITY, frame.mistakes)
+    return review
 
 
-def answer_validation(uid: str, answer: Allowed | Denied) -> bytes:
-    """The body to answer a validating call with."""
-    return _body({"uid": uid, **_decision(answer)}, answer)
+def _review(request: Part) -> Review | None:
+    """The review of a request; None where the operation is none. Mistakes are noted in the request."""
+    uid, operation, created, old = (request[name] for name in ("uid", "operation", "object", "oldObject"))
+    if len(uid.required_text()) > LONGEST_UID:
+        uid.wrong(f"is longer than {LONGEST_UID} characters")
+    kind, resource = _names(request["kind"], "kind"), _names(request["resource"], "resource")
+    word = operation.required_text()
+    verb = _OPERATIONS.get(word)
+    if word and verb is None:
+        operation.wrong(f"must be one of {', '.join(_OPERATIONS)}, not {named(word)}")
+    if created.value is None and verb in {AdmissionOperation.CREATE, AdmissionOperation.UPDATE}:
+        created.wrong("is missing, though this is a CREATE or UPDATE")
+    user = request["userInfo"]
+    if verb is None:
+        return None
+    return Review(
+        uid=uid.text(),
+        operation=verb,
+        kind=GroupVersionKind(*kind),
+        resource=GroupVersionResource(*resource),
+        sub_resource=request["subResource"].text(),
+        namespace=request["namespace"].text(),
+        name=request["name"].text(),
+        dry_run=request["dryRun"].boolean() or False,
+        user=UserInfo(user["username"].text(), tuple(group.text() for group in user["groups"].elements())),
+        object=_object(created),
+        old=_object(old),
+    )
 
 
-def answer_mutation(uid: str, answer: Allowed | Patched | Denied) -> bytes:
-    """The body to answer a mutating call with."""
-    return _body({"uid": uid, **_decision(answer), **_patch(answer)}, answer)
+def _is_object(part: Part) -> bool:
+    """Whether there is an object; a mistake, if there is something else."""
+    if part.value is not None and not isinstance(part.value, dict):
+        part.wrong(f"must be an object, not {named(part.value)}")
+    return part.value is not None
 
 
-def _absent_as(empty: object) -> BeforeValidator:
-    """Take null for absent, as the API server's own decoder does."""
-    return BeforeValidator(lambda value: empty if value is None else value)
+def _object(part: Part) -> dict[str, Any]:
+    value: Any = part.value
+    return value if _is_object(part) else {}
 
 
-_Text = Annotated[str, _absent_as("")]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
-
-
-class _WireKind(_Model):
-    group: _Text = ""
-    version: str
-    kind: str
-
-
-class _WireResource(_Model):
-    group: _Text = ""
-    version: str
-    resource: str
-
-
-class _WireUser(_Model):
-    username: _Text = ""
-    groups: Annotated[list[str], FailFast(), _absent_as([])] = []
-
-
-class _WireRequest(_Model):
-    uid: Annotated[str, Field(min_length=1, max_length=128)]
-    kind: _WireKind
-    resource: _WireResource
-    sub_resource: _Text = ""
-    name: _Text = ""
-    namespace: _Text = ""
-    operation: AdmissionOperation
-    user_info: Annotated[_WireUser, _absent_as({})] = _WireUser()
-    dry_run: Annotated[StrictBool, _absent_as(empty=False)] = False
-    object: Annotated[dict[str, Any] | None, Field(validate_default=True)] = None
-    old_object: dict[str, Any] | None = None
-
-    @field_validator("object")
-    @classmethod
-    def _is_there(cls, value: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
-        operation = info.data.get("operation")
-        if value is None and operation in {AdmissionOperation.CREATE, AdmissionOperation.UPDATE}:
-            raise PydanticCustomError("absent", "is missing, though this is a CREATE or UPDATE")
-        return value
-
-    def review(self) -> Review:
-        return Review(
-            uid=self.uid,
-            operation=self.operation,
-            kind=GroupVersionKind(self.kind.group, self.kind.version, self.kind.kind),
-            resource=GroupVersionResource(self.resource.group, self.resource.version, self.resource.resource),
-            sub_resource=self.sub_resource,
-            namespace=self.namespace,
-            name=self.name,
-            dry_run=self.dry_run,
-            user=UserInfo(self.user_info.username, tuple(self.user_info.groups)),
-            object=self.object or {},
-            old=self.old_object or {},
-        )
-
-
-class _Wire(_Model):
-    api_version: ApiVersion
-    kind: AdmissionReview
-    request: _WireRequest
+def _names(part: Part, last: str) -> tuple[str, str, str]:
+    """Group, version and one name more."""
+    if not _is_object(part.required()):
+        return "", "", ""
+    return part["group"].text(), part["version"].required().text(), part[last].required().text()
 
 
 def _json(body: bytes) -> object:
@@ -278,40 +241,30 @@ def _json(body: bytes) -> object:
         raise BadReview(HTTPStatus.BAD_REQUEST, [mistake]) from None
 
 
-def _where(steps: Iterable[str | int]) -> str:
-    """A place as people write it, like request.userInfo.groups[3]."""
-    dotted = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    return _cut(dotted.removeprefix("."), WARNING)
+def answer_validation(uid: str, answer: Allowed | Denied) -> bytes:
+    """The body to answer a validating call with."""
+    return _body(uid, answer)
 
 
-def _mistake(error: ErrorDetails) -> Mistake:
-    return Mistake(_where(error["loc"]), _SENTENCES.get(error["type"], "{msg}").format(**_words(error)))
+def answer_mutation(uid: str, answer: Allowed | Patched | Denied) -> bytes:
+    """The body to answer a mutating call with."""
+    return _body(uid, answer)
 
 
-def _words(error: ErrorDetails) -> dict[str, object]:
-    """What a sentence about a mistake may mention."""
-    return {"msg": error["msg"], "found": named(error["input"]), **error.get("ctx", {})}
-
-
-def _body(response: Mapping[str, object], notes: _Notes) -> bytes:
+def _body(uid: str, answer: Allowed | Patched | Denied) -> bytes:
     """The answer on the wire, without the members that say nothing."""
-    extras = {"warnings": _warnings(notes.warnings), "auditAnnotations": dict(sorted(notes.audit.items()))}
-    said = {name: extra for name, extra in extras.items() if extra}
-    return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": {**response, **said}})
-
-
-def _decision(answer: Allowed | Patched | Denied) -> dict[str, object]:
+    response: dict[str, object] = {"uid": uid, "allowed": not isinstance(answer, Denied)}
     if isinstance(answer, Denied):
-        return {"allowed": False, "status": _status(answer)}
-    return {"allowed": True}
-
-
-def _patch(answer: Allowed | Patched | Denied) -> dict[str, object]:
-    """The patch, or nothing: an empty one with its type would be an error to the API server."""
-    if not isinstance(answer, Patched) or not answer.operations:
-        return {}
-    patch = base64.b64encode(orjson.dumps(answer.operations)).decode("ascii")
-    return {"patchType": "JSONPatch", "patch": patch}
+        response["status"] = _status(answer)
+    # An empty patch with its type would be an error to the API server.
+    elif isinstance(answer, Patched) and answer.operations:
+        patch = base64.b64encode(orjson.dumps(answer.operations)).decode("ascii")
+        response |= {"patchType": "JSONPatch", "patch": patch}
+    if warnings := _warnings(answer.warnings):
+        response["warnings"] = warnings
+    if answer.audit:
+        response["auditAnnotations"] = dict(sorted(answer.audit.items()))
+    return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
 def _status(denied: Denied) -> dict[str, object]:
@@ -372,20 +325,4 @@ _LAST_WORD = re.compile(r"\s\S*\Z")
 
 _CODES = MappingProxyType(
     {StatusReason.FORBIDDEN: HTTPStatus.FORBIDDEN, StatusReason.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY}
-)
-
-# What pydantic found -> what we say of it.
-_SENTENCES = MappingProxyType(
-    {
-        "missing": "is missing",
-        "string_type": "must be a text, not {found}",
-        "string_too_short": "is empty",
-        "string_too_long": "is longer than {max_length} characters",
-        "bool_type": "must be true or false, not {found}",
-        "list_type": "must be a list, not {found}",
-        "dict_type": "must be an object, not {found}",
-        "model_type": "must be an object, not {found}",
-        "literal_error": "must be {expected}, not {found}",
-        "enum": "must be {expected}, not {found}",
-    }
 )
