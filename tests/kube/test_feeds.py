@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ from numalign.kube.pod_informer import Phase, PodInfo, PodInformer
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.runtime import logs
 from numalign.shapes import KnownShape, RememberedShapes, Shape, ShapeHistory
+from tests.notation import table
 
 Json = dict[str, Any]
 
@@ -165,9 +167,14 @@ def told() -> io.StringIO:
     return io.StringIO()
 
 
+@pytest.fixture
+def log(told: io.StringIO) -> logs.Log:
+    return logs.to(told, level="debug", form="json")
+
+
 @pytest.fixture(params=SOURCES)
-async def source(request: pytest.FixtureRequest, tmp_path: Path, told: io.StringIO) -> AsyncIterator[Source]:
-    async with SOURCES[request.param](tmp_path, logs.to(told, level="debug", form="json"), None) as made:
+async def source(request: pytest.FixtureRequest, tmp_path: Path, log: logs.Log) -> AsyncIterator[Source]:
+    async with SOURCES[request.param](tmp_path, log, None) as made:
         yield made
 
 
@@ -197,17 +204,15 @@ def listener() -> Told:
 
 
 @pytest.fixture
-def pod_informer(listener: Told, told: io.StringIO) -> PodInformer:
-    log = logs.to(told, level="debug", form="json")
+def pod_informer(listener: Told, log: logs.Log) -> PodInformer:
     return PodInformer(listener, PodReader(), log=log, registry=CollectorRegistry())
 
 
 @pytest.fixture(params=SOURCES)
 async def listened(
-    request: pytest.FixtureRequest, tmp_path: Path, told: io.StringIO, pod_informer: PodInformer
+    request: pytest.FixtureRequest, tmp_path: Path, log: logs.Log, pod_informer: PodInformer
 ) -> AsyncIterator[Source]:
     """A source whose pods are listened for, with a small cluster in it."""
-    log = logs.to(told, level="debug", form="json")
     async with SOURCES[request.param](tmp_path, log, pod_informer) as made:
         for each in CLUSTER:
             made.put(each)
@@ -243,8 +248,8 @@ class Seen:
 
 
 @asynccontextmanager
-async def following(feed: Feed) -> AsyncIterator[Seen]:
-    seen = Seen()
+async def following(feed: Feed, taker: Seen | None = None) -> AsyncIterator[Seen]:
+    seen = taker or Seen()
     task = asyncio.create_task(feed.follow(seen.take))
     try:
         yield seen
@@ -287,57 +292,6 @@ async def test_it_is_waited_for_what_is_not_there_yet(filled: Source) -> None:
         assert filled.feed.age() < 5
 
 
-async def test_a_node_that_comes_is_seen(filled: Source) -> None:
-    async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        filled.put(node("c"))
-        filled.put(nrt("c"))
-        await seen.until(lambda: seen.nodes() == ["a", "c"])
-
-
-async def test_a_topology_that_changes_is_seen(filled: Source) -> None:
-    async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        filled.put(nrt("a", available=3))
-        await seen.until(lambda: seen.last.nodes[0].zones[0].free["cpu"] == 3000)
-
-
-async def test_a_topology_that_goes_is_seen_and_one_that_comes_again(filled: Source) -> None:
-    filled.put(nrt("b"))
-    async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        filled.delete(nrt("a"))
-        await seen.until(lambda: seen.nodes() == ["b"])
-        filled.put(nrt("a"))
-        await seen.until(lambda: seen.nodes() == ["a", "b"])
-
-
-async def test_a_node_that_goes_leaves_no_ghost(filled: Source) -> None:
-    async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        filled.delete(node("b"))
-        await seen.until(lambda: seen.last.unknown == ())
-        assert [*seen.last.labels] == ["a"]
-
-
-async def test_a_label_of_a_namespace_is_seen(filled: Source) -> None:
-    async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        filled.put(namespace("team", **{"numalign.io/enforce": "restricted", "tier": "gold"}))
-        await seen.until(lambda: seen.last.namespaces["team"].enforce is Policy.RESTRICTED)
-        assert seen.last.namespace_labels["team"]["tier"] == "gold"
-
-
-async def test_a_broken_object_is_told_of_and_stops_nobody(filled: Source) -> None:
-    filled.put(nrt("b", zone="left"))
-    async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        [problem] = seen.last.problems
-        assert (problem.kind, problem.name, seen.nodes()) == ("NodeResourceTopology", "b", ["a"])
-        filled.put(nrt("b"))
-        await seen.until(lambda: seen.nodes() == ["a", "b"] and not seen.last.problems)
-
-
 async def test_pods_are_counted(filled: Source) -> None:
     def count() -> int:
         return sum(each.count for each in filled.feed.pod_counts())
@@ -352,25 +306,65 @@ async def test_pods_are_counted(filled: Source) -> None:
         await seen.until(lambda: count() == 1)
 
 
-async def test_a_label_of_a_node_is_seen(filled: Source) -> None:
-    filled.put(node("b", pool="gpu"))
-    async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        assert dict(seen.last.node_labels["b"]) == {"pool": "gpu"}
-        filled.put(node("b", pool="cpu"))
-        await seen.until(lambda: dict(seen.last.node_labels["b"]) == {"pool": "cpu"})
+def accounting(fingerprint: str) -> Json:
+    return {**nrt("a"), "attributes": [{"name": "nodeTopologyPodsFingerprint", "value": fingerprint}]}
 
 
-async def test_a_topology_that_accounts_for_other_pods_is_seen(filled: Source) -> None:
-    none, one = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
-    filled.put({**nrt("a"), "attributes": [{"name": "nodeTopologyPodsFingerprint", "value": none}]})
+def device_class(name: str, **spec: str) -> Json:
+    version = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    return {**version, "metadata": {"name": name}, "spec": spec}
+
+
+def broken(seen: "Seen") -> list[tuple[str, str]]:
+    return [(problem.kind, problem.name) for problem in seen.last.problems]
+
+
+Step = tuple[str, Sequence[Json], Callable[["Seen"], bool]]
+"""Whether objects are put or deleted, which, and what is seen then."""
+
+NO_POD, ONE_POD = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
+DRA = "deviceclass.resource.kubernetes.io"
+ENFORCED = namespace("team", **{"numalign.io/enforce": "restricted", "tier": "gold"})
+
+CHANGES: list[tuple[str, list[Step]]] = [
+    ("a node comes", [("put", [node("c"), nrt("c")], lambda seen: seen.nodes() == ["a", "c"])]),
+    ("a topology changes", [
+        ("put", [nrt("a", available=3)], lambda seen: seen.last.nodes[0].zones[0].free["cpu"] == 3000)]),
+    ("a topology goes and comes again", [
+        ("put", [nrt("b")], lambda seen: seen.nodes() == ["a", "b"]),
+        ("delete", [nrt("a")], lambda seen: seen.nodes() == ["b"]),
+        ("put", [nrt("a")], lambda seen: seen.nodes() == ["a", "b"])]),
+    ("a node goes, and leaves no ghost", [
+        ("delete", [node("b")], lambda seen: (seen.last.unknown, [*seen.last.labels]) == ((), ["a"]))]),
+    ("labels of a namespace", [
+        ("put", [ENFORCED], lambda seen: seen.last.namespaces["team"].enforce is Policy.RESTRICTED
+            and seen.last.namespace_labels["team"]["tier"] == "gold")]),
+    ("labels of a node", [
+        ("put", [node("b", pool="gpu")], lambda seen: dict(seen.last.node_labels["b"]) == {"pool": "gpu"}),
+        ("put", [node("b", pool="cpu")], lambda seen: dict(seen.last.node_labels["b"]) == {"pool": "cpu"})]),
+    ("a broken object stops nobody", [
+        ("put", [nrt("b", zone="left")], lambda seen: broken(seen) == [("NodeResourceTopology", "b")]
+            and seen.nodes() == ["a"]),
+        ("put", [nrt("b")], lambda seen: seen.nodes() == ["a", "b"] and not broken(seen))]),
+    ("a topology accounts for other pods", [
+        ("put", [accounting(NO_POD)], lambda seen: seen.last.fingerprints == {"a": Fingerprint(NO_POD)}),
+        ("put", [accounting(ONE_POD)], lambda seen: seen.last.fingerprints == {"a": Fingerprint(ONE_POD)}),
+        ("put", [nrt("a")], lambda seen: seen.last.fingerprints == {})]),
+    ("DRA serves resources", [
+        ("put", [device_class("gpus", extendedResourceName="nvidia.com/gpu"), device_class("nics")],
+            lambda seen: seen.last.served == {"nvidia.com/gpu", f"{DRA}/gpus", f"{DRA}/nics"}),
+        ("delete", [device_class("gpus")], lambda seen: seen.last.served == {f"{DRA}/nics"})]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", table(CHANGES))
+async def test_a_change_is_seen(filled: Source, steps: list[Step]) -> None:
     async with following(filled.feed) as seen:
         await seen.until(lambda: seen.snapshots)
-        assert seen.last.fingerprints == {"a": Fingerprint(none)}
-        filled.put({**nrt("a"), "attributes": [{"name": "nodeTopologyPodsFingerprint", "value": one}]})
-        await seen.until(lambda: seen.last.fingerprints == {"a": Fingerprint(one)})
-        filled.put(nrt("a"))
-        await seen.until(lambda: seen.last.fingerprints == {})
+        for act, objects, condition in steps:
+            for changed in objects:
+                getattr(filled, act)(changed)
+            await seen.until(partial(condition, seen))
 
 
 async def test_who_listens_hears_of_every_pod(listened: Source, listener: Told) -> None:
@@ -418,45 +412,40 @@ async def test_whoever_listens_for_pods_is_ready_with_them(listened: Source, lis
 async def test_snapshots_come_one_after_another(filled: Source) -> None:
     running: list[int] = []
 
-    async def slowly(_: Snapshot) -> None:
-        running.append(1)
-        assert sum(running) == 1
-        filled.put(node(f"n{len(running)}"))
-        await asyncio.sleep(3 * SOON)
-        running.append(-1)
+    class Slow(Seen):
+        async def take(self, found: Snapshot) -> None:
+            running.append(1)
+            assert sum(running) == 1
+            filled.put(node(f"n{len(running)}"))
+            await asyncio.sleep(3 * SOON)
+            running.append(-1)
+            await super().take(found)
 
-    task = asyncio.create_task(filled.feed.follow(slowly))
-    await Seen().until(lambda: len(running) >= 6)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with following(filled.feed, Slow()) as seen:
+        await seen.until(lambda: len(running) >= 6)
 
 
 async def test_a_snapshot_that_cannot_be_taken_does_not_end_the_feed(
     filled: Source, told: io.StringIO
 ) -> None:
-    seen = Seen()
+    class Choosy(Seen):
+        async def take(self, found: Snapshot) -> None:
+            if not any(node.name == "c" for node in found.nodes):
+                raise ZeroDivisionError("a rule with a fault")
+            await super().take(found)
 
-    async def choosy(found: Snapshot) -> None:
-        if not any(node.name == "c" for node in found.nodes):
-            raise ZeroDivisionError("a rule with a fault")
-        await seen.take(found)
-
-    task = asyncio.create_task(filled.feed.follow(choosy))
-    await seen.until(lambda: "snapshot.failed" in told.getvalue())
-    filled.put(node("c"))
-    filled.put(nrt("c"))
-    await seen.until(lambda: seen.nodes() == ["a", "c"])
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with following(filled.feed, Choosy()) as seen:
+        await seen.until(lambda: "snapshot.failed" in told.getvalue())
+        filled.put(node("c"))
+        filled.put(nrt("c"))
+        await seen.until(lambda: seen.nodes() == ["a", "c"])
 
     assert "a rule with a fault" in told.getvalue()
 
 
 @pytest.fixture
-async def live(tmp_path: Path, told: io.StringIO) -> AsyncIterator[Live]:
-    async with an_api_server(tmp_path, logs.to(told, level="debug", form="json")) as made:
+async def live(tmp_path: Path, log: logs.Log) -> AsyncIterator[Live]:
+    async with an_api_server(tmp_path, log) as made:
         for each in CLUSTER:
             made.put(each)
         yield made
@@ -472,17 +461,15 @@ async def test_of_a_live_cluster_a_topology_without_its_node_does_not_count(live
 
 
 async def test_where_pods_are_listened_for_nothing_is_answered_without_them(
-    tmp_path: Path, pod_informer: PodInformer, told: io.StringIO, listener: Told
+    tmp_path: Path, pod_informer: PodInformer, log: logs.Log, listener: Told
 ) -> None:
-    log = logs.to(told, level="debug", form="json")
     async with an_api_server(tmp_path, log, pod_informer) as live:
         live.api.failures["/api/v1/pods"] = HTTPStatus.FORBIDDEN
         live.put(node("a"))
         live.put(pod("one"))
         async with following(live.feed) as seen:
-            await seen.until(
-                lambda: (live.feed.waiting_for() or "").startswith("Pod: the API server forbids")
-            )
+            forbidden = "Pod: the API server forbids"
+            await seen.until(lambda: (live.feed.waiting_for() or "").startswith(forbidden))
             before, age = [*seen.snapshots], live.feed.age()
             live.api.failures.clear()
             await seen.until(lambda: seen.snapshots and listener.names() == ["one"])
@@ -508,33 +495,6 @@ KEPT = shapes.collection("numalign")
 SHAPED = snapshot.of([nrt("gone", zone="node-7")]).shapes
 
 
-def listed_text(*items: Json) -> str:
-    return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items}).decode()
-
-
-@pytest.fixture
-def quiet(told: io.StringIO) -> logs.Log:
-    return logs.to(told, level="debug", form="json")
-
-
-def device_class(name: str, **spec: str) -> Json:
-    version = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
-    return {**version, "metadata": {"name": name}, "spec": spec}
-
-
-async def test_which_resources_dra_serves_is_heard(source: Source) -> None:
-    own = "deviceclass.resource.kubernetes.io"
-    source.put(node("a"))
-    source.put(nrt("a"))
-    async with following(source.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        source.put(device_class("gpus", extendedResourceName="nvidia.com/gpu"))
-        source.put(device_class("nics"))
-        await seen.until(lambda: seen.last.served == {"nvidia.com/gpu", f"{own}/gpus", f"{own}/nics"})
-        source.delete(device_class("gpus"))
-        await seen.until(lambda: seen.last.served == {f"{own}/nics"})
-
-
 def memory_of(*known: KnownShape, seen: float = 0.0) -> Json:
     memory = RememberedShapes(tuple(replace(each, nodes=0, seen=seen or time.time()) for each in known))
     metadata = {"name": shapes.NAME, "namespace": "numalign"}
@@ -550,19 +510,21 @@ async def remembering(
 ) -> AsyncIterator[Live]:
     """An API server with one node, in whose cluster shapes are remembered."""
     async with FakeApi() as api, api.client() as client:
-        api.put(node("a"))
-        api.put(nrt("a"))
-        watched, registry = live_feed.STATIC, CollectorRegistry()
-        feed = LiveFeed(
-            client,
-            watched=watched,
-            optional=[(KEPT,)],
-            log=log,
-            registry=registry,
-            clock=clock,
-            declared=declared,
+        live = Live(
+            api,
+            LiveFeed(
+                client,
+                watched=live_feed.STATIC,
+                optional=[(KEPT,)],
+                log=log,
+                registry=CollectorRegistry(),
+                clock=clock,
+                declared=declared,
+            ),
         )
-        yield Live(api, feed)
+        live.put(node("a"))
+        live.put(nrt("a"))
+        yield live
 
 
 def names(found: Snapshot) -> list[str]:
@@ -572,8 +534,8 @@ def names(found: Snapshot) -> list[str]:
 REMEMBERED = sorted(each.shape.name for each in SHAPED)
 
 
-async def test_what_is_remembered_is_in_the_first_snapshot(quiet: logs.Log) -> None:
-    async with remembering(quiet) as live:
+async def test_what_is_remembered_is_in_the_first_snapshot(log: logs.Log) -> None:
+    async with remembering(log) as live:
         live.put(memory_of(*SHAPED))
         async with following(live.feed) as seen:
             await seen.until(lambda: seen.snapshots)
@@ -581,8 +543,8 @@ async def test_what_is_remembered_is_in_the_first_snapshot(quiet: logs.Log) -> N
             assert names(seen.snapshots[0]) == REMEMBERED
 
 
-async def test_what_is_remembered_later_is_heard_and_what_is_broken_is_told(quiet: logs.Log) -> None:
-    async with remembering(quiet) as live, following(live.feed) as seen:
+async def test_what_is_remembered_later_is_heard_and_what_is_broken_is_told(log: logs.Log) -> None:
+    async with remembering(log) as live, following(live.feed) as seen:
         await seen.until(lambda: seen.snapshots)
         live.put(memory_of(*SHAPED))
         await seen.until(lambda: names(seen.last) == REMEMBERED)
@@ -594,8 +556,8 @@ async def test_what_is_remembered_later_is_heard_and_what_is_broken_is_told(quie
         assert names(seen.last) == REMEMBERED
 
 
-async def test_another_config_map_is_not_asked_for(quiet: logs.Log) -> None:
-    async with remembering(quiet) as live, following(live.feed) as seen:
+async def test_another_config_map_is_not_asked_for(log: logs.Log) -> None:
+    async with remembering(log) as live, following(live.feed) as seen:
         other = memory_of(*SHAPED)
         live.put({**other, "metadata": {**other["metadata"], "name": "other"}})
         await seen.until(lambda: seen.snapshots)
@@ -606,8 +568,8 @@ async def test_another_config_map_is_not_asked_for(quiet: logs.Log) -> None:
 
 
 @pytest.mark.parametrize("code", [HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE])
-async def test_answers_do_not_wait_for_what_is_denied(quiet: logs.Log, code: HTTPStatus) -> None:
-    async with remembering(quiet) as live:
+async def test_answers_do_not_wait_for_what_is_denied(log: logs.Log, code: HTTPStatus) -> None:
+    async with remembering(log) as live:
         live.api.failures[KEPT.path] = code
         async with following(live.feed) as seen:
             await seen.until(lambda: seen.snapshots)
@@ -618,9 +580,9 @@ async def test_answers_do_not_wait_for_what_is_denied(quiet: logs.Log, code: HTT
             await seen.until(lambda: names(seen.last) == REMEMBERED)
 
 
-async def test_answers_wait_for_a_while_where_nobody_says_anything(quiet: logs.Log) -> None:
+async def test_answers_wait_for_a_while_where_nobody_says_anything(log: logs.Log) -> None:
     now = 0.0
-    async with remembering(quiet, clock=lambda: now) as live:
+    async with remembering(log, clock=lambda: now) as live:
         live.api.hung.add(KEPT.path)
         async with following(live.feed) as seen:
             await seen.until(lambda: "ConfigMap" in (live.feed.waiting_for() or ""))
@@ -630,13 +592,12 @@ async def test_answers_wait_for_a_while_where_nobody_says_anything(quiet: logs.L
         live.api.hung.clear()
 
 
-async def test_what_is_declared_is_known_and_changes(quiet: logs.Log, tmp_path: Path) -> None:
+async def test_what_is_declared_is_known_and_changes(file: File, log: logs.Log) -> None:
     declared = [each.shape for each in SHAPED]
-    path = tmp_path / "cluster.json"
-    path.write_text(listed_text(node("a"), nrt("a")))
-    file = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry(), declared=lambda: declared)
-    async with remembering(quiet, declared=lambda: declared) as live:
-        for feed in (file, live.feed):
+    registry = CollectorRegistry()
+    from_file = FileFeed(file.path, every=SOON, log=log, registry=registry, declared=lambda: declared)
+    async with remembering(log, declared=lambda: declared) as live:
+        for feed in (from_file, live.feed):
             async with following(feed) as seen:
                 await seen.until(lambda: [each for each in seen.last.shapes if each.declared])
                 declared.clear()
@@ -644,23 +605,29 @@ async def test_what_is_declared_is_known_and_changes(quiet: logs.Log, tmp_path: 
                 declared.extend(each.shape for each in SHAPED)
 
 
-async def test_what_a_later_file_remembers_is_known(quiet: logs.Log, tmp_path: Path) -> None:
+@pytest.fixture
+def file(tmp_path: Path, log: logs.Log) -> File:
+    """A snapshot file of one node, and a feed that follows it."""
     path = tmp_path / "cluster.json"
-    feed = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry())
-    path.write_text(listed_text(node("a"), nrt("a")))
-    async with following(feed) as seen:
+    made = File(path, FileFeed(path, every=SOON, log=log, registry=CollectorRegistry()))
+    made.put(node("a"))
+    made.put(nrt("a"))
+    return made
+
+
+async def test_what_a_later_file_remembers_is_known(file: File) -> None:
+    async with following(file.feed) as seen:
         await seen.until(lambda: seen.snapshots)
-        path.write_text(listed_text(node("a"), nrt("a"), memory_of(*SHAPED)))
+        file.put(memory_of(*SHAPED))
         await seen.until(lambda: names(seen.last) == REMEMBERED)
 
 
-async def test_what_earlier_files_held_is_remembered(quiet: logs.Log, tmp_path: Path) -> None:
-    path = tmp_path / "cluster.json"
-    feed = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry())
-    path.write_text(listed_text(node("a"), nrt("a"), node("b"), nrt("b", zone="node-7")))
-    async with following(feed) as seen:
+async def test_what_earlier_files_held_is_remembered(file: File) -> None:
+    file.put(nrt("b", zone="node-7"))
+    file.put(node("b"))
+    async with following(file.feed) as seen:
         await seen.until(lambda: seen.nodes() == ["a", "b"])
-        path.write_text(listed_text(node("a"), nrt("a")))
+        file.delete(nrt("b"))
         await seen.until(lambda: seen.nodes() == ["a"])
 
         [here] = [each for each in seen.last.shapes if each.nodes]
@@ -668,14 +635,11 @@ async def test_what_earlier_files_held_is_remembered(quiet: logs.Log, tmp_path: 
         assert (here.nodes, gone.shape.node.ids) == (1, (7,))
 
 
-async def test_a_file_that_is_refused_makes_nobody_forget(quiet: logs.Log, tmp_path: Path) -> None:
-    path = tmp_path / "cluster.json"
-    book = ShapeHistory(wall=time.time)
-    feed = FileFeed(path, every=SOON, log=quiet, registry=CollectorRegistry(), shape_history=book)
-    seen = Seen()
-    path.write_text(listed_text(node("a"), nrt("a")))
+async def test_a_file_that_is_refused_makes_nobody_forget(file: File, log: logs.Log) -> None:
+    history, seen = ShapeHistory(wall=time.time), Seen()
+    feed = FileFeed(file.path, every=SOON, log=log, registry=CollectorRegistry(), shape_history=history)
     await feed.load(seen.take)
-    path.write_text(listed_text(node("a")))
+    file.delete(nrt("a"))
     await feed.load(seen.take)
 
-    assert [each.nodes for each in book.shapes()] == [1]
+    assert [each.nodes for each in history.shapes()] == [1]

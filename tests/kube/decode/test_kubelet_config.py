@@ -117,33 +117,22 @@ def test_every_option_of_the_cpu_manager_is_known(option: CpuOption) -> None:
     assert kubelet_configuration(raw(cpuManagerPolicyOptions={option: "true"})).cpu_options == {option}
 
 
-@pytest.mark.parametrize(
-    ("fields", "memory"),
-    table(
-        [
-            ("the default threshold", {}, 100 * MIB),
-            ("a threshold", {"evictionHard": {"memory.available": "1Gi"}}, GIB),
-            ("no threshold", {"evictionHard": {}}, 0),
-            ("other thresholds", {"evictionHard": {"nodefs.available": "10%"}}, 0),
-            (
-                "other thresholds beside the default ones",
-                {"evictionHard": {"nodefs.available": "10%"}, "mergeDefaultEvictionSettings": True},
-                100 * MIB,
-            ),
-            (
-                "a threshold beside the default ones",
-                {"evictionHard": {"memory.available": "1Gi"}, "mergeDefaultEvictionSettings": True},
-                GIB,
-            ),
-            ("a share", {"evictionHard": {"memory.available": "5%"}}, None),
-            (
-                "everything together",
-                {"kubeReserved": {"memory": "1Gi"}, "systemReserved": {"memory": "2Gi"}},
-                3 * GIB + 100 * MIB,
-            ),
-        ]
-    ),
-)
+KEPT = [
+    ("the default threshold", {}, 100 * MIB),
+    ("a threshold", {"evictionHard": {"memory.available": "1Gi"}}, GIB),
+    ("no threshold", {"evictionHard": {}}, 0),
+    ("other thresholds", {"evictionHard": {"nodefs.available": "10%"}}, 0),
+    ("other thresholds beside the default ones",
+        {"evictionHard": {"nodefs.available": "10%"}, "mergeDefaultEvictionSettings": True}, 100 * MIB),
+    ("a threshold beside the default ones",
+        {"evictionHard": {"memory.available": "1Gi"}, "mergeDefaultEvictionSettings": True}, GIB),
+    ("a share", {"evictionHard": {"memory.available": "5%"}}, None),
+    ("everything together", {"kubeReserved": {"memory": "1Gi"}, "systemReserved": {"memory": "2Gi"}},
+        3 * GIB + 100 * MIB),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "memory"), table(KEPT))
 def test_so_much_is_kept_of_the_node(fields: dict[str, Any], memory: int | None) -> None:
     read = kubelet_configuration(raw(**fields, **kept_on_zones("1Gi")))
     assert read.reserved == Reserved({ZoneId(0): Resources({"memory": GIB})}, memory)
@@ -200,128 +189,56 @@ def test_every_mistake_is_told_with_its_path() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    table(
-        [
-            (
-                "an option that no kubelet has",
-                {"cpuManagerPolicyOptions": {"full-pcpu-only": "true"}},
-                [
-                    (
-                        "cpuManagerPolicyOptions.full-pcpu-only: the kubelet knows no such option, but "
-                        "full-pcpus-only, distribute-cpus-across-numa, align-by-socket, "
-                        "distribute-cpus-across-cores, strict-cpu-reservation, "
-                        "prefer-align-cpus-by-uncorecache"
-                    )
-                ],
-            ),
-            (
-                "a topology option that no kubelet has",
-                {"topologyManagerPolicyOptions": {"prefer-closest": "true"}},
-                [
-                    (
-                        "topologyManagerPolicyOptions.prefer-closest: the kubelet knows no such option, but "
-                        "prefer-closest-numa-nodes, max-allowable-numa-nodes"
-                    )
-                ],
-            ),
-            (
-                "options with words that are none",
-                {"cpuManagerPolicyOptions": {"full-pcpus-only": "yes", "align-by-socket": ""}},
-                [
-                    'cpuManagerPolicyOptions.full-pcpus-only: "yes" is neither "true" nor "false"',
-                    'cpuManagerPolicyOptions.align-by-socket: "" is neither "true" nor "false"',
-                ],
-            ),
-            (
-                "an option without quotes",
-                {"cpuManagerPolicyOptions": {"full-pcpus-only": True}},
-                ["cpuManagerPolicyOptions.full-pcpus-only: must be a text, not true or false"],
-            ),
-            (
-                "a gate in quotes",
-                {"featureGates": {"PodLevelResourceManagers": "true"}},
-                ['featureGates.PodLevelResourceManagers: must be true or false, not "true"'],
-            ),
-            (
-                "all gates in quotes",
-                {"featureGates": {"AllAlpha": "true"}},
-                ['featureGates.AllAlpha: must be true or false, not "true"'],
-            ),
-            (
-                "objects that are none",
-                {"cpuManagerPolicyOptions": [], "featureGates": "x", "evictionHard": 1},
-                [
-                    "cpuManagerPolicyOptions: must be an object, not a list",
-                    'featureGates: must be an object, not "x"',
-                    "evictionHard: must be an object, not a number",
-                ],
-            ),
-            (
-                "CPUs that are no list",
-                {"reservedSystemCPUs": "3-1"},
-                ['reservedSystemCPUs: "3-1" is no CPU id and no range of them, as in 0-3,8'],
-            ),
-            (
-                "CPUs that are no text",
-                {"reservedSystemCPUs": 0},
-                ["reservedSystemCPUs: must be a text, not a number"],
-            ),
-            (
-                "what cannot be kept of a node",
-                {"kubeReserved": {"hugepages-1Gi": "1Gi"}, "systemReserved": {"cpu": "-1"}},
-                [
-                    (
-                        "kubeReserved.hugepages-1Gi: cannot be reserved: "
-                        "only cpu, memory, ephemeral-storage, pid can"
-                    ),
-                    'systemReserved.cpu: "-1" is negative: an amount is zero or more',
-                ],
-            ),
-            (
-                "what cannot be kept of a zone",
-                {"reservedMemory": [{"numaNode": 0, "limits": {"cpu": "1", "memory": "0"}}]},
-                [
-                    (
-                        "reservedMemory[0].limits.cpu: cannot be reserved on a zone: "
-                        "only memory and hugepages can"
-                    ),
-                    "reservedMemory[0].limits.memory: is zero: leave it out",
-                ],
-            ),
-            (
-                "entries that say too little",
-                {"reservedMemory": [{"limits": {"memory": "1Gi"}}, {"numaNode": -1}]},
-                [
-                    "reservedMemory[0].numaNode: is missing",
-                    "reservedMemory[1].numaNode: -1 is too small: the least is 0",
-                    "reservedMemory[1].limits: is missing",
-                ],
-            ),
-            (
-                "the same memory twice",
-                {
-                    "reservedMemory": [
-                        {"numaNode": 0, "limits": {"memory": "1Gi"}},
-                        {"numaNode": 0, "limits": {"memory": "1Gi"}},
-                    ]
-                },
-                ["reservedMemory[1].limits.memory: is reserved on zone 0 twice"],
-            ),
-            (
-                "a threshold that is none",
-                {"evictionHard": {"memory.available": "much"}, **kept_on_zones("1Gi")},
-                [
-                    (
-                        'evictionHard[memory.available]: "much" is not a quantity: '
-                        "write a number with at most one suffix, like 4, 500m or 16Gi\n  much\n  ^"
-                    )
-                ],
-            ),
-        ]
-    ),
-)
+WRONG = [
+    ("an option that no kubelet has", {"cpuManagerPolicyOptions": {"full-pcpu-only": "true"}},
+        [("cpuManagerPolicyOptions.full-pcpu-only: the kubelet knows no such option, but "
+                "full-pcpus-only, distribute-cpus-across-numa, align-by-socket, "
+                "distribute-cpus-across-cores, strict-cpu-reservation, "
+                "prefer-align-cpus-by-uncorecache")]),
+    ("a topology option that no kubelet has", {"topologyManagerPolicyOptions": {"prefer-closest": "true"}},
+        [("topologyManagerPolicyOptions.prefer-closest: the kubelet knows no such option, but "
+                "prefer-closest-numa-nodes, max-allowable-numa-nodes")]),
+    ("options with words that are none",
+        {"cpuManagerPolicyOptions": {"full-pcpus-only": "yes", "align-by-socket": ""}},
+        ['cpuManagerPolicyOptions.full-pcpus-only: "yes" is neither "true" nor "false"',
+            'cpuManagerPolicyOptions.align-by-socket: "" is neither "true" nor "false"']),
+    ("an option without quotes", {"cpuManagerPolicyOptions": {"full-pcpus-only": True}},
+        ["cpuManagerPolicyOptions.full-pcpus-only: must be a text, not true or false"]),
+    ("a gate in quotes", {"featureGates": {"PodLevelResourceManagers": "true"}},
+        ['featureGates.PodLevelResourceManagers: must be true or false, not "true"']),
+    ("all gates in quotes", {"featureGates": {"AllAlpha": "true"}},
+        ['featureGates.AllAlpha: must be true or false, not "true"']),
+    ("objects that are none", {"cpuManagerPolicyOptions": [], "featureGates": "x", "evictionHard": 1},
+        ["cpuManagerPolicyOptions: must be an object, not a list",
+            'featureGates: must be an object, not "x"',
+            "evictionHard: must be an object, not a number"]),
+    ("CPUs that are no list", {"reservedSystemCPUs": "3-1"},
+        ['reservedSystemCPUs: "3-1" is no CPU id and no range of them, as in 0-3,8']),
+    ("CPUs that are no text", {"reservedSystemCPUs": 0},
+        ["reservedSystemCPUs: must be a text, not a number"]),
+    ("what cannot be kept of a node",
+        {"kubeReserved": {"hugepages-1Gi": "1Gi"}, "systemReserved": {"cpu": "-1"}},
+        ["kubeReserved.hugepages-1Gi: cannot be reserved: only cpu, memory, ephemeral-storage, pid can",
+            'systemReserved.cpu: "-1" is negative: an amount is zero or more']),
+    ("what cannot be kept of a zone",
+        {"reservedMemory": [{"numaNode": 0, "limits": {"cpu": "1", "memory": "0"}}]},
+        ["reservedMemory[0].limits.cpu: cannot be reserved on a zone: only memory and hugepages can",
+            "reservedMemory[0].limits.memory: is zero: leave it out"]),
+    ("entries that say too little", {"reservedMemory": [{"limits": {"memory": "1Gi"}}, {"numaNode": -1}]},
+        ["reservedMemory[0].numaNode: is missing",
+            "reservedMemory[1].numaNode: -1 is too small: the least is 0",
+            "reservedMemory[1].limits: is missing"]),
+    ("the same memory twice",
+        {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}},
+                {"numaNode": 0, "limits": {"memory": "1Gi"}}]},
+        ["reservedMemory[1].limits.memory: is reserved on zone 0 twice"]),
+    ("a threshold that is none", {"evictionHard": {"memory.available": "much"}, **kept_on_zones("1Gi")},
+        [('evictionHard[memory.available]: "much" is not a quantity: '
+                "write a number with at most one suffix, like 4, 500m or 16Gi\n  much\n  ^")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "said"), table(WRONG))
 def test_what_no_kubelet_would_read_is_a_mistake(fields: dict[str, Any], said: list[str]) -> None:
     assert mistakes(raw(**fields)) == said
 

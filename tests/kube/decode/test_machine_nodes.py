@@ -159,34 +159,18 @@ def test_managers_are_read_off_the_topology_where_no_configuration_tells() -> No
     assert (node.cpu_manager, node.memory_manager) == (CpuManager.NONE, MemoryManager.STATIC)
 
 
-@pytest.mark.parametrize(
-    ("fields", "said", "reserved"),
-    table(
-        [
-            ("by the machine", {"reservedSystemCPUs": "1,3"}, {}, [1, 3]),
-            (
-                "by the configuration",
-                {"reservedSystemCPUs": None},
-                {"reserved_cpus": bits([2])},
-                [2],
-            ),
-            ("by both", {"reservedSystemCPUs": "1"}, {"reserved_cpus": bits([1])}, [1]),
-            ("as many as the machine says", {"reservedSystemCPUs": None, "reservedCPUs": 2}, {}, [0, 2]),
-            (
-                "as many as the configuration says",
-                {"reservedSystemCPUs": None},
-                {"kept_cpus": 3},
-                [0, 1, 2],
-            ),
-            (
-                "by name rather than by number",
-                {"reservedSystemCPUs": None, "reservedCPUs": 2},
-                {"reserved_cpus": bits([3]), "kept_cpus": 4},
-                [3],
-            ),
-        ]
-    ),
-)
+RESERVED = [
+    ("by the machine", {"reservedSystemCPUs": "1,3"}, {}, [1, 3]),
+    ("by the configuration", {"reservedSystemCPUs": None}, {"reserved_cpus": bits([2])}, [2]),
+    ("by both", {"reservedSystemCPUs": "1"}, {"reserved_cpus": bits([1])}, [1]),
+    ("as many as the machine says", {"reservedSystemCPUs": None, "reservedCPUs": 2}, {}, [0, 2]),
+    ("as many as the configuration says", {"reservedSystemCPUs": None}, {"kept_cpus": 3}, [0, 1, 2]),
+    ("by name rather than by number", {"reservedSystemCPUs": None, "reservedCPUs": 2},
+        {"reserved_cpus": bits([3]), "kept_cpus": 4}, [3]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "said", "reserved"), table(RESERVED))
 def test_cpus_are_reserved(fields: Json, said: Mapping[str, Any], reserved: list[int]) -> None:
     configured = KubeletConfiguration("n", cpu_manager=CpuManager.STATIC, **said)
     node = join(raw(**fields), configured)
@@ -205,33 +189,19 @@ def test_memory_is_reserved_by_the_configuration() -> None:
     assert [zone.allocatable["memory"] for zone in node.zones] == [8 * GIB, 6 * GIB]
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    table(
-        [
-            (
-                "other CPUs",
-                {"reserved_cpus": bits([0, 1])},
-                ['reservedSystemCPUs: "0-1" is not what the machine says: "0"'],
-            ),
-            (
-                "more CPUs than there are",
-                {"kept_cpus": 5},
-                ["systemReserved.cpu: 5 CPUs cannot be kept on a machine of 4"],
-            ),
-            (
-                "other memory",
-                {"reserved": Reserved({ZoneId(0): Resources({"memory": 2 * GIB})}, 2 * GIB)},
-                ["reservedMemory: 2Gi of zone 0 is not what the machine says: 1Gi"],
-            ),
-            (
-                "no memory",
-                {"reserved": Reserved({}, 0)},
-                ["reservedMemory: 0 of zone 0 is not what the machine says: 1Gi"],
-            ),
-        ]
-    ),
-)
+CONTRADICTIONS = [
+    ("other CPUs", {"reserved_cpus": bits([0, 1])},
+        ['reservedSystemCPUs: "0-1" is not what the machine says: "0"']),
+    ("more CPUs than there are", {"kept_cpus": 5},
+        ["systemReserved.cpu: 5 CPUs cannot be kept on a machine of 4"]),
+    ("other memory", {"reserved": Reserved({ZoneId(0): Resources({"memory": 2 * GIB})}, 2 * GIB)},
+        ["reservedMemory: 2Gi of zone 0 is not what the machine says: 1Gi"]),
+    ("no memory", {"reserved": Reserved({}, 0)},
+        ["reservedMemory: 0 of zone 0 is not what the machine says: 1Gi"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "told"), table(CONTRADICTIONS))
 def test_a_configuration_of_another_machine_is_a_mistake(said: Mapping[str, Any], told: list[str]) -> None:
     assert mistakes(lambda: join(raw(), KubeletConfiguration("n", **said))) == told
 

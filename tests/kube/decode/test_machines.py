@@ -99,206 +99,93 @@ def test_a_zone_without_cores_needs_no_socket() -> None:
     assert {core.zone for core in read.cores} == {0}
 
 
-@pytest.mark.parametrize(
-    ("written", "said"),
-    table(
+WRONG = [
+    ("nothing", {}, ["zones: is missing"]),
+    ("no zones", {"zones": []}, ["zones: is empty: a machine has at least one zone"]),
+    ("zones that are no list", {"zones": {}}, ["zones: must be a list, not an object"]),
+    ("a zone that is no object", {"zones": [1]}, ["zones[0]: must be an object, not a number"]),
+    ("no core", {"zones": [zone(0, cores=[])]}, ["zones: hold no CPU: a machine has at least one core"]),
+    ("an empty zone", {"zones": [zone(), {}]}, ["zones[1].id: is missing", "zones[1].memory: is missing"]),
+    ("unknown fields", raw(zone(0, hugePages={}), reservedMemory=1),
+        [("reservedMemory: is none of the fields that are known here: "
+                "zones, reservedSystemCPUs, reservedCPUs, devices"),
+            ("zones[0].hugePages: is none of the fields that are known here: id, socket, cores, "
+                "uncoreCaches, memory, reservedMemory, hugepages, distances")]),
+    ("an id twice", raw(zone(0), zone(1), {**zone(2), "id": 1}),
+        ["zones[2].id: 1 is the id of zones[1] too"]),
+    ("an id below zero", raw({**zone(), "id": -1}), ["zones[0].id: -1 is too small: the least is 0"]),
+    ("an id that no Linux has", raw({**zone(), "id": 1024}),
+        ["zones[0].id: 1024 is beyond 1023, the last zone that Linux knows"]),
+    ("an id in words", raw({**zone(), "id": "one"}), ['zones[0].id: must be a whole number, not "one"']),
+    ("cores without a socket", raw(zone(0, socket=None)), ["zones[0].socket: is missing"]),
+    ("a CPU in two cores", raw(zone(0), zone(1, cores=[[4], [5, 2]])),
+        ["zones[1].cores[1][1]: CPU 2 stands at zones[0].cores[0][1] too"]),
+    ("a CPU twice in a core", raw(zone(0, cores=[[0, 0]])),
+        ["zones[0].cores[0][1]: CPU 0 stands at zones[0].cores[0][0] too"]),
+    ("CPUs that no Linux has", raw(zone(0, cores=[[0], [8192, -1]])),
+        ["zones[0].cores[1][0]: 8192 is beyond 8191, the last CPU that Linux knows",
+            "zones[0].cores[1][1]: -1 is too small: the least is 0"]),
+    ("cores that are none", raw(zone(0, cores=[[0], [], 3, [None], ["x"], None])),
+        ["zones[0].cores[1]: is empty: leave it out",
+            "zones[0].cores[2]: must be a list, not a number",
+            "zones[0].cores[3][0]: is missing",
+            'zones[0].cores[4][0]: must be a whole number, not "x"',
+            "zones[0].cores[5]: is missing"]),
+    ("a cache with a strange CPU", raw(zone(0, uncoreCaches=[[0, 2, 1, 3], [4]])),
+        ["zones[0].uncoreCaches[1]: CPU 4 is in no core of this zone"]),
+    ("caches that part a core or leave one out", raw(zone(0, cores=[[0, 1], [2]], uncoreCaches=[[0], [1]])),
+        ["zones[0].cores[0]: CPU 0-1 is not in one of the uncoreCaches of its zone",
+            "zones[0].cores[1]: CPU 2 is not in one of the uncoreCaches of its zone"]),
+    ("a CPU in two caches", raw(zone(0, uncoreCaches=[[0, 2, 1, 3], [3]])),
+        ["zones[0].uncoreCaches[1][0]: CPU 3 stands at zones[0].uncoreCaches[0][3] too"]),
+    ("reserved CPUs that are not there", raw(reservedSystemCPUs="0,3-5"),
+        ["reservedSystemCPUs: CPU 4-5 is not on this machine"]),
+    ("reserved CPUs that are no list", raw(reservedSystemCPUs="0;1"),
+        ['reservedSystemCPUs: "0;1" is no CPU id and no range of them, as in 0-3,8']),
+    ("CPUs reserved by name and by number", raw(reservedCPUs=1),
+        ["reservedCPUs: stands beside reservedSystemCPUs: leave one of them out"]),
+    ("more CPUs reserved than there are", raw(reservedSystemCPUs=None, reservedCPUs=5),
+        ["reservedCPUs: 5 is more than the 4 CPUs of this machine"]),
+    ("negative numbers", raw(zone(0, memory=-1, reservedMemory=-2, hugepages={"1Gi": -1}), reservedCPUs=-1),
+        ["reservedCPUs: -1 is too small: the least is 0",
+            'zones[0].memory: "-1" is negative: an amount is zero or more',
+            'zones[0].reservedMemory: "-2" is negative: an amount is zero or more',
+            "zones[0].hugepages.1Gi: -1 is too small: the least is 0"]),
+    ("more kept and paged than there is", raw(zone(0, hugepages={"1Gi": 7, "2Mi": 1})),
+        ["zones[0].memory: 8Gi is less than the 8194Mi that are reserved and in hugepages"]),
+    ("pages of no size", raw(zone(0, hugepages={"0": 1, "big": 1, "1Gi": 1, "1024Mi": 1})),
+        ["zones[0].hugepages.0: is no size of a page",
+            ('zones[0].hugepages.big: "big" is not a quantity: '
+                "write a number with at most one suffix, like 4, 500m or 16Gi\n  big\n  ^"),
+            "zones[0].hugepages.1024Mi: is listed twice: hugepages-1Gi"]),
+    (
+        "too few distances",
+        raw(zone(0, distances=[10]), zone(1, distances=[])),
         [
-            ("nothing", {}, ["zones: is missing"]),
-            ("no zones", {"zones": []}, ["zones: is empty: a machine has at least one zone"]),
-            ("zones that are no list", {"zones": {}}, ["zones: must be a list, not an object"]),
-            ("a zone that is no object", {"zones": [1]}, ["zones[0]: must be an object, not a number"]),
-            (
-                "no core",
-                {"zones": [zone(0, cores=[])]},
-                ["zones: hold no CPU: a machine has at least one core"],
-            ),
-            (
-                "an empty zone",
-                {"zones": [zone(), {}]},
-                ["zones[1].id: is missing", "zones[1].memory: is missing"],
-            ),
-            (
-                "unknown fields",
-                raw(zone(0, hugePages={}), reservedMemory=1),
-                [
-                    (
-                        "reservedMemory: is none of the fields that are known here: "
-                        "zones, reservedSystemCPUs, reservedCPUs, devices"
-                    ),
-                    (
-                        "zones[0].hugePages: is none of the fields that are known here: id, socket, cores, "
-                        "uncoreCaches, memory, reservedMemory, hugepages, distances"
-                    ),
-                ],
-            ),
-            (
-                "an id twice",
-                raw(zone(0), zone(1), {**zone(2), "id": 1}),
-                ["zones[2].id: 1 is the id of zones[1] too"],
-            ),
-            ("an id below zero", raw({**zone(), "id": -1}), ["zones[0].id: -1 is too small: the least is 0"]),
-            (
-                "an id that no Linux has",
-                raw({**zone(), "id": 1024}),
-                ["zones[0].id: 1024 is beyond 1023, the last zone that Linux knows"],
-            ),
-            (
-                "an id in words",
-                raw({**zone(), "id": "one"}),
-                ['zones[0].id: must be a whole number, not "one"'],
-            ),
-            (
-                "cores without a socket",
-                raw(zone(0, socket=None)),
-                ["zones[0].socket: is missing"],
-            ),
-            (
-                "a CPU in two cores",
-                raw(zone(0), zone(1, cores=[[4], [5, 2]])),
-                ["zones[1].cores[1][1]: CPU 2 stands at zones[0].cores[0][1] too"],
-            ),
-            (
-                "a CPU twice in a core",
-                raw(zone(0, cores=[[0, 0]])),
-                ["zones[0].cores[0][1]: CPU 0 stands at zones[0].cores[0][0] too"],
-            ),
-            (
-                "CPUs that no Linux has",
-                raw(zone(0, cores=[[0], [8192, -1]])),
-                [
-                    "zones[0].cores[1][0]: 8192 is beyond 8191, the last CPU that Linux knows",
-                    "zones[0].cores[1][1]: -1 is too small: the least is 0",
-                ],
-            ),
-            (
-                "cores that are none",
-                raw(zone(0, cores=[[0], [], 3, [None], ["x"], None])),
-                [
-                    "zones[0].cores[1]: is empty: leave it out",
-                    "zones[0].cores[2]: must be a list, not a number",
-                    "zones[0].cores[3][0]: is missing",
-                    'zones[0].cores[4][0]: must be a whole number, not "x"',
-                    "zones[0].cores[5]: is missing",
-                ],
-            ),
-            (
-                "a cache with a strange CPU",
-                raw(zone(0, uncoreCaches=[[0, 2, 1, 3], [4]])),
-                ["zones[0].uncoreCaches[1]: CPU 4 is in no core of this zone"],
-            ),
-            (
-                "caches that part a core or leave one out",
-                raw(zone(0, cores=[[0, 1], [2]], uncoreCaches=[[0], [1]])),
-                [
-                    "zones[0].cores[0]: CPU 0-1 is not in one of the uncoreCaches of its zone",
-                    "zones[0].cores[1]: CPU 2 is not in one of the uncoreCaches of its zone",
-                ],
-            ),
-            (
-                "a CPU in two caches",
-                raw(zone(0, uncoreCaches=[[0, 2, 1, 3], [3]])),
-                ["zones[0].uncoreCaches[1][0]: CPU 3 stands at zones[0].uncoreCaches[0][3] too"],
-            ),
-            (
-                "reserved CPUs that are not there",
-                raw(reservedSystemCPUs="0,3-5"),
-                ["reservedSystemCPUs: CPU 4-5 is not on this machine"],
-            ),
-            (
-                "reserved CPUs that are no list",
-                raw(reservedSystemCPUs="0;1"),
-                ['reservedSystemCPUs: "0;1" is no CPU id and no range of them, as in 0-3,8'],
-            ),
-            (
-                "CPUs reserved by name and by number",
-                raw(reservedCPUs=1),
-                ["reservedCPUs: stands beside reservedSystemCPUs: leave one of them out"],
-            ),
-            (
-                "more CPUs reserved than there are",
-                raw(reservedSystemCPUs=None, reservedCPUs=5),
-                ["reservedCPUs: 5 is more than the 4 CPUs of this machine"],
-            ),
-            (
-                "negative numbers",
-                raw(zone(0, memory=-1, reservedMemory=-2, hugepages={"1Gi": -1}), reservedCPUs=-1),
-                [
-                    "reservedCPUs: -1 is too small: the least is 0",
-                    'zones[0].memory: "-1" is negative: an amount is zero or more',
-                    'zones[0].reservedMemory: "-2" is negative: an amount is zero or more',
-                    "zones[0].hugepages.1Gi: -1 is too small: the least is 0",
-                ],
-            ),
-            (
-                "more kept and paged than there is",
-                raw(zone(0, hugepages={"1Gi": 7, "2Mi": 1})),
-                ["zones[0].memory: 8Gi is less than the 8194Mi that are reserved and in hugepages"],
-            ),
-            (
-                "pages of no size",
-                raw(zone(0, hugepages={"0": 1, "big": 1, "1Gi": 1, "1024Mi": 1})),
-                [
-                    "zones[0].hugepages.0: is no size of a page",
-                    (
-                        'zones[0].hugepages.big: "big" is not a quantity: '
-                        "write a number with at most one suffix, like 4, 500m or 16Gi\n  big\n  ^"
-                    ),
-                    "zones[0].hugepages.1024Mi: is listed twice: hugepages-1Gi",
-                ],
-            ),
-            (
-                "too few distances",
-                raw(zone(0, distances=[10]), zone(1, distances=[])),
-                [
-                    (
-                        f"zones[{at}].distances: has {count} entries: "
-                        "2 are needed, one for each zone, ascending by id"
-                    )
-                    for at, count in ((0, 1), (1, 0))
-                ],
-            ),
-            (
-                "distances that are none",
-                raw(zone(0, distances=[None]), zone(1, distances=21)),
-                [
-                    "zones[0].distances[0]: is missing",
-                    "zones[0].distances: has 1 entries: 2 are needed, one for each zone, ascending by id",
-                    "zones[1].distances: must be a list, not a number",
-                ],
-            ),
-            (
-                "devices on zones that are not there",
-                raw(devices={"x/gpu": [{"id": "a", "zones": [1, None]}]}),
-                [
-                    "devices[x/gpu][0].zones[0]: there is no zone 1 on this machine",
-                    "devices[x/gpu][0].zones[1]: is missing",
-                ],
-            ),
-            (
-                "devices that are not told apart",
-                raw(devices={"x/gpu": [{"id": "a"}, {"id": "a", "numa": 1}, {}]}),
-                [
-                    "devices[x/gpu][1].numa: is none of the fields that are known here: id, zones, healthy",
-                    'devices[x/gpu][1].id: "a" is the id of devices[x/gpu][0] too',
-                    "devices[x/gpu][2].id: is missing",
-                ],
-            ),
-            (
-                "a health that is none",
-                raw(devices={"x/gpu": [{"id": "a", "healthy": "no"}]}),
-                ['devices[x/gpu][0].healthy: must be true or false, not "no"'],
-            ),
-            (
-                "devices that are none",
-                raw(devices={"cpu": [], "hugepages-1Gi": [], "x/y": 1}),
-                [
-                    "devices.cpu: is no device: CPUs and memory belong to their zones",
-                    "devices.hugepages-1Gi: is no device: CPUs and memory belong to their zones",
-                    "devices[x/y]: must be a list, not a number",
-                ],
-            ),
-        ]
+            (f"zones[{at}].distances: has {count} entries: 2 are needed, one for each zone, ascending by id")
+            for at, count in ((0, 1), (1, 0))
+        ],
     ),
-)
+    ("distances that are none", raw(zone(0, distances=[None]), zone(1, distances=21)),
+        ["zones[0].distances[0]: is missing",
+            "zones[0].distances: has 1 entries: 2 are needed, one for each zone, ascending by id",
+            "zones[1].distances: must be a list, not a number"]),
+    ("devices on zones that are not there", raw(devices={"x/gpu": [{"id": "a", "zones": [1, None]}]}),
+        ["devices[x/gpu][0].zones[0]: there is no zone 1 on this machine",
+            "devices[x/gpu][0].zones[1]: is missing"]),
+    ("devices that are not told apart", raw(devices={"x/gpu": [{"id": "a"}, {"id": "a", "numa": 1}, {}]}),
+        ["devices[x/gpu][1].numa: is none of the fields that are known here: id, zones, healthy",
+            'devices[x/gpu][1].id: "a" is the id of devices[x/gpu][0] too',
+            "devices[x/gpu][2].id: is missing"]),
+    ("a health that is none", raw(devices={"x/gpu": [{"id": "a", "healthy": "no"}]}),
+        ['devices[x/gpu][0].healthy: must be true or false, not "no"']),
+    ("devices that are none", raw(devices={"cpu": [], "hugepages-1Gi": [], "x/y": 1}),
+        ["devices.cpu: is no device: CPUs and memory belong to their zones",
+            "devices.hugepages-1Gi: is no device: CPUs and memory belong to their zones",
+            "devices[x/y]: must be a list, not a number"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "said"), table(WRONG))
 def test_every_mistake_is_told_with_its_place(written: Json, said: list[str]) -> None:
     assert mistakes(lambda: machine(written)) == said

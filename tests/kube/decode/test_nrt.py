@@ -14,6 +14,7 @@ from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import Zone
 from numalign.model.resources import Resources, ZoneId
+from tests.notation import table
 
 Json = dict[str, Any]
 
@@ -40,6 +41,10 @@ def raw(*zones: object, **fields: object) -> Json:
 
 def attributes(**values: object) -> list[Json]:
     return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def said(**values: object) -> Json:
+    return {"attributes": attributes(**values)}
 
 
 def cost(name: object, value: object) -> Json:
@@ -82,49 +87,31 @@ def test_zones_are_read_by_id_with_amounts_and_costs() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("fields", "policy", "scope", "most"),
-    [
-        ({}, "none", "container", 8),
-        ({"attributes": None, "topologyPolicies": None}, "none", "container", 8),
-        ({"attributes": attributes(topologyManagerScope="pod")}, "none", "pod", 8),
-        ({"attributes": attributes(topologyManagerMaxNUMANodes="16")}, "none", "container", 16),
-        ({"attributes": attributes(nodeTopologyPodsFingerprint="pfp0v001")}, "none", "container", 8),
-        ({"topologyPolicies": ["SingleNUMANodePodLevel"]}, "single-numa-node", "pod", 8),
-        ({"topologyPolicies": ["SingleNUMANodeContainerLevel"]}, "single-numa-node", "container", 8),
-        ({"topologyPolicies": ["RestrictedPodLevel"]}, "restricted", "pod", 8),
-        ({"topologyPolicies": ["RestrictedContainerLevel"]}, "restricted", "container", 8),
-        ({"topologyPolicies": ["BestEffortPodLevel"]}, "best-effort", "pod", 8),
-        ({"topologyPolicies": ["BestEffortContainerLevel"]}, "best-effort", "container", 8),
-        ({"topologyPolicies": ["None"]}, "none", "container", 8),
-        ({"topologyPolicies": ["foobar", "RestrictedPodLevel"]}, "none", "container", 8),
-        (
-            {
-                "topologyPolicies": ["SingleNUMANodePodLevel"],
-                "attributes": attributes(topologyManagerPolicy="none"),
-            },
-            "none",
-            "pod",
-            8,
-        ),
-    ],
-    ids=[
-        "nothing said",
-        "null",
-        "a scope alone",
-        "the most zones",
-        "another attribute",
-        "single, pod",
-        "single, container",
-        "restricted, pod",
-        "restricted, container",
-        "best effort, pod",
-        "best effort, container",
-        "no level",
-        "only the first word",
-        "an attribute wins, field by field",
-    ],
-)
+def levels(*words: str) -> Json:
+    return {"topologyPolicies": [*words]}
+
+
+POLICIES = [
+    # what it shows, what is written, and the policy, the scope and the most zones that are read
+    ("nothing said", {}, "none", "container", 8),
+    ("null", {"attributes": None, "topologyPolicies": None}, "none", "container", 8),
+    ("a scope alone", said(topologyManagerScope="pod"), "none", "pod", 8),
+    ("the most zones", said(topologyManagerMaxNUMANodes="16"), "none", "container", 16),
+    ("another attribute", said(nodeTopologyPodsFingerprint="pfp0v001"), "none", "container", 8),
+    ("single, pod", levels("SingleNUMANodePodLevel"), "single-numa-node", "pod", 8),
+    ("single, container", levels("SingleNUMANodeContainerLevel"), "single-numa-node", "container", 8),
+    ("restricted, pod", levels("RestrictedPodLevel"), "restricted", "pod", 8),
+    ("restricted, container", levels("RestrictedContainerLevel"), "restricted", "container", 8),
+    ("best effort, pod", levels("BestEffortPodLevel"), "best-effort", "pod", 8),
+    ("best effort, container", levels("BestEffortContainerLevel"), "best-effort", "container", 8),
+    ("no level", levels("None"), "none", "container", 8),
+    ("only the first word", levels("foobar", "RestrictedPodLevel"), "none", "container", 8),
+    ("an attribute wins, field by field",
+        {**levels("SingleNUMANodePodLevel"), **said(topologyManagerPolicy="none")}, "none", "pod", 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "policy", "scope", "most"), table(POLICIES))
 def test_policy_and_scope_are_read(fields: Json, policy: str, scope: str, most: int) -> None:
     read = topology(raw(zone(), **fields))
 
@@ -170,55 +157,29 @@ LEGACY = {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": ONE}}
 FINGERPRINTS: dict[str, tuple[Json, Fingerprint | None]] = {
     "nothing said": ({}, None),
     "no method": ({"attributes": attributes(**{FINGERPRINT: NONE})}, Fingerprint(NONE, Method.ALL)),
-    "all": (
-        {"attributes": attributes(**{FINGERPRINT: NONE, METHOD: "all"})},
-        Fingerprint(NONE, Method.ALL),
-    ),
+    "all": ({"attributes": attributes(**{FINGERPRINT: NONE, METHOD: "all"})}, Fingerprint(NONE, Method.ALL)),
     "with exclusive resources": (
         {"attributes": attributes(**{METHOD: "with-exclusive-resources", FINGERPRINT: ONE})},
-        Fingerprint(ONE, Method.WITH_EXCLUSIVE_RESOURCES),
-    ),
+        Fingerprint(ONE, Method.WITH_EXCLUSIVE_RESOURCES)),
     "in an annotation": ({"metadata": LEGACY}, Fingerprint(ONE, Method.ALL)),
-    "an attribute wins": (
-        {"metadata": LEGACY, "attributes": attributes(**{FINGERPRINT: NONE})},
-        Fingerprint(NONE, Method.ALL),
-    ),
+    "an attribute wins": ({"metadata": LEGACY, "attributes": attributes(**{FINGERPRINT: NONE})},
+        Fingerprint(NONE, Method.ALL)),
     "an attribute that cannot be read wins": (
-        {"metadata": LEGACY, "attributes": attributes(**{FINGERPRINT: "new"})},
-        None,
-    ),
-    "said twice alike": (
-        {"attributes": attributes(**{FINGERPRINT: ONE}) * 2},
-        Fingerprint(ONE, Method.ALL),
-    ),
+        {"metadata": LEGACY, "attributes": attributes(**{FINGERPRINT: "new"})}, None),
+    "said twice alike": ({"attributes": attributes(**{FINGERPRINT: ONE}) * 2}, Fingerprint(ONE, Method.ALL)),
     "said twice": (
-        {
-            "attributes": [
-                *attributes(**{FINGERPRINT: ONE}),
-                *attributes(**{FINGERPRINT: NONE}),
-                *attributes(**{FINGERPRINT: ONE}),
-            ]
-        },
-        None,
-    ),
+        {"attributes": [*attributes(**{FINGERPRINT: ONE}), *attributes(**{FINGERPRINT: NONE}),
+                *attributes(**{FINGERPRINT: ONE})]}, None),
     "two methods": (
-        {
-            "attributes": [
-                *attributes(**{FINGERPRINT: ONE, METHOD: "all"}),
-                *attributes(**{METHOD: "with-exclusive-resources"}),
-            ]
-        },
-        None,
-    ),
+        {"attributes": [*attributes(**{FINGERPRINT: ONE, METHOD: "all"}),
+                *attributes(**{METHOD: "with-exclusive-resources"})]}, None),
     "an unknown method": ({"attributes": attributes(**{FINGERPRINT: ONE, METHOD: "some"})}, None),
     "another version": ({"attributes": attributes(**{FINGERPRINT: "pfp0v002" + ONE[8:]})}, None),
     "a number": ({"attributes": attributes(**{FINGERPRINT: 7})}, None),
     "annotations that are none": ({"metadata": {"name": "n", "annotations": [1]}}, None),
     "an annotation that is none": (
-        {"metadata": {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": [1]}}},
-        None,
-    ),
-}
+        {"metadata": {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": [1]}}}, None),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("fields", "expected"), FINGERPRINTS.values(), ids=FINGERPRINTS)
@@ -248,121 +209,58 @@ MISTAKES = {
     "no zone of the type": (raw(zone(type="Socket")), ["zones: holds no zone of type Node"]),
     "zones an object": (raw(zones={}), ["zones: must be a list, not an object"]),
     "a zone that is none": (raw("a"), ['zones[0]: must be an object, not "a"']),
-    "no name": (
-        {**raw(zone()), "metadata": None},
-        ["metadata.name: is missing"],
-    ),
-    "another version": (
-        {**raw(zone()), "apiVersion": "topology.node.k8s.io/v9"},
-        [
-            (
-                'apiVersion: "topology.node.k8s.io/v9" is none of the known versions: '
-                "v1alpha2, v1alpha1 of topology.node.k8s.io"
-            )
-        ],
-    ),
+    "no name": ({**raw(zone()), "metadata": None}, ["metadata.name: is missing"]),
+    "another version": ({**raw(zone()), "apiVersion": "topology.node.k8s.io/v9"},
+        [('apiVersion: "topology.node.k8s.io/v9" is none of the known versions: '
+                "v1alpha2, v1alpha1 of topology.node.k8s.io")]),
     "no type": (raw(zone(type=None)), ["zones[0].type: is missing"]),
     "a zone without a name": (raw(zone(None)), ["zones[0].name: is missing"]),
     "a name that is a number": (raw(zone(1)), ["zones[0].name: must be a text, not a number"]),
     "a name that is a list": (raw(zone([])), ["zones[0].name: must be a text, not a list"]),
-    "a name without a number": (
-        raw(zone("left")),
-        ['zones[0].name: "left" does not end in the number of a zone, as node-0 does'],
-    ),
-    "a negative number": (
-        raw(zone("node--1")),
-        ['zones[0].name: "node--1" does not end in the number of a zone, as node-0 does'],
-    ),
-    "a number of another script": (
-        raw(zone("node-\u0661")),
-        ['zones[0].name: "node-\u0661" does not end in the number of a zone, as node-0 does'],
-    ),
-    "a huge number": (
-        raw(zone("node-1024")),
-        ['zones[0].name: "node-1024" has a number beyond 1023, the last zone that Linux knows'],
-    ),
-    "a number twice": (
-        raw(zone("node-0"), zone("node-1"), zone("zone-1"), zone("node-0")),
-        [
-            'zones[2].name: "zone-1" has the number of zones[1].name too: 1',
-            'zones[3].name: "node-0" has the number of zones[0].name too: 0',
-        ],
-    ),
-    "a resource twice": (
-        raw(zone("node-0", resource("cpu", 1, 1, 1), resource("cpu", 1, 1, 1))),
-        ['zones[0].resources[1]: "cpu" is listed twice: see zones[0].resources[0]'],
-    ),
-    "a resource without a name": (
-        raw(zone("node-0", {"capacity": 1, "allocatable": 1, "available": 1})),
-        [f"{AT}.name: is missing"],
-    ),
-    "resources an object": (
-        raw(zone(resources={"cpu": 1})),
-        ["zones[0].resources: must be a list, not an object"],
-    ),
-    "no amounts": (
-        raw(zone("node-0", {"name": "cpu"})),
-        [f"{AT}.capacity: is missing", f"{AT}.allocatable: is missing", f"{AT}.available: is missing"],
-    ),
-    "a word for an amount": (
-        amounts(allocatable="many"),
-        [
-            (
-                f'{AT}.allocatable: "many" is not a quantity: '
-                "write a number with at most one suffix, like 4, 500m or 16Gi\n  many\n  ^"
-            )
-        ],
-    ),
-    "a negative amount": (
-        amounts(available=-1),
-        [f'{AT}.available: "-1" is negative: an amount is zero or more'],
-    ),
-    "an object for an amount": (
-        amounts(capacity={}),
-        [f"{AT}.capacity: must be an amount, not an object"],
-    ),
-    "more than there is": (
-        amounts(allocatable=9),
-        [f"{AT}.allocatable: 9 is more than the capacity of 8"],
-    ),
-    "CPUs in millicores": (
-        amounts(name="cpu", capacity="64000", allocatable="64000", available="64000"),
-        [f"{AT}.capacity: 64000 CPUs are more than the 8192 that Linux knows"],
-    ),
-    "a cost that is a word": (
-        raw(zone(costs=[cost("node-0", "near")])),
-        ['zones[0].costs[0].value: must be a whole number, not "near"'],
-    ),
-    "a cost below zero": (
-        raw(zone(costs=[cost("node-0", -1)])),
-        ["zones[0].costs[0].value: -1 is too small: the least is 0"],
-    ),
-    "a cost of nothing": (
-        raw(zone(costs=[{}])),
-        ["zones[0].costs[0].name: is missing", "zones[0].costs[0].value: is missing"],
-    ),
-    "a cost twice": (
-        raw(zone(costs=[cost("node-0", 10), cost("node-0", 20)])),
-        ['zones[0].costs[1]: "node-0" is listed twice: see zones[0].costs[0]'],
-    ),
+    "a name without a number": (raw(zone("left")),
+        ['zones[0].name: "left" does not end in the number of a zone, as node-0 does']),
+    "a negative number": (raw(zone("node--1")),
+        ['zones[0].name: "node--1" does not end in the number of a zone, as node-0 does']),
+    "a number of another script": (raw(zone("node-\u0661")),
+        ['zones[0].name: "node-\u0661" does not end in the number of a zone, as node-0 does']),
+    "a huge number": (raw(zone("node-1024")),
+        ['zones[0].name: "node-1024" has a number beyond 1023, the last zone that Linux knows']),
+    "a number twice": (raw(zone("node-0"), zone("node-1"), zone("zone-1"), zone("node-0")),
+        ['zones[2].name: "zone-1" has the number of zones[1].name too: 1',
+            'zones[3].name: "node-0" has the number of zones[0].name too: 0']),
+    "a resource twice": (raw(zone("node-0", resource("cpu", 1, 1, 1), resource("cpu", 1, 1, 1))),
+        ['zones[0].resources[1]: "cpu" is listed twice: see zones[0].resources[0]']),
+    "a resource without a name": (raw(zone("node-0", {"capacity": 1, "allocatable": 1, "available": 1})),
+        [f"{AT}.name: is missing"]),
+    "resources an object": (raw(zone(resources={"cpu": 1})),
+        ["zones[0].resources: must be a list, not an object"]),
+    "no amounts": (raw(zone("node-0", {"name": "cpu"})),
+        [f"{AT}.capacity: is missing", f"{AT}.allocatable: is missing", f"{AT}.available: is missing"]),
+    "a word for an amount": (amounts(allocatable="many"),
+        [(f'{AT}.allocatable: "many" is not a quantity: '
+                "write a number with at most one suffix, like 4, 500m or 16Gi\n  many\n  ^")]),
+    "a negative amount": (amounts(available=-1),
+        [f'{AT}.available: "-1" is negative: an amount is zero or more']),
+    "an object for an amount": (amounts(capacity={}), [f"{AT}.capacity: must be an amount, not an object"]),
+    "more than there is": (amounts(allocatable=9), [f"{AT}.allocatable: 9 is more than the capacity of 8"]),
+    "CPUs in millicores": (amounts(name="cpu", capacity="64000", allocatable="64000", available="64000"),
+        [f"{AT}.capacity: 64000 CPUs are more than the 8192 that Linux knows"]),
+    "a cost that is a word": (raw(zone(costs=[cost("node-0", "near")])),
+        ['zones[0].costs[0].value: must be a whole number, not "near"']),
+    "a cost below zero": (raw(zone(costs=[cost("node-0", -1)])),
+        ["zones[0].costs[0].value: -1 is too small: the least is 0"]),
+    "a cost of nothing": (raw(zone(costs=[{}])),
+        ["zones[0].costs[0].name: is missing", "zones[0].costs[0].value: is missing"]),
+    "a cost twice": (raw(zone(costs=[cost("node-0", 10), cost("node-0", 20)])),
+        ['zones[0].costs[1]: "node-0" is listed twice: see zones[0].costs[0]']),
     "costs a text": (raw(zone(costs="10")), ['zones[0].costs: must be a list, not "10"']),
-    "an unknown policy": (
-        raw(zone(), attributes=attributes(topologyManagerPolicy="SingleNUMANode")),
-        [
-            (
-                'attributes[0].value: "SingleNUMANode" is none of the known words: '
-                "none, best-effort, restricted, single-numa-node"
-            )
-        ],
-    ),
-    "an unknown scope": (
-        raw(zone(), attributes=attributes(topologyManagerScope="node")),
-        ['attributes[0].value: "node" is none of the known words: container, pod'],
-    ),
-    "too few zones at most": (
-        raw(zone(), attributes=attributes(topologyManagerMaxNUMANodes="1")),
-        ["attributes[0].value: 1 is too small: the least is 2"],
-    ),
+    "an unknown policy": (raw(zone(), attributes=attributes(topologyManagerPolicy="SingleNUMANode")),
+        [('attributes[0].value: "SingleNUMANode" is none of the known words: '
+                "none, best-effort, restricted, single-numa-node")]),
+    "an unknown scope": (raw(zone(), attributes=attributes(topologyManagerScope="node")),
+        ['attributes[0].value: "node" is none of the known words: container, pod']),
+    "too few zones at most": (raw(zone(), attributes=attributes(topologyManagerMaxNUMANodes="1")),
+        ["attributes[0].value: 1 is too small: the least is 2"]),
     "an attribute of two minds": (
         raw(
             zone(),
@@ -373,15 +271,11 @@ MISTAKES = {
         ),
         ['attributes[1].value: "container" is not what attributes[0].value says: "pod"'],
     ),
-    "an attribute without a value": (
-        raw(zone(), attributes=[{"name": "topologyManagerScope"}]),
-        ["attributes[0].value: is missing"],
-    ),
-    "policies a text": (
-        raw(zone(), topologyPolicies="None"),
-        ['topologyPolicies: must be a list, not "None"'],
-    ),
-}
+    "an attribute without a value": (raw(zone(), attributes=[{"name": "topologyManagerScope"}]),
+        ["attributes[0].value: is missing"]),
+    "policies a text": (raw(zone(), topologyPolicies="None"),
+        ['topologyPolicies: must be a list, not "None"']),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "mistakes"), MISTAKES.values(), ids=MISTAKES)
@@ -419,35 +313,21 @@ def all_to_all(count: int) -> list[Json]:
 CROWDED: dict[str, tuple[Json, str]] = {
     # what there is too much of: the object, what is said of it
     "zones": (raw(*all_to_all(65)), "zones: 65 zones of type Node are more than the 64 that are read"),
-    "zones of other types": (
-        raw(zone(), *[zone(type="Core")] * 4096),
-        "zones: 4097 zones are more than the 4096 that are read",
-    ),
-    "distances": (
-        raw(zone(), zone("node-1", costs=[cost("node-0", 10)] * 4097)),
-        "zones: 4097 costs are more than the 4096 that are read",
-    ),
-    "resources": (
-        raw(*[zone(f"node-{number}", *[resource("cpu", 1, 1, 1)] * 2049) for number in range(2)]),
-        "zones: 4098 resources are more than the 4096 that are read",
-    ),
-    "attributes": (
-        raw(zone(), attributes=[{"name": "a", "value": "b"}] * 257),
-        "attributes: 257 entries are more than the 256 that are read",
-    ),
-    "deprecated policies": (
-        raw(zone(), topologyPolicies=["None"] * 257),
-        "topologyPolicies: 257 entries are more than the 256 that are read",
-    ),
-    "characters in a name": (
-        raw(zone(f"{'n' * 253}-0")),
-        f'zones[0].name: "{"n" * 61}..." is longer than a name: at most 253 characters are read',
-    ),
-    "everything": (
-        raw(*[zone(costs=[7] * 100, resources=[7] * 100)] * 1024, attributes=[7] * 1000),
-        "zones: 1024 zones of type Node are more than the 64 that are read",
-    ),
-}
+    "zones of other types": (raw(zone(), *[zone(type="Core")] * 4096),
+        "zones: 4097 zones are more than the 4096 that are read"),
+    "distances": (raw(zone(), zone("node-1", costs=[cost("node-0", 10)] * 4097)),
+        "zones: 4097 costs are more than the 4096 that are read"),
+    "resources": (raw(*[zone(f"node-{number}", *[resource("cpu", 1, 1, 1)] * 2049) for number in range(2)]),
+        "zones: 4098 resources are more than the 4096 that are read"),
+    "attributes": (raw(zone(), attributes=[{"name": "a", "value": "b"}] * 257),
+        "attributes: 257 entries are more than the 256 that are read"),
+    "deprecated policies": (raw(zone(), topologyPolicies=["None"] * 257),
+        "topologyPolicies: 257 entries are more than the 256 that are read"),
+    "characters in a name": (raw(zone(f"{'n' * 253}-0")),
+        f'zones[0].name: "{"n" * 61}..." is longer than a name: at most 253 characters are read'),
+    "everything": (raw(*[zone(costs=[7] * 100, resources=[7] * 100)] * 1024, attributes=[7] * 1000),
+        "zones: 1024 zones of type Node are more than the 64 that are read"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "said"), CROWDED.values(), ids=CROWDED)

@@ -25,18 +25,9 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
     "an empty text": ("", Part.required_text, "", ["x: is empty"]),
     "a list for a needed text": ([], Part.required_text, "", ["x: must be a text, not a list"]),
     "texts": ({"a": "b", "c": None}, Part.text_map, {"a": "b"}, []),
-    "a number among texts": (
-        {"a": "b", "c/d": 1},
-        Part.text_map,
-        {"a": "b", "c/d": ""},
-        ["x[c/d]: must be a text, not a number"],
-    ),
-    "a key that is no text": (
-        {1: "b"},
-        Part.text_map,
-        {},
-        ["x.1: the key must be a text: put it in quotes"],
-    ),
+    "a number among texts": ({"a": "b", "c/d": 1}, Part.text_map, {"a": "b", "c/d": ""},
+        ["x[c/d]: must be a text, not a number"]),
+    "a key that is no text": ({1: "b"}, Part.text_map, {}, ["x.1: the key must be a text: put it in quotes"]),
     "an integer": (7, Part.integer, 7, []),
     "an integer in a text": ("7", Part.integer, 7, []),
     "no integer": (None, Part.integer, None, []),
@@ -45,40 +36,24 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
     "a boolean for an integer": (True, Part.integer, None, ["x: must be a whole number, not true or false"]),
     "a word for an integer": ("many", Part.integer, None, ['x: must be a whole number, not "many"']),
     "digits of another script": ("\u0667", Part.integer, None, ['x: must be a whole number, not "\u0667"']),
-    "a very long integer": (
-        "9" * 5000,
-        Part.integer,
-        None,
-        [f'x: must be a whole number, not "{"9" * 61}..."'],
-    ),
+    "a very long integer": ("9" * 5000, Part.integer, None,
+        [f'x: must be a whole number, not "{"9" * 61}..."']),
     "a switch": (False, Part.boolean, False, []),
     "no switch": (None, Part.boolean, None, []),
     "a text for a switch": ("true", Part.boolean, None, ['x: must be true or false, not "true"']),
     "CPUs": ("0-1,3", Part.cpu_list, 0b1011, []),
     "no CPUs": ("", Part.cpu_list, None, []),
-    "CPUs in disorder": (
-        "3-1",
-        Part.cpu_list,
-        None,
-        ['x: "3-1" is no CPU id and no range of them, as in 0-3,8'],
-    ),
+    "CPUs in disorder": ("3-1", Part.cpu_list, None,
+        ['x: "3-1" is no CPU id and no range of them, as in 0-3,8']),
     "a number for CPUs": (0, Part.cpu_list, None, ["x: must be a text, not a number"]),
     "amounts": ({"cpu": "1500m", "memory": None}, Part.amounts, {"cpu": 1500}, []),
     "an amount without quotes": ({"cpu": 0.1}, Part.amounts, {"cpu": 100}, []),
-    "an infinite amount": (
-        {"cpu": float("inf")},
-        Part.amounts,
-        {},
-        [
-            (
-                'x.cpu: "inf" is not a quantity: write a number with at most one suffix, like 4, '
-                "500m or 16Gi\n  inf\n  ^"
-            )
-        ],
-    ),
+    "an infinite amount": ({"cpu": float("inf")}, Part.amounts, {},
+        [('x.cpu: "inf" is not a quantity: write a number with at most one suffix, like 4, '
+                "500m or 16Gi\n  inf\n  ^")]),
     "a list for an amount": ({"cpu": []}, Part.amounts, {}, ["x.cpu: must be an amount, not a list"]),
     "a list for amounts": ([], Part.amounts, {}, ["x: must be an object, not a list"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "read", "expected", "mistakes"), READINGS.values(), ids=READINGS)

@@ -91,40 +91,27 @@ MISTAKES: dict[str, tuple[object, list[str]]] = {
     "an object": ({}, ["must be a list, not an object"]),
     "an entry that is none": (["node-0"], ['[0]: must be an object, not "node-0"']),
     "neither zone nor zones": ([{"amount": {}}], ["[0].zones: is missing"]),
-    "zone and zones": (
-        [{"zone": "node-0", "zones": ["node-1"], "amount": {}}],
-        ["[0].zone: stands beside zones: keep one of them"],
-    ),
+    "zone and zones": ([{"zone": "node-0", "zones": ["node-1"], "amount": {}}],
+        ["[0].zone: stands beside zones: keep one of them"]),
     "no zone twice": ([entry([]), entry([])], ["[1]: no zone stands here twice: see [0]"]),
     "zones a text": ([entry("node-0")], ['[0].zones: must be a list, not "node-0"']),
     "a zone without a name": ([entry([""])], ["[0].zones[0]: is empty"]),
     "a zone that is a number": ([{"zone": 0, "amount": {}}], ["[0].zone: must be a text, not a number"]),
     "a zone twice": ([entry(["a", "a"])], ['[0].zones[1]: "a" is named twice']),
-    "the same zones twice": (
-        [entry(["a", "b"]), entry(["b", "a"])],
-        ['[1]: "a", "b" stands here twice: see [0]'],
-    ),
+    "the same zones twice": ([entry(["a", "b"]), entry(["b", "a"])],
+        ['[1]: "a", "b" stands here twice: see [0]']),
     "no amount": ([{"zones": ["a"]}], ["[0].amount: is missing"]),
-    "an amount that is none": (
-        [entry(["a"], cpu="-1")],
-        ['[0].amount.cpu: "-1" is negative: an amount is zero or more'],
-    ),
-    "too many entries": (
-        [entry([str(number)]) for number in range(MOST_ENTRIES + 1)],
-        [f"has {MOST_ENTRIES + 1} entries: at most {MOST_ENTRIES} are read"],
-    ),
+    "an amount that is none": ([entry(["a"], cpu="-1")],
+        ['[0].amount.cpu: "-1" is negative: an amount is zero or more']),
+    "too many entries": ([entry([str(number)]) for number in range(MOST_ENTRIES + 1)],
+        [f"has {MOST_ENTRIES + 1} entries: at most {MOST_ENTRIES} are read"]),
     "too many amounts": (
         [entry([str(number)], **{f"r{each}": "1" for each in range(256)}) for number in range(17)],
-        ["has 4352 amounts: at most 4096 are read"],
-    ),
-    "mistakes in several places": (
-        [entry(["a"], cpu=True), entry(["b"], cpu="1"), entry([""])],
-        [
-            "[0].amount.cpu: True is not a quantity: write a number or a text like 4 or 500m",
-            "[2].zones[0]: is empty",
-        ],
-    ),
-}
+        ["has 4352 amounts: at most 4096 are read"]),
+    "mistakes in several places": ([entry(["a"], cpu=True), entry(["b"], cpu="1"), entry([""])],
+        ["[0].amount.cpu: True is not a quantity: write a number or a text like 4 or 500m",
+            "[2].zones[0]: is empty"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "mistakes"), MISTAKES.values(), ids=MISTAKES)

@@ -136,62 +136,32 @@ WRONG: list[tuple[str, object, list[str]]] = [
     ("no shapes at all", {}, ["shapes: must be a list, not an object"]),
     ("no object", [1], ["shapes[0]: must be an object, not a number"]),
     ("no zones", [{}], ["shapes[0].zones: is missing"]),
-    (
-        "all mistakes of all shapes",
-        [
-            {"zone": [], "zones": [ZONE]},
-            {"zones": [{**ZONE, "resources": [{"name": "cpu", "capacity": "x"}]}]},
-        ],
-        [
-            "shapes[0].zone: is none of the fields that are known here: " + ", ".join(shapes.FIELDS),
-            (
-                'shapes[1].zones[0].resources[0].capacity: "x" is not a quantity: '
-                "write a number with at most one suffix, like 4, 500m or 16Gi"
-            ),
-            "shapes[1].zones[0].resources[0].allocatable: is missing",
-        ],
-    ),
-    (
-        "labels that none can be",
+    ("all mistakes of all shapes",
+        [{"zone": [], "zones": [ZONE]},
+            {"zones": [{**ZONE, "resources": [{"name": "cpu", "capacity": "x"}]}]}],
+        ["shapes[0].zone: is none of the fields that are known here: " + ", ".join(shapes.FIELDS),
+            ('shapes[1].zones[0].resources[0].capacity: "x" is not a quantity: '
+                "write a number with at most one suffix, like 4, 500m or 16Gi"),
+            "shapes[1].zones[0].resources[0].allocatable: is missing"]),
+    ("labels that none can be",
         [{"zones": [ZONE], "labels": {"a b": "c", "d": 1, "e": {"value": "f"}, "g": {"values": ["h i"]}}}],
-        [
-            "shapes[0].labels[a b]: no label can have the key 'a b'",
+        ["shapes[0].labels[a b]: no label can have the key 'a b'",
             "shapes[0].labels.d: must be a text, or an object with values and always, not a number",
             "shapes[0].labels.e.value: is none of the fields that are known here: values, always",
-            "shapes[0].labels.g: no label can have the value 'h i'",
-        ],
-    ),
-    (
-        "a kubelet that does not start",
+            "shapes[0].labels.g: no label can have the value 'h i'"]),
+    ("a kubelet that does not start",
         [{"zones": [ZONE], "kubelet": {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}}],
-        [
-            (
-                "shapes[0].kubelet.cpuManagerPolicyOptions: the kubelet does not start: "
-                "the CPU manager's policy none takes no options, not full-pcpus-only"
-            )
-        ],
-    ),
-    (
-        "more zones than can be walked",
-        [
-            {
-                "zones": [{**ZONE, "name": f"node-{at}"} for at in range(17)],
-                "attributes": [{"name": "topologyManagerPolicy", "value": "restricted"}],
-            }
-        ],
-        ["shapes[0].zones: 17 are more than the 16 whose sets can be walked here"],
-    ),
-    (
-        "more zones than are read",
-        [{"zones": [ZONE] * 65}],
-        ["shapes[0].zones: 65 zones of type Node are more than the 64 that are read"],
-    ),
-    (
-        "more shapes than are read",
-        [{}] * (MOST_SHAPES + 1),
-        [f"shapes: {MOST_SHAPES + 1} shapes are more than the {MOST_SHAPES} that are read"],
-    ),
-]
+        [("shapes[0].kubelet.cpuManagerPolicyOptions: the kubelet does not start: "
+                "the CPU manager's policy none takes no options, not full-pcpus-only")]),
+    ("more zones than can be walked",
+        [{"zones": [{**ZONE, "name": f"node-{at}"} for at in range(17)],
+                "attributes": [{"name": "topologyManagerPolicy", "value": "restricted"}]}],
+        ["shapes[0].zones: 17 are more than the 16 whose sets can be walked here"]),
+    ("more zones than are read", [{"zones": [ZONE] * 65}],
+        ["shapes[0].zones: 65 zones of type Node are more than the 64 that are read"]),
+    ("more shapes than are read", [{}] * (MOST_SHAPES + 1),
+        [f"shapes: {MOST_SHAPES + 1} shapes are more than the {MOST_SHAPES} that are read"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "mistakes"), table(WRONG))

@@ -161,46 +161,27 @@ ASTRAY = {
     # situation: (the sort, its spec, every mistake in order)
     "in the template": (
         ("batch/v1", "CronJob", {"jobTemplate": {"spec": {"template": {"spec": {"containers": [{}]}}}}}),
-        ["spec.jobTemplate.spec.template.spec.containers[0].name: is missing"],
-    ),
-    "in every template": (
-        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": TASKS}),
-        [
-            "spec.tasks[0].template.spec.containers[0].name: is missing",
+        ["spec.jobTemplate.spec.template.spec.containers[0].name: is missing"]),
+    "in every template": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": TASKS}),
+        ["spec.tasks[0].template.spec.containers[0].name: is missing",
             "spec.tasks[1].template: must be an object, not a list",
-            "spec.tasks[1].template.spec: is missing",
-        ],
-    ),
+            "spec.tasks[1].template.spec: is missing"]),
     "a spec that is a list": (("apps/v1", "Deployment", []), ["spec: must be an object, not a list"]),
-    "tasks that are an object": (
-        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": {}}),
-        ["spec.tasks: must be a list, not an object"],
-    ),
-    "tasks that are none": (
-        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None, "a"]}),
-        ["spec.tasks[0]: must be an object, not null", 'spec.tasks[1]: must be an object, not "a"'],
-    ),
-    "replicas that are a list": (
-        ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": [1]}),
-        ["spec.tfReplicaSpecs: must be an object, not a list"],
-    ),
-    "a replica that is a number": (
-        ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"PS": 1}}),
-        ["spec.tfReplicaSpecs.PS: must be an object, not a number"],
-    ),
-    "more tasks than anybody has": (
-        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None] * 1_000_000}),
-        ["spec.tasks: has 1000000 entries: numalign reads at most 100"],
-    ),
+    "tasks that are an object": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": {}}),
+        ["spec.tasks: must be a list, not an object"]),
+    "tasks that are none": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None, "a"]}),
+        ["spec.tasks[0]: must be an object, not null", 'spec.tasks[1]: must be an object, not "a"']),
+    "replicas that are a list": (("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": [1]}),
+        ["spec.tfReplicaSpecs: must be an object, not a list"]),
+    "a replica that is a number": (("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"PS": 1}}),
+        ["spec.tfReplicaSpecs.PS: must be an object, not a number"]),
+    "more tasks than anybody has": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None] * 1_000_000}),
+        ["spec.tasks: has 1000000 entries: numalign reads at most 100"]),
     "more templates than anybody has": (
-        (
-            "ray.io/v1",
-            "RayCluster",
-            {"headGroupSpec": {"template": {}}, "workerGroupSpecs": [{"template": {}}] * 100},
-        ),
-        ["has 101 pod templates: numalign reads at most 100"],
-    ),
-}
+        ("ray.io/v1", "RayCluster",
+            {"headGroupSpec": {"template": {}}, "workerGroupSpecs": [{"template": {}}] * 100}),
+        ["has 101 pod templates: numalign reads at most 100"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "mistakes"), ASTRAY.values(), ids=ASTRAY)
@@ -411,14 +392,11 @@ FOUND = {
     "a list of lists": ([[{"a": POD}]], ["spec[0][0].a"]),
     "the spec of a pod without template": ({"podSpec": POD["spec"]}, ["spec.podSpec"]),
     "the spec of a pod as the spec of the object": (POD["spec"], ["spec"]),
-    "one that asks and names no image": (
-        {"template": {"spec": {"containers": [{"resources": {}}]}}},
-        ["spec.template"],
-    ),
+    "one that asks and names no image": ({"template": {"spec": {"containers": [{"resources": {}}]}}},
+        ["spec.template"]),
     "a template inside of another's spec": (
         {"template": {"spec": {"jobTemplate": {"spec": {"template": POD}}}}},
-        ["spec.template.spec.jobTemplate.spec.template"],
-    ),
+        ["spec.template.spec.jobTemplate.spec.template"]),
     "nothing inside of a pod": ({"template": {"spec": {**POD["spec"], "x": POD}}}, ["spec.template"]),
     "containers that are no list": ({"template": {"spec": {"containers": {"type": "array"}}}}, []),
     "no containers": ({"template": {"spec": {"containers": []}}}, []),
@@ -426,7 +404,7 @@ FOUND = {
     "patches of containers": ({"template": {"spec": {"containers": [{"name": "a", "env": []}]}}}, []),
     "sixteen levels": ("a" * 14, ["spec" + ".a" * 14 + ".template"]),
     "seventeen levels": ("a" * 15, []),
-}
+}  # fmt: skip
 
 
 def nested(steps: str) -> object:
@@ -532,36 +510,22 @@ WHETHER = "whether a Thing hands it on to its pods is not known"
 
 ASTRAY_ANNOTATIONS = {
     # situation: (kind, its spec, its own annotations, what is told)
-    "ours": (
-        ("apps/v1", "Deployment", {"template": POD}, INTENT),
-        [f"metadata.annotations[numalign.io/policy] has no effect on a Deployment: {PUT}"],
-    ),
-    "Volcano's": (
-        ("apps/v1", "StatefulSet", {"template": POD}, {VOLCANO: "restricted"}),
-        [f"metadata.annotations[{VOLCANO}] has no effect on a StatefulSet: {PUT}"],
-    ),
-    "on a job of Volcano": (
-        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD}]}, INTENT),
-        [
-            f"metadata.annotations[numalign.io/policy] has no effect on a Job: {PUT.replace('spec', TASK)}",
-        ],
-    ),
-    "on a kind that nobody knows": (
-        ("x.io/v1", "Thing", {"template": POD}, INTENT),
-        [
-            f"metadata.annotations[numalign.io/policy] may have no effect: {WHETHER}",
-        ],
-    ),
+    "ours": (("apps/v1", "Deployment", {"template": POD}, INTENT),
+        [f"metadata.annotations[numalign.io/policy] has no effect on a Deployment: {PUT}"]),
+    "Volcano's": (("apps/v1", "StatefulSet", {"template": POD}, {VOLCANO: "restricted"}),
+        [f"metadata.annotations[{VOLCANO}] has no effect on a StatefulSet: {PUT}"]),
+    "on a job of Volcano": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD}]}, INTENT),
+        [f"metadata.annotations[numalign.io/policy] has no effect on a Job: {PUT.replace('spec', TASK)}"]),
+    "on a kind that nobody knows": (("x.io/v1", "Thing", {"template": POD}, INTENT),
+        [f"metadata.annotations[numalign.io/policy] may have no effect: {WHETHER}"]),
     "somebody else's": (("apps/v1", "Deployment", {"template": POD}, {"example.com/policy": "x"}), []),
     "the template's too": (("apps/v1", "Deployment", ON_POD, INTENT), []),
     "where it is handed on": (
-        ("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD["spec"]}, INTENT),
-        [],
-    ),
+        ("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD["spec"]}, INTENT), []),
     "on a pod": (("v1", "Pod", POD["spec"], INTENT), []),
     "on what makes no pod": (("v1", "ConfigMap", {}, INTENT), []),
     "annotations that are none": (("apps/v1", "Deployment", {"template": POD}, [7]), []),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "told"), ASTRAY_ANNOTATIONS.values(), ids=ASTRAY_ANNOTATIONS)

@@ -110,11 +110,9 @@ FOREIGN = {
     "a workload": ([DEPLOYMENT], "1 Deployment.apps"),
     "a pod": ([POD], "1 Pod"),
     "several kinds": ([SERVICE, DEPLOYMENT, SERVICE], "2 Service, 1 Deployment.apps"),
-    "many kinds": (
-        [SERVICE, DEPLOYMENT, POD, SLICE, JOB],
-        "1 Deployment.apps, 1 Job.batch, 1 Pod and 2 more kinds",
-    ),
-}
+    "many kinds": ([SERVICE, DEPLOYMENT, POD, SLICE, JOB],
+        "1 Deployment.apps, 1 Job.batch, 1 Pod and 2 more kinds"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("objects", "held"), FOREIGN.values(), ids=FOREIGN)
@@ -142,85 +140,41 @@ def test_one_object_of_a_cluster_makes_a_snapshot(kept: object) -> None:
 PROBLEMS: dict[str, tuple[Json, list[str]]] = {
     # situation: (the broken object among good ones, what is told)
     "no zones": (nrt("x", zones=()), ["NodeResourceTopology x: zones: holds no zone of type Node"]),
-    "a bad id": (
-        nrt("x", zones=("left",)),
-        [
-            (
-                'NodeResourceTopology x: zones[0].name: "left" does not end in the number of a zone, '
-                "as node-0 does"
-            ),
-        ],
-    ),
+    "a bad id": (nrt("x", zones=("left",)),
+        [('NodeResourceTopology x: zones[0].name: "left" does not end in the number of a zone, '
+                "as node-0 does")]),
     "too many zones": (
-        {
-            **nrt("x", zones=tuple(f"node-{number}" for number in range(17))),
-            "topologyPolicies": ["RestrictedPodLevel"],
-        },
-        ["NodeResourceTopology x: zones: 17 are more than the 16 whose sets can be walked here"],
-    ),
-    "a version to come": (
-        {**nrt("x"), "apiVersion": "topology.node.k8s.io/v1"},
-        [
-            (
-                'NodeResourceTopology x: apiVersion: "topology.node.k8s.io/v1" is none of the known '
-                "versions: v1alpha2, v1alpha1 of topology.node.k8s.io"
-            ),
-        ],
-    ),
-    "no name": (
-        {**nrt("x"), "metadata": {}},
-        ["NodeResourceTopology items[4]: metadata.name: is missing"],
-    ),
-    "a topology twice": (
-        nrt("good", cpu=9),
-        ["NodeResourceTopology good: metadata.name: stands here twice; the first one counts"],
-    ),
-    "a node twice": (
-        node("good", cpu=9),
-        ["Node good: metadata.name: stands here twice; the first one counts"],
-    ),
-    "a namespace twice": (
-        namespace("team"),
-        ["Namespace team: metadata.name: stands here twice; the first one counts"],
-    ),
-    "a configuration of an unknown word": (
-        configuration("good", topologyManagerScope="node"),
-        [
-            (
-                'KubeletConfiguration good: topologyManagerScope: "node" is none of the known words: '
-                "container, pod"
-            )
-        ],
-    ),
+        {**nrt("x", zones=tuple(f"node-{number}" for number in range(17))),
+            "topologyPolicies": ["RestrictedPodLevel"]},
+        ["NodeResourceTopology x: zones: 17 are more than the 16 whose sets can be walked here"]),
+    "a version to come": ({**nrt("x"), "apiVersion": "topology.node.k8s.io/v1"},
+        [('NodeResourceTopology x: apiVersion: "topology.node.k8s.io/v1" is none of the known '
+                "versions: v1alpha2, v1alpha1 of topology.node.k8s.io")]),
+    "no name": ({**nrt("x"), "metadata": {}}, ["NodeResourceTopology items[4]: metadata.name: is missing"]),
+    "a topology twice": (nrt("good", cpu=9),
+        ["NodeResourceTopology good: metadata.name: stands here twice; the first one counts"]),
+    "a node twice": (node("good", cpu=9),
+        ["Node good: metadata.name: stands here twice; the first one counts"]),
+    "a namespace twice": (namespace("team"),
+        ["Namespace team: metadata.name: stands here twice; the first one counts"]),
+    "a configuration of an unknown word": (configuration("good", topologyManagerScope="node"),
+        [('KubeletConfiguration good: topologyManagerScope: "node" is none of the known words: '
+                "container, pod")]),
     "a configuration with which no kubelet starts": (
         configuration("good", cpuManagerPolicy="none", cpuManagerPolicyOptions={"full-pcpus-only": "true"}),
-        [
-            (
-                "KubeletConfiguration good: cpuManagerPolicyOptions: the kubelet does not start: "
-                "the CPU manager's policy none takes no options, not full-pcpus-only"
-            )
-        ],
-    ),
+        [("KubeletConfiguration good: cpuManagerPolicyOptions: the kubelet does not start: "
+                "the CPU manager's policy none takes no options, not full-pcpus-only")]),
     "a configuration of a kubelet to come": (
         configuration("good", cpuManagerPolicyOptions={"full-pcpus-only": "true", "be-quick": "true"}),
-        [
-            (
-                "KubeletConfiguration good: cpuManagerPolicyOptions.be-quick: the kubelet knows no such "
+        [("KubeletConfiguration good: cpuManagerPolicyOptions.be-quick: the kubelet knows no such "
                 "option, but full-pcpus-only, distribute-cpus-across-numa, align-by-socket, "
-                "distribute-cpus-across-cores, strict-cpu-reservation, prefer-align-cpus-by-uncorecache"
-            )
-        ],
-    ),
-    "a configuration of no node": (
-        configuration("godo"),
-        ["KubeletConfiguration godo: metadata.name: no node in this snapshot has this name"],
-    ),
+                "distribute-cpus-across-cores, strict-cpu-reservation, prefer-align-cpus-by-uncorecache")]),
+    "a configuration of no node": (configuration("godo"),
+        ["KubeletConfiguration godo: metadata.name: no node in this snapshot has this name"]),
     "no kind": ({"metadata": {"name": "x"}}, ["object items[4]: kind: is missing"]),
-    "items that are none": (
-        {"kind": "NodeList", "apiVersion": "v1", "items": 1},
-        ["NodeList items[4]: items: must be a list, not a number"],
-    ),
-}
+    "items that are none": ({"kind": "NodeList", "apiVersion": "v1", "items": 1},
+        ["NodeList items[4]: items: must be a list, not a number"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("broken", "expected"), PROBLEMS.values(), ids=PROBLEMS)
