@@ -6,22 +6,22 @@ namespace does not let it pass. What does not fit at the moment is no mistake of
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
-from kubectl_numa import questions
 from kubectl_numa.lines import counted
 from kubectl_numa.manifests import Manifest
-from kubectl_numa.questions import Asked, Cluster
-from numalign.cache import admission, dra
-from numalign.cache.admission import AdmissionDecision, AdmissionState
+from kubectl_numa.questions import ClusterView, PodDecision
+from numalign.cache import admission
+from numalign.cache.admission import AdmissionState
 from numalign.kube.decode.templates import NOWHERE
 from numalign.model.errors import BadInput
 
 
-class Result(StrEnum):
+class CheckResult(StrEnum):
     """What a check says of one manifest."""
 
     OK = "ok"
@@ -30,31 +30,58 @@ class Result(StrEnum):
     BAD = "bad"
 
 
+_CODES: Mapping[CheckResult, int] = MappingProxyType(
+    {CheckResult.OK: 0, CheckResult.NEVER: 1, CheckResult.DENIED: 1, CheckResult.BAD: 2}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One manifest, checked.
+    """One manifest, checked; `pod` is None if it cannot be read.
 
     `able` counts the nodes here that could run its pod, so many `unanswered` ones among them: nobody can say
     it of those.
     """
 
     manifest: Manifest
-    result: Result
-    asked: Asked | None = None
+    pod: PodDecision | None = None
     able: int = 0
     unanswered: int = 0
 
     @property
+    def result(self) -> CheckResult:
+        """What the check says."""
+        if self.pod is None:
+            return CheckResult.BAD
+        if self.refusal is None:
+            return CheckResult.OK
+        denied = self.pod.decision.state is AdmissionState.BELOW_ENFORCED
+        return CheckResult.DENIED if denied else CheckResult.NEVER
+
+    @property
     def refusal(self) -> str | None:
         """The webhook's own words, if it refuses the pod; of one that cannot be read, the first mistake."""
-        if self.asked:
-            return self.asked.decision.refusal
+        if self.pod:
+            return self.pod.decision.refusal
         return admission.invalid_text(self.manifest.mistakes) if self.manifest.mistakes else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the webhook warns of."""
-        return self.asked.decision.all_warnings if self.asked else ()
+        return self.pod.decision.all_warnings if self.pod else ()
+
+    def line(self, nodes: int) -> str:
+        """The check of the pod in one line, without its result; the topology of so many nodes is known."""
+        pod, manifest = self.manifest.pod, self.manifest
+        name = f"{pod.namespace}/{pod.name}" if pod else manifest.kind or "nothing"
+        guessed = ", a guess" if manifest.place.guessed else ""
+        return f"{name} ({manifest.where}{guessed}): {self.refusal or self._hopes(nodes)}"
+
+    def _hopes(self, nodes: int) -> str:
+        intent = self.pod.intent if self.pod else None
+        more = f", {self.unanswered} not answered" if self.unanswered else ""
+        policy = intent.policy if intent else "no intent"
+        return f"{policy}, {self.able - self.unanswered} of {nodes} nodes could run it{more}"
 
     def to_json(self) -> dict[str, Any]:
         """The result for programs."""
@@ -70,69 +97,41 @@ class Checked:
             "result": self.result,
             "able": self.able,
             "notAnswered": self.unanswered,
-            "reason": self.refusal if self.asked else None,
+            "reason": self.refusal if self.pod else None,
             "refusal": self.refusal,
             "warnings": list(self.warnings),
             "mistakes": [str(mistake) for mistake in self.manifest.mistakes],
         }
 
 
-def check(manifest: Manifest, cluster: Cluster) -> Checked:
+def check(manifest: Manifest, cluster: ClusterView) -> Checked:
     """Check one manifest; a bad one is a result, never an error."""
     if manifest.place is NOWHERE:
-        return Checked(manifest, Result.BAD)
+        return Checked(manifest)
     name = manifest.pod.name if manifest.pod else ""
     try:
         # Of a pod whose amounts cannot be read the webhook tells what else is wrong, and so does this.
-        asked = questions.ask(manifest.place.raw, cluster, name=name, namespace=manifest.namespace)
+        pod = cluster.decide(manifest.place.raw, name=name, namespace=manifest.namespace)
     except BadInput as error:
-        return Checked(manifest.wrong_pod(error), Result.BAD)
+        return Checked(manifest.wrong_pod(error))
     if manifest.mistakes:
-        return Checked(manifest, Result.BAD)
-    survey = cluster.fleet.ever(dra.sure(asked.question, cluster.served), asked.constraints)
-    return Checked(manifest, _result(asked.decision), asked, survey.able, survey.unanswered)
-
-
-def _result(decision: AdmissionDecision) -> Result:
-    if decision.refusal is None:
-        return Result.OK
-    return Result.DENIED if decision.state is AdmissionState.BELOW_ENFORCED else Result.NEVER
+        return Checked(manifest)
+    survey = cluster.ever(pod)
+    return Checked(manifest, pod, survey.able, survey.unanswered)
 
 
 def exit_code(results: list[Checked]) -> int:
     """0 if all could run, 1 if one never could, 2 if one could not be read; nothing depends on a guess."""
-    sure = (each.result for each in results if not each.manifest.place.guessed)
+    sure = (checked.result for checked in results if not checked.manifest.place.guessed)
     return max((_CODES[result] for result in sure), default=0)
-
-
-def lines(results: list[Checked], cluster: Cluster) -> Iterator[str]:
-    """One line for each pod, without its result."""
-    known = len(cluster.fleet.nodes)
-    for each in results:
-        pod = each.manifest.pod
-        name = f"{pod.namespace}/{pod.name}" if pod else each.manifest.kind or "nothing"
-        guessed = ", a guess" if each.manifest.place.guessed else ""
-        yield f"{name} ({each.manifest.where}{guessed}): {_words(each, known)}"
 
 
 def summary(results: list[Checked]) -> str:
     """How many pods there were, and what came of them."""
     if not results:
         return "there is no pod in the manifests"
-    counts = Counter(each.result for each in results)
+    counts = Counter(checked.result for checked in results)
     parts = [f"{count} {result}" for result, count in sorted(counts.items())]
-    warned = sum(bool(each.warnings) for each in results)
+    warned = sum(bool(checked.warnings) for checked in results)
     parts += [f"{warned} with warnings"] if warned else []
     return f"{counted(len(results), 'pod')}: {', '.join(parts)}"
-
-
-def _words(checked: Checked, known: int) -> str:
-    if checked.refusal:
-        return checked.refusal
-    intent = checked.asked.intent if checked.asked else None
-    sure, unanswered = checked.able - checked.unanswered, checked.unanswered
-    more = f", {unanswered} not answered" if unanswered else ""
-    return f"{intent.policy if intent else 'no intent'}, {sure} of {known} nodes could run it{more}"
-
-
-_CODES = {Result.OK: 0, Result.NEVER: 1, Result.DENIED: 1, Result.BAD: 2}

@@ -16,10 +16,8 @@ from typing import Any
 
 from rich.console import Console
 
-from kubectl_numa import questions
 from kubectl_numa.manifests import Namespace
-from kubectl_numa.questions import Cluster
-from kubectl_numa.settings import DEFAULTS, Settings
+from kubectl_numa.questions import DEFAULTS, ClusterView, WebhookOptions
 from numalign.kube import collect, installation
 from numalign.kube.client import Forbidden, Unconfigured
 from numalign.kube.configz import Progress
@@ -29,23 +27,16 @@ from numalign.kube.files.policy import NO_POLICY, BadPolicy, ClusterPolicy
 from numalign.model.errors import BadInput, Mistake
 from numalign.shapes import ShapeHistory
 
-PROBLEMS_TOLD = 10
+PROBLEMS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ClusterSource:
     """A snapshot file (`-` is standard input), or else a kubeconfig and one of its contexts."""
 
     snapshot: str | None = None
     kubeconfig: str | None = None
     context: str | None = None
-
-    @property
-    def name(self) -> str:
-        """What people call it in a message."""
-        if self.snapshot is None:
-            return "the cluster"
-        return "standard input" if self.snapshot == "-" else self.snapshot
 
     def documents(self) -> list[object]:
         """Everything there is, undecoded; raises `BadInput` and `ClusterError`."""
@@ -57,35 +48,56 @@ class Source:
         except Unconfigured as error:
             raise Unconfigured(f"{error}, or read a file with --snapshot") from error
 
-    def namespace(self, asked: str | None) -> Namespace:
+    def view(self, options: WebhookOptions = DEFAULTS, *, objects: list[object] | None = None) -> ClusterView:
+        """The cluster of these documents, by default all there are, as its webhook sees it now.
+
+        What could not be used is told on standard error. Raises as `documents` and `policy`.
+        """
+        objects = self.documents() if objects is None else objects
+        cluster_policy, now = self.policy(options.policy), time.time()
+        history = ShapeHistory(remember=options.remember, wall=lambda: now)
+        history.declare(cluster_policy.shapes)
+        where = "standard input" if self.snapshot == "-" else self.snapshot or "the cluster"
+        cluster = snapshot.of(objects, shape_history=history, where=where)
+        _tell_left_out(cluster.problems)
+        return ClusterView(cluster, cluster_policy, options, now=now)
+
+    def namespace(self, name: str | None) -> Namespace:
         """Where pods are that name no namespace; raises `ClusterError`.
 
-        That is the one that was `asked` for, or else that of the kubeconfig's context. A file has no context,
-        so beside one a context counts only if it is named.
+        That is the one that was asked for by `name`, or else that of the kubeconfig's context. A file has no
+        context, so beside one a context counts only if it is named.
         """
-        if asked:
-            return Namespace(asked, asked=True)
+        if name:
+            return Namespace(name, asked=True)
         if self.snapshot is not None and not (self.kubeconfig or self.context):
             return Namespace()
-        found = installation.context_namespace(kubeconfig=self.kubeconfig, context=self.context)
-        return Namespace(asyncio.run(found))
+        of_context = installation.context_namespace(kubeconfig=self.kubeconfig, context=self.context)
+        return Namespace(asyncio.run(of_context))
 
     def policy(self, file: str | None) -> ClusterPolicy:
         """The cluster's policy: that of a file, or else the one that is installed in the running cluster.
 
-        Which one is heard, and that one may not be seen, is told on standard error. Raises `BadPolicy` and
-        `ClusterError`.
+        Which one it is, and that one may not be seen, is told on standard error. Raises `BadPolicy` and
+        `ClusterError`: where one is broken, nobody knows which one is in force in its place.
         """
         if file is not None:
             return policy.read(Path(file))
         if self.snapshot is not None:
             return NO_POLICY
         try:
-            found = asyncio.run(installation.policy(kubeconfig=self.kubeconfig, context=self.context))
+            installed = asyncio.run(installation.policy(kubeconfig=self.kubeconfig, context=self.context))
         except Forbidden as error:
             _tell(f"cluster policy: not known, for {error}; give its file with --policy")
             return NO_POLICY
-        return _installed(*found) if found else NO_POLICY
+        if not installed:
+            return NO_POLICY
+        text, name = installed
+        _tell(f"cluster policy: ConfigMap {name}")
+        try:
+            return policy.parse(text.encode())
+        except BadPolicy as error:
+            raise BadPolicy(mistake.under(f"ConfigMap {name}") for mistake in error.mistakes) from error
 
     def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
         """The running cluster as a List; raises `ClusterError`.
@@ -93,63 +105,43 @@ class Source:
         Kubelets that do not tell their configuration, and what a snapshot can do without and whoever asks may
         not see, are told of on standard error.
         """
-        silent: list[str] = []
+        problems: list[str] = []
 
         def left_out(what: str, error: Exception) -> None:
-            silent.append(f"{what}: {error}")
+            problems.append(f"{what}: {error}")
 
         with waiting("asking the cluster") as now:
             listener = Progress(
                 asked=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
                 left_out=lambda node, error: left_out(f"{KIND} {node}", error),
             )
-            taken = collect.collect(
-                kubeconfig=self.kubeconfig,
-                context=self.context,
-                with_pods=with_pods,
-                kubelets=listener if with_kubelet_configs else None,
-                left_out=left_out,
+            objects = asyncio.run(
+                collect.collect(
+                    kubeconfig=self.kubeconfig,
+                    context=self.context,
+                    with_pods=with_pods,
+                    kubelets=listener if with_kubelet_configs else None,
+                    left_out=left_out,
+                )
             )
-            found = asyncio.run(taken)
-        _tell_left_out(silent)
-        return found
+        _tell_left_out(problems)
+        return objects
 
-    def pod(self, name: str, *, namespace: str, found: list[object]) -> dict[str, Any]:
-        """A pod by its name: out of `found` if that is a snapshot, else from the running cluster."""
-        if self.snapshot is not None:
-            return _pod(name, namespace, found)
-        work = collect.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
-        return asyncio.run(work)
+    def pod(self, name: str, *, namespace: str, objects: list[object]) -> dict[str, Any]:
+        """A pod by its name: out of `objects` if that is a snapshot, else from the running cluster.
 
-
-def ready(source: Source, settings: Settings = DEFAULTS) -> Cluster:
-    """The cluster that is meant, ready to be asked as its webhook is; raises as `Source.documents`."""
-    return cluster(source.documents(), source.policy(settings.policy), settings, where=source.name)
-
-
-def cluster(
-    found: list[object],
-    cluster_policy: ClusterPolicy = NO_POLICY,
-    settings: Settings = DEFAULTS,
-    *,
-    where: str = "snapshot",
-) -> Cluster:
-    """The cluster in documents that stood there; what could not be used is told on standard error."""
-    now = time.time()
-    book = ShapeHistory(remember=settings.remember, wall=lambda: now)
-    book.declare(cluster_policy.shapes)
-    read = snapshot.of(found, shape_history=book, where=where)
-    _tell_left_out(read.problems)
-    return questions.cluster(read, cluster_policy, settings, now=now)
-
-
-def _installed(text: str, name: str) -> ClusterPolicy:
-    """The policy in a ConfigMap; raises `BadPolicy`, for nobody knows which one is in force in its place."""
-    _tell(f"cluster policy: ConfigMap {name}")
-    try:
-        return policy.parse(text.encode())
-    except BadPolicy as error:
-        raise BadPolicy(mistake.under(f"ConfigMap {name}") for mistake in error.mistakes) from error
+        Raises `BadInput` for one that the snapshot lacks, and `ClusterError`.
+        """
+        if self.snapshot is None:
+            work = collect.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
+            return asyncio.run(work)
+        for document in documents.objects(objects):
+            metadata = document.raw.get("metadata")
+            if (document.group, document.kind) == ("", "Pod") and isinstance(metadata, dict):
+                place = (metadata.get("namespace") or "default", metadata.get("name"))
+                if place == (namespace, name):
+                    return dict(document.raw)
+        raise BadInput([Mistake("--snapshot", f"holds no pod {namespace}/{name}: give its manifest with -f")])
 
 
 def _tell(words: str) -> None:
@@ -158,10 +150,10 @@ def _tell(words: str) -> None:
 
 def _tell_left_out(problems: Sequence[object]) -> None:
     """The first few, and how many more there are."""
-    for problem in problems[:PROBLEMS_TOLD]:
+    for problem in problems[:PROBLEMS_SHOWN]:
         _tell(f"left out: {problem}")
-    if len(problems) > PROBLEMS_TOLD:
-        _tell(f"left out: {len(problems) - PROBLEMS_TOLD} more objects")
+    if len(problems) > PROBLEMS_SHOWN:
+        _tell(f"left out: {len(problems) - PROBLEMS_SHOWN} more objects")
 
 
 @contextmanager
@@ -173,13 +165,3 @@ def waiting(doing: str) -> Iterator[Callable[[str], None]]:
             yield lambda now: status.update(f"{now} ...")
     else:
         yield lambda _now: None
-
-
-def _pod(name: str, namespace: str, found: list[object]) -> dict[str, Any]:
-    for each in documents.objects(found):
-        metadata = each.raw.get("metadata")
-        if (each.group, each.kind) == ("", "Pod") and isinstance(metadata, dict):
-            here = metadata.get("namespace") or "default"
-            if (metadata.get("name"), here) == (name, namespace):
-                return dict(each.raw)
-    raise BadInput([Mistake("--snapshot", f"holds no pod {namespace}/{name}: give its manifest with -f")])

@@ -74,24 +74,24 @@ class Deleted:
     pod: str
 
 
-Event = Started | Created | Observed | Deleted
+NodeEvent = Started | Created | Observed | Deleted
 
 
-def read(line: bytes) -> Event:
+def read(line: bytes) -> NodeEvent:
     """The event in a line; raises `BadLine` with every mistake."""
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise BadLine([Mistake("", f"is not JSON: {error}")]) from error
-    whole = Part(value)
-    told = [name for name, _ in whole.members()]
-    whole.only(_EVENTS)
-    if not whole.mistakes and len(told) != 1:
-        what = "tells of nothing" if not told else f"tells of several things: {', '.join(told)}"
-        whole.wrong(f"{what}; a line has one of {', '.join(_EVENTS)}")
-    whole.raise_mistakes(BadLine)
-    event = _EVENTS[told[0]](whole[told[0]])
-    whole.raise_mistakes(BadLine)
+    part = Part(value)
+    names = [name for name, _ in part.members()]
+    part.only(_EVENTS)
+    if not part.mistakes and len(names) != 1:
+        what = f"tells of several things: {', '.join(names)}" if names else "tells of nothing"
+        part.wrong(f"{what}; a line has one of {', '.join(_EVENTS)}")
+    part.raise_mistakes(BadLine)
+    event = _EVENTS[names[0]](part[names[0]])
+    part.raise_mistakes(BadLine)
     return event
 
 
@@ -102,6 +102,7 @@ def _started(part: Part) -> Started:
     topology = _topology(published if known else published.required(), name)
     configured = None if config.value is None else configuration(config, name)
     minor, threads = nodes.minor_version(part["kubeletVersion"]), nodes.threads_per_core(part["labels"])
+    facts = NodeFacts(name, minor=minor, threads=threads)
     join = partial(machine_nodes.join, machines.described(described)) if known else nodes.join
     part.raise_mistakes(BadLine)
     try:
@@ -195,6 +196,6 @@ def _deleted(part: Part) -> Deleted:
     return Deleted(part.required_text())
 
 
-_EVENTS: Mapping[str, Callable[[Part], Event]] = MappingProxyType(
+_EVENTS: Mapping[str, Callable[[Part], NodeEvent]] = MappingProxyType(
     {"node": _started, "create": _created, "observed": _observed, "delete": _deleted}
 )

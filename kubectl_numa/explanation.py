@@ -13,18 +13,16 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from kubectl_numa.questions import Asked, Cluster
-from numalign.cache import Question, dra
+from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.decision import scoring, wording
 from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode import placements
 from numalign.model.attributes import NO_ATTRIBUTES
-from numalign.model.constraints import Constraints, Unmet, unmet_ever, unmet_now
-from numalign.model.demand import Demand, Step
+from numalign.model.constraints import Unmet, unmet_ever, unmet_now
 from numalign.model.intent import Policy
-from numalign.model.node import Node
+from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources, render
 from numalign.shapes import KnownShape
 from numalign.shapes.health import missing_devices
@@ -43,7 +41,7 @@ class Chance(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NodeAnswer:
     """What one node says.
 
     `unmet` is why the pod may not go there now, `lasting` whether that stays as long as the labels and taints
@@ -51,11 +49,15 @@ class Answer:
     """
 
     node: Node
-    node_class: str
     verdict: Verdict
     score: int | None
     unmet: Unmet | None = None
     lasting: bool = False
+
+    @property
+    def node_class(self) -> str:
+        """The class of the node, in health."""
+        return node_class(self.node)
 
     @property
     def chance(self) -> Chance:
@@ -76,8 +78,7 @@ class Answer:
     @property
     def reason(self) -> str | None:
         """Why not, in a sentence without a full stop for each thing that stands in the way."""
-        told = "; ".join(self._reasons())
-        return told or None
+        return "; ".join(self._reasons()) or None
 
     def _reasons(self) -> Iterator[str]:
         if self.unmet:
@@ -101,9 +102,25 @@ class Answer:
             return None
         return placements.render(self.node, self.verdict.placement)
 
+    def to_json(self) -> dict[str, Any]:
+        """The answer for programs."""
+        return {
+            "name": self.node.name,
+            "class": self.node_class,
+            "verdict": self.chance,
+            "reason": self.reason,
+            "permanent": self.permanent,
+            "unmet": self.unmet,
+            "lacks": quantities(self.missing),
+            "placement": self.placement,
+            "score": self.score,
+            "known": self.verdict.known,
+            "doubts": list(self.verdict.doubts),
+        }
+
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class ShapeAnswer:
     """What a shape says of which no node is here; `unmet` is why the pod may go to no node of it."""
 
     known: KnownShape
@@ -124,12 +141,23 @@ class Absent:
             return f"its nodes {self.unmet}"
         return wording.sentence(self.verdict) if self.verdict.refusal else None
 
+    def to_json(self) -> dict[str, Any]:
+        """The answer for programs."""
+        return {
+            "name": self.known.shape.name,
+            "class": self.known.shape.node_class,
+            **provenance(self.known),
+            "verdict": self.chance,
+            "reason": self.reason,
+            "unmet": self.unmet,
+        }
+
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """Nodes of one class that say the same, by name; `answer` is the first one's."""
 
-    answer: Answer
+    answer: NodeAnswer
     names: tuple[str, ...]
 
 
@@ -140,9 +168,9 @@ class Explanation:
     `never` is why no node could ever take a pod that asks for no alignment, and that nobody refuses for it.
     """
 
-    asked: Asked
-    answers: tuple[Answer, ...]
-    absent: tuple[Absent, ...]
+    pod: PodDecision
+    answers: tuple[NodeAnswer, ...]
+    absent: tuple[ShapeAnswer, ...]
     unknown: tuple[str, ...]
     never: str | None = None
 
@@ -150,55 +178,98 @@ class Explanation:
         """How many nodes say this."""
         return sum(answer.chance is chance for answer in self.answers)
 
+    def to_json(self) -> dict[str, Any]:
+        """The explanation for programs."""
+        pod, intent, demand = self.pod, self.pod.intent, self.pod.demand
+        return {
+            "pod": pod.name,
+            "namespace": pod.namespace,
+            "exempt": pod.exempt,
+            "intent": intent
+            and {
+                "policy": intent.policy,
+                "resources": list(intent.resources),
+                "scope": intent.scope,
+                "from": pod.by,
+            },
+            "demand": {
+                "qos": demand.qos,
+                "containers": [
+                    {
+                        "name": step.container,
+                        "role": step.role,
+                        "asks": quantities(step.asks),
+                        "notPinned": list(step.loose),
+                    }
+                    for step in demand.steps
+                ],
+                "total": quantities(demand.total),
+            },
+            "nodes": [answer.to_json() for answer in self.answers],
+            "shapes": [answer.to_json() for answer in self.absent],
+            "unknown": list(self.unknown),
+            "refusal": pod.decision.refusal,
+            "never": self.never,
+            "warnings": list(pod.decision.all_warnings),
+        }
 
-def explain(asked: Asked, cluster: Cluster, *, strategy: Strategy = Strategy.LEAST_NUMA_NODES) -> Explanation:
+
+def explain(
+    pod: PodDecision, cluster: ClusterView, *, strategy: Strategy = Strategy.LEAST_NUMA_NODES
+) -> Explanation:
     """Ask every node; nodes in the same state are asked once."""
-    answers = tuple(sorted(_answers(asked, cluster, strategy), key=lambda answer: answer.node.name))
-    question = _question(asked, cluster)
-    absent = tuple(_absent(question, asked.constraints, known) for known in cluster.shapes if not known.nodes)
-    return Explanation(asked, answers, absent, cluster.unknown, _never(asked, cluster, answers, absent))
+    question = cluster.by_node(pod)
+    answers = tuple(sorted(_answers(pod, cluster, strategy), key=lambda answer: answer.node.name))
+    absent = tuple(
+        ShapeAnswer(
+            known,
+            evaluate(known.shape.node, question.demand, question.intent),
+            known.shape.unmet(pod.constraints),
+        )
+        for known in cluster.snapshot.shapes
+        if not known.nodes
+    )
+    # What the pod may not go to has nothing against it.
+    refusing = [answer.verdict.refused and answer.permanent and not answer.lasting for answer in answers]
+    hopeless = refusing and all(refusing) and all(answer.chance is Chance.NEVER for answer in absent)
+    never = cluster.why_not(pod) if hopeless and pod.question.intent.policy is Policy.NONE else None
+    return Explanation(pod, answers, absent, cluster.snapshot.unknown, never)
 
 
-def _question(asked: Asked, cluster: Cluster) -> Question:
-    """What is asked of each node, as the scorer asks it."""
-    return dra.by_node(asked.question, cluster.served)
+def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iterator[NodeAnswer]:
+    question, verdicts = cluster.by_node(pod), dict[Node, tuple[Verdict, int | None]]()
+    for node in cluster.snapshot.nodes:
+        state = _state(node)
+        if state not in verdicts:
+            verdict = evaluate(node, question.demand, question.intent)
+            placed = verdict.placement if verdict.admitted else None
+            value = None if placed is None else scoring.score(strategy, node, question.demand, placed)
+            verdicts[state] = (verdict, value)
+        verdict, value = verdicts[state]
+        unmet = unmet_now(pod.constraints, node.name, node.attributes)
+        lasting = unmet is not None and unmet_ever(pod.constraints, node.name, node.attributes) is not None
+        yield NodeAnswer(node, verdict, None if unmet else value, unmet, lasting)
 
 
-def _never(asked: Asked, cluster: Cluster, answers: Iterable[Answer], absent: Iterable[Absent]) -> str | None:
-    """What all of them have against a pod that asks for nothing; what it may not go to says nothing."""
-    refused = [each.verdict.refused and each.permanent and not each.lasting for each in answers]
-    hopeless = refused and all(refused) and all(each.chance is Chance.NEVER for each in absent)
-    if not hopeless or asked.question.intent.policy is not Policy.NONE:
-        return None
-    return cluster.fleet.why_not(_question(asked, cluster), asked.constraints)
+def _state(node: Node) -> Node:
+    """All of a node that decides about alignment."""
+    health = None if node.health is None else _state(node.health)
+    return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)
 
 
-def groups(answers: Iterable[Answer]) -> list[Group]:
+def groups(answers: Iterable[NodeAnswer]) -> list[NodeGroup]:
     """Answers that differ only in the node's name, put together; the best first."""
-    alike: dict[tuple[object, ...], list[Answer]] = {}
+    alike: dict[tuple[object, ...], list[NodeAnswer]] = {}
     for answer in answers:
         key = (answer.node_class, answer.chance, answer.reason, answer.score, repr(answer.placement))
         alike.setdefault(key, []).append(answer)
-    found = [Group(same[0], tuple(answer.node.name for answer in same)) for same in alike.values()]
-    return sorted(found, key=_best_first)
+    same = [NodeGroup(group[0], tuple(answer.node.name for answer in group)) for group in alike.values()]
+    return sorted(same, key=_best_first)
 
 
-def to_json(explanation: Explanation) -> dict[str, Any]:
-    """The explanation for programs."""
-    asked = explanation.asked
-    return {
-        "pod": asked.name,
-        "namespace": asked.namespace,
-        "exempt": asked.exempt,
-        "intent": _intent(asked),
-        "demand": _demand(asked.demand),
-        "nodes": [_answer(answer) for answer in explanation.answers],
-        "shapes": [_absent_to_json(each) for each in explanation.absent],
-        "unknown": list(explanation.unknown),
-        "refusal": asked.decision.refusal,
-        "never": explanation.never,
-        "warnings": list(asked.decision.all_warnings),
-    }
+def _best_first(group: NodeGroup) -> tuple[int, int, str, tuple[str, ...]]:
+    order = list(Chance).index(group.answer.chance)
+    return (order, -(group.answer.score or 0), group.answer.node_class, group.names)
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
@@ -212,91 +283,3 @@ def provenance(known: KnownShape) -> dict[str, Any]:
     if known.nodes:
         return {"known": PRESENT, "lastSeen": seen}
     return {"known": DECLARED if known.declared else REMEMBERED, "lastSeen": seen}
-
-
-def _answers(asked: Asked, cluster: Cluster, strategy: Strategy) -> Iterator[Answer]:
-    question, verdicts = _question(asked, cluster), dict[Node, tuple[Verdict, int | None]]()
-    for node in cluster.fleet.nodes:
-        state = _state(node)
-        if state not in verdicts:
-            verdict = evaluate(node, question.demand, question.intent)
-            placed = verdict.placement if verdict.admitted else None
-            value = None if placed is None else scoring.score(strategy, node, question.demand, placed)
-            verdicts[state] = (verdict, value)
-        verdict, value = verdicts[state]
-        unmet = unmet_now(asked.constraints, node.name, node.attributes)
-        lasting = unmet is not None and unmet_ever(asked.constraints, node.name, node.attributes) is not None
-        score = None if unmet else value
-        yield Answer(node, cluster.fleet.class_of(node), verdict, score, unmet, lasting)
-
-
-def _state(node: Node) -> Node:
-    """All of a node that decides about alignment."""
-    health = None if node.health is None else _state(node.health)
-    return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)
-
-
-def _absent(question: Question, where: Constraints, known: KnownShape) -> Absent:
-    verdict = evaluate(known.shape.node, question.demand, question.intent)
-    return Absent(known, verdict, known.shape.unmet(where))
-
-
-def _best_first(group: Group) -> tuple[int, int, str, tuple[str, ...]]:
-    order = list(Chance).index(group.answer.chance)
-    return (order, -(group.answer.score or 0), group.answer.node_class, group.names)
-
-
-def _intent(asked: Asked) -> dict[str, Any] | None:
-    if asked.intent is None:
-        return None
-    return {
-        "policy": asked.intent.policy,
-        "resources": list(asked.intent.resources),
-        "scope": asked.intent.scope,
-        "from": asked.by,
-    }
-
-
-def _demand(demand: Demand) -> dict[str, Any]:
-    return {
-        "qos": demand.qos,
-        "containers": [_step(step) for step in demand.steps],
-        "total": quantities(demand.total),
-    }
-
-
-def _step(step: Step) -> dict[str, Any]:
-    asks: Resources = step.asks
-    return {
-        "name": step.container,
-        "role": step.role,
-        "asks": quantities(asks),
-        "notPinned": list(step.loose),
-    }
-
-
-def _absent_to_json(absent: Absent) -> dict[str, Any]:
-    return {
-        "name": absent.known.shape.name,
-        "class": absent.known.shape.node_class,
-        **provenance(absent.known),
-        "verdict": absent.chance,
-        "reason": absent.reason,
-        "unmet": absent.unmet,
-    }
-
-
-def _answer(answer: Answer) -> dict[str, Any]:
-    return {
-        "name": answer.node.name,
-        "class": answer.node_class,
-        "verdict": answer.chance,
-        "reason": answer.reason,
-        "permanent": answer.permanent,
-        "unmet": answer.unmet,
-        "lacks": quantities(answer.missing),
-        "placement": answer.placement,
-        "score": answer.score,
-        "known": answer.verdict.known,
-        "doubts": list(answer.verdict.doubts),
-    }

@@ -8,7 +8,7 @@ stay as they are. Text from manifests is never read as markup.
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -38,40 +38,27 @@ class Paper:
         return self.console.options.ascii_only
 
     def write(self, *lines: Text | str) -> None:
-        """Write lines as they are."""
+        """Write lines as they are, but for what would steer the terminal: manifests hold anything."""
         for line in lines:
-            self.console.print(_harmless(line), markup=False, highlight=False, soft_wrap=True)
+            text = line.copy() if isinstance(line, Text) else Text(line)
+            text.plain = _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.plain)
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def entry(self, label: str, words: str, *, indent: int, style: str = "", label_style: str = "") -> None:
-        """A label of a fixed place, and words beside it."""
-        self.write(
-            *hanging(label, words, width=self.width, indent=indent, style=style, label_style=label_style)
-        )
-
-
-def hanging(  # noqa: PLR0913 - one keyword for each property of the layout
-    label: str, words: str, *, width: int, indent: int, style: str = "", label_style: str = ""
-) -> Iterator[Text]:
-    """The label, and the words from column `indent` on, in as many lines as they need."""
-    head = f"{label:<{indent}}"
-    for line in _wrapped(words, width - indent) or [""]:
-        yield Text.assemble((head, label_style), (line, style)) if line else Text(head.rstrip(), label_style)
-        head = " " * indent
-
-
-def _harmless(line: Text | str) -> Text:
-    """What manifests hold may not steer the terminal."""
-    text = line.copy() if isinstance(line, Text) else Text(line)
-    text.plain = _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.plain)
-    return text
+        """A label, and words from column `indent` on, in as many lines as they need."""
+        head = f"{label:<{indent}}"
+        for line in _wrapped(words, self.width - indent) or [""]:
+            both = Text.assemble((head, label_style), (line, style))
+            self.write(both if line else Text(head.rstrip(), label_style))
+            head = " " * indent
 
 
 def some(names: Iterable[str], *, most: int = 4) -> str:
     """Names as a person lists them; only the first ones, where there are many."""
-    listed = list(names)
-    if len(listed) > most:
-        return f"{', '.join(listed[: most - 1])} and {len(listed) - most + 1:,} more"
-    return ", ".join(listed)
+    every = list(names)
+    if len(every) > most:
+        return f"{', '.join(every[: most - 1])} and {len(every) - most + 1:,} more"
+    return ", ".join(every)
 
 
 def counted(count: int, what: str = "node") -> str:
@@ -86,12 +73,14 @@ def amounts(quantities: Mapping[str, Any]) -> str:
 
 def zones(placement: Iterable[Mapping[str, Any]]) -> str:
     """A placement in words: `node-0: 8 cpu; node-0 and node-1 together: 64Gi memory`."""
-    parts = [f"{_together(entry['zones'])}: {amounts(entry['amount'])}" for entry in placement]
+    parts = [
+        f"{', '.join(more)} and {last} together: {amounts(entry['amount'])}"
+        if more
+        else f"{last}: {amounts(entry['amount'])}"
+        for entry in placement
+        for *more, last in [entry["zones"]]
+    ]
     return "; ".join(parts) or "nothing of its own, so any zone will do"
-
-
-def _together(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} together"
 
 
 def _wrapped(words: str, width: int) -> list[str]:

@@ -7,20 +7,13 @@ counted only. Nothing is left out in silence.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from numalign.kube.decode import templates
-from numalign.kube.decode.templates import (
-    NO_TEMPLATES,
-    NOWHERE,
-    POD,
-    PodTemplate,
-    TemplateLocation,
-    TemplatePaths,
-)
+from numalign.kube.decode.templates import NO_TEMPLATES, NOWHERE, POD, TemplateLocation, TemplatePaths
 from numalign.kube.files import documents
 from numalign.kube.files.documents import Document
 from numalign.model.errors import BadInput, Mistake
@@ -64,38 +57,20 @@ class Manifest:
         numbered = f"document {self.document}" if self.document is not None else ""
         return ", ".join(filter(None, (self.file, numbered, self.template)))
 
-    def wrong(self, error: BadInput) -> "Manifest":
-        """The same object, found broken."""
-        return replace(self, mistakes=error.mistakes)
-
     def wrong_pod(self, error: BadInput) -> "Manifest":
-        """The same object, its pod found broken; the mistakes are told with their place in the pod."""
+        """The same object, its pod found broken; the mistakes get their place in the object."""
         return replace(self, mistakes=tuple(map(self.place.told, error.mistakes)))
 
-    def told(self) -> tuple[Mistake, ...]:
-        """Its mistakes, each with the whole way to its place."""
+    def located_mistakes(self) -> tuple[Mistake, ...]:
+        """Its mistakes, each with its file and document."""
         if self.document is None:
             return self.mistakes
         name = f" ({self.kind} {self.pod.name})" if self.pod else f" ({self.kind})" if self.kind else ""
         start = f"{self.file}, document {self.document}{name}"
         return tuple(
-            replace(each, where=f"{start}: {each.where}" if each.where else start) for each in self.mistakes
+            replace(mistake, where=f"{start}: {mistake.where}" if mistake.where else start)
+            for mistake in self.mistakes
         )
-
-
-def files(given: Iterable[str]) -> tuple[list[str], list[Mistake]]:
-    """Every file meant by files and folders, folders searched to the bottom; and what is none."""
-    found: list[str] = []
-    mistakes: list[Mistake] = []
-    for name in given:
-        if not name:
-            mistakes.append(Mistake("--filename", "is empty: name a file or a folder"))
-            continue
-        inside = list(_inside(name))
-        found += inside
-        if not inside:
-            mistakes.append(Mistake(name, _no_file(Path(name))))
-    return list(dict.fromkeys(found)), mistakes
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +87,28 @@ class Namespace:
 DEFAULT = Namespace()
 
 
+def files(names: Iterable[str]) -> tuple[list[str], list[Mistake]]:
+    """Every file among files and folders, folders searched to the bottom; and what is none."""
+    paths: dict[str, None] = {}
+    mistakes: list[Mistake] = []
+    for name in names:
+        path = Path(name)
+        if not name:
+            mistakes.append(Mistake("--filename", "is empty: name a file or a folder"))
+        elif path.is_dir():
+            inside = sorted(
+                str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file()
+            )
+            paths.update(dict.fromkeys(inside))
+            if not inside:
+                mistakes.append(Mistake(name, f"holds no file that ends in {', '.join(sorted(SUFFIXES))}"))
+        elif name == STDIN or path.exists():
+            paths[name] = None
+        else:
+            mistakes.append(Mistake(name, "there is no such file or folder"))
+    return list(paths), mistakes
+
+
 def read(
     file: str,
     *,
@@ -123,79 +120,56 @@ def read(
 
     `extra` are the kinds that the cluster's policy adds.
     """
-    shown = "standard input" if file == STDIN else file
+    name = "standard input" if file == STDIN else file
     try:
-        found = documents.load(file, stdin=stdin)
+        values = documents.load(file, stdin=stdin)
     except BadInput as error:
-        return [Manifest(shown).wrong(error)]
+        return [Manifest(name, mistakes=error.mistakes)]
     return [
         manifest
-        for number, document in enumerate(found, start=1)
-        for each in documents.objects([document])
-        for manifest in _manifest(each, Manifest(shown, number, each.kind), extra)
-        for manifest in [_placed(manifest, each.raw, namespace)]
+        for number, value in enumerate(values, start=1)
+        for document in documents.objects([value])
+        for manifest in _manifests(document, Manifest(name, number, document.kind), namespace, extra)
     ]
 
 
-def notes(given: Iterable[Manifest]) -> Iterator[str]:
+def notes(manifests: Iterable[Manifest]) -> Iterator[str]:
     """What is to be told of how they were read, and of the objects without pods how many there are."""
     left_out = Counter[str]()
-    for each in given:
-        yield from (f"{each.where}: {note}" for note in each.notes)
-        left_out[each.kind] += not (each.counts or each.notes)
+    for manifest in manifests:
+        yield from (f"{manifest.where}: {note}" for note in manifest.notes)
+        left_out[manifest.kind] += not (manifest.counts or manifest.notes)
     if total := left_out.total():
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(left_out.items()) if count)
         yield f"{total} {'object' if total == 1 else 'objects'} without pods: {kinds}"
 
 
-def _inside(name: str) -> Iterator[str]:
-    path = Path(name)
-    if path.is_dir():
-        inside = (each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
-        yield from sorted(map(str, inside))
-    elif name == STDIN or path.exists():
-        yield name
-
-
-def _no_file(path: Path) -> str:
-    if path.is_dir():
-        return f"holds no file that ends in {', '.join(sorted(SUFFIXES))}"
-    return "there is no such file or folder"
-
-
-def _manifest(found: Document, manifest: Manifest, extra: TemplatePaths) -> Iterator[Manifest]:
+def _manifests(
+    document: Document, blank: Manifest, namespace: Namespace, extra: TemplatePaths
+) -> Iterator[Manifest]:
     """The object's pods or mistakes; the object alone for one that makes no pods."""
-    if found.trouble:
-        yield replace(manifest, mistakes=(found.trouble,))
+    metadata = document.raw.get("metadata")
+    own = metadata.get("namespace") if isinstance(metadata, dict) else None
+    blank = replace(blank, namespace=own if isinstance(own, str) and own else namespace.name)
+    if document.trouble:
+        yield replace(blank, mistakes=(document.trouble,))
         return
     try:
-        seen = templates.scan(found.raw, templates.group_kind(found.raw), extra=extra)
-        made = templates.pod_templates(seen, owner=found.raw)
+        look = templates.scan(document.raw, templates.group_kind(document.raw), extra=extra)
+        pods = templates.pod_templates(look, owner=document.raw)
     except BadInput as error:
-        itself = TemplateLocation("", found.raw) if templates.group_kind(found.raw) == POD else NOWHERE
-        yield replace(manifest.wrong(error), place=itself)
+        place = TemplateLocation("", document.raw) if templates.group_kind(document.raw) == POD else NOWHERE
+        yield replace(blank, place=place, mistakes=error.mistakes)
         return
-    notes = (*seen.guesses, *seen.misplaced)
-    if notes or not made:
-        yield replace(manifest, notes=notes)
-    for each in made:
-        yield replace(manifest, place=each.place, pod=each.pod, notes=tuple(_unread(each)))
-
-
-def _unread(template: PodTemplate) -> Iterator[str]:
-    """Why what may be a pod was not read as one."""
-    yield from (f"not read as a pod: {mistake}" for mistake in template.mistakes[:1])
-
-
-def _placed(manifest: Manifest, raw: Mapping[str, object], namespace: Namespace) -> Manifest:
-    """In the namespace that is meant, unless it names one itself."""
-    metadata = raw.get("metadata")
-    own = metadata.get("namespace") if isinstance(metadata, dict) else None
-    meant = own if isinstance(own, str) and own else namespace.name
-    manifest = replace(manifest, namespace=meant)
-    if manifest.pod and not own:
-        return replace(manifest, pod=replace(manifest.pod, namespace=meant))
-    if manifest.pod and namespace.asked and own != namespace.name:
-        message = f'"{own}" is not "{namespace.name}": leave one of them out'
-        return replace(manifest, mistakes=(Mistake("metadata.namespace", message),))
-    return manifest
+    remarks = (*look.guesses, *look.misplaced)
+    if remarks or not pods:
+        yield replace(blank, notes=remarks)
+    for template in pods:
+        pod, mistakes = template.pod, tuple[Mistake, ...]()
+        if pod and not own:
+            pod = replace(pod, namespace=blank.namespace)
+        elif pod and namespace.asked and own != namespace.name:
+            message = f'"{own}" is not "{namespace.name}": leave one of them out'
+            mistakes = (Mistake("metadata.namespace", message),)
+        unread = tuple(f"not read as a pod: {mistake}" for mistake in template.mistakes[:1])
+        yield replace(blank, place=template.place, pod=pod, mistakes=mistakes, notes=unread)

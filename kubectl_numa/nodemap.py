@@ -12,34 +12,56 @@ from typing import Any
 
 from rich.text import Text
 
-from kubectl_numa.bars import ASCII, BLOCKS, bar, short
 from kubectl_numa.explanation import provenance, quantities
-from kubectl_numa.lines import Paper, amounts
-from kubectl_numa.questions import Cluster
-from numalign.cache import Fleet
+from kubectl_numa.lines import Paper, amounts, counted
 from numalign.decision import wording
-from numalign.model.node import Node, Zone
-from numalign.shapes import KnownShape, LabelValues, Shape
+from numalign.kube.cluster_state import Snapshot
+from numalign.model.node import Node, Zone, node_class
+from numalign.model.resources import Kind, kind, render
+from numalign.shapes import KnownShape
 from numalign.shapes.health import missing_devices
 
 NOTHING = "nothing"
 """How much is known of a node that publishes no topology."""
 
+LONGEST_EXACT = 8
+"""Characters; an exact amount that is longer is told in its largest unit, with one decimal."""
+
+BLOCKS, ASCII = ("█", "░"), ("#", ".")
+"""What bars are drawn with: what is used, what is free."""
+
+_UNITS = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 _LEAST_BAR, _MOST_BAR = 4, 16
 _GAP = 2
 _FULL, _HIGH = 1.0, 0.7
 _SHAPE_INDENT = 9
 
 
-def to_json(cluster: Cluster) -> list[dict[str, Any]]:
+def to_json(snapshot: Snapshot) -> list[dict[str, Any]]:
     """All nodes for programs, then those without topology, then the shapes that no node is here of."""
-    known = [_node(node, cluster.fleet) for node in cluster.fleet.nodes]
-    hidden = ({**_EMPTY, "name": name} for name in cluster.unknown)
-    return [*known, *hidden, *(shape_to_json(each) for each in cluster.shapes if not each.nodes)]
+    nodes = (
+        _EMPTY
+        | {
+            "name": node.name,
+            "class": node_class(node),
+            "label": node.label,
+            "policy": node.policy,
+            "scope": node.scope,
+            "known": node.known,
+            "lacks": quantities(missing_devices(node)),
+            "cordoned": node.attributes.cordoned,
+            "ready": node.attributes.ready,
+            "taints": [*map(str, node.attributes.taints)],
+            "zones": [*map(_zone, node.zones)],
+        }
+        for node in snapshot.nodes
+    )
+    hidden = (_EMPTY | {"name": name} for name in snapshot.unknown)
+    return [*nodes, *hidden, *(shape_to_json(known) for known in snapshot.shapes if not known.nodes)]
 
 
 def shape_to_json(known: KnownShape) -> dict[str, Any]:
-    """A shape for programs, with the fields of a node."""
+    """A shape for programs, with the fields of a node; None stands for any value of a label."""
     shape = known.shape
     return {
         **_EMPTY,
@@ -49,23 +71,41 @@ def shape_to_json(known: KnownShape) -> dict[str, Any]:
         "scope": shape.node.scope,
         **provenance(known),
         "nodes": known.nodes,
-        "labels": {key: _values(values) for key, values in sorted(shape.labels.items())},
+        "labels": {
+            key: None if values.known is None else sorted(values.known)
+            for key, values in sorted(shape.labels.items())
+        },
         "taints": [*map(str, shape.taints)],
-        "zones": [_zone(zone) for zone in shape.node.zones],
+        "zones": [*map(_zone, shape.node.zones)],
     }
 
 
-def draw(node: Node, node_class: str, paper: Paper) -> None:
+def _zone(zone: Zone) -> dict[str, Any]:
+    return {
+        "id": zone.id,
+        "name": zone.name,
+        "capacity": quantities(zone.capacity),
+        "allocatable": quantities(zone.allocatable),
+        "free": quantities(zone.free),
+    }
+
+
+def draw(node: Node, paper: Paper) -> None:
     """One node: what its kubelet does, what is wrong with it, then its zones.
 
     What it is labelled with is told if that is not its class.
     """
     facts = f"{node.policy}, scope {node.scope} (known: {node.known})"
-    paper.write(Text.assemble((node.name, "bold"), f"  {facts}"), Text(f"  {node_class}", "dim"))
-    if node.label != node_class:
+    name = node_class(node)
+    paper.write(Text.assemble((node.name, "bold"), f"  {facts}"), Text(f"  {name}", "dim"))
+    if node.label != name:
         paper.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
-    for trouble in _troubles(node):
-        paper.write(Text(f"  {trouble}", "red"))
+    if missing := missing_devices(node):
+        paper.write(Text(f"  lacks {amounts(quantities(missing))} that it had", "red"))
+    if node.attributes.cordoned:
+        paper.write(Text("  is cordoned", "red"))
+    if not node.attributes.ready:
+        paper.write(Text("  is not ready", "red"))
     paper.write(*_map(node.zones, paper))
 
 
@@ -79,16 +119,17 @@ def draw_shape(known: KnownShape, paper: Paper, *, now: float) -> None:
         Text.assemble((f"{node.policy}, scope {node.scope}", "bold"), f"  {how_known(known, now=now)}"),
         Text(f"  {shape.node_class}", "dim"),
     )
-    for what, told in (("labels", _labels(shape)), ("taints", [*map(str, shape.taints)])):
-        if told:
-            paper.entry(f"  {what} ", ", ".join(told), indent=_SHAPE_INDENT, label_style="dim", style="dim")
+    labels = (f"{key}={'|'.join(sorted(v.known))}" for key, v in sorted(shape.labels.items()) if v.known)
+    for what, words in (("labels", labels), ("taints", map(str, shape.taints))):
+        if line := ", ".join(words):
+            paper.entry(f"  {what} ", line, indent=_SHAPE_INDENT, label_style="dim", style="dim")
     paper.write(*_map(node.zones, paper))
 
 
 def how_known(known: KnownShape, *, now: float) -> str:
     """By what a shape is known, in words; `now` is in seconds since 1970."""
     if known.nodes:
-        return "1 node is here" if known.nodes == 1 else f"{known.nodes:,} nodes are here"
+        return f"{counted(known.nodes)} {'is' if known.nodes == 1 else 'are'} here"
     if known.seen is None:
         return "declared, no node is here"
     return f"remembered, last seen {wording.ago(now - known.seen)} ago"
@@ -151,10 +192,10 @@ def _line(label: str, cells: Iterable[tuple[str, str]], widths: Iterable[int]) -
 def _cell(zone: Zone, name: str, *, width: int, plain: bool) -> tuple[str, str]:
     if name not in zone.allocatable:
         return "-", "dim"
-    used, whole = _used(zone, name), zone.allocatable[name]
-    share = used / whole if whole else 0
+    used, total = _used(zone, name), zone.allocatable[name]
+    share = used / total if total else 0
     style = "red" if share >= _FULL else "yellow" if share >= _HIGH else "green"
-    return f"{bar(used, whole, width=width, ink=ASCII if plain else BLOCKS)} {_figures(zone, name)}", style
+    return f"{bar(used, total, width=width, ink=ASCII if plain else BLOCKS)} {_figures(zone, name)}", style
 
 
 def _figures(zone: Zone, name: str) -> str:
@@ -167,51 +208,24 @@ def _used(zone: Zone, name: str) -> int:
     return zone.allocatable[name] - zone.free.get(name, 0)
 
 
-def _node(node: Node, fleet: Fleet) -> dict[str, Any]:
-    return {
-        "name": node.name,
-        "class": fleet.class_of(node),
-        "label": node.label,
-        "policy": node.policy,
-        "scope": node.scope,
-        "known": node.known,
-        "lastSeen": None,
-        "lacks": quantities(missing_devices(node)),
-        "cordoned": node.attributes.cordoned,
-        "ready": node.attributes.ready,
-        "taints": [*map(str, node.attributes.taints)],
-        "zones": [_zone(zone) for zone in node.zones],
-    }
+def bar(used: int, total: int, *, width: int, ink: tuple[str, str]) -> str:
+    """`used` of `total` as `width` characters.
+
+    A bar is read before any number, so it must not lie at its ends: only what is empty looks empty, and only
+    what is full looks full.
+    """
+    cells = used * width // total if total else 0
+    cells = min(max(cells, 1 if used > 0 else 0), width if used >= total else width - 1)
+    return ink[0] * cells + ink[1] * (width - cells)
 
 
-def _troubles(node: Node) -> Iterator[str]:
-    if missing := missing_devices(node):
-        yield f"lacks {amounts(quantities(missing))} that it had"
-    if node.attributes.cordoned:
-        yield "is cordoned"
-    if not node.attributes.ready:
-        yield "is not ready"
-
-
-def _values(values: LabelValues) -> list[str] | None:
-    """The values that a label took; None for any."""
-    return None if values.known is None else sorted(values.known)
-
-
-def _labels(shape: Shape) -> list[str]:
-    """The labels whose values are known, as kubectl writes them."""
-    told = ((key, _values(values)) for key, values in sorted(shape.labels.items()))
-    return [f"{key}={'|'.join(values)}" for key, values in told if values]
-
-
-def _zone(zone: Zone) -> dict[str, Any]:
-    return {
-        "id": zone.id,
-        "name": zone.name,
-        "capacity": quantities(zone.capacity),
-        "allocatable": quantities(zone.allocatable),
-        "free": quantities(zone.free),
-    }
+def short(resource: str, amount: int) -> str:
+    """The quantity if it is short, else the same in its largest unit, with one decimal."""
+    exact = render(resource, amount)
+    if len(exact) <= LONGEST_EXACT or kind(resource) is not Kind.MEMORY:
+        return exact
+    suffix, unit = next(((suffix, unit) for suffix, unit in _UNITS if amount >= unit), ("", 1))
+    return f"{amount / unit:.1f}{suffix}"
 
 
 _EMPTY: dict[str, Any] = {

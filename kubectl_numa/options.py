@@ -4,24 +4,22 @@ The options that commands share, and how answers leave the program.
 The names are kubectl's own where kubectl has one.
 """
 
+import inspect
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import orjson
 from rich.console import Console
 
-from kubectl_numa.clusters import Source
+from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import Paper
-from kubectl_numa.settings import Settings
+from kubectl_numa.questions import WebhookOptions
 from numalign.kube.command_line import from_kubeconfig
 from numalign.kube.settings import seconds
-from numalign.model.errors import Mistake
 from numalign.model.intent import Match
-
-R = TypeVar("R")
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -33,30 +31,20 @@ class Output(StrEnum):
     JSON = "json"
 
 
-def from_cluster(command: Callable[..., R]) -> Callable[..., R]:
-    """Adds --snapshot, --kubeconfig and --context, and joins them into one argument `source`."""
-
-    @wraps(command)
-    def with_source(
-        *arguments: object,
-        snapshot: str | None,
-        kubeconfig: str | None,
-        context: str | None,
-        **options: object,
-    ) -> R:
-        return command(*arguments, source=Source(snapshot, kubeconfig, context), **options)
-
-    help_ = "File with the cluster, as `kubectl numa snapshot` writes it; - is standard input."
-    return click.option("--snapshot", metavar="FILE", help=help_)(from_kubeconfig(with_source))
+def choice(*names: str, values: type[StrEnum], default: StrEnum, help_: str) -> Option:
+    """An option whose value is one of an enumeration; the command gets the member."""
+    return click.option(
+        *names,
+        type=click.Choice([value.value for value in values]),
+        callback=lambda _context, _option, text: values(text),
+        default=default.value,
+        show_default=True,
+        help=help_,
+    )
 
 
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice([each.value for each in Output]),
-    default=Output.TEXT.value,
-    show_default=True,
-    help="Text for people, JSON for programs.",
+output_option = choice(
+    "-o", "--output", values=Output, default=Output.TEXT, help_="Text for people, JSON for programs."
 )
 namespace_option = click.option(
     "-n",
@@ -67,39 +55,21 @@ namespace_option = click.option(
 )
 
 
-def as_the_webhook(command: Callable[..., R]) -> Callable[..., R]:
-    """Adds what the webhook can be told, and joins it into one argument `settings`."""
+def _joined(argument: str, build: Callable[..., object], *options: Option) -> Option:
+    """Adds options, in this order; what `build` makes of their values is one argument of the command."""
 
-    @wraps(command)
-    def with_settings(
-        *arguments: object,
-        policy: str | None,
-        policy_match: str,
-        unknown_nodes: str,
-        remember_shapes: float,
-        user: str,
-        **options: object,
-    ) -> R:
-        settings = Settings(
-            policy=policy,
-            match=Match(policy_match),
-            unknown_may_fit=unknown_nodes == _MAY_FIT,
-            remember=remember_shapes,
-            user=user,
-        )
-        return command(*arguments, settings=settings, **options)
+    def add(command: Callable[..., object]) -> Callable[..., object]:
+        @wraps(command)
+        def joined(*arguments: object, **values: object) -> object:
+            parts = {name: values.pop(name) for name in inspect.signature(build).parameters if name in values}
+            return command(*arguments, **{argument: build(**parts)}, **values)
 
-    return _with((*_OF_SHAPES, *_OF_PODS), with_settings)
+        decorated: Callable[..., object] = joined
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
 
-
-def of_shapes(command: Callable[..., R]) -> Callable[..., R]:
-    """Adds what decides which shapes are known, and joins it into one argument `settings`."""
-
-    @wraps(command)
-    def with_settings(*arguments: object, policy: str | None, remember_shapes: float, **options: object) -> R:
-        return command(*arguments, settings=Settings(policy=policy, remember=remember_shapes), **options)
-
-    return _with(_OF_SHAPES, with_settings)
+    return add
 
 
 def _span(_context: click.Context, _option: click.Parameter, text: str) -> float:
@@ -107,13 +77,6 @@ def _span(_context: click.Context, _option: click.Parameter, text: str) -> float
         return seconds(text)
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: {error}") from error
-
-
-def _with(added: Iterable[Option], command: Callable[..., R]) -> Callable[..., R]:
-    """The command with these options, in this order."""
-    for option in reversed([*added]):
-        command = option(command)
-    return command
 
 
 _MAY_FIT = "may-fit"
@@ -126,6 +89,7 @@ _OF_SHAPES: tuple[Option, ...] = (
     ),
     click.option(
         "--remember-shapes",
+        "remember",
         metavar="SPAN",
         callback=_span,
         default="30d",
@@ -134,16 +98,18 @@ _OF_SHAPES: tuple[Option, ...] = (
     ),
 )
 _OF_PODS: tuple[Option, ...] = (
-    click.option(
+    choice(
         "--policy-match",
-        type=click.Choice([each.value for each in Match]),
-        default=Match.SATISFIES.value,
-        show_default=True,
-        help="Nodes that can keep the pod's promise, or only those with the same policy (as Volcano).",
+        "match",
+        values=Match,
+        default=Match.SATISFIES,
+        help_="Nodes that can keep the pod's promise, or only those with the same policy (as Volcano).",
     ),
     click.option(
         "--unknown-nodes",
+        "unknown_may_fit",
         type=click.Choice([_MAY_FIT, "cannot-fit"]),
+        callback=lambda _context, _option, text: text == _MAY_FIT,
         default=_MAY_FIT,
         show_default=True,
         help="Whether a node without topology that is large enough saves a pod from refusal.",
@@ -157,6 +123,24 @@ _OF_PODS: tuple[Option, ...] = (
     ),
 )
 
+from_cluster = _joined(
+    "source",
+    ClusterSource,
+    click.option(
+        "--snapshot",
+        metavar="FILE",
+        help="File with the cluster, as `kubectl numa snapshot` writes it; - is standard input.",
+    ),
+    from_kubeconfig,
+)
+"""Adds --snapshot, --kubeconfig and --context, joined into one argument `source`."""
+
+as_the_webhook = _joined("webhook", WebhookOptions, *_OF_SHAPES, *_OF_PODS)
+"""Adds the webhook's own settings, joined into one argument `webhook`."""
+
+of_shapes = _joined("webhook", WebhookOptions, *_OF_SHAPES)
+"""Adds the settings that decide which shapes are known, joined into one argument `webhook`."""
+
 
 def print_json(value: Any) -> None:  # noqa: ANN401 any JSON document
     """The answer for programs, on standard output."""
@@ -168,13 +152,7 @@ def paper() -> Paper:
     return Paper(Console())
 
 
-def tell(mistakes: Iterable[Mistake]) -> None:
-    """Everything that is wrong, on standard error."""
-    for mistake in mistakes:
-        click.echo(str(mistake), err=True)
-
-
-def note(lines: Iterable[str]) -> None:
-    """What people should know besides the answer, on standard error."""
+def note(lines: Iterable[object]) -> None:
+    """What people should know besides the answer, on standard error: mistakes and remarks, one a line."""
     for line in lines:
-        click.echo(line, err=True)
+        click.echo(str(line), err=True)

@@ -1,57 +1,51 @@
 """
 What one pod asks of a cluster, and what its webhook says to that.
 
-Checking, explaining and the demo read a pod as the webhook does, and let the same function decide.
+Checking, explaining and the demo read a pod as the webhook does, and let the same functions decide. Only this
+module asks the cache.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from kubectl_numa.settings import DEFAULTS, Settings
-from numalign.cache import Fleet, Question, admission
+from numalign.cache import Fleet, Question, Survey, admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.scheduling import scheduling
-from numalign.kube.decode.templates import TemplatePaths
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.constraints import Constraints
 from numalign.model.demand import Demand
 from numalign.model.errors import BadPod
-from numalign.model.intent import Intent
-from numalign.shapes import KnownShape
-
-NOBODY = EffectivePolicy()
-"""Of a cluster without namespaces and policy."""
+from numalign.model.intent import Intent, Match
+from numalign.shapes.history import REMEMBER_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
-    """What questions are answered from.
+class WebhookOptions:
+    """The settings of the webhook that decide about pods, under its own names.
 
-    `fleet` are the nodes, `unknown` names those that publish no topology, `shapes` are all that are known,
-    `served` the extended resources that DRA serves. `now` is the time of asking, in seconds since 1970.
+    `policy` is a file. Shapes are remembered for so many seconds. `user` is who creates the pods.
     """
 
-    fleet: Fleet
-    unknown: tuple[str, ...] = ()
-    shapes: tuple[KnownShape, ...] = ()
-    policies: EffectivePolicy = NOBODY
-    now: float = 0.0
-    settings: Settings = DEFAULTS
-    reader: PodReader = field(default_factory=PodReader)
-    served: frozenset[str] = frozenset()
+    policy: str | None = None
+    match: Match = Match.SATISFIES
+    unknown_may_fit: bool = True
+    remember: float = REMEMBER_SECONDS
+    user: str = ""
 
-    @property
-    def templates(self) -> TemplatePaths:
-        """Kinds of workloads beside those that are always looked at."""
-        return self.policies.policy.templates
+
+DEFAULTS = WebhookOptions()
+"""Those of an installed webhook unless somebody changes them."""
+
+NOT_LOOKED_AT = AdmissionDecision(AdmissionState.NOT_ASKED)
+"""The decision about a pod that is exempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PodDecision:
     """One pod, read, and what the webhook says to it.
 
     `exempt` is why nobody looks at it; its kubelet aligns it all the same. `by` is None where nobody asks.
@@ -76,46 +70,49 @@ class Asked:
         return self.question.intent if self.by else None
 
 
-def cluster(
-    found: Snapshot,
-    policy: ClusterPolicy = NO_POLICY,
-    settings: Settings = DEFAULTS,
-    *,
-    now: float = 0.0,
-) -> Cluster:
-    """The nodes and rules of a snapshot, ready to be asked at a time in seconds since 1970."""
-    fleet = Fleet(found.nodes, found.shapes, found.bare)
-    policies = EffectivePolicy.of(found, policy)
-    reader = PodReader(settings.match)
-    return Cluster(fleet, found.unknown, found.shapes, policies, now, settings, reader, found.served)
+class ClusterView:
+    """A cluster as its webhook sees it at a time, in seconds since 1970."""
 
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: ClusterPolicy = NO_POLICY,
+        options: WebhookOptions = DEFAULTS,
+        *,
+        now: float = 0.0,
+    ) -> None:
+        self.snapshot, self.policy, self.now = snapshot, policy, now
+        self.policies = EffectivePolicy.of(snapshot, policy)
+        self._fleet = Fleet(snapshot.nodes, snapshot.shapes, snapshot.bare)
+        self._reader, self._user = PodReader(options.match), options.user
+        self._refusals = Refusals(policy.never, policy.unknown_resources, options.unknown_may_fit)
 
-def ask(raw: object, cluster: Cluster, *, name: str, namespace: str) -> Asked:
-    """What a pod asks, or a template of one, and what is said to it.
+    def decide(self, raw: object, *, name: str, namespace: str) -> PodDecision:
+        """What a pod, or a template of one, asks, and what is said to it.
 
-    Raises `BadPod` with every mistake, those that the API server would refuse whoever asks included.
-    """
-    user = cluster.settings.user
-    found = cluster.reader.read(raw, namespace, cluster.policies, user)
-    match found:
-        case PodQuestion():
-            decision = admission.decide(
-                found, cluster.fleet, _refusals(cluster), now=cluster.now, served=cluster.served
-            )
-            return Asked(name, namespace, found.question, found.constraints, found.by, decision)
-        case Exempt(reason, Demand() as demand):
-            question = Question(demand, NO_INTENT)
-            where = scheduling(raw).constraints
-            return Asked(name, namespace, question, where, None, NOT_LOOKED_AT, reason)
-        case Exempt() | Invalid():
-            raise BadPod(found.mistakes)
+        Raises `BadPod` with every mistake, those that the API server would refuse whoever asks included.
+        """
+        pod = self._reader.read(raw, namespace, self.policies, self._user)
+        match pod:
+            case PodQuestion():
+                decision = admission.decide(
+                    pod, self._fleet, self._refusals, now=self.now, served=self.snapshot.served
+                )
+                return PodDecision(name, namespace, pod.question, pod.constraints, pod.by, decision)
+            case Exempt(reason, Demand() as demand):
+                question, constraints = Question(demand, NO_INTENT), scheduling(raw).constraints
+                return PodDecision(name, namespace, question, constraints, None, NOT_LOOKED_AT, reason)
+            case Exempt() | Invalid():
+                raise BadPod(pod.mistakes)
 
+    def ever(self, pod: PodDecision) -> Survey:
+        """What the nodes say to a pod, in health with nothing on them."""
+        return self._fleet.ever(dra.sure(pod.question, self.snapshot.served), pod.constraints)
 
-NOT_LOOKED_AT = AdmissionDecision(AdmissionState.NOT_ASKED)
-"""What is said to a pod that is exempt."""
+    def by_node(self, pod: PodDecision) -> Question:
+        """What a pod asks of each node, as the scorer asks it."""
+        return dra.by_node(pod.question, self.snapshot.served)
 
-
-def _refusals(cluster: Cluster) -> Refusals:
-    """When a pod is refused for the shapes that there are."""
-    policy = cluster.policies.policy
-    return Refusals(policy.never, policy.unknown_resources, cluster.settings.unknown_may_fit)
+    def why_not(self, pod: PodDecision) -> str:
+        """Why no node could ever take a pod."""
+        return self._fleet.why_not(self.by_node(pod), pod.constraints)

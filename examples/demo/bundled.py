@@ -47,21 +47,21 @@ class Story:
 
     def keeps_away_from(self, known: Collection[str]) -> frozenset[str]:
         """Of the nodes whose topology is known, those that the affinity should exclude."""
-        found = _AWAY.search(_BRACKETS.sub("", self.expected))
-        if not found:
+        away = _AWAY.search(_BRACKETS.sub("", self.expected))
+        if not away:
             return frozenset()
-        named = frozenset(re.findall(r"[a-z0-9-]+", found["names"])) & frozenset(known)
-        return frozenset(known) - named if found["all"] else named
+        named = frozenset(re.findall(r"[a-z0-9-]+", away["names"])) & frozenset(known)
+        return frozenset(known) - named if away["all"] else named
 
 
 def stories(text: str) -> Iterator[Story]:
     """Every pod of a file in the form of the bundled one; raises `BadStory`."""
     for number, document in enumerate(re.split(r"^---\n", text, flags=re.MULTILINE), start=1):
-        found = _STORY.search(document)
-        if not found:
+        comment = _STORY.search(document)
+        if not comment:
             message = 'needs a comment "# Shows: ..." and under it "# Expected: ..."'
             raise BadStory([Mistake(f"{PODS}, document {number}", message)])
-        yield Story(yaml.safe_load(document), _joined(found["shows"]), _joined(found["expected"]))
+        yield Story(yaml.safe_load(document), _joined(comment["shows"]), _joined(comment["expected"]))
 
 
 def read(name: str) -> str:

@@ -37,7 +37,7 @@ class BadAnswer(click.ClickException):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PodOutcome:
     """What becomes of one pod. `stored` is the pod as it would be stored, None if it is denied.
 
     `operations` are those of the patch; `message` says why it is denied, each of `causes` one mistake of it.
@@ -55,8 +55,8 @@ class Answer:
         """The answer in words: `denied`, or `admitted` with `patched` and `warned` where they apply."""
         if self.stored is None:
             return frozenset({"denied"})
-        said = {"patched": self.operations, "warned": self.warnings}
-        return frozenset({"admitted", *(word for word, there in said.items() if there)})
+        words = {"admitted": True, "patched": self.operations, "warned": self.warnings}
+        return frozenset(word for word, applies in words.items() if applies)
 
 
 Post = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
@@ -80,11 +80,11 @@ async def line_to(webhook: Webhook, *, connections: int) -> AsyncIterator[Post]:
         yield post
 
 
-async def admit(post: Post, manifest: Mapping[str, Any], *, uid: str) -> Answer:
+async def admit(post: Post, manifest: Mapping[str, Any], *, uid: str) -> PodOutcome:
     """Ask about one pod as an API server does; raises `BadAnswer` and `WebhookDied`."""
     pod = reviews.defaulted(manifest)
     mutation = await _ask(post, "/mutate", pod, uid=f"{uid}-m")
-    operations = _operations(mutation)
+    operations = tuple(orjson.loads(base64.b64decode(mutation["patch"]))) if "patch" in mutation else ()
     try:
         stored = patches.apply(pod, operations) if operations else pod
     except patches.BadPatch as error:
@@ -92,16 +92,16 @@ async def admit(post: Post, manifest: Mapping[str, Any], *, uid: str) -> Answer:
     validation = await _ask(post, "/validate", stored, uid=f"{uid}-v")
     warnings = (*mutation.get("warnings", ()), *validation.get("warnings", ()))
     if validation["allowed"]:
-        return Answer(pod, stored, operations, warnings)
+        return PodOutcome(pod, stored, operations, warnings)
     status = validation["status"]
     causes = tuple(
         f"{cause['field']}: {cause['message']}" for cause in status.get("details", {}).get("causes", ())
     )
-    return Answer(pod, None, operations, warnings, status["message"], causes)
+    return PodOutcome(pod, None, operations, warnings, status["message"], causes)
 
 
 async def admit_all(
-    post: Post, manifests: Iterable[Mapping[str, Any]], *, at_once: int, done: Callable[[Answer], None]
+    post: Post, manifests: Iterable[Mapping[str, Any]], *, at_once: int, done: Callable[[PodOutcome], None]
 ) -> None:
     """Ask about many pods, so many at once; `done` hears every answer as it comes."""
     numbered, failed = enumerate(manifests), None
@@ -134,9 +134,3 @@ async def _ask(post: Post, path: str, pod: Mapping[str, Any], *, uid: str) -> di
     if not mine:
         raise BadAnswer(f"{path} gave no answer to review {uid}: {body[:200].decode(errors='replace')}")
     return response
-
-
-def _operations(response: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    if "patch" not in response:
-        return ()
-    return tuple(orjson.loads(base64.b64decode(response["patch"])))

@@ -14,8 +14,8 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from examples.demo.calls import Answer, Post, admit_all
-from examples.demo.tally import Tally
+from examples.demo.calls import PodOutcome, Post, admit_all
+from examples.demo.tally import OutcomeCounts
 from kubectl_numa.lines import Paper
 
 AT_ONCE = 32
@@ -24,34 +24,36 @@ AT_ONCE = 32
 STEPS = 10
 CAUSES_SHOWN = 12
 
-Clock = Callable[[], float]
-
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
     """What came of all pods, and how long it took, in seconds."""
 
-    tally: Tally
+    counts: OutcomeCounts
     seconds: float
 
 
 async def review(
-    manifests: Sequence[Mapping[str, Any]], post: Post, paper: Paper, *, clock: Clock = time.monotonic
+    manifests: Sequence[Mapping[str, Any]],
+    post: Post,
+    paper: Paper,
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Reviewed:
     """Ask about every pod, showing how far it is."""
-    tally, began = Tally(), clock()
+    counts, began = OutcomeCounts(), clock()
     with progress(len(manifests), paper, clock=clock) as advance:
 
-        def done(answer: Answer) -> None:
-            tally.add(answer)
+        def done(answer: PodOutcome) -> None:
+            counts.add(answer)
             advance()
 
         await admit_all(post, manifests, at_once=AT_ONCE, done=done)
-    return Reviewed(tally, clock() - began)
+    return Reviewed(counts, clock() - began)
 
 
 @contextmanager
-def progress(total: int, paper: Paper, *, clock: Clock) -> Iterator[Callable[[], None]]:
+def progress(total: int, paper: Paper, *, clock: Callable[[], float]) -> Iterator[Callable[[], None]]:
     """A bar on a terminal, a line for every tenth in a pipe; call it once for each pod."""
     if paper.console.is_terminal:
         columns = (TextColumn("  pods"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -73,7 +75,7 @@ def progress(total: int, paper: Paper, *, clock: Clock) -> Iterator[Callable[[],
 
 def show(reviewed: Reviewed, paper: Paper) -> None:
     """What became of the pods, why some were refused, and how long it took."""
-    tally, words = reviewed.tally, reviewed.tally.words
+    counts, words = reviewed.counts, reviewed.counts.words
     paper.write("")
     for label, count, style in (
         ("admitted", words["admitted"], "green"),
@@ -83,8 +85,8 @@ def show(reviewed: Reviewed, paper: Paper) -> None:
         ("denied", words["denied"], "red"),
     ):
         paper.write(Text.assemble((f"  {label:<12}", style), f"{count:>7,}"))
-    _counts("warned, by what is said (a pod may be warned twice)", tally.warnings, paper)
-    _counts("denied, by cause", tally.causes, paper)
+    _counts("warned, by what is said (a pod may be warned twice)", counts.warnings, paper)
+    _counts("denied, by cause", counts.causes, paper)
     pods, seconds = words["reviewed"], reviewed.seconds
     rate = round(2 * pods / seconds) if seconds else 0
     paper.write("", f"  {2 * pods:,} reviews (mutate, then validate) in {seconds:.1f} s: {rate:,} a second")
@@ -97,6 +99,6 @@ def _counts(title: str, counts: Counter[str], paper: Paper) -> None:
     ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     for words, count in ranked[:CAUSES_SHOWN]:
         paper.entry(f"  {count:>7,}  ", words, indent=11)
-    rest = ranked[CAUSES_SHOWN:]
-    if rest:
-        paper.entry(f"  {sum(count for _, count in rest):>7,}  ", f"{len(rest)} other causes", indent=11)
+    others = ranked[CAUSES_SHOWN:]
+    if others:
+        paper.entry(f"  {sum(count for _, count in others):>7,}  ", f"{len(others)} other causes", indent=11)

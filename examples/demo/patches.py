@@ -8,8 +8,7 @@ object exactly would make an API server refuse the pod, so here it is an error t
     └── BadPatch    a patch that an API server could not apply
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -23,7 +22,14 @@ def apply(document: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) 
     """A copy of the document with every operation done, in order; raises `BadPatch`."""
     patched: dict[str, Any] = copied(document)
     for operation in operations:
-        _apply(patched, operation)
+        op, path = operation.get("op"), operation.get("path")
+        known = op in {"add", "replace"} and isinstance(path, str) and path.startswith("/")
+        if not known or "value" not in operation:
+            raise BadPatch(f"{operation} is no operation of ours")
+        try:
+            _write(patched, str(path), copied(operation["value"]), insert=op == "add")
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise BadPatch(f"{op} {path} does not fit the object") from error
     return patched
 
 
@@ -32,18 +38,22 @@ def copied(value: Any) -> Any:  # noqa: ANN401 any JSON document
     return orjson.loads(orjson.dumps(value))
 
 
-def _apply(document: dict[str, Any], operation: Mapping[str, Any]) -> None:
-    write, path = _OPERATIONS.get(operation.get("op", "")), operation.get("path")
-    if write is None or not isinstance(path, str) or not path.startswith("/") or "value" not in operation:
-        raise BadPatch(f"{operation} is no operation of ours")
+def _write(document: dict[str, Any], path: str, value: object, *, insert: bool) -> None:
+    """Raises an error of lookup where the document has no such place."""
     *parents, last = [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
     place: Any = document
-    try:
-        for step in parents:
-            place = place[_key(place, step)]
-        write(place, _key(place, last), copied(operation["value"]))
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise BadPatch(f"{operation['op']} {path} does not fit the object") from error
+    for step in parents:
+        place = place[_key(place, step)]
+    key: Any = _key(place, last)
+    if not insert:
+        place[key]
+        place[key] = value
+    elif not isinstance(place, list):
+        place[key] = value
+    elif key > len(place):
+        raise IndexError(key)
+    else:
+        place.insert(key, value)
 
 
 def _key(place: object, step: str) -> str | int:
@@ -55,22 +65,3 @@ def _key(place: object, step: str) -> str | int:
     if not step.isdecimal() or str(int(step)) != step:
         raise ValueError(step)
     return int(step)
-
-
-def _add(place: Any, key: Any, value: object) -> None:  # noqa: ANN401 any place in a JSON document
-    if isinstance(place, list):
-        if key > len(place):
-            raise IndexError(key)
-        place.insert(key, value)
-    else:
-        place[key] = value
-
-
-def _replace(place: Any, key: Any, value: object) -> None:  # noqa: ANN401 any place in a JSON document
-    place[key]
-    place[key] = value
-
-
-_OPERATIONS: Mapping[str, Callable[[Any, Any, object], None]] = MappingProxyType(
-    {"add": _add, "replace": _replace}
-)

@@ -11,15 +11,12 @@ from typing import Any
 
 from examples.demo.patches import copied
 
-Manifest = Mapping[str, Any]
-
 _KIND = {"group": "", "version": "v1", "kind": "Pod"}
 _RESOURCE = {"group": "", "version": "v1", "resource": "pods"}
 _USER = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "system:authenticated"]}
-_TOLERATED_SECONDS = 300
 
 
-def review(pod: Manifest, *, uid: str) -> dict[str, Any]:
+def review(pod: Mapping[str, Any], *, uid: str) -> dict[str, Any]:
     """The review of a pod that is being created; `uid` is of this call alone."""
     metadata = pod["metadata"]
     return {
@@ -43,40 +40,21 @@ def review(pod: Manifest, *, uid: str) -> dict[str, Any]:
     }
 
 
-def defaulted(manifest: Manifest) -> dict[str, Any]:
+def defaulted(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The pod as an API server hands it to its webhooks; the manifest stays as it is."""
     pod: dict[str, Any] = copied(manifest)
     spec = pod["spec"]
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
-        _default_container(container)
-    pod["spec"] = {
-        **_SPEC,
-        "tolerations": [_toleration(condition) for condition in ("not-ready", "unreachable")],
-        **spec,
-    }
-    pod["status"] = {}
-    return pod
+        resources = container.setdefault("resources", {})
+        if "limits" in resources:
+            resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        container.setdefault("imagePullPolicy", "IfNotPresent")
+    return {**pod, "spec": {**_SPEC, **spec}, "status": {}}
 
 
-def _default_container(container: dict[str, Any]) -> None:
-    resources = container.setdefault("resources", {})
-    if "limits" in resources:
-        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
-    container.setdefault("imagePullPolicy", "IfNotPresent")
-
-
-def _toleration(condition: str) -> dict[str, Any]:
-    return {
-        "key": f"node.kubernetes.io/{condition}",
-        "operator": "Exists",
-        "effect": "NoExecute",
-        "tolerationSeconds": _TOLERATED_SECONDS,
-    }
-
-
-_SPEC: Manifest = {
+_SPEC: Mapping[str, Any] = {
     "restartPolicy": "Always",
     "terminationGracePeriodSeconds": 30,
     "dnsPolicy": "ClusterFirst",
@@ -85,6 +63,15 @@ _SPEC: Manifest = {
     "securityContext": {},
     "schedulerName": "default-scheduler",
     "priority": 0,
+    "tolerations": [
+        {
+            "key": f"node.kubernetes.io/{condition}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 300,
+        }
+        for condition in ("not-ready", "unreachable")
+    ],
     "enableServiceLinks": True,
     "preemptionPolicy": "PreemptLowerPriority",
 }

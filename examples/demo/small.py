@@ -5,6 +5,7 @@ Every pod is shown with what the webhook made of it and with the zones that it w
 compared with what stands above the pod in the bundled file. A difference is shown and ends the demo with 1.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,167 +14,78 @@ import yaml
 from rich.text import Text
 
 from examples.demo.bundled import Story
-from examples.demo.calls import Answer, Post, admit
-from examples.demo.tally import Tally
-from kubectl_numa import explanation, questions
-from kubectl_numa.explanation import Answer as NodeAnswer
-from kubectl_numa.explanation import Chance, Explanation, quantities
+from examples.demo.calls import PodOutcome, Post, admit
+from examples.demo.tally import OutcomeCounts
+from kubectl_numa import explanation
+from kubectl_numa.explanation import Chance, Explanation, NodeAnswer, quantities
 from kubectl_numa.lines import Paper, amounts, some, zones
 from kubectl_numa.pages import wish
-from kubectl_numa.questions import Cluster
+from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.kube.decode import pods
 from numalign.model.errors import BadInput
 from numalign.model.intent import CLASS_LABEL
+from numalign.model.node import node_class
 
 INDENT = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ComparedPod:
     """A pod of the demo: what should become of it, what did, and how far the rules explain it.
 
     `explained` is None for a pod that cannot be read.
     """
 
     story: Story
-    answer: Answer
+    outcome: PodOutcome
     explained: Explanation | None
     kept_away_from: frozenset[str]
     differences: tuple[str, ...]
 
 
-async def review(stories: list[Story], cluster: Cluster, post: Post, paper: Paper) -> tuple[Tally, int]:
+async def review(
+    stories: list[Story], cluster: ClusterView, post: Post, paper: Paper
+) -> tuple[OutcomeCounts, int]:
     """Ask about every pod and show it; the counts, and how many pods differ from what was expected."""
-    tally, differing = Tally(), 0
+    counts, differing = OutcomeCounts(), 0
     for number, story in enumerate(stories, start=1):
-        answer = await admit(post, story.manifest, uid=f"small-{number:02}")
-        told = tell(story, answer, cluster)
-        tally.add(answer)
-        differing += bool(told.differences)
-        _show(told, f"{number}/{len(stories)}", paper)
-    return tally, differing
+        outcome = await admit(post, story.manifest, uid=f"small-{number:02}")
+        pod = compare(story, outcome, cluster)
+        counts.add(outcome)
+        differing += bool(pod.differences)
+        _show(pod, f"{number}/{len(stories)}", paper)
+    return counts, differing
 
 
-def tell(story: Story, answer: Answer, cluster: Cluster) -> Told:
+def compare(story: Story, outcome: PodOutcome, cluster: ClusterView) -> ComparedPod:
     """Put together what is known of one pod, and compare it with what was expected."""
-    away = excluded(answer, cluster)
-    return Told(
-        story, answer, _explained(story, cluster), away, tuple(_differences(story, answer, away, cluster))
-    )
+    away = excluded(outcome, cluster)
+    explained = None
+    with contextlib.suppress(BadInput):
+        pod = pods.pod(story.manifest)
+        decided = cluster.decide(story.manifest, name=pod.name, namespace=pod.namespace)
+        explained = explanation.explain(decided, cluster)
+    return ComparedPod(story, outcome, explained, away, tuple(_differences(story, outcome, away, cluster)))
 
 
-def excluded(answer: Answer, cluster: Cluster) -> frozenset[str]:
+def excluded(outcome: PodOutcome, cluster: ClusterView) -> frozenset[str]:
     """The nodes whose class the stored pod's affinity excludes."""
-    classes = set(_classes(answer.stored or {}))
-    nodes = cluster.fleet.nodes
-    return frozenset(node.name for node in nodes if cluster.fleet.class_of(node) in classes)
+    classes = {
+        value
+        for term in _terms(outcome.stored or {})
+        for expression in term.get("matchExpressions", ())
+        if (expression["key"], expression["operator"]) == (CLASS_LABEL, "NotIn")
+        for value in expression["values"]
+    }
+    return frozenset(node.name for node in cluster.snapshot.nodes if node_class(node) in classes)
 
 
 def _terms(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """The terms of the required node affinity."""
     affinity = pod.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
-    terms: Iterable[Mapping[str, Any]] = affinity.get(
-        "requiredDuringSchedulingIgnoredDuringExecution", {}
-    ).get("nodeSelectorTerms", ())
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    terms: Iterable[Mapping[str, Any]] = required.get("nodeSelectorTerms", ())
     return terms
-
-
-def _classes(pod: Mapping[str, Any]) -> Iterator[str]:
-    for term in _terms(pod):
-        for expression in term.get("matchExpressions", ()):
-            if (expression["key"], expression["operator"]) == (CLASS_LABEL, "NotIn"):
-                yield from expression["values"]
-
-
-def _explained(story: Story, cluster: Cluster) -> Explanation | None:
-    try:
-        pod = pods.pod(story.manifest)
-        asked = questions.ask(story.manifest, cluster, name=pod.name, namespace=pod.namespace)
-    except BadInput:
-        return None
-    return explanation.explain(asked, cluster)
-
-
-def _differences(story: Story, answer: Answer, away: frozenset[str], cluster: Cluster) -> Iterator[str]:
-    if answer.outcome != story.outcome:
-        yield f"the outcome is {words(answer.outcome)}, not {words(story.outcome)}"
-    expected = story.keeps_away_from({node.name for node in cluster.fleet.nodes})
-    if away != expected:
-        yield f"it keeps away from {some(sorted(away)) or 'no node'}, not {some(sorted(expected)) or 'none'}"
-
-
-def words(outcome: frozenset[str]) -> str:
-    """An outcome as it is written in the bundled file."""
-    order = ("denied", "admitted", "patched", "warned")
-    return ", ".join(word for word in order if word in outcome)
-
-
-def _show(told: Told, number: str, paper: Paper) -> None:
-    metadata, answer = told.story.manifest["metadata"], told.answer
-    style = "red" if answer.stored is None else "green"
-    paper.entry(f"{number:<6}", f"{metadata['namespace']}/{metadata['name']}", indent=6, style="bold")
-    _entry(paper, "shows", told.story.shows)
-    if told.explained:
-        _entry(paper, "pod", _asks(told.explained))
-    _entry(paper, "verdict", words(answer.outcome), style=style)
-    _affinity(told, paper)
-    if answer.stored is None:
-        _entry(paper, "reason", "\n".join(answer.causes) or answer.message, style=style)
-    for warning in answer.warnings:
-        _entry(paper, "warning", warning, style="yellow")
-    for at, line in enumerate(_zones(told)):
-        _entry(paper, "" if at else "zones", line)
-    _expected(told, paper)
-    paper.write("")
-
-
-def _expected(told: Told, paper: Paper) -> None:
-    if told.differences:
-        said = f"{told.story.expected} But {', and '.join(told.differences)}."
-        _entry(paper, "EXPECTED", said, style="red")
-    else:
-        _entry(paper, "expected", f"{told.story.expected} So it is.", style="dim")
-
-
-def _entry(paper: Paper, label: str, words: str, *, style: str = "") -> None:
-    paper.entry(f"  {label}", words, indent=INDENT, style=style, label_style="dim")
-
-
-def _asks(explained: Explanation) -> str:
-    steps = "; ".join(
-        f"{step.role} {step.container} {amounts(quantities(step.asks)) or 'nothing to pin'}"
-        for step in explained.asked.demand.steps
-    )
-    return f"{wish(explained.asked)}. {explained.asked.demand.qos}: {steps}"
-
-
-def _affinity(told: Told, paper: Paper) -> None:
-    """The injected affinity as YAML, and the nodes behind the classes."""
-    if not told.answer.operations or told.answer.stored is None:
-        return
-    text = yaml.safe_dump(told.answer.stored["spec"]["affinity"], sort_keys=False)
-    for number, line in enumerate(text.splitlines()):
-        label = "" if number else "  affinity"
-        paper.write(Text.assemble((f"{label:<{INDENT}}", "dim"), (line, "cyan")))
-    _entry(paper, "so not on", some(sorted(told.kept_away_from), most=10))
-
-
-def _zones(told: Told) -> Iterator[str]:
-    """The zones that an admitted pod would get: nodes that say the same in one line."""
-    if told.explained is None or told.answer.stored is None:
-        return
-    only, alike = placed_on(told.story.manifest), dict[str, list[str]]()
-    for answer in told.explained.answers:
-        if answer.node.name == only or (only is None and answer.chance is not Chance.NEVER):
-            alike.setdefault(_says(answer), []).append(answer.node.name)
-    for says, names in alike.items():
-        yield f"{', '.join(names)}: {says}"
-
-
-def _says(answer: NodeAnswer) -> str:
-    if answer.placement is not None:
-        return f"{zones(answer.placement)} (score {answer.score})"
-    return f"{'never' if answer.chance is Chance.NEVER else 'not now'}: {answer.reason}"
 
 
 def placed_on(manifest: Mapping[str, Any]) -> str | None:
@@ -184,3 +96,76 @@ def placed_on(manifest: Mapping[str, Any]) -> str | None:
                 return str(field["values"][0])
     name: str | None = manifest["spec"].get("nodeName")
     return name
+
+
+def _differences(
+    story: Story, outcome: PodOutcome, away: frozenset[str], cluster: ClusterView
+) -> Iterator[str]:
+    if outcome.outcome != story.outcome:
+        yield f"the outcome is {words(outcome.outcome)}, not {words(story.outcome)}"
+    expected = story.keeps_away_from({node.name for node in cluster.snapshot.nodes})
+    if away != expected:
+        yield f"it keeps away from {some(sorted(away)) or 'no node'}, not {some(sorted(expected)) or 'none'}"
+
+
+def words(outcome: frozenset[str]) -> str:
+    """An outcome as it is written in the bundled file."""
+    return ", ".join(word for word in ("denied", "admitted", "patched", "warned") if word in outcome)
+
+
+def _show(pod: ComparedPod, number: str, paper: Paper) -> None:
+    metadata, outcome, stored = pod.story.manifest["metadata"], pod.outcome, pod.outcome.stored
+
+    def entry(label: str, text: str, *, style: str = "") -> None:
+        paper.entry(f"  {label}", text, indent=INDENT, style=style, label_style="dim")
+
+    style = "red" if stored is None else "green"
+    paper.entry(f"{number:<6}", f"{metadata['namespace']}/{metadata['name']}", indent=6, style="bold")
+    entry("shows", pod.story.shows)
+    if pod.explained:
+        entry("pod", _asks(pod.explained.pod))
+    entry("verdict", words(outcome.outcome), style=style)
+    if outcome.operations and stored is not None:
+        # The injected affinity, and the nodes behind the classes.
+        text = yaml.safe_dump(stored["spec"]["affinity"], sort_keys=False)
+        for at, line in enumerate(text.splitlines()):
+            label = "" if at else "  affinity"
+            paper.write(Text.assemble((f"{label:<{INDENT}}", "dim"), (line, "cyan")))
+        entry("so not on", some(sorted(pod.kept_away_from), most=10))
+    if stored is None:
+        entry("reason", "\n".join(outcome.causes) or outcome.message, style=style)
+    for warning in outcome.warnings:
+        entry("warning", warning, style="yellow")
+    for at, line in enumerate(_zones(pod)):
+        entry("" if at else "zones", line)
+    if pod.differences:
+        entry("EXPECTED", f"{pod.story.expected} But {', and '.join(pod.differences)}.", style="red")
+    else:
+        entry("expected", f"{pod.story.expected} So it is.", style="dim")
+    paper.write("")
+
+
+def _asks(pod: PodDecision) -> str:
+    steps = "; ".join(
+        f"{step.role} {step.container} {amounts(quantities(step.asks)) or 'nothing to pin'}"
+        for step in pod.demand.steps
+    )
+    return f"{wish(pod)}. {pod.demand.qos}: {steps}"
+
+
+def _zones(pod: ComparedPod) -> Iterator[str]:
+    """The zones that an admitted pod would get: nodes that say the same in one line."""
+    if pod.explained is None or pod.outcome.stored is None:
+        return
+    only, alike = placed_on(pod.story.manifest), dict[str, list[str]]()
+    for answer in pod.explained.answers:
+        if answer.node.name == only or (only is None and answer.chance is not Chance.NEVER):
+            alike.setdefault(_sentence(answer), []).append(answer.node.name)
+    for sentence, names in alike.items():
+        yield f"{', '.join(names)}: {sentence}"
+
+
+def _sentence(answer: NodeAnswer) -> str:
+    if answer.placement is not None:
+        return f"{zones(answer.placement)} (score {answer.score})"
+    return f"{'never' if answer.chance is Chance.NEVER else 'not now'}: {answer.reason}"

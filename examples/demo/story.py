@@ -22,10 +22,9 @@ from examples import openb
 from examples.demo import bundled, large, reviews, small, webhook
 from examples.demo.bundled import Story
 from examples.demo.calls import line_to
-from examples.demo.tally import Tally
-from kubectl_numa import questions
+from examples.demo.tally import OutcomeCounts
 from kubectl_numa.lines import Paper
-from kubectl_numa.questions import Cluster
+from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 
 REFUSED = "train-llm-8gpu-one-zone"
@@ -33,7 +32,7 @@ REFUSED = "train-llm-8gpu-one-zone"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoFiles:
     """A folder for the time of the demo, with the bundled cluster and a certificate in it."""
 
     folder: Path
@@ -42,56 +41,56 @@ class Stage:
 
 
 @contextmanager
-def stage() -> Iterator[Stage]:
+def stage() -> Iterator[DemoFiles]:
     """Everything that the webhook needs, in a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="numalign-demo-") as name:
         folder = Path(name)
         pair = authority.issue(names=[webhook.HOST, "localhost"], days=1, now=datetime.now(UTC))
         cluster = folder / bundled.CLUSTER
         cluster.write_text(bundled.read(bundled.CLUSTER), encoding="utf-8")
-        yield Stage(folder, cluster, authority.write(pair, folder))
+        yield DemoFiles(folder, cluster, authority.write(pair, folder))
 
 
 async def play(paper: Paper) -> int:
     """Both parts; the number of bundled pods that came out other than expected."""
-    with stage() as here:
-        first, differing = await _part_one(here, paper)
-        second = await _part_two(here, paper)
+    with stage() as files:
+        first, differing = await _part_one(files, paper)
+        second = await _part_two(files, paper)
     paper.write("", "Both parts together:")
     if differing:
         paper.write(f"{differing} of the bundled pods came out other than expected: look for EXPECTED above.")
-    paper.write(str(first.plus(second.tally)))
+    paper.write(str(first.plus(second.counts)))
     return differing
 
 
 async def serve(paper: Paper, *, port: int) -> None:
     """Keep the webhook running on the bundled cluster until it is told to stop; raises `WebhookDied`."""
-    with stage() as here:
-        async with webhook.running(here.cluster, here.pair, port=port) as running:
-            paper.write(*_invitation(here, running.url))
+    with stage() as files:
+        async with webhook.running(files.cluster, files.pair, port=port) as running:
+            paper.write(*_invitation(files, running.url))
             await running.process.wait()
             raise await running.died("it served")
 
 
-async def _part_one(here: Stage, paper: Paper) -> tuple[Tally, int]:
-    stories, cluster = list(bundled.stories(bundled.read(bundled.PODS))), _cluster(here.cluster)
-    async with webhook.running(here.cluster, here.pair) as running, line_to(running, connections=1) as post:
+async def _part_one(files: DemoFiles, paper: Paper) -> tuple[OutcomeCounts, int]:
+    stories, cluster = _stories(), ClusterView(snapshot.load(files.cluster))
+    async with webhook.running(files.cluster, files.pair) as running, line_to(running, connections=1) as post:
         _title("1", "a cluster small enough to check by hand", paper)
-        known, hidden = len(cluster.fleet.nodes), len(cluster.unknown)
+        known, hidden = len(cluster.snapshot.nodes), len(cluster.snapshot.unknown)
         paper.write(
             f"{known + hidden} nodes ({hidden} without topology), {len(stories)} pods:"
             f" examples/data/{bundled.CLUSTER} and {bundled.PODS}",
             f"webhook at {running.url}; each pod goes to /mutate, then as patched to /validate",
             "",
         )
-        tally, differing = await small.review(stories, cluster, post, paper)
-    paper.write(str(tally), "")
-    return tally, differing
+        counts, differing = await small.review(stories, cluster, post, paper)
+    paper.write(str(counts), "")
+    return counts, differing
 
 
-async def _part_two(here: Stage, paper: Paper) -> large.Reviewed:
+async def _part_two(files: DemoFiles, paper: Paper) -> large.Reviewed:
     items, pods = openb.cluster(), list(openb.pods())
-    path = here.folder / "openb.json"
+    path = files.folder / "openb.json"
     path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     nodes = sum(item["kind"] == "Node" for item in items)
     _title("2", "the nodes and pods of a real GPU cluster", paper)
@@ -101,39 +100,39 @@ async def _part_two(here: Stage, paper: Paper) -> large.Reviewed:
         "",
     )
     async with (
-        webhook.running(path, here.pair, "--max-in-flight", "0") as running,
+        webhook.running(path, files.pair, "--max-in-flight", "0") as running,
         line_to(running, connections=large.AT_ONCE) as post,
     ):
         reviewed = await large.review(pods, post, paper)
     large.show(reviewed, paper)
-    paper.write("", str(reviewed.tally))
+    paper.write("", str(reviewed.counts))
     return reviewed
 
 
-def _cluster(path: Path) -> Cluster:
-    return questions.cluster(snapshot.load(path))
+def _stories() -> list[Story]:
+    return list(bundled.stories(bundled.read(bundled.PODS)))
 
 
 def _title(number: str, words: str, paper: Paper) -> None:
     paper.console.print(Rule(f"Part {number}: {words}", align="left", style="dim", characters="-"))
 
 
-def _invitation(here: Stage, url: str) -> Iterator[str]:
+def _invitation(files: DemoFiles, url: str) -> Iterator[str]:
     """How to try it, ready to be pasted into another terminal."""
-    stories = list(bundled.stories(bundled.read(bundled.PODS)))
+    stories = _stories()
     refused = next(story for story in stories if story.manifest["metadata"]["name"] == REFUSED)
     yield f"The webhook serves the bundled cluster at {url} until Ctrl-C. In another terminal:"
     yield from ("", f"# what becomes of {stories[0].manifest['metadata']['name']}: the patch, in base64")
-    yield _curl(here, stories[0], f"{url}/mutate")
+    yield _curl(files, stories[0], f"{url}/mutate")
     yield from ("", f"# why {REFUSED} is refused")
-    yield _curl(here, refused, f"{url}/validate")
+    yield _curl(files, refused, f"{url}/validate")
     yield ""
 
 
-def _curl(here: Stage, story: Story, url: str) -> str:
+def _curl(files: DemoFiles, story: Story, url: str) -> str:
     """A complete line; the review is written into the folder."""
     name = story.manifest["metadata"]["name"]
-    path = here.folder / f"{name}.json"
+    path = files.folder / f"{name}.json"
     path.write_bytes(orjson.dumps(reviews.review(reviews.defaulted(story.manifest), uid=f"try-{name}")))
-    trust, data = shlex.quote(str(here.pair.ca)), shlex.quote(f"@{path}")
+    trust, data = shlex.quote(str(files.pair.ca)), shlex.quote(f"@{path}")
     return f"curl --cacert {trust} -H 'Content-Type: application/json' --data {data} {url}"

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from examples.demo.calls import Answer
+from examples.demo.calls import PodOutcome
 
 SPEAKER = "numalign: "
 # The first sentence from what is said of the nodes that come closest, and what comes after that.
@@ -20,14 +20,14 @@ _AMOUNT = re.compile(r"\b\d+(?:\.\d+)?(?:m|[KMGT]i)?\b(?= (?!zone|nodes))")
 
 
 @dataclass(slots=True)
-class Tally:
+class OutcomeCounts:
     """Counts that grow as answers come; patched and warned are parts of admitted."""
 
     words: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: PodOutcome) -> None:
         """Count one answer."""
         self.words.update(["reviewed", *answer.outcome])
         self.warnings.update(warning.removeprefix(SPEAKER) for warning in answer.warnings)
@@ -36,9 +36,11 @@ class Tally:
         if answer.stored is None:
             self.causes[cause(answer.message)] += 1
 
-    def plus(self, other: "Tally") -> "Tally":
+    def plus(self, other: "OutcomeCounts") -> "OutcomeCounts":
         """Both together."""
-        return Tally(self.words + other.words, self.causes + other.causes, self.warnings + other.warnings)
+        return OutcomeCounts(
+            self.words + other.words, self.causes + other.causes, self.warnings + other.warnings
+        )
 
     def __str__(self) -> str:
         """The line that sums it up."""

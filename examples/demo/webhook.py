@@ -49,7 +49,7 @@ class Webhook:
     process: Process
     ca: Path
     port: int = 0
-    said: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
+    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
 
     @property
     def url(self) -> str:
@@ -62,7 +62,7 @@ class Webhook:
             await asyncio.wait_for(self.process.wait(), DYING_SECONDS)
         code = self.process.returncode
         how = "does not answer" if code is None else f"ended with exit code {code}"
-        log = "".join(f"\n  {line}" for line in self.said) or " nothing"
+        log = "".join(f"\n  {line}" for line in self.last_lines) or " nothing"
         return WebhookDied(f"the webhook {how} while {doing}; the last it said:{log}")
 
 
@@ -115,7 +115,7 @@ async def _follow(webhook: Webhook, listens: asyncio.Event) -> None:
     stream = webhook.process.stderr
     while stream and (line := await stream.readline()):
         text = line.decode(errors="replace").rstrip()
-        webhook.said.append(text)
+        webhook.last_lines.append(text)
         if not listens.is_set() and LISTENING in text:
             webhook.port = json.loads(text)["port"]
             listens.set()

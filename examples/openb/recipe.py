@@ -9,14 +9,11 @@ same manifests, byte for byte.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from examples.openb.shapes import NodeShape, PodShape, node_shapes, pod_shapes
 from numalign.model.intent import AUDIT, DEFAULT, ENFORCE, POLICY, SCOPE, VOLCANO_POLICY, WARN
 from numalign.model.quantity import render_millis
-
-Manifest: TypeAlias = dict[str, Any]
-Annotations: TypeAlias = Mapping[str, str]
 
 GPU = "nvidia.com/gpu"
 # A thousandth of a GPU, named as in the trace's own simulator. Nodes have it, zones do not.
@@ -47,7 +44,7 @@ KUBELETS: Mapping[str, Sequence[tuple[str, str]]] = MappingProxyType(
     }
 )
 
-NAMESPACES: Mapping[str, Annotations] = MappingProxyType(
+NAMESPACES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "batch": {AUDIT: "restricted"},
         "inference": {WARN: "single-numa-node"},
@@ -57,7 +54,7 @@ NAMESPACES: Mapping[str, Annotations] = MappingProxyType(
 )
 
 # Namespace -> what the owners of its pods wrote.
-INTENTS: Mapping[str, Sequence[Annotations]] = MappingProxyType(
+INTENTS: Mapping[str, Sequence[Mapping[str, str]]] = MappingProxyType(
     {
         "batch": ({POLICY: "single-numa-node"}, {POLICY: "restricted"}, {}),
         "inference": (
@@ -79,7 +76,7 @@ INTENTS: Mapping[str, Sequence[Annotations]] = MappingProxyType(
 
 # Every so many pods, one carries a mistake in place of its intent.
 MISTAKE_EVERY = 100
-MISTAKES: Sequence[Annotations] = (
+MISTAKES: Sequence[Mapping[str, str]] = (
     {POLICY: "single-numa"},
     {POLICY: "best_effort"},
     {"numalign.io/polcy": "restricted"},
@@ -88,7 +85,7 @@ MISTAKES: Sequence[Annotations] = (
 )
 
 
-def cluster() -> list[Manifest]:
+def cluster() -> list[dict[str, Any]]:
     """Every Namespace, Node and NodeResourceTopology, no pod running: the items of a `List`."""
     items = [_namespace(name, labels) for name, labels in NAMESPACES.items()]
     for number, shape in enumerate(node_shapes()):
@@ -101,7 +98,7 @@ def cluster() -> list[Manifest]:
     return items
 
 
-def pods() -> Iterator[Manifest]:
+def pods() -> Iterator[dict[str, Any]]:
     """Every pod of the trace in the order of the table, each a manifest of its own."""
     turns = count()
     for number, shape in enumerate(pod_shapes()):
@@ -129,30 +126,29 @@ def namespace(shape: PodShape) -> str:
     return "training" if shape.num_gpu > 1 else "inference"
 
 
-def _namespace(name: str, labels: Annotations) -> Manifest:
+def _namespace(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     labels = {"kubernetes.io/metadata.name": name, **labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def _node(shape: NodeShape, *, name: str) -> Manifest:
+def _node(shape: NodeShape, *, name: str) -> dict[str, Any]:
     zones = zone_count(shape)
-    cpus = shape.cpu_milli // 1000
     devices = {GPU: str(shape.gpu), GPU_SHARE: str(shape.gpu * WHOLE_GPU)} if shape.gpu else {}
-    capacity = _node_amounts(cpus, shape.memory_mib)
-    left = _node_amounts(cpus - zones * RESERVED_CPUS, shape.memory_mib - zones * RESERVED_MIB)
+
+    def amounts(reserving: int) -> dict[str, str]:
+        cpus = shape.cpu_milli // 1000 - reserving * RESERVED_CPUS
+        memory = shape.memory_mib - reserving * RESERVED_MIB
+        return {"cpu": str(cpus), "memory": f"{memory * 1024}Ki", "pods": "110", **devices}
+
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"capacity": {**capacity, **devices}, "allocatable": {**left, **devices}},
+        "status": {"capacity": amounts(reserving=0), "allocatable": amounts(reserving=zones)},
     }
 
 
-def _node_amounts(cpus: int, memory_mib: int) -> dict[str, str]:
-    return {"cpu": str(cpus), "memory": f"{memory_mib * 1024}Ki", "pods": "110"}
-
-
-def _topology(shape: NodeShape, *, name: str, policy: str, scope: str) -> Manifest:
+def _topology(shape: NodeShape, *, name: str, policy: str, scope: str) -> dict[str, Any]:
     zones = zone_count(shape)
     shares = zip(
         _split(shape.cpu_milli // 1000, zones),
@@ -185,8 +181,8 @@ def _topology(shape: NodeShape, *, name: str, policy: str, scope: str) -> Manife
 
 def _split(total: int, parts: int) -> list[int]:
     """Even parts of a whole; what does not divide goes to the first ones, a piece each."""
-    share, rest = divmod(total, parts)
-    return [share + (part < rest) for part in range(parts)]
+    share, over = divmod(total, parts)
+    return [share + (part < over) for part in range(parts)]
 
 
 def _distance(zone: int, other: int, *, zones: int) -> int:
@@ -203,35 +199,29 @@ def _zone_resources(cpus: int, memory_mib: int, gpus: int) -> list[dict[str, str
         (GPU, gpus, gpus),
     ]
     return [
-        {"name": name, "capacity": str(whole), "allocatable": str(left), "available": str(left)}
-        for name, whole, left in amounts
-        if whole
+        {"name": name, "capacity": str(capacity), "allocatable": str(free), "available": str(free)}
+        for name, capacity, free in amounts
+        if capacity
     ]
 
 
-def _resources(shape: PodShape, *, squeezed: bool) -> Manifest:
-    devices = _devices(shape)
+def _resources(shape: PodShape, *, squeezed: bool) -> dict[str, Any]:
+    devices: dict[str, str] = {}
+    if shape.num_gpu:
+        shared = shape.gpu_milli < WHOLE_GPU
+        devices = {GPU_SHARE: str(shape.gpu_milli)} if shared else {GPU: str(shape.num_gpu)}
     memory = {"memory": f"{shape.memory_mib}Mi"} if shape.memory_mib else {}
     requests = {"cpu": render_millis(shape.cpu_milli), **memory, **devices}
     return {"requests": requests, "limits": devices if squeezed else dict(requests)}
 
 
-def _devices(shape: PodShape) -> dict[str, str]:
-    if not shape.num_gpu:
-        return {}
-    if shape.gpu_milli < WHOLE_GPU:
-        return {GPU_SHARE: str(shape.gpu_milli)}
-    return {GPU: str(shape.num_gpu)}
-
-
-def _annotations(turn: int, intents: Sequence[Annotations]) -> dict[str, str]:
+def _annotations(turn: int, intents: Sequence[Mapping[str, str]]) -> dict[str, str]:
     mistake, position = divmod(turn, MISTAKE_EVERY)
-    if position == MISTAKE_EVERY - 1:
-        return dict(MISTAKES[mistake % len(MISTAKES)])
-    return dict(intents[turn % len(intents)])
+    mistaken = position == MISTAKE_EVERY - 1
+    return dict(MISTAKES[mistake % len(MISTAKES)] if mistaken else intents[turn % len(intents)])
 
 
-def _pod(shape: PodShape, *, name: str, turn: int, resources: Manifest) -> Manifest:
+def _pod(shape: PodShape, *, name: str, turn: int, resources: dict[str, Any]) -> dict[str, Any]:
     where = namespace(shape)
     metadata = {"name": name, "namespace": where, "labels": {"app": name.rpartition("-")[0]}}
     annotations = _annotations(turn, INTENTS[where])

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
 
 from examples import DATA
 from numalign.model.errors import BadInput, Mistake
@@ -50,11 +49,6 @@ class PodShape:
     count: int
 
 
-class _Row(NamedTuple):
-    figures: tuple[int, ...]
-    word: str
-
-
 def node_shapes() -> list[NodeShape]:
     """The bundled table: 27 shapes of 1,523 nodes."""
     return [
@@ -80,8 +74,8 @@ def count_nodes(path: Path) -> list[NodeShape]:
 def count_pods(path: Path) -> list[PodShape]:
     """Count a published list of pods; raises `BadInput` with every mistake in the file."""
     rows = _published(path, figures=("cpu_milli", "memory_mib", "num_gpu", "gpu_milli"), word="qos")
-    counts = Counter(row.figures for row in rows)
-    squeezed = Counter(row.figures for row in rows if row.word in _SQUEEZED)
+    squeezed = Counter(figures for figures, qos in rows if qos in _SQUEEZED)
+    counts = Counter(figures for figures, _ in rows)
     return [
         PodShape(cpu, memory, gpus, milli, squeezed[cpu, memory, gpus, milli], count)
         for (cpu, memory, gpus, milli), count in sorted(counts.items())
@@ -103,26 +97,22 @@ def _bundled(name: str) -> list[list[str]]:
     return list(csv.reader(lines[1:]))
 
 
-def _published(path: Path, *, figures: Sequence[str], word: str) -> list[_Row]:
-    """Read the columns named; the others (names, times) are not ours to keep."""
+def _published(path: Path, *, figures: Sequence[str], word: str) -> list[tuple[tuple[int, ...], str]]:
+    """The figures and the word of each row; the other columns (names, times) are not ours to keep."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            header, rows = reader.fieldnames or (), list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadInput([Mistake(str(path), f"not a CSV file in UTF-8: {error}")]) from error
     columns = (*figures, word)
-    header, rows = _read(path)
-    missing = [Mistake(str(path), f'there is no column "{name}"') for name in columns if name not in header]
-    mistakes = missing or list(_mistakes(path, rows, columns=columns, word=word))
+    mistakes = [Mistake(str(path), f'there is no column "{name}"') for name in columns if name not in header]
+    mistakes = mistakes or list(_mistakes(path, rows, columns=columns, word=word))
     if not (rows or mistakes):
         mistakes = [Mistake(str(path), "there is no row under the header")]
     if mistakes:
         raise BadInput(mistakes)
-    return [_Row(tuple(int(row[name]) for name in figures), row[word]) for row in rows]
-
-
-def _read(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        try:
-            reader = csv.DictReader(file)
-            return reader.fieldnames or (), list(reader)
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise BadInput([Mistake(str(path), f"not a CSV file in UTF-8: {error}")]) from error
+    return [(tuple(int(row[name]) for name in figures), row[word]) for row in rows]
 
 
 def _mistakes(

@@ -4,15 +4,19 @@ import click
 from rich.text import Text
 
 from kubectl_numa import checking, clusters, manifests, options
-from kubectl_numa.checking import Checked, Result
-from kubectl_numa.clusters import Source
+from kubectl_numa.checking import Checked, CheckResult
+from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.manifests import STDIN
 from kubectl_numa.options import Output
-from kubectl_numa.questions import Cluster
-from kubectl_numa.settings import Settings
+from kubectl_numa.questions import WebhookOptions
 from numalign.kube.command_line import Trouble
 
-_STYLES = {Result.OK: "green", Result.NEVER: "red", Result.DENIED: "red", Result.BAD: "magenta"}
+_STYLES = {
+    CheckResult.OK: "green",
+    CheckResult.NEVER: "red",
+    CheckResult.DENIED: "red",
+    CheckResult.BAD: "magenta",
+}
 _INDENT = " " * 7
 
 
@@ -41,8 +45,8 @@ def check(
     *,
     files: tuple[str, ...],
     namespace: str | None,
-    source: Source,
-    settings: Settings,
+    source: ClusterSource,
+    webhook: WebhookOptions,
     output: str,
 ) -> None:
     """Check what the webhook would say to every pod in the manifests.
@@ -53,28 +57,30 @@ def check(
     """
     if source.snapshot == STDIN in files:
         raise click.UsageError("--snapshot and -f cannot both be standard input")
-    found, missing = manifests.files(files)
+    paths, missing = manifests.files(files)
     place = source.namespace(namespace)
-    cluster = clusters.ready(source, settings)
-    if not cluster.shapes and not cluster.unknown:
+    cluster = source.view(webhook)
+    if not cluster.snapshot.shapes and not cluster.snapshot.unknown:
         raise Trouble("no node of this cluster is known, so nothing can be checked")
     with clusters.waiting("checking"):
-        extra = cluster.templates
-        given = [each for file in found for each in manifests.read(file, namespace=place, extra=extra)]
-        results = [checking.check(each, cluster) for each in given if each.counts]
-    _show(results, cluster, output=output)
-    options.note(manifests.notes(given))
-    options.tell([*missing, *(mistake for each in results for mistake in each.manifest.told())])
+        extra = cluster.policy.templates
+        objects = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
+        results = [checking.check(manifest, cluster) for manifest in objects if manifest.counts]
+    if output == Output.JSON:
+        options.print_json([checked.to_json() for checked in results])
+    else:
+        _show(results, nodes=len(cluster.snapshot.nodes))
+    options.note(manifests.notes(objects))
+    options.note(
+        [*missing, *(mistake for checked in results for mistake in checked.manifest.located_mistakes())]
+    )
     raise click.exceptions.Exit(Trouble.exit_code if missing else checking.exit_code(results))
 
 
-def _show(results: list[Checked], cluster: Cluster, *, output: str) -> None:
-    if output == Output.JSON:
-        options.print_json([each.to_json() for each in results])
-        return
+def _show(results: list[Checked], *, nodes: int) -> None:
     paper = options.paper()
-    for checked, words in zip(results, checking.lines(results, cluster), strict=True):
-        paper.write(Text.assemble((f"{checked.result:<7}", _STYLES[checked.result]), words))
+    for checked in results:
+        paper.write(Text.assemble((f"{checked.result:<7}", _STYLES[checked.result]), checked.line(nodes)))
         for warning in checked.warnings:
             paper.write(Text.assemble(_INDENT, ("warning: ", "yellow"), warning))
     paper.write(checking.summary(results))

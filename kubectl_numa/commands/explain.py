@@ -1,33 +1,22 @@
 """`kubectl numa explain`: what every node says to a pod."""
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import click
 
-from kubectl_numa import clusters, explanation, manifests, options, pages, questions
-from kubectl_numa.clusters import Source
-from kubectl_numa.explanation import Answer, Explanation
-from kubectl_numa.manifests import Manifest, Namespace
+from kubectl_numa import clusters, manifests, options, pages
+from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.explanation import Explanation
+from kubectl_numa.explanation import explain as explain_pod
+from kubectl_numa.manifests import Manifest
 from kubectl_numa.options import Output
-from kubectl_numa.questions import Cluster
-from kubectl_numa.settings import Settings
+from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.decision.scoring import Strategy
 from numalign.kube.command_line import Trouble
 from numalign.kube.decode import pods
-from numalign.kube.decode.templates import TemplateLocation, TemplatePaths
+from numalign.kube.decode.templates import TemplateLocation
 from numalign.model.errors import BadInput
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to explain, and how."""
-
-    name: str | None
-    files: tuple[str, ...]
-    namespace: Namespace
-    strategy: Strategy
 
 
 @click.command(
@@ -45,12 +34,11 @@ Examples:
 )
 @options.namespace_option
 @options.from_cluster
-@click.option(
+@options.choice(
     "--strategy",
-    type=click.Choice([each.value for each in Strategy]),
-    default=Strategy.LEAST_NUMA_NODES.value,
-    show_default=True,
-    help="What makes one node better than another.",
+    values=Strategy,
+    default=Strategy.LEAST_NUMA_NODES,
+    help_="What makes one node better than another.",
 )
 @options.as_the_webhook
 @click.option("--node", "only", metavar="NODE", help="One node in depth.")
@@ -60,9 +48,9 @@ def explain(  # noqa: PLR0913 - one argument for each option
     name: str | None,
     files: tuple[str, ...],
     namespace: str | None,
-    source: Source,
-    strategy: str,
-    settings: Settings,
+    source: ClusterSource,
+    strategy: Strategy,
+    webhook: WebhookOptions,
     only: str | None,
     output: str,
 ) -> None:
@@ -78,39 +66,32 @@ def explain(  # noqa: PLR0913 - one argument for each option
     if source.snapshot == manifests.STDIN in files:
         raise click.UsageError("--snapshot and -f cannot both be standard input")
     place = source.namespace(namespace)
-    wanted = Wanted(name, files, place, Strategy(strategy))
-    found = source.documents()
-    cluster = clusters.cluster(found, source.policy(settings.policy), settings, where=source.name)
+    objects = source.documents()
+    cluster = source.view(webhook, objects=objects)
     with clusters.waiting("asking every node"):
-        given = list(_manifests(wanted, source, found, cluster.templates))
-        explained, wrong = _explain(given, cluster, wanted)
-    shown = [_narrowed(each, only) for each in explained]
+        if name:
+            raw = source.pod(name, namespace=place.name, objects=objects)
+            given = [Manifest("cluster", kind="Pod", place=TemplateLocation("", raw), pod=pods.pod(raw))]
+        else:
+            paths, missing = manifests.files(files)
+            if missing:
+                raise BadInput(missing)
+            extra = cluster.policy.templates
+            given = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
+        explained, wrong = _explain(given, cluster, strategy)
+    shown = [_narrowed(explanation, only) for explanation in explained]
     if output == Output.JSON:
-        options.print_json([explanation.to_json(each) for each in shown])
+        options.print_json([explanation.to_json() for explanation in shown])
     else:
         _show(shown, in_depth=only is not None)
     options.note(manifests.notes(given))
-    options.tell(mistake for each in wrong for mistake in each.told())
-    if not all(each.place.guessed for each in wrong):
+    options.note(mistake for manifest in wrong for mistake in manifest.located_mistakes())
+    if not all(manifest.place.guessed for manifest in wrong):
         raise click.exceptions.Exit(Trouble.exit_code)
 
 
-def _manifests(
-    wanted: Wanted, source: Source, found: list[object], extra: TemplatePaths
-) -> Iterator[Manifest]:
-    if wanted.name:
-        raw = source.pod(wanted.name, namespace=wanted.namespace.name, found=found)
-        yield Manifest("cluster", kind="Pod", place=TemplateLocation("", raw), pod=pods.pod(raw))
-        return
-    files, missing = manifests.files(wanted.files)
-    if missing:
-        raise BadInput(missing)
-    for file in files:
-        yield from manifests.read(file, namespace=wanted.namespace, extra=extra)
-
-
 def _explain(
-    given: list[Manifest], cluster: Cluster, wanted: Wanted
+    given: list[Manifest], cluster: ClusterView, strategy: Strategy
 ) -> tuple[list[Explanation], list[Manifest]]:
     """Every pod that can be read, and the others with their mistakes."""
     explained: list[Explanation] = []
@@ -119,35 +100,33 @@ def _explain(
         if manifest.mistakes or not manifest.pod:
             wrong += [manifest] if manifest.counts else []
             continue
+        pod = manifest.pod
         try:
-            asked = questions.ask(
-                manifest.place.raw, cluster, name=manifest.pod.name, namespace=manifest.pod.namespace
-            )
-            explained.append(explanation.explain(asked, cluster, strategy=wanted.strategy))
+            decided = cluster.decide(manifest.place.raw, name=pod.name, namespace=pod.namespace)
+            explained.append(explain_pod(decided, cluster, strategy=strategy))
         except BadInput as error:
             wrong.append(manifest.wrong_pod(error))
     return explained, wrong
 
 
-def _narrowed(explained: Explanation, only: str | None) -> Explanation:
+def _narrowed(explanation: Explanation, only: str | None) -> Explanation:
     """With one node's answer alone, if that is asked for."""
     if only is None:
-        return explained
-    answers = tuple(each for each in explained.answers if each.node.name == only)
+        return explanation
+    answers = tuple(answer for answer in explanation.answers if answer.node.name == only)
     if not answers:
-        hidden = "publishes no topology" if only in explained.unknown else "is not in this cluster"
+        hidden = "publishes no topology" if only in explanation.unknown else "is not in this cluster"
         raise Trouble(f'node "{only}" {hidden}: `kubectl numa nodes` lists those that can be asked')
-    return replace(explained, answers=answers, absent=(), unknown=())
+    return replace(explanation, answers=answers, absent=(), unknown=())
 
 
 def _show(explained: list[Explanation], *, in_depth: bool) -> None:
     paper, now = options.paper(), time.time()
-    for number, each in enumerate(explained):
+    for number, explanation in enumerate(explained):
         if number:
             paper.write("")
-        pages.show(each, paper, now=now)
-        answer: Answer
-        for answer in each.answers if in_depth else ():
-            pages.show_node(each, answer, paper)
+        pages.show(explanation, paper, now=now)
+        for answer in explanation.answers if in_depth else ():
+            pages.show_node(explanation, answer, paper)
     if not explained:
         click.echo("nothing to explain: there is no pod in the manifests", err=True)

@@ -1,19 +1,16 @@
 """`kubectl numa nodes`: the NUMA map of the cluster."""
 
 import time
-from dataclasses import replace
 
 import click
 
-from kubectl_numa import clusters, nodemap, options
-from kubectl_numa.clusters import Source
+from kubectl_numa import nodemap, options
+from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import some
 from kubectl_numa.options import Output
-from kubectl_numa.questions import Cluster
-from kubectl_numa.settings import Settings
-from numalign.cache import Fleet
+from kubectl_numa.questions import WebhookOptions
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.command_line import Trouble
-from numalign.shapes import UnknownNode
 
 
 @click.command(
@@ -28,38 +25,39 @@ Examples:
 @options.from_cluster
 @options.of_shapes
 @options.output_option
-def nodes(names: tuple[str, ...], source: Source, settings: Settings, output: str) -> None:
+def nodes(names: tuple[str, ...], source: ClusterSource, webhook: WebhookOptions, output: str) -> None:
     """Draw the zones of every node, or of those that are NAMED: how much of each resource is taken.
 
     The figures are what is taken of what the kubelet may give out. After the nodes stand the shapes that no
     node is here of: those that are remembered, and those that are declared.
     """
-    cluster = _narrowed(clusters.ready(source, settings), names)
-    if not cluster.fleet.nodes and not cluster.unknown and not cluster.shapes:
+    snapshot = _narrowed(source.view(webhook).snapshot, names)
+    if not snapshot.nodes and not snapshot.unknown and not snapshot.shapes:
         raise Trouble("there is not a single node in it: neither Nodes nor topologies")
     if output == Output.JSON:
-        options.print_json(nodemap.to_json(cluster))
+        options.print_json(nodemap.to_json(snapshot))
         return
     paper, now = options.paper(), time.time()
-    for node in cluster.fleet.nodes:
-        nodemap.draw(node, cluster.fleet.class_of(node), paper)
+    for node in snapshot.nodes:
+        nodemap.draw(node, paper)
         paper.write("")
-    for known in cluster.shapes:
+    for known in snapshot.shapes:
         if not known.nodes:
             nodemap.draw_shape(known, paper, now=now)
             paper.write("")
-    if cluster.unknown:
-        paper.entry("no topology published by ", some(cluster.unknown, most=8), indent=25)
+    if snapshot.unknown:
+        paper.entry("no topology published by ", some(snapshot.unknown, most=8), indent=25)
 
 
-def _narrowed(cluster: Cluster, names: tuple[str, ...]) -> Cluster:
+def _narrowed(snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:
+    """The nodes that are named, in the order of their names on the command line, by default all."""
     if not names:
-        return cluster
-    known = {node.name: node for node in cluster.fleet.nodes}
-    strange = [name for name in names if name not in known and name not in cluster.unknown]
+        return snapshot
+    published = {node.name: node for node in snapshot.nodes}
+    strange = [name for name in names if name not in published and name not in snapshot.unknown]
     if strange:
-        raise Trouble(f"there is no node {some(strange)}; there are {some(sorted(known), most=8)}")
-    kept = [known[name] for name in dict.fromkeys(names) if name in known]
-    unknown = tuple(name for name in cluster.unknown if name in names)
-    fleet = Fleet(kept, bare={name: UnknownNode(name) for name in unknown})
-    return replace(cluster, fleet=fleet, unknown=unknown, shapes=())
+        raise Trouble(f"there is no node {some(strange)}; there are {some(sorted(published), most=8)}")
+    return Snapshot(
+        tuple(published[name] for name in dict.fromkeys(names) if name in published),
+        tuple(name for name in snapshot.unknown if name in names),
+    )

@@ -1,7 +1,7 @@
 """`kubectl numa replay`: one thing after another happens to a node, and each pod gets its answer."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -9,7 +9,7 @@ import orjson
 
 from kubectl_numa import events, replaying
 from kubectl_numa.manifests import STDIN
-from kubectl_numa.replaying import Answer, Session
+from kubectl_numa.replaying import Session
 from numalign.kube.command_line import Trouble
 from numalign.model.errors import BadInput
 
@@ -68,12 +68,6 @@ def replay(*, file: str) -> None:
 
 
 def _converse(lines: Iterable[bytes]) -> None:
-    for answer in _answers(lines):
-        # A reader may wait for this line before it writes the next one; click flushes.
-        click.echo(orjson.dumps(answer.to_json()))
-
-
-def _answers(lines: Iterable[bytes]) -> Iterator[Answer]:
     session: Session | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -81,6 +75,7 @@ def _answers(lines: Iterable[bytes]) -> Iterator[Answer]:
         try:
             session, answer = replaying.follow(session, events.read(line))
         except BadInput as error:
-            raise Trouble("\n".join(f"line {number}: {each}" for each in error.mistakes)) from error
+            raise Trouble("\n".join(f"line {number}: {mistake}" for mistake in error.mistakes)) from error
         if answer:
-            yield answer
+            # A reader may wait for this line before it writes the next one; click flushes.
+            click.echo(orjson.dumps(answer.to_json()))

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import yaml
 
-from kubectl_numa import clusters, nodemap, options
-from kubectl_numa.clusters import Source
+from kubectl_numa import nodemap, options
+from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.options import Output
-from kubectl_numa.settings import Settings
+from kubectl_numa.questions import WebhookOptions
 from numalign.kube.decode import shapes as codec
 
 STDOUT = "-"
@@ -28,7 +28,7 @@ Examples:
 @options.of_shapes
 @options.output_option
 @click.pass_context
-def shapes(context: click.Context, *, source: Source, settings: Settings, output: str) -> None:
+def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOptions, output: str) -> None:
     """List the shapes of nodes: of those that are here, that were here, and that are declared.
 
     A shape is what nodes of one class have in common that are tainted alike. Only a pod that fits none of
@@ -36,13 +36,13 @@ def shapes(context: click.Context, *, source: Source, settings: Settings, output
     """
     if context.invoked_subcommand:
         return
-    known = clusters.ready(source, settings).shapes
+    known = source.view(webhook).snapshot.shapes
     if output == Output.JSON:
-        options.print_json([nodemap.shape_to_json(each) for each in known])
+        options.print_json([nodemap.shape_to_json(shape) for shape in known])
         return
     paper, now = options.paper(), time.time()
-    for each in known:
-        nodemap.draw_shape(each, paper, now=now)
+    for shape in known:
+        nodemap.draw_shape(shape, paper, now=now)
         paper.write("")
 
 
@@ -62,12 +62,12 @@ Examples:
 )
 @options.from_cluster
 @options.of_shapes
-def export(output: str, *, source: Source, settings: Settings) -> None:
+def export(output: str, *, source: ClusterSource, webhook: WebhookOptions) -> None:
     """Write the shapes as the policy file declares them, under `shapes`.
 
     So a pool that is scaled to zero stays known for as long as the file says so.
     """
-    known = clusters.ready(source, settings).shapes
+    known = source.view(webhook).snapshot.shapes
     text = yaml.safe_dump({"shapes": codec.exported(known)}, sort_keys=False)
     if output == STDOUT:
         click.echo(text, nl=False)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import orjson
 
-from kubectl_numa.clusters import Source
+from kubectl_numa.clusters import ClusterSource
 from numalign.kube.command_line import from_kubeconfig
 
 
@@ -41,17 +41,17 @@ def snapshot(
 
     Nodes, their topologies and namespaces, without what no rule reads: it may be sent around.
     """
-    source = Source(kubeconfig=kubeconfig, context=context)
-    taken = source.collect(with_pods=with_pods, with_kubelet_configs=with_kubelet_configs)
-    data = orjson.dumps(taken, option=orjson.OPT_APPEND_NEWLINE)
+    source = ClusterSource(kubeconfig=kubeconfig, context=context)
+    cluster = source.collect(with_pods=with_pods, with_kubelet_configs=with_kubelet_configs)
+    data = orjson.dumps(cluster, option=orjson.OPT_APPEND_NEWLINE)
     if output == "-":
         sys.stdout.buffer.write(data)
         return
     Path(output).write_bytes(gzip.compress(data, mtime=0) if output.endswith(".gz") else data)
-    click.echo(f"{output}: {contents(taken)}", err=True)
+    click.echo(f"{output}: {contents(cluster)}", err=True)
 
 
-def contents(taken: dict[str, Any]) -> str:
+def contents(cluster: dict[str, Any]) -> str:
     """What a snapshot holds, in words."""
-    counts = Counter(str(item["kind"]) for item in taken["items"])
+    counts = Counter(str(item["kind"]) for item in cluster["items"])
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "nothing"

@@ -19,8 +19,8 @@ from typing import Any
 import orjson
 
 from kubectl_numa import events
-from kubectl_numa.events import Created, Deleted, Event, Observed
-from kubectl_numa.replaying import Answer, follow
+from kubectl_numa.events import Created, Deleted, NodeEvent, Observed
+from kubectl_numa.replaying import PredictedAdmission, follow
 from numalign.decision.doubts import SENTENCES, doubts
 from numalign.model import demand as demands
 from numalign.model.demand import Demand, Step
@@ -154,18 +154,18 @@ def _step(step: Json) -> Asked | str:
     return Asked(created, demands.of(created.pod), expected, observed)
 
 
-def _read(line: Json) -> Event:
+def _read(line: Json) -> NodeEvent:
     return events.read(orjson.dumps(line))
 
 
-def _decision(node: Json, level: Level, asked: Asked, answer: Answer) -> Decision:
+def _decision(node: Json, level: Level, asked: Asked, answer: PredictedAdmission) -> Decision:
     found = _compared(answer, asked.expected, ids="machine" in TOLD[level])
     found[NAIVE] = naive(answer.node, asked.demand) == asked.expected["admitted"]
     causes = () if found[ADMITTED] else tuple(SENTENCES[one] for one in doubts(answer.node, asked.demand))
     return Decision(node, level, asked.created.pod.name, found, causes)
 
 
-def _compared(answer: Answer, expected: Json, *, ids: bool) -> dict[str, bool]:
+def _compared(answer: PredictedAdmission, expected: Json, *, ids: bool) -> dict[str, bool]:
     """What agrees; reasons are compared where both refuse, and the rest where both admit."""
     said = answer.to_json()
     found = {ADMITTED: said["admitted"] == expected["admitted"]}

@@ -11,9 +11,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from kubectl_numa import questions
 from kubectl_numa.cli import program
-from kubectl_numa.questions import Cluster
+from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 from tests.kubectl_numa.objects import ITEMS, manifest
 
@@ -30,9 +29,9 @@ def cluster_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster(cluster_file: Path) -> Cluster:
+def cluster(cluster_file: Path) -> ClusterView:
     """The cluster, ready to be asked."""
-    return questions.cluster(snapshot.load(cluster_file))
+    return ClusterView(snapshot.load(cluster_file))
 
 
 @pytest.fixture

@@ -2,6 +2,20 @@
 
 from typing import Any
 
+from kubectl_numa.questions import ClusterView
+from numalign.kube.cluster_state import Snapshot
+from numalign.model.intent import NamespaceRules
+from numalign.model.node import Node
+
+SINGLE = "single-numa-node"
+
+
+def known(kind: str, name: str, /, **content: Any) -> dict[str, Any]:  # noqa: ANN401 any object
+    """An object of the core group."""
+    metadata = {"name": name, **content.pop("metadata", {})}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **content}
+
+
 # One machine in use, one that is empty and smaller, one that publishes nothing; a namespace that asks.
 ITEMS: list[dict[str, Any]] = [
     {
@@ -9,7 +23,7 @@ ITEMS: list[dict[str, Any]] = [
         "kind": "NodeResourceTopology",
         "metadata": {"name": name},
         "attributes": [
-            {"name": "topologyManagerPolicy", "value": "single-numa-node"},
+            {"name": "topologyManagerPolicy", "value": SINGLE},
             {"name": "topologyManagerScope", "value": "container"},
         ],
         "zones": [
@@ -27,19 +41,14 @@ ITEMS: list[dict[str, Any]] = [
     for name, cpus, free_cpus in (("big", "32", ("8", "32")), ("small", "8", ("8", "8")))
 ]
 ITEMS += [
-    {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {"allocatable": {"cpu": cpus, "memory": "128Gi"}},
-    }
+    known("Node", name, status={"allocatable": {"cpu": cpus, "memory": "128Gi"}})
     for name, cpus in (("big", "64"), ("small", "16"), ("hidden", "16"))
 ]
 ITEMS += [
-    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    known("Namespace", name, metadata={"labels": labels})
     for name, labels in (
         ("default", {}),
-        ("eager", {"numalign.io/default": "single-numa-node"}),
+        ("eager", {"numalign.io/default": SINGLE}),
         ("strict", {"numalign.io/enforce": "restricted"}),
         ("closed", {"numalign.io/admission": "disabled"}),
     )
@@ -50,11 +59,19 @@ def manifest(
     name: str, cpu: str, *, policy: str | None = None, namespace: str | None = None
 ) -> dict[str, Any]:
     """A Guaranteed pod of one container with 4Gi of memory."""
-    amounts = {"cpu": cpu, "memory": "4Gi"}
-    metadata: dict[str, Any] = {"name": name}
-    if policy:
-        metadata["annotations"] = {"numalign.io/policy": policy}
-    if namespace:
-        metadata["namespace"] = namespace
-    container = {"name": "main", "image": "example/main:1", "resources": {"limits": amounts}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    metadata: dict[str, Any] = {"annotations": {"numalign.io/policy": policy}} if policy else {}
+    metadata |= {"namespace": namespace} if namespace else {}
+    limits = {"cpu": cpu, "memory": "4Gi"}
+    container = {"name": "main", "image": "example/main:1", "resources": {"limits": limits}}
+    return known("Pod", name, metadata=metadata, spec={"containers": [container]})
+
+
+def view(
+    *nodes: Node,
+    rules: NamespaceRules | None = None,
+    now: float = 0.0,
+    **snapshot: Any,  # noqa: ANN401 other fields of a snapshot
+) -> ClusterView:
+    """A cluster of these nodes, with these rules in the namespace `default`."""
+    namespaces = {"default": rules} if rules else {}
+    return ClusterView(Snapshot(nodes, namespaces=namespaces, **snapshot), now=now)

@@ -6,25 +6,27 @@ from typing import Any
 
 import pytest
 
-from kubectl_numa import checking, manifests, questions
+from kubectl_numa import checking, manifests
 from kubectl_numa.checking import Checked
-from kubectl_numa.questions import Cluster
-from kubectl_numa.settings import Settings
-from numalign.cache import Fleet
+from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube.files import snapshot
 from numalign.kube.files.policy import parse
 from numalign.model.intent import Match
-from tests.kubectl_numa.objects import manifest
+from tests.kubectl_numa.objects import manifest, view
 from tests.naming import named
 from tests.notation import node, table
 
-EQUAL = Settings(match=Match.EQUAL, unknown_may_fit=False)
+EQUAL = WebhookOptions(match=Match.EQUAL, unknown_may_fit=False)
 
 Write = Callable[..., Path]
 
 
-def checked(cluster: Cluster, path: Path) -> list[Checked]:
+def checked(cluster: ClusterView, path: Path) -> list[Checked]:
     return [checking.check(each, cluster) for each in manifests.read(str(path))]
+
+
+def lines(results: list[Checked], cluster: ClusterView) -> list[str]:
+    return [checked.line(len(cluster.snapshot.nodes)) for checked in results]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def checked(cluster: Cluster, path: Path) -> list[Checked]:
     ),
 )
 def test_one_pod(  # noqa: PLR0913, PLR0917 - the columns of the table
-    cluster: Cluster,
+    cluster: ClusterView,
     write: Write,
     cpu: str,
     options: dict[str, str],
@@ -67,13 +69,13 @@ def test_one_pod(  # noqa: PLR0913, PLR0917 - the columns of the table
     results = checked(cluster, write("p.yaml", manifest("a", cpu, **options)))
     assert [each.result for each in results] == [result]
     assert checking.exit_code(results) == code
-    (line,) = checking.lines(results, cluster)
+    (line,) = lines(results, cluster)
     assert words in line
     assert "\n" not in line
     assert line.startswith(f"{options.get('namespace', 'default')}/a (")
 
 
-def test_the_worst_result_gives_the_code(cluster: Cluster, write: Write) -> None:
+def test_the_worst_result_gives_the_code(cluster: ClusterView, write: Write) -> None:
     large = manifest("a", "33", policy="restricted")
     path = write("all.yaml", large, manifest("b", "-1"), manifest("c", "1"))
     assert checking.exit_code(checked(cluster, path)) == 2
@@ -82,10 +84,10 @@ def test_the_worst_result_gives_the_code(cluster: Cluster, write: Write) -> None
 
 def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(write: Write) -> None:
     vast = node(*["cpu=8 mem=64Gi"] * 18, policy="restricted")
-    cluster = Cluster(Fleet(named([vast, node("cpu=8 mem=64Gi", policy="restricted")])))
+    cluster = view(*named([vast, node("cpu=8 mem=64Gi", policy="restricted")]))
     path = write("p.yaml", manifest("a", "2", policy="restricted"))
     [found] = checked(cluster, path)
-    [words] = checking.lines([found], cluster)
+    [words] = lines([found], cluster)
 
     assert (found.result, found.able, found.unanswered) == ("ok", 2, 1)
     assert words.endswith("restricted, 1 of 2 nodes could run it, 1 not answered")
@@ -93,11 +95,11 @@ def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(write: Wri
 
 def test_the_same_policy_may_be_asked_for(cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8", policy="restricted"))
-    equal = questions.cluster(snapshot.load(cluster_file), settings=EQUAL)
+    equal = ClusterView(snapshot.load(cluster_file), options=EQUAL)
     assert [each.result for each in checked(equal, path)] == ["never"]
 
 
-def test_the_json_of_a_pod_and_of_a_mistake(cluster: Cluster, write: Write) -> None:
+def test_the_json_of_a_pod_and_of_a_mistake(cluster: ClusterView, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8"), manifest("b", "8 cores"))
     good, bad = [each.to_json() for each in checked(cluster, path)]
     assert good == {
@@ -125,7 +127,7 @@ NO_ROOM = "no node has room for single-numa-node now; the pod will wait"
 
 
 def test_what_the_webhook_warns_of_is_told_and_no_failure(write: Write) -> None:
-    busy = Cluster(Fleet(named([node("cpu=8/8/2 mem=64Gi", policy="single-numa-node")])))
+    busy = view(*named([node("cpu=8/8/2 mem=64Gi", policy="single-numa-node")]))
     path = write("p.yaml", manifest("a", "4", policy="single-numa-node"), manifest("b", "4"))
     results = checked(busy, path)
 
@@ -143,7 +145,7 @@ def test_what_the_webhook_warns_of_is_told_and_no_failure(write: Write) -> None:
 )
 def test_somebody_whom(cluster_file: Path, write: Write, user: str, result: str) -> None:
     policy = parse(b"exemptions: {users: ['system:*']}")
-    told = questions.cluster(snapshot.load(cluster_file), policy, Settings(user=user))
+    told = ClusterView(snapshot.load(cluster_file), policy, WebhookOptions(user=user))
     path = write("p.yaml", manifest("a", "33", policy="single-numa-node"))
 
     assert [each.result for each in checked(told, path)] == [result]
@@ -151,7 +153,7 @@ def test_somebody_whom(cluster_file: Path, write: Write, user: str, result: str)
 
 def test_a_default_of_the_policy_is_heard(cluster_file: Path, write: Write) -> None:
     policy = parse(b"defaults: [{default: single-numa-node}]")
-    told = questions.cluster(snapshot.load(cluster_file), policy)
+    told = ClusterView(snapshot.load(cluster_file), policy)
 
     [found] = checked(told, write("p.yaml", manifest("a", "33")))
     assert found.result == "never"
@@ -160,14 +162,14 @@ def test_a_default_of_the_policy_is_heard(cluster_file: Path, write: Write) -> N
 
 
 def test_nobody_is_refused_for_shapes_where_the_policy_only_warns(cluster_file: Path, write: Write) -> None:
-    told = questions.cluster(snapshot.load(cluster_file), parse(b"never: warn"))
+    told = ClusterView(snapshot.load(cluster_file), parse(b"never: warn"))
     [found] = checked(told, write("p.yaml", manifest("a", "33", policy="single-numa-node")))
 
     assert (found.result, found.refusal) == ("ok", None)
     assert found.warnings[0].startswith('0/3 nodes can align container "main" as single-numa-node')
 
 
-def test_every_template_of_a_workload_is_checked(cluster: Cluster, write: Write) -> None:
+def test_every_template_of_a_workload_is_checked(cluster: ClusterView, write: Write) -> None:
     templates = [
         manifest("t", "8"),
         manifest("t", "33", policy="single-numa-node"),
@@ -185,12 +187,12 @@ def test_every_template_of_a_workload_is_checked(cluster: Cluster, write: Write)
         ("never", "spec.tasks[1].template"),
         ("bad", "spec.tasks[2].template"),
     ]
-    assert [line.partition(": ")[0].rpartition(", ")[2] for line in checking.lines(results, cluster)] == [
+    assert [line.partition(": ")[0].rpartition(", ")[2] for line in lines(results, cluster)] == [
         "spec.tasks[0].template)",
         "spec.tasks[1].template)",
         "spec.tasks[2].template)",
     ]
-    (mistake,) = results[2].manifest.told()
+    (mistake,) = results[2].manifest.located_mistakes()
     assert mistake.where.endswith(
         "(Job train): spec.tasks[2].template.metadata.annotations[numalign.io/policy]"
     )
@@ -214,7 +216,7 @@ def test_nobody_is_refused_for_devices_that_dra_serves(
     small = node("cpu=8 mem=64Gi gpu=1", "cpu=8 mem=64Gi gpu=1", policy="single-numa-node")
     pod = manifest("a", "4", policy="single-numa-node")
     pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = 8
-    (found,) = checked(Cluster(Fleet([small]), served=frozenset(served)), write("p.yaml", pod))
+    (found,) = checked(view(small, served=frozenset(served)), write("p.yaml", pod))
     assert found.result == result
     assert found.able == (result == "ok")
     assert [each.startswith(start) for each, start in zip(found.warnings, told, strict=True)] == [True] * len(
@@ -222,7 +224,7 @@ def test_nobody_is_refused_for_devices_that_dra_serves(
     )
 
 
-def test_all_mistakes_of_a_pod_are_told_as_the_webhook_tells_them(cluster: Cluster, write: Write) -> None:
+def test_all_mistakes_of_a_pod_are_told_as_the_webhook_tells_them(cluster: ClusterView, write: Write) -> None:
     [found] = checked(cluster, write("p.yaml", manifest("a", "8 cores", policy="tight")))
 
     assert [each.where for each in found.manifest.mistakes] == [

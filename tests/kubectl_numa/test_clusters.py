@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_numa import clusters
-from kubectl_numa.clusters import Source
+from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.manifests import Namespace
 from numalign.cache.admission import Reaction
 from numalign.kube.client import ClusterError
@@ -18,26 +17,26 @@ from tests.notation import table
 
 
 def test_a_snapshot_is_read(cluster_file: Path) -> None:
-    found = clusters.cluster(Source(str(cluster_file)).documents())
-    assert [node.name for node in found.fleet.nodes] == ["big", "small"]
+    found = ClusterSource(str(cluster_file)).view()
+    assert [node.name for node in found.snapshot.nodes] == ["big", "small"]
 
 
 def test_standard_input_is_one_too(cluster_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(cluster_file.read_bytes())))
-    assert clusters.cluster(Source("-").documents()).unknown == ("hidden",)
+    assert ClusterSource("-").view().snapshot.unknown == ("hidden",)
 
 
 def test_without_a_file_the_kubeconfig_is_asked() -> None:
     with pytest.raises(ClusterError, match=r"there is no kubeconfig at /nowhere.*or read a file"):
-        Source(kubeconfig="/nowhere").documents()
+        ClusterSource(kubeconfig="/nowhere").documents()
 
 
 def test_a_pod_can_be_taken_out_of_a_snapshot(cluster_file: Path) -> None:
-    source = Source(str(cluster_file))
+    source = ClusterSource(str(cluster_file))
     found = source.documents()
-    assert source.pod("stored", namespace="default", found=found)["metadata"]["name"] == "stored"
+    assert source.pod("stored", namespace="default", objects=found)["metadata"]["name"] == "stored"
     with pytest.raises(BadInput, match="holds no pod team-a/stored: give its manifest with -f"):
-        source.pod("stored", namespace="team-a", found=found)
+        source.pod("stored", namespace="team-a", objects=found)
 
 
 @pytest.fixture
@@ -83,13 +82,13 @@ def test_the_namespace_is_that_of_the_context(  # noqa: PLR0913, PLR0917 - the f
     meant: Namespace,
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    source = Source(snapshot, kubeconfig if named else None, context)
+    source = ClusterSource(snapshot, kubeconfig if named else None, context)
     assert source.namespace(asked) == meant
 
 
 def test_a_context_that_is_not_there_is_told(kubeconfig: str) -> None:
     with pytest.raises(ClusterError, match="elsewhere"):
-        Source(kubeconfig=kubeconfig, context="elsewhere").namespace(None)
+        ClusterSource(kubeconfig=kubeconfig, context="elsewhere").namespace(None)
 
 
 # The cluster's policy.
@@ -112,7 +111,7 @@ def installed(objects: dict[str, Any]) -> dict[str, Any]:
 def test_the_installed_policy_is_heard_and_told(
     installed: dict[str, Any], api_server: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = Source(kubeconfig=str(api_server)).policy(None)
+    found = ClusterSource(kubeconfig=str(api_server)).policy(None)
 
     assert installed
     assert found.never is Reaction.WARN
@@ -123,7 +122,7 @@ def test_a_file_is_heard_before_it(
     installed: dict[str, Any], api_server: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "policy.yaml").write_text("unknownResources: deny\n")
-    found = Source(kubeconfig=str(api_server)).policy(str(tmp_path / "policy.yaml"))
+    found = ClusterSource(kubeconfig=str(api_server)).policy(str(tmp_path / "policy.yaml"))
 
     assert installed
     assert (found.never, found.unknown_resources) == (Reaction.DENY, Reaction.DENY)
@@ -131,13 +130,13 @@ def test_a_file_is_heard_before_it(
 
 
 def test_beside_a_file_of_the_cluster_nothing_is_installed(cluster_file: Path) -> None:
-    assert Source(str(cluster_file)).policy(None) == NO_POLICY
+    assert ClusterSource(str(cluster_file)).policy(None) == NO_POLICY
 
 
 def test_where_nothing_is_installed_there_is_no_policy(
     api_server: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert Source(kubeconfig=str(api_server)).policy(None) == NO_POLICY
+    assert ClusterSource(kubeconfig=str(api_server)).policy(None) == NO_POLICY
     assert capsys.readouterr().err == ""
 
 
@@ -146,7 +145,7 @@ def test_who_may_not_see_the_policy_is_told_and_answered_without(
 ) -> None:
     refusals[CONFIGURATION] = FORBIDDEN
 
-    assert Source(kubeconfig=str(api_server)).policy(None) == NO_POLICY
+    assert ClusterSource(kubeconfig=str(api_server)).policy(None) == NO_POLICY
     told = capsys.readouterr().err
     assert told.startswith("cluster policy: not known, for you may not read ValidatingWebhookConfiguration")
     assert told.endswith("give its file with --policy\n")
@@ -156,7 +155,7 @@ def test_an_installed_policy_that_is_wrong_is_a_mistake(installed: dict[str, Any
     installed[CONFIG_MAP]["data"]["policy.yaml"] = "nevver: warn"
 
     with pytest.raises(BadPolicy, match=r"ConfigMap numa/numalign-policy\.nevver: there is no such key"):
-        Source(kubeconfig=str(api_server)).policy(None)
+        ClusterSource(kubeconfig=str(api_server)).policy(None)
 
 
 def test_broken_objects_are_told_and_the_rest_is_used(
@@ -165,8 +164,8 @@ def test_broken_objects_are_told_and_the_rest_is_used(
     taken = json.loads(cluster_file.read_text())
     zoneless = {**taken["items"][0], "metadata": {"name": "broken"}, "zones": [{"name": "x"}]}
     broken = [{**zoneless, "metadata": {"name": f"broken-{number}"}} for number in range(12)]
-    found = clusters.cluster([{**taken, "items": [*taken["items"], *broken]}])
-    assert len(found.fleet.nodes) == 2
+    found = ClusterSource("-").view(objects=[{**taken, "items": [*taken["items"], *broken]}])
+    assert len(found.snapshot.nodes) == 2
     told = capsys.readouterr().err.splitlines()
     assert told[0].startswith("left out: NodeResourceTopology broken-0: ")
     assert told[-1] == "left out: 2 more objects"

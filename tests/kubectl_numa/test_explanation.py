@@ -6,32 +6,31 @@ from typing import Any
 
 import pytest
 
-from kubectl_numa import explanation, questions
-from kubectl_numa.explanation import Chance, Explanation
-from kubectl_numa.questions import Asked, Cluster
-from numalign.cache import Fleet
+from kubectl_numa import explanation
+from kubectl_numa.explanation import Explanation
+from kubectl_numa.questions import ClusterView
 from numalign.decision.doubts import Doubt
 from numalign.decision.scoring import Strategy
-from numalign.kube.effective_policy import EffectivePolicy
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.intent import NamespaceRules, Policy
+from numalign.model.node import Node
 from numalign.shapes import KnownShape, shape
+from tests.kubectl_numa.objects import SINGLE, view
 from tests.notation import GPU, node, table
-from tests.webhook.conftest import Raw, raw, with_spec
-
-SINGLE = "single-numa-node"
+from tests.webhook.conftest import raw, with_spec
 
 
 def explained(
-    cluster: Cluster, container: str, *, strategy: Strategy = Strategy.LEAST_NUMA_NODES
+    cluster: ClusterView,
+    container: str,
+    *,
+    spec: dict[str, Any] | None = None,
+    strategy: Strategy = Strategy.LEAST_NUMA_NODES,
 ) -> Explanation:
+    pod = with_spec(raw(container, policy=SINGLE), **(spec or {}))
     return explanation.explain(
-        asked_of(cluster, raw(container, policy="single-numa-node")), cluster, strategy=strategy
+        cluster.decide(pod, name="pod", namespace="default"), cluster, strategy=strategy
     )
-
-
-def asked_of(cluster: Cluster, made: Raw) -> Asked:
-    return questions.ask(made, cluster, name="pod", namespace="default")
 
 
 @pytest.mark.parametrize(
@@ -44,156 +43,148 @@ def asked_of(cluster: Cluster, made: Raw) -> Asked:
         ]
     ),
 )
-def test_each_node_says_whether_it_fits(cluster: Cluster, container: str, chances: list[str]) -> None:
+def test_each_node_says_whether_it_fits(cluster: ClusterView, container: str, chances: list[str]) -> None:
     assert [answer.chance for answer in explained(cluster, container).answers] == chances
 
 
 @pytest.mark.parametrize(
-    ("served", "chances"),
+    ("served", "chances", "of_shape"),
     table(
         [
-            ("device plugins serve all", (), ["never", "never"]),
-            ("DRA serves where no device plugin does", (GPU,), ["never", "fits"]),
+            ("device plugins serve all", frozenset[str](), ["never", "never"], "never"),
+            ("DRA serves where no device plugin does", frozenset({GPU}), ["never", "fits"], "later"),
         ]
     ),
 )
-def test_a_node_is_asked_for_devices_that_its_device_plugins_serve(
-    served: tuple[str, ...], chances: list[str]
+def test_nodes_and_shapes_are_asked_for_devices_that_their_device_plugins_serve(
+    served: frozenset[str], chances: list[str], of_shape: str
 ) -> None:
-    one = node("cpu=8 mem=8Gi gpu=1", policy="single-numa-node", totals="cpu=8 mem=8Gi gpu=1")
-    bare = node("cpu=8 mem=8Gi", policy="single-numa-node", totals="cpu=8 mem=8Gi")
-    fleet = Fleet([replace(one, name="a"), replace(bare, name="b")])
+    plugin = node("cpu=8 mem=8Gi gpu=1", policy=SINGLE, totals="cpu=8 mem=8Gi gpu=1")
+    bare = node("cpu=8 mem=8Gi", policy=SINGLE, totals="cpu=8 mem=8Gi")
+    both = (replace(plugin, name="a"), replace(bare, name="b"))
 
-    found = explained(Cluster(fleet, served=frozenset(served)), "cpu=4 mem=1Gi gpu=2")
-
-    assert [answer.chance for answer in found.answers] == chances
-
-
-def test_a_shape_is_asked_for_devices_that_its_device_plugins_serve() -> None:
-    bare = node("cpu=8 mem=8Gi", policy="single-numa-node", totals="cpu=8 mem=8Gi")
-    known = (KnownShape(shape.of(bare)),)
-    cluster = Cluster(Fleet([], known), shapes=known)
-    [never], [later] = (
-        explained(replace(cluster, served=served), "cpu=4 mem=1Gi gpu=2").absent
-        for served in (frozenset[str](), frozenset({GPU}))
-    )
-
-    assert (never.chance, later.chance) == (Chance.NEVER, Chance.LATER)
+    answers = explained(view(*both, served=served), "cpu=4 mem=1Gi gpu=2").answers
+    assert [answer.chance for answer in answers] == chances
+    gone = view(shapes=(KnownShape(shape.of(bare), seen=1.0),), served=served)
+    [absent] = explained(gone, "cpu=4 mem=1Gi gpu=2").absent
+    assert absent.chance == of_shape
 
 
-def test_what_would_fit_on_the_empty_node_fits_later() -> None:
-    busy = node("cpu=8/8/2 mem=8Gi", policy="single-numa-node")
-    found = explained(Cluster(Fleet([busy])), "cpu=4 mem=1Gi")
-    answer = found.answers[0]
-    assert (answer.chance, answer.score, answer.placement) == (Chance.LATER, None, None)
-    assert answer.reason == (
-        'container "c0": the node has at most 2 cpu free in one zone (kubelet policy "single-numa-node")'
-    )
-    assert found.asked.decision.refusal is None
+GPU_NODE = node("cpu=8 mem=8Gi gpu=4", policy=SINGLE)
+ILL = replace(node("cpu=8 mem=8Gi gpu=0", policy=SINGLE), health=replace(GPU_NODE, name=""))
+SELECTS_B = {"nodeSelector": {"pool": "b"}}
+TOLERATES = {"tolerations": [{"operator": "Exists"}]}
+TAINT, AFFINITY = "had untolerated taints", "didn't match the pod's node affinity/selector"
+SHORT = 'container "c0": the node has at most 2 cpu free in one zone (kubelet policy "single-numa-node")'
+HEALED = "it lacks 4 nvidia.com/gpu that it had; in health it could"
+BUSY = node("cpu=8/8/2 mem=8Gi", policy=SINGLE)
+VAST = node(*["cpu=8 mem=8Gi"] * 18, policy=SINGLE)
+ON = ", but that may pass"
 
 
-def test_a_node_of_more_zones_than_anybody_answers_for_says_neither_yes_nor_no() -> None:
-    vast = node(*["cpu=8 mem=8Gi"] * 18, policy="single-numa-node")
-    found = explained(Cluster(Fleet([vast])), "cpu=4 mem=1Gi")
+def having(**attributes: Any) -> Node:  # noqa: ANN401 any attribute
+    return replace(GPU_NODE, attributes=Attributes(**attributes))
+
+
+POOL_A, TAINTED = having(labels=Labels({"pool": "a"})), having(taints=(Taint("a"),))
+GOING = having(taints=(Taint("karpenter.sh/disrupted"),))
+
+NODES = [
+    # the node                 it                       the pod asks for and says  the answer and why
+    ("of other labels",        POOL_A,                  "gpu=2", SELECTS_B, "never", f"the node {AFFINITY}"),
+    ("that is tainted",        TAINTED,                 "gpu=2",   {},        "never", f"the node {TAINT}"),
+    ("tainted, but tolerated", TAINTED,                 "gpu=2",   TOLERATES, "fits",  None),
+    ("that is cordoned", having(cordoned=True), "gpu=2", {}, "later", f"the node was unschedulable{ON}"),
+    ("that is not ready",      having(ready=False), "gpu=2", {}, "later", f"the node was not ready{ON}"),
+    ("to be removed",          GOING,                   "gpu=2",   {}, "later", f"the node {TAINT}{ON}"),
+    ("that is ill", ILL, "gpu=2", {}, "later", f"the pod: the node has no nvidia.com/gpu now; {HEALED}"),
+    ("too small in health", ILL, "gpu=5", {}, "never",
+     "the pod: the node has at most 4 nvidia.com/gpu in total"),
+    ("that is in use",         BUSY,   "mem=1Gi", {}, "later", SHORT),
+    ("of too many zones",      VAST,   "mem=1Gi", {}, "not answered",
+                               "the pod: the node has too many zones for an answer in time"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "container", "spec", "chance", "reason"), table(NODES))
+def test_a_node(asked: Node, container: str, spec: dict[str, Any], chance: str, reason: str | None) -> None:
+    found = explained(view(asked), f"cpu=4 {container}", spec=spec)
     [answer] = found.answers
 
-    assert (answer.chance, answer.score, answer.placement) == (Chance.UNANSWERED, None, None)
-    assert answer.reason == "the pod: the node has too many zones for an answer in time"
-    assert found.asked.decision.refusal is None
+    assert (answer.chance, answer.reason) == (chance, reason)
+    assert (answer.score is None, answer.placement is None) == (chance != "fits",) * 2
+    assert chance == "never" or found.pod.decision.refusal is None
 
 
-def test_a_node_that_is_too_small_as_a_whole_says_so(cluster: Cluster) -> None:
-    assert (
-        explained(cluster, "cpu=20 mem=4Gi").answers[1].reason
-        == "the pod: the node has at most 16 cpu in total"
-    )
+def test_a_node_that_is_ill_tells_programs_what_it_lacks() -> None:
+    [entry] = explained(view(ILL), "cpu=4 mem=1Gi gpu=2").to_json()["nodes"]
+    assert entry["lacks"] == {GPU: "4"}
 
 
-def test_where_no_node_ever_could_the_refusal_is_the_webhooks(cluster: Cluster) -> None:
+def test_where_no_node_ever_could_the_refusal_is_the_webhooks(cluster: ClusterView) -> None:
     found = explained(cluster, "cpu=33 mem=4Gi")
-    assert found.asked.decision.refusal == cluster.fleet.why_not(found.asked.question)
+    assert found.pod.decision.refusal == cluster.why_not(found.pod)
 
 
 def test_the_advice_does_not_go_below_what_the_namespace_enforces() -> None:
-    wide = Cluster(
-        Fleet([node("cpu=4 mem=8Gi", "cpu=4 mem=8Gi", policy="best-effort")]),
-        policies=EffectivePolicy(rules={"default": NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)}),
-    )
-    found = explained(wide, "cpu=6 mem=1Gi")
-    assert found.asked.decision.refusal is not None
-    assert "restricted" not in found.asked.decision.refusal
+    enforcing = NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
+    wide = view(node("cpu=4 mem=8Gi", "cpu=4 mem=8Gi", policy="best-effort"), rules=enforcing)
+    refusal = explained(wide, "cpu=6 mem=1Gi").pod.decision.refusal
+    assert refusal is not None
+    assert "restricted" not in refusal
 
 
 def test_without_nodes_nothing_is_refused() -> None:
-    assert explained(Cluster(Fleet([])), "cpu=1 mem=1Gi").asked.decision.refusal is None
+    assert explained(view(), "cpu=1 mem=1Gi").pod.decision.refusal is None
 
 
-def test_nodes_that_say_the_same_are_one_group() -> None:
-    alike = [node("cpu=8 mem=8Gi", policy="restricted") for _ in range(3)]
-    groups = explanation.groups(explained(Cluster(Fleet(alike)), "cpu=4 mem=1Gi").answers)
-    assert [len(group.names) for group in groups] == [3]
-
-
-def test_the_best_group_comes_first(cluster: Cluster) -> None:
+def test_nodes_that_say_the_same_are_one_group_and_the_best_comes_first(cluster: ClusterView) -> None:
+    alike = [replace(node("cpu=8 mem=8Gi", policy="restricted"), name=name) for name in "abc"]
+    groups = explanation.groups(explained(view(*alike), "cpu=4 mem=1Gi").answers)
+    assert [group.names for group in groups] == [("a", "b", "c")]
     groups = explanation.groups(explained(cluster, "cpu=32 mem=4Gi").answers)
-    assert [(group.answer.chance, group.names) for group in groups] == [
-        ("fits", ("big",)),
-        ("never", ("small",)),
-    ]
+    assert [(group.answer.chance, *group.names) for group in groups] == [("fits", "big"), ("never", "small")]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_every_strategy_gives_a_score(cluster: Cluster, strategy: Strategy) -> None:
+def test_every_strategy_gives_a_score(cluster: ClusterView, strategy: Strategy) -> None:
     for answer in explained(cluster, "cpu=8 mem=4Gi", strategy=strategy).answers:
         assert answer.score is not None
         assert 0 <= answer.score <= 100
 
 
-def test_the_json_holds_the_whole_answer(cluster: Cluster) -> None:
-    found = json.loads(json.dumps(explanation.to_json(explained(cluster, "cpu=32 mem=4Gi"))))
-    big = next(answer.node_class for answer in explained(cluster, "cpu=1 mem=1Gi").answers)
-    assert found == {
+def test_the_json_holds_the_whole_answer(cluster: ClusterView) -> None:
+    found = explained(cluster, "cpu=32 mem=4Gi")
+    big, small = (answer.node_class for answer in found.answers)
+    same: dict[str, Any] = {"unmet": None, "lacks": {}, "known": "counts"}
+    step = {"name": "c0", "role": "container", "asks": {"cpu": "32", "memory": "4Gi"}, "notPinned": []}
+    assert json.loads(json.dumps(found.to_json())) == {
         "pod": "pod",
         "namespace": "default",
         "exempt": None,
-        "intent": {"policy": "single-numa-node", "resources": [], "scope": None, "from": "pod"},
-        "demand": {
-            "qos": "Guaranteed",
-            "containers": [
-                {
-                    "name": "c0",
-                    "role": "container",
-                    "asks": {"cpu": "32", "memory": "4Gi"},
-                    "notPinned": [],
-                }
-            ],
-            "total": {"cpu": "32", "memory": "4Gi"},
-        },
+        "intent": {"policy": SINGLE, "resources": [], "scope": None, "from": "pod"},
+        "demand": {"qos": "Guaranteed", "containers": [step], "total": {"cpu": "32", "memory": "4Gi"}},
         "nodes": [
             {
+                **same,
                 "name": "big",
                 "class": big,
                 "verdict": "fits",
                 "reason": None,
                 "permanent": False,
-                "unmet": None,
-                "lacks": {},
                 "placement": [{"zones": ["node-1"], "amount": {"cpu": "32", "memory": "4Gi"}}],
                 "score": 94,
-                "known": "counts",
                 "doubts": [Doubt.OPTIONS, Doubt.NO_VERSION, Doubt.INIT_CPUS],
             },
             {
+                **same,
                 "name": "small",
-                "class": found["nodes"][1]["class"],
+                "class": small,
                 "verdict": "never",
                 "reason": "the pod: the node has at most 16 cpu in total",
                 "permanent": True,
-                "unmet": None,
-                "lacks": {},
                 "placement": None,
                 "score": None,
-                "known": "counts",
                 "doubts": [Doubt.OPTIONS, Doubt.NO_VERSION],
             },
         ],
@@ -203,57 +194,6 @@ def test_the_json_holds_the_whole_answer(cluster: Cluster) -> None:
         "never": None,
         "warnings": [],
     }
-
-
-# Where a pod may go, and nodes that are not what they were.
-
-GPU_NODE = node("cpu=8 mem=8Gi gpu=4", policy=SINGLE)
-WELL = replace(GPU_NODE, name="")
-ILL = replace(node("cpu=8 mem=8Gi gpu=0", policy=SINGLE), health=WELL)
-SELECTS_B = {"nodeSelector": {"pool": "b"}}
-TOLERATES = {"tolerations": [{"operator": "Exists"}]}
-
-
-TAINT = "had untolerated taints"
-AFFINITY = "didn't match the pod's node affinity/selector"
-TAINTED, GOING = (Taint("a"),), (Taint("karpenter.sh/disrupted"),)
-ON = ", but that may pass"
-
-PLACES = [
-    # the node                 what is told of it              the pod    the verdict and why
-    ("of other labels",        {"labels": Labels({"pool": "a"})}, SELECTS_B, "never", AFFINITY),
-    ("that is tainted",        {"taints": TAINTED},            {},        "never", TAINT),
-    ("tainted, but tolerated", {"taints": TAINTED},            TOLERATES, "fits",  None),
-    ("that is cordoned",       {"cordoned": True},             {},        "later", f"was unschedulable{ON}"),
-    ("that is not ready",      {"ready": False},               {},        "later", f"was not ready{ON}"),
-    ("to be removed",          {"taints": GOING},              {},        "later", f"{TAINT}{ON}"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("there", "spec", "verdict", "reason"), table(PLACES))
-def test_a_node(there: dict[str, Any], spec: dict[str, Any], verdict: str, reason: str | None) -> None:
-    cluster = Cluster(Fleet([replace(GPU_NODE, attributes=Attributes(**there))]))
-    made = with_spec(raw("cpu=4 mem=1Gi gpu=2", policy=SINGLE), **spec)
-    [answer] = explanation.explain(asked_of(cluster, made), cluster).answers
-
-    assert (answer.chance, answer.reason) == (verdict, f"the node {reason}" if reason else None)
-    assert (answer.score is None, answer.placement is None) == (verdict != "fits",) * 2
-
-
-def test_a_node_that_is_ill_could_take_the_pod_later() -> None:
-    found = explained(Cluster(Fleet([ILL])), "cpu=4 mem=1Gi gpu=2")
-    [answer] = found.answers
-
-    assert answer.chance is Chance.LATER
-    assert answer.reason is not None
-    assert answer.reason.endswith("; it lacks 4 nvidia.com/gpu that it had; in health it could")
-    assert explanation.to_json(found)["nodes"][0]["lacks"] == {"nvidia.com/gpu": "4"}
-    assert found.asked.decision.refusal is None
-
-
-def test_a_node_that_is_too_small_in_health_too_never_takes_it() -> None:
-    [answer] = explained(Cluster(Fleet([ILL])), "cpu=4 mem=1Gi gpu=5").answers
-    assert answer.chance is Chance.NEVER
 
 
 SEEN = 1_790_000_000.0
@@ -273,15 +213,13 @@ SHAPE = shape.of(GPU_NODE)
 def test_a_shape_without_nodes_that(
     container: str, spec: dict[str, Any], verdict: str, reason: str | None
 ) -> None:
-    known = (KnownShape(SHAPE, seen=SEEN), KnownShape(shape.of(node("cpu=1 mem=1Gi", policy=SINGLE)), 1))
     small = node("cpu=1 mem=1Gi", policy=SINGLE)
-    cluster = Cluster(Fleet([small], known), shapes=known, now=SEEN + 7200)
-    made = with_spec(raw(container, policy=SINGLE), **spec)
-    found = explanation.to_json(explanation.explain(asked_of(cluster, made), cluster))
+    shapes = (KnownShape(SHAPE, seen=SEEN), KnownShape(shape.of(small), 1))
+    found = explained(view(small, shapes=shapes, now=SEEN + 7200), container, spec=spec).to_json()
 
-    [told] = found["shapes"]
-    assert (told["name"], told["verdict"], told["known"]) == (SHAPE.name, verdict, "remembered")
-    assert told["lastSeen"] == "2026-09-21T14:13:20+00:00"
-    assert (reason or "") in (told["reason"] or "")
+    [entry] = found["shapes"]
+    assert (entry["name"], entry["verdict"], entry["known"]) == (SHAPE.name, verdict, "remembered")
+    assert entry["lastSeen"] == "2026-09-21T14:13:20+00:00"
+    assert (reason or "") in (entry["reason"] or "")
     hope = "no node of a shape that could take it is here; last seen 2 h ago"
     assert (found["warnings"] == [hope]) == (verdict == "later")

@@ -5,27 +5,31 @@ import io
 import pytest
 from rich.console import Console
 
-from kubectl_numa.lines import NARROWEST, Paper, amounts, hanging, some, zones
+from kubectl_numa.lines import NARROWEST, Paper, amounts, some, zones
 from tests.notation import table
 
 
-def test_words_hang_beside_their_label() -> None:
-    lines = hanging("why", "as long as it takes to need three lines", width=20, indent=5)
-    assert [line.plain for line in lines] == ["why  as long as it", "     takes to need", "     three lines"]
+def written(label: str, words: str, *, width: int, indent: int) -> list[str]:
+    file = io.StringIO()
+    Paper(Console(file=file, width=width)).entry(label, words, indent=indent, style="red")
+    return file.getvalue().splitlines()
 
 
-def test_a_long_name_is_never_broken() -> None:
-    name = "2x64cpu-4gpu-2hca-single-numa-node-container-bcda9d70"
-    assert [line.plain for line in hanging("", name, width=20, indent=2)] == [f"  {name}"]
+NAME = "2x64cpu-4gpu-2hca-single-numa-node-container-bcda9d70"
+ROWS = [
+    # what it shows                label   words                            width  indent  lines
+    ("words hang beside",          "why ", "as long as it takes, and not longer",  40,    24,
+        [f"{'why':24}as long as it", f"{'':24}takes, and not", f"{'':24}longer"]),
+    ("a name is never broken",     "",     NAME,                            40,    2,      [f"  {NAME}"]),
+    ("a caret keeps its place", "", "wrong\n  a,,  b\n    ^",  40, 2, ["  wrong", "    a,,  b", "      ^"]),
+    ("a label alone",              "why",  "",                              40,    6,      ["why"]),
+    ("no markup, no colour",       "x ",   "[bold]it[/bold] 12 'a'", 80, 2, ["x [bold]it[/bold] 12 'a'"]),
+]  # fmt: skip
 
 
-def test_a_caret_stays_under_its_place() -> None:
-    lines = [line.plain for line in hanging("", "wrong\n  a,,  b\n    ^", width=40, indent=2)]
-    assert lines == ["  wrong", "    a,,  b", "      ^"]
-
-
-def test_a_label_without_words_stands_alone() -> None:
-    assert [line.plain for line in hanging("why", "", width=40, indent=6)] == ["why"]
+@pytest.mark.parametrize(("label", "words", "width", "indent", "lines"), table(ROWS))
+def test_an_entry(label: str, words: str, width: int, indent: int, lines: list[str]) -> None:
+    assert written(label, words, width=width, indent=indent) == lines
 
 
 @pytest.mark.parametrize(
@@ -66,12 +70,6 @@ def test_a_placement_in_words(placement: list[dict[str, object]], shown: str) ->
 
 def test_amounts_in_words() -> None:
     assert amounts({"cpu": "8", "memory": "1Gi"}) == "8 cpu, 1Gi memory"
-
-
-def test_text_of_others_is_never_markup_and_pipes_have_no_colour() -> None:
-    written = io.StringIO()
-    Paper(Console(file=written, width=80)).entry("x ", "[bold]it[/bold] 12 'a'", indent=2, style="red")
-    assert written.getvalue() == "x [bold]it[/bold] 12 'a'\n"
 
 
 def test_a_manifest_cannot_steer_the_terminal() -> None:

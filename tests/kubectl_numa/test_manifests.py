@@ -75,7 +75,7 @@ def test_a_workload_with_several_templates_stands_for_as_many_pods(write: Write)
 
 def test_mistakes_in_several_templates_are_told_together(write: Write) -> None:
     path = write("job.yaml", volcano({}, 7))
-    found = [str(mistake) for each in manifests.read(str(path)) for mistake in each.told()]
+    found = [str(mistake) for each in manifests.read(str(path)) for mistake in each.located_mistakes()]
     assert found == [
         f"{path}, document 1 (Job): spec.tasks[0].template.spec.containers: is missing",
         f"{path}, document 1 (Job): spec.tasks[1].template.spec: must be an object, not a number",
@@ -109,7 +109,7 @@ def test_a_namespace_can_be_given(write: Write, own: str | None, meant: Namespac
 def test_two_namespaces_contradict_each_other(write: Write) -> None:
     path = write("p.json", manifest("a", "1", namespace="team-b"))
     found = manifests.read(str(path), namespace=Namespace("team-a", asked=True))
-    assert [str(mistake) for mistake in found[0].told()] == [
+    assert [str(mistake) for mistake in found[0].located_mistakes()] == [
         f'{path}, document 1 (Pod a): metadata.namespace: "team-b" is not "team-a": leave one of them out'
     ]
 
@@ -138,7 +138,7 @@ def test_two_namespaces_contradict_each_other(write: Write) -> None:
 )
 def test_every_mistake_has_its_place(write: Write, documents: list[str], told: list[str]) -> None:
     path = write("bad.yaml", *documents)
-    found = [str(mistake) for each in manifests.read(str(path)) for mistake in each.told()]
+    found = [str(mistake) for each in manifests.read(str(path)) for mistake in each.located_mistakes()]
     assert len(found) == len(told)
     for mistake, start in zip(found, told, strict=True):
         assert mistake.startswith(f"{path.parent}/{start}")
@@ -146,7 +146,7 @@ def test_every_mistake_has_its_place(write: Write, documents: list[str], told: l
 
 def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
     (found,) = manifests.read(str(tmp_path / "none.yaml"))
-    assert "none.yaml: cannot be read" in str(found.told()[0])
+    assert "none.yaml: cannot be read" in str(found.located_mistakes()[0])
 
 
 def test_a_file_without_a_name_is_a_mistake() -> None:

@@ -4,14 +4,16 @@ import io
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from kubectl_numa import nodemap
 from kubectl_numa.lines import Paper
-from kubectl_numa.questions import Cluster
-from numalign.cache import Fleet
+from kubectl_numa.questions import ClusterView
+from numalign.kube.cluster_state import Snapshot
 from numalign.model.attributes import Attributes, Labels, Taint
-from numalign.model.node import Node
+from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
 from tests.notation import node, table
 
@@ -21,7 +23,8 @@ FOUR = node(
     policy="single-numa-node",
     ids=(0, 3),
 )
-LABELLED = replace(FOUR, label="the-class")
+CLASS = node_class(FOUR)
+LABELLED = replace(FOUR, label=CLASS)
 WELL = node(
     "cpu=64/62 mem=512Gi/504Gi gpu=6 nic=2",
     "cpu=64/62 mem=512Gi/504Gi gpu=5 nic=2",
@@ -34,7 +37,7 @@ WELL = node(
 def drawn(shown: Node, *, width: int = 80, encoding: str = "utf-8") -> list[str]:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
-    nodemap.draw(shown, "the-class", Paper(Console(file=file, width=width)))
+    nodemap.draw(shown, Paper(Console(file=file, width=width)))
     file.flush()
     return raw.getvalue().decode(encoding).splitlines()
 
@@ -42,7 +45,7 @@ def drawn(shown: Node, *, width: int = 80, encoding: str = "utf-8") -> list[str]
 def test_a_node_in_eighty_columns() -> None:
     assert drawn(LABELLED) == [
         "node  single-numa-node, scope container (known: counts)",
-        "  the-class",
+        f"  {CLASS}",
         "          cpu             example.com/nic  memory                nvidia.com/gpu",
         "  node-0  ████░░░░ 32/62  ████░░░░ 1/2     ████░░░░ 256Gi/504Gi  ██████░░ 3/4",
         "  node-3  ░░░░░░░░ 0/62   ░░░░░░░░ 0/2     ░░░░░░░░ 0/504Gi      ████████ 4/4",
@@ -60,37 +63,73 @@ def test_nothing_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(len, drawn(LABELLED, width=width)[2:])) <= width
 
 
-def test_a_zone_that_lacks_a_resource_says_so() -> None:
+def test_a_zone_that_lacks_a_resource_says_so_and_one_without_any_has_no_row() -> None:
     assert drawn(node("cpu=8 gpu=1", "cpu=8"))[5] == "  node-1  ░░░░░░░░░░░░░░░░ 0/8  -"
+    assert len(drawn(node("", ""))) == 3
 
 
-def test_a_node_whose_zones_list_nothing_has_only_its_facts() -> None:
-    assert drawn(replace(node("", ""), label="the-class")) == [
-        "node  none, scope container (known: counts)",
-        "  the-class",
-    ]
+@given(used=st.integers(0, 10**15), total=st.integers(1, 10**15), width=st.integers(2, 40))
+def test_only_empty_looks_empty_and_only_full_looks_full(used: int, total: int, width: int) -> None:
+    bar = nodemap.bar(used, total, width=width, ink=nodemap.ASCII)
+    assert len(bar) == width
+    assert ("#" in bar, "." in bar) == (used > 0, used < total)
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("used", "total", "bar"),
+    table(
+        [("half", 31, 62, "####...."), ("nothing there", 0, 0, "........"), ("too much", 70, 62, "########")]
+    ),
+)
+def test_a_bar_shows_how_much_is_used(used: int, total: int, bar: str) -> None:
+    assert nodemap.bar(used, total, width=8, ink=nodemap.ASCII) == bar
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "shown"),
     table(
         [
-            ("lacks devices", replace(LABELLED, health=WELL), "  lacks 3 nvidia.com/gpu that it had"),
-            ("is cordoned", replace(LABELLED, attributes=Attributes(cordoned=True)), "  is cordoned"),
-            ("is not ready", replace(LABELLED, attributes=Attributes(ready=False)), "  is not ready"),
+            ("whole CPUs", "cpu", 62_000, "62"),
+            ("a part of a CPU", "cpu", 1_500, "1500m"),
+            ("memory that divides", "memory", 504 * 2**30, "504Gi"),
+            ("memory that does not", "memory", 541_165_875_201, "504.0Gi"),
+            ("a few bytes", "memory", 17, "17"),
+            ("devices", "nvidia.com/gpu", 4, "4"),
         ]
     ),
 )
-def test_a_node_that(told: Node, said: str) -> None:
-    assert drawn(told)[2] == said
+def test_amounts_are_short(resource: str, amount: int, shown: str) -> None:
+    assert nodemap.short(resource, amount) == shown
+    assert len(shown) <= nodemap.LONGEST_EXACT
+
+
+ILL = replace(FOUR, health=WELL)
+
+
+@pytest.mark.parametrize(
+    ("shown", "line"),
+    table(
+        [
+            ("lacks devices", replace(ILL, label=node_class(ILL)), "  lacks 3 nvidia.com/gpu that it had"),
+            ("is cordoned", replace(LABELLED, attributes=Attributes(cordoned=True)), "  is cordoned"),
+            ("is not ready", replace(LABELLED, attributes=Attributes(ready=False)), "  is not ready"),
+            ("is labelled with another class", replace(FOUR, label="another"), "  labelled another"),
+            ("is labelled with no class", FOUR, "  not labelled"),
+        ]
+    ),
+)
+def test_a_node_that(shown: Node, line: str) -> None:
+    assert drawn(shown)[1:3] == [f"  {node_class(shown)}", line]
 
 
 def test_what_is_wrong_with_a_node_is_told_to_programs() -> None:
-    ill = replace(LABELLED, health=WELL, attributes=Attributes(taints=(Taint("a", "b"),), cordoned=True))
-    [told] = nodemap.to_json(Cluster(Fleet([ill])))
+    attributes = Attributes(taints=(Taint("a", "b"),), cordoned=True)
+    ill = replace(ILL, label="another", attributes=attributes)
+    [entry] = nodemap.to_json(Snapshot((ill,)))
 
-    assert (told["lacks"], told["cordoned"], told["ready"]) == ({"nvidia.com/gpu": "3"}, True, True)
-    assert told["taints"] == ["a=b:NoSchedule"]
+    assert (entry["lacks"], entry["cordoned"], entry["ready"]) == ({"nvidia.com/gpu": "3"}, True, True)
+    assert entry["taints"] == ["a=b:NoSchedule"]
+    assert (entry["label"], entry["class"]) == ("another", node_class(ill))
 
 
 SHAPE = shape.of(
@@ -137,43 +176,24 @@ def test_a_shape_is_known_by(known: KnownShape, said: str) -> None:
 
 def test_shapes_without_nodes_follow_the_nodes_for_programs() -> None:
     known = (KnownShape(SHAPE, 1), KnownShape(SHAPE, seen=SEEN), KnownShape(SHAPE, declared=True))
-    told = nodemap.to_json(Cluster(Fleet([LABELLED]), ("hidden",), known))
+    entries = nodemap.to_json(Snapshot((LABELLED,), ("hidden",), shapes=known))
 
-    assert [(each["name"], each["known"], each["lastSeen"]) for each in told] == [
+    assert [(entry["name"], entry["known"], entry["lastSeen"]) for entry in entries] == [
         ("node", "counts", None),
         ("hidden", "nothing", None),
         (SHAPE.name, "remembered", "2026-09-21T14:13:20+00:00"),
         (SHAPE.name, "declared", None),
     ]
-    assert (told[2]["labels"], told[2]["taints"]) == ({"pool": ["gpu"]}, ["dedicated=gpu:NoSchedule"])
-    assert told[2]["zones"][0]["free"] == {"cpu": "8", "memory": "8Gi"}
+    assert (entries[2]["labels"], entries[2]["taints"]) == ({"pool": ["gpu"]}, ["dedicated=gpu:NoSchedule"])
+    assert entries[2]["zones"][0]["free"] == {"cpu": "8", "memory": "8Gi"}
 
 
-@pytest.mark.parametrize(
-    ("label", "said"),
-    table([("another class", "another", "  labelled another"), ("no class", None, "  not labelled")]),
-)
-def test_a_node_whose_label_names(label: str | None, said: str) -> None:
-    assert drawn(replace(FOUR, label=label))[1:3] == ["  the-class", said]
-
-
-def test_the_json_tells_the_class_and_the_label() -> None:
-    labelled, bare = replace(FOUR, label="another"), replace(FOUR, name="bare")
-    listed = nodemap.to_json(Cluster(Fleet([labelled, bare])))
-
-    assert [each["label"] for each in listed] == ["another", None]
-    assert listed[0]["class"] == listed[1]["class"] != "another"
-
-
-def test_the_json_lists_every_node(cluster: Cluster) -> None:
-    big, small, hidden = nodemap.to_json(cluster)
-    assert (big["name"], big["policy"], big["scope"], big["known"]) == (
-        "big",
-        "single-numa-node",
-        "container",
-        "counts",
-    )
-    assert big["class"] == cluster.fleet.class_of(cluster.fleet.nodes[0])
+def test_the_json_lists_every_node(cluster: ClusterView) -> None:
+    big, small, hidden = nodemap.to_json(cluster.snapshot)
+    assert [big[key] for key in ("name", "policy", "scope", "known")] == [
+        *("big", "single-numa-node", "container", "counts")
+    ]
+    assert big["class"] == node_class(cluster.snapshot.nodes[0])
     assert big["zones"][0] == {
         "id": 0,
         "name": "node-0",
@@ -182,17 +202,6 @@ def test_the_json_lists_every_node(cluster: Cluster) -> None:
         "free": {"cpu": "8", "memory": "64Gi"},
     }
     assert small["name"] == "small"
-    assert hidden == {
-        "name": "hidden",
-        "class": None,
-        "label": None,
-        "policy": None,
-        "scope": None,
-        "known": "nothing",
-        "lastSeen": None,
-        "lacks": {},
-        "cordoned": False,
-        "ready": True,
-        "taints": [],
-        "zones": [],
-    }
+    nothing = dict.fromkeys(("class", "label", "policy", "scope", "lastSeen"))
+    known = {"name": "hidden", "known": "nothing", "cordoned": False, "ready": True}
+    assert hidden == {**nothing, **known, "lacks": {}, "taints": [], "zones": []}

@@ -1,30 +1,27 @@
 """What a person reads, to the letter."""
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from kubectl_numa import explanation, pages, questions
+from kubectl_numa import explanation, pages
 from kubectl_numa.lines import Paper
-from kubectl_numa.questions import Cluster
-from numalign.cache import Fleet
-from numalign.kube.effective_policy import EffectivePolicy
+from kubectl_numa.questions import ClusterView
 from numalign.model.intent import NamespaceRules, Policy
+from numalign.model.node import node_class
+from tests.kubectl_numa.objects import view
 from tests.notation import node, table
 from tests.webhook.conftest import raw
 
 SINGLE = {"numalign.io/policy": "single-numa-node"}
 
 
-def ruled(rules: NamespaceRules) -> EffectivePolicy:
-    return EffectivePolicy(rules={"default": rules})
-
-
-def shown(cluster: Cluster, container: str, annotations: dict[str, str], *, depth: bool = False) -> str:
+def shown(cluster: ClusterView, container: str, annotations: dict[str, str], *, depth: bool = False) -> str:
     made = raw(container, annotations=annotations)
-    asked = questions.ask(made, cluster, name="pod", namespace="default")
+    asked = cluster.decide(made, name="pod", namespace="default")
     explained = explanation.explain(asked, cluster)
     written = io.StringIO()
     paper = Paper(Console(file=written, width=80))
@@ -34,8 +31,8 @@ def shown(cluster: Cluster, container: str, annotations: dict[str, str], *, dept
     return written.getvalue()
 
 
-def test_a_whole_page(cluster: Cluster) -> None:
-    big, small = (cluster.fleet.class_of(each) for each in cluster.fleet.nodes)
+def test_a_whole_page(cluster: ClusterView) -> None:
+    big, small = (node_class(each) for each in cluster.snapshot.nodes)
     assert shown(cluster, "cpu=32 mem=4Gi", SINGLE) == (
         "default/pod asks for single-numa-node\n"
         '  container "c0": 32 cpu, 4Gi memory\n'
@@ -53,17 +50,19 @@ def test_a_whole_page(cluster: Cluster) -> None:
     )
 
 
-def test_a_refusal_stands_above_the_nodes(cluster: Cluster) -> None:
+def test_a_refusal_stands_above_the_nodes(cluster: ClusterView) -> None:
     page = shown(cluster, "cpu=33 mem=4Gi", SINGLE)
     assert page.splitlines()[3].startswith('  denied:  0/3 nodes can align container "c0" as ')
 
 
-def test_what_only_the_kubelet_refuses_is_not_called_denied(cluster: Cluster) -> None:
+def test_what_only_the_kubelet_refuses_is_not_called_denied(cluster: ClusterView) -> None:
     assert '\n  never:   0/3 nodes can take container "c0"' in shown(cluster, "cpu=33 mem=4Gi", {})
 
 
-def test_a_namespace_that_enforces_more_denies(cluster: Cluster) -> None:
-    strict = Cluster(cluster.fleet, policies=ruled(NamespaceRules(enforce=Policy.RESTRICTED)))
+def test_a_namespace_that_enforces_more_denies(cluster: ClusterView) -> None:
+    strict = ClusterView(
+        replace(cluster.snapshot, namespaces={"default": NamespaceRules(enforce=Policy.RESTRICTED)})
+    )
     assert (
         '  denied:  namespace "default" enforces restricted: the pod asks for nothing.\n'
         "           Set annotation numalign.io/policy to restricted or single-numa-node.\n"
@@ -71,7 +70,7 @@ def test_a_namespace_that_enforces_more_denies(cluster: Cluster) -> None:
 
 
 def test_what_does_not_fit_now_says_what_is_short_now() -> None:
-    busy = Cluster(Fleet([node("cpu=8/8/2 mem=8Gi", policy="single-numa-node")]))
+    busy = view(node("cpu=8/8/2 mem=8Gi", policy="single-numa-node"))
     assert (
         '             now   container "c0": the node has at most 2 cpu free in one zone\n'
         '                   (kubelet policy "single-numa-node")\n'
@@ -79,7 +78,7 @@ def test_what_does_not_fit_now_says_what_is_short_now() -> None:
 
 
 def test_without_nodes_nothing_is_said() -> None:
-    page = shown(Cluster(Fleet([])), "cpu=4 mem=1Gi", SINGLE)
+    page = shown(view(), "cpu=4 mem=1Gi", SINGLE)
     assert page.splitlines()[2] == "  no node publishes its topology, so nothing can be said"
 
 
@@ -113,19 +112,19 @@ def test_without_nodes_nothing_is_said() -> None:
     ),
 )
 def test_a_wish_in_words(annotations: dict[str, str], rules: dict[str, Any], words: str) -> None:
-    cluster = Cluster(Fleet([]), policies=ruled(NamespaceRules(**rules)))
+    cluster = view(rules=NamespaceRules(**rules))
     made = raw("cpu=2", annotations=annotations)
-    asked = questions.ask(made, cluster, name="pod", namespace="default")
+    asked = cluster.decide(made, name="pod", namespace="default")
     assert pages.wish(asked) == words
 
 
 def test_a_node_in_depth_shows_what_the_kubelet_would_do_and_what_is_short_where() -> None:
-    best_effort = Cluster(Fleet([node("cpu=4 mem=8Gi", "cpu=4 mem=8Gi", policy="best-effort")]))
+    best_effort = view(node("cpu=4 mem=8Gi", "cpu=4 mem=8Gi", policy="best-effort"))
     page = shown(best_effort, "cpu=6 mem=1Gi", SINGLE, depth=True)
     assert page.endswith(
         "\n"
         "node  best-effort, scope container (known: counts)\n"
-        f"  {best_effort.fleet.classes[0]}\n"
+        f"  {node_class(best_effort.snapshot.nodes[0])}\n"
         "  not labelled\n"
         "          cpu                   memory\n"
         "  node-0  ░░░░░░░░░░░░░░░░ 0/4  ░░░░░░░░░░░░░░░░ 0/8Gi\n"

@@ -2,14 +2,12 @@
 
 import pytest
 
-from kubectl_numa import questions
-from kubectl_numa.questions import Asked, Cluster
-from numalign.cache import Fleet
+from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import StatedBy
-from numalign.kube.effective_policy import EffectivePolicy
 from numalign.model.errors import BadPod
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from tests.kubectl_numa.objects import view
 from tests.notation import table
 from tests.webhook.conftest import raw
 
@@ -17,10 +15,9 @@ SINGLE = {"numalign.io/policy": "single-numa-node"}
 VOLCANO = {"volcano.sh/numa-topology-policy": "restricted"}
 
 
-def ask(container: str, annotations: dict[str, str], rules: NamespaceRules) -> Asked:
+def ask(container: str, annotations: dict[str, str], rules: NamespaceRules) -> PodDecision:
     """A pod in a namespace with these rules, on no cluster at all."""
-    cluster = Cluster(Fleet([]), policies=EffectivePolicy(rules={"default": rules}))
-    return questions.ask(raw(container, annotations=annotations), cluster, name="p", namespace="default")
+    return view(rules=rules).decide(raw(container, annotations=annotations), name="p", namespace="default")
 
 
 @pytest.mark.parametrize(
@@ -89,12 +86,11 @@ def test_what_the_api_server_would_refuse_is_raised_whoever_asks() -> None:
     made = raw("cpu=2")
     made["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "many"
     for rules in (UNRULED, NamespaceRules(disabled=True)):
-        cluster = Cluster(Fleet([]), policies=EffectivePolicy(rules={"default": rules}))
         with pytest.raises(BadPod, match=r"limits\.cpu"):
-            questions.ask(made, cluster, name="p", namespace="default")
+            view(rules=rules).decide(made, name="p", namespace="default")
 
 
-def test_a_snapshot_becomes_a_cluster(cluster: Cluster) -> None:
-    assert [node.name for node in cluster.fleet.nodes] == ["big", "small"]
-    assert (cluster.unknown, cluster.fleet.unknown) == (("hidden",), 1)
+def test_a_snapshot_becomes_a_cluster(cluster: ClusterView) -> None:
+    assert [node.name for node in cluster.snapshot.nodes] == ["big", "small"]
+    assert (cluster.snapshot.unknown, [*cluster.snapshot.bare]) == (("hidden",), ["hidden"])
     assert cluster.policies.rules["closed"].disabled

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kubectl_numa.events import BadLine, Created, Deleted, Event, Observed, Started
-from kubectl_numa.replaying import Answer, Session, follow
+from kubectl_numa.events import BadLine, Created, Deleted, NodeEvent, Observed, Started
+from kubectl_numa.replaying import PredictedAdmission, Session, follow
 from numalign.kubelet.observed_state import FreeByZone, ObservedContainer
 from numalign.model.bitset import bits
 from numalign.model.demand import WHOLE_POD
@@ -35,7 +35,7 @@ def create(name: str, *containers: str) -> Created:
     return Created(replace(pod(*containers), name=name))
 
 
-def walk(start: Node, *happened: Event) -> tuple[Session, list[Answer]]:
+def walk(start: Node, *happened: NodeEvent) -> tuple[Session, list[PredictedAdmission]]:
     """What is in the end, and every answer on the way."""
     session, answers = follow(None, Started(start))[0], []
     for event in happened:
@@ -183,7 +183,7 @@ def test_a_refused_pod_can_be_deleted_or_asked_for_again() -> None:
         ]
     ),
 )
-def test_a_pod_is_observed(happened: list[Event], left: list[int]) -> None:
+def test_a_pod_is_observed(happened: list[NodeEvent], left: list[int]) -> None:
     session, _ = walk(PLAIN, *happened)
     assert cpu_left(session) == left
 
@@ -243,7 +243,7 @@ def test_who_is_observed_twice_is_charged_once() -> None:
 
 def test_turns_that_nothing_can_change_are_forgotten() -> None:
     truth = took("a", FIRST)
-    once: list[Event] = [create("a", ASKS), truth, Deleted("a")]
+    once: list[NodeEvent] = [create("a", ASKS), truth, Deleted("a")]
     session, _ = walk(described(), *once * 50)
 
     assert len(session.turns) <= 2
@@ -316,14 +316,14 @@ def test_containers_are_observed_in_the_order_of_their_admission() -> None:
         ]
     ),
 )
-def test_what_cannot_be_is_told(happened: list[Event], said: str) -> None:
+def test_what_cannot_be_is_told(happened: list[NodeEvent], said: str) -> None:
     with pytest.raises(BadLine) as raised:
         walk(described(), *happened)
     assert str(raised.value) == said
 
 
 @pytest.mark.parametrize("event", [BIG, Deleted("x"), took("x")], ids=["create", "delete", "observed"])
-def test_nothing_can_happen_before_there_is_a_node(event: Event) -> None:
+def test_nothing_can_happen_before_there_is_a_node(event: NodeEvent) -> None:
     with pytest.raises(BadLine, match="there is no node yet: the first line must tell of one"):
         follow(None, event)
 

@@ -17,11 +17,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from kubectl_numa import checking, explanation, questions
+from kubectl_numa import checking, explanation
 from kubectl_numa.checking import Checked
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.manifests import Manifest
-from kubectl_numa.settings import Settings
+from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import shapes as codec
 from numalign.kube.decode.pod_reader import PodReader
@@ -100,8 +100,9 @@ class Programs:
         return self._webhooks[told]
 
     def _cli(self, case: Case, cluster_policy: ClusterPolicy) -> tuple[Checked, Explanation | None]:
-        told = Settings(match=Match(case.match), unknown_may_fit=case.unknown == "may-fit", user=case.user)
-        cluster = questions.cluster(_seen(case, cluster_policy), cluster_policy, told, now=time.time())
+        match, may_fit = Match(case.match), case.unknown == "may-fit"
+        options = WebhookOptions(match=match, unknown_may_fit=may_fit, user=case.user)
+        cluster = ClusterView(_seen(case, cluster_policy), cluster_policy, options, now=time.time())
         place = TemplateLocation("", case.pod)
         try:
             manifest = Manifest("case", kind="Pod", place=place, pod=read_pod(case.pod))
@@ -109,7 +110,7 @@ class Programs:
             manifest = Manifest("case", kind="Pod", place=place).wrong_pod(error)
         manifest = replace(manifest, namespace=case.namespace)
         checked = checking.check(manifest, cluster)
-        explained = explanation.explain(checked.asked, cluster) if checked.asked else None
+        explained = explanation.explain(checked.pod, cluster) if checked.pod else None
         return checked, explained
 
 

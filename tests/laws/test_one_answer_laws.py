@@ -14,7 +14,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from kubectl_numa.checking import Result
+from kubectl_numa.checking import CheckResult
 from kubectl_numa.explanation import Chance, Explanation
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import StatedBy
@@ -43,13 +43,13 @@ def programs() -> Iterator[Programs]:
 def differences(said: Answers) -> Iterator[str]:
     """Wherever two programs contradict each other."""
     yield from _of_webhook_and_check(said)
-    if said.checked.asked and said.explained:
+    if said.checked.pod and said.explained:
         yield from _of_scorer_and_explain(said, said.explained)
 
 
 def _of_webhook_and_check(said: Answers) -> Iterator[str]:
     checked, webhook = said.checked, said.webhook
-    if webhook.refusal is None and checked.result is Result.BAD:
+    if webhook.refusal is None and checked.result is CheckResult.BAD:
         # What nobody asks numalign about is the API server's to refuse.
         if said.scored.subject and said.scored.subject.question.intent.binding:
             yield f"the webhook admits what check cannot read: {checked.refusal}"
@@ -57,13 +57,13 @@ def _of_webhook_and_check(said: Answers) -> Iterator[str]:
     refusal = None if checked.refusal is None else f"{SPEAKER}{checked.refusal}"
     if webhook.refusal != refusal:
         yield f"the webhook refuses with {webhook.refusal!r}, check with {refusal!r}"
-    warnings = tuple(shown(checked.asked.decision)) if checked.asked and refusal is None else ()
+    warnings = tuple(shown(checked.pod.decision)) if checked.pod and refusal is None else ()
     if webhook.warnings != warnings:
         yield f"the webhook warns of {webhook.warnings}, check of {warnings}"
 
 
 def _of_scorer_and_explain(said: Answers, explained: Explanation) -> Iterator[str]:
-    asked, scored = explained.asked, said.scored
+    asked, scored = explained.pod, said.scored
     if asked.exempt and asked.exempt.startswith("users"):
         # Who made a pod is forgotten when it comes to be scheduled.
         return
@@ -80,7 +80,7 @@ def _of_scorer_and_explain(said: Answers, explained: Explanation) -> Iterator[st
 
 
 def _of_nodes(said: Answers, explained: Explanation) -> Iterator[str]:
-    where, fit = explained.asked.constraints, {*said.scored.filtered.fit}
+    where, fit = explained.pod.constraints, {*said.scored.filtered.fit}
     may_go = {
         each.node.name
         for each in explained.answers
@@ -90,8 +90,8 @@ def _of_nodes(said: Answers, explained: Explanation) -> Iterator[str]:
     if shown != fit & may_go:
         yield f"explain shows that it fits on {shown}, the scorer on {fit & may_go}"
     # A resource that nobody lists is refused by its name, where the policy wants that, and not for nodes.
-    decided = said.checked.asked.decision.state if said.checked.asked else None
-    if said.checked.result is not Result.NEVER or decided is not AdmissionState.NEVER:
+    decided = said.checked.pod.decision.state if said.checked.pod else None
+    if said.checked.result is not CheckResult.NEVER or decided is not AdmissionState.NEVER:
         return
     if fit & may_go:
         yield f"the webhook refuses as never what fits on {fit & may_go}"
@@ -122,7 +122,7 @@ def test_a_default_gives_a_pod_a_policy_that_says_a_scope_alone(programs: Progra
     said = programs.ask(well(namespace={"default": "single-numa-node"}, scope="pod"))
 
     assert [*differences(said)] == []
-    assert (said.webhook.refusal, said.checked.result) == (None, Result.OK)
+    assert (said.webhook.refusal, said.checked.result) == (None, CheckResult.OK)
     assert said.scored.subject is not None
     assert said.scored.subject.question.intent == Intent(Policy.SINGLE_NUMA_NODE, scope=Scope.POD)
     assert said.scored.filtered.fit == ["n0"]
@@ -132,7 +132,7 @@ def test_a_misspelt_policy_in_a_disabled_namespace_is_nobodys_business(programs:
     said = programs.ask(well(namespace={"admission": "disabled"}, policy="singel-numa-node"))
 
     assert [*differences(said)] == []
-    assert (said.webhook.refusal, said.checked.result) == (None, Result.OK)
+    assert (said.webhook.refusal, said.checked.result) == (None, CheckResult.OK)
     assert said.scored.filtered.fit == ["n0"]
 
 

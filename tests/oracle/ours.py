@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubectl_numa.events import BadLine, read
-from kubectl_numa.replaying import Answer, Session, follow
+from kubectl_numa.replaying import PredictedAdmission, Session, follow
 from numalign.model.errors import Mistake
 from numalign.model.node import Node
 from numalign.model.placement import ZoneSet
@@ -80,7 +80,7 @@ def refusals(scenario: Json) -> tuple[Mistake, ...]:
     return ()
 
 
-def _after(session: Session | None, line: Json) -> tuple[Session, Answer | None]:
+def _after(session: Session | None, line: Json) -> tuple[Session, PredictedAdmission | None]:
     return follow(session, read(json.dumps(line).encode()))
 
 

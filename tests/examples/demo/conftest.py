@@ -11,7 +11,7 @@ from rich.console import Console
 
 from examples.demo import story
 from examples.demo.calls import Post
-from examples.demo.story import Stage
+from examples.demo.story import DemoFiles
 from kubectl_numa.lines import Paper
 
 Fake = Callable[..., Post]
@@ -24,7 +24,7 @@ def sheet() -> Paper:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def stage() -> Iterator[DemoFiles]:
     """A folder with the bundled cluster and a certificate."""
     with story.stage() as here:
         yield here

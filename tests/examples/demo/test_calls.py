@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from examples.demo.calls import Answer, BadAnswer, Post, admit, admit_all
+from examples.demo.calls import BadAnswer, PodOutcome, Post, admit, admit_all
 from tests.kubectl_numa.objects import manifest
 from tests.notation import table
 
@@ -112,7 +112,7 @@ async def test_every_pod_is_asked_about_once_and_no_more_at_once_than_said(
         under_way -= 1
         return await inner(path, body)
 
-    answers: list[Answer] = []
+    answers: list[PodOutcome] = []
     await admit_all(post, [pod] * 10, at_once=3, done=answers.append)
     assert len(answers) == 10
     assert most == 3

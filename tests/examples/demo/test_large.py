@@ -10,7 +10,7 @@ from rich.console import Console
 from examples.demo import large
 from examples.demo.calls import Post
 from examples.demo.large import Reviewed
-from examples.demo.tally import Tally
+from examples.demo.tally import OutcomeCounts
 from kubectl_numa.lines import Paper
 from tests.kubectl_numa.objects import manifest
 
@@ -41,7 +41,7 @@ async def test_a_pipe_sees_a_line_for_every_tenth(
     assert lines[0] == "   10%       4 of 40 pods    1.0 s"
     assert lines[-1] == "  100%      40 of 40 pods   10.0 s"
     assert len(lines) == 10
-    assert str(reviewed.tally) == "40 reviewed, 40 admitted (0 patched, 0 warned), 0 denied"
+    assert str(reviewed.counts) == "40 reviewed, 40 admitted (0 patched, 0 warned), 0 denied"
     assert reviewed.seconds == 12
 
 
@@ -61,7 +61,7 @@ async def test_a_terminal_sees_a_bar(fake: Fake, sheet: Paper) -> None:
 
 
 def test_the_summary_to_the_letter(sheet: Paper) -> None:
-    tally = Tally()
+    tally = OutcomeCounts()
     tally.words.update(reviewed=1000, admitted=990, untouched=10, patched=980, warned=5, denied=10)
     tally.causes.update({"too large": 7, "a mistake": 3})
     tally.warnings.update({"later": 5})
@@ -86,7 +86,7 @@ def test_the_summary_to_the_letter(sheet: Paper) -> None:
 
 
 def test_many_causes_are_cut_and_none_is_lost(sheet: Paper) -> None:
-    tally = Tally()
+    tally = OutcomeCounts()
     tally.causes.update({f"cause {number}": 100 - number for number in range(large.CAUSES_SHOWN + 3)})
     large.show(Reviewed(tally, 0), sheet)
     rest = sum(100 - number for number in range(large.CAUSES_SHOWN, large.CAUSES_SHOWN + 3))

@@ -8,12 +8,12 @@ import pytest
 
 from examples.demo import bundled, small, webhook
 from examples.demo.bundled import Story
-from examples.demo.calls import Answer, Post, line_to
-from examples.demo.story import Stage
-from kubectl_numa import questions
+from examples.demo.calls import PodOutcome, Post, line_to
+from examples.demo.story import DemoFiles
 from kubectl_numa.lines import Paper
-from kubectl_numa.questions import Cluster
+from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
+from numalign.model.node import node_class
 from tests.notation import table
 
 Fake = Callable[..., Post]
@@ -28,12 +28,14 @@ def text(sheet: Paper) -> str:
 
 
 @pytest.fixture
-def nodes(stage: Stage) -> Cluster:
+def nodes(stage: DemoFiles) -> ClusterView:
     """The bundled cluster."""
-    return questions.cluster(snapshot.load(stage.cluster))
+    return ClusterView(snapshot.load(stage.cluster))
 
 
-async def test_every_bundled_pod_comes_out_as_expected(stage: Stage, nodes: Cluster, sheet: Paper) -> None:
+async def test_every_bundled_pod_comes_out_as_expected(
+    stage: DemoFiles, nodes: ClusterView, sheet: Paper
+) -> None:
     stories = list(STORIES.values())
     async with webhook.running(stage.cluster, stage.pair) as running, line_to(running, connections=1) as post:
         tally, differing = await small.review(stories, nodes, post, sheet)
@@ -55,16 +57,16 @@ async def test_every_bundled_pod_comes_out_as_expected(stage: Stage, nodes: Clus
     assert max(map(len, told.splitlines())) <= 110
 
 
-async def test_an_outcome_that_differs_is_shown(fake: Fake, nodes: Cluster, sheet: Paper) -> None:
+async def test_an_outcome_that_differs_is_shown(fake: Fake, nodes: ClusterView, sheet: Paper) -> None:
     _, differing = await small.review([STORIES["inference-7b"]], nodes, fake(), sheet)
     assert differing == 1
     told = " ".join(text(sheet).split())
     assert "But the outcome is admitted, not admitted, patched, and it keeps away from no node" in told
 
 
-def answered(affinity: dict[str, Any], *, outcome: dict[str, Any] | None = None) -> Answer:
+def answered(affinity: dict[str, Any], *, outcome: dict[str, Any] | None = None) -> PodOutcome:
     pod = {"spec": {"affinity": affinity}}
-    return Answer(pod, pod, **(outcome or {}))
+    return PodOutcome(pod, pod, **(outcome or {}))
 
 
 def requiring(*values: str) -> dict[str, Any]:
@@ -73,18 +75,18 @@ def requiring(*values: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def test_the_nodes_behind_the_classes_are_named(nodes: Cluster) -> None:
-    dgx = next(node for node in nodes.fleet.nodes if node.name == "dgx-1")
-    away = small.excluded(answered(requiring(nodes.fleet.class_of(dgx), "no-such-class")), nodes)
+def test_the_nodes_behind_the_classes_are_named(nodes: ClusterView) -> None:
+    dgx = next(node for node in nodes.snapshot.nodes if node.name == "dgx-1")
+    away = small.excluded(answered(requiring(node_class(dgx), "no-such-class")), nodes)
     assert away == {"dgx-1", "dgx-2"}
     assert small.excluded(answered({}), nodes) == frozenset()
 
 
-def test_nodes_that_are_excluded_by_mistake_are_a_difference(nodes: Cluster) -> None:
+def test_nodes_that_are_excluded_by_mistake_are_a_difference(nodes: ClusterView) -> None:
     story = Story(STORIES["metrics-cache"].manifest, "", "admitted, patched; nothing to keep away from.")
-    dgx = next(node for node in nodes.fleet.nodes if node.name == "dgx-1")
-    answer = answered(requiring(nodes.fleet.class_of(dgx)), outcome={"operations": ({"op": "add"},)})
-    assert small.tell(story, answer, nodes).differences == ("it keeps away from dgx-1, dgx-2, not none",)
+    dgx = next(node for node in nodes.snapshot.nodes if node.name == "dgx-1")
+    answer = answered(requiring(node_class(dgx)), outcome={"operations": ({"op": "add"},)})
+    assert small.compare(story, answer, nodes).differences == ("it keeps away from dgx-1, dgx-2, not none",)
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from examples.demo.calls import Answer
-from examples.demo.tally import Tally, cause
+from examples.demo.calls import PodOutcome
+from examples.demo.tally import OutcomeCounts, cause
 from tests.notation import table
 
 POD: dict[str, Any] = {}
-DENIED = Answer(POD, None, message="numalign: no")
-PATCHED = Answer(POD, POD, operations=({"op": "add"},))
-BOTH = Answer(POD, POD, operations=({"op": "add"},), warnings=("numalign: later",))
+DENIED = PodOutcome(POD, None, message="numalign: no")
+PATCHED = PodOutcome(POD, POD, operations=({"op": "add"},))
+BOTH = PodOutcome(POD, POD, operations=({"op": "add"},), warnings=("numalign: later",))
 
 
 def test_patched_and_warned_are_parts_of_admitted() -> None:
-    tally = Tally()
-    for answer in (DENIED, PATCHED, BOTH, Answer(POD, POD)):
+    tally = OutcomeCounts()
+    for answer in (DENIED, PATCHED, BOTH, PodOutcome(POD, POD)):
         tally.add(answer)
     assert str(tally) == "4 reviewed, 3 admitted (2 patched, 1 warned), 1 denied"
     assert tally.words["untouched"] == 1
@@ -24,7 +24,7 @@ def test_patched_and_warned_are_parts_of_admitted() -> None:
 
 
 def test_two_tallies_add_up() -> None:
-    first, second = Tally(), Tally()
+    first, second = OutcomeCounts(), OutcomeCounts()
     first.add(DENIED)
     second.add(BOTH)
     assert str(first.plus(second)) == "2 reviewed, 1 admitted (1 patched, 1 warned), 1 denied"

@@ -10,12 +10,12 @@ import pytest
 
 from examples.demo import webhook
 from examples.demo.calls import admit, line_to
-from examples.demo.story import Stage
+from examples.demo.story import DemoFiles
 from examples.demo.webhook import WebhookDied
 from tests.kubectl_numa.objects import manifest
 
 
-async def test_it_answers_over_https_and_a_death_is_told_with_its_last_words(stage: Stage) -> None:
+async def test_it_answers_over_https_and_a_death_is_told_with_its_last_words(stage: DemoFiles) -> None:
     pod = manifest("a", "1", namespace="default")
     async with webhook.running(stage.cluster, stage.pair) as running, line_to(running, connections=1) as post:
         assert (await admit(post, pod, uid="u")).outcome == {"admitted"}
@@ -27,7 +27,7 @@ async def test_it_answers_over_https_and_a_death_is_told_with_its_last_words(sta
             await admit(post, pod, uid="u")
 
 
-async def test_one_that_cannot_begin_says_why(stage: Stage) -> None:
+async def test_one_that_cannot_begin_says_why(stage: DemoFiles) -> None:
     pair = dataclasses.replace(stage.pair, key=stage.pair.cert)
     with pytest.raises(
         WebhookDied, match=r"(?s)ended with exit code 2 while it started; the last it said:.*tls\.crt"

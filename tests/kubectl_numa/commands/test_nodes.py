@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from kubectl_numa.questions import Cluster
+from kubectl_numa.questions import ClusterView
+from numalign.model.node import node_class
 from tests.notation import table
 
 Run = Callable[..., Result]
 
 
-def test_the_map_of_the_cluster(run: Run, cluster_file: Path, cluster: Cluster) -> None:
-    big, small = (cluster.fleet.class_of(each) for each in cluster.fleet.nodes)
+def test_the_map_of_the_cluster(run: Run, cluster_file: Path, cluster: ClusterView) -> None:
+    big, small = (node_class(each) for each in cluster.snapshot.nodes)
     result = run("nodes", "--snapshot", cluster_file)
     assert result.exit_code == 0
     assert result.stdout == (
