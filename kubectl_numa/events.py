@@ -98,19 +98,17 @@ def read(line: bytes) -> NodeEvent:
 def _started(part: Part) -> Started:
     _object(part, NODE_FIELDS)
     name, described, config = part["name"].required_text(), part["machine"], part["kubeletConfig"]
-    known, published = described.value is not None, part["nrt"]
-    topology = _topology(published if known else published.required(), name)
+    by_machine, published = described.value is not None, part["nrt"]
+    topology = _topology(published if by_machine else published.required(), name)
     configured = None if config.value is None else configuration(config, name)
     minor, threads = nodes.minor_version(part["kubeletVersion"]), nodes.threads_per_core(part["labels"])
     facts = NodeFacts(name, minor=minor, threads=threads)
-    join = partial(machine_nodes.join, machines.described(described)) if known else nodes.join
+    join = partial(machine_nodes.join, machines.described(described)) if by_machine else nodes.join
     part.raise_mistakes(BadLine)
     try:
-        return Started(
-            join(topology, told=NodeFacts(name, minor=minor, threads=threads), configured=configured)
-        )
+        return Started(join(topology, told=facts, configured=configured))
     except BadNode as error:
-        zones = described if known else published
+        zones = described if by_machine else published
         raise BadLine([*_under(zones, error.zones), *_under(config, error.configuration)]) from error
 
 
@@ -129,8 +127,8 @@ def _topology(part: Part, name: str) -> Topology:
     """The topology, under the name of the node."""
     if part.value is None:
         return Topology(name, ())
-    read = _decoded(part, nrt.topology)
-    return replace(read, name=name) if read else Topology(name, ())
+    topology = _decoded(part, nrt.topology)
+    return replace(topology, name=name) if topology else Topology(name, ())
 
 
 def _created(part: Part) -> Created:
@@ -155,19 +153,16 @@ def _decoded(part: Part, decode: Callable[[Mapping[str, object]], Read]) -> Read
 def _observed(part: Part) -> Observed:
     _object(part, _OBSERVED_FIELDS)
     name, admitted = part["pod"].required_text(), part["admitted"].required().boolean()
-    left, shared = part["free"], part["shared"]
-    seen = [_container(container, each) for container, each in part["containers"].members()]
-    seen += [] if shared.value is None else [_seen(WHOLE_POD, shared)]
-    return Observed(name, tuple(seen) if admitted else None, None if left.value is None else _by_zones(left))
+    remaining, shared = part["free"], part["shared"]
+    containers = [_container(container, entry) for container, entry in part["containers"].members()]
+    containers += [] if shared.value is None else [_container(WHOLE_POD, shared)]
+    free = None if remaining.value is None else _by_zones(remaining)
+    return Observed(name, tuple(containers) if admitted else None, free)
 
 
-def _container(name: str, part: Part) -> ObservedContainer:
-    if not name:
+def _container(container: str, part: Part) -> ObservedContainer:
+    if not container:
         part.wrong("stands under an empty name")
-    return _seen(name, part)
-
-
-def _seen(container: str, part: Part) -> ObservedContainer:
     part.only(CONTAINER_FIELDS)
     cpus, amounts = part["cpus"].cpu_list(), _by_zones(part["amounts"])
     # A container with CPUs of which nobody says which ones is known by their number.
@@ -184,12 +179,12 @@ def _zone_set(name: str, part: Part) -> ZoneSet:
     if not _ZONE_SET.fullmatch(name):
         part.wrong("does not stand under zone ids with commas between them, as in 0,1")
         return ()
-    return tuple(sorted({ZoneId(int(each)) for each in name.split(",") if each}))
+    return tuple(sorted({ZoneId(int(zone)) for zone in name.split(",") if zone}))
 
 
 def _integers(listed: Part) -> Resources:
-    read = ((name, part.integer()) for name, part in listed.members())
-    return Resources({name: amount for name, amount in read if amount is not None})
+    amounts = ((name, part.integer()) for name, part in listed.members())
+    return Resources({name: amount for name, amount in amounts if amount is not None})
 
 
 def _deleted(part: Part) -> Deleted:
