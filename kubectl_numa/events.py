@@ -154,15 +154,17 @@ def _observed(part: Part) -> Observed:
     _object(part, _OBSERVED_FIELDS)
     name, admitted = part["pod"].required_text(), part["admitted"].required().boolean()
     remaining, shared = part["free"], part["shared"]
-    containers = [_container(container, entry) for container, entry in part["containers"].members()]
+    containers = []
+    for container, entry in part["containers"].members():
+        if not container:
+            entry.wrong("stands under an empty name")
+        containers.append(_container(container, entry))
     containers += [] if shared.value is None else [_container(WHOLE_POD, shared)]
     free = None if remaining.value is None else _by_zones(remaining)
     return Observed(name, tuple(containers) if admitted else None, free)
 
 
 def _container(container: str, part: Part) -> ObservedContainer:
-    if not container:
-        part.wrong("stands under an empty name")
     part.only(CONTAINER_FIELDS)
     cpus, amounts = part["cpus"].cpu_list(), _by_zones(part["amounts"])
     # A container with CPUs of which nobody says which ones is known by their number.
