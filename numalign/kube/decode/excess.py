@@ -35,8 +35,8 @@ def excess(pod: object) -> ExceededLimit | None:
         ExceededLimit.TOLERATIONS: (len(_list(pod, *_TOLERATIONS)), MOST_TOLERATIONS),
         ExceededLimit.TERMS: (max(len(terms), len(_list(pod, *_PREFERENCES))), MOST_TERMS),
     }
-    if found := next((name for name, (length, most) in lengths.items() if length > most), None):
-        return found
+    if exceeded := next((name for name, (length, most) in lengths.items() if length > most), None):
+        return exceeded
     lists = [_list(term, key) for term in terms for key in _REQUIREMENTS]
     if sum(map(len, lists)) > MOST_REQUIREMENTS:
         return ExceededLimit.REQUIREMENTS
@@ -58,11 +58,11 @@ def _at(value: object, *steps: str) -> object:
 
 def _list(value: object, *steps: str) -> list[object]:
     """The list at the end of some members; empty, if there is none."""
-    found = _at(value, *steps)
-    return found if isinstance(found, list) else []
+    value = _at(value, *steps)
+    return value if isinstance(value, list) else []
 
 
 def _object(value: object, *steps: str) -> dict[object, object]:
     """The object at the end of some members; empty, if there is none."""
-    found = _at(value, *steps)
-    return found if isinstance(found, dict) else {}
+    value = _at(value, *steps)
+    return value if isinstance(value, dict) else {}

@@ -28,17 +28,17 @@ def pod(raw: Mapping[str, object]) -> Pod:
 
     One still to be named goes by its `generateName`; one without a namespace is in `default`.
     """
-    whole = Part(raw)
-    read = template(whole, owner=Part({}))
-    whole.raise_mistakes(BadPod)
-    return read
+    part = Part(raw)
+    decoded = template(part, owner=Part({}))
+    part.raise_mistakes(BadPod)
+    return decoded
 
 
-def template(whole: Part, *, owner: Part) -> Pod:
+def template(part: Part, *, owner: Part) -> Pod:
     """The pod that a template makes for the owner of this metadata; mistakes are noted in the parts."""
-    metadata, spec = whole["metadata"], whole["spec"].required()
+    metadata, spec = part["metadata"], part["spec"].required()
     level = spec["resources"]
-    requests, limits = _asked(level)
+    requests, limits = _resources(level)
     return Pod(
         name=metadata["name"].text() or metadata["generateName"].text() or owner["name"].text(),
         namespace=metadata["namespace"].text() or owner["namespace"].text() or "default",
@@ -77,27 +77,27 @@ def _containers(spec: Part) -> Iterator[Container]:
 
 def _amounts(spec: object) -> int:
     """How many amounts stand in all resource lists of a pod together, whatever they say."""
-    listed = (inner(spec, key) for key in ("initContainers", "containers"))
-    containers = chain.from_iterable(each for each in listed if isinstance(each, list))
+    members = (inner(spec, key) for key in ("initContainers", "containers"))
+    containers = chain.from_iterable(member for member in members if isinstance(member, list))
     bags = [inner(holder, "resources") for holder in (spec, *containers)]
     lists = [inner(spec, "overhead"), *(inner(bag, key) for bag in bags for key in ("requests", "limits"))]
-    return sum(len(each) for each in lists if isinstance(each, dict))
+    return sum(len(amounts) for amounts in lists if isinstance(amounts, dict))
 
 
 def _container(part: Part, role: Role, places: dict[str, Part]) -> Container:
     name = part["name"].required_text()
     if name and places.setdefault(name, part) is not part:
         part["name"].wrong(f"{named(name)} is the name of {places[name].where} too")
-    requests, limits = _asked(part["resources"])
+    requests, limits = _resources(part["resources"])
     return Container(name, role, requests, limits)
 
 
-def _asked(bag: Part) -> tuple[Resources, Resources]:
+def _resources(bag: Part) -> tuple[Resources, Resources]:
     """Requests and limits; a request above its limit is a mistake of the request."""
     requests, limits = bag["requests"], bag["limits"]
-    asked, most = requests.amounts(), limits.amounts()
-    for name, amount in asked.items():
+    requested, most = requests.amounts(), limits.amounts()
+    for name, amount in requested.items():
         if amount > most.get(name, amount):
-            shown = [resources.render(name, each) for each in (amount, most[name])]
-            requests[name].wrong(f"{shown[0]} is above the limit of {shown[1]}")
-    return asked, most
+            shown, limit = (resources.render(name, number) for number in (amount, most[name]))
+            requests[name].wrong(f"{shown} is above the limit of {limit}")
+    return requested, most

@@ -90,13 +90,13 @@ class NodeAffinity:
 
 def scheduling(pod: object) -> Scheduling:
     """What a v1 Pod says about nodes, with every mistake."""
-    whole = Part(pod)
-    spec = whole["spec"].required()
-    found = node_affinity(whole, spec)
-    pin = pinned(whole, spec, found)
+    part = Part(pod)
+    spec = part["spec"].required()
+    affinity = node_affinity(part, spec)
+    pin = pinned(part, spec, affinity)
     claims = tuple(_claims(spec["resourceClaims"]))
-    constraints = ANYWHERE if found.excess else _constraints(spec, found)
-    return Scheduling(constraints, pin, found.excess, claims, tuple(whole.mistakes))
+    constraints = ANYWHERE if affinity.excess else _constraints(spec, affinity)
+    return Scheduling(constraints, pin, affinity.excess, claims, tuple(part.mistakes))
 
 
 def node_affinity(pod: Part, spec: Part) -> NodeAffinity:
@@ -162,12 +162,12 @@ def _expression(part: Part) -> Expression:
     return Expression(part["key"].text(), part["operator"].text(), values)
 
 
-def _values(listed: Part) -> frozenset[str]:
-    told = listed.value
+def _values(part: Part) -> frozenset[str]:
+    values = part.value
     # Of these there may be thousands.
-    if isinstance(told, list) and all(type(value) is str for value in told):
-        return frozenset(told)
-    return frozenset(value.text() for value in listed.elements())
+    if isinstance(values, list) and all(type(value) is str for value in values):
+        return frozenset(values)
+    return frozenset(value.text() for value in part.elements())
 
 
 def _constraints(spec: Part, affinity: NodeAffinity) -> Constraints:
@@ -186,16 +186,16 @@ def _terms(written: Iterable[NodeTerm]) -> tuple[Term, ...] | None:
 
 
 def _known_term(written: NodeTerm) -> Term | None:
-    fields = [each for each in written.fields if each.key == NAME_FIELD]
+    fields = [expression for expression in written.fields if expression.key == NAME_FIELD]
     term = Term(_requirements(written.expressions), _requirements(fields))
     return term if written.empty or term != Term() else None
 
 
 def _requirements(written: Iterable[Expression]) -> tuple[Requirement, ...]:
     return tuple(
-        Requirement(each.key, Operator(each.operator), each.values)
-        for each in written
-        if each.operator in _OPERATORS
+        Requirement(expression.key, Operator(expression.operator), expression.values)
+        for expression in written
+        if expression.operator in _OPERATORS
     )
 
 
@@ -207,11 +207,10 @@ def _toleration(part: Part) -> Toleration:
     return Toleration(key, _TOLERATING.get(operator), value, effect)
 
 
-_TOLERATING: Mapping[str, Tolerating] = {"": Tolerating.EQUAL, **{each.value: each for each in Tolerating}}
+_TOLERATING: Mapping[str, Tolerating] = {"": Tolerating.EQUAL, **{word.value: word for word in Tolerating}}
 
 
-def _claims(listed: Part) -> Iterable[str]:
+def _claims(part: Part) -> Iterable[str]:
     """The names of the first claims; how many there may be is for others to say."""
-    told = listed.value[:MOST_CLAIMS] if isinstance(listed.value, list) else listed.value
-    for claim in Part(told).objects():
-        yield claim["name"].text()
+    claims = part.value[:MOST_CLAIMS] if isinstance(part.value, list) else part.value
+    return (claim["name"].text() for claim in Part(claims).objects())
