@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.decision.doubts import SENTENCES, Doubt, doubts
+from numalign.decision.doubts import Doubt, doubts
 from numalign.model import demand
 from numalign.model.node import Known, Node
 from tests.notation import asks, machine, node, options, pod, table
@@ -83,7 +83,3 @@ def test_a_kubelet_that_knows_no_pod_level_resources_may_do_otherwise() -> None:
 
 def test_every_doubt_is_shown() -> None:
     assert set().union(*(named for *_, named in DOUBTS)) == set(Doubt) - {Doubt.POD_LEVEL}
-
-
-def test_every_doubt_has_its_sentence() -> None:
-    assert set(SENTENCES) == set(Doubt)

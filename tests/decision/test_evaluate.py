@@ -16,11 +16,11 @@ from numalign.decision.doubts import Doubt
 from numalign.decision.evaluate import UNSATISFIED, evaluate
 from numalign.decision.verdict import Cause, Refusal, Refuser, Verdict
 from numalign.model import demand
-from numalign.model.intent import Intent, Policy
-from numalign.model.node import CpuManager, Known, Node
+from numalign.model.intent import Policy
+from numalign.model.node import Known, Node
 from numalign.model.pod import Pod, Role
 from numalign.model.resources import EMPTY
-from tests.notation import GPU, NIC, asks, means, node, options, pod, table, zone_ids
+from tests.notation import GPU, NIC, asks, means, node, options, pod, table
 
 TWO = ("cpu=16 mem=10Gi gpu=2", "cpu=16 mem=10Gi gpu=2")
 
@@ -132,19 +132,6 @@ def test_all_that_is_not_aligned_is_named() -> None:
     assert wording.of_node(verdict) == "has a kubelet that does not align cpu and memory"
 
 
-def test_zones_that_have_just_enough_are_not_too_small() -> None:
-    apart = node("gpu=2 nic=0", "gpu=0 nic=2", policy="best-effort")
-
-    assert refused(evaluate(apart, asks("gpu=2 nic=2"), means(SINGLE))).cause is Cause.NOT_TOGETHER
-
-
-def test_a_device_without_a_topology_cannot_be_aligned() -> None:
-    told = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi", policy="restricted", totals="cpu=32 mem=20Gi nic=4")
-    verdict = evaluate(told, asks("nic=1"), means(SPREAD))
-
-    assert wording.of_node(verdict) == f"has a kubelet that does not align {NIC}"
-
-
 WHY_SHARED = [
     # what it shows                pod                                           because
     ("the pod is not Guaranteed",  pod("cpu=4.. mem=4Gi"),                       "the pod is Burstable"),
@@ -217,12 +204,6 @@ def test_the_kubelet_refuses_whatever_the_pod_says() -> None:
         "node-0: cpu 20 asked, 16 free",
         "node-1: cpu 20 asked, 16 free",
     ]
-
-
-def test_the_container_that_is_refused_is_named() -> None:
-    verdict = evaluate(TIGHT, asks(f"init {SMALL} | {TALL}"))
-
-    assert (refused(verdict).subject, refused(verdict).role) == ('container "c1"', Role.APP)
 
 
 def test_a_pod_that_is_refused_as_a_whole_is_named_as_such() -> None:
@@ -332,14 +313,6 @@ def test_the_node_as_a_whole(told: Node, container: str, reason: str | None) -> 
     assert (verdict.refusal and verdict.refusal.reason) == reason
 
 
-def test_a_node_that_is_too_small_is_so_for_ever() -> None:
-    verdict = evaluate(LOOSE, asks("cpu=33.. gpu=5"))
-
-    assert verdict.permanent
-    assert (refused(verdict).refuser, refused(verdict).cause) == (Refuser.NODE, Cause.NODE_TOO_SMALL)
-    assert [need.resource for need in refused(verdict).needs] == ["cpu", GPU]
-
-
 def test_reserved_cpus_are_whole_and_what_the_node_gives_out_need_not_be() -> None:
     """500m reserved are one CPU of a zone, yet the scheduler may fill 31500m of the node."""
     told = node("cpu=16/15", "cpu=16", policy="restricted")
@@ -374,31 +347,6 @@ def test_what_is_so_for_ever_is_told_of_the_empty_node() -> None:
     needs = refused(evaluate(USED, asks("cpu=20 mem=1Gi"))).needs
 
     assert [need.most for need in needs if need.resource == "cpu"] == [32_000]
-
-
-def test_a_verdict_says_where_the_pod_would_land_and_what_it_rests_on() -> None:
-    verdict = evaluate(replace(TIGHT, known=Known.CONFIGURED), asks(SMALL))
-
-    assert verdict.placement.zones == {*zone_ids(0)}
-    assert verdict.known is Known.CONFIGURED
-
-
-def test_a_refusal_by_intent_still_says_where_the_pod_would_land() -> None:
-    assert evaluate(LOOSE, asks(TALL), means(SINGLE)).placement.zones == {0, 1}
-
-
-@pytest.mark.parametrize("policy", Policy)
-def test_every_policy_can_be_meant_on_every_node(policy: Policy) -> None:
-    for kubelet in Policy:
-        told = replace(LOOSE, policy=kubelet)
-        verdict = evaluate(told, asks(SMALL), Intent(policy))
-        assert verdict.admitted is (kubelet is not Policy.NONE or not Intent(policy).binding)
-
-
-def test_a_manager_that_is_off_is_not_waited_for() -> None:
-    shared = replace(TIGHT, cpu_manager=CpuManager.NONE)
-
-    assert evaluate(shared, asks("cpu=20 mem=4Gi")).admitted
 
 
 def test_what_other_containers_of_the_pod_hold_is_not_left() -> None:

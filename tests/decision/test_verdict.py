@@ -37,11 +37,6 @@ YES = Verdict(None, permanent=False, placement=Placement(), known=Known.COUNTS)
 NO = Verdict(refusal(Cause.NOT_TOGETHER, CPUS), permanent=True, placement=Placement(), known=Known.COUNTS)
 
 
-def test_a_verdict_without_a_refusal_is_an_admission() -> None:
-    assert YES.admitted
-    assert not NO.admitted
-
-
 @pytest.mark.parametrize("verdict", [YES, NO], ids=["yes", "no"])
 def test_a_verdict_has_no_truth_value(verdict: Verdict) -> None:
     with pytest.raises(TypeError, match=r"ask for \.admitted"):

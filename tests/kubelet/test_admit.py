@@ -19,7 +19,7 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
 from numalign.model.placement import Grant
 from numalign.model.resources import CPU
-from tests.notation import GPU, HUGE, NIC, asks, bag, free_of, machine, node, options, pod, table, zone_ids
+from tests.notation import GPU, HUGE, asks, bag, free_of, machine, node, options, pod, table, zone_ids
 
 SHORT = {
     RejectionReason.TOPOLOGY_AFFINITY: "TAE",
@@ -268,12 +268,6 @@ def test_a_kubelet_that_aligns_nothing_still_gives_out(
     assert became(start, "none", pods, like=like, scope=scope) == like
 
 
-def test_a_pod_scope_that_cannot_be_merged_well_is_no_matter_to_policy_none() -> None:
-    pods = "init cpu=500m mem=16Gi | cpu=500m mem=8Gi"
-
-    assert became(TEN, "none", pods, like="- | -", scope=Scope.POD) == "- | -"
-
-
 REFUSED = [
     # what it shows                   node     policy         pods                     step  resources
     ("the topology manager, none",     TWO,     "restricted",  "cpu=40",                "c0", ()),
@@ -305,65 +299,11 @@ def test_the_name_in_a_refusal_is_the_same_every_time() -> None:
     assert admission.refusal.resources == ("example.com/a",)
 
 
-def after(start: Node, policy: str, pods: str) -> Node:
-    """The node with these pods on it."""
-    for admission in outcomes(start, policy, pods):
-        start = charge(start, admission)
-    return start
-
-
-CHARGED = [
-    # what it shows                node      pods                                  cpu       mem
-    ("memory of the lowest zone",   HUNDRED,  "cpu=60 mem=10Gi",                    [0, 20],  [90, 100]),
-    ("CPUs of the fuller zone",     WORN,     "cpu=18 mem=150Gi",                   [2, 0],   [0, 50]),
-    ("CPUs of a whole zone",        WORN_ONE, "cpu=18 mem=150Gi",                   [0, 4],   [0, 50]),
-    ("init keeps CPUs, not memory", TEN,      "init cpu=6 mem=6Gi | cpu=2 mem=2Gi", [10, 16], [8, 10]),
-    ("memory beside shared CPUs",   TEN,      "cpu=500m mem=1Gi",                   [16, 16], [9, 10]),
-    ("nothing of a Burstable pod",  TEN,      "cpu=4.. mem=1Gi..",                  [16, 16], [10, 10]),
-    ("one pod after another",       TEN,      "cpu=2 mem=6Gi; cpu=2 mem=6Gi",       [14, 14], [4, 4]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("start", "pods", "cpus", "memory"), table(CHARGED))
-def test_what_is_left(start: Node, pods: str, cpus: list[int], memory: list[int]) -> None:
-    left = after(start, "best-effort", pods)
-
-    assert (free_of(left, "cpu"), free_of(left, "mem")) == (cpus, memory)
-
-
-def test_a_block_over_two_zones_makes_them_a_group() -> None:
-    left = after(HUNDRED, "best-effort", "cpu=60 mem=10Gi")
-
-    assert [zone.cells for zone in left.zones] == [{0, 1}, {0, 1}]
-    assert [zone.assignments for zone in left.zones] == [1, 1]
-
-
-def test_a_refused_pod_changes_nothing() -> None:
-    [refused] = outcomes(TEN, "restricted", "cpu=40 mem=2Gi")
-
-    assert charge(TEN, refused) == TEN
-
-
 def test_a_refused_pod_leaves_parts_of_free_cpus_as_they_are() -> None:
     told = node("cpu=16//7500m", "cpu=16")
     [refused] = outcomes(told, "restricted", "cpu=40")
 
     assert charge(told, refused) == told
-
-
-def test_a_pod_that_gets_nothing_of_its_own_changes_nothing() -> None:
-    [admission] = outcomes(TEN, "restricted", "cpu=4..")
-
-    assert charge(TEN, admission) == TEN
-
-
-def test_what_a_zone_does_not_report_is_not_charged() -> None:
-    left = after(APART, "best-effort", "cpu=2 gpu=1 nic=1")
-
-    assert [dict(zone.free) for zone in left.zones] == [
-        {"cpu": 14000, "nvidia.com/gpu": 0},
-        {"cpu": 16000, NIC: 0},
-    ]
 
 
 def test_amounts_stand_under_the_zones_that_they_come_from() -> None:
@@ -390,39 +330,6 @@ def test_ids_of_zones_need_not_be_positions() -> None:
 
     assert grant.affinity == (0, 7)
     assert list(grant.amounts) == [zone_ids(0), zone_ids(7)]
-
-
-def stayed(start: Node, policy: str, pods: str, *, gone: list[int]) -> Node:
-    """The node with these pods on it, when some of them have left again."""
-    kubelet, held = replace(start, policy=Policy(policy)), []
-    for containers in pods.split(";"):
-        admission = admit(kubelet, asks(*map(guaranteed, containers.split("|"))))
-        kubelet = charge(kubelet, admission)
-        held.append(admission.held)
-    return release(kubelet, [held[at] for at in gone])
-
-
-RELEASED = [
-    # what it shows                      node pods                                 gone cpu       mem
-    ("all that a pod held",              TEN, "cpu=2 mem=6Gi; cpu=2 mem=6Gi",       [0], [16, 14], [10, 4]),
-    ("an init container's CPUs too",     TEN, "init cpu=6 mem=6Gi | cpu=2 mem=2Gi", [0], [16, 16], [10, 10]),
-    ("a group lasts as long as a block", TEN, "cpu=20 mem=12Gi; cpu=1 mem=1Gi",     [0], [16, 15], [10, 9]),
-    ("whoever leaves, all comes back",   TEN, "cpu=20 mem=12Gi; cpu=1 mem=1Gi",  [1, 0], [16, 16], [10, 10]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("start", "pods", "gone", "cpus", "memory"), table(RELEASED))
-def test_what_comes_back(start: Node, pods: str, gone: list[int], cpus: list[int], memory: list[int]) -> None:
-    left = stayed(start, "best-effort", pods, gone=gone)
-
-    assert (free_of(left, "cpu"), free_of(left, "mem")) == (cpus, memory)
-
-
-def test_a_group_is_dissolved_with_its_last_block() -> None:
-    left = stayed(TEN, "best-effort", "cpu=20 mem=12Gi; cpu=1 mem=1Gi", gone=[0, 1])
-
-    assert [zone.assignments for zone in left.zones] == [0, 0]
-    assert [zone.cells for zone in left.zones] == [{0}, {1}]
 
 
 def test_containers_served_before_a_refusal_hold_on_until_the_next_admission() -> None:

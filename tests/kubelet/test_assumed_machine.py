@@ -32,13 +32,6 @@ def test_cores(told: Node, cores: str) -> None:
     assert lists(assumed_machine.assume(told).topology.cores) == cores
 
 
-def test_zones_and_caches_have_their_cpus_in_a_row() -> None:
-    laid, _ = assumed_machine.assume(node("cpu=2", "cpu=0", "cpu=3", ids=(1, 4, 7)))
-
-    assert lists(laid.zones) == "0-1 - 2-4"
-    assert lists(laid.caches) == "0-1 2-4"
-
-
 def square(text: str) -> dict[Ids, int]:
     """Distances as they stand in a table, row by row."""
     rows = [list(map(int, row.split())) for row in text.split("|")]

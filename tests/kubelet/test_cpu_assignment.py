@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numalign.kubelet.cpu_assignment import StaticPolicyOptions, take_by_topology
 from numalign.model.bitset import bits, members
 from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology, read_list, render_list
-from tests.notation import table, zone_ids
+from tests.notation import zone_ids
 
 
 def machine(
@@ -44,76 +44,12 @@ def cores_of(held: CpuSet, threads: int) -> list[CpuSet]:
     return [bits(each[first::count]) for first in range(count)]
 
 
-TWO = machine("0-3,8-11", "4-7,12-15", threads=2)
-PLAIN = machine("0-7", "8-15")
-HALVED = machine("0-3", "4-7", "8-11", "12-15", sockets=(0, 0, 1, 1))
-CACHED = machine("0-7,16-23", "8-15,24-31", threads=2, caches=("0-3,16-19", "4-7,20-23", "8-15,24-31"))
-UNEVEN = machine("0-2", "3-7", sockets=(0, 1))
-CROSSED = machine("0-5", "6-11", caches=("0-3", "4-7", "8-11"))
-THREES = machine("0-5", "6-11", "12-17", "18-23", threads=2)
-EIGHT = machine(*(f"{first}-{first + 3}" for first in range(0, 32, 4)))
-
-ALL = "0-31"
-LESS = "0-3,5-7,8-11,13-15"
-SPLIT = "1-3,5-7,8-11,13-15"
-PARTS = "2-3,4-6,9,18-19,20-22"
-ODD = "0-4,6-10,12-13,15-16,18-19,21-22"
 PACKED, SPREAD, BY_CACHE = (
     StaticPolicyOptions(),
     StaticPolicyOptions(spread=True),
     StaticPolicyOptions(by_cache=True),
 )
-OLD_CACHE = StaticPolicyOptions(by_cache=True, odd_cache_share=False)
 EVENLY, IN_CORES = StaticPolicyOptions(distribute=True), StaticPolicyOptions(distribute=True, group=2)
-
-EXAMPLES = [
-    # what it shows                              machine  available    asked strategy  taken
-    ("whole cores, the lowest first",             TWO,     ALL,         4,  PACKED,    "0-1,8-9"),
-    ("the zone with less left is used up first",  TWO,     LESS,        4,  PACKED,    "5-6,13-14"),
-    ("a free zone is taken whole before that",    TWO,     LESS,        10, PACKED,    "0-3,5,8-11,13"),
-    ("a zone that is broken into is not whole",   TWO,     SPLIT,       8,  PACKED,    "1,5-7,9,13-15"),
-    ("a split core gives its thread first",       TWO,     "0-3,9-11",  1,  PACKED,    "0"),
-    ("but not before whole cores",                TWO,     "0-3,9-11",  3,  PACKED,    "0-1,9"),
-    ("an odd thread splits a core",               TWO,     ALL,         3,  PACKED,    "0-1,8"),
-    ("one whole core rather than two halves",     TWO,     "0-1,4,12",  2,  PACKED,    "4,12"),
-    ("a whole socket before its zones",           HALVED,  "0-3,8-15",  8,  PACKED,    "8-15"),
-    ("zones in the order of their sockets",       HALVED,  "0-1,4-15",  5,  PACKED,    "0,4-7"),
-    ("spread over the cores",                     TWO,     ALL,         6,  SPREAD,    "0-3,8-9"),
-    ("but a whole zone is a whole zone",          TWO,     ALL,         8,  SPREAD,    "0-3,8-11"),
-    ("spread goes by sockets, not by zones",      HALVED,  "1-3,6-15",  3,  SPREAD,    "1-3"),
-    ("where packing goes by zones",               HALVED,  "1-3,6-15",  3,  PACKED,    "1,6-7"),
-    ("a whole cache",                             CACHED,  "1-31",      8,  BY_CACHE,  "4-7,20-23"),
-    ("without the option, the lowest cores",      CACHED,  "1-31",      8,  PACKED,    "1-4,17-20"),
-    ("the rest in one cache",                     CACHED,  PARTS,       6,  BY_CACHE,  "4-6,20-22"),
-    ("an odd number in one cache",                CACHED,  PARTS,       5,  BY_CACHE,  "4-6,20-21"),
-    ("an odd number, before 1.34",                CACHED,  PARTS,       5,  OLD_CACHE, "2-3,9,18-19"),
-    ("no cache has it all",                       CACHED,  PARTS,       8,  BY_CACHE,  "2-5,18-21"),
-    ("one zone does, so nothing is distributed",  PLAIN,   ALL,         6,  EVENLY,    "0-5"),
-    ("half from each",                            PLAIN,   ALL,         10, EVENLY,    "0-4,8-12"),
-    ("one more from the first",                   PLAIN,   ALL,         11, EVENLY,    "0-5,8-12"),
-    ("unless the other has more",                 PLAIN,   "0-6,8-15",  11, EVENLY,    "0-4,8-13"),
-    ("one zone has too little for a half",        PLAIN,   "0-2,8-15",  10, EVENLY,    "0-1,8-15"),
-    ("whole cores from each",                     TWO,     ALL,         10, IN_CORES,  "0-2,4-5,8-10,12-13"),
-    ("not a number of whole cores",               TWO,     ALL,         9,  IN_CORES,  "0-3,4,8-11"),
-    ("three of four zones",                       HALVED,  ALL,         9,  EVENLY,    "0-2,4-6,8-10"),
-    ("the fourth of four zones is written over",  EIGHT,   ALL,         16, EVENLY,    "0-11,28-31"),
-    ("a socket is whole by the average",          UNEVEN,  "1-2,4-7",   5,  PACKED,    "3-7"),
-    ("a cache over two zones counts twice",       CROSSED, "1-10",      8,  BY_CACHE,  "4-7"),
-    ("nothing asked",                             TWO,     ALL,         0,  PACKED,    ""),
-    ("too few",                                   TWO,     "0-3",       5,  PACKED,    ""),
-    ("too few to distribute",                     TWO,     "0-3",       5,  EVENLY,    ""),
-    ("the kubelet never comes back",              THREES,  ODD,         14, IN_CORES,  ""),
-    ("nothing there",                             TWO,     "",          1,  PACKED,    ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("layout", "available", "count", "strategy", "taken"), table(EXAMPLES))
-def test_example(
-    layout: CpuTopology, available: str, count: int, strategy: StaticPolicyOptions, taken: str
-) -> None:
-    held = read_list(available) & layout.everything
-
-    assert render_list(take_by_topology(layout, held, count, strategy)) == render_list(read_list(taken))
 
 
 # Recorded: see data/README.md.

@@ -3,47 +3,10 @@
 import math
 from collections.abc import Iterator, Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kubelet import cpu_distribution
-from tests.notation import table
-
-SAME = [4, 4, 4, 4, 4, 4, 4, 4]
-HALF = [8, 8, 8, 8, 4, 4, 4, 4]
-
-PLANS = [
-    # what it shows                         room      asked, group, a zone's  zones, share, extra
-    ("one zone, the first of equals",       [4, 4],    (3, 1, 4),             ((0,), 3, ())),
-    ("one zone, the one with more",         [4, 8],    (3, 1, 8),             ((1,), 3, ())),
-    ("half from each",                      [8, 8],    (10, 1, 8),            ((0, 1), 5, ())),
-    ("one more from whichever",             [8, 8],    (11, 1, 8),            ((0, 1), 5, (0, 1))),
-    ("one more from the one with more",     [7, 8],    (11, 1, 8),            ((0, 1), 5, (1,))),
-    ("in whole cores",                      [8, 8],    (10, 2, 4),            ((0, 1), 4, (0, 1))),
-    ("half a core is no core",              [3, 3, 3], (6, 2, 2),             ((0, 1, 2), 2, ())),
-    ("the last of four is written over",    SAME,      (16, 1, 4),            ((0, 1, 2, 7), 4, ())),
-    ("by the very next, if that is enough", HALF,      (16, 1, 4),            ((0, 1, 2, 4), 4, ())),
-    ("five are remembered well",            SAME,      (20, 1, 4),            ((0, 1, 2, 3, 4), 4, ())),
-    ("of six it is the last",               SAME,      (24, 1, 4),            ((0, 1, 2, 3, 4, 7), 4, ())),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("room", "asked", "expected"), table(PLANS))
-def test_plan(
-    room: list[int], asked: tuple[int, int, int], expected: tuple[tuple[int, ...], int, tuple[int, ...]]
-) -> None:
-    count, group, per_zone = asked
-
-    plan = cpu_distribution.distribution(room, count, group=group, groups_per_zone=per_zone)
-
-    assert plan
-    assert (plan.zones, plan.share, plan.remainder) == expected
-
-
-def test_nobody_can_share_what_is_not_there() -> None:
-    assert cpu_distribution.distribution([4, 4], 9, group=1, groups_per_zone=4) is None
-    assert cpu_distribution.distribution([3, 3], 6, group=2, groups_per_zone=2) is None
 
 
 def test_three_groups_are_not_looked_for_in_two_zones_for_ever() -> None:
@@ -60,12 +23,6 @@ def test_unevenness_has_three_decimals() -> None:
     assert plan
     assert plan.zones == (1,)
     assert plan.balance == 0.471
-
-
-def test_extra_groups_come_in_turn_from_those_that_still_have_one() -> None:
-    assert cpu_distribution.turns([2, 6, 4], [0, 1, 2], 5, 2) == [0, 1, 2, 1, 2]
-    assert cpu_distribution.turns([2, 6, 4], [0, 1, 2], 7, 2) == [0, 1, 2, 1, 2, 1]
-    assert cpu_distribution.turns([1, 1], [0, 1], 1, 2) == []
 
 
 # The walk itself, without any of the short cuts.

@@ -10,20 +10,16 @@ from numalign.kubelet.cpu_manager import CpuState
 from numalign.kubelet.hint_sets import listed
 from numalign.kubelet.topology_manager import ResourceHints
 from numalign.model.demand import Step
-from numalign.model.machine import Core, cpu_topology, read_list, render_list
+from numalign.model.machine import Core, cpu_topology, render_list
 from numalign.model.node import CpuManager, Node
 from numalign.model.options import Options
-from numalign.model.pod import Role
 from tests.notation import asks, machine, node, options, table, zone_ids
 
 PLAIN = options()
 CORES_ONLY = options("full-pcpus-only")
 BY_SOCKET = options("align-by-socket")
 SHARED = options("distribute-cpus-across-numa")
-SHARED_CORES = options("distribute-cpus-across-numa full-pcpus-only")
 SPREAD = options("distribute-cpus-across-cores")
-BY_CACHE = options("prefer-align-cpus-by-uncorecache")
-STRICT = options("strict-cpu-reservation")
 
 
 def wants(cpus: int, role: str = "") -> Step:
@@ -119,29 +115,9 @@ def test_no_hint_is_aligned_by_socket_where_a_zone_has_several() -> None:
     assert written(cpu_manager.topology_hints(CpuState(layout, BY_SOCKET, 0, 0b01), wants(1))) == "1p"
 
 
-def test_who_asks_for_no_cpu_of_its_own_gives_no_hint() -> None:
-    [step] = asks("cpu=500m mem=1Gi").steps
-
-    assert cpu_manager.topology_hints(cpus_of(USED), step) == []
-
-
 def test_a_manager_that_is_off_knows_of_no_cpu() -> None:
     assert cpu_manager.state(node("cpu=8", cpu_manager=CpuManager.NONE)) is None
     assert cpu_manager.state(machine("cpu=0-7", cpu_manager=CpuManager.NONE)) is None
-
-
-def test_a_described_machine_has_the_cpus_that_were_told() -> None:
-    held = cpus_of(machine("cpu=0-3,8-11", "cpu=4-7", reserved="0,8", free="1-2,4"))
-
-    assert render_list(held.free) == "1-2,4"
-    assert render_list(held.reserved) == "0,8"
-    assert [render_list(zone) for zone in held.topology.zones] == ["0-3,8-11", "4-7"]
-
-
-def test_of_a_node_of_counts_the_cpus_are_assumed() -> None:
-    held = cpus_of(node("cpu=6/5/4", "cpu=6"))
-
-    assert (render_list(held.reserved), render_list(held.free)) == ("0", "2-11")
 
 
 def test_what_was_charged_to_an_assumed_machine_is_not_assumed_again() -> None:
@@ -154,77 +130,8 @@ def test_parts_of_a_cpu_cannot_be_given_out() -> None:
     assert cpus_of(node("cpu=8//7500m")).free.bit_count() == 7
 
 
-def test_what_an_init_container_left_holds_later_containers_to_its_zones() -> None:
-    after, _ = given(cpus_of(node("cpu=8", "cpu=8")), wants(2, "init"), 0b01)
-
-    assert written(cpu_manager.topology_hints(after, wants(8))) == "1p 11"
-    assert written(cpu_manager.topology_hints(after, wants(9))) == "11p"
-
-
-WIDTHS = [
-    ("busy and reserved CPUs count", (8, 8), 8, 1),
-    ("several zones", (8, 8), 9, 2),
-    ("zones without CPUs do not", (8, 0, 8), 16, 2),
-    ("more than there is: all zones with CPUs", (8, 0, 8), 17, 2),
-]
-
-
-@pytest.mark.parametrize(("total", "cpus", "zones"), table(WIDTHS))
-def test_the_fewest_zones_by_hardware(total: tuple[int, ...], cpus: int, zones: int) -> None:
-    assert cpu_manager.min_affinity_size(total, cpus) == zones
-
-
-TAKEN = [
-    # what it shows                              node                             cpus inside  taken
-    ("inside the affinity",                       node("cpu=16", "cpu=16"),        4,  0b10,   (0, 4)),
-    ("a whole zone before the fuller one",        node("cpu=16//16", "cpu=16//6"), 18, 0b11,   (16, 2)),
-    ("else the fuller zone first",                node("cpu=16//14", "cpu=16//6"), 18, 0b11,   (12, 6)),
-    ("equally full zones by their ids",           node("cpu=16/15", "cpu=16/15"),  17, 0b11,   (15, 2)),
-    ("a zone with a reserved CPU is never whole", node("cpu=16/15", "cpu=16"),     17, 0b11,   (1, 16)),
-    ("what the affinity lacks from anywhere",     node("cpu=16//4", "cpu=16"),     10, 0b01,   (4, 6)),
-    ("without an affinity by the same rules",     node("cpu=16//4", "cpu=16//6"),  5,  None,   (4, 1)),
-    ("several whole zones",                       WIDE,                            20, 0b0111, (8, 8, 4, 0)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("told", "cpus", "inside", "taken"), table(TAKEN))
-def test_cpus_are_taken(told: Node, cpus: int, inside: int | None, taken: tuple[int, ...]) -> None:
-    before = cpus_of(told)
-    after, found = given(before, wants(cpus), inside)
-
-    assert cpu_manager.cpus_per_zone(before.topology, read_list(found)) == taken
-    assert after.free == before.free & ~read_list(found)
-
-
 TWO = machine("cpu=0-3,8-11", "cpu=4-7,12-15", threads=2)
-WORN = machine("cpu=0-3,8-11", "cpu=4-7,12-15", threads=2, free="1-3,9-11,4,12")
-LONE = machine("cpu=0-3,8-11", "cpu=4-7,12-15", threads=2, free="1-3,9-11,4,5")
-HALVED = machine("cpu=0-3", "cpu=4-7", "cpu=8-11", "cpu=12-15", sockets=(0, 0, 1, 1), free="0-9")
 CACHED = machine("cpu=0-7,16-23", threads=2, caches=("0-3,16-19", "4-7,20-23"), free="2-6,18-22")
-
-EACH = [
-    # what it shows                                node    told          cpus inside taken
-    ("whole cores inside the affinity",             TWO,    PLAIN,        4,  0b10,  "4-5,12-13"),
-    ("one core and no other, inside the affinity",  WORN,   PLAIN,        2,  0b10,  "4,12"),
-    ("what the affinity lacks, of whole cores",     WORN,   PLAIN,        4,  0b10,  "1,4,9,12"),
-    ("lone threads last",                           LONE,   PLAIN,        3,  0b11,  "1,4,9"),
-    ("beyond the affinity, first its socket",       HALVED, BY_SOCKET,    6,  0b01,  "0-5"),
-    ("without the option, first the fuller socket", HALVED, PLAIN,        6,  0b01,  "0-3,8-9"),
-    ("all of its socket, and then any",             HALVED, BY_SOCKET,    9,  0b10,  "0-8"),
-    ("the same from each zone",                     TWO,    SHARED,       10, 0b11,  "0-2,4-6,8-9,12-13"),
-    ("the same from each zone, in cores",           TWO,    SHARED_CORES, 10, 0b11,  "0-2,4-5,8-10,12-13"),
-    ("one thread of each core",                     TWO,    SPREAD,       3,  0b10,  "4-6"),
-    ("one cache",                                   CACHED, BY_CACHE,     6,  0b01,  "4-6,20-22"),
-    ("without the option, the lowest cores",        CACHED, PLAIN,        6,  0b01,  "2-4,18-20"),
-    ("what is reserved is no matter here",          TWO,    STRICT,       4,  0b10,  "4-5,12-13"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("told", "how", "cpus", "inside", "taken"), table(EACH))
-def test_cpus_of_a_described_machine_are_taken(
-    told: Node, how: Options, cpus: int, inside: int, taken: str
-) -> None:
-    assert given(cpus_of(replace(told, options=how)), wants(cpus), inside)[1] == taken
 
 
 def test_an_odd_number_is_served_by_one_cache_since_1_34() -> None:
@@ -232,40 +139,6 @@ def test_an_odd_number_is_served_by_one_cache_since_1_34() -> None:
     taken = [given(cpus_of(replace(CACHED, options=told)), wants(5), 0b01)[1] for told in by_cache]
 
     assert taken == ["2-4,18-19", "4-6,20-21"]
-
-
-@pytest.mark.parametrize("inside", [None, 0b01, 0b11])
-def test_too_few_cpus_on_all_zones_cannot_be_allocated(inside: int | None) -> None:
-    assert cpu_manager.allocate(cpus_of(USED), wants(11), inside) is RejectionReason.UNEXPECTED_ADMISSION
-
-
-def test_an_app_takes_the_cpus_of_an_init_container_again() -> None:
-    after, _ = given(cpus_of(USED), wants(4, "init"), 0b01)
-    assert (after.free & after.topology.zones[0], after.reusable.bit_count()) == (0, 4)
-
-    last, taken = given(after, wants(4), 0b01)
-
-    assert read_list(taken) == after.reusable
-    assert (last.free, last.reusable) == (after.free, 0)
-
-
-USED_AGAIN = [
-    # what it shows                                   by            taken  free     to use again
-    ("an app takes for good",                          Role.APP,     "4-5", "6-7",   "0-3"),
-    ("an app that needs less leaves the rest",         Role.APP,     "0-1", "4-7",   "2-3"),
-    ("some of both",                                   Role.APP,     "3-4", "5-7",   "0-2"),
-    ("a sidecar stays, like an app",                   Role.SIDECAR, "0-1", "4-7",   "2-3"),
-    ("an init container adds to what is left",         Role.INIT,    "3-4", "5-7",   "0-4"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("role", "taken", "free", "again"), table(USED_AGAIN))
-def test_a_container_is_charged(role: Role, taken: str, free: str, again: str) -> None:
-    before = cpus_of(machine("cpu=0-7", free="4-7"))._replace(reusable=read_list("0-3"))
-    after = before.charged(read_list(taken), role)
-
-    assert render_list(before.available) == "0-7"
-    assert (render_list(after.free), render_list(after.reusable)) == (free, again)
 
 
 # full-pcpus-only: only whole cores, and of the whole node rather than of the affinity.
@@ -294,21 +167,6 @@ def test_only_whole_cores_are_given_out(told: Node, cpus: int, inside: int | Non
         assert given(cpus_of(told), wants(cpus), inside)[1] == taken
 
 
-def test_whole_cores_keep_no_thread_for_the_system() -> None:
-    assert render_list(cpu_manager.whole_cores(cpus_of(FOUR))) == "1-3,5-7"
-    assert render_list(cpu_manager.whole_cores(cpus_of(WITH_LONE))) == "1,5"
-
-
-def test_cpus_of_an_init_container_do_not_count_as_whole_cores() -> None:
-    after, _ = given(cpus_of(FOUR), wants(6, "init"), 0b11)
-
-    assert cpu_manager.allocate(after, wants(2), 0b11) is RejectionReason.SMT_ALIGNMENT
-
-
-def test_hints_know_nothing_of_whole_cores() -> None:
-    assert written(cpu_manager.topology_hints(cpus_of(FOUR), wants(3))) == "1p 10p 11"
-
-
 RESERVING = [
     # what it shows                         told    count kept
     ("whole cores of the lowest zone",       PLAIN,  2,    "0,8"),
@@ -323,19 +181,3 @@ RESERVING = [
 @pytest.mark.parametrize(("told", "count", "kept"), table(RESERVING))
 def test_cpus_are_reserved_by_number(told: Options, count: int, kept: str) -> None:
     assert render_list(cpu_manager.reserved_cpus(cpus_of(TWO).topology, told, count)) == kept
-
-
-SOME = [
-    # what it shows        of      count some
-    ("as many CPUs",        "4-7",  2,    "4-5"),
-    ("all of them",         "4-7",  4,    "4-7"),
-    ("none of them",        "4-7",  0,    ""),
-    ("there are too few",   "4-7",  5,    None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("held", "count", "some"), table(SOME))
-def test_some_of_these_cpus(held: str, count: int, some: str | None) -> None:
-    taken = cpu_manager.allocate_cpus(cpus_of(machine("cpu=0-7")), read_list(held), count)
-
-    assert (None if isinstance(taken, RejectionReason) else render_list(taken)) == some

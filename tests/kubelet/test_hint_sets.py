@@ -33,12 +33,6 @@ def some(zones: int) -> st.SearchStrategy[HintSet]:
     return st.integers(0, hint_sets.every(zones)).map(lambda bits: bits & ~1)
 
 
-def test_hints_are_listed_by_number() -> None:
-    assert hint_sets.listed(hint_sets.of([0b100, 0b1, 0b11])) == [0b1, 0b11, 0b100]
-    assert hint_sets.listed(hint_sets.NONE) == []
-    assert hint_sets.lowest(hint_sets.of([0b100, 0b11])) == 0b11
-
-
 @given(ZONES)
 def test_every_mask_but_the_empty_one(zones: int) -> None:
     assert hint_sets.listed(hint_sets.every(zones)) == list(walked(zones))
@@ -93,17 +87,6 @@ def test_masks_by_width(data: st.DataObject, zones: int) -> None:
         assert hint_sets.listed(hint_sets.of_width(drawn, width)) == [
             m for m in listed if m.bit_count() == width
         ]
-
-
-NARROWEST = [
-    ("fewer zones before smaller numbers", [0b0011, 0b1000], 0b1000),
-    ("the smaller number among equals", [0b1001, 0b0110], 0b0110),
-]
-
-
-@pytest.mark.parametrize(("candidates", "chosen"), [each[1:] for each in NARROWEST])
-def test_the_kubelet_prefers(candidates: list[int], chosen: int) -> None:
-    assert hint_sets.lowest(hint_sets.narrowest(hint_sets.of(candidates))) == chosen
 
 
 @given(st.data(), st.integers(0, 5))

@@ -8,16 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.kubelet.admit import admit, charge, release
+from numalign.kubelet.admit import admit, charge
 from numalign.kubelet.managers_state import Assignments
 from numalign.kubelet.observed_state import FreeByZone, ObservedContainer, observe
-from numalign.model.bitset import members
 from numalign.model.demand import Demand
 from numalign.model.machine import read_list, render_list
-from numalign.model.node import CpuManager, MemoryManager, Node
+from numalign.model.node import Node
 from numalign.model.placement import ZoneSet
 from numalign.model.resources import Resources
-from tests.notation import GPU, HUGE, NIC, asks, bag, free_of, machine, node, table, zone_ids
+from tests.notation import GPU, asks, bag, free_of, machine, node, table, zone_ids
 
 GIB = 2**30
 
@@ -51,44 +50,6 @@ TWO = machine("cpu=0-3 mem=10Gi", "cpu=4-7 mem=10Gi", reserved="0", devices="gpu
 COUNTS = node("cpu=4/3 mem=10Gi gpu=2", "cpu=4 mem=10Gi gpu=2")
 APP = asks("cpu=2 mem=6Gi gpu=1")
 TWICE = asks("init cpu=2 mem=6Gi", "cpu=2 mem=4Gi")
-
-
-def test_a_machine_lacks_the_cpus_that_were_seen() -> None:
-    after, held = observe(TWO, APP, seen("3,5 / 0:cpu=1 mem=6Gi 1:cpu=1 gpu=1"))
-
-    assert cpus_left(after) == "1-2,4,6-7"
-    assert free_of(after, "cpu") == [2, 3]
-    assert free_of(after, "mem") == [4, 10]
-    assert free_of(after, "gpu") == [2, 1]
-    assert list(members(held.cpus)) == [3, 5]
-    assert held.devices == {GPU: (0, 1, 0, 0)}
-    assert [(block.mask, block.size // GIB) for block in held.blocks] == [(0b01, 6)]
-
-
-def test_what_was_seen_is_what_is_given_back() -> None:
-    after, held = observe(TWO, APP, seen("3,5 / 0:mem=6Gi 01:gpu=1"))
-
-    assert after != TWO
-    assert cpus_left(release(after, [held])) == "1-7"
-    assert release(after, [held]).stock == TWO.stock
-    assert free_of(release(after, [held]), "mem") == [10, 10]
-
-
-PLACES = [
-    # what it shows                        seen       taken by place  left on zones
-    ("of one zone",                         "1:gpu=1",  (0, 1, 0, 0), [2, 1]),
-    ("between zones, and so of each",       "01:gpu=1", (0, 0, 0, 1), [1, 1]),
-    ("of nowhere, and so of no zone",       "-:gpu=1",  (0, 0, 1, 0), [2, 2]),
-    ("of several",                          "0:gpu=1 01:gpu=1", (1, 0, 0, 1), [0, 1]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("what", "taken", "left"), table(PLACES))
-def test_devices_are_seen_by_place(what: str, taken: tuple[int, ...], left: list[int]) -> None:
-    after, held = observe(TWO, APP, seen(what))
-
-    assert held.devices == {GPU: taken}
-    assert free_of(after, "gpu") == left
 
 
 def test_counts_lose_as_many_cpus_of_the_zones_that_were_seen() -> None:
@@ -138,15 +99,6 @@ def test_devices_of_an_init_container_are_used_again() -> None:
 
 
 GROUP = asks("cpu=1 mem=14Gi")
-
-
-def test_a_block_over_several_zones_groups_them_and_fills_the_lowest_first() -> None:
-    after, held = observe(COUNTS, GROUP, seen("01:mem=14Gi"))
-
-    assert free_of(after, "mem") == [0, 6]
-    assert [zone.cells for zone in after.zones] == [{0, 1}, {0, 1}]
-    assert [zone.assignments for zone in after.zones] == [1, 1]
-    assert [zone.cells for zone in release(after, [held]).zones] == [{0}, {1}]
 
 
 def test_what_is_left_tells_which_zone_of_a_group_gave_it() -> None:
@@ -200,29 +152,6 @@ def test_zones_that_the_node_does_not_have_are_nobodys() -> None:
     after, held = observe(COUNTS, APP, seen("9:cpu=1"))
 
     assert (after, held.cpus) == (COUNTS, 0)
-
-
-def test_a_node_whose_managers_are_off_loses_devices_alone() -> None:
-    off = replace(COUNTS, cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
-    after, held = observe(off, APP, seen("0:cpu=2 mem=6Gi gpu=1"), by_zones("0:cpu=1 mem=1Gi"))
-
-    assert [free_of(after, name) for name in ("cpu", "mem", "gpu")] == [[3, 4], [10, 10], [1, 2]]
-    assert held == Assignments(devices={GPU: (1, 0)})
-
-
-def test_every_name_of_memory_is_a_block() -> None:
-    pages = node("cpu=4 mem=10Gi huge=4Gi", "cpu=4 mem=10Gi huge=4Gi")
-    after, held = observe(pages, asks("cpu=1 mem=2Gi huge=1Gi"), seen("1:mem=2Gi huge=1Gi"))
-
-    assert (free_of(after, "mem"), free_of(after, "huge")) == ([10, 8], [4 * GIB, 3 * GIB])
-    assert [block.resource for block in held.blocks] == [HUGE, "memory"]
-
-
-def test_zones_may_have_any_ids() -> None:
-    told = node("cpu=4 nic=1", "cpu=4 nic=1", ids=(3, 8))
-    after, _ = observe(told, asks("cpu=1 mem=1Gi nic=1"), seen("8:cpu=1 nic=1"))
-
-    assert (free_of(after, "cpu"), free_of(after, NIC)) == ([4, 3], [1, 0])
 
 
 SAME = [

@@ -20,8 +20,6 @@ from numalign.kubelet.topology_manager import (
     NumaInfo,
     ResourceHints,
     TopologyHint,
-    hints_preferring,
-    impossible,
     merge,
 )
 from numalign.model.bitset import bits, members
@@ -89,60 +87,6 @@ def test_hints_merge(told: str, best_effort: str, restricted: str, single: str) 
     assert written(merge(Policy.NONE, offers, EIGHT)) == "nil"
 
 
-def apart(near: dict[tuple[int, int], int], *, far: int = 30) -> Distances:
-    """Zones of which some are nearer than all others, to both sides."""
-    both = near | {(there, here): cost for (here, there), cost in near.items()}
-    zones = range(EIGHT.count)
-    return tuple(
-        tuple(10 if here == there else both.get((here, there), far) for there in zones) for here in zones
-    )
-
-
-def one_sided(here: int, there: int, cost: int) -> Distances:
-    return tuple(
-        tuple(cost if (row, column) == (here, there) else 30 for column in range(EIGHT.count))
-        for row in range(EIGHT.count)
-    )
-
-
-EQUAL = apart({})
-NEAR_23 = apart({(2, 3): 20})
-NEAR_12_23 = apart({(2, 3): 20, (1, 2): 20})
-
-# Restates what policy_test.go says of prefer-closest-numa-nodes.
-CLOSEST = [
-    # what it shows                            hints                  distances        best-effort, restricted
-    ("the closest of that width",               "0123 01 | 12 23",     NEAR_23,         "23",  "no"),
-    ("the lowest of equally close ones",        "0123 01 | 12 23",     NEAR_12_23,      "12",  "no"),
-    ("the lowest, if all are equally far",      "0123 01 | 12 23",     EQUAL,           "12",  "no"),
-    ("fewer zones before closer ones",          "4p 23p | 4p 23p",     NEAR_23,         "4p",  "4p"),
-    ("even if these are far from themselves",   "4p 23p",              one_sided(4, 4, 200), "4p", "4p"),
-    ("the closest that all prefer",             "01p 23p | 01p 23p",   NEAR_23,         "23p", "23p"),
-    ("all distances together",                  "012p 234p",           NEAR_23,         "234p", "234p"),
-    ("there and back",                          "01p 23p",             one_sided(3, 2, 20), "23p", "23p"),
-    ("a zone's distance to itself too",         "0p 1p",               one_sided(1, 1, 5), "1p",  "1p"),
-    ("the widest below, before the closest",    "012p 13p 1 | 0345p 01", NEAR_23,       "01",  "no"),
-    ("where all is possible, the closest",      "0 01 23 01234567 | 45 01234567", NEAR_23, "23", "no"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("told", "distances", "best_effort", "restricted"), table(CLOSEST))
-def test_the_kubelet_may_prefer_close_zones(
-    told: str, distances: Distances, best_effort: str, restricted: str
-) -> None:
-    zones = NumaInfo(EIGHT.count, distances)
-
-    assert written(merge(Policy.BEST_EFFORT, offers_of(told), zones)) == best_effort
-    assert written(merge(Policy.RESTRICTED, offers_of(told), zones)) == restricted
-
-
-def test_single_numa_node_takes_the_lowest_zone_however_far() -> None:
-    zones = NumaInfo(EIGHT.count, one_sided(1, 1, 5))
-
-    assert written(merge(Policy.SINGLE_NUMA_NODE, offers_of("0p 1p"), zones)) == "0p"
-    assert written(merge(Policy.RESTRICTED, offers_of("0p 1p"), zones)) == "1p"
-
-
 def test_on_a_single_zone_no_affinity_is_stored_by_single_numa_node() -> None:
     [one] = offers_of("0p")
 
@@ -152,30 +96,6 @@ def test_on_a_single_zone_no_affinity_is_stored_by_single_numa_node() -> None:
     assert merge(Policy.RESTRICTED, [one], NumaInfo(1)) == Decision(
         TopologyHint(0b1, preferred=True), admitted=True
     )
-
-
-def test_a_refused_container_keeps_no_affinity() -> None:
-    refused = Decision(TopologyHint(None, preferred=False), admitted=False)
-
-    assert merge(Policy.RESTRICTED, offers_of("0p | 1p"), EIGHT) == refused
-
-
-def test_an_offer_prefers_the_masks_of_one_width() -> None:
-    both = hint_sets.of([0b01, 0b10, 0b11])
-
-    assert hints_preferring("cpu", both, 1) == ResourceHints("cpu", both, hint_sets.of([0b01, 0b10]))
-    assert hints_preferring("cpu", hint_sets.of([0b11]), 1) == ResourceHints(
-        "cpu", hint_sets.of([0b11]), hint_sets.NONE
-    )
-
-
-def test_an_impossible_offer_has_no_masks() -> None:
-    assert impossible("cpu") == ResourceHints("cpu", hint_sets.NONE, hint_sets.NONE)
-
-
-@pytest.mark.parametrize("policy", Policy)
-def test_every_policy_decides(policy: Policy) -> None:
-    assert merge(policy, [], NumaInfo(2)).admitted
 
 
 def test_eight_zones_and_eight_resources_are_no_walk_over_permutations() -> None:

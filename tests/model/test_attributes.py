@@ -63,12 +63,3 @@ def test_what_lasts_of_taints_stands_in_order() -> None:
     taints = (Taint("b"), UNSCHEDULABLE, Taint("a", "x", "NoExecute"), Taint("a", "x"))
 
     assert Attributes(taints=taints).lasting == (Taint("a", "x", "NoExecute"), Taint("a", "x"), Taint("b"))
-
-
-@pytest.mark.parametrize(
-    ("taint", "text"),
-    [(Taint("a"), "a:NoSchedule"), (Taint("a", "b", "NoExecute"), "a=b:NoExecute")],
-    ids=["without a value", "with one"],
-)
-def test_a_taint_is_shown_as_kubectl_writes_it(taint: Taint, text: str) -> None:
-    assert str(taint) == text

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from numalign.model import demand
-from numalign.model.demand import WHOLE_POD, Step
-from numalign.model.pod import Container, Pod, Qos, Role
+from numalign.model.demand import WHOLE_POD
+from numalign.model.pod import Container, Pod, Role
 from numalign.model.resources import Resources
 from tests.notation import GPU, HUGE, NIC, asks, bag, pod, table
 
@@ -32,37 +32,6 @@ def test_a_container_asks_for_itself(container: str, own: str, loose: str) -> No
 
     assert (step.asks, step.loose) == (bag(own), tuple(loose.split()))
     assert (step.container, step.role) == ("c0", Role.APP)
-
-
-def test_amounts_stand_by_the_manager_that_gives_them_out() -> None:
-    [step] = asks("cpu=4 mem=1Gi huge=2Gi gpu=1").steps
-
-    assert (step.cpu, step.memory, step.devices) == (4000, bag("mem=1Gi huge=2Gi"), bag("gpu=1"))
-
-
-def test_steps_stand_in_the_kubelets_order_with_their_roles() -> None:
-    steps = asks("init cpu=1 mem=1Gi", "sidecar cpu=1 mem=1Gi", "cpu=1 mem=1Gi").steps
-
-    assert [(step.container, step.role) for step in steps] == [
-        ("c0", Role.INIT),
-        ("c1", Role.SIDECAR),
-        ("c2", Role.APP),
-    ]
-
-
-def test_one_container_without_limits_makes_all_share() -> None:
-    both = asks("cpu=4 mem=1Gi", "")
-
-    assert both.qos is Qos.BURSTABLE
-    assert not both.alignable
-    assert [step.loose for step in both.steps] == [("cpu", "memory"), ()]
-
-
-def test_pod_level_resources_make_all_but_devices_shared() -> None:
-    asked = demand.of(pod("cpu=4 mem=1Gi gpu=1", limits="cpu=4 mem=1Gi"))
-
-    assert asked.qos is Qos.GUARANTEED
-    assert [(step.asks, step.loose) for step in asked.steps] == [(bag("gpu=1"), ("cpu", "memory"))]
 
 
 ALIGNABLE = [
@@ -103,10 +72,6 @@ def test_a_pod_asks_as_a_whole(containers: str, asked: str) -> None:
     assert (whole.container, whole.role) == (WHOLE_POD, Role.APP)
 
 
-def test_what_any_container_shares_is_loose_for_the_whole_pod() -> None:
-    assert asks("cpu=500m mem=1Gi", "cpu=1 mem=1Gi").whole.loose == ("cpu",)
-
-
 BY_PLUGINS = [
     # what it shows                 the zones list          asked
     ("another device is asked for",  {NIC},                  "cpu=4 mem=1Gi nic=1"),
@@ -139,21 +104,6 @@ TOTALS = [
 @pytest.mark.parametrize(("asked", "reserved"), table(TOTALS))
 def test_the_scheduler_reserves(asked: Pod, reserved: str) -> None:
     assert demand.of(asked).total == bag(reserved)
-
-
-def test_defaults_of_the_api_server_change_nothing() -> None:
-    written = pod("cpu=..4 mem=..1Gi", "init gpu=..1", limits="cpu=8 mem=2Gi")
-
-    assert demand.of(written) == demand.of(written.defaulted())
-
-
-def test_an_empty_step_asks_for_nothing() -> None:
-    assert Step("main", Role.APP).asks == bag("")
-
-
-def test_equal_pods_have_equal_demands() -> None:
-    assert len({asks("cpu=4 mem=1Gi gpu=1"), asks("gpu=1 mem=1Gi cpu=4")}) == 1
-    assert GPU in asks("gpu=1").whole.devices
 
 
 def test_another_amount_changes_the_container_the_pod_and_the_total() -> None:

@@ -8,12 +8,10 @@ import pytest
 from numalign.model import intent
 from numalign.model.errors import BadIntent
 from numalign.model.intent import (
-    Admission,
     Intent,
     Match,
     NamespaceRules,
     Policy,
-    Scope,
     parse_namespace,
     read,
 )
@@ -64,15 +62,6 @@ def test_policies_run_from_loose_to_tight(one: Policy, other: Policy, *, least: 
     assert one.at_least(other) is least
 
 
-def test_the_four_words_are_the_kubelets() -> None:
-    assert list(Policy) == ["none", "best-effort", "restricted", "single-numa-node"]
-
-
-@pytest.mark.parametrize("policy", Policy)
-def test_only_the_tight_half_can_be_broken(policy: Policy) -> None:
-    assert Intent(policy).binding is (policy in {RESTRICTED, SINGLE})
-
-
 READ = [
     # what it shows              written                                   intent
     ("nothing is said",          "",                                       None),
@@ -90,10 +79,6 @@ READ = [
 @pytest.mark.parametrize(("written", "intent"), table(READ))
 def test_annotations_mean(written: str, intent: Intent | None) -> None:
     assert parse(annotations(written)) == intent
-
-
-def test_annotations_of_others_say_nothing() -> None:
-    assert parse({"example.com/policy": "no", "policy": "restricted"}) is None
 
 
 def test_a_default_speaks_where_the_pod_says_nothing() -> None:
@@ -227,17 +212,6 @@ def test_every_mistake_in_labels_is_told_with_its_place() -> None:
         f"metadata.labels[{ENFORCE}]",
         f"metadata.labels[{ADMISSION}]",
     ]
-
-
-@pytest.mark.parametrize("policy", Policy)
-@pytest.mark.parametrize("scope", Scope)
-def test_every_word_can_be_written(policy: Policy, scope: Scope) -> None:
-    assert parse({POLICY: policy.value, SCOPE: scope.value}) == Intent(policy, scope=scope)
-
-
-@pytest.mark.parametrize("word", Admission)
-def test_every_word_of_admission_can_be_written(word: Admission) -> None:
-    assert parse_namespace({ADMISSION: word.value})[0].disabled is (word is Admission.DISABLED)
 
 
 def test_a_list_of_more_resources_than_a_pod_can_mean_is_one_mistake() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.model.pod import Container, Pod, Qos, Role, peak, qos
+from numalign.model.pod import Pod, Qos, Role, peak, qos
 from numalign.model.resources import EMPTY, Resources
 from tests.notation import bag, pod, table
 
@@ -42,21 +42,11 @@ def test_the_class_is_the_one_that_kubernetes_would_give(asked: Pod, quality: Qo
     assert qos(asked.defaulted()) is quality
 
 
-def test_every_class_has_a_row() -> None:
-    assert {quality for _, _, quality in CLASSES} == set(Qos)
-
-
 def test_a_limit_without_a_request_is_also_the_request() -> None:
     [container] = pod("cpu=1..2 mem=..1Gi gpu=..1").defaulted().containers
 
     assert container.requests == bag("cpu=1 mem=1Gi gpu=1")
     assert container.limits == bag("cpu=2 mem=1Gi gpu=1")
-
-
-def test_defaults_are_filled_in_once() -> None:
-    once = pod("cpu=..2", "init mem=..1Gi", limits="cpu=4").defaulted()
-
-    assert once.defaulted() == once
 
 
 POD_LEVEL = [
@@ -71,15 +61,6 @@ POD_LEVEL = [
 @pytest.mark.parametrize(("containers", "limits", "requests"), table(POD_LEVEL))
 def test_pod_level_requests_are_filled_in(containers: tuple[str, ...], limits: str, requests: str) -> None:
     assert pod(*containers, limits=limits).defaulted().pod_requests == bag(requests)
-
-
-def test_pod_level_requests_stay_as_written() -> None:
-    assert pod("cpu=1", requests="cpu=6", limits="cpu=8").defaulted().pod_requests == bag("cpu=6")
-
-
-def test_a_pod_without_a_pod_level_gets_none() -> None:
-    assert pod("cpu=1").defaulted().pod_requests is None
-    assert not pod("cpu=1").has_pod_level_resources
 
 
 # The first two rows restate topology_hints_test.go of the kubelet's CPU manager.
@@ -106,12 +87,6 @@ def test_a_pod_holds_at_most(runs: str, most: int) -> None:
     assert peak(asked).get("cpu", 0) == most * 1000
 
 
-def test_each_name_has_its_own_peak() -> None:
-    held = [(Role.INIT, bag("cpu=4 mem=1Gi")), (Role.APP, bag("cpu=2 mem=2Gi gpu=1"))]
-
-    assert peak(held) == bag("cpu=4 mem=2Gi gpu=1")
-
-
 BAGS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9), max_size=4).map(Resources)
 
 
@@ -128,7 +103,3 @@ def test_the_peak_is_the_most_of_all_moments(asked: list[tuple[Role, Resources]]
             together = together.plus(amounts)
 
     assert peak(asked) == before.most(beside.plus(together))
-
-
-def test_a_container_asks_for_nothing_unless_it_says_so() -> None:
-    assert Container("main") == Container("main", Role.APP, EMPTY, EMPTY)

@@ -125,50 +125,6 @@ def test_the_managers_decide_as_they_were_recorded(scenario: Json) -> None:
                 break
 
 
-def test_what_a_deleted_pod_held_is_free_again(managers: Managers) -> None:
-    assert managers.node(node()) is None
-    for name in ("a", "b"):
-        assert managers.create(pod(name, cpu="3"))["admitted"]
-    assert managers.create(pod("late", cpu="3"))["reason"] == "TopologyAffinityError"
-
-    managers.delete("a")
-
-    assert managers.create(pod("late", cpu="3"))["containers"]["c"]["cpus"] == "1-3"
-
-
-def test_a_count_of_reserved_cpus_is_whole_cores_of_the_lowest_zone(managers: Managers) -> None:
-    on = machine(reservedCPUs=3)
-    del on["reservedSystemCPUs"]
-    for first, zone in zip((0, 2), on["zones"], strict=True):
-        zone["cores"] = [[first, first + 4], [first + 1, first + 5]]
-    assert managers.node(node(on=on)) is None
-
-    free = managers.create(pod("p"))["free"]
-
-    assert {zone: left["cpu"] for zone, left in free.items()} == {"0": 0, "1": 4000}
-
-
-def test_cpus_of_one_uncore_cache_are_kept_together_if_they_are_named(managers: Managers) -> None:
-    on = machine(zones=1, cpus=8)
-    on["zones"][0]["uncoreCaches"] = [[0, 1, 2, 3], [4, 5, 6, 7]]
-    options = {"prefer-align-cpus-by-uncorecache": "true"}
-    assert managers.node(node(on=on, cpuManagerPolicyOptions=options)) is None
-
-    assert managers.create(pod("p", cpu="4"))["containers"]["c"]["cpus"] == "4-7"
-
-
-def test_a_sick_device_is_given_to_nobody(managers: Managers) -> None:
-    devices = {
-        "example.com/gpu": [{"id": "well", "zones": [1]}, {"id": "sick", "zones": [0], "healthy": False}]
-    }
-    assert managers.node(node(on=machine(devices=devices))) is None
-
-    decision = managers.create(pod("p", **{"example.com/gpu": "1"}))
-
-    assert decision["containers"]["c"]["amounts"] == {"1": {"cpu": 1000, "example.com/gpu": 1}}
-    assert {zone: left["example.com/gpu"] for zone, left in decision["free"].items()} == {"0": 0, "1": 0}
-
-
 REFUSALS = {
     "a policy that is none": (node(topologyManagerPolicy="wild"), "must be one of"),
     "a gate that it does not know": (node(featureGates={"NoSuchGate": True}), "unrecognized feature gate"),
@@ -237,13 +193,6 @@ def test_a_panic_is_reported_and_takes_the_node_with_it(managers: Managers) -> N
     with pytest.raises(Mistaken, match="the kubelet panicked over pod p"):
         managers.create(pod("q"))
     assert managers.node(node()) is None
-
-
-def test_several_kubelets_run_beside_one_another(binary: Path) -> None:
-    with Managers(binary) as one, Managers(binary) as other:
-        assert [one.node(node()), other.node(node())] == [None, None]
-        assert one.create(pod("p"))["containers"] == other.create(pod("p"))["containers"]
-        assert one.create(pod("q"))["containers"]["c"]["cpus"] == "2"
 
 
 def test_a_merge_that_does_not_end_is_ended_and_another_node_can_follow(binary: Path) -> None:

@@ -13,13 +13,8 @@ import pytest
 from harness.oracle.managers import Managers
 from tests.oracle import scenarios
 from tests.oracle.compare import ATTEMPTS, MOST_ALIKE, Difference, differences, random_here
-from tests.oracle.hardware import for_pods, numbered
 from tests.oracle.ours import Ours, refusals
-from tests.oracle.recipes import RECIPES
-from tests.oracle.record import main as record_main
-from tests.oracle.record import published, write
-from tests.oracle.search import Search, as_test, main, searched, table
-from tests.oracle.shrink import shrink
+from tests.oracle.search import Search, searched
 
 Json = dict[str, Any]
 
@@ -52,65 +47,9 @@ def predicted(scenario: Json) -> Json:
     return scenario | {"steps": told}
 
 
-def test_each_version_has_the_kinds_that_it_can_have() -> None:
-    assert set(KINDS) == set(RECIPES)
-    assert set(KINDS) - set(scenarios.kinds("v1.34.4")) == {"bubble"}
-    assert set(KINDS) - set(scenarios.kinds("v1.32.13")) == {"bubble", "whole"}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_seed_draws_the_same_scenario(kind: str) -> None:
-    assert drawn(7, kind) == drawn(7, kind)
-    assert drawn(7, kind)["steps"] != drawn(8, kind)["steps"]
-
-
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("startup", "odd", "anything")])
 def test_what_is_drawn_is_a_node_that_starts(kind: str) -> None:
     assert [refusals(drawn(seed, kind)) for seed in SEEDS] == [()] * len(SEEDS)
-
-
-def test_some_starts_are_refused_and_some_are_not() -> None:
-    refused = [bool(refusals(drawn(seed, "startup"))) for seed in range(40)]
-    assert 0 < sum(refused) < len(refused)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_pods_leave_that_came(kind: str) -> None:
-    for seed in SEEDS:
-        come: set[str] = set()
-        for step in drawn(seed, kind)["steps"]:
-            if "delete" in step:
-                come.remove(step["delete"])
-            else:
-                come.add(step["create"]["metadata"]["name"])
-
-
-def test_a_pod_that_was_refused_leaves_room_for_others() -> None:
-    _, steps = scenarios.start(3, "trace", VERSION)
-    next(steps)
-    admitted = False
-    refusing = [steps.send(admitted) for _ in range(8)]
-    assert refusing != drawn(3, "trace")["steps"][1:9]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_zone_lists_every_size_of_page_and_has_no_less_than_nothing_for_pods(kind: str) -> None:
-    for seed in SEEDS:
-        zones = drawn(seed, kind)["machine"]["zones"]
-        assert len({tuple(zone["hugepages"]) for zone in zones}) == 1
-        assert all(for_pods(zone) >= 0 for zone in zones)
-
-
-@pytest.mark.parametrize(
-    ("how", "expected"),
-    [
-        pytest.param("split", [[[0, 3], [1, 4]], [[2, 5]]], id="siblings are far apart"),
-        pytest.param("adjacent", [[[0, 1], [2, 3]], [[4, 5]]], id="siblings are side by side"),
-        pytest.param("scattered", [[[0, 3], [2, 5]], [[1, 4]]], id="zones take turns"),
-    ],
-)
-def test_cores_are_numbered_as_machines_number_them(how: str, expected: list[list[list[int]]]) -> None:
-    assert numbered([2, 1], 2, how) == expected
 
 
 @pytest.mark.parametrize("kind", ["plain", "groups", "inits", "multidev", "bubble"])
@@ -238,71 +177,3 @@ def test_a_search_that_looked_at_nothing_did_not_find_nothing(
 ) -> None:
     assert searched(search(tmp_path, seconds=0), workers=0) == os.EX_SOFTWARE
     assert "no scenario was looked at" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("script", [main, record_main], ids=["search", "record"])
-def test_a_version_that_nobody_can_build_is_a_mistake_of_who_asked(
-    script: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        script(["--version", "v9"])
-    assert VERSION in capsys.readouterr().err
-
-
-def test_a_disagreement_is_made_small() -> None:
-    def holds(scenario: Json) -> bool:
-        pods = [step["create"]["spec"] for step in scenario["steps"] if "create" in step]
-        asked = [one["resources"].get("limits", {}) for spec in pods for one in spec["containers"]]
-        return any("cpu" in limits for limits in asked) and len(scenario["machine"]["zones"]) > 1
-
-    small = shrink(drawn(4, "anything"), holds)
-    assert [step["create"]["spec"]["containers"][0]["resources"] for step in small["steps"]] == [
-        {"limits": {"cpu": "1"}}
-    ]
-    assert [zone["cores"] for zone in small["machine"]["zones"]] == [[], []]
-    assert small["machine"]["devices"] == {}
-    assert small["kubeletConfig"]["memoryManagerPolicy"] == "None"
-
-
-def test_a_disagreement_is_printed_as_a_test_that_fails() -> None:
-    told = lie(predicted(drawn(2, "trace")), "cpus")
-    difference = next(differences(told, Counter()))
-    module: Json = {}
-    exec(as_test(told, difference), module)  # noqa: S102 - that it runs is what is tested
-    with pytest.raises(AssertionError):
-        module["test_trace_2"]()
-
-
-def test_the_table_ends_with_the_sum() -> None:
-    counts = {"plain": Counter(scenarios=1, decisions=3), "odd": Counter(scenarios=2, decisions=4)}
-    assert table(counts).splitlines()[-1].split()[:3] == ["all", "3", "7"]
-
-
-def test_an_exporter_shows_what_the_managers_have_to_give() -> None:
-    zone = {"id": 0, "cores": [[0, 1]], "memory": 8 << 30, "reservedMemory": 1 << 30, "hugepages": {}}
-    other = zone | {"id": 3, "cores": [[2, 3]]}
-    scenario = {
-        "name": "n",
-        "machine": {
-            "zones": [zone, other],
-            "devices": {"gpu": [{"id": "a", "zones": [3]}, {"id": "b", "zones": [3], "healthy": False}]},
-        },
-        "kubeletConfig": {
-            "topologyManagerPolicy": "restricted",
-            "topologyManagerScope": "pod",
-            "cpuManagerPolicy": "static",
-            "memoryManagerPolicy": "None",
-        },
-    }
-    shown = published(scenario, {"0": {"cpu": 0}, "3": {"cpu": 2000}})
-    listed = {
-        zone["name"]: {one["name"]: (one["capacity"], one["allocatable"]) for one in zone["resources"]}
-        for zone in shown["zones"]
-    }
-    assert listed == {"node-0": {"cpu": ("2", "0")}, "node-3": {"cpu": ("2", "2"), "gpu": ("1", "1")}}
-
-
-def test_the_same_recordings_make_the_same_file(tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        write(tmp_path / name, [{"name": "n"}])
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
