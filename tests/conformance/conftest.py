@@ -1,24 +1,13 @@
-"""
-What the conformance tests share: readers of the recorded pods and zones, and the tables at the end of a run.
+"""Tables that conformance tests show at their end, and how the cases of other projects turned out."""
 
-The recordings are read here and not by the doors' decoders, so that what is compared are the rules alone.
-"""
-
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
 
 import pytest
 
-from numalign.model import resources
-from numalign.model.node import Zone
-from numalign.model.pod import Container, Pod, Role
-from numalign.model.resources import ZoneId
-
-Json = dict[str, Any]
+from tests.conformance.cases import Json
 
 TABLES = pytest.StashKey[list[str]]()
 
@@ -52,13 +41,6 @@ class Ledger:
         return [f"{self.project:<20}{outcome:<24}{n:>5}" for outcome, n in self.outcomes.most_common()]
 
 
-class Read(NamedTuple):
-    """The readers of pods and zones, as a test passes them on."""
-
-    pod: Callable[[Json], Pod]
-    zones: Callable[[Json], tuple[Zone, ...]]
-
-
 @pytest.fixture(scope="session")
 def tables(pytestconfig: pytest.Config) -> list[str]:
     """Lines that the run shows at its end, whatever is captured."""
@@ -84,68 +66,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if lines:
         terminalreporter.section("conformance")
         terminalreporter.write_line("\n".join(lines))
-
-
-@pytest.fixture(scope="session")
-def pod_of() -> Callable[[Json], Pod]:
-    """Reads a pod from its spec: amounts stand in `resources`, or in the container itself."""
-    return _pod
-
-
-@pytest.fixture(scope="session")
-def zones_of() -> Callable[[Json], tuple[Zone, ...]]:
-    """Reads the NUMA nodes among the zones of a NodeResourceTopology."""
-    return _zones
-
-
-def _pod(spec: Json) -> Pod:
-    whole = spec.get("resources", {})
-    return Pod(
-        name=spec.get("name", "pod"),
-        containers=(
-            *(
-                _container(at, one, _INIT[one.get("restartPolicy")])
-                for at, one in _listed(spec, "initContainers")
-            ),
-            *(_container(at, one, Role.APP) for at, one in _listed(spec, "containers")),
-        ),
-        pod_requests=resources.parse(whole["requests"]) if "requests" in whole else None,
-        pod_limits=resources.parse(whole["limits"]) if "limits" in whole else None,
-        overhead=resources.parse(spec.get("overhead", {})),
-    )
-
-
-_INIT = {None: Role.INIT, "Always": Role.SIDECAR}
-
-
-def _listed(spec: Json, key: str) -> Iterable[tuple[int, Json]]:
-    return enumerate(spec.get(key) or [])
-
-
-def _container(at: int, written: Json, role: Role) -> Container:
-    amounts = written.get("resources", written)
-    return Container(
-        name=written.get("name", f"{role}-{at}"),
-        role=role,
-        requests=resources.parse(amounts.get("requests", {})),
-        limits=resources.parse(amounts.get("limits", {})),
-    )
-
-
-def _zones(topology: Json) -> tuple[Zone, ...]:
-    nodes = (zone for zone in topology.get("zones") or () if zone.get("type", "Node") == "Node")
-    numbered = ((zone, re.search(r"\d+$", zone["name"])) for zone in nodes)
-    return tuple(_zone(ZoneId(int(number[0])), zone) for zone, number in numbered if number)
-
-
-def _zone(number: ZoneId, zone: Json) -> Zone:
-    """The amounts of a zone; what is allocatable if nobody says is available, and that is the hardware."""
-    listed = zone.get("resources", [])
-    free = {one["name"]: one["available"] for one in listed}
-    allocatable = free | {one["name"]: one["allocatable"] for one in listed if "allocatable" in one}
-    capacity = allocatable | {one["name"]: one["capacity"] for one in listed if "capacity" in one}
-    costs = (
-        (ZoneId(int(cost["name"].removeprefix("node-"))), cost["value"]) for cost in zone.get("costs", [])
-    )
-    bags = [resources.parse(bag) for bag in (capacity, allocatable, free)]
-    return Zone(number, zone["name"], bags[0], bags[1], bags[2], costs=tuple(costs))

@@ -7,12 +7,10 @@ that decides otherwise. What is a matter of their bookkeeping stands in `NOT_A_R
 client does before and after a call in `NOT_OURS`; the calls and answers themselves are compared.
 """
 
-import gzip
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 
 import pytest
 
@@ -43,7 +41,8 @@ from scorer.volcano import protocol as volcano
 from scorer.volcano.protocol import Code
 from tests.answers import Told
 from tests.answers import ranked as in_call
-from tests.conformance.conftest import Json, Ledger, Read
+from tests.conformance.cases import Json, data, free_by_zone, pod_of, zones_of
+from tests.conformance.conftest import Ledger
 
 Answer = tuple[object, object]
 """What the rules say of a case, and what the project says."""
@@ -109,14 +108,14 @@ _NOT_OURS: Mapping[str, str] = {
 
 NOT_OURS = {case for listed in _NOT_OURS.values() for case in listed.split()}
 
-DATA = json.loads(gzip.decompress((Path(__file__).parent / "data/kai-volcano.json.gz").read_bytes()))
+DATA = data("kai-volcano.json.gz")
 CASES: Sequence[Json] = DATA["cases"]
 COMPARED = [case for case in CASES if case["kind"] not in NOT_A_RULE and case["id"] not in NOT_OURS]
 
 
-def fitting(case: Json, read: Read) -> Answer:
+def fitting(case: Json) -> Answer:
     """Whether a pod fits; where the case says so, also its zones and what it gets of them."""
-    verdict, expected = evaluate(*_asked(read, case)), case["expect"]
+    verdict, expected = evaluate(*_asked(case)), case["expect"]
     ours: list[object] = [verdict.admitted]
     theirs: list[object] = [expected["verdict"] != "reject"]
     if expected.get("zones"):
@@ -128,23 +127,23 @@ def fitting(case: Json, read: Read) -> Answer:
     return ours, theirs
 
 
-def spanning(case: Json, read: Read) -> Answer:
+def spanning(case: Json) -> Answer:
     """Into how many zones a pod goes; none where it does not fit."""
-    verdict = evaluate(*_asked(read, case))
+    verdict = evaluate(*_asked(case))
     return len(verdict.placement.zones) or None, case["expect"]["span"]
 
 
-def scored(case: Json, read: Read) -> Answer:
+def scored(case: Json) -> Answer:
     """KAI's score is 100 through the number of zones, and 0 where there is nothing to rank."""
     node = DATA["fixtures"][case["nodes"]][case["node_name"]] or {"zones": []}
-    verdict = evaluate(*_asked(read, {**case, "node": node}))
+    verdict = evaluate(*_asked({**case, "node": node}))
     points = case["expect"]["score"]
     return len(verdict.placement.zones), 100 // points if points else 0
 
 
-def in_sequence(case: Json, read: Read) -> Answer:
+def in_sequence(case: Json) -> Answer:
     """One pod after another is asked and charged, and gives back what it held when it goes."""
-    node, held = _node(read, case), dict[str, Placement]()
+    node, held = _node(case), dict[str, Placement]()
     ours, theirs = list[object](), list[object]()
     for step in case["steps"]:
         if step["op"] == "release":
@@ -152,19 +151,19 @@ def in_sequence(case: Json, read: Read) -> Answer:
         elif step["op"] == "charge":
             node = _given(node, _held_as_written(step["placement"]), sign=-1)
         else:
-            answer = admit(node, _demand(read, step["pod"]))
+            answer = admit(node, _demand(step["pod"]))
             node, held[step["name"]] = charge(node, answer), answer.placement
             ours.append((answer.refusal is None, sorted(answer.placement.zones)))
             theirs.append((step["expect"]["verdict"] == "admit", step["expect"].get("zones", [])))
-    return (ours, _free(node)), (theirs, _by_zone(case["expect"]["finalAvailable"]))
+    return (ours, free_by_zone(node)), (theirs, _by_zone(case["expect"]["finalAvailable"]))
 
 
-def preempting(case: Json, read: Read) -> Answer:
+def preempting(case: Json) -> Answer:
     """Refused while all victims stay; with those gone that are to go, the zones of each pod that follows.
 
     Each zone has one victim, which holds what is not free. Nobody to evict means that all would not help.
     """
-    node, demand = _asked(read, {"pod": THREE_CPUS, **case})
+    node, demand = _asked({"pod": THREE_CPUS, **case})
     expected, full = case["expect"], evaluate(node, demand).admitted
     victims = expected.get("evictions") or len(expected.get("evicted", ())) or len(node.zones)
     node = replace(
@@ -178,19 +177,19 @@ def preempting(case: Json, read: Read) -> Answer:
         node = charge(node, answer)
         ours.append(sorted(answer.placement.zones))
     final = expected.get("finalAvailable")
-    return (full, ours, final and _free(node)), (False, theirs, final and _by_zone(final))
+    return (full, ours, final and free_by_zone(node)), (False, theirs, final and _by_zone(final))
 
 
-def spread_at_most(case: Json, read: Read) -> Answer:
+def spread_at_most(case: Json) -> Answer:
     """At most one zone is what single-numa-node asks of the pod; more leaves it to the node's own policy."""
     most = case["annotation"]["kai.scheduler/max-numa-spread"]
     if case["pod"] is None:
         return _is_bad_intent(most), case["expect"]["admission"] == "deny"
     intent = Intent(Policy.SINGLE_NUMA_NODE, scope=Scope.POD) if most == "1" else NO_INTENT
-    return evaluate(*_asked(read, case), intent).admitted, case["expect"]["verdict"] == "admit"
+    return evaluate(*_asked(case), intent).admitted, case["expect"]["verdict"] == "admit"
 
 
-def parsed(case: Json, _read: Read) -> Answer:
+def parsed(case: Json) -> Answer:
     expected, written = case["expect"], case["nrt"]
     if "order" in expected:
         read = _topology(zones=[_zone(name) for name in written["zoneNames"]])
@@ -204,20 +203,20 @@ def parsed(case: Json, _read: Read) -> Answer:
     return said and {"policy": said.policy, "scope": said.scope}, expected
 
 
-def hinted(case: Json, _read: Read) -> Answer:
+def hinted(case: Json) -> Answer:
     (offer,) = cpu_manager.topology_hints(_machine(case), _cpus(case["request"]))
     every = hint_sets.listed(offer.possible)
     ours = [[list(members(mask)), bool(offer.preferred >> mask & 1)] for mask in every]
     return ours, case["expect"]["hints"]
 
 
-def allocated(case: Json, _read: Read) -> Answer:
+def allocated(case: Json) -> Answer:
     """The very CPUs; none where there are too few."""
     given = cpu_manager.allocate(_machine(case), _cpus(case["request"]), bits(case["mask"]))
     return [] if isinstance(given, Refusal) else list(members(given[1])), case["expect"]["cpus"]
 
 
-def merged(case: Json, _read: Read) -> Answer:
+def merged(case: Json) -> Answer:
     """Of what is refused no affinity is kept, so there only the refusal counts."""
     decision = merge(
         Policy(case["policy"]), [_offer(hints) for hints in case["hints"]], NumaInfo(len(case["numaNodes"]))
@@ -228,10 +227,10 @@ def merged(case: Json, _read: Read) -> Answer:
     return decision.admitted and ours, expected["admit"] and (expected["mask"], expected["preferred"])
 
 
-def under_policy(case: Json, read: Read) -> Answer:
+def under_policy(case: Json) -> Answer:
     """Volcano's annotation, with its wish that the node has the very policy."""
     told, word = case["node"], case["pod"]["annotation"]
-    zones = read.zones({"zones": [_zone(f"node-{at}", cpu="4") for at in (0, 1)]}) if told["numatopo"] else ()
+    zones = zones_of({"zones": [_zone(f"node-{at}", cpu="4") for at in (0, 1)]}) if told["numatopo"] else ()
     node = Node(
         "node",
         zones,
@@ -239,7 +238,7 @@ def under_policy(case: Json, read: Read) -> Answer:
         cpu_manager=CpuManager(told["CPUManagerPolicy"] or "none"),
         memory_manager=MemoryManager.NONE,
     )
-    demand = _demand(read, {"qos": case["pod"]["qos"], "containers": [{"requests": {"cpu": "1"}}]})
+    demand = _demand({"qos": case["pod"]["qos"], "containers": [{"requests": {"cpu": "1"}}]})
     try:
         asked = intents.read({intents.VOLCANO_POLICY: word} if word else {}).intent(match=Match.EQUAL)
     except BadIntent:
@@ -247,7 +246,7 @@ def under_policy(case: Json, read: Read) -> Answer:
     return evaluate(node, demand, asked or NO_INTENT).admitted, case["expect"]["result"] != "reject"
 
 
-def predicated(case: Json, read: Read) -> Answer:
+def predicated(case: Json) -> Answer:
     """A pod with Volcano's annotation on a node with the very policy."""
     cpus, policy = _machine(case), Policy(case["policy"])
     free = [count * MILLI for count in cpu_manager.cpus_per_zone(cpus.topology, cpus.free)]
@@ -267,16 +266,16 @@ def predicated(case: Json, read: Read) -> Answer:
         [{"requests": {"cpu": str(one)}} for one in case.get(key, ())]
         for key in ("initContainers", "containers")
     )
-    demand = _demand(read, {"qos": "Guaranteed", "initContainers": init, "containers": apps})
+    demand = _demand({"qos": "Guaranteed", "initContainers": init, "containers": apps})
     verdict, expected = evaluate(node, demand, Intent(policy, match=Match.EQUAL)), case["expect"]
     zones_used = sorted(verdict.placement.zones)
     ours = verdict.admitted and (len(zones_used), zones_used if "zones" in expected else None)
     return ours, expected["verdict"] == "admit" and (expected["numaCount"], expected.get("zones"))
 
 
-def ranked(case: Json, read: Read) -> Answer:
+def ranked(case: Json) -> Answer:
     """The strategy that is Volcano's own, with the weight that Volcano multiplies by."""
-    node = Node("node", read.zones({"zones": [_zone(f"node-{at}", cpu="1") for at in range(8)]}))
+    node = Node("node", zones_of({"zones": [_zone(f"node-{at}", cpu="1") for at in range(8)]}))
     question = Question(demands.of(Pod("pod")), NO_INTENT)
     counts = case["numaCounts"]
     told = Told(question, [Single(node, _in_zones(node, count)) for count in counts.values()])
@@ -285,7 +284,7 @@ def ranked(case: Json, read: Read) -> Answer:
     return ours, case["expect"]["scores"]
 
 
-def with_devices(case: Json, read: Read) -> Answer:
+def with_devices(case: Json) -> Answer:
     if "numaCount" in case["expect"]:
         used: set[ZoneSet] = {(ZoneId(zone),) for zone in (*case["cpuNuma"], *case["gpuNuma"])}
         placement = Placement(kept=dict.fromkeys(used, Resources({CPU: MILLI})))
@@ -300,20 +299,20 @@ def with_devices(case: Json, read: Read) -> Answer:
         for at in case["capacity"]
     ]
     pod = {"qos": "Burstable", "containers": [{"requests": {resource: case["request"]}}]}
-    verdict = evaluate(*_asked(read, {"node": {"policy": "restricted", "zones": zones}, "pod": pod}))
+    verdict = evaluate(*_asked({"node": {"policy": "restricted", "zones": zones}, "pod": pod}))
     return verdict.admitted, case["expect"].get("restricted", case["expect"].get("verdict")) == "admit"
 
 
-def validated(case: Json, read: Read) -> Answer:
+def validated(case: Json) -> Answer:
     """Volcano asks for whole CPUs; whoever names the cpu in an intent wants them too."""
-    zones = read.zones({"zones": [_zone(f"node-{at}", cpu="8", memory="64Gi") for at in (0, 1)]})
+    zones = zones_of({"zones": [_zone(f"node-{at}", cpu="8", memory="64Gi") for at in (0, 1)]})
     node = Node("node", zones, Policy.SINGLE_NUMA_NODE)
     intent = intents.read({intents.POLICY: case["topologyPolicy"], intents.RESOURCES: CPU}).intent()
-    demand = demands.of(read.pod(case))
+    demand = demands.of(pod_of(case))
     return evaluate(node, demand, intent or NO_INTENT).admitted, case["expect"]["allow"]
 
 
-def called(case: Json, _: Read) -> Answer:
+def called(case: Json) -> Answer:
     """The answer that has the case's outcome, as our door for Volcano writes it."""
     if not case["reply"]:
         return volcano.read_predicate(_predicate(case["expect"]))[1], "node"
@@ -325,7 +324,7 @@ def called(case: Json, _: Read) -> Answer:
     return json.loads(answer), written
 
 
-ANSWERS: Mapping[str, Callable[[Json, Read], Answer]] = {
+ANSWERS: Mapping[str, Callable[[Json], Answer]] = {
     "fit": fitting,
     "span": spanning,
     "score": scored,
@@ -354,18 +353,14 @@ def ledger(new_ledger: Callable[[str, Mapping[str, StrEnum]], Ledger]) -> Ledger
 def test_a_case_agrees_or_differs_for_a_reason(
     case: Json,
     ledger: Ledger,
-    pod_of: Callable[[Json], Pod],
-    zones_of: Callable[[Json], tuple[Zone, ...]],
 ) -> None:
-    ours, theirs = ANSWERS[case["kind"]](case, Read(pod_of, zones_of))
+    ours, theirs = ANSWERS[case["kind"]](case)
     ledger.compare(case, ours=ours, theirs=theirs)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if "kubelet" in case])
-def test_where_a_case_tells_the_kubelet_apart_the_rules_side_with_the_kubelet(
-    case: Json, pod_of: Callable[[Json], Pod], zones_of: Callable[[Json], tuple[Zone, ...]]
-) -> None:
-    ours, theirs = ANSWERS[case["kind"]]({**case, "expect": case["kubelet"]}, Read(pod_of, zones_of))
+def test_where_a_case_tells_the_kubelet_apart_the_rules_side_with_the_kubelet(case: Json) -> None:
+    ours, theirs = ANSWERS[case["kind"]]({**case, "expect": case["kubelet"]})
     assert ours == theirs
 
 
@@ -393,18 +388,18 @@ def _predicate(case: Json) -> bytes:
     return json.dumps({"task": task, "node": {"Name": "node", **value}}).encode()
 
 
-def _asked(read: Read, case: Json) -> tuple[Node, Demand]:
-    return _node(read, case), _demand(read, case["pod"])
+def _asked(case: Json) -> tuple[Node, Demand]:
+    return _node(case), _demand(case["pod"])
 
 
-def _node(read: Read, case: Json) -> Node:
+def _node(case: Json) -> Node:
     """A case's node, without what its configuration ignores.
 
     A Guaranteed pod must ask for some memory, and `_demand` lets it; where a case is not about memory, its
     manager is off.
     """
     ignored = {"type", *case.get("config", {}).get("ignoreList", ())}
-    zones = read.zones({"zones": [_listed(zone, ignored) for zone in case["node"]["zones"]]})
+    zones = zones_of({"zones": [_listed(zone, ignored) for zone in case["node"]["zones"]]})
     cpus, memory = managers(zones)
     return Node(
         "node",
@@ -425,14 +420,14 @@ def _listed(zone: Json, ignored: Iterable[str]) -> Json:
     return {"name": zone["name"], "resources": amounts}
 
 
-def _demand(read: Read, pod: Json) -> Demand:
+def _demand(pod: Json) -> Demand:
     """The demand of a pod of the class that the case names, with the least that this class must ask."""
     fill = {"Guaranteed": {CPU: "1m", MEMORY: "1"}, "Burstable": {MEMORY: "1"}}.get(pod["qos"], {})
     spec = {
         key: [{**one, **_amounts(pod["qos"], {**fill, **one["requests"]})} for one in pod.get(key, ())]
         for key in ("initContainers", "containers")
     }
-    demand = demands.of(read.pod(spec))
+    demand = demands.of(pod_of(spec))
     assert demand.qos == pod["qos"]
     return demand
 
@@ -456,10 +451,6 @@ def _held_as_written(placement: Iterable[Json]) -> Mapping[int, Resources]:
 
 def _by_zone(written: Mapping[str, Json]) -> Mapping[int, Resources]:
     return {int(zone): resources.parse(amounts) for zone, amounts in written.items()}
-
-
-def _free(node: Node) -> Mapping[int, Resources]:
-    return {zone.id: zone.free for zone in node.zones}
 
 
 def _given(node: Node, amounts: Mapping[int, Resources], *, sign: int = 1) -> Node:

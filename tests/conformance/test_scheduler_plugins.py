@@ -7,12 +7,9 @@ the kubelet that decides otherwise. What the plugin says of its own caches is no
 node, and stands in `NOT_A_RULE`.
 """
 
-import gzip
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -30,11 +27,8 @@ from numalign.model.node import DEFAULT_MAX_ZONES, Node, Zone, managers
 from numalign.model.placement import Grant, Placement, ZoneSet
 from numalign.model.pod import Container, Pod, Qos, Role
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
-from tests.conformance.conftest import Json, Ledger, Read
-
-PodOf = Callable[[Json], Pod]
-ZonesOf = Callable[[Json], tuple[Zone, ...]]
-
+from tests.conformance.cases import Json, data, free_by_zone, pod_of, zones_of
+from tests.conformance.conftest import Ledger
 
 Answer = tuple[object, object]
 """What the rules say of a case, and what the plugin says."""
@@ -117,7 +111,7 @@ NOT_A_RULE: Mapping[str, str] = {
     "C-013": "when the plugin's cache drops what it reserved",
 }
 
-DATA = json.loads(gzip.decompress((Path(__file__).parent / "data/scheduler-plugins.json.gz").read_bytes()))
+DATA = data("scheduler-plugins.json.gz")
 
 SECTIONS: Mapping[str, list[Json]] = {
     **{section: listed for section, listed in DATA.items() if isinstance(listed, list)},
@@ -135,99 +129,97 @@ PLENTY = 2**62
 """More than any pod asks: how much a node has as a whole is the matter of another plugin."""
 
 
-def filtered(case: Json, read: Read) -> Answer:
-    node = _node(read, case["nrt"], listed=case["node_allocatable"])
-    return evaluate(node, _demand(read, case)).admitted, case["expected"]["feasible"]
+def filtered(case: Json) -> Answer:
+    node = _node(case["nrt"], listed=case["node_allocatable"])
+    return evaluate(node, _demand(case)).admitted, case["expected"]["feasible"]
 
 
-def preempting(case: Json, read: Read) -> Answer:
+def preempting(case: Json) -> Answer:
     """Victims whose zones are known give back what they hold; then the question is the usual one."""
-    node = _node(read, case["nrt"], listed=case["node_allocatable"])
+    node = _node(case["nrt"], listed=case["node_allocatable"])
     if case["preemption_mode"] == "Enabled":
         node = _without(node, case["victims"], case["numa_placement"] or {})
-    return evaluate(node, _demand(read, case)).admitted, case["expected"]["feasible"]
+    return evaluate(node, _demand(case)).admitted, case["expected"]["feasible"]
 
 
-def placed(case: Json, read: Read) -> Answer:
+def placed(case: Json) -> Answer:
     """The best of two nodes; where several may be the best, any of them will do."""
-    demand, strategy = _demand(read, case), Strategy(case["strategy"].split()[0])
+    demand, strategy = _demand(case), Strategy(case["strategy"].split()[0])
     written = dict.fromkeys(case["derived"]["filter"]) | {nrt["name"]: nrt for nrt in case["nrts"]}
-    nodes = {name: _node(read, nrt, listed=case["node_allocatable"]) for name, nrt in written.items()}
+    nodes = {name: _node(nrt, listed=case["node_allocatable"]) for name, nrt in written.items()}
     best = _best({name: _score(strategy, node, demand) for name, node in nodes.items()})
     wanted = set(case["expected"]["any_of_nodes"])
     return wanted if best and best <= wanted else best, wanted
 
 
-def scored(case: Json, read: Read) -> Answer:
+def scored(case: Json) -> Answer:
     """A node that refuses the pod counts 0; one without topology has no score."""
-    demand, strategy, expected = _demand(read, case), Strategy(case["strategy"]), case["expected"]
-    nodes = {nrt["name"]: _node(read, nrt) for nrt in case.get("nrts") or [case.get("nrt")] if nrt}
+    demand, strategy, expected = _demand(case), Strategy(case["strategy"]), case["expected"]
+    nodes = {nrt["name"]: _node(nrt) for nrt in case.get("nrts") or [case.get("nrt")] if nrt}
     ours = {name: _score(strategy, node, demand, case["weights"]) or 0 for name, node in nodes.items()}
     if "best_node" in expected:
         return {name: ours[name] for name in _best(ours)}, expected["best_node"] or {}
     return ours, expected.get("scores") or dict.fromkeys(ours or ["unknown"], expected["score"])
 
 
-def fewest_zones(case: Json, read: Read) -> Answer:
+def fewest_zones(case: Json) -> Answer:
     """The zones that a pod gets under best-effort, and the score that tells how close they are."""
-    node = _node(read, _topology(case["numa_nodes"]))
-    demand = demands.of(read.pod(_guaranteed(case["request"])))
+    node = _node(_topology(case["numa_nodes"]))
+    demand = demands.of(pod_of(_guaranteed(case["request"])))
     ids, close = case["expected"]["numa_ids"], case["expected"]["min_distance"]
     verdict, value = evaluate(node, demand), _score(Strategy.LEAST_NUMA_NODES, node, demand)
     ours = (verdict.placement.zones, value) if verdict.admitted else None
     return ours, (set(ids), 100 - 12 * len(ids) + 6 * close) if ids else None
 
 
-def scaled(case: Json, read: Read) -> Answer:
+def scaled(case: Json) -> Answer:
     """All zones are equally far, but for one beyond those used; it is nearer unless they are optimal."""
     used = case["numa_nodes_needed"]
     costs = {str(zone): 20 for zone in range(used)} | {str(used): 20 if case["optimal_distance"] else 5}
-    node = replace(_far(read, [costs] * (used + 1)), max_zones=case["max_numa_nodes"])
+    node = replace(_far([costs] * (used + 1)), max_zones=case["max_numa_nodes"])
     return _score_of_zones(node, range(used)), case["expected"]
 
 
-def closest(case: Json, read: Read) -> Answer:
+def closest(case: Json) -> Answer:
     """Of the sets of zones that score best, the mean distance."""
     costs = {one["id"]: one.get("costs", {}) for one in case["numa_nodes"]}
-    node = _far(read, [costs[zone] for zone in sorted(costs)])
+    node = _far([costs[zone] for zone in sorted(costs)])
     scores = {tuple(zones): _score_of_zones(node, zones) for zones in case["combinations"]}
     best = [zones for zones, value in scores.items() if value == max(scores.values())]
     means = {fmean(costs[one].get(str(other), 255) for one in zones for other in zones) for zones in best}
     return [round(value, 6) for value in means], [case["expected_min_avg"]]
 
 
-def kept_per_node(case: Json, read: Read) -> Answer:
+def kept_per_node(case: Json) -> Answer:
     """A node whose zones list CPUs, memory and huge pages aligns these and nothing else."""
-    node = _node(
-        read, _topology([{"id": 0, "available": {"cpu": "8", "memory": "8Gi", "hugepages-1Gi": "1Gi"}}])
-    )
+    node = _node(_topology([{"id": 0, "available": {"cpu": "8", "memory": "8Gi", "hugepages-1Gi": "1Gi"}}]))
     return not node.aligns(case["resource"]), case["host_level"]
 
 
-def left_in_one_zone(case: Json, read: Read) -> Answer:
-    node = _node(read, _topology(case["numa_nodes"], policy=Policy.SINGLE_NUMA_NODE))
+def left_in_one_zone(case: Json) -> Answer:
+    node = _node(_topology(case["numa_nodes"], policy=Policy.SINGLE_NUMA_NODE))
     asked, expected = case["request"], case["expected"]
     limits = asked if case["qos"] == "Guaranteed" else {name: asked[name] for name in asked if "/" in name}
-    pod = read.pod({"containers": [{"requests": asked, "limits": limits}]})
+    pod = pod_of({"containers": [{"requests": asked, "limits": limits}]})
     answer = admit(node, demands.of(pod))
-    ours = (answer.refusal is not None, _free(charge(node, answer)))
+    ours = (answer.refusal is not None, free_by_zone(charge(node, answer)))
     return ours, (expected["error"], _available(expected["numa_nodes"]))
 
 
-def left_in_several_zones(case: Json, read: Read) -> Answer:
-    node = _node(read, _topology(case["numa_nodes"]))
-    answer = admit(node, demands.of(read.pod(_guaranteed(case["request"]))))
-    return _free(charge(node, answer)), _available(case["expected"])
+def left_in_several_zones(case: Json) -> Answer:
+    node = _node(_topology(case["numa_nodes"]))
+    answer = admit(node, demands.of(pod_of(_guaranteed(case["request"]))))
+    return free_by_zone(charge(node, answer)), _available(case["expected"])
 
 
-def left_by_reserved_pods(case: Json, read: Read) -> Answer:
-    node = _node(read, _topology(_by_id(case["zones_available_before"]), policy=Policy.SINGLE_NUMA_NODE))
+def left_by_reserved_pods(case: Json) -> Answer:
+    node = _node(_topology(_by_id(case["zones_available_before"]), policy=Policy.SINGLE_NUMA_NODE))
     for pod in case["reserved_pods"]:
-        node = charge(node, admit(node, demands.of(read.pod(_guaranteed(*pod["containers"])))))
-    return _free(node), _available(_by_id(case["zones_available_after"]))
+        node = charge(node, admit(node, demands.of(pod_of(_guaranteed(*pod["containers"])))))
+    return free_by_zone(node), _available(_by_id(case["zones_available_after"]))
 
 
-def configured(case: Json, _read: Read) -> Answer:
+def configured(case: Json) -> Answer:
     zone = {"name": "node-0", "type": "Node", "resources": []}
     try:
         said = topology({**_OBJECT, "zones": [zone], **case["nrt"]})
@@ -237,7 +229,7 @@ def configured(case: Json, _read: Read) -> Answer:
     return ours, case["expected"]
 
 
-def numbered(case: Json, _read: Read) -> Answer:
+def numbered(case: Json) -> Answer:
     zone = {"name": case["name"], "type": "Node", "resources": []}
     try:
         return topology({**_OBJECT, "zones": [zone]}).zones[0].id, case["zone"]
@@ -245,19 +237,17 @@ def numbered(case: Json, _read: Read) -> Answer:
         return None, case["zone"]
 
 
-def asked_as_a_whole(case: Json, _read: Read) -> Answer:
+def asked_as_a_whole(case: Json) -> Answer:
     init = [Container("i", Role.INIT, _pair(pair)) for pair in case["init_containers"]]
     apps = [Container("a", Role.APP, _pair(pair)) for pair in case["containers"]]
     pod = Pod("p", containers=(*init, *apps), overhead=_pair(case["overhead"] or (0, 0)))
     return demands.of(pod).total, _pair(case["expected"])
 
 
-def row_of_matrix(case: Json, read: Read) -> Answer:
+def row_of_matrix(case: Json) -> Answer:
     """The plugin's table of situations, on two zones of ten CPUs."""
     ten = {"cpu": "10", "memory": "64Gi"}
-    node = _node(
-        read, _topology([{"id": at, "available": ten} for at in (0, 1)], policy=Policy.SINGLE_NUMA_NODE)
-    )
+    node = _node(_topology([{"id": at, "available": ten} for at in (0, 1)], policy=Policy.SINGLE_NUMA_NODE))
     inits, apps = (
         [
             {"cpu": str(cpu), "memory": "1Gi"}
@@ -265,26 +255,24 @@ def row_of_matrix(case: Json, read: Read) -> Answer:
         ]
         for amount, count in (("init", "inits"), ("app", "apps"))
     )
-    demand = demands.of(read.pod(_guaranteed(*apps, init=inits)))
+    demand = demands.of(pod_of(_guaranteed(*apps, init=inits)))
     return evaluate(node, demand).admitted, case["state"] == "Running"
 
 
-def told(case: Json, read: Read) -> Answer:
+def told(case: Json) -> Answer:
     """A scenario of the plugin's cache, pod after pod, as the kubelet would take them."""
     zone, scopes, asked = STORIES[case["id"]]
-    empty = _node(
-        read, _topology([{"id": at, "available": zone} for at in (0, 1)], policy=Policy.SINGLE_NUMA_NODE)
-    )
+    empty = _node(_topology([{"id": at, "available": zone} for at in (0, 1)], policy=Policy.SINGLE_NUMA_NODE))
     states, now = [], empty
     for scope, pod in zip(scopes, asked, strict=True):
-        answer = admit(replace(now, scope=scope), demands.of(read.pod(pod))) if pod else None
+        answer = admit(replace(now, scope=scope), demands.of(pod_of(pod))) if pod else None
         now = charge(now, answer) if answer else empty
         states.append("deleted" if answer is None else "pending" if answer.refusal else "scheduled")
     theirs = [state if state in ("pending", "deleted") else "scheduled" for state in case["expected"]]
     return states, theirs
 
 
-ANSWERS: Mapping[str, Callable[[Json, Read], Answer]] = {
+ANSWERS: Mapping[str, Callable[[Json], Answer]] = {
     "filter": filtered,
     "filter_derived": filtered,
     "filter_preemption": preempting,
@@ -323,10 +311,8 @@ def test_a_case_agrees_or_differs_for_a_reason(
     section: str,
     case: Json,
     ledger: Ledger,
-    pod_of: Callable[[Json], Pod],
-    zones_of: Callable[[Json], tuple[Zone, ...]],
 ) -> None:
-    ours, theirs = ANSWERS[section](case, Read(pod_of, zones_of))
+    ours, theirs = ANSWERS[section](case)
     ledger.compare(case, ours=ours, theirs=theirs)
 
 
@@ -359,12 +345,9 @@ OTHER_SCORES: Mapping[str, Reason] = {"P-023": Reason.GROUPS, "P-024": Reason.IN
         if case["strategy"] == Strategy.LEAST_NUMA_NODES
     ],
 )
-def test_all_nodes_of_a_placement_have_the_plugins_score_or_another_for_a_reason(
-    case: Json, pod_of: Callable[[Json], Pod], zones_of: Callable[[Json], tuple[Zone, ...]]
-) -> None:
-    read = Read(pod_of, zones_of)
-    demand, strategy = _demand(read, case), Strategy(case["strategy"])
-    nodes = {nrt["name"]: _node(read, nrt, listed=case["node_allocatable"]) for nrt in case["nrts"]}
+def test_all_nodes_of_a_placement_have_the_plugins_score_or_another_for_a_reason(case: Json) -> None:
+    demand, strategy = _demand(case), Strategy(case["strategy"])
+    nodes = {nrt["name"]: _node(nrt, listed=case["node_allocatable"]) for nrt in case["nrts"]}
     ours = {name: _score(strategy, node, demand) or 0 for name, node in nodes.items()}
 
     assert (ours != case["derived"]["score"]) is (case["id"] in OTHER_SCORES)
@@ -388,14 +371,12 @@ def _by_zone(case: Json) -> bool:
         if _by_zone(case)
     ],
 )
-def test_on_the_plugins_own_assumption_its_formulas_give_its_numbers(
-    case: Json, pod_of: Callable[[Json], Pod], zones_of: Callable[[Json], tuple[Zone, ...]]
-) -> None:
+def test_on_the_plugins_own_assumption_its_formulas_give_its_numbers(case: Json) -> None:
     """Each request by itself, on the worst zone of those that score at all, under single-numa-node alone."""
-    read, strategy = Read(pod_of, zones_of), Strategy(case["strategy"].split()[0])
-    pod, weights = read.pod(case["pod"]), case.get("weights", {})
+    strategy = Strategy(case["strategy"].split()[0])
+    pod, weights = pod_of(case["pod"]), case.get("weights", {})
     written = {nrt["name"]: nrt for nrt in case.get("nrts") or [case.get("nrt")] if nrt}
-    nodes = {name: _node(read, nrt) for name, nrt in written.items()}
+    nodes = {name: _node(nrt) for name, nrt in written.items()}
     ours = {
         name: _of_worst_zones(strategy, node, _requests(pod, node.scope), weights)
         if node.policy is Policy.SINGLE_NUMA_NODE
@@ -495,12 +476,12 @@ _LEGACY = {
 }
 
 
-def _node(read: Read, written: Json | None, *, listed: Iterable[str] | None = None) -> Node:
+def _node(written: Json | None, *, listed: Iterable[str] | None = None) -> Node:
     """A node from its topology; of what it or a zone lists it has plenty as a whole, and of nothing else.
 
     The fixtures say what is free and seldom what is allocatable, so the managers are on for what there is.
     """
-    zones = read.zones(written or {})
+    zones = zones_of(written or {})
     policy, scope, most = _settings(written or {})
     cpus, memory = managers(replace(zone, allocatable=zone.capacity) for zone in zones)
     names = {*(listed or ()), *(name for zone in zones for name in zone.capacity.positive()), *_EVERYWHERE}
@@ -540,9 +521,9 @@ def _topology(zones: Iterable[Json], *, policy: Policy = Policy.BEST_EFFORT) -> 
     }
 
 
-def _demand(read: Read, case: Json) -> Demand:
+def _demand(case: Json) -> Demand:
     """The demand of a case's pod, whose class must be the one that the case names."""
-    demand = demands.of(read.pod(case["pod"]))
+    demand = demands.of(pod_of(case["pod"]))
     assert demand.qos == case.get("qos_actual", demand.qos)
     return demand
 
@@ -560,10 +541,10 @@ def _best(scores: Mapping[str, int | None]) -> set[str]:
     return {name for name, value in known.items() if value == max(known.values())}
 
 
-def _far(read: Read, costs: Sequence[Json]) -> Node:
+def _far(costs: Sequence[Json]) -> Node:
     """A node of one CPU in each zone, with these costs from zone to zone."""
     return _node(
-        read, _topology({"id": at, "available": {"cpu": "1"}, "costs": one} for at, one in enumerate(costs))
+        _topology({"id": at, "available": {"cpu": "1"}, "costs": one} for at, one in enumerate(costs))
     )
 
 
@@ -594,10 +575,6 @@ def _by_id(available: Mapping[str, Json]) -> list[Json]:
 
 def _available(zones: Iterable[Json]) -> Mapping[int, Resources]:
     return {zone["id"]: resources.parse(zone["available"]) for zone in zones}
-
-
-def _free(node: Node) -> Mapping[int, Resources]:
-    return {zone.id: zone.free for zone in node.zones}
 
 
 def _pair(amounts: Sequence[int]) -> Resources:
