@@ -116,6 +116,7 @@ def reconcile_certificate(controller: Controller, api: Api, leading: Callable[[]
         log=controller.log,
         registry=controller.registry,
         days=settings.tls_days,
+        sleep=controller.sleep,
     )
     return Background({"certificates": certificates.run}, {"certificates": certificates.trouble})
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from numalign.kube.informer import WatchFailure
@@ -17,13 +18,18 @@ from numalign.runtime import logs
 from numalign.runtime.metrics import PREFIX
 
 ROOT = Path(__file__).parents[1]
-SOURCES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-    for folder in ("numalign", "webhook", "scorer", "controller", "certs", "kubectl_numa", "examples")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def sources() -> dict[str, ast.Module]:
+    """The syntax tree of every file, by its path."""
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+        for folder in ("numalign", "webhook", "scorer", "controller", "certs", "kubectl_numa", "examples")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
 
 
 def rows(name: str) -> list[list[str]]:
@@ -97,7 +103,7 @@ def labels(call: ast.Call) -> tuple[str, ...]:
 def declared() -> list[Metric]:
     """The metrics that the sources declare."""
     found = []
-    for path, tree in SOURCES.items():
+    for path, tree in sources().items():
         if counts(tree) or path == "numalign/runtime/metrics.py":
             for call, rest in called(tree):
                 kind = TYPES[name_of(call.func)]
@@ -117,7 +123,7 @@ def test_every_metric_is_declared_in_one_place_and_told_in_one_line() -> None:
 
 
 def test_no_metric_is_named_in_a_way_that_is_not_seen_here() -> None:
-    for path, tree in SOURCES.items():
+    for path, tree in sources().items():
         if counts(tree):
             used = sum(map(is_prefix, ast.walk(tree)))
             assert used == len(list(called(tree))), f"{path}: begin each metric's name with {{PREFIX}}"
@@ -214,7 +220,7 @@ def said(path: str, tree: ast.Module) -> Iterator[Said]:
 def logged() -> dict[str, set[str]]:
     """Every event, with its levels as far as they can be seen."""
     found: dict[str, set[str]] = {}
-    for path, tree in SOURCES.items():
+    for path, tree in sources().items():
         if path != "numalign/runtime/logs.py":
             for each in said(path, tree):
                 for event in COMPUTED.get(each.event, [each.event]):

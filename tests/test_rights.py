@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from scorer.program import Scorer
 from scorer.settings import ScorerSettings
-from tests import rights
+from tests import faster, rights
 from tests.notation import node
 from tests.pairs import MUTATING, VALIDATING, configuration
 from tests.rights import NAMESPACE, Right, Row
@@ -50,7 +51,7 @@ PARTS = {
 
 PROGRAMS: Mapping[str, tuple[Any, Any, tuple[str, ...]]] = {
     "webhook": (Webhook, WebhookSettings, ("--port=0", f"--tls-secret={SECRET}")),
-    "controller": (Controller, ControllerSettings, (f"--tls-secret={SECRET}",)),
+    "controller": (partial(Controller, clock=faster.clock), ControllerSettings, (f"--tls-secret={SECRET}",)),
     "scorer": (Scorer, ScorerSettings, ("--port=0", "--insecure-http")),
 }
 
@@ -135,7 +136,7 @@ async def running(api: FakeApi, folder: Path, name: str) -> AsyncIterator[Runnin
     everything = (f"--kubeconfig={kubeconfig}", "--bind=127.0.0.1", "--metrics-port=0", "--drain-seconds=0")
     told, stop = Told(), Stop()
     chosen = load(settings, argv=[*everything, "--kubelet-configs=true", *flags], environ={}).settings
-    task = asyncio.create_task(program(chosen, told.log, CollectorRegistry()).serve(stop))
+    task = asyncio.create_task(program(chosen, told.log, CollectorRegistry(), sleep=faster.sleep).serve(stop))
     made = Running(task, told)
     try:
         await made.until_said("server.listening")

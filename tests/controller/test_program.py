@@ -27,6 +27,7 @@ from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from numalign.shapes import Identity, ShapeHistory
+from tests import faster
 from tests.notation import node, table
 from tests.webhook import conftest
 from tests.webhook.conftest import Told
@@ -85,14 +86,6 @@ class Running:
             return answer.status, await answer.text()
 
 
-FASTER = 20
-
-
-async def soon(seconds: float) -> None:
-    """Wait as the controller's tasks do, but faster."""
-    await asyncio.sleep(seconds / FASTER)
-
-
 @dataclass
 class Bench:
     """Starts controllers."""
@@ -117,8 +110,8 @@ class Bench:
             self.settings(*argv),
             told.log,
             CollectorRegistry(),
-            sleep=soon,
-            clock=lambda: time.monotonic() * FASTER,
+            sleep=faster.sleep,
+            clock=faster.clock,
             **changes,
         )
         task = asyncio.create_task(program.serve(stop))

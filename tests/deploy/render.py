@@ -145,7 +145,7 @@ def image_of(deployment: str) -> str:
     return str(container["image"])
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml, where it is
     """Takes for a number what Kubernetes does (sigs.k8s.io/yaml), 1e3 among it."""
 
 

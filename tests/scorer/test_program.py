@@ -26,6 +26,7 @@ from numalign.runtime.settings import load
 from scorer.outcomes import EVENT
 from scorer.program import LEASE, Scorer
 from scorer.settings import ScorerSettings
+from tests import faster
 from tests.notation import GPU, node, table
 from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Told, documents, on, raw, running
 
@@ -143,7 +144,7 @@ class Bench:
     def program(self, *argv: str) -> Scorer:
         """A scorer with these flags."""
         settings = load(ScorerSettings, argv=[*HERE, *argv], environ={}).settings
-        return Scorer(settings, self.told.log, CollectorRegistry())
+        return Scorer(settings, self.told.log, CollectorRegistry(), sleep=faster.sleep)
 
     @asynccontextmanager
     async def running(self, *argv: str) -> AsyncIterator[Running]:
