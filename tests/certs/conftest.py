@@ -1,33 +1,21 @@
 """A cluster into which numalign was just installed, a time that passes when told, a log that can be read."""
 
-import io
-import json
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from certs.keeper import Certificates
+from certs.reader import SharedCertificate
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api
-from numalign.runtime import logs
-from tests.pairs import MUTATING, VALIDATING, Time, configuration
+from tests.pairs import CONFIGURATION, MUTATING, NAMES, PLACE, VALIDATING, Time, configuration
+from tests.runtime.conftest import Told
 
-
-@dataclass
-class Told:
-    """A log, and what was said to it."""
-
-    stream: io.StringIO = field(default_factory=io.StringIO)
-
-    def __post_init__(self) -> None:
-        self.log = logs.to(self.stream, level="debug", form="json")
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        """The lines of one event."""
-        lines = map(json.loads, self.stream.getvalue().splitlines())
-        return [line for line in lines if line["event"] == event]
+Keeper = Callable[..., Certificates]
+Reader = Callable[..., SharedCertificate]
 
 
 @pytest.fixture
@@ -60,3 +48,23 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
 async def client(cluster: FakeApi) -> AsyncIterator[Api]:
     async with cluster.client() as api:
         yield api
+
+
+@pytest.fixture
+def fields(told: Told, time: Time) -> Mapping[str, Any]:
+    """What keeper and reader are made of."""
+    secret = {"namespace": PLACE.namespace, "secret": PLACE.name, "names": NAMES}
+    return {**secret, "log": told.log, "now": time.now}
+
+
+@pytest.fixture
+def keeper(client: Api, time: Time, registry: CollectorRegistry, fields: Mapping[str, Any]) -> Keeper:
+    """Makes the controller's part, which leads; more of them need a registry of their own."""
+    own = {"configuration": CONFIGURATION, "leading": lambda: True, "registry": registry, "days": 30}
+    return lambda **changes: Certificates(client, **{**fields, **own, "clock": time.clock, **changes})
+
+
+@pytest.fixture
+def reader(client: Api, tmp_path: Path, fields: Mapping[str, Any]) -> Reader:
+    """Makes a replica's part, which writes into a folder `tls`."""
+    return lambda **changes: SharedCertificate(client, **{**fields, "folder": tmp_path / "tls", **changes})

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs import authority
+from tests.notation import table
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SERVICE = "numalign-webhook.numalign.svc"
@@ -170,7 +171,7 @@ BAD: list[tuple[str, object, object, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("names", "days", "expected"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+@pytest.mark.parametrize(("names", "days", "expected"), table(BAD))
 def test_bad_orders(names: list[str], days: int, expected: list[str]) -> None:
     with pytest.raises(authority.BadOrder) as caught:
         authority.issue(names=names, days=days, now=NOW)

@@ -7,6 +7,7 @@ import pytest
 from certs import bundle, certificate
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict, Forbidden, NotFound
+from tests.notation import table
 from tests.pairs import CONFIGURATION, MUTATING, VALIDATING, bundles, configuration, configuration_path, pair
 
 ONE, TWO = pair(), pair()
@@ -111,7 +112,7 @@ ODD: list[tuple[str, bytes]] = [
 ]
 
 
-@pytest.mark.parametrize("said", [row[1] for row in ODD], ids=[row[0] for row in ODD])
+@pytest.mark.parametrize("said", table(ODD))
 async def test_odd_answers_break_nothing(cluster: FakeApi, client: Api, said: bytes) -> None:
     cluster.oddities[MUTATING_PATH] = said
     seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)

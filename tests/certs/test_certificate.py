@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from certs import authority, certificate
+from tests.notation import table
 from tests.pairs import START, pair
 
 
@@ -37,9 +38,7 @@ NAMED: list[tuple[str, list[str], list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("there", "wanted", "missing"), [row[1:] for row in NAMED], ids=[row[0] for row in NAMED]
-)
+@pytest.mark.parametrize(("there", "wanted", "missing"), table(NAMED))
 def test_which_names_clients_would_not_accept(
     there: list[str], wanted: list[str], missing: list[str]
 ) -> None:

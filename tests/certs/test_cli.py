@@ -16,6 +16,7 @@ from certs import secret as secrets
 from certs.cli import program
 from certs.secret import PairState
 from harness.fake_api import FakeApi
+from tests.notation import table
 from tests.pairs import MUTATING, NAMES, PLACE, VALIDATING, bundles, configuration, files, pair, secret
 
 Run = Callable[..., Awaitable[Result]]
@@ -120,7 +121,7 @@ BAD: list[tuple[str, Callable[[Path], None], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "said"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+@pytest.mark.parametrize(("spoil", "said"), table(BAD))
 def test_a_bad_pair_has_exit_code_1(tmp_path: Path, spoil: Callable[[Path], None], said: list[str]) -> None:
     spoil(tmp_path)
     shown = run("inspect", tmp_path)
@@ -140,7 +141,7 @@ NOTHING: list[tuple[str, list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("paths", "said"), [row[1:] for row in NOTHING], ids=[row[0] for row in NOTHING])
+@pytest.mark.parametrize(("paths", "said"), table(NOTHING))
 def test_what_cannot_be_inspected_has_exit_code_2(tmp_path: Path, paths: list[str], said: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no certificate")

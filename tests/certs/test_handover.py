@@ -5,29 +5,23 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import aiohttp
 import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from certs import manual_rotation, reader, secret
+from certs import manual_rotation, secret
 from certs.keeper import Certificates
-from certs.reader import SharedCertificate
+from certs.reader import SharedCertificate, start_pair
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
-from numalign.runtime.logs import Log
 from numalign.runtime.server_settings import ServerSettings
-from tests.pairs import CONFIGURATION, NAMES, PLACE, VALIDATING, Time, bundles
-
-
-class Told(Protocol):
-    """What the fixture `told` can do."""
-
-    log: Log
+from tests.certs.conftest import Keeper, Reader
+from tests.pairs import NAMES, PLACE, VALIDATING, Time, bundles
+from tests.runtime.conftest import Told
 
 
 @dataclass(frozen=True)
@@ -48,47 +42,30 @@ async def answer(request: web.Request) -> web.Response:
 
 
 @pytest.fixture
-def replica(client: Api, told: Told, tmp_path: Path) -> Start:
+def replica(reader: Reader, told: Told, tmp_path: Path) -> Start:
     """Starts replicas."""
 
     @asynccontextmanager
     async def started(name: str) -> AsyncIterator[Replica]:
-        registry = CollectorRegistry()
-        made = reader.start_pair(tmp_path / name, names=NAMES, now=utc_now())
-        app = server.application([web.get("/", answer)], log=told.log, registry=registry, checks={})
+        made = start_pair(tmp_path / name, names=NAMES, now=utc_now())
+        app = server.application(
+            [web.get("/", answer)], log=told.log, registry=CollectorRegistry(), checks={}
+        )
         settings = ServerSettings(
             bind="127.0.0.1", port=0, metrics_port=0, tls_cert=made.cert, tls_key=made.key
         )
         async with server.listening(app, settings) as place:
             assert place.keeper is not None
-            certificate = SharedCertificate(
-                client,
-                namespace=PLACE.namespace,
-                secret=PLACE.name,
-                names=NAMES,
-                folder=tmp_path / name,
-                log=told.log,
-                changed=place.keeper.reload,
-            )
+            certificate = reader(folder=tmp_path / name, now=utc_now, changed=place.keeper.reload)
             yield Replica(certificate, f"https://127.0.0.1:{place.port}/")
 
     return started
 
 
 @pytest.fixture
-def controller(client: Api, time: Time, told: Told) -> Certificates:
+def controller(keeper: Keeper) -> Certificates:
     """Who makes and changes what they serve."""
-    return Certificates(
-        client,
-        namespace=PLACE.namespace,
-        secret=PLACE.name,
-        names=NAMES,
-        configuration=CONFIGURATION,
-        leading=lambda: True,
-        log=told.log,
-        registry=CollectorRegistry(),
-        clock=time.clock,
-    )
+    return keeper(now=utc_now)
 
 
 async def called(session: aiohttp.ClientSession, url: str) -> str:

@@ -1,5 +1,6 @@
 """A rotation by hand, from its beginning to its end."""
 
+from contextlib import suppress
 from http import HTTPStatus
 
 import pytest
@@ -7,15 +8,19 @@ import pytest
 from certs import manual_rotation
 from certs import secret as secrets
 from certs.manual_rotation import DROPPED, PROMOTED, STAGED, NotRotatable
+from certs.rotation import RotationPlan
 from certs.rotator import Rotator
 from certs.secret import BadSecret, PairState
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict
+from numalign.model.errors import BadInput
+from tests.notation import table
 from tests.pairs import (
     CONFIGURATION,
     MUTATING,
     PLACE,
     VALIDATING,
+    Json,
     Time,
     bundles,
     configuration_path,
@@ -25,19 +30,24 @@ from tests.pairs import (
 )
 
 
-async def begun_and_followed(client: Api, time: Time, *, looks: int = 99) -> list[str]:
+async def begin(client: Api, time: Time) -> RotationPlan:
+    return await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
+
+
+async def followed(client: Api, time: Time, plan: RotationPlan, *, most_sleeps: int = 99) -> list[str]:
+    """What is said until the end, or until it slept so many times."""
     said: list[str] = []
+    rotator = Rotator(
+        client, ref=PLACE, configuration=CONFIGURATION, plan=plan, now=time.now, clock=time.clock
+    )
 
     async def sleep(seconds: float) -> None:
         time.passes(seconds)
-        if time.seconds > looks * seconds:
+        if time.seconds > most_sleeps * seconds:
             raise TimeoutError
 
-    plan = await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
-    shared = Rotator(
-        client, ref=PLACE, configuration=CONFIGURATION, plan=plan, now=time.now, clock=time.clock
-    )
-    await manual_rotation.follow(shared, every=5, say=said.append, sleep=sleep)
+    with suppress(TimeoutError):
+        await manual_rotation.follow(rotator, every=5, say=said.append, sleep=sleep)
     return said
 
 
@@ -45,7 +55,7 @@ async def test_every_step_is_said_once(cluster: FakeApi, client: Api, time: Time
     old = pair()
     cluster.put(secret(files(old)))
 
-    assert await begun_and_followed(client, time) == [STAGED, PROMOTED, DROPPED]
+    assert await followed(client, time, await begin(client, time)) == [STAGED, PROMOTED, DROPPED]
     held = secrets.parse(cluster.get(PLACE.path))
     assert held.current != old
     assert bundles(cluster, MUTATING) == [held.current.ca_pem] * 2
@@ -54,16 +64,15 @@ async def test_every_step_is_said_once(cluster: FakeApi, client: Api, time: Time
 
 async def test_the_new_pair_is_like_the_old_one(cluster: FakeApi, client: Api, time: Time) -> None:
     cluster.put(secret(files(pair("a.svc", "10.0.0.1", days=77))))
-    plan = await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
+    plan = await begin(client, time)
 
     assert (plan.names, plan.days) == (("a.svc", "10.0.0.1"), 77)
 
 
 async def test_a_rotation_that_is_under_way_is_joined(cluster: FakeApi, client: Api, time: Time) -> None:
-    stored = cluster.put(
-        secrets.render(PairState(pair(), pair()), namespace=PLACE.namespace, name=PLACE.name)
-    )
-    await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
+    under_way = PairState(pair(), pair())
+    stored = cluster.put(secrets.render(under_way, namespace=PLACE.namespace, name=PLACE.name))
+    await begin(client, time)
 
     assert cluster.get(PLACE.path) == stored
 
@@ -72,61 +81,49 @@ async def test_what_it_waits_for_is_said(cluster: FakeApi, client: Api, time: Ti
     cluster.put(secret(files(pair())))
     for kind in (MUTATING, VALIDATING):
         cluster.delete(configuration_path(kind))
-    said: list[str] = []
+    (said,) = await followed(client, time, await begin(client, time), most_sleeps=0)
 
-    async def sleep(_seconds: float) -> None:
-        raise TimeoutError
-
-    plan = await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
-    shared = Rotator(client, ref=PLACE, configuration=CONFIGURATION, plan=plan, now=time.now)
-    with pytest.raises(TimeoutError):
-        await manual_rotation.follow(shared, every=5, say=said.append, sleep=sleep)
-
-    assert said[0].startswith(f"{STAGED}\n  waiting: {MUTATING}: {MUTATING} {CONFIGURATION} is not there")
+    assert said.startswith(f"{STAGED}\n  waiting: {MUTATING}: {MUTATING} {CONFIGURATION} is not there")
 
 
-async def test_there_is_nothing_to_rotate(client: Api, time: Time) -> None:
-    with pytest.raises(NotRotatable, match="holds no pair yet: a running controller makes one"):
-        await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
+REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [
+    ("nothing there", None, 0, NotRotatable, "holds no pair yet: a running controller makes one"),
+    ("somebody else's", secret(files(pair()), ours=False), 0, NotRotatable, "is not ours to change"),
+    ("not valid yet", secret(files(pair())), -86400,
+     NotRotatable, r"is not valid before 2026-05-01T11:55:00.*some clock is wrong"),
+    ("broken", secret({**files(pair()), "tls.key": pair().key_pem}), 0,
+     BadSecret, "is not the key of the certificate"),
+]  # fmt: skip
 
 
-async def test_what_is_somebody_elses_is_not_rotated(cluster: FakeApi, client: Api, time: Time) -> None:
-    stored = cluster.put(secret(files(pair()), ours=False))
+@pytest.mark.parametrize(("stored", "ahead", "error", "text"), table(REFUSED))
+async def test_what_cannot_be_rotated(  # noqa: PLR0913, PLR0917  columns of the table
+    cluster: FakeApi,
+    client: Api,
+    time: Time,
+    stored: Json | None,
+    ahead: float,
+    error: type[BadInput],
+    text: str,
+) -> None:
+    if stored:
+        stored = cluster.put(stored)
+    time.passes(ahead)
 
-    with pytest.raises(NotRotatable, match="is not ours to change"):
-        await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
+    with pytest.raises(error, match=text):
+        await begin(client, time)
     assert cluster.get(PLACE.path) == stored
-
-
-async def test_what_is_not_valid_yet_is_not_rotated(cluster: FakeApi, client: Api, time: Time) -> None:
-    cluster.put(secret(files(pair())))
-    time.passes(-86400)
-
-    with pytest.raises(NotRotatable, match=r"is not valid before 2026-05-01T11:55:00.*some clock is wrong"):
-        await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
-
-
-async def test_what_is_broken_is_not_rotated(cluster: FakeApi, client: Api, time: Time) -> None:
-    cluster.put(secret({**files(pair()), "tls.key": pair().key_pem}))
-
-    with pytest.raises(BadSecret, match="is not the key of the certificate"):
-        await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
 
 
 async def test_a_secret_that_somebody_else_takes_over_meanwhile(
     cluster: FakeApi, client: Api, time: Time
 ) -> None:
     cluster.put(secret(files(pair())))
-    plan = await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
-    shared = Rotator(client, ref=PLACE, configuration=CONFIGURATION, plan=plan, now=time.now)
+    plan = await begin(client, time)
     cluster.put(secret({"tls.crt": b"x"}, ours=False))
 
     with pytest.raises(BadSecret, match="is missing"):
-        await manual_rotation.follow(shared, every=5, say=lambda _text: None, sleep=no_sleep)
-
-
-async def no_sleep(_seconds: float) -> None:
-    """Go on at once."""
+        await followed(client, time, plan)
 
 
 async def test_a_conflict_that_never_ends_is_raised(cluster: FakeApi, client: Api, time: Time) -> None:
@@ -134,4 +131,4 @@ async def test_a_conflict_that_never_ends_is_raised(cluster: FakeApi, client: Ap
     cluster.failures["PUT", PLACE.path] = HTTPStatus.CONFLICT
 
     with pytest.raises(Conflict):
-        await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
+        await begin(client, time)

@@ -13,6 +13,7 @@ from certs.authority import BadOrder, Pair
 from certs.rotation import RotationPlan, Transition
 from certs.rotation import RotationStep as Step
 from certs.secret import PairState
+from tests.notation import table
 from tests.pairs import NAMES, START, pair
 
 PLAN = RotationPlan(NAMES, days=30, settle=60)
@@ -64,9 +65,7 @@ DUE: list[tuple[str, PairState, RotationPlan, float | None, Step | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("held", "plan", "published", "step"), [row[1:] for row in DUE], ids=[row[0] for row in DUE]
-)
+@pytest.mark.parametrize(("held", "plan", "published", "step"), table(DUE))
 def test_the_step_that_is_due(
     held: PairState, plan: RotationPlan, published: float | None, step: Step | None
 ) -> None:

@@ -14,6 +14,7 @@ from certs.rotator import Observation, Rotator
 from certs.secret import PairState
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict, Forbidden, Unreachable
+from tests.notation import table
 from tests.pairs import (
     CONFIGURATION,
     MUTATING,
@@ -267,7 +268,7 @@ FOREIGN: list[tuple[str, dict[str, bytes], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "mistake"), [row[1:] for row in FOREIGN], ids=[row[0] for row in FOREIGN])
+@pytest.mark.parametrize(("data", "mistake"), table(FOREIGN))
 async def test_a_secret_of_somebody_else_that_is_not_good_is_refused_and_left(
     cluster: FakeApi, client: Api, time: Time, data: dict[str, bytes], mistake: str
 ) -> None:

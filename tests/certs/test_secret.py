@@ -20,6 +20,7 @@ from certs import secret as secrets
 from certs.secret import BadSecret, PairState
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict, Forbidden, Unreachable
+from tests.notation import table
 from tests.pairs import NAMES, PLACE, START, files, pair, secret
 
 ONE, TWO, THREE = pair(), pair(), pair()
@@ -32,7 +33,7 @@ STATES = [
 Data = dict[str, Any]
 
 
-@pytest.mark.parametrize("held", [row[1] for row in STATES], ids=[row[0] for row in STATES])
+@pytest.mark.parametrize("held", table(STATES))
 def test_what_is_written_is_read_again(held: PairState) -> None:
     assert secrets.parse(secrets.render(held, namespace="n", name="s")) == held
 
@@ -127,7 +128,7 @@ BAD: list[tuple[str, dict[str, bytes | None], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "expected"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+@pytest.mark.parametrize(("change", "expected"), table(BAD))
 def test_what_is_no_pair(change: dict[str, bytes | None], expected: list[str]) -> None:
     changed = {**files(ONE), **change}
     data = {key: value for key, value in changed.items() if value is not None}
@@ -164,7 +165,7 @@ ODD: list[tuple[str, Callable[[Data], object], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "expected"), [row[1:] for row in ODD], ids=[row[0] for row in ODD])
+@pytest.mark.parametrize(("change", "expected"), table(ODD))
 def test_what_is_no_secret(change: Callable[[Data], object], expected: list[str]) -> None:
     with pytest.raises(BadSecret) as caught:
         secrets.parse(broken(change))
