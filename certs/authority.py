@@ -20,10 +20,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from certs import certificate
 from numalign.model.errors import BadInput, Mistake
 
 # Clocks in a cluster differ; a certificate must not be "not yet valid" on a machine that is a bit behind.
@@ -38,14 +40,6 @@ _LONGEST_DNS_NAME = 253
 
 class BadOrder(BadInput):
     """Raised when no certificate can be issued for such names, or for so many days."""
-
-
-@dataclass(frozen=True, slots=True)
-class Authority:
-    """A certificate that vouches for others, and the key that signs them."""
-
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,45 +67,37 @@ class Files:
 def issue(*, names: Sequence[str], days: int, now: datetime) -> Pair:
     """A serving pair for DNS names and IP addresses, from an authority that exists only for it.
 
-    Raises `BadOrder` with everything that is wrong with the names and days.
+    The authority vouches for servers only, never for other authorities. Raises `BadOrder` with everything
+    that is wrong with the names and days.
     """
-    mistakes = [*wrong_names(names), *_mistaken_days(days), *_mistaken_now(now)]
+    mistakes = [*wrong_names(names)]
+    if not 1 <= days <= LONGEST_DAYS:
+        mistakes.append(Mistake("days", f"{days} is not from 1 to {LONGEST_DAYS}"))
+    if now.tzinfo is None:
+        mistakes.append(Mistake("now", "has no time zone"))
     if mistakes:
         raise BadOrder(mistakes)
-    return serving_pair(authority(days=days, now=now), names=names, days=days, now=now)
-
-
-def authority(*, days: int, now: datetime) -> Authority:
-    """An authority that vouches for servers only, never for other authorities."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _name("numalign authority")
-    certificate = (
-        _certificate(name, key.public_key(), issuer=name, days=days, now=now)
+    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    ca_name, until = "numalign authority", now + timedelta(days=days)
+    ca = (
+        _certificate(ca_name, ca_key.public_key(), issuer=ca_name, now=now, until=until)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
+        .sign(ca_key, hashes.SHA256())
     )
-    return Authority(certificate, key)
-
-
-def serving_pair(signer: Authority, *, names: Sequence[str], days: int, now: datetime) -> Pair:
-    """A new key and a certificate for it, signed by the authority; `names` and `days` must be good."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    issuer = signer.certificate
-    identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    certificate = (
-        _certificate(_name("numalign"), key.public_key(), issuer=issuer.subject, days=days, now=now)
+    identifier = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
+    served = (
+        _certificate("numalign", key.public_key(), issuer=ca_name, now=now, until=until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(map(_general_name, names)), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
-            critical=False,
-        )
-        .sign(signer.key, hashes.SHA256())
+        .add_extension(signer, critical=False)
+        .sign(ca_key, hashes.SHA256())
     )
-    return Pair(_pem(issuer), _pem(certificate), _key_pem(key))
+    key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Pair(certificate.as_pem(ca), certificate.as_pem(served), key_pem)
 
 
 def write(pair: Pair, folder: Path) -> Files:
@@ -148,22 +134,9 @@ def wrong_names(names: Sequence[str]) -> Iterator[Mistake]:
     if not names:
         yield Mistake("names", "is empty: clients verify the name or address they call")
     for name in names:
-        if not _address(name) and not _is_dns_name(name):
+        is_dns_name = len(name) <= _LONGEST_DNS_NAME and _DNS_NAME.fullmatch(name) is not None
+        if not is_dns_name and not _address(name):
             yield Mistake("names", f"{name!r} is neither a DNS name nor an IP address")
-
-
-def _is_dns_name(name: str) -> bool:
-    return len(name) <= _LONGEST_DNS_NAME and _DNS_NAME.fullmatch(name) is not None
-
-
-def _mistaken_days(days: int) -> Iterator[Mistake]:
-    if not 1 <= days <= LONGEST_DAYS:
-        yield Mistake("days", f"{days} is not from 1 to {LONGEST_DAYS}")
-
-
-def _mistaken_now(now: datetime) -> Iterator[Mistake]:
-    if now.tzinfo is None:
-        yield Mistake("now", "has no time zone")
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -178,23 +151,16 @@ def _general_name(name: str) -> x509.GeneralName:
     return x509.IPAddress(address) if address else x509.DNSName(name)
 
 
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
 def _certificate(
-    subject: x509.Name, key: ec.EllipticCurvePublicKey, *, issuer: x509.Name, days: int, now: datetime
+    subject: str, key: ec.EllipticCurvePublicKey, *, issuer: str, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
     """What an authority's certificate and a server's have in common."""
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATED)
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    issuer_name, subject_name = (
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in (issuer, subject)
+    )
+    serial, since = x509.random_serial_number(), now - BACKDATED
+    return x509.CertificateBuilder(issuer_name, subject_name, key, serial, since, until).add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(key), critical=False
     )
 
 
@@ -209,16 +175,4 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         key_agreement=False,
         encipher_only=False,
         decipher_only=False,
-    )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
     )

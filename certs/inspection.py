@@ -11,7 +11,7 @@ from typing import Any
 
 from cryptography import x509
 
-from certs import certificate
+from certs import certificate, rotation
 from certs.bundle import WebhookConfiguration
 from certs.secret import PairState
 from numalign.model.errors import Mistake
@@ -20,6 +20,8 @@ from numalign.runtime import tls
 SERVED = "served"
 NEXT = "next"
 RETIRED = "retired authority"
+
+_DAY = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,17 @@ class CertificateRole:
 
     def lines(self, *, now: datetime) -> Iterator[tuple[str, str]]:
         """For people: what, and its value."""
-        shown = self.certificate
+        since, until = self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
+        facts = self.to_json(now=now)
         yield "certificate", self.role
-        yield "subject", shown.subject.rfc4514_string()
-        yield "names", ", ".join(certificate.names(shown)) or "none"
-        yield "serial", f"{shown.serial_number:x}"
-        yield "authority", shown.issuer.rfc4514_string()
-        yield "valid from", day(shown.not_valid_before_utc)
-        yield "valid to", f"{day(shown.not_valid_after_utc)} ({remaining(shown.not_valid_after_utc - now)})"
+        yield "subject", facts["subject"]
+        yield "names", ", ".join(facts["names"]) or "none"
+        yield "serial", facts["serial"]
+        yield "authority", facts["authority"]
+        yield "valid from", f"{since:{_DAY}}"
+        yield "valid to", f"{until:{_DAY}} ({remaining(until - now)})"
         if self.rotates:
-            yield "rotates", f"{day(self.rotates)} ({remaining(self.rotates - now)})"
+            yield "rotates", f"{self.rotates:{_DAY}} ({remaining(self.rotates - now)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,10 @@ class Report:
 
 def of_state(state: PairState, *, ours: bool) -> list[CertificateRole]:
     """The certificates of a state, the one that is served first; only ours rotate."""
-    served = _of_pem(SERVED, state.current.cert_pem)
-    shown = [replace(served, rotates=certificate.rotates(served.certificate)) if ours else served]
+    roles = [_of_pem(SERVED, state.current.cert_pem, rotation.rotates(state) if ours else None)]
     if state.next:
-        shown.append(_of_pem(NEXT, state.next.cert_pem))
-    return shown + [_of_pem(RETIRED, pem) for pem in state.retired]
+        roles.append(_of_pem(NEXT, state.next.cert_pem))
+    return roles + [_of_pem(RETIRED, pem) for pem in state.retired]
 
 
 def of_chain(chain: Sequence[x509.Certificate]) -> list[CertificateRole]:
@@ -111,14 +113,9 @@ def of_chain(chain: Sequence[x509.Certificate]) -> list[CertificateRole]:
     ]
 
 
-def _of_pem(role: str, pem: bytes) -> CertificateRole:
+def _of_pem(role: str, pem: bytes, rotates: datetime | None = None) -> CertificateRole:
     chain = x509.load_pem_x509_certificates(pem)
-    return CertificateRole(role, chain[0], chain)
-
-
-def day(time: datetime) -> str:
-    """A time to the minute, with its zone."""
-    return f"{time:%Y-%m-%d %H:%M} UTC"
+    return CertificateRole(role, chain[0], chain, rotates)
 
 
 def remaining(span: timedelta) -> str:

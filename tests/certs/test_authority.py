@@ -132,14 +132,6 @@ def test_the_key_is_p256_and_belongs_to_the_certificate() -> None:
     assert x509.load_pem_x509_certificate(pair.cert_pem).public_key() == key.public_key()
 
 
-def test_one_authority_can_vouch_for_a_second_pair() -> None:
-    signer = authority.authority(days=30, now=NOW)
-    first, second = (authority.serving_pair(signer, names=[SERVICE], days=10, now=NOW) for _ in range(2))
-
-    assert first.ca_pem == second.ca_pem
-    assert first.key_pem != second.key_pem
-
-
 def test_nothing_is_issued_twice() -> None:
     first, second = issued(SERVICE), issued(SERVICE)
 

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from certs import authority, certificate
+from certs import certificate
 from tests.notation import table
 from tests.pairs import START, pair
 
@@ -17,12 +17,8 @@ def shown(*names: str) -> x509.Certificate:
     return certificate.first(pair(*names).cert_pem)
 
 
-def bare() -> x509.Certificate:
-    """A certificate that signs itself and says no name."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bare")])
-    since, until = START, START + timedelta(days=1)
-    return x509.CertificateBuilder(name, name, key.public_key(), 1, since, until).sign(key, hashes.SHA256())
+def common(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 NAMED: list[tuple[str, list[str], list[str], list[str]]] = [
@@ -46,8 +42,10 @@ def test_which_names_clients_would_not_accept(
 
 
 def test_a_certificate_without_names_has_none() -> None:
-    assert certificate.names(bare()) == ()
-    assert certificate.unnamed(bare(), ["bare"]) == ("bare",)
+    authority = certificate.first(pair().ca_pem)
+
+    assert certificate.names(authority) == ()
+    assert certificate.unnamed(authority, ["numalign authority"]) == ("numalign authority",)
 
 
 def test_it_rotates_when_two_thirds_of_its_life_are_over() -> None:
@@ -69,22 +67,19 @@ def test_the_root_is_found_through_what_stands_between() -> None:
 
 
 def test_an_intermediate_that_vouches_counts_only_if_it_is_vouched_for() -> None:
-    signer = authority.authority(days=10, now=START)
-    between = ec.generate_private_key(ec.SECP256R1())
-    middle = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "middle")])
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(3)]
     since, until = START, START + timedelta(days=1)
-    link = x509.CertificateBuilder(
-        signer.certificate.subject, middle, between.public_key(), 2, since, until
-    ).sign(signer.key, hashes.SHA256())
-    leaf = x509.CertificateBuilder(
-        middle, middle, ec.generate_private_key(ec.SECP256R1()).public_key(), 3, since, until
-    ).sign(between, hashes.SHA256())
+    root, link, leaf = (
+        x509.CertificateBuilder(common(issuer), common(subject), key.public_key(), 1, since, until).sign(
+            signer, hashes.SHA256()
+        )
+        for issuer, subject, key, signer in (
+            ("root", "root", keys[0], keys[0]),
+            ("root", "middle", keys[1], keys[0]),
+            ("middle", "leaf", keys[2], keys[1]),
+        )
+    )
 
-    assert certificate.root([leaf, link], [signer.certificate]) == signer.certificate
-    assert certificate.root([leaf], [signer.certificate]) is None
-
-
-def test_one_that_signs_itself_is_its_own_root() -> None:
-    own = bare()
-
-    assert certificate.root([own], [own]) == own
+    assert certificate.root([root], [root]) == root
+    assert certificate.root([leaf, link], [root]) == root
+    assert certificate.root([leaf], [root]) is None
