@@ -34,7 +34,7 @@ async def by_webhook(pod: Raw, labels: Labels, _folder: Path) -> str:
         found = subject(asked(pod), moment([BIG], labels=labels), reader=PodReader())
     except InvalidPod:
         return INVALID
-    return found.asked.policy if isinstance(found, ReviewedPod) else NOTHING
+    return found.request.policy if isinstance(found, ReviewedPod) else NOTHING
 
 
 async def by_scorer(pod: Raw, labels: Labels, _folder: Path) -> str:

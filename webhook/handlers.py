@@ -183,7 +183,7 @@ async def _mutation(door: Handlers, asked: Review, moment: Moment) -> Outcome:
     found = _subject(door, asked, moment)
     if isinstance(found, ReviewedPod):
         if concerns(found, mode=door.settings.injection):
-            await patiently(moment.fleet.ask(dra.sure(found.asked.question, moment.served)))
+            await patiently(moment.fleet.ask(dra.sure(found.request.question, moment.served)))
         answer = mutate(found, moment.fleet, mode=door.settings.injection, served=moment.served)
         decision = _mutated(answer)
     else:
@@ -206,9 +206,9 @@ async def _validation(door: Handlers, asked: Review, moment: Moment) -> Outcome:
     elif isinstance(found, InvalidPod):
         answer, decision = refuse_broken(found), "invalid"
     else:
-        await _find_out(door, found.asked, moment)
-        answer = validate(found.asked, _judge(door, moment))
-        door.below.count(found.asked.namespace, shortfalls(found.asked))
+        await _find_out(door, found.request, moment)
+        answer = validate(found.request, _judge(door, moment))
+        door.below.count(found.request.namespace, shortfalls(found.request))
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
 

@@ -7,13 +7,12 @@ One that holds more than is read passes untouched as well, and the audit log say
 if its nodes have gone or may come: what is written holds for as long as the pod waits.
 """
 
-from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from types import MappingProxyType
 
-from numalign.cache import Fleet, Survey, dra
+from numalign.cache import Fleet, dra
+from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import CLASS_LABEL
-from webhook.patch import Mode, Operator, Requirement, Unsteered, inject
+from webhook.patch import Mode, Unsteered, inject
 from webhook.review import Allowed, Patched
 from webhook.subject import ReviewedPod
 
@@ -22,42 +21,32 @@ UNSTEERED = "unsteered"
 
 
 def mutate(
-    subject: ReviewedPod, fleet: Fleet, *, mode: Mode, served: AbstractSet[str] = frozenset()
+    pod: ReviewedPod, fleet: Fleet, *, mode: Mode, served: AbstractSet[str] = frozenset()
 ) -> Allowed | Patched:
     """Keep the pod from the classes that could never take it; nothing, if none could or all could.
 
     For resources that DRA serves it is kept from none: no class tells of them.
     """
-    if not concerns(subject, mode=mode):
+    if not concerns(pod, mode=mode):
         return Allowed()
     # Wherever the pod may go: which classes could take it is the same for all that ask this.
-    survey = fleet.ever(dra.sure(subject.asked.question, served))
+    survey = fleet.ever(dra.sure(pod.request.question, served))
     if not survey.feasible:
         return Allowed()
-    requirement = _REQUIREMENTS[mode](survey)
+    operator, classes = Operator.IN, survey.feasible
+    if mode is Mode.EXCLUDE:
+        operator, classes = Operator.NOT_IN, survey.infeasible
     try:
-        operations = inject(subject.pod, requirement, mode=mode)
+        requirement = Requirement(CLASS_LABEL, operator, frozenset(classes))
+        operations = inject(pod.pod, requirement, mode=mode)
     except Unsteered as error:
         return Allowed(audit={UNSTEERED: str(error)})
     if not operations:
         return Allowed()
-    written = f"{requirement.operator} {','.join(requirement.values)}"
+    written = f"{operator} {','.join(sorted(requirement.values))}"
     return Patched(operations=operations, audit={"classes": written})
 
 
-def concerns(subject: ReviewedPod, *, mode: Mode) -> bool:
+def concerns(pod: ReviewedPod, *, mode: Mode) -> bool:
     """Whether anything could be written: the pod asks for alignment, and a scheduler is to place it."""
-    return subject.asked.asks and not subject.asked.pin and mode is not Mode.OFF
-
-
-def _exclude(survey: Survey) -> Requirement:
-    return Requirement(CLASS_LABEL, Operator.NOT_IN, survey.infeasible)
-
-
-def _include(survey: Survey) -> Requirement:
-    return Requirement(CLASS_LABEL, Operator.IN, survey.feasible)
-
-
-_REQUIREMENTS: Mapping[Mode, Callable[[Survey], Requirement]] = MappingProxyType(
-    {Mode.EXCLUDE: _exclude, Mode.INCLUDE: _include, Mode.PREFER: _include}
-)
+    return pod.request.asks and not pod.request.pin and mode is not Mode.OFF

@@ -14,17 +14,17 @@ Nobody has validated the pod yet. One with more in it than is read (`excess`) is
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import orjson
 
-from numalign.cache.pod_question import Pin
 from numalign.kube.decode import label_syntax, scheduling
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.scheduling import Expression, NodeAffinity, NodeTerm
+from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
@@ -52,32 +52,6 @@ class Mode(StrEnum):
     OFF = "off"
 
 
-class Operator(StrEnum):
-    """How a node's label must stand to the values."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """
-    What a node's label must be, or must not be; no values ask for nothing.
-
-    Values are kept sorted and once each, so that the same set gives the same bytes. Raises `ValueError`
-    for a key or a value that no label can have.
-    """
-
-    key: str
-    operator: Operator
-    values: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if impossible := label_syntax.impossible(self.key, self.values):
-            raise ValueError(impossible)
-        object.__setattr__(self, "values", tuple(sorted(set(self.values))))
-
-
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One step of a JSON patch (RFC 6902); its fields, in order, are the members on the wire."""
@@ -91,39 +65,27 @@ def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -
     """
     Operations that make the pod ask for the requirement; none where it asks for as much already.
 
-    A pinned pod is never patched. Raises `BadPod` where the pod's affinity has not the shape that
-    Kubernetes gives it, `Unsteered` where there is too much of it or of the patch, and `ValueError` for a
-    requirement that contradicts the mode.
+    A requirement of no values asks for nothing, and a pinned pod is never patched. Raises `BadPod` where the
+    pod's affinity has not the shape that Kubernetes gives it, `Unsteered` where there is too much of it or of
+    the patch, and `ValueError` for a requirement that no label can meet or that contradicts the mode.
     """
+    if wrong := label_syntax.impossible(requirement.key, sorted(requirement.values)):
+        raise ValueError(wrong)
     if requirement.operator is not _OPERATORS.get(mode, requirement.operator):
         raise ValueError(f"mode {mode} cannot write {requirement.operator}")
     if mode is Mode.OFF or not requirement.values:
         return ()
-    shape = _read(pod)
-    if shape.pin:
+    part = Part(pod)
+    spec = part["spec"].required()
+    affinity = scheduling.node_affinity(part, spec)
+    pin = scheduling.pinned(part, spec, affinity)
+    part.raise_mistakes(BadPod)
+    if pin:
         return ()
-    if shape.affinity.excess:
-        raise Unsteered(shape.affinity.excess)
-    return tuple(_short(_WRITERS[mode](shape, requirement)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What of a pod decides its patch."""
-
-    spec: Mapping[str, object]
-    affinity: NodeAffinity
-    pin: Pin | None
-
-
-def _read(pod: Mapping[str, object]) -> _Shape:
-    """Take apart what decides the patch, or raise `BadPod` with all that is wrong."""
-    whole = Part(pod)
-    spec = whole["spec"].required()
-    affinity = scheduling.node_affinity(whole, spec)
-    pin = scheduling.pinned(whole, spec, affinity)
-    whole.raise_mistakes(BadPod)
-    return _Shape(spec.value if isinstance(spec.value, dict) else {}, affinity, pin)
+    if affinity.excess:
+        raise Unsteered(affinity.excess)
+    fields = spec.value if isinstance(spec.value, dict) else {}
+    return tuple(_short((_prefer if mode is Mode.PREFER else _require)(fields, affinity, requirement)))
 
 
 def _short(operations: Iterable[Operation]) -> Iterator[Operation]:
@@ -136,14 +98,16 @@ def _short(operations: Iterable[Operation]) -> Iterator[Operation]:
         yield operation
 
 
-def _require(shape: _Shape, requirement: Requirement) -> Iterator[Operation]:
+def _require(
+    spec: Mapping[str, object], affinity: NodeAffinity, requirement: Requirement
+) -> Iterator[Operation]:
     """AND the requirement into each term that can match a node, or make the only term."""
-    if shape.affinity.required is None:
+    if affinity.required is None:
         only: Json = {"matchExpressions": [_wire(requirement)]}
-        yield _plant(shape.spec, _REQUIRED, {"nodeSelectorTerms": [only]})
+        yield _plant(spec, _REQUIRED, {"nodeSelectorTerms": [only]})
         return
     path = "/".join(("/spec", *_REQUIRED, "nodeSelectorTerms"))
-    for index, term in enumerate(shape.affinity.required):
+    for index, term in enumerate(affinity.required):
         if tightened := _tighten(term, f"{path}/{index}/matchExpressions", requirement):
             yield tightened
 
@@ -155,17 +119,15 @@ def _tighten(term: NodeTerm, path: str, requirement: Requirement) -> Operation |
         return Operation("add", path, [_wire(requirement)])
     for index, written in enumerate(term.expressions):
         if _joins(written, requirement):
-            values = tuple(written.values.union(requirement.values))
-            return Operation("replace", f"{path}/{index}", _wire(requirement, values))
+            wider = replace(requirement, values=written.values | requirement.values)
+            return Operation("replace", f"{path}/{index}", _wire(wider))
     return Operation("add", f"{path}/-", _wire(requirement))
 
 
 def _implies(written: Expression, requirement: Requirement) -> bool:
     """Whether every node that passes what is written passes the requirement as well."""
     enough = _ENOUGH.get((written.operator, requirement.operator))
-    return bool(
-        enough and written.key == requirement.key and enough(written.values, frozenset(requirement.values))
-    )
+    return bool(enough and written.key == requirement.key and enough(written.values, requirement.values))
 
 
 def _joins(written: Expression, requirement: Requirement) -> bool:
@@ -182,32 +144,34 @@ def _joins(written: Expression, requirement: Requirement) -> bool:
     )
 
 
-def _prefer(shape: _Shape, requirement: Requirement) -> Iterator[Operation]:
+def _prefer(
+    spec: Mapping[str, object], affinity: NodeAffinity, requirement: Requirement
+) -> Iterator[Operation]:
     """Add our preference beside what the owner prefers, unless it is there."""
     term: Json = {"weight": WEIGHT, "preference": {"matchExpressions": [_wire(requirement)]}}
-    if shape.affinity.preferred is None:
-        yield _plant(shape.spec, _PREFERRED, [term])
-    elif term not in shape.affinity.preferred:
+    if affinity.preferred is None:
+        yield _plant(spec, _PREFERRED, [term])
+    elif term not in affinity.preferred:
         yield Operation("add", "/".join(("/spec", *_PREFERRED, "-")), term)
 
 
-def _plant(here: Mapping[str, object], steps: Sequence[str], leaf: Json, path: str = "/spec") -> Operation:
+def _plant(parent: Mapping[str, object], steps: Sequence[str], leaf: Json, path: str = "/spec") -> Operation:
     """Add a leaf with every parent of it that is missing or null."""
-    step, *rest = steps
-    below, path = here.get(step), f"{path}/{step}"
-    if isinstance(below, dict):
-        return _plant(below, rest, leaf, path)
-    for parent in reversed(rest):
-        leaf = {parent: leaf}
+    step, *below = steps
+    child, path = parent.get(step), f"{path}/{step}"
+    if isinstance(child, dict):
+        return _plant(child, below, leaf, path)
+    for name in reversed(below):
+        leaf = {name: leaf}
     return Operation("add", path, leaf)
 
 
-def _wire(requirement: Requirement, values: Sequence[str] = ()) -> Json:
-    """The requirement as Kubernetes writes it, with other values if given."""
+def _wire(requirement: Requirement) -> Json:
+    """As Kubernetes writes it; values are sorted, so that the same set gives the same bytes."""
     return {
         "key": requirement.key,
         "operator": requirement.operator.value,
-        "values": sorted(values or requirement.values),
+        "values": sorted(requirement.values),
     }
 
 
@@ -221,7 +185,3 @@ _ENOUGH: Mapping[tuple[str, str], Callable[[frozenset[str], frozenset[str]], boo
 )
 
 _OPERATORS = MappingProxyType({Mode.EXCLUDE: Operator.NOT_IN, Mode.INCLUDE: Operator.IN})
-
-_WRITERS: Mapping[Mode, Callable[[_Shape, Requirement], Iterator[Operation]]] = MappingProxyType(
-    {Mode.EXCLUDE: _require, Mode.INCLUDE: _require, Mode.PREFER: _prefer}
-)

@@ -1,5 +1,5 @@
 """
-What a review is about: the pod, as everybody reads it, and whose business it is.
+The pod under review, as everybody reads it, or why the review is skipped.
 
 Both endpoints for pods read the same facts, and so does the one for workloads of each of their templates.
 """
@@ -40,7 +40,7 @@ class InvalidPod(BadInput):
 class ReviewedPod:
     """One pod under review: what it asks, and the pod itself."""
 
-    asked: PodQuestion
+    request: PodQuestion
     pod: Mapping[str, Any]
 
 
@@ -55,17 +55,17 @@ def subject(
     return read(review.object, review, EffectivePolicy.of(moment, policy), reader)
 
 
-def exempt(pod: object, review: Review, asked: EffectivePolicy) -> str | None:
+def exempt(pod: object, review: Review, policy: EffectivePolicy) -> str | None:
     """Why a pod under review is left alone, or a template in what is; None if it is not."""
-    return asked.exemption(review.namespace, runtime_class=runtime_class(pod), user=review.user.username)
+    return policy.exemption(review.namespace, runtime_class=runtime_class(pod), user=review.user.username)
 
 
-def read(pod: object, review: Review, asked: EffectivePolicy, reader: PodReader) -> ReviewedPod | SkipReason:
+def read(pod: object, review: Review, policy: EffectivePolicy, reader: PodReader) -> ReviewedPod | SkipReason:
     """A pod under review, or a template in what is; raises `InvalidPod` as `subject` does."""
-    found = reader.read(pod, review.namespace, asked, review.user.username)
-    if isinstance(found, Invalid):
-        raise InvalidPod(found.mistakes)
-    if isinstance(found, Exempt):
+    request = reader.read(pod, review.namespace, policy, review.user.username)
+    if isinstance(request, Invalid):
+        raise InvalidPod(request.mistakes)
+    if isinstance(request, Exempt):
         return SkipReason.EXEMPT
     raw: Any = pod
-    return SkipReason.SILENT if found.silent else ReviewedPod(found, raw)
+    return SkipReason.SILENT if request.silent else ReviewedPod(request, raw)

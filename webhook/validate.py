@@ -37,30 +37,30 @@ def refuse_broken(error: InvalidPod) -> Denied:
     )
 
 
-def validate(asked: PodQuestion, decide: Decide) -> Allowed | Denied:
+def validate(pod: PodQuestion, decide: Decide) -> Allowed | Denied:
     """Refuse what a namespace does not let pass and what no shape could ever keep; warn of the rest."""
-    decision = decide(asked)
+    decision = decide(pod)
     if decision.refusal:
         return Denied(
             reason=StatusReason.FORBIDDEN,
             message=f"{SPEAKER}: {decision.refusal}",
             audit={"verdict": "denied"},
         )
-    return Allowed(warnings=tuple(warnings(decision)), audit={"verdict": admitted(asked)})
+    return Allowed(warnings=tuple(warnings(decision)), audit={"verdict": admitted(pod)})
 
 
 def warnings(decision: AdmissionDecision) -> Iterator[str]:
-    """What is told of a pod that is admitted."""
+    """The warnings of a pod that is admitted, as clients show them."""
     if decision.waived:
         yield in_full(wording.first_sentence(decision.waived))
     yield from map(warning, decision.warnings)
 
 
-def admitted(asked: PodQuestion) -> str:
+def admitted(pod: PodQuestion) -> str:
     """What the audit log keeps of a pod that passes."""
-    level = LEVELS["audit"](asked.rules)
-    below = f", below {level}" if level and asked.question.asks_less_than(level) else ""
-    return f"admitted with {policy_word(asked)}{below}"
+    level = LEVELS["audit"](pod.rules)
+    below = f", below {level}" if level and pod.question.asks_less_than(level) else ""
+    return f"admitted with {policy_word(pod)}{below}"
 
 
 def warning(text: str) -> str:

@@ -1,16 +1,14 @@
 """
-What is said of a workload when it is applied: what would happen to its pods.
+The review of a workload when it is applied: what would happen to its pods.
 
 A refused pod is seen by its controller alone; its owner finds an event, if anything. Whoever applies a
-workload is still there to read. So this door warns, and refuses only where a platform team wants it to, for
-what no later step can mend. Nothing is ever written into a workload, and its pods meet the other doors all
-the same.
+workload is still there to read. So this endpoint warns, and refuses only where a platform team wants it to,
+for what no later step can mend. Nothing is ever written into a workload, and its pods are reviewed as well.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import MappingProxyType
 
 import orjson
 
@@ -81,9 +79,9 @@ class Workload:
 
     def questions(self, mode: Workloads) -> tuple[PodQuestion, ...]:
         """What has to be found out about its pods, each question once."""
-        asked = [each.subject.asked for each in self.templates]
-        tolerant = map(_tolerant, asked) if mode is Workloads.DENY else ()
-        return tuple(dict.fromkeys((*asked, *tolerant)))
+        requests = [template.subject.request for template in self.templates]
+        tolerant = map(_tolerant, requests) if mode is Workloads.DENY else ()
+        return tuple(dict.fromkeys((*requests, *tolerant)))
 
 
 def workload(
@@ -94,35 +92,36 @@ def workload(
     Of an update only the templates count that it changes.
     """
     sort = (review.kind.group, review.kind.kind)
-    asked = EffectivePolicy.of(moment, policy)
-    if reason := _none_of_ours(review, sort, asked):
+    asked_of_pods = EffectivePolicy.of(moment, policy)
+    if reason := _skipped(review, sort, asked_of_pods):
         return reason
-    seen = templates.scan(review.object, sort, extra=policy.templates)
+    scan = templates.scan(review.object, sort, extra=policy.templates)
     before = templates.scan(review.old, sort, extra=policy.templates)
-    changed = list(_other(seen.places, before.places))
-    news = changed or seen.mistakes or seen.misplaced != before.misplaced
-    if before.places and not news:
+    # Values themselves would be compared each with each, and every one of them may be long.
+    old = set(filter(None, map(_written, before.places)))
+    changed = [place for place in scan.places if _written(place) not in old]
+    if before.places and not (changed or scan.mistakes or scan.misplaced != before.misplaced):
         return SkipReason.UNCHANGED
-    heard = tuple(place for place in changed if not exempt(place.raw, review, asked))
-    if changed and not heard:
+    places = tuple(place for place in changed if not exempt(place.raw, review, asked_of_pods))
+    if changed and not places:
         return SkipReason.EXEMPT
-    made = yield from _workload(review, replace(seen, places=heard), asked, reader)
+    reviewed = yield from _workload(review, replace(scan, places=places), asked_of_pods, reader)
     paths = templates.paths_of(sort, extra=policy.templates)
-    return made or (SkipReason.SILENT if paths or seen.places else SkipReason.KIND)
+    return reviewed or (SkipReason.SILENT if paths or scan.places else SkipReason.KIND)
 
 
-def _none_of_ours(review: Review, sort: GroupKind, asked: EffectivePolicy) -> SkipReason | None:
-    """Why the review is left, whatever its templates say."""
-    verb = (
-        review.operation in {AdmissionOperation.CREATE, AdmissionOperation.UPDATE} and not review.sub_resource
-    )
-    holds = {
-        SkipReason.KIND: sort == templates.POD,
-        SkipReason.OPERATION: not verb,
-        SkipReason.EXEMPT: exempt(None, review, asked) is not None,
-        SkipReason.OWNED: verb and _owned(review.object, policy=asked.policy),
-    }
-    return next((reason for reason, held in holds.items() if held), None)
+def _skipped(review: Review, sort: GroupKind, policy: EffectivePolicy) -> SkipReason | None:
+    """Why the review is skipped, whatever its templates say."""
+    if sort == templates.POD:
+        return SkipReason.KIND
+    if review.operation not in _WRITES or review.sub_resource:
+        return SkipReason.OPERATION
+    if exempt(None, review, policy) is not None:
+        return SkipReason.EXEMPT
+    return SkipReason.OWNED if _owned(review.object, policy=policy.policy) else None
+
+
+_WRITES = frozenset({AdmissionOperation.CREATE, AdmissionOperation.UPDATE})
 
 
 def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
@@ -136,15 +135,6 @@ def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
     return False
 
 
-def _other(
-    places: Iterable[TemplateLocation], before: Iterable[TemplateLocation]
-) -> Iterator[TemplateLocation]:
-    """The places that did not stand there before with the same in them."""
-    # Values themselves would be compared each with each, and every one of them may be long.
-    there = set(filter(None, map(_written, before)))
-    return (place for place in places if _written(place) not in there)
-
-
 def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
     """A place and what stands there, to be compared; None for what is nested too deep for that."""
     try:
@@ -154,33 +144,35 @@ def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
 
 
 def _workload(
-    review: Review, seen: TemplateScan, asked: EffectivePolicy, reader: PodReader
+    review: Review, scan: TemplateScan, policy: EffectivePolicy, reader: PodReader
 ) -> Steps[Workload | None]:
-    """What is said of the places; None if nobody asks anything."""
-    made: list[ReviewedTemplate] = []
-    # As for a pod that is none: where nobody asks anything, nothing is told.
-    mistakes = list(seen.mistakes) if asked.rules_for(review.namespace) != UNRULED else []
+    """What the places ask for; None if nobody asks anything."""
+    reviewed: list[ReviewedTemplate] = []
+    # As for a pod that is none: where nobody asks anything, no mistake is shown.
+    mistakes = list(scan.mistakes) if policy.rules_for(review.namespace) != UNRULED else []
     unclear: list[Mistake] = []
-    for place in seen.places:
+    for place in scan.places:
         if len(mistakes) + len(unclear) > MOST_MISTAKES:
             break
         try:
-            found = read(place.raw, review, asked, reader)
+            pod = read(place.raw, review, policy, reader)
         except InvalidPod as error:
-            for each in error.mistakes:
-                ours = each.where.startswith(_ANNOTATIONS) and not place.guessed
-                (unclear if ours else mistakes).append(place.told(each))
+            for mistake in error.mistakes:
+                ours = mistake.where.startswith(_ANNOTATIONS) and not place.guessed
+                (unclear if ours else mistakes).append(place.told(mistake))
         else:
-            made += (
-                [ReviewedTemplate(place.where, found, place.guessed)]
-                if isinstance(found, ReviewedPod)
-                else []
-            )
+            if isinstance(pod, ReviewedPod):
+                reviewed.append(ReviewedTemplate(place.where, pod, place.guessed))
         yield
-    told = (tuple(unclear[:MOST_MISTAKES]), tuple(mistakes[:MOST_MISTAKES]))
-    if not (made or mistakes or unclear):
-        return Workload(review.kind.kind, notes=seen.misplaced) if seen.misplaced else None
-    return Workload(review.kind.kind, tuple(made), *told, notes=(*seen.misplaced, *seen.guesses))
+    if not (reviewed or mistakes or unclear):
+        return Workload(review.kind.kind, notes=scan.misplaced) if scan.misplaced else None
+    return Workload(
+        review.kind.kind,
+        tuple(reviewed),
+        tuple(unclear[:MOST_MISTAKES]),
+        tuple(mistakes[:MOST_MISTAKES]),
+        notes=(*scan.misplaced, *scan.guesses),
+    )
 
 
 def judge(workload: Workload, decide: Decide, *, mode: Workloads) -> Allowed | Denied:
@@ -195,55 +187,58 @@ def judge(workload: Workload, decide: Decide, *, mode: Workloads) -> Allowed | D
 def _refusal(workload: Workload, decide: Decide) -> Denied | None:
     if workload.unclear:
         return refuse_broken(InvalidPod(workload.mistakes))
-    final = [(each, why) for each in workload.templates if (why := _final(each, workload, decide))]
+    final = [
+        (template.where, why)
+        for template in workload.templates
+        if (why := _final_refusal(template, workload, decide))
+    ]
     if not final:
         return None
-    (first, why), *others = final
-    more = f" The same holds for {', '.join(each.where for each, _ in others)}." if others else ""
-    message = f"{SPEAKER}: {first.where}: {why}{more}"
+    (where, why), *others = final
+    more = f" The same holds for {', '.join(other for other, _ in others)}." if others else ""
+    message = f"{SPEAKER}: {where}: {why}{more}"
     return Denied(reason=StatusReason.FORBIDDEN, message=message, audit={"verdict": "denied"})
 
 
-def _final(template: ReviewedTemplate, workload: Workload, decide: Decide) -> str | None:
+def _final_refusal(template: ReviewedTemplate, workload: Workload, decide: Decide) -> str | None:
     """Why its pods would be refused for the nodes that there are, if nothing that comes later could help.
 
     Pods of a DaemonSet, and those that name their node, are never refused for a node, and nobody is for a
     guess. Where a container leaves something out, a LimitRange may still say it; tolerations may be added.
     """
-    if workload.kind == "DaemonSet" or template.subject.asked.pin or template.guessed:
+    request = template.subject.request
+    if workload.kind == "DaemonSet" or request.pin or template.guessed:
         return None
     containers = pods.pod(template.subject.pod).defaulted().containers
-    if not all({CPU, MEMORY} <= each.requests.keys() == each.limits.keys() for each in containers):
+    if not all({CPU, MEMORY} <= one.requests.keys() == one.limits.keys() for one in containers):
         return None
-    found = decide(_tolerant(template.subject.asked))
-    return None if found.state is AdmissionState.BELOW_ENFORCED else found.refusal
+    decision = decide(_tolerant(request))
+    return None if decision.state is AdmissionState.BELOW_ENFORCED else decision.refusal
 
 
-def _tolerant(asked: PodQuestion) -> PodQuestion:
+def _tolerant(pod: PodQuestion) -> PodQuestion:
     """The same of a pod that tolerates every taint."""
-    return replace(asked, constraints=replace(asked.constraints, tolerations=ANYWHERE.tolerations))
+    return replace(pod, constraints=replace(pod.constraints, tolerations=ANYWHERE.tolerations))
 
 
 def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
     """What its owner should know, the decisive first."""
     for mistake in workload.mistakes:
         yield in_full(f"{_short(mistake.where)}: {mistake.message}")
-    decided = [(f"{_short(each.where)}: ", decide(each.subject.asked)) for each in workload.templates]
+    decided = [(_short(template.where), decide(template.subject.request)) for template in workload.templates]
     for where, decision in decided:
         if why := decision.refusal or decision.waived:
-            yield in_full(f"{where}{_WILL.get(decision.state, '')}{wording.first_sentence(why)}")
+            will = "its pods will be refused: " if decision.state is AdmissionState.BELOW_ENFORCED else ""
+            yield in_full(f"{where}: {will}{wording.first_sentence(why)}")
     for where, decision in decided:
-        yield from (in_full(f"{where}{text}") for text in decision.warnings)
+        yield from (in_full(f"{where}: {text}") for text in decision.warnings)
     yield from map(in_full, workload.notes)
 
 
-_WILL = MappingProxyType({AdmissionState.BELOW_ENFORCED: "its pods will be refused: "})
-
-
 def _audit(workload: Workload) -> dict[str, str]:
-    kept = [admitted(each.subject.asked) for each in workload.templates]
-    told = dict.fromkeys([*(["invalid"] if workload.mistakes else []), *kept])
-    return {"verdict": "; ".join(told)}
+    verdicts = ["invalid"] if workload.mistakes else []
+    verdicts += [admitted(template.subject.request) for template in workload.templates]
+    return {"verdict": "; ".join(dict.fromkeys(verdicts))}
 
 
 def _short(where: str) -> str:

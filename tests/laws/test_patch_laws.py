@@ -17,8 +17,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from numalign.kube.decode.scheduling import scheduling
+from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
-from webhook.patch import Mode, Operation, Operator, Requirement, inject
+from webhook.patch import Mode, Operation, inject
 
 Raw = dict[str, Any]
 
@@ -206,7 +207,7 @@ wishing = st.sampled_from([(Mode.PREFER, Operator.IN), (Mode.PREFER, Operator.NO
 @st.composite
 def requests(draw: st.DrawFn, kinds: st.SearchStrategy[tuple[Mode, Operator]]) -> tuple[Mode, Requirement]:
     mode, operator = draw(kinds)
-    return mode, Requirement(CLASS, operator, draw(asked))
+    return mode, Requirement(CLASS, operator, frozenset(draw(asked)))
 
 
 required_requests = requests(asking)
@@ -307,7 +308,7 @@ def test_the_same_pod_and_the_same_values_give_the_same_bytes(
     mode, requirement = request
     shuffled = list(requirement.values)
     order.shuffle(shuffled)
-    again = Requirement(CLASS, requirement.operator, tuple(shuffled))
+    again = Requirement(CLASS, requirement.operator, frozenset(shuffled))
     backwards = dict(reversed(pod.items()))
 
     assert orjson.dumps(inject(backwards, again, mode=mode)) == orjson.dumps(

@@ -106,7 +106,7 @@ def test_a_default_of_the_cluster_holds_where_the_namespace_is_meant() -> None:
     ]
 
     assert isinstance(found[0], ReviewedPod)
-    assert (found[0].asked.policy, found[1]) == (Policy(SINGLE), SkipReason.SILENT)
+    assert (found[0].request.policy, found[1]) == (Policy(SINGLE), SkipReason.SILENT)
 
 
 def test_a_namespace_whose_labels_are_not_known_goes_by_its_name() -> None:
@@ -140,9 +140,9 @@ def test_a_pod_asks_by(
 ) -> None:
     found = read(raw(GUARANTEED, annotations=annotations), moment(labels=labels))
 
-    assert (found.asked.policy, found.asked.stated) == (Policy(policy), stated)
-    assert found.asked.asks is (policy != "none")
-    assert found.asked.question.demand == asks(GUARANTEED)
+    assert (found.request.policy, found.request.stated) == (Policy(policy), stated)
+    assert found.request.asks is (policy != "none")
+    assert found.request.question.demand == asks(GUARANTEED)
 
 
 def test_everything_a_pod_asks_is_in_its_question() -> None:
@@ -152,11 +152,11 @@ def test_everything_a_pod_asks_is_in_its_question() -> None:
 
     found = read(made, moment(), match=Match.EQUAL)
 
-    assert found.asked.question.intent == means("restricted gpu cpu", scope="pod", match="equal")
-    assert found.asked.question.demand == asks(
+    assert found.request.question.intent == means("restricted gpu cpu", scope="pod", match="equal")
+    assert found.request.question.demand == asks(
         "init cpu=1 mem=1Gi", "sidecar cpu=1 mem=1Gi", "cpu=2 mem=1Gi gpu=1"
     )
-    assert (found.asked.namespace, found.asked.pin) == ("team", None)
+    assert (found.request.namespace, found.request.pin) == ("team", None)
     assert found.pod == made
 
 
@@ -164,18 +164,18 @@ def test_pods_of_one_template_ask_the_same_question() -> None:
     one, other = raw(GUARANTEED, policy=SINGLE), raw(GUARANTEED, policy=SINGLE)
     one["metadata"]["name"], other["metadata"]["name"] = "web-1", "web-2"
 
-    assert read(one, moment()).asked.question == read(other, moment()).asked.question
+    assert read(one, moment()).request.question == read(other, moment()).request.question
 
 
 def test_a_pod_without_amounts_has_nothing_to_align() -> None:
     found = read(raw("cpu=1..2"), moment(labels={"warn": SINGLE}))
 
-    assert found.asked.question.demand.qos is Qos.BURSTABLE
-    assert not found.asked.question.demand.alignable
+    assert found.request.question.demand.qos is Qos.BURSTABLE
+    assert not found.request.question.demand.alignable
 
 
 def test_a_pod_on_its_node_is_pinned() -> None:
-    assert read(with_spec(SPEAKING, nodeName="n1"), moment()).asked.pin == Pin("n1", PinReason.NODE_NAME)
+    assert read(with_spec(SPEAKING, nodeName="n1"), moment()).request.pin == Pin("n1", PinReason.NODE_NAME)
 
 
 # Pods that cannot be read.

@@ -32,7 +32,7 @@ SHARED = raw("cpu=1..2 mem=1Gi")
 
 
 def verdict(made: Raw, now: Moment, *, match: str = "satisfies", may_fit: bool = False) -> Allowed | Denied:
-    return validate(read(made, now, match=Match(match)).asked, decided(now, may_fit=may_fit))
+    return validate(read(made, now, match=Match(match)).request, decided(now, may_fit=may_fit))
 
 
 def under(*, unknown: int = 0, **labels: str) -> Moment:
@@ -354,7 +354,7 @@ def test_a_pod_falls_short_when(made: Raw, labels: dict[str, str], below: tuple[
     found = subject(asked(made), moment(labels={"warn": "none", **labels}), reader=PodReader())
 
     assert isinstance(found, ReviewedPod)
-    assert shortfalls(found.asked) == below
+    assert shortfalls(found.request) == below
 
 
 # Pods that cannot be read.

@@ -180,7 +180,7 @@ def test_a_policy_adds_kinds_and_rules() -> None:
     found = read(review, policy=policy)
 
     assert isinstance(found, Workload)
-    assert [(each.where, each.subject.asked.policy) for each in found.templates] == [
+    assert [(each.where, each.subject.request.policy) for each in found.templates] == [
         ("spec.roles.a.template", SINGLE)
     ]
     assert read(review) is SkipReason.SILENT
@@ -249,7 +249,7 @@ def test_the_topology_policy_of_a_task_is_the_intent_of_its_pods(policy: str | N
     found = read(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": [task]}))
 
     stated = (
-        [each.subject.asked.policy for each in found.templates] if isinstance(found, Workload) else [None]
+        [each.subject.request.policy for each in found.templates] if isinstance(found, Workload) else [None]
     )
     assert stated == [intent]
 
