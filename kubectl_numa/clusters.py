@@ -112,7 +112,7 @@ class ClusterSource:
 
         with waiting("asking the cluster") as now:
             listener = Progress(
-                asked=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
+                ask=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
                 left_out=lambda node, error: left_out(f"{KIND} {node}", error),
             )
             objects = asyncio.run(

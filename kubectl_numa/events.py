@@ -106,7 +106,7 @@ def _started(part: Part) -> Started:
     join = partial(machine_nodes.join, machines.described(described)) if by_machine else nodes.join
     part.raise_mistakes(BadLine)
     try:
-        return Started(join(topology, told=facts, configured=configured))
+        return Started(join(topology, node_facts=facts, configured=configured))
     except BadNode as error:
         zones = described if by_machine else published
         raise BadLine([*_under(zones, error.zones), *_under(config, error.configuration)]) from error

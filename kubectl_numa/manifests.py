@@ -59,7 +59,7 @@ class Manifest:
 
     def wrong_pod(self, error: BadInput) -> "Manifest":
         """The same object, its pod found broken; the mistakes get their place in the object."""
-        return replace(self, mistakes=tuple(map(self.place.told, error.mistakes)))
+        return replace(self, mistakes=tuple(map(self.place.in_object, error.mistakes)))
 
     def located_mistakes(self) -> tuple[Mistake, ...]:
         """Its mistakes, each with its file and document."""

@@ -159,7 +159,7 @@ def _workload(
         except InvalidPod as error:
             for mistake in error.mistakes:
                 ours = mistake.where.startswith(_ANNOTATIONS) and not place.guessed
-                (unclear if ours else mistakes).append(place.told(mistake))
+                (unclear if ours else mistakes).append(place.in_object(mistake))
         else:
             if isinstance(pod, ReviewedPod):
                 reviewed.append(ReviewedTemplate(place.where, pod, place.guessed))

@@ -71,11 +71,11 @@ class BindsInFlight:
         self._flying = 0
         self._lost_until = 0.0
 
-    async def __call__(self, **told: object) -> None:
+    async def __call__(self, **binding: object) -> None:
         """Bind a pod; raises `ClusterError`."""
         self._flying += 1
         try:
-            await self._write(**told)
+            await self._write(**binding)
         except _ANSWERS:
             raise
         except (ClusterError, asyncio.CancelledError):

@@ -144,11 +144,11 @@ class Api:
             yield b""
             pieces = [b""]
             async for piece in answer.content.iter_any():
-                *whole, rest = piece.split(b"\n")
-                for line in whole:
+                *lines, incomplete = piece.split(b"\n")
+                for line in lines:
                     yield b"".join((*pieces, line))
                     pieces = []
-                pieces.append(rest)
+                pieces.append(incomplete)
                 if sum(map(len, pieces)) > LONGEST_LINE:
                     raise Unreachable(f"{what}: an event of more than {LONGEST_LINE} bytes makes no sense")
         except _BROKEN_CONNECTION as error:
@@ -171,13 +171,13 @@ class Api:
             answer = await self._answered(
                 method, path, query, body=body, content_type=content_type, within=TIMEOUT
             )
-            said = await _read(answer, most, what=what)
+            body_bytes = await _read(answer, most, what=what)
         except _BROKEN_CONNECTION as error:
             raise self._unreachable(error) from error
         if answer.status not in _GOOD:
-            raise _error(answer.status, _message(said), doing=_VERBS[method], what=what)
+            raise _error(answer.status, _message(body_bytes), doing=_VERBS[method], what=what)
         try:
-            return orjson.loads(said)
+            return orjson.loads(body_bytes)
         except orjson.JSONDecodeError as error:
             raise Unreachable(
                 f"the API server's answer makes no sense: {what} is not JSON: {error}"
@@ -248,9 +248,9 @@ def _ask_directly(client: "ApiClient") -> None:
 
     A password in netrc would even be sent in place of the token, and be refused.
     """
-    rest = client.rest_client
-    looking = rest.pool_manager
-    rest.pool_manager = aiohttp.ClientSession(connector=looking.connector, read_bufsize=_READ_AHEAD)
+    rest_client = client.rest_client
+    looking = rest_client.pool_manager
+    rest_client.pool_manager = aiohttp.ClientSession(connector=looking.connector, read_bufsize=_READ_AHEAD)
     looking.detach()
 
 
@@ -298,7 +298,7 @@ def _from_account(configuration: "Configuration", account: Path) -> str:
 
 def _existing(path: str) -> None:
     """Raises `Unconfigured` unless one at least of the kubeconfigs is there."""
-    if not any(Path(each).expanduser().is_file() for each in path.split(os.pathsep) if each):
+    if not any(Path(candidate).expanduser().is_file() for candidate in path.split(os.pathsep) if candidate):
         raise Unconfigured(f"there is no kubeconfig at {path}: {_ELSEWHERE}")
 
 
@@ -324,10 +324,10 @@ def _error(status: int, message: str, *, doing: str, what: str) -> ClusterError:
 def _message(body: bytes) -> str:
     """What the API server says of a failure, in a line."""
     try:
-        said = Part(orjson.loads(body))["message"].text()
+        message = Part(orjson.loads(body))["message"].text()
     except orjson.JSONDecodeError:
-        said = body.decode(errors="replace")
-    return shorten(said, 200, placeholder="...") or "no reason given"
+        message = body.decode(errors="replace")
+    return shorten(message, 200, placeholder="...") or "no reason given"
 
 
 _GOOD = (HTTPStatus.OK, HTTPStatus.CREATED)

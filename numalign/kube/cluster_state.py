@@ -88,47 +88,47 @@ class Store(Generic[Decoded]):
         self.version = 0
         self.changed: set[str] = set()
         self._decode = decode
-        self._said: dict[str, Decoded | None] = {}
+        self._decoded: dict[str, Decoded | None] = {}
         self._mistakes: dict[str, tuple[Mistake, ...]] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._said
+        return name in self._decoded
 
     def __iter__(self) -> Iterator[str]:
         """The names of all objects, those that make no sense included."""
-        return iter(self._said)
+        return iter(self._decoded)
 
     def get(self, name: str) -> Decoded | None:
         """What the object says; None if it is not there, or makes no sense."""
-        return self._said.get(name)
+        return self._decoded.get(name)
 
-    def sensible(self) -> Iterator[tuple[str, Decoded]]:
+    def decoded(self) -> Iterator[tuple[str, Decoded]]:
         """The objects that make sense, by name."""
-        return ((name, said) for name, said in self._said.items() if said is not None)
+        return ((name, decoded) for name, decoded in self._decoded.items() if decoded is not None)
 
     def put(self, name: str, raw: Mapping[str, object]) -> None:
         """An object is there, as this says."""
-        said, mistakes = self._decode(raw)
-        before = (self._said.get(name), self._mistakes.get(name, ()))
+        decoded, mistakes = self._decode(raw)
+        before = (self._decoded.get(name), self._mistakes.get(name, ()))
         # What says the same stays the same, so that nothing is joined anew for a heartbeat.
-        if name in self._said and before == (said, mistakes):
+        if name in self._decoded and before == (decoded, mistakes):
             return
         self._change(name)
-        self._said[intern(name)] = said
+        self._decoded[intern(name)] = decoded
         self._mistakes.pop(name, None)
         if mistakes:
             self._mistakes[name] = mistakes
 
     def drop(self, name: str) -> None:
         """An object is gone."""
-        if name in self._said:
+        if name in self._decoded:
             self._change(name)
-            del self._said[name]
+            del self._decoded[name]
             self._mistakes.pop(name, None)
 
     def keep(self, names: AbstractSet[str]) -> None:
         """No other objects are there any more."""
-        for name in self._said.keys() - names:
+        for name in self._decoded.keys() - names:
             self.drop(name)
 
     def _change(self, name: str) -> None:
@@ -143,36 +143,41 @@ class Store(Generic[Decoded]):
 class ClusterState:
     """What was seen so far; `snapshot` is the cluster that it makes.
 
-    A topology without a Node is a ghost that its exporter left behind, and makes no node. But a file may hold
-    nothing but topologies: unless all Nodes are `told`, as by an API server, there is no ghost where there is
-    no Node at all. The `shape_history` knows the nodes in health, `reader` the pods that are counted.
+    A topology without a Node is an orphan that its exporter left behind, and makes no node. But a file may
+    hold nothing but topologies: unless its Nodes are `complete`, as an API server's are, there is no orphan
+    where there is no Node at all. The `shape_history` knows the nodes in health, `reader` the pods that are
+    counted.
     """
 
     def __init__(
         self,
         *,
-        told: bool = False,
+        complete: bool = False,
         shape_history: ShapeHistory | None = None,
         reader: PodReader | None = None,
     ) -> None:
         self.shape_history = shape_history or ShapeHistory(wall=time.time)
-        self._told = self._haunted = told
+        self._complete = self._can_have_orphans = complete
         self.nodes = Store("Node", _sensible(nodes.facts))
         self.topologies = Store(nrt.KIND, _sensible(nrt.topology))
         self.configurations = Store(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
         self.namespaces: Store[NamespaceFacts] = Store("Namespace", namespaces.facts)
         self.remembered_shapes: Store[RememberedShapes] = Store(shapes.KIND, shapes.decode)
         self.device_classes: Store[frozenset[str]] = Store(device_classes.KIND, device_classes.served)
+        self._stores: tuple[Store[Any], ...] = (
+            *(self.nodes, self.topologies, self.configurations),
+            *(self.namespaces, self.remembered_shapes, self.device_classes),
+        )
         self.pod_counts = PodCounts(reader or PodReader())
         self._joined: dict[str, Node] = {}
         self._known: dict[str, Node] = {}
-        self._unseen: set[str] = set()
+        self._unexamined: set[str] = set()
         self._unjoined: dict[str, tuple[Problem, ...]] = {}
 
     @property
     def version(self) -> int:
         """Grows whenever `snapshot` would give something else, pods aside."""
-        return self.shape_history.version + sum(shelf.version for shelf in self._shelves())
+        return self.shape_history.version + sum(store.version for store in self._stores)
 
     def has_nodes(self) -> bool:
         """Whether any node is known."""
@@ -183,8 +188,8 @@ class ClusterState:
         """The cluster of everything that is there now."""
         self._recall_changed()
         self._join_changed()
-        self._see_changed()
-        ruled = dict(self.namespaces.sensible())
+        self._examine_changed()
+        ruled = dict(self.namespaces.decoded())
         bare = {name: self._facts(name).bare() for name in sorted(self.nodes) if name not in self._known}
         return Snapshot(
             nodes=tuple(self._known[name] for name in sorted(self._known)),
@@ -193,62 +198,55 @@ class ClusterState:
             shapes=self.shape_history.shapes(),
             labels=MappingProxyType(dict(self._labels())),
             node_labels=MappingProxyType(
-                {name: told.attributes.labels for name, told in self.nodes.sensible()}
+                {name: node.attributes.labels for name, node in self.nodes.decoded()}
             ),
-            namespaces=MappingProxyType({name: each.rules for name, each in ruled.items()}),
-            namespace_labels=MappingProxyType({name: each.labels for name, each in ruled.items()}),
+            namespaces=MappingProxyType({name: namespace.rules for name, namespace in ruled.items()}),
+            namespace_labels=MappingProxyType({name: namespace.labels for name, namespace in ruled.items()}),
             fingerprints=MappingProxyType(dict(self._fingerprints())),
-            served=frozenset().union(*(names for _, names in self.device_classes.sensible())),
+            served=frozenset().union(*(names for _, names in self.device_classes.decoded())),
             problems=tuple(self._problems()),
             pods=len(self.pod_counts),
         )
 
     def _recall_changed(self) -> None:
-        """What was remembered stays known for as long as the book says, whatever becomes of the object."""
+        """What was remembered stays known for as long as the history says, whatever becomes of the object."""
         for name in sorted(self.remembered_shapes.changed):
             self.shape_history.load(self.remembered_shapes.get(name) or RememberedShapes())
         self.remembered_shapes.changed.clear()
 
     def _join_changed(self) -> None:
         """Join anew the nodes of which anything has changed since this was done last."""
-        haunted, shelves = self._told or any(self.nodes), (self.nodes, self.topologies, self.configurations)
-        changed = set[str]().union(*(shelf.changed for shelf in shelves))
-        if haunted != self._haunted:
-            self._haunted = haunted
+        orphans, joined = (
+            self._complete or any(self.nodes),
+            (self.nodes, self.topologies, self.configurations),
+        )
+        changed = set[str]().union(*(store.changed for store in joined))
+        if orphans != self._can_have_orphans:
+            self._can_have_orphans = orphans
             changed |= {*self.topologies}
         for name in changed:
             self._join(name)
-        self._unseen |= changed
+        self._unexamined |= changed
         # What is remembered counts when it is recalled, and whoever only asks for nodes does not.
-        for shelf in (*shelves, self.namespaces, self.device_classes):
-            shelf.changed.clear()
+        for store in (*joined, self.namespaces, self.device_classes):
+            store.changed.clear()
 
-    def _see_changed(self) -> None:
+    def _examine_changed(self) -> None:
         """Ask for the health of these nodes, and of those of whose past they made more known."""
         self._known = {name: node for name, node in self._known.items() if name in self._joined}
         self.shape_history.retain_nodes(self._joined.keys())
-        unseen: AbstractSet[str] = self._unseen & self._joined.keys()
-        while unseen := unseen | self.shape_history.pop_stale():
-            for name in sorted(unseen):
-                told = self._facts(name)
+        unexamined: AbstractSet[str] = self._unexamined & self._joined.keys()
+        while unexamined := unexamined | self.shape_history.pop_stale():
+            for name in sorted(unexamined):
+                node_facts = self._facts(name)
                 self._known[name] = self.shape_history.update_node(
-                    self._joined[name], identity=told.identity, most=told.most
+                    self._joined[name], identity=node_facts.identity, most=node_facts.most
                 )
-            unseen = frozenset()
-        self._unseen.clear()
+            unexamined = frozenset()
+        self._unexamined.clear()
 
     def _facts(self, name: str) -> NodeFacts:
         return self.nodes.get(name) or NodeFacts(name)
-
-    def _shelves(self) -> tuple[Store[Any], ...]:
-        return (
-            self.nodes,
-            self.topologies,
-            self.configurations,
-            self.namespaces,
-            self.remembered_shapes,
-            self.device_classes,
-        )
 
     def _join(self, name: str) -> None:
         self._joined.pop(name, None)
@@ -256,11 +254,11 @@ class ClusterState:
         topology = self.topologies.get(name)
         if topology is None:
             return
-        if self._haunted and name not in self.nodes:
-            self._unjoined[name] = (Problem(nrt.KIND, name, (_GHOST,)),)
+        if self._can_have_orphans and name not in self.nodes:
+            self._unjoined[name] = (Problem(nrt.KIND, name, (_ORPHAN,)),)
             return
         node, problems = _joined(
-            topology, told=self.nodes.get(name), configured=self.configurations.get(name)
+            topology, node_facts=self.nodes.get(name), configured=self.configurations.get(name)
         )
         if node:
             self._joined[name] = node
@@ -269,18 +267,18 @@ class ClusterState:
 
     def _labels(self) -> Iterator[tuple[str, str | None]]:
         """A topology that is there and makes no sense says nothing against the label that its node has."""
-        for name, told in self.nodes.sensible():
+        for name, node_facts in self.nodes.decoded():
             if name in self._known or name not in self.topologies:
-                yield name, told.label
+                yield name, node_facts.label
 
     def _fingerprints(self) -> Iterator[tuple[str, Fingerprint]]:
-        for name, topology in self.topologies.sensible():
+        for name, topology in self.topologies.decoded():
             if topology.fingerprint and name in self._known:
                 yield name, topology.fingerprint
 
     def _problems(self) -> Iterator[Problem]:
-        for shelf in self._shelves():
-            yield from shelf.problems()
+        for store in self._stores:
+            yield from store.problems()
         for name in sorted(self._unjoined):
             yield from self._unjoined[name]
         # A configuration under a name that no node has is nearly always a misspelt one.
@@ -289,21 +287,21 @@ class ClusterState:
                 yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
 
 
-_GHOST = Mistake("metadata.name", "no Node of this name: its exporter left it behind")
+_ORPHAN = Mistake("metadata.name", "no Node of this name: its exporter left it behind")
 _NO_SUCH_NODE = Mistake("metadata.name", "no node in this snapshot has this name")
 
 
 def _joined(
-    topology: Topology, *, told: NodeFacts | None, configured: KubeletConfiguration | None
+    topology: Topology, *, node_facts: NodeFacts | None, configured: KubeletConfiguration | None
 ) -> tuple[Node | None, tuple[Problem, ...]]:
     """A node whose kubelet would not start as it was configured is known by its topology."""
     try:
-        return nodes.join(topology, told=told, configured=configured), ()
+        return nodes.join(topology, node_facts=node_facts, configured=configured), ()
     except BadNode as error:
         if not error.configuration:
             return None, (Problem(nrt.KIND, topology.name, error.zones),)
         problem = Problem(kubelet_config.KIND, topology.name, error.configuration)
-    node, problems = _joined(topology, told=told, configured=None)
+    node, problems = _joined(topology, node_facts=node_facts, configured=None)
     return node, (problem, *problems)
 
 

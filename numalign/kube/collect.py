@@ -92,8 +92,8 @@ async def pod(
         where = namespace or api.namespace
         path = f"/api/v1/namespaces/{quote(where, safe='')}/pods/{quote(name, safe='')}"
         with _advised():
-            found = await api.get(path, what=f"pod {where}/{name}")
-    return kinds.PODS.described(found)
+            raw = await api.get(path, what=f"pod {where}/{name}")
+    return kinds.PODS.described(raw)
 
 
 @contextmanager
@@ -125,22 +125,22 @@ async def _list_topologies(api: Api) -> list[Object]:
 async def _list(api: Api, collection: Collection) -> list[Object]:
     """Every object of a kind, page by page."""
     items: list[Object] = []
-    asked: list[tuple[str, str]] = [("limit", str(PAGE))]
+    query: list[tuple[str, str]] = [("limit", str(PAGE))]
     what = f"the list of {collection.plural}"
     while True:
         try:
-            page = await api.get(collection.path, asked, what=what)
+            page = await api.get(collection.path, query, what=what)
         except Gone:
-            if not asked or "continue" not in dict(asked):
+            if not query or "continue" not in dict(query):
                 raise
             # The next page is too old to be had; only all of them at once are one state of the cluster.
-            items, asked = [], []
+            items, query = [], []
             continue
-        whole = Part(page)
-        items += [collection.described(part.value) for part in whole["items"].objects()]
-        following = whole["metadata"]["continue"].text()
-        if whole.mistakes:
-            raise Unreachable(f"the API server's answer makes no sense: {what}: {whole.mistakes[0]}")
+        part = Part(page)
+        items += [collection.described(part.value) for part in part["items"].objects()]
+        following = part["metadata"]["continue"].text()
+        if part.mistakes:
+            raise Unreachable(f"the API server's answer makes no sense: {what}: {part.mistakes[0]}")
         if not following:
             return items
-        asked = [("limit", str(PAGE)), ("continue", following)]
+        query = [("limit", str(PAGE)), ("continue", following)]

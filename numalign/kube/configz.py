@@ -85,19 +85,19 @@ async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) 
     path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/configz"
     try:
         async with asyncio.timeout(within):
-            found = await api.get(path, what=what, most=LONGEST)
+            answer = await api.get(path, what=what, most=LONGEST)
     except TimeoutError as error:
         raise Unreachable(f"{what} did not come within {within:g} s") from error
     except Forbidden as error:
         raise Forbidden(f"you may not read {what}: {RIGHT}") from error
-    return _sensible(node, found)
+    return _sensible(node, answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Who hears of a long work: how many of all nodes were asked, and which is left out for what reason."""
 
-    asked: Callable[[int, int], None]
+    ask: Callable[[int, int], None]
     left_out: Callable[[str, ClusterError | BadInput], None]
 
 
@@ -105,17 +105,17 @@ async def configurations(
     api: Api, nodes: Sequence[str], listener: Progress, *, within: float = ANSWER_SECONDS
 ) -> list[Object]:
     """The configurations of these nodes' kubelets, asked a few at a time; raises `Forbidden`."""
-    found: dict[str, Object] = {}
+    answered: dict[str, Object] = {}
     waiting = iter(enumerate(nodes, start=1))
 
     async def work() -> None:
         for number, node in waiting:
-            listener.asked(number, len(nodes))
+            listener.ask(number, len(nodes))
             try:
-                found[node] = await configuration(api, node, within=within)
+                answered[node] = await configuration(api, node, within=within)
             except (ClusterError, BadInput) as error:
                 # Where others answer, it is this kubelet alone that says no.
-                if isinstance(error, Forbidden) and not found:
+                if isinstance(error, Forbidden) and not answered:
                     raise
                 listener.left_out(node, error)
 
@@ -125,18 +125,23 @@ async def configurations(
                 group.create_task(work())
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from errors
-    return [found[node] for node in nodes if node in found]
+    return [answered[node] for node in nodes if node in answered]
 
 
-def _sensible(node: str, found: object) -> Object:
+def _sensible(node: str, answer: object) -> Object:
     """A configuration under the name of its node, cut down to what is read; raises `BadTopology`."""
-    whole = Part(found)
-    told = whole["kubeletconfig"].required()
-    kept = {name: part.value for name, part in told.members() if name in FIELDS}
-    whole.raise_mistakes(BadTopology)
-    made: Object = {"apiVersion": f"{GROUP}/v1beta1", "kind": KIND, "metadata": {"name": node}, **kept}
-    kubelet_config.kubelet_configuration(made)
-    return made
+    part = Part(answer)
+    fields = part["kubeletconfig"].required()
+    kept = {name: part.value for name, part in fields.members() if name in FIELDS}
+    part.raise_mistakes(BadTopology)
+    kept_configuration: Object = {
+        "apiVersion": f"{GROUP}/v1beta1",
+        "kind": KIND,
+        "metadata": {"name": node},
+        **kept,
+    }
+    kubelet_config.kubelet_configuration(kept_configuration)
+    return kept_configuration
 
 
 @dataclass(slots=True)
@@ -145,12 +150,12 @@ class _Visit:
 
     due: float = -math.inf
     failures: int = 0
-    told: ConfigzResult = ConfigzResult.READ
+    last_result: ConfigzResult = ConfigzResult.READ
     held: bool = False
 
     def news(self, result: ConfigzResult) -> bool:
         """Whether this is something else than what was said last."""
-        before, self.told = self.told, result
+        before, self.last_result = self.last_result, result
         return before is not result
 
 
@@ -215,16 +220,16 @@ class ConfigzReader:
             self._results.labels(await self._ask(node, visit)).inc()
 
     def _follow(self) -> None:
-        there = dict.fromkeys(self._names())
-        for name in self._visits.keys() - there.keys():
+        names = dict.fromkeys(self._names())
+        for name in self._visits.keys() - names.keys():
             self._release(name, self._visits.pop(name))
-        for name in there:
+        for name in names:
             if name not in self._visits:
                 self._visits[name] = _Visit()
 
     async def _ask(self, node: str, visit: _Visit) -> ConfigzResult:
         try:
-            found = await configuration(self._api, node, within=self._within)
+            read = await configuration(self._api, node, within=self._within)
         except Forbidden as error:
             return self._denied(node, visit, error)
         except ClusterError as error:
@@ -232,8 +237,8 @@ class ConfigzReader:
         except BadTopology as error:
             return self._nonsense(node, visit, error)
         self._later(visit, self._again)
-        self._take(found)
-        visit.failures, visit.told, visit.held = 0, ConfigzResult.READ, True
+        self._take(read)
+        visit.failures, visit.last_result, visit.held = 0, ConfigzResult.READ, True
         self._trusted, self._told = True, False
         return ConfigzResult.READ
 

@@ -180,8 +180,8 @@ def written(event: Event, *, by: str, at: datetime) -> dict[str, Any]:
 
 def _name(event: Event, *, by: str) -> str:
     """As client-go has them, the name of the pod and a number; here the number is of what is said."""
-    said = ascii((by, event.uid, event.type.value, event.reason, event.message))
-    number = hashlib.sha256(said.encode()).hexdigest()[:16]
+    content = ascii((by, event.uid, event.type.value, event.reason, event.message))
+    number = hashlib.sha256(content.encode()).hexdigest()[:16]
     return f"{event.pod[: _LONGEST_NAME - len(number) - 1].rstrip('-.')}.{number}"
 
 

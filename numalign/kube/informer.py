@@ -67,7 +67,7 @@ SAID_AGAIN_SECONDS = 60
 class Sink(Protocol):
     """Where the objects go. None of it may wait."""
 
-    def put(self, found: Object) -> None:
+    def put(self, raw: Object) -> None:
         """An object is there, as this says: what its kind keeps of it."""
 
     def drop(self, key: Key) -> None:
@@ -278,7 +278,7 @@ class Informer:
         self._hear()
         items = list(page["items"].elements())
         following, version = (page["metadata"][key] for key in ("continue", "resourceVersion"))
-        told = following.text(), version.required_text()
+        position = following.text(), version.required_text()
         if page.mistakes:
             raise _Unusable(WatchFailure.UNREADABLE, f"{what} makes no sense: {page.mistakes[0]}")
         for number, item in enumerate(items, start=1):
@@ -286,7 +286,7 @@ class Informer:
             # A list that cannot be had in pages has tens of thousands, and others are waiting.
             if not number % PAGE:
                 await self._sleep(0)
-        return told
+        return position
 
     def _item(self, collection: Collection, item: Part, keys: set[Key]) -> None:
         key = _key(item.value)
@@ -308,11 +308,11 @@ class Informer:
             ("resourceVersion", position.version),
             ("timeoutSeconds", str(WATCH_SECONDS + int(self._chance() * WATCH_SECONDS))),
         ]
-        said = self._api.lines(
+        events = self._api.lines(
             position.collection.path, query, what=f"the watch of {self._what}", silence=self._silence
         )
         # Left in the middle, a generator closes its connection only when somebody closes it.
-        async with aclosing(said) as lines:
+        async with aclosing(events) as lines:
             async for line in lines:
                 self._hear()
                 # An empty line tells that somebody is there, and nothing else.
@@ -336,30 +336,30 @@ class Informer:
         act(self, position, event.get("object"))
         self._fruitless = 0
 
-    def _changed(self, position: _Position, found: object) -> None:
-        key, version = _needed_key(found), _needed_version(found)
-        self._put(position.collection, key, found)
+    def _changed(self, position: _Position, raw: object) -> None:
+        key, version = _needed_key(raw), _needed_version(raw)
+        self._put(position.collection, key, raw)
         position.version = version
 
-    def _deleted(self, position: _Position, found: object) -> None:
-        key, version = _needed_key(found), _needed_version(found)
+    def _deleted(self, position: _Position, raw: object) -> None:
+        key, version = _needed_key(raw), _needed_version(raw)
         self._sink.drop(key)
         position.version = version
 
-    def _bookmarked(self, position: _Position, found: object) -> None:
-        position.version = _needed_version(found)
+    def _bookmarked(self, position: _Position, raw: object) -> None:
+        position.version = _needed_version(raw)
 
-    def _ended(self, _position: _Position, found: object) -> None:
+    def _ended(self, _position: _Position, raw: object) -> None:
         """The API server gives the watch up, and says why in a Status."""
-        status = Part(found)
+        status = Part(raw)
         code, message = status["code"].integer(), status["message"].text()
         reason = WatchFailure.EXPIRED if code == _GONE else WatchFailure.FAILED
         why = f"{message or 'no reason given'} ({code})"
         raise _Unusable(reason, f"the API server gave up the watch of {self._what}: {why}")
 
-    def _put(self, collection: Collection, key: Key, found: object) -> None:
+    def _put(self, collection: Collection, key: Key, raw: object) -> None:
         try:
-            self._sink.put(collection.described(found))
+            self._sink.put(collection.described(raw))
         except Exception as error:  # noqa: BLE001  one object must not stop all others
             self._meters.failures.labels(self.kind, WatchFailure.UNREADABLE).inc()
             self._log.failed("watch.object_failed", error, object="/".join(filter(None, key)))
@@ -429,28 +429,28 @@ def _reason(error: ClusterError | _Unusable) -> WatchFailure:
     cause = error.__cause__
     # A status that came in place of an answer has no cause.
     fallback = WatchFailure.REFUSED if cause is None else WatchFailure.UNREACHABLE
-    said = (reason for kind, reason in _CAUSES.items() if isinstance(cause, kind))
-    return _ERRORS.get(type(error)) or next(said, fallback)
+    reasons = (reason for kind, reason in _CAUSES.items() if isinstance(cause, kind))
+    return _ERRORS.get(type(error)) or next(reasons, fallback)
 
 
-def _key(found: object) -> Key | None:
+def _key(raw: object) -> Key | None:
     """Namespace and name of an object; None, if it has no name that makes sense."""
-    metadata = found.get("metadata") if isinstance(found, dict) else None
+    metadata = raw.get("metadata") if isinstance(raw, dict) else None
     if not isinstance(metadata, dict):
         return None
     name, namespace = metadata.get("name"), metadata.get("namespace") or ""
     return (namespace, name) if name and isinstance(name, str) and isinstance(namespace, str) else None
 
 
-def _needed_key(found: object) -> Key:
-    key = _key(found)
+def _needed_key(raw: object) -> Key:
+    key = _key(raw)
     if key is None:
         raise _Unusable(WatchFailure.UNREADABLE, "an event has no object with a name")
     return key
 
 
-def _needed_version(found: object) -> str:
-    part = Part(found)["metadata"]["resourceVersion"]
+def _needed_version(raw: object) -> str:
+    part = Part(raw)["metadata"]["resourceVersion"]
     version = part.required_text()
     if not version:
         raise _Unusable(WatchFailure.UNREADABLE, f"an event makes no sense: object.{part.mistakes[0]}")

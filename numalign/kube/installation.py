@@ -45,13 +45,16 @@ async def namespace(api: Api) -> str | None:
     Raises `ClusterError`, `NotFound` where it is not installed.
     """
     what = f"ValidatingWebhookConfiguration {CONFIGURATION}"
-    found = Part(await api.get(f"{_CONFIGURATIONS}/{CONFIGURATION}", what=what))
-    called = (each["clientConfig"]["service"]["namespace"].text() for each in found["webhooks"].objects())
+    configuration = Part(await api.get(f"{_CONFIGURATIONS}/{CONFIGURATION}", what=what))
+    called = (
+        webhook["clientConfig"]["service"]["namespace"].text()
+        for webhook in configuration["webhooks"].objects()
+    )
     return next(filter(None, called), None)
 
 
 async def config_map(api: Api, place: str, name: str) -> dict[str, str]:
     """The texts of a ConfigMap in a namespace; raises `ClusterError`."""
     path = f"/api/v1/namespaces/{quote(place, safe='')}/configmaps/{quote(name, safe='')}"
-    found = await api.get(path, what=f"ConfigMap {place}/{name}")
-    return dict(Part(found)["data"].text_map())
+    raw = await api.get(path, what=f"ConfigMap {place}/{name}")
+    return dict(Part(raw)["data"].text_map())

@@ -110,8 +110,8 @@ class Collection:
         return {"apiVersion": self.api_version, "kind": self.kind, **kept}
 
 
-def _nodes(*told: str) -> Collection:
-    """Nodes; of their `nodeInfo` what is `told`."""
+def _nodes(*node_info: str) -> Collection:
+    """Nodes; of their `nodeInfo` what is `node_info`."""
     kept: Mapping[str, object] = {
         "metadata": {**_NAMED, "uid": _ALL},
         "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
@@ -119,7 +119,7 @@ def _nodes(*told: str) -> Collection:
             "allocatable": _ALL,
             "capacity": _ALL,
             "conditions": {"type": _ALL, "status": _ALL},
-            "nodeInfo": dict.fromkeys(told, _ALL),
+            "nodeInfo": dict.fromkeys(node_info, _ALL),
         },
     }
     return Collection("Node", "v1", "/api/v1/nodes", MappingProxyType(kept))

@@ -116,8 +116,8 @@ class LeaderElectionRecord:
     @property
     def seconds(self) -> float:
         """For how long it holds without being renewed."""
-        told = Part(self.spec)["leaseDurationSeconds"].integer() or LEASE_DURATION_SECONDS
-        return min(told, LONGEST_LEASE_SECONDS)
+        duration = Part(self.spec)["leaseDurationSeconds"].integer() or LEASE_DURATION_SECONDS
+        return min(duration, LONGEST_LEASE_SECONDS)
 
     @property
     def released(self) -> bool:
@@ -126,7 +126,7 @@ class LeaderElectionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
+class _Observation:
     """A Lease (None if it was deleted), and when it was first seen to be like this."""
 
     record: LeaderElectionRecord | None
@@ -172,18 +172,18 @@ class LeaderElector:
         self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
         self._within = within
         self._handover = handover
-        self._proved_until = self._acts_from = _NEVER
+        self._leads_until = self._acts_from = _NEVER
         self._stamped = _AT_NO_TIME
-        self._sight: _Sight | None = None
-        self._said_leading = False
-        self._said_failure: type[Exception] | None = None
+        self._observed: _Observation | None = None
+        self._logged_leading = False
+        self._logged_failure: type[Exception] | None = None
         gauge = Gauge(f"{PREFIX}leader", "1 while this replica leads, else 0.", registry=registry)
         gauge.set_function(lambda: float(self.leading))
 
     @property
     def leading(self) -> bool:
         """Whether nobody else can lead now; ask before every act, for a moment later it may have ended."""
-        return self._clock() < self._proved_until
+        return self._clock() < self._leads_until
 
     def acts_for(self) -> float:
         """For how many more seconds it is proved that nobody else can act; 0 if it is not.
@@ -191,77 +191,79 @@ class LeaderElector:
         It is 0 too while a predecessor's acts may not be over. Whatever is begun must be over before.
         """
         now = self._clock()
-        return max(0.0, self._proved_until - now) if now >= self._acts_from else 0.0
+        return max(0.0, self._leads_until - now) if now >= self._acts_from else 0.0
 
     async def run(self) -> None:
         """Try to lead, and to go on leading; never returns. Cancelled, it gives the Lease up."""
         try:
             while True:
-                await self._turn()
+                await self._try_once()
                 waiting = 0.0 if self.leading else JITTER * self._chance()
                 await self._sleep(RETRY_PERIOD_SECONDS * (1 + waiting))
         finally:
-            await self._give_up()
+            await self._step_down()
 
-    async def _turn(self) -> None:
+    async def _try_once(self) -> None:
         try:
             async with asyncio.timeout(self._within):
-                await self._attempt()
+                await self._try_acquire_or_renew()
         except (ClusterError, TimeoutError) as error:
-            self._tell_failure(error)
+            self._log_failure(error)
         else:
-            self._said_failure = None
-        self._tell_leading()
+            self._logged_failure = None
+        self._log_leading()
 
-    async def _attempt(self) -> None:
+    async def _try_acquire_or_renew(self) -> None:
         """Read the Lease, and write it if that is allowed; raises `ClusterError`."""
         record = await self._read()
         if record is not None and record.holder != self.identity:
-            self._proved_until = _NEVER
-        self._look_at(record)
-        if not self._may_take(record):
+            self._leads_until = _NEVER
+        self._observe(record)
+        if not self._can_acquire(record):
             return
         # The proof counts from here: whoever else may take the Lease waits from when it sees this one.
         began, waits = self._clock(), self._waits(record)
         if await self._written(record):
-            self._proved_until = began + RENEW_DEADLINE_SECONDS
+            self._leads_until = began + RENEW_DEADLINE_SECONDS
             self._acts_from = max(self._acts_from, self._clock() + waits)
         elif record is None:
-            self._proved_until = _NEVER
+            self._leads_until = _NEVER
 
     async def _read(self) -> LeaderElectionRecord | None:
         """The Lease; None if there is none."""
         try:
-            found = await self._api.get(self._path, what=self._what)
+            lease = await self._api.get(self._path, what=self._what)
         except NotFound:
             return None
-        metadata, spec = Part(found)["metadata"].value, Part(found)["spec"].value
+        metadata, spec = Part(lease)["metadata"].value, Part(lease)["spec"].value
         if not isinstance(metadata, dict) or not metadata.get("resourceVersion"):
             raise Unreachable(f"the API server's answer makes no sense: {self._what} has no resourceVersion")
         return LeaderElectionRecord(metadata, spec if isinstance(spec, dict) else {})
 
-    def _look_at(self, record: LeaderElectionRecord | None) -> None:
+    def _observe(self, record: LeaderElectionRecord | None) -> None:
         """Note since when the Lease has been as it is; by our own clock, whatever times stand in it."""
-        met = self._sight or record or self._wrote
-        if met and not (self._sight and self._sight.still(record)):
-            self._sight = _Sight(record, self._clock())
+        met = self._observed or record or self._wrote
+        if met and not (self._observed and self._observed.still(record)):
+            self._observed = _Observation(record, self._clock())
 
-    def _may_take(self, record: LeaderElectionRecord | None) -> bool:
+    def _can_acquire(self, record: LeaderElectionRecord | None) -> bool:
         """Whether nobody else can lead.
 
         A Lease that was deleted, or whose holder was erased, may still be believed in by its holder. Where
         none was ever seen, none is waited for: a new cluster has none.
         """
-        if self._sight is None or self.leading:
+        if self._observed is None or self.leading:
             return True
-        waited = self._clock() - self._sight.at
+        waited = self._clock() - self._observed.at
         if record is None:
             return waited >= LEASE_DURATION_SECONDS
-        return record.holder == self.identity or record.released or waited >= _patience(record)
+        # Longer than its holder may take it for proved.
+        patience = max(record.seconds, LEASE_DURATION_SECONDS)
+        return record.holder == self.identity or record.released or waited >= patience
 
     def _waits(self, record: LeaderElectionRecord | None) -> float:
         """How long to wait for the acts of whoever led before; for our own nobody has to."""
-        if self.leading or (record or self._sight) is None:
+        if self.leading or (record or self._observed) is None:
             return 0.0
         if record and record.holder == self.identity:
             return 0.0
@@ -313,10 +315,10 @@ class LeaderElector:
         """Whether the Lease may ever have been ours."""
         return self._stamped > _AT_NO_TIME
 
-    async def _give_up(self) -> None:
+    async def _step_down(self) -> None:
         """Let another lead at once, as far as that can be told in the time there is."""
-        self._proved_until = _NEVER
-        self._tell_leading(because="the process ends")
+        self._leads_until = _NEVER
+        self._log_leading(because="the process ends")
         await self._handover.over()
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
@@ -330,26 +332,18 @@ class LeaderElector:
         released = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": time, "renewTime": time}
         await self._replace(self._body(record.metadata, record.spec, **released))
 
-    def _tell_leading(self, *, because: str = "it was not renewed in time") -> None:
-        leading, before = self.leading, self._said_leading
-        self._said_leading = leading
+    def _log_leading(self, *, because: str = "it was not renewed in time") -> None:
+        leading, before = self.leading, self._logged_leading
+        self._logged_leading = leading
         if leading and not before:
             self._log.info("lease.acquired", acts_in=max(0.0, self._acts_from - self._clock()))
         if before and not leading:
-            self._log.info("lease.lost", holder=self._holder(), because=because)
+            holder = self._observed.record.holder if self._observed and self._observed.record else None
+            self._log.info("lease.lost", holder=holder, because=because)
 
-    def _holder(self) -> str | None:
-        """Who held the Lease when it was last read."""
-        return self._sight.record.holder if self._sight and self._sight.record else None
-
-    def _tell_failure(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         """Say once what is the matter, until it is over or something else is."""
-        if type(error) is not self._said_failure:
+        if type(error) is not self._logged_failure:
             reason = str(error) or f"the API server did not answer within {self._within:g} s"
             self._log.warning("lease.failed", error=reason)
-        self._said_failure = type(error)
-
-
-def _patience(record: LeaderElectionRecord) -> float:
-    """How long a Lease has to stand still; longer than its holder may take it for proved."""
-    return max(record.seconds, LEASE_DURATION_SECONDS)
+        self._logged_failure = type(error)

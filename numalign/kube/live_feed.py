@@ -41,13 +41,13 @@ SHARE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _OnShelf:
+class _StoreSink:
     """Puts the objects of one kind where the cluster state keeps them."""
 
     shelf: Store[Any]
 
-    def put(self, found: Object) -> None:
-        self.shelf.put(found["metadata"]["name"], found)
+    def put(self, raw: Object) -> None:
+        self.shelf.put(raw["metadata"]["name"], raw)
 
     def drop(self, key: Key) -> None:
         self.shelf.drop(key[1])
@@ -57,14 +57,14 @@ class _OnShelf:
 
 
 @dataclass(frozen=True, slots=True)
-class _InCensus:
+class _CountSink:
     """Counts pods."""
 
     pod_counts: PodCounts
 
-    def put(self, found: Object) -> None:
-        metadata = found["metadata"]
-        self.pod_counts.put((metadata.get("namespace", ""), metadata["name"]), found)
+    def put(self, raw: Object) -> None:
+        metadata = raw["metadata"]
+        self.pod_counts.put((metadata.get("namespace", ""), metadata["name"]), raw)
 
     def drop(self, key: Key) -> None:
         self.pod_counts.drop(key)
@@ -98,14 +98,14 @@ class LiveFeed:
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.state = ClusterState(told=True, shape_history=shape_history, reader=reader)
+        self.state = ClusterState(complete=True, shape_history=shape_history, reader=reader)
         self._declared = declared
         self._pods = pods
         self._log = log
         self._clock = clock
         self._sleep = sleep
         meters = WatchMetrics.of(registry)
-        self._reflectors = {
+        self._informers = {
             versions[0].kind: Informer(
                 api, versions, self._sink(versions[0]), log=log, meters=meters, clock=clock, sleep=sleep
             )
@@ -114,17 +114,23 @@ class LiveFeed:
         # Pods that are counted are nothing that an answer depends on.
         counted = {kinds.PODS.kind} if pods is None else set[str]()
         needed = {versions[0].kind for versions in watched} - counted
-        self._needed = {kind: self._reflectors[kind] for kind in needed}
-        self._optional = {versions[0].kind: self._reflectors[versions[0].kind] for versions in optional}
+        self._needed = {kind: self._informers[kind] for kind in needed}
+        self._optional = {versions[0].kind: self._informers[versions[0].kind] for versions in optional}
 
     def waiting_for(self) -> str | None:
         """A whole list of all that answers depend on, and an answer about all else but pods."""
-        lacking = {kind: each for kind, each in self._needed.items() if not each.synced}
+        lacking = {kind: informer for kind, informer in self._needed.items() if not informer.synced}
         if not lacking:
-            since = max((each.synced_at or 0.0 for each in self._needed.values()), default=0.0)
-            lacking = {kind: each for kind, each in self._optional.items() if self._may_answer(each, since)}
-        told = (f"{kind}: {each.trouble or 'no first list yet'}" for kind, each in sorted(lacking.items()))
-        return "; ".join(told) or None
+            since = max((informer.synced_at or 0.0 for informer in self._needed.values()), default=0.0)
+            lacking = {
+                kind: informer
+                for kind, informer in self._optional.items()
+                if self._may_answer(informer, since)
+            }
+        reasons = (
+            f"{kind}: {informer.trouble or 'no first list yet'}" for kind, informer in sorted(lacking.items())
+        )
+        return "; ".join(reasons) or None
 
     def _may_answer(self, optional: Informer, since: float) -> bool:
         """Whether an API server that is there since then may still say what there is of an optional kind."""
@@ -145,9 +151,9 @@ class LiveFeed:
     async def follow(self, take: Take) -> None:
         """Watch, and give a snapshot whenever something has changed; never returns."""
         async with asyncio.TaskGroup() as group:
-            told = {**self._needed, **self._optional}
-            for kind, reflector in self._reflectors.items():
-                group.create_task(reflector.run() if kind in told else self._count(reflector))
+            answered_with = {**self._needed, **self._optional}
+            for kind, reflector in self._informers.items():
+                group.create_task(reflector.run() if kind in answered_with else self._count(reflector))
             await self._publish(take)
 
     async def _count(self, pods: Informer) -> None:
@@ -186,8 +192,8 @@ class LiveFeed:
         }
         shelf = shelves.get(collection.kind)
         if shelf is not None:
-            return _OnShelf(shelf)
-        return _InCensus(state.pod_counts) if self._pods is None else self._pods
+            return _StoreSink(shelf)
+        return _CountSink(state.pod_counts) if self._pods is None else self._pods
 
 
 STATIC: Sequence[Sequence[Collection]] = (

@@ -88,7 +88,7 @@ def test_a_file_of_topologies_alone_has_no_ghosts_until_a_node_is_there() -> Non
 
 
 def test_where_every_node_is_told_a_topology_without_one_is_a_ghost() -> None:
-    world = ClusterState(told=True)
+    world = ClusterState(complete=True)
     world.topologies.put("a", nrt("a"))
     steps = [[each.name for each in world.snapshot().nodes]]
     world.nodes.put("a", node("a"))
@@ -131,7 +131,7 @@ def test_a_topology_that_accounts_for_other_pods_has_changed_and_a_ghost_account
         return {**nrt("a"), "attributes": [{"name": "nodeTopologyPodsFingerprint", "value": value}]}
 
     none, one = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
-    world = ClusterState(told=True)
+    world = ClusterState(complete=True)
     world.topologies.put("a", seen_with(none))
     ghost = world.snapshot()
     world.nodes.put("a", node("a"))

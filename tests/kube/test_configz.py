@@ -170,7 +170,7 @@ async def test_a_kubelet_that_tells_its_kind_is_read_alike(api: FakeApi, client:
 
 
 def test_what_is_kept_is_what_is_read() -> None:
-    read = set(re.findall(r'whole\["(\w+)"\]', inspect.getsource(kubelet_config)))
+    read = set(re.findall(r'(?:part|configuration)\["(\w+)"\]', inspect.getsource(kubelet_config)))
     assert read - {"metadata"} == set(configz.FIELDS)
 
 
@@ -309,7 +309,7 @@ async def test_what_is_taken_is_what_the_world_takes(desk: Desk) -> None:
     await desk.steps(2)
     for node, found in desk.taken.items():
         seen.configurations.put(node, found)
-    assert dict(seen.configurations.sensible())["a"].policy == "restricted"
+    assert dict(seen.configurations.decoded())["a"].policy == "restricted"
 
 
 async def test_who_may_not_ask_says_so_once_and_tries_each_hour(desk: Desk) -> None:

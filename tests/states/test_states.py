@@ -115,7 +115,7 @@ def test_the_command_line(state: State, tmp_path: Path) -> None:
 async def test_the_scorer(state: State) -> None:
     scorer = Scorer()
     scorer.policy.now = written(state)
-    pile = snapshot.pile(files.objects([left_behind(state)]), shape_history=book())
+    pile = snapshot.build(files.objects([left_behind(state)]), shape_history=book())
     await scorer.register.update_snapshot(pile.snapshot())
 
     async with scorer.open() as caller:
@@ -144,7 +144,7 @@ def book() -> ShapeHistory:
 def left_behind(state: State) -> Json:
     """The cluster as it is now, with what a controller wrote into it before: class labels, and shapes."""
     seen = book()
-    found = snapshot.pile(files.objects([documents(state.before)]), shape_history=seen).snapshot()
+    found = snapshot.build(files.objects([documents(state.before)]), shape_history=seen).snapshot()
     classes = {node.name: node_class(node) for node in found.nodes}
     here = {each.name: each.uid for each in state.before}
     machines = [

@@ -33,14 +33,14 @@ COLLECTIONS = tuple(
 
 def served(raw: Mapping[str, object]) -> tuple[frozenset[str], tuple[Mistake, ...]]:
     """The extended resources that a DeviceClass serves, and all that is wrong with it."""
-    whole = Part(raw)
-    return frozenset(_names(whole)), tuple(whole.mistakes)
+    device_class = Part(raw)
+    return frozenset(_names(device_class)), tuple(device_class.mistakes)
 
 
-def _names(whole: Part) -> Iterator[str]:
-    if name := whole["metadata"]["name"].required_text():
+def _names(device_class: Part) -> Iterator[str]:
+    if name := device_class["metadata"]["name"].required_text():
         yield f"{PREFIX}{name}"
-    stated = whole["spec"]["extendedResourceName"]
+    stated = device_class["spec"]["extendedResourceName"]
     text = stated.text()
     if len(text) > LONGEST_NAME:
         stated.wrong(f"is no resource: a name has at most {LONGEST_NAME} characters, not {len(text)}")

@@ -61,11 +61,11 @@ def told(value: object, method: object) -> Fingerprint | None:
 
 def fingerprint(pods: Iterable[PodName]) -> str:
     """The fingerprint of a set of pods, in whatever order they come."""
-    return _value(_written(each) for each in sorted(map(_hash, pods)))
+    return _value(_written(pod_hash) for pod_hash in sorted(map(_hash, pods)))
 
 
 def accounted(
-    told: Fingerprint,
+    published: Fingerprint,
     certain: Iterable[PodName],
     uncertain: Iterable[PodName],
     *,
@@ -83,7 +83,7 @@ def accounted(
     pieces = [_written(hashes[pod]) for pod in pods]
     places = {pod: at for at, pod in enumerate(pods)}
     for chosen in islice(_choices(len(pods), [places[pod] for pod in doubted]), tries):
-        if _value(compress(pieces, chosen)) == told.value:
+        if _value(compress(pieces, chosen)) == published.value:
             return frozenset(compress(pods, chosen)) - sure
     return None
 
@@ -111,8 +111,8 @@ def _hash(pod: PodName) -> int:
     return xxh64_intdigest(name.encode(), seed=xxh64_intdigest(namespace.encode()))
 
 
-def _written(each: int) -> bytes:
-    return each.to_bytes(8, "little")
+def _written(pod_hash: int) -> bytes:
+    return pod_hash.to_bytes(8, "little")
 
 
 def _value(pieces: Iterable[bytes]) -> str:

@@ -68,44 +68,44 @@ class KubeletConfiguration:
 
 def kubelet_configuration(raw: Mapping[str, object]) -> KubeletConfiguration:
     """The configuration of the node that `metadata.name` tells; raises `BadTopology` with every mistake."""
-    whole = Part(raw)
-    read = configuration(whole, whole["metadata"]["name"].required_text())
-    whole.raise_mistakes(BadTopology)
+    part = Part(raw)
+    read = configuration(part, part["metadata"]["name"].required_text())
+    part.raise_mistakes(BadTopology)
     return read
 
 
-def configuration(whole: Part, name: str) -> KubeletConfiguration:
+def configuration(part: Part, name: str) -> KubeletConfiguration:
     """As `kubelet_configuration`, of the node with this name; mistakes are left in the part."""
-    policy, system = whole["topologyManagerPolicy"].one_of(Policy), _system(whole)
+    policy, system = part["topologyManagerPolicy"].one_of(Policy), _system(part)
     # Under policy none the kubelet does not look at these, whatever stands there.
-    topology_options = _ABSENT if policy is Policy.NONE else whole["topologyManagerPolicyOptions"]
-    cpu_options = _options(whole["cpuManagerPolicyOptions"], CpuOption)
+    topology_options = _ABSENT if policy is Policy.NONE else part["topologyManagerPolicyOptions"]
+    cpu_options = _options(part["cpuManagerPolicyOptions"], CpuOption)
     return KubeletConfiguration(
         name,
         policy=policy,
-        scope=whole["topologyManagerScope"].one_of(Scope),
-        cpu_manager=whole["cpuManagerPolicy"].one_of(CpuManager),
-        memory_manager=whole["memoryManagerPolicy"].one_of(MemoryManager),
+        scope=part["topologyManagerScope"].one_of(Scope),
+        cpu_manager=part["cpuManagerPolicy"].one_of(CpuManager),
+        memory_manager=part["memoryManagerPolicy"].one_of(MemoryManager),
         max_zones=topology_options[MAX_ZONES].integer(),
         cpu_options=cpu_options[True],
         cpu_options_off=cpu_options[False],
         topology_options=_options(topology_options, TopologyOption, MAX_ZONES)[True],
-        gates=_gates(whole["featureGates"]),
-        reserved_cpus=whole["reservedSystemCPUs"].cpu_list(),
+        gates=_gates(part["featureGates"]),
+        reserved_cpus=part["reservedSystemCPUs"].cpu_list(),
         kept_cpus=-(-system.get(CPU, 0) // MILLI),
-        reserved=_reserved(whole, system.get(MEMORY, 0)),
+        reserved=_reserved(part, system.get(MEMORY, 0)),
     )
 
 
 def _options(listed: Part, words: type[Word], *others: str) -> Mapping[bool, frozenset[Word]]:
     """The options that are switched on, and those that are switched off; `others` are no switches."""
-    told: dict[Word, bool] = {}
+    settings: dict[Word, bool] = {}
     for name, part in listed.members():
         if name in {*words}:
-            told[words(name)] = _worded(part)
+            settings[words(name)] = _worded(part)
         elif name not in others:
             part.wrong(f"the kubelet knows no such option, but {', '.join((*words, *others))}")
-    return {on: frozenset(word for word in told if told[word] is on) for on in (True, False)}
+    return {on: frozenset(word for word in settings if settings[word] is on) for on in (True, False)}
 
 
 def _worded(part: Part) -> bool:
@@ -120,14 +120,14 @@ def _gates(listed: Part) -> frozenset[FeatureGate]:
     """The gates that are on, of those that matter: by name, or else with all that are alpha."""
     # Every gate that matters is alpha; so AllBeta switches none of them.
     alpha = listed[_ALL_ALPHA].boolean()
-    told = {gate: listed[gate].boolean() for gate in FeatureGate}
-    return frozenset(gate for gate, on in told.items() if (alpha if on is None else on))
+    settings = {gate: listed[gate].boolean() for gate in FeatureGate}
+    return frozenset(gate for gate, on in settings.items() if (alpha if on is None else on))
 
 
-def _system(whole: Part) -> Resources:
+def _system(configuration: Part) -> Resources:
     """What is kept of the node as a whole, for the kubelet and for the system."""
     total = EMPTY
-    for part in (whole["kubeReserved"], whole["systemReserved"]):
+    for part in (configuration["kubeReserved"], configuration["systemReserved"]):
         total = total.plus(part.amounts())
         for name, member in part.members():
             if name not in _RESERVABLE:
@@ -135,19 +135,19 @@ def _system(whole: Part) -> Resources:
     return total
 
 
-def _reserved(whole: Part, system: int) -> Reserved | None:
+def _reserved(configuration: Part, system: int) -> Reserved | None:
     """The memory that is kept by zone and in all; None where nobody told of zones."""
-    threshold, zones = _threshold(whole), _by_zone(whole["reservedMemory"])
+    threshold, zones = _threshold(configuration), _by_zone(configuration["reservedMemory"])
     if zones is None:
         return None
     return Reserved(zones, None if threshold is None else system + threshold)
 
 
-def _threshold(whole: Part) -> int | None:
+def _threshold(configuration: Part) -> int | None:
     """The memory that is kept free before pods are evicted; None if it is a share of the node's."""
-    told, merged = whole["evictionHard"], whole["mergeDefaultEvictionSettings"].boolean()
-    least = told[_THRESHOLD]
-    if told.value is None or (merged and least.value is None):
+    hard, merged = configuration["evictionHard"], configuration["mergeDefaultEvictionSettings"].boolean()
+    least = hard[_THRESHOLD]
+    if hard.value is None or (merged and least.value is None):
         return _DEFAULT_THRESHOLD
     if isinstance(least.value, str) and least.value.endswith("%"):
         return None
@@ -158,14 +158,14 @@ def _by_zone(listed: Part) -> Mapping[ZoneId, Resources] | None:
     """The memory that is kept of each zone; None where nobody told."""
     if listed.value is None:
         return None
-    found: dict[ZoneId, dict[str, int]] = {}
+    reserved: dict[ZoneId, dict[str, int]] = {}
     for entry in listed.objects():
         number, limits = entry["numaNode"].required().integer(), entry["limits"].required()
-        before, amounts = found.setdefault(ZoneId(number or 0), {}), _limits(limits)
+        before, amounts = reserved.setdefault(ZoneId(number or 0), {}), _limits(limits)
         for name in sorted(before.keys() & amounts.keys()):
             limits[name].wrong(f"is reserved on zone {number} twice")
         before.update(amounts)
-    return MappingProxyType({zone: Resources(amounts) for zone, amounts in found.items()})
+    return MappingProxyType({zone: Resources(amounts) for zone, amounts in reserved.items()})
 
 
 def _limits(limits: Part) -> Resources:

@@ -24,10 +24,10 @@ from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources
 
 
 def join(
-    found: DescribedMachine,
+    described: DescribedMachine,
     topology: Topology,
     *,
-    told: NodeFacts | None = None,
+    node_facts: NodeFacts | None = None,
     configured: KubeletConfiguration | None = None,
 ) -> Node:
     """The node with this machine; of the topology only its name and what it says of policies count.
@@ -35,38 +35,42 @@ def join(
     Raises `BadNode` with every mistake: where the machine and the configuration contradict each other, or
     else as `nodes.join` does.
     """
-    said = configured or KubeletConfiguration(topology.name)
-    if mistakes := [*_contradictions(found, said)]:
+    configuration = configured or KubeletConfiguration(topology.name)
+    if mistakes := [*_contradictions(described, configuration)]:
         raise BadNode((), mistakes)
-    plain = nodes.unchecked(topology, told=told, configured=configured)
+    plain = nodes.unchecked(topology, node_facts=node_facts, configured=configured)
     # Which CPUs are kept can turn on a walk as well.
-    if mistakes := [*nodes.unwalkable(plain, len(found.zones))]:
+    if mistakes := [*nodes.unwalkable(plain, len(described.zones))]:
         raise BadNode(mistakes, ())
-    listed = tuple((name, device_places(found.zones, devices)) for name, devices in found.devices)
-    made = Machine(found.zones, found.cores, _kept(found, said, plain.options), listed)
-    node = replace(plain, zones=_zones(plain, made, found, said), machine=made, known=Known.MACHINE)
+    listed = tuple((name, device_places(described.zones, devices)) for name, devices in described.devices)
+    built = Machine(described.zones, described.cores, _kept(described, configuration, plain.options), listed)
+    node = replace(
+        plain, zones=_zones(plain, built, described, configuration), machine=built, known=Known.MACHINE
+    )
     return nodes.checked(node, configured)
 
 
-def _contradictions(found: DescribedMachine, said: KubeletConfiguration) -> Iterator[Mistake]:
+def _contradictions(described: DescribedMachine, configuration: KubeletConfiguration) -> Iterator[Mistake]:
     """Where a configuration tells of another machine than the description."""
-    both = found.reserved is not None and said.reserved_cpus is not None
-    if both and found.reserved != said.reserved_cpus:
-        lists = [f'"{render_list(held or 0)}"' for held in (said.reserved_cpus, found.reserved)]
+    both = described.reserved is not None and configuration.reserved_cpus is not None
+    if both and described.reserved != configuration.reserved_cpus:
+        lists = [f'"{render_list(held or 0)}"' for held in (configuration.reserved_cpus, described.reserved)]
         yield Mistake("reservedSystemCPUs", f"{lists[0]} is not what the machine says: {lists[1]}")
-    elif strange := (said.reserved_cpus or 0) & ~found.cpus:
+    elif strange := (configuration.reserved_cpus or 0) & ~described.cpus:
         yield Mistake("reservedSystemCPUs", f"CPU {render_list(strange)} is not on this machine")
-    if said.kept_cpus > found.cpus.bit_count():
-        message = f"{said.kept_cpus} CPUs cannot be kept on a machine of {found.cpus.bit_count()}"
+    if configuration.kept_cpus > described.cpus.bit_count():
+        message = (
+            f"{configuration.kept_cpus} CPUs cannot be kept on a machine of {described.cpus.bit_count()}"
+        )
         yield Mistake("systemReserved.cpu", message)
-    for bank in found.banks:
-        yield from _contradiction(bank, said)
+    for bank in described.banks:
+        yield from _contradiction(bank, configuration)
 
 
-def _contradiction(bank: ZoneMemory, said: KubeletConfiguration) -> Iterator[Mistake]:
-    if said.reserved is None:
+def _contradiction(bank: ZoneMemory, configuration: KubeletConfiguration) -> Iterator[Mistake]:
+    if configuration.reserved is None:
         return
-    kept = _reserving(bank, said)
+    kept = _reserving(bank, configuration)
     if bank.reserved is not None and bank.reserved != kept:
         message = f"{_shown(kept)} of zone {bank.zone} is not what the machine says: {_shown(bank.reserved)}"
         yield Mistake("reservedMemory", message)
@@ -74,49 +78,58 @@ def _contradiction(bank: ZoneMemory, said: KubeletConfiguration) -> Iterator[Mis
         yield Mistake("reservedMemory", f"zone {bank.zone} does not have {_shown(kept)} beside its hugepages")
 
 
-def _reserving(bank: ZoneMemory, said: KubeletConfiguration) -> int:
+def _reserving(bank: ZoneMemory, configuration: KubeletConfiguration) -> int:
     """The memory that is kept of a zone: what the configuration says, else the machine."""
-    if said.reserved is None:
+    if configuration.reserved is None:
         return bank.reserved or 0
-    return said.reserved.zones.get(bank.zone, EMPTY).get(MEMORY, 0)
+    return configuration.reserved.zones.get(bank.zone, EMPTY).get(MEMORY, 0)
 
 
-def _kept(found: DescribedMachine, said: KubeletConfiguration, options: Options) -> CpuSet:
+def _kept(described: DescribedMachine, configuration: KubeletConfiguration, options: Options) -> CpuSet:
     """The CPUs that are kept for the system: those that are named, else as the kubelet would choose them."""
-    named_ones = found.reserved if said.reserved_cpus is None else said.reserved_cpus
+    named_ones = described.reserved if configuration.reserved_cpus is None else configuration.reserved_cpus
     if named_ones is not None:
         return named_ones
-    count = said.kept_cpus if found.kept is None else found.kept
-    return cpu_manager.reserved_cpus(cpu_topology(found.cores, found.zones), options, count) if count else 0
-
-
-def _zones(
-    node: Node, made: Machine, found: DescribedMachine, said: KubeletConfiguration
-) -> tuple[Zone, ...]:
-    """The zones as an exporter would publish them while the node is empty."""
-    # A kubelet gives every zone every size of page that any of them has.
-    sizes = Resources({name: 0 for bank in found.banks for name in bank.huge})
-    return tuple(
-        _zone(node, made, at, replace(bank, reserved=_reserving(bank, said), huge=sizes.plus(bank.huge)))
-        for at, bank in enumerate(found.banks)
+    count = configuration.kept_cpus if described.kept is None else described.kept
+    return (
+        cpu_manager.reserved_cpus(cpu_topology(described.cores, described.zones), options, count)
+        if count
+        else 0
     )
 
 
-def _zone(node: Node, made: Machine, at: int, bank: ZoneMemory) -> Zone:
+def _zones(
+    node: Node, built: Machine, described: DescribedMachine, configuration: KubeletConfiguration
+) -> tuple[Zone, ...]:
+    """The zones as an exporter would publish them while the node is empty."""
+    # A kubelet gives every zone every size of page that any of them has.
+    sizes = Resources({name: 0 for bank in described.banks for name in bank.huge})
+    return tuple(
+        _zone(
+            node,
+            built,
+            at,
+            replace(bank, reserved=_reserving(bank, configuration), huge=sizes.plus(bank.huge)),
+        )
+        for at, bank in enumerate(described.banks)
+    )
+
+
+def _zone(node: Node, built: Machine, at: int, bank: ZoneMemory) -> Zone:
     capacity, allocatable = {}, {}
-    if node.cpu_manager is CpuManager.STATIC and (cpus := made.topology.zones[at]):
+    if node.cpu_manager is CpuManager.STATIC and (cpus := built.topology.zones[at]):
         capacity[CPU] = cpus.bit_count() * MILLI
-        allocatable[CPU] = (cpus & ~made.reserved).bit_count() * MILLI
+        allocatable[CPU] = (cpus & ~built.reserved).bit_count() * MILLI
     if node.memory_manager is MemoryManager.STATIC:
         capacity |= {MEMORY: bank.memory, **bank.huge}
         allocatable |= {MEMORY: bank.memory - (bank.reserved or 0) - sum(bank.huge.values()), **bank.huge}
-    for name, listed in made.devices:
-        here = [place for place in listed if bank.zone in place.zones and place.total]
-        if here:
-            capacity[name] = sum(place.total for place in here)
-            allocatable[name] = sum(place.healthy for place in here)
+    for name, listed in built.devices:
+        of_zone = [place for place in listed if bank.zone in place.zones and place.total]
+        if of_zone:
+            capacity[name] = sum(place.total for place in of_zone)
+            allocatable[name] = sum(place.healthy for place in of_zone)
     free = Resources(allocatable)
-    costs = tuple(zip(made.zones, bank.distances, strict=False))
+    costs = tuple(zip(built.zones, bank.distances, strict=False))
     return Zone(bank.zone, f"node-{bank.zone}", Resources(capacity), free, free, costs)
 
 

@@ -77,49 +77,49 @@ class DescribedMachine:
 
 def machine(raw: Mapping[str, object]) -> DescribedMachine:
     """The machine in a description; raises `BadTopology` with every mistake."""
-    whole = Part(raw)
-    read = described(whole)
-    whole.raise_mistakes(BadTopology)
+    part = Part(raw)
+    read = described(part)
+    part.raise_mistakes(BadTopology)
     return read
 
 
-def described(whole: Part) -> DescribedMachine:
+def described(part: Part) -> DescribedMachine:
     """As `machine`; mistakes are left in the part."""
-    whole.only(_FIELDS)
-    listed = whole["zones"].required()
+    part.only(_FIELDS)
+    listed = part["zones"].required()
     zones = [*_numbered(listed)]
     if listed.value == []:
         listed.wrong("is empty: a machine has at least one zone")
     cores = tuple(_cores(zones))
-    if not cores and not whole.mistakes:
+    if not cores and not part.mistakes:
         listed.wrong("hold no CPU: a machine has at least one core")
-    reserved, kept = _reserved(whole, union(core.threads for core in cores))
+    reserved, kept = _reserved(part, union(core.threads for core in cores))
     banks = sorted((_bank(zone, part, len(zones)) for zone, part in zones), key=lambda bank: bank.zone)
     ids = {zone for zone, _ in zones}
-    devices = ((name, tuple(_devices(name, part, ids))) for name, part in whole["devices"].members())
+    devices = ((name, tuple(_devices(name, part, ids))) for name, part in part["devices"].members())
     return DescribedMachine(tuple(banks), cores, reserved, kept, tuple(devices))
 
 
 def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
     """Each zone with its id."""
-    seen: dict[int, Part] = {}
+    by_id: dict[int, Part] = {}
     for part in listed.objects():
         part.only(_ZONE_FIELDS)
         place = part["id"].required()
         number = place.integer() or 0
         if number > _LARGEST_ID:
             place.wrong(f"{number} is beyond {_LARGEST_ID}, the last zone that Linux knows")
-        elif place.value is not None and seen.setdefault(number, place) is not place:
-            place.wrong(f"{number} is the id of {seen[number].where.removesuffix('.id')} too")
+        elif place.value is not None and by_id.setdefault(number, place) is not place:
+            place.wrong(f"{number} is the id of {by_id[number].where.removesuffix('.id')} too")
         yield ZoneId(number), part
 
 
 def _cores(zones: Iterable[tuple[ZoneId, Part]]) -> Iterator[Core]:
     """The cores of all zones; caches are numbered on from zone to zone."""
-    seen: dict[int, Part] = {}
+    by_cpu: dict[int, Part] = {}
     first = 0
     for zone, part in zones:
-        held = [(core, _cpus(core.required(), seen)) for core in part["cores"].elements()]
+        held = [(core, _cpus(core.required(), by_cpu)) for core in part["cores"].elements()]
         caches = _caches(part["uncoreCaches"], union(threads for _, threads in held))
         socket = (part["socket"].required() if held else part["socket"]).integer() or 0
         for core, threads in held:
@@ -127,32 +127,32 @@ def _cores(zones: Iterable[tuple[ZoneId, Part]]) -> Iterator[Core]:
         first += len(caches)
 
 
-def _cpus(listed: Part, seen: dict[int, Part]) -> CpuSet:
+def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:
     """The CPUs in a list, none of which may have been seen before."""
-    found = 0
+    cpus = 0
     for part in listed.elements():
         number = part.required().integer() or 0
         if number >= MOST_CPUS:
             part.wrong(f"{number} is beyond {MOST_CPUS - 1}, the last CPU that Linux knows")
-        elif part.value is not None and seen.setdefault(number, part) is not part:
-            part.wrong(f"CPU {number} stands at {seen[number].where} too")
+        elif part.value is not None and by_cpu.setdefault(number, part) is not part:
+            part.wrong(f"CPU {number} stands at {by_cpu[number].where} too")
         elif part.value is not None:
-            found |= 1 << number
+            cpus |= 1 << number
     if listed.value == []:
         listed.wrong("is empty: leave it out")
-    return found
+    return cpus
 
 
 def _caches(listed: Part, cpus: CpuSet) -> list[CpuSet]:
     """The CPUs of each cache of a zone; one cache, if none is told."""
-    seen: dict[int, Part] = {}
-    told = []
+    by_cpu: dict[int, Part] = {}
+    caches = []
     for part in listed.elements():
-        cache = _cpus(part, seen)
+        cache = _cpus(part, by_cpu)
         if strange := cache & ~cpus:
             part.wrong(f"CPU {render_list(strange)} is in no core of this zone")
-        told.append(cache)
-    return told or [cpus]
+        caches.append(cache)
+    return caches or [cpus]
 
 
 def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
@@ -164,9 +164,9 @@ def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
     return 0
 
 
-def _reserved(whole: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
+def _reserved(part: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
     """The CPUs that are kept for the system, by name or by number."""
-    by_name, by_number = whole["reservedSystemCPUs"], whole["reservedCPUs"]
+    by_name, by_number = part["reservedSystemCPUs"], part["reservedCPUs"]
     reserved, kept = by_name.cpu_list(), by_number.integer()
     if reserved and reserved & ~cpus:
         by_name.wrong(f"CPU {render_list(reserved & ~cpus)} is not on this machine")
@@ -179,47 +179,47 @@ def _reserved(whole: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
 
 def _bank(zone: ZoneId, part: Part, count: int) -> ZoneMemory:
     memory = part["memory"].required()
-    whole, reserved = memory.amount(MEMORY), part["reservedMemory"].amount(MEMORY)
+    total, reserved = memory.amount(MEMORY), part["reservedMemory"].amount(MEMORY)
     huge = _hugepages(part["hugepages"])
     used = (reserved or 0) + sum(huge.values())
-    if whole is not None and used > whole:
-        shown = [resources.render(MEMORY, amount) for amount in (whole, used)]
+    if total is not None and used > total:
+        shown = [resources.render(MEMORY, amount) for amount in (total, used)]
         memory.wrong(f"{shown[0]} is less than the {shown[1]} that are reserved and in hugepages")
-    return ZoneMemory(zone, whole or 0, reserved, huge, _distances(part["distances"], count))
+    return ZoneMemory(zone, total or 0, reserved, huge, _distances(part["distances"], count))
 
 
 def _hugepages(listed: Part) -> Resources:
     """Pages of each size as bytes, under the name of their resource."""
-    found: dict[str, int] = {}
+    pages: dict[str, int] = {}
     for size, part in listed.members():
         try:
-            each = quantity.units(size)
+            page_bytes = quantity.units(size)
         except BadQuantity as error:
             part.mistakes.extend(mistake.under(part.where) for mistake in error.mistakes)
             continue
-        name = f"hugepages-{quantity.render_units(each)}"
-        if not each or name in found:
-            part.wrong("is no size of a page" if not each else f"is listed twice: {name}")
-        found[name] = each * (part.integer() or 0)
-    return Resources(found)
+        name = f"hugepages-{quantity.render_units(page_bytes)}"
+        if not page_bytes or name in pages:
+            part.wrong("is no size of a page" if not page_bytes else f"is listed twice: {name}")
+        pages[name] = page_bytes * (part.integer() or 0)
+    return Resources(pages)
 
 
 def _distances(listed: Part, count: int) -> tuple[int, ...]:
-    found = tuple(part.required().integer() or 0 for part in listed.elements())
-    if listed.value is not None and len(found) != count:
-        listed.wrong(f"has {len(found)} entries: {count} are needed, one for each zone, ascending by id")
-    return found
+    distances = tuple(part.required().integer() or 0 for part in listed.elements())
+    if listed.value is not None and len(distances) != count:
+        listed.wrong(f"has {len(distances)} entries: {count} are needed, one for each zone, ascending by id")
+    return distances
 
 
 def _devices(resource: str, listed: Part, zones: set[ZoneId]) -> Iterator[Device]:
     if kind(resource) is not Kind.DEVICE:
         listed.wrong("is no device: CPUs and memory belong to their zones")
-    seen: dict[str, Part] = {}
+    by_id: dict[str, Part] = {}
     for part in listed.objects():
         part.only(_DEVICE_FIELDS)
         place = part["id"]
-        if (name := place.required_text()) and seen.setdefault(name, part) is not part:
-            place.wrong(f"{named(name)} is the id of {seen[name].where} too")
+        if (name := place.required_text()) and by_id.setdefault(name, part) is not part:
+            place.wrong(f"{named(name)} is the id of {by_id[name].where} too")
         at = frozenset(_known(entry, zones) for entry in part["zones"].elements())
         yield at, part["healthy"].boolean() is not False
 

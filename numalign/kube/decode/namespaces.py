@@ -25,10 +25,10 @@ class NamespaceFacts:
 
 def facts(raw: Mapping[str, object]) -> tuple[NamespaceFacts, tuple[Mistake, ...]]:
     """What the labels of a v1 Namespace say, and all that is wrong with it; what can be read holds."""
-    whole = Part(raw)
-    whole["metadata"]["name"].required_text()
-    labels = whole["metadata"]["labels"].text_map()
+    namespace = Part(raw)
+    namespace["metadata"]["name"].required_text()
+    labels = namespace["metadata"]["labels"].text_map()
     rules, unclear = intent.parse_namespace(labels)
-    told = {mistake.where for mistake in whole.mistakes}
-    mistakes = (*whole.mistakes, *(mistake for mistake in unclear if mistake.where not in told))
+    places = {mistake.where for mistake in namespace.mistakes}
+    mistakes = (*namespace.mistakes, *(mistake for mistake in unclear if mistake.where not in places))
     return NamespaceFacts(rules, MappingProxyType(dict(labels))), mistakes

@@ -75,8 +75,8 @@ class NodeFacts:
 
 def facts(raw: Mapping[str, object]) -> NodeFacts:
     """What a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
-    whole = Part(raw)
-    metadata, status = whole["metadata"], whole["status"]
+    node = Part(raw)
+    metadata, status = node["metadata"], node["status"]
     name = intern(metadata["name"].required_text())
     totals = shared(status["allocatable"].amounts()) or None
     carried = labels(metadata["labels"])
@@ -87,11 +87,11 @@ def facts(raw: Mapping[str, object]) -> NodeFacts:
         # What does not run the kubelet says what it likes there, and is a node all the same.
         minor=_minor(status["nodeInfo"]["kubeletVersion"].text()),
         threads=_THREADS.get(carried.get(THREADS_LABEL, "")),
-        attributes=_attributes(whole, carried),
+        attributes=_attributes(node, carried),
         identity=_identity(metadata, status["nodeInfo"]),
         most=_most(totals, status["capacity"]),
     )
-    whole.raise_mistakes(BadTopology)
+    node.raise_mistakes(BadTopology)
     return read
 
 
@@ -102,13 +102,13 @@ def _label(part: Part, text: str) -> str | None:
     return text or None
 
 
-def _attributes(whole: Part, carried: Labels) -> Attributes:
-    spec = whole["spec"]
+def _attributes(node: Part, carried: Labels) -> Attributes:
+    spec = node["spec"]
     return Attributes(
         carried,
         taints(spec["taints"]),
         cordoned=bool(spec["unschedulable"].boolean()),
-        ready=_is_ready(whole["status"]["conditions"]),
+        ready=_is_ready(node["status"]["conditions"]),
     )
 
 
@@ -119,8 +119,8 @@ def labels(part: Part) -> Labels:
 
 def taints(listed: Part) -> tuple[Taint, ...]:
     """The taints that keep pods away; one of an effect that is not known here keeps nobody away."""
-    found = (_taint(part) for part in listed.objects())
-    return shared(tuple(taint for taint in found if taint.key and taint.effect in EFFECTS))
+    taints_ = (_taint(part) for part in listed.objects())
+    return shared(tuple(taint for taint in taints_ if taint.key and taint.effect in EFFECTS))
 
 
 def _taint(part: Part) -> Taint:
@@ -129,8 +129,8 @@ def _taint(part: Part) -> Taint:
 
 def _is_ready(conditions: Part) -> bool:
     """Whether the kubelet says so; a Node that has no such condition was written by hand."""
-    told = [part["status"].text() for part in conditions.objects() if part["type"].text() == _READY]
-    return told[-1] == _TRUE if told else True
+    statuses = [part["status"].text() for part in conditions.objects() if part["type"].text() == _READY]
+    return statuses[-1] == _TRUE if statuses else True
 
 
 def _identity(metadata: Part, info: Part) -> Identity:
@@ -144,8 +144,8 @@ def _most(totals: Resources | None, capacity: Part) -> Resources | None:
     """
     if totals is None:
         return None
-    there = Part(capacity.value).amounts()
-    devices = {name: amount for name, amount in there.items() if kind(name) is Kind.DEVICE}
+    amounts = Part(capacity.value).amounts()
+    devices = {name: amount for name, amount in amounts.items() if kind(name) is Kind.DEVICE}
     return shared(totals.most(devices))
 
 
@@ -159,8 +159,8 @@ def minor_version(part: Part) -> int | None:
 
 
 def _minor(version: str) -> int | None:
-    found = _VERSION.fullmatch(version)
-    return int(found[1]) if found else None
+    match = _VERSION.fullmatch(version)
+    return int(match[1]) if match else None
 
 
 def threads_per_core(labels: Part) -> int | None:
@@ -171,7 +171,7 @@ def threads_per_core(labels: Part) -> int | None:
 def join(
     topology: Topology,
     *,
-    told: NodeFacts | None = None,
+    node_facts: NodeFacts | None = None,
     configured: KubeletConfiguration | None = None,
 ) -> Node:
     """The node that a topology describes, with what else is known of it.
@@ -179,30 +179,37 @@ def join(
     Raises `BadNode` with every mistake: where its kubelet was told what no kubelet starts with, and where it
     would walk the sets of more than `MOST_ZONES` zones.
     """
-    return checked(unchecked(topology, told=told, configured=configured), configured)
+    return checked(unchecked(topology, node_facts=node_facts, configured=configured), configured)
 
 
 def unchecked(
-    topology: Topology, *, told: NodeFacts | None = None, configured: KubeletConfiguration | None = None
+    topology: Topology, *, node_facts: NodeFacts | None = None, configured: KubeletConfiguration | None = None
 ) -> Node:
     """As `join`, whatever a kubelet would make of it."""
-    told = told or NodeFacts(topology.name)
-    said = configured or KubeletConfiguration(topology.name)
+    node_facts = node_facts or NodeFacts(topology.name)
+    configuration = configured or KubeletConfiguration(topology.name)
     cpu_manager, memory_manager = managers(topology.zones)
     return Node(
         topology.name,
         topology.zones,
-        policy=said.policy or topology.policy,
-        scope=said.scope or topology.scope,
-        cpu_manager=said.cpu_manager or cpu_manager,
-        memory_manager=said.memory_manager or memory_manager,
-        totals=told.totals,
-        max_zones=topology.max_zones if said.max_zones is None else said.max_zones,
+        policy=configuration.policy or topology.policy,
+        scope=configuration.scope or topology.scope,
+        cpu_manager=configuration.cpu_manager or cpu_manager,
+        memory_manager=configuration.memory_manager or memory_manager,
+        totals=node_facts.totals,
+        max_zones=topology.max_zones if configuration.max_zones is None else configuration.max_zones,
         known=Known.CONFIGURED if configured else Known.COUNTS,
-        label=told.label,
-        attributes=told.attributes,
-        options=shared(Options(said.cpu_options, said.topology_options, said.gates, told.minor)),
-        threads=told.threads,
+        label=node_facts.label,
+        attributes=node_facts.attributes,
+        options=shared(
+            Options(
+                configuration.cpu_options,
+                configuration.topology_options,
+                configuration.gates,
+                node_facts.minor,
+            )
+        ),
+        threads=node_facts.threads,
     )
 
 

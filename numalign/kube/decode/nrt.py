@@ -99,47 +99,47 @@ def topology(raw: Mapping[str, object]) -> Topology:
     A zone's free amount never exceeds its allocatable one, whatever was published. Where there is more than
     is read, that is the only mistake.
     """
-    whole = Part(raw)
-    measure(whole)
-    whole.raise_mistakes(BadTopology)
-    _known_version(whole["apiVersion"])
-    read = described(whole, intern(whole["metadata"]["name"].required_text()), AMOUNTS)
-    whole.raise_mistakes(BadTopology)
+    part = Part(raw)
+    measure(part)
+    part.raise_mistakes(BadTopology)
+    _known_version(part["apiVersion"])
+    read = described(part, intern(part["metadata"]["name"].required_text()), AMOUNTS)
+    part.raise_mistakes(BadTopology)
     return read
 
 
-def described(whole: Part, name: str, amounts: Sequence[str]) -> Topology:
+def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
     """The topology of the node with this name, of an object with these fields that has been measured.
 
     `amounts` are the fields with the capacity of a resource, with what may be given out, and what is free.
     Mistakes are left in the part.
     """
-    said = _attributes(whole)
-    policy, scope = _deprecated(whole)
+    attribute = _attributes(part)
+    policy, scope = _deprecated(part)
     return Topology(
         name,
-        _zones(whole, amounts),
-        policy=said(_POLICY).one_of(Policy) or policy,
-        scope=said(_SCOPE).one_of(Scope) or scope,
-        max_zones=said(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
-        fingerprint=_fingerprint(said, whole["metadata"].value),
+        _zones(part, amounts),
+        policy=attribute(_POLICY).one_of(Policy) or policy,
+        scope=attribute(_SCOPE).one_of(Scope) or scope,
+        max_zones=attribute(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
+        fingerprint=_fingerprint(attribute, part["metadata"].value),
     )
 
 
-def measure(whole: Part) -> None:
+def measure(part: Part) -> None:
     """Note the lists that are too long, without reading what is in them."""
-    zones = whole["zones"]
+    zones = part["zones"]
     listed = [zone for zone in _listed(zones.value) if isinstance(zone, dict)]
     numa = sum(1 for zone in listed if zone.get("type") == _NUMA)
     measured = (
         (zones, "zones", len(_listed(zones.value)), MOST_ENTRIES),
         (zones, f"zones of type {_NUMA}", numa, MOST_ZONES),
         *((zones, key, sum(len(_listed(zone.get(key))) for zone in listed), MOST_ENTRIES) for key in _INNER),
-        *((whole[key], "entries", len(_listed(whole[key].value)), MOST_ATTRIBUTES) for key in _OUTER),
+        *((part[key], "entries", len(_listed(part[key].value)), MOST_ATTRIBUTES) for key in _OUTER),
     )
-    crowded = ((part, what, count, most) for part, what, count, most in measured if count > most)
-    for part, what, count, most in islice(crowded, 1):
-        part.wrong(f"{count} {what} are more than the {most} that are read")
+    crowded = ((place, what, count, most) for place, what, count, most in measured if count > most)
+    for place, what, count, most in islice(crowded, 1):
+        place.wrong(f"{count} {what} are more than the {most} that are read")
 
 
 def _listed(value: object) -> list[object]:
@@ -148,42 +148,42 @@ def _listed(value: object) -> list[object]:
 
 def _known_version(part: Part) -> None:
     version = part.required_text()
-    if version and version not in {f"{GROUP}/{each}" for each in VERSIONS}:
+    if version and version not in {f"{GROUP}/{version_}" for version_ in VERSIONS}:
         part.wrong(f"{named(version)} is none of the known versions: {', '.join(VERSIONS)} of {GROUP}")
 
 
-def _attributes(whole: Part) -> Callable[[str], Part]:
+def _attributes(part: Part) -> Callable[[str], Part]:
     """Looks up an attribute by its name; one that is there twice must say the same twice to say anything."""
-    known: dict[str, Part] = {}
-    for entry in whole["attributes"].objects():
+    values: dict[str, Part] = {}
+    for entry in part["attributes"].objects():
         name, value = entry["name"].required_text(), entry["value"].required()
-        first = known.setdefault(name, value)
+        first = values.setdefault(name, value)
         if first.value == value.value:
             continue
         if name in _READ:
             value.wrong(f"{named(value.value)} is not what {first.where} says: {named(first.value)}")
-        known[name] = first if name in _READ else _CONTRADICTED
-    return lambda name: known.get(name, _ABSENT)
+        values[name] = first if name in _READ else _CONTRADICTED
+    return lambda name: values.get(name, _ABSENT)
 
 
-def _deprecated(whole: Part) -> tuple[Policy, Scope]:
-    words = [entry.text() for entry in whole["topologyPolicies"].elements()]
+def _deprecated(part: Part) -> tuple[Policy, Scope]:
+    words = [entry.text() for entry in part["topologyPolicies"].elements()]
     return _DEPRECATED.get(words[0] if words else "", (Policy.NONE, Scope.CONTAINER))
 
 
-def _fingerprint(said: Callable[[str], Part], metadata: object) -> Fingerprint | None:
+def _fingerprint(attribute: Callable[[str], Part], metadata: object) -> Fingerprint | None:
     """Whoever cannot read it still knows the zones."""
-    value = said(_FINGERPRINT).value
+    value = attribute(_FINGERPRINT).value
     if value is None and isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
         value = metadata["annotations"].get(FINGERPRINT_ANNOTATION)
-    return fingerprints.told(value, said(_METHOD).value)
+    return fingerprints.told(value, attribute(_METHOD).value)
 
 
-def _zones(whole: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
+def _zones(topology_part: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
     """Every NUMA zone, ascending by id."""
-    listed = whole["zones"].required()
+    listed = topology_part["zones"].required()
     parts = [part for part in listed.objects() if part["type"].required_text() == _NUMA]
-    if not parts and not whole.mistakes:
+    if not parts and not topology_part.mistakes:
         listed.wrong(f"holds no zone of type {_NUMA}")
     ids = _ids(parts)
     zones = [_zone(part, ids, amounts) for part in parts]
@@ -210,12 +210,12 @@ def _id(place: Part) -> ZoneId | None:
     if len(name) > LONGEST_NAME:
         place.wrong(f"{named(name)} is longer than a name: at most {LONGEST_NAME} characters are read")
         return None
-    found = _NUMBERED.fullmatch(name)
-    if name and not found:
+    match = _NUMBERED.fullmatch(name)
+    if name and not match:
         place.wrong(f"{named(name)} does not end in the number of a zone, as node-0 does")
-    elif found and int(found[1]) > _LARGEST_ID:
+    elif match and int(match[1]) > _LARGEST_ID:
         place.wrong(f"{named(name)} has a number beyond {_LARGEST_ID}, the last zone that Linux knows")
-    return ZoneId(int(found[1])) if found and place.value else None
+    return ZoneId(int(match[1])) if match and place.value else None
 
 
 def _zone(part: Part, ids: Mapping[str, ZoneId], amounts: Sequence[str]) -> Zone | None:
@@ -246,8 +246,8 @@ def _columns(listed: Part, amounts: Sequence[str]) -> tuple[Resources, Resources
 
 def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]:
     """The amounts of one resource; all that can be compared are."""
-    told = {field: entry[field].required().amount(name) for field in dict.fromkeys(amounts)}
-    capacity, allocatable, available = (told[field] for field in amounts)
+    by_field = {field: entry[field].required().amount(name) for field in dict.fromkeys(amounts)}
+    capacity, allocatable, available = (by_field[field] for field in amounts)
     if capacity is None or allocatable is None or available is None:
         return 0, 0, 0
     if name == CPU and capacity > MOST_CPUS * MILLI:

@@ -13,14 +13,14 @@ The second shape is that of KAI-Scheduler (github.com/kai-scheduler/KAI-Schedule
 knows single zones only and has no record of a pod that holds nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import orjson
 
 from numalign.kube.decode import placements
-from numalign.kube.decode.parts import Part, named
+from numalign.kube.decode.parts import Part, inner, named
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.model import intent
 from numalign.model.errors import BadInput, Mistake
@@ -58,9 +58,9 @@ def read(text: str) -> Held:
         written = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise BadRecord([Mistake("", f"is not JSON: {error}")]) from error
-    whole = Part(written)
-    held = _held(whole.required())
-    whole.raise_mistakes(BadRecord)
+    record = Part(written)
+    held = _held(record.required())
+    record.raise_mistakes(BadRecord)
     return held
 
 
@@ -86,25 +86,21 @@ def record_of(annotations: Mapping[str, object]) -> DecodedRecord:
         if key not in annotations:
             continue
         try:
-            held = _READERS.get(key, _ours)(annotations[key])
+            held = _record(key, annotations[key])
         except BadRecord as error:
             where = f"metadata.annotations[{key}]"
-            mistakes += (replace(each, where=f"{where}{each.where}") for each in error.mistakes)
+            mistakes += (replace(mistake, where=f"{where}{mistake.where}") for mistake in error.mistakes)
         else:
             return DecodedRecord(PlacementRecord(held, source), tuple(mistakes))
     return DecodedRecord(None, tuple(mistakes)) if mistakes else NOTHING
 
 
-def _ours(text: object) -> Held:
+def _record(key: str, text: object) -> Held:
+    """What an annotation says; KAI writes none where it knows nothing, and reads an empty list as wrong."""
     if not isinstance(text, str):
         raise BadRecord([Mistake("", f"must be a text, not {named(text)}")])
-    return read(text)
-
-
-def _theirs(text: object) -> Held:
-    """KAI writes nothing where it knows nothing, and reads an empty list as a mistake."""
-    held = _ours(text)
-    if not held:
+    held = read(text)
+    if not held and key in {KAI_OBSERVED, KAI_PREDICTED}:
         raise BadRecord([Mistake("", "is empty, which says nothing")])
     return held
 
@@ -121,24 +117,20 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 
 KEYS = frozenset(SOURCES)
 
-_READERS: Mapping[str, Callable[[object], Held]] = MappingProxyType(
-    {KAI_OBSERVED: _theirs, KAI_PREDICTED: _theirs}
-)
 
-
-def _held(whole: Part) -> Held:
-    if isinstance(whole.value, list) and len(whole.value) > MOST_ENTRIES:
-        whole.wrong(f"has {len(whole.value)} entries: at most {MOST_ENTRIES} are read")
-    if (amounts := _amounts(whole.value)) > MOST_AMOUNTS:
-        whole.wrong(f"has {amounts} amounts: at most {MOST_AMOUNTS} are read")
+def _held(record: Part) -> Held:
+    if isinstance(record.value, list) and len(record.value) > MOST_ENTRIES:
+        record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are read")
+    if (amounts := _amounts(record.value)) > MOST_AMOUNTS:
+        record.wrong(f"has {amounts} amounts: at most {MOST_AMOUNTS} are read")
     held: dict[tuple[str, ...], Resources] = {}
     places: dict[tuple[str, ...], Part] = {}
-    for entry in whole.objects():
+    for entry in record.objects():
         zones = _zones(entry)
         held[zones] = entry["amount"].required().amounts()
         # Without zones it may be one whose zones cannot be read.
-        told = zones or entry["zones"].value == []
-        if told and places.setdefault(zones, entry) is not entry:
+        named_zones = zones or entry["zones"].value == []
+        if named_zones and places.setdefault(zones, entry) is not entry:
             names = ", ".join(map(named, zones)) or "no zone"
             entry.wrong(f"{names} stands here twice: see {places[zones].where}")
     return held
@@ -146,12 +138,8 @@ def _held(whole: Part) -> Held:
 
 def _amounts(entries: object) -> int:
     """How many amounts all entries have together, whatever they say."""
-    found = (
-        [each.get("amount") for each in entries if isinstance(each, dict)]
-        if isinstance(entries, list)
-        else []
-    )
-    return sum(len(bag) for bag in found if isinstance(bag, dict))
+    lists = (inner(entry, "amount") for entry in (entries if isinstance(entries, list) else ()))
+    return sum(len(amounts) for amounts in lists if isinstance(amounts, dict))
 
 
 def _zones(entry: Part) -> tuple[str, ...]:
@@ -164,10 +152,10 @@ def _zones(entry: Part) -> tuple[str, ...]:
 
 
 def _names(listed: Part) -> Iterator[str]:
-    seen = set[str]()
+    names = set[str]()
     for part in listed.required().elements():
         name = part.required_text()
-        if name in seen:
+        if name in names:
             part.wrong(f"{named(name)} is named twice")
-        seen.add(name)
+        names.add(name)
         yield name

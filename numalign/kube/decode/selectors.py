@@ -48,15 +48,15 @@ def _expression(part: Part) -> Iterator[Requirement]:
 
 def _operator(part: Part) -> Operator | None:
     part.required_text()
-    found = part.one_of(LabelOperator)
-    return Operator(found.value) if found else None
+    word = part.one_of(LabelOperator)
+    return Operator(word.value) if word else None
 
 
-def _possible(part: Part, made: Requirement) -> Requirement:
+def _possible(part: Part, requirement: Requirement) -> Requirement:
     """The same; a mistake, if no label can have such a key or value."""
-    if why := label_syntax.impossible(made.key, sorted(made.values)):
+    if why := label_syntax.impossible(requirement.key, sorted(requirement.values)):
         part.wrong(why)
-    return made
+    return requirement
 
 
 def _texts(part: Part) -> Iterator[str]:

@@ -22,7 +22,7 @@ Whoever writes the ConfigMap may be anybody: what stands there is measured befor
 the entry that it is in, and what a shape is called is reckoned, never believed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import chain, islice
 from types import MappingProxyType
@@ -35,11 +35,10 @@ from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.parts import Part, named
 from numalign.kube.kinds import Collection, Object
 from numalign.model import resources
-from numalign.model.attributes import Attributes, Taint
+from numalign.model.attributes import Attributes
 from numalign.model.errors import MOST_MISTAKES, Mistake
-from numalign.model.node import Known, Zone, managers
+from numalign.model.node import Known, Node, Zone, managers
 from numalign.model.options import Options
-from numalign.model.resources import Resources, ZoneId
 from numalign.model.sharing import shared
 from numalign.shapes import KnownShape, LabelValues, RememberedShapes, Shape, shape
 
@@ -93,20 +92,20 @@ def collection(namespace: str) -> Collection:
 def encode(memory: RememberedShapes) -> dict[str, str]:
     """The data of the ConfigMap. What is too much is left out: the shapes that were seen longest ago."""
     data = {LOSSES: _text(dict(_most_lasting(memory.losses)))} if memory.losses else {}
-    left = MOST_BYTES - sum(map(_size, data.items()))
-    latest = sorted(memory.shapes, key=lambda known: (-(known.seen or 0.0), known.shape.name))
-    for known in islice(latest, MOST_SHAPES):
-        entry = known.shape.name, _text(_written(known))
-        if _size(entry) <= left:
-            left -= _size(entry)
+    free = MOST_BYTES - sum(map(_size, data.items()))
+    latest = sorted(memory.shapes, key=lambda remembered: (-(remembered.seen or 0.0), remembered.shape.name))
+    for remembered in islice(latest, MOST_SHAPES):
+        entry = remembered.shape.name, _text(_written(remembered))
+        if _size(entry) <= free:
+            free -= _size(entry)
             data.update([entry])
     return data
 
 
 def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
     """What a ConfigMap remembers, and all that is wrong with it, each with its place; never raises."""
-    whole = Part(raw)
-    data = whole["data"]
+    config_map = Part(raw)
+    data = config_map["data"]
     texts = {key: part.value for key, part in data.members()}
     size = sum(len(key) + len(text) for key, text in texts.items() if isinstance(text, str))
     if size > MOST_BYTES_READ:
@@ -115,9 +114,9 @@ def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
         data.wrong(f"{len(texts)} keys are more than the {MOST_SHAPES + 1} that are read")
     entries = {} if data.value is None else {key: _parsed(key, text) for key, text in texts.items()}
     losses = _losses(entries[LOSSES]) if LOSSES in entries else {}
-    known = [_remembered(part) for key, part in entries.items() if key != LOSSES]
-    mistakes = chain(whole.mistakes, *(part.mistakes for part in entries.values()))
-    return RememberedShapes(tuple(filter(None, known)), losses), tuple(islice(mistakes, MOST_MISTAKES))
+    remembered = [_remembered(part) for key, part in entries.items() if key != LOSSES]
+    mistakes = chain(config_map.mistakes, *(part.mistakes for part in entries.values()))
+    return RememberedShapes(tuple(filter(None, remembered)), losses), tuple(islice(mistakes, MOST_MISTAKES))
 
 
 def _text(value: object) -> str:
@@ -130,11 +129,11 @@ def _size(entry: tuple[str, str]) -> int:
 
 
 def _most_lasting(losses: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    left = MOST_BYTES_OF_LOSSES
+    free = MOST_BYTES_OF_LOSSES
     for name, since in sorted(losses.items(), key=lambda loss: (loss[1], loss[0]))[:MOST_LOSSES]:
         written = name, _moment(since)
-        left -= _size(written) + len('"":"",')
-        if left < 0:
+        free -= _size(written) + len('"":"",')
+        if free < 0:
             return
         yield written
 
@@ -153,16 +152,16 @@ def _parsed(key: str, text: object) -> Part:
 
 
 def _losses(part: Part) -> Mapping[str, float]:
-    times = islice(((name, float(each.time())) for name, each in part.members()), MOST_LOSSES)
+    times = islice(((name, float(time.time())) for name, time in part.members()), MOST_LOSSES)
     return MappingProxyType({name: since for name, since in times if since > 0})
 
 
 def _remembered(part: Part) -> KnownShape | None:
     if part.value is None:
         return None
-    seen = float(part["lastSeen"].time())
-    found = _shape(part, other_labels=bool(part["otherLabels"].boolean()))
-    return KnownShape(found, seen=seen) if found else None
+    last_seen = float(part["lastSeen"].time())
+    read = _shape(part, other_labels=bool(part["otherLabels"].boolean()))
+    return KnownShape(read, seen=last_seen) if read else None
 
 
 # The policy file.
@@ -178,17 +177,22 @@ def declared(listed: Part) -> tuple[Shape, ...]:
     return tuple(filter(None, map(_declared, listed.objects())))
 
 
-def exported(known: Iterable[KnownShape]) -> list[Object]:
+def exported(shapes_: Iterable[KnownShape]) -> list[Object]:
     """Shapes as `declared` reads them, with their names for whoever reads them too."""
     return [
-        {"name": each.shape.name, **_written(each), "otherLabels": each.shape.other_labels} for each in known
+        {
+            "name": known_shape.shape.name,
+            **_written(known_shape),
+            "otherLabels": known_shape.shape.other_labels,
+        }
+        for known_shape in shapes_
     ]
 
 
 def _declared(part: Part) -> Shape | None:
     part.only(FIELDS)
-    told = part["otherLabels"].boolean()
-    return _shape(part, other_labels=told is None or told)
+    other_labels = part["otherLabels"].boolean()
+    return _shape(part, other_labels=other_labels is None or other_labels)
 
 
 # Reading a shape.
@@ -203,7 +207,7 @@ def _shape(part: Part, *, other_labels: bool) -> Shape | None:
     topology = nrt.described(part, shape.NAMELESS, nrt.WITHOUT_PODS)
     kubelet = part["kubelet"]
     configured = kubelet_config.configuration(kubelet, shape.NAMELESS) if kubelet.value is not None else None
-    told = NodeFacts(
+    node_facts = NodeFacts(
         shape.NAMELESS,
         shared(part["allocatable"].amounts()) or None,
         minor=nodes.minor_version(part["kubeletVersion"]),
@@ -214,7 +218,7 @@ def _shape(part: Part, *, other_labels: bool) -> Shape | None:
     if len(part.mistakes) > before:
         return None
     try:
-        node = nodes.join(topology, told=told, configured=configured)
+        node = nodes.join(topology, node_facts=node_facts, configured=configured)
     except BadNode as error:
         _note(part, error.zones)
         _note(kubelet, error.configuration)
@@ -244,20 +248,58 @@ def _values(part: Part) -> LabelValues:
         )
     part.only(_LABEL_FIELDS)
     always, listed = part["always"].boolean(), part["values"]
-    known = None if listed.value is None else frozenset(each.text() for each in listed.elements())
+    values = None if listed.value is None else frozenset(value.text() for value in listed.elements())
     return LabelValues(
-        known if known is None or len(known) <= shape.MOST_VALUES else None, always is not False
+        values if values is None or len(values) <= shape.MOST_VALUES else None, always is not False
     )
 
 
 # Writing one.
 
 
-def _written(known: KnownShape) -> Object:
+def _written(known_shape: KnownShape) -> Object:
     """All that there is to say of a shape, in the order in which people read it."""
-    fields: Object = {name: say(known.shape) for name, say in _SAID.items()}
-    fields["lastSeen"] = known.seen and _moment(known.seen)
+    written, node = known_shape.shape, known_shape.shape.node
+    minor, seen = node.options.minor, known_shape.seen
+    attributes = {
+        "topologyManagerPolicy": node.policy.value,
+        "topologyManagerScope": node.scope.value,
+        "topologyManagerMaxNUMANodes": str(node.max_zones),
+    }
+    fields: Object = {
+        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
+        "zones": [_written_zone(zone, node) for zone in node.zones],
+        "allocatable": {name: resources.render(name, amount) for name, amount in (node.totals or {}).items()},
+        "labels": {key: _written_label(values) for key, values in sorted(written.labels.items())},
+        "otherLabels": written.other_labels,
+        "taints": [
+            _present({"key": taint.key, "value": taint.value, "effect": taint.effect})
+            for taint in written.taints
+        ],
+        "kubeletVersion": None if minor is None else f"v1.{minor}",
+        "threadsPerCore": node.threads,
+        "kubelet": _kubelet(node),
+        "lastSeen": seen and _moment(seen),
+    }
+    return _present(fields)
+
+
+def _present(fields: Mapping[str, object]) -> Object:
     return {name: value for name, value in fields.items() if value}
+
+
+def _written_zone(zone: Zone, node: Node) -> Object:
+    names = {other.id: other.name for other in node.zones}
+    listed = [
+        {
+            "name": name,
+            "capacity": resources.render(name, amount),
+            "allocatable": resources.render(name, zone.allocatable.get(name, 0)),
+        }
+        for name, amount in zone.capacity.items()
+    ]
+    costs = [{"name": names[zone_id], "value": cost} for zone_id, cost in zone.costs]
+    return {"name": zone.name, "type": "Node", **({"costs": costs} if costs else {}), "resources": listed}
 
 
 def _moment(seconds: float) -> str:
@@ -267,55 +309,12 @@ def _moment(seconds: float) -> str:
 def _written_label(values: LabelValues) -> object:
     if values.always and values.known is not None and len(values.known) == 1:
         return next(iter(values.known))
-    told: Object = {} if values.known is None else {"values": sorted(values.known)}
-    return told if values.always else {**told, "always": False}
+    fields: Object = {} if values.known is None else {"values": sorted(values.known)}
+    return fields if values.always else {**fields, "always": False}
 
 
-def _written_taint(taint: Taint) -> Object:
-    told = {"key": taint.key, "value": taint.value, "effect": taint.effect}
-    return {name: text for name, text in told.items() if text}
-
-
-def _written_amounts(amounts: Resources | None) -> Object:
-    return {name: resources.render(name, amount) for name, amount in (amounts or {}).items()}
-
-
-def _written_zone(zone: Zone, names: Mapping[ZoneId, str]) -> Object:
-    listed = [
-        {
-            "name": name,
-            "capacity": resources.render(name, amount),
-            "allocatable": resources.render(name, zone.allocatable.get(name, 0)),
-        }
-        for name, amount in zone.capacity.items()
-    ]
-    costs = [{"name": names[there], "value": cost} for there, cost in zone.costs]
-    return {"name": zone.name, "type": "Node", **({"costs": costs} if costs else {}), "resources": listed}
-
-
-def _zones(found: Shape) -> object:
-    names = {zone.id: zone.name for zone in found.node.zones}
-    return [_written_zone(zone, names) for zone in found.node.zones]
-
-
-def _attributes(found: Shape) -> object:
-    node = found.node
-    told = (
-        ("topologyManagerPolicy", node.policy.value),
-        ("topologyManagerScope", node.scope.value),
-        ("topologyManagerMaxNUMANodes", str(node.max_zones)),
-    )
-    return [{"name": name, "value": value} for name, value in told]
-
-
-def _version(found: Shape) -> object:
-    minor = found.node.options.minor
-    return None if minor is None else f"v1.{minor}"
-
-
-def _kubelet(found: Shape) -> object:
+def _kubelet(node: Node) -> Object | None:
     """What the topology does not tell of the kubelet, if there is any."""
-    node = found.node
     plain = managers(node.zones) == (node.cpu_manager, node.memory_manager)
     if node.known is Known.COUNTS and plain and node.options == Options(minor=node.options.minor):
         return None
@@ -327,20 +326,5 @@ def _kubelet(found: Shape) -> object:
     return {
         "cpuManagerPolicy": node.cpu_manager.value,
         "memoryManagerPolicy": node.memory_manager.value,
-        **{name: options for name, options in switched.items() if options},
+        **_present(switched),
     }
-
-
-_SAID: Mapping[str, Callable[[Shape], object]] = MappingProxyType(
-    {
-        "attributes": _attributes,
-        "zones": _zones,
-        "allocatable": lambda found: _written_amounts(found.node.totals),
-        "labels": lambda found: {key: _written_label(each) for key, each in sorted(found.labels.items())},
-        "otherLabels": lambda found: found.other_labels,
-        "taints": lambda found: [*map(_written_taint, found.taints)],
-        "kubeletVersion": _version,
-        "threadsPerCore": lambda found: found.node.threads,
-        "kubelet": _kubelet,
-    }
-)

@@ -54,7 +54,9 @@ class TemplatePath:
             for part in text.split(".")
             for step in ((part.removesuffix(_ELEMENTS), _ELEMENTS) if part.endswith(_ELEMENTS) else (part,))
         ]
-        if wrong := next((step for step in steps if not _is_step(step)), None):
+        if wrong := next(
+            (step for step in steps if step and step not in _WILD and not _NAME.fullmatch(step)), None
+        ):
             raise ValueError(f'"{wrong[:64]}" is no step: write names with dots, [*] after a list, or *')
         if "" in steps:
             raise ValueError("a name is missing: write a path like spec.tasks[*].template")
@@ -68,16 +70,12 @@ class TemplatePath:
         """The path as it is written."""
         return ".".join(self.steps).replace(f".{_ELEMENTS}", _ELEMENTS)
 
-    def found(self, whole: Part) -> Iterator[Part]:
+    def found(self, workload: Part) -> Iterator[Part]:
         """Every place in an object that the path leads to and where something stands."""
-        parts: Iterable[Part] = (whole,)
+        parts: Iterable[Part] = (workload,)
         for step in self.steps:
             parts = chain.from_iterable(map(_WALKS.get(step, partial(_member, name=step)), parts))
         return (part for part in parts if part.value is not None)
-
-
-def _is_step(step: str) -> bool:
-    return not step or step in _WILD or bool(_NAME.fullmatch(step))
 
 
 def _member(part: Part, *, name: str) -> Iterable[Part]:
@@ -89,7 +87,7 @@ def _elements(part: Part) -> Iterable[Part]:
 
 
 def _members(part: Part) -> Iterable[Part]:
-    return () if _crowded(part) else (each for _, each in part.members())
+    return () if _crowded(part) else (member for _, member in part.members())
 
 
 def _crowded(part: Part) -> bool:
@@ -178,7 +176,7 @@ class TemplateLocation:
     guessed: bool = False
     moved: tuple[tuple[str, str], ...] = ()
 
-    def told(self, mistake: Mistake) -> Mistake:
+    def in_object(self, mistake: Mistake) -> Mistake:
         """A mistake of the pod, with its place in the object."""
         for before, after in self.moved:
             if mistake.where == before or mistake.where.startswith((f"{before}.", f"{before}[")):
@@ -228,61 +226,58 @@ def paths_of(sort: GroupKind, *, extra: TemplatePaths = NO_TEMPLATES) -> tuple[T
 
 def scan(raw: Mapping[str, object], sort: GroupKind, *, extra: TemplatePaths = NO_TEMPLATES) -> TemplateScan:
     """The pods in an object of this sort; never raises. What is absent is no mistake."""
-    whole = Part(raw)
+    workload = Part(raw)
     paths = paths_of(sort, extra=extra)
-    places, guesses = _known(whole, sort, paths) if paths else _searched(whole, sort)
+    places, guesses = _known(workload, sort, paths) if paths else _searched(workload, sort)
     if len(places) > MOST_TEMPLATES:
-        whole.wrong(f"has {len(places)} pod templates: numalign reads at most {MOST_TEMPLATES}")
-        return TemplateScan(mistakes=tuple(whole.mistakes))
-    return TemplateScan(places, tuple(whole.mistakes), guesses, tuple(_astray(raw, sort, places)))
+        workload.wrong(f"has {len(places)} pod templates: numalign reads at most {MOST_TEMPLATES}")
+        return TemplateScan(mistakes=tuple(workload.mistakes))
+    return TemplateScan(places, tuple(workload.mistakes), guesses, tuple(_astray(raw, sort, places)))
 
 
 def group_kind(raw: Mapping[str, object]) -> GroupKind:
     """The sort of an object; raises `BadPod` for one that does not say it."""
-    whole = Part(raw)
-    kind, version = whole["kind"].required_text(), whole["apiVersion"].required_text()
-    whole.raise_mistakes(BadPod)
+    workload = Part(raw)
+    kind, version = workload["kind"].required_text(), workload["apiVersion"].required_text()
+    workload.raise_mistakes(BadPod)
     return group(version), kind
 
 
-def pod_templates(seen: TemplateScan, *, owner: Mapping[str, object]) -> tuple[PodTemplate, ...]:
+def pod_templates(scanned: TemplateScan, *, owner: Mapping[str, object]) -> tuple[PodTemplate, ...]:
     """The pods at the places of an object, which go by its name and namespace.
 
     Raises `BadPod` with every mistake of all of them, those at places that are guesses excepted.
     """
     above = Part(owner)["metadata"]
-    found = tuple(_made(place, above) for place in seen.places)
-    sure = (each.mistakes for each in found if not each.place.guessed)
+    templates = tuple(_made(place, above) for place in scanned.places)
+    sure = (template.mistakes for template in templates if not template.place.guessed)
     # What is wrong with the owner is wrong with each of its pods, and told once.
-    if mistakes := dict.fromkeys((*seen.mistakes, *above.mistakes, *chain.from_iterable(sure))):
+    if mistakes := dict.fromkeys((*scanned.mistakes, *above.mistakes, *chain.from_iterable(sure))):
         raise BadPod(mistakes)
-    return found
+    return templates
 
 
 def _made(place: TemplateLocation, owner: Part) -> PodTemplate:
-    whole = Part(place.raw)
-    read = pods.template(whole, owner=owner)
-    return PodTemplate(place, None if whole.mistakes else read, tuple(map(place.told, whole.mistakes)))
+    pod = Part(place.raw)
+    read = pods.template(pod, owner=owner)
+    return PodTemplate(place, None if pod.mistakes else read, tuple(map(place.in_object, pod.mistakes)))
 
 
 # Kinds that are known.
 
 
 def _known(
-    whole: Part, sort: GroupKind, paths: Iterable[TemplatePath]
+    workload: Part, sort: GroupKind, paths: Iterable[TemplatePath]
 ) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
+    """The places of an object of a known kind, and why some of them are guesses."""
     locate = _MADE.get(sort, _plain)
     # More than are read are not made, which may take a copy of each.
-    parts = list(chain.from_iterable(path.found(whole) for path in paths))
+    parts = list(chain.from_iterable(path.found(workload) for path in paths))
     if len(parts) > MOST_TEMPLATES:
-        return tuple(_plain(part, whole) for part in parts), ()
-    places = tuple(place for part in parts if (place := locate(part, whole)))
-    return places, tuple(_partly(sort, place) for place in places if place.guessed)
-
-
-def _partly(sort: GroupKind, place: TemplateLocation) -> str:
-    """Why a place of a known kind is a guess."""
-    return f"{place.where} of {_called(sort)} is not the whole pod: what its runtime adds is not known"
+        return tuple(_plain(part, workload) for part in parts), ()
+    places = tuple(place for part in parts if (place := locate(part, workload)))
+    partly = f"of {_called(sort)} is not the whole pod: what its runtime adds is not known"
+    return places, tuple(f"{place.where} {partly}" for place in places if place.guessed)
 
 
 def _plain(part: Part, _whole: Part) -> TemplateLocation:
@@ -304,13 +299,13 @@ def _of_task(part: Part, _whole: Part) -> TemplateLocation:
     return TemplateLocation(part.where, _annotated(part.value, written))
 
 
-def _of_component(part: Part, whole: Part) -> TemplateLocation | None:
+def _of_component(part: Part, service: Part) -> TemplateLocation | None:
     """A component of an InferenceService is the spec of its pods, and a model in it one container more.
 
     The service's annotations are handed on to the pods, those of the component over them; of a model the
     serving runtime says the rest (kserve pkg/controller/v1beta1/inferenceservice/components/predictor.go).
     """
-    model = next((each for name in _MODELS if isinstance(each := part[name].value, dict)), None)
+    model = next((value for name in _MODELS if isinstance(value := part[name].value, dict)), None)
     listed = part["containers"].value
     if model is None and not isinstance(listed, list):
         return None
@@ -320,9 +315,9 @@ def _of_component(part: Part, whole: Part) -> TemplateLocation | None:
         others = listed if isinstance(listed, list) else []
         spec["containers"] = [*others, {"name": "kserve-container", **resources}]
     # Those of a worker are its predictor's.
-    levels = (whole["metadata"].value, part.parent.value, part.value)
-    said = reduce(or_, (_fields(level, "annotations") for level in levels))
-    raw = _with_names({"metadata": {"annotations": said}, "spec": spec})
+    levels = (service["metadata"].value, part.parent.value, part.value)
+    annotations = reduce(or_, (_fields(level, "annotations") for level in levels))
+    raw = _with_names({"metadata": {"annotations": annotations}, "spec": spec})
     moved = (("metadata.annotations", "metadata.annotations"), ("spec", part.where))
     return TemplateLocation(part.where, raw, guessed=model is not None, moved=moved)
 
@@ -368,8 +363,8 @@ def _named(listed: object, key: str) -> object:
     if not isinstance(listed, list) or len(listed) > pods.MOST_CONTAINERS:
         return listed
     return [
-        {"name": f"{key}-{number}", **each} if isinstance(each, dict) else each
-        for number, each in enumerate(listed)
+        {"name": f"{key}-{number}", **container} if isinstance(container, dict) else container
+        for number, container in enumerate(listed)
     ]
 
 
@@ -379,14 +374,23 @@ _OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
 """Members of every object that hold no template."""
 
 
-def _searched(whole: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
+def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
     """The places of an object that look like pods, and how they were read."""
-    search = _Search(whole)
+    search = _Search(workload)
     # One more tells that there are others, of which nobody is refused either.
     places = [*islice(search.places(), MOST_TEMPLATES + 1)]
-    search.cut_short |= len(places) > MOST_TEMPLATES
     read = tuple(places[:MOST_TEMPLATES])
-    return read, (*_how(sort, read), *_cut_short(sort, search), *_elsewhere(sort))
+    guesses = []
+    if read:
+        where = ", ".join(place.where for place in read[:_MOST_NAMED])
+        more = f" and {len(read) - _MOST_NAMED} more places" if len(read) > _MOST_NAMED else ""
+        guesses.append(f"{_called(sort)} is not a kind numalign knows: read a pod template at {where}{more}")
+    if search.cut_short or len(places) > MOST_TEMPLATES:
+        too_much = "and too large or deep to be searched to its end"
+        guesses.append(f"{_called(sort)} is not a kind numalign knows, {too_much}")
+    if elsewhere := _ELSEWHERE.get(sort):
+        guesses.append(f"the pods of a {_called(sort)} are described by {elsewhere}, which was not asked")
+    return read, tuple(guesses)
 
 
 class _Search:
@@ -398,8 +402,8 @@ class _Search:
     either.
     """
 
-    def __init__(self, whole: Part) -> None:
-        self._waiting = deque((part, 1) for key, part in _members_of(whole) if key not in _OWN)
+    def __init__(self, workload: Part) -> None:
+        self._waiting = deque((part, 1) for key, part in _members_of(workload) if key not in _OWN)
         self._left = MOST_SEARCHED
         self.cut_short = False
 
@@ -422,14 +426,18 @@ class _Search:
         if depth >= _MOST_STEPS or self._left < 0:
             self.cut_short = True
             return
-        self._waiting.extend((each, depth + 1) for each in _inside(part))
+        self._waiting.extend((value_part, depth + 1) for value_part in _inside(part))
 
 
 def _inside(part: Part) -> Iterator[Part]:
     """The lists and objects in a value."""
     if isinstance(part.value, list):
-        return (Part(each, at, part) for at, each in enumerate(part.value) if isinstance(each, list | dict))
-    return (each for _, each in _members_of(part))
+        return (
+            Part(element, at, part)
+            for at, element in enumerate(part.value)
+            if isinstance(element, list | dict)
+        )
+    return (element for _, element in _members_of(part))
 
 
 def _members_of(part: Part) -> Iterator[tuple[str, Part]]:
@@ -437,8 +445,8 @@ def _members_of(part: Part) -> Iterator[tuple[str, Part]]:
     members: Mapping[Any, object] = part.value if isinstance(part.value, dict) else {}
     return (
         (key, part[key])
-        for key, each in members.items()
-        if isinstance(key, str) and isinstance(each, list | dict)
+        for key, member in members.items()
+        if isinstance(key, str) and isinstance(member, list | dict)
     )
 
 
@@ -448,30 +456,11 @@ def _is_pod_spec(value: object) -> bool:
         return False
     # No more of them are read.
     first = listed[: pods.MOST_CONTAINERS]
-    return all(isinstance(each, dict) for each in first) and any(map(_runs, first))
+    return all(isinstance(container, dict) for container in first) and any(map(_runs, first))
 
 
 def _runs(container: Mapping[str, object]) -> bool:
     return isinstance(container.get("image"), str) or isinstance(container.get("resources"), dict)
-
-
-def _how(sort: GroupKind, places: tuple[TemplateLocation, ...]) -> Iterator[str]:
-    if places:
-        where = ", ".join(place.where for place in places[:_MOST_NAMED])
-        more = f" and {len(places) - _MOST_NAMED} more places" if len(places) > _MOST_NAMED else ""
-        yield f"{_called(sort)} is not a kind numalign knows: read a pod template at {where}{more}"
-
-
-def _cut_short(sort: GroupKind, search: _Search) -> Iterator[str]:
-    if search.cut_short:
-        yield (
-            f"{_called(sort)} is not a kind numalign knows, and too large or deep to be searched to its end"
-        )
-
-
-def _elsewhere(sort: GroupKind) -> Iterator[str]:
-    if sort in _ELSEWHERE:
-        yield f"the pods of a {_called(sort)} are described by {_ELSEWHERE[sort]}, which was not asked"
 
 
 _ELSEWHERE: Mapping[GroupKind, str] = MappingProxyType(
@@ -517,8 +506,8 @@ def _annotations(value: object) -> Mapping[str, str]:
 
 
 def _fields(value: object, key: str) -> dict[str, str]:
-    found = inner(value, key)
-    return found if isinstance(found, dict) else {}
+    fields = inner(value, key)
+    return fields if isinstance(fields, dict) else {}
 
 
 def _called(sort: GroupKind) -> str:

@@ -110,7 +110,7 @@ def values(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
 
 
 def _whole(documents: list[object]) -> list[object]:
-    troubles = [found.trouble for found in map(_document, documents)]
+    troubles = [document.trouble for document in map(_document, documents)]
     if all(troubles):
         raise BadDocument(_numbered(list(filter(None, troubles))))
     return documents
@@ -211,11 +211,11 @@ def objects(documents: Iterable[object]) -> Iterator[Document]:
     """
     waiting: deque[Iterator[Document]] = deque([map(_document, documents)])
     while waiting:
-        for found in waiting.popleft():
-            if _is_list(found):
-                waiting.append(_items(found))
+        for document in waiting.popleft():
+            if _is_list(document):
+                waiting.append(_items(document))
             else:
-                yield found
+                yield document
 
 
 def _document(value: object) -> Document:
@@ -224,17 +224,17 @@ def _document(value: object) -> Document:
 
 def _found(value: object, where: str) -> Document:
     """An object with the kind that it says itself, or what is wrong with it."""
-    whole = Part(value)
-    kind, version = whole["kind"].required_text(), whole["apiVersion"].text()
-    if whole.mistakes:
-        return Document({}, where, trouble=whole.mistakes[0])
+    part = Part(value)
+    kind, version = part["kind"].required_text(), part["apiVersion"].text()
+    if part.mistakes:
+        return Document({}, where, trouble=part.mistakes[0])
     return Document(cast("Mapping[str, object]", value), where, group(version), kind)
 
 
-def _is_list(found: Document) -> bool:
-    if found.trouble or not found.kind.endswith("List"):
+def _is_list(document: Document) -> bool:
+    if document.trouble or not document.kind.endswith("List"):
         return False
-    return found.kind == "List" or "items" in found.raw
+    return document.kind == "List" or "items" in document.raw
 
 
 def _items(of: Document) -> Iterator[Document]:
@@ -247,8 +247,8 @@ def _items(of: Document) -> Iterator[Document]:
     kind = of.kind.removesuffix("List")
     inherited = {"kind": kind, "apiVersion": of.raw.get("apiVersion")} if kind else {}
     for index, item in enumerate(items):
-        told = {**inherited, **item} if inherited and isinstance(item, dict) else item
-        yield _found(told, f"{of.where}.items[{index}]".removeprefix("document."))
+        typed = {**inherited, **item} if inherited and isinstance(item, dict) else item
+        yield _found(typed, f"{of.where}.items[{index}]".removeprefix("document."))
 
 
 def _content(path: Path | str, stdin: BinaryIO | None) -> bytes:

@@ -31,8 +31,8 @@ def read(path: Path, parse: Callable[[bytes], Read], *, error: type[BadInput]) -
         return parse(_content(path))
     except BadInput as raised:
         raise error(
-            replace(each, where=f"{path}: {each.where}" if each.where else f"{path}")
-            for each in raised.mistakes
+            replace(mistake, where=f"{path}: {mistake.where}" if mistake.where else f"{path}")
+            for mistake in raised.mistakes
         ) from raised
 
 
@@ -48,21 +48,21 @@ def _content(path: Path) -> bytes:
 def parse(data: bytes, decode: Callable[[Part], Read], *, what: str, error: type[BadInput]) -> Read:
     """What `decode` makes of YAML or JSON that holds one `what`; raises `error` with every mistake."""
     try:
-        found = documents.values(data, most=MOST_BYTES)
+        values = documents.values(data, most=MOST_BYTES)
     except BadInput as raised:
-        raise error(_advised(each, what) for each in raised.mistakes) from raised
-    if len(found) > 1:
-        raise error([Mistake("", f"holds {len(found)} documents: a {what} is one")])
-    whole = Part(found[0])
-    decoded = decode(whole)
-    whole.raise_mistakes(error)
+        raise error(_advised(mistake, what) for mistake in raised.mistakes) from raised
+    if len(values) > 1:
+        raise error([Mistake("", f"holds {len(values)} documents: a {what} is one")])
+    part = Part(values[0])
+    decoded = decode(part)
+    part.raise_mistakes(error)
     return decoded
 
 
 def _advised(mistake: Mistake, what: str) -> Mistake:
     """An empty file is most likely a slip, so it has to be said what stands for nothing."""
-    meant = f": write {{}} for no {what}" if mistake.message == "is empty" else ""
-    return replace(mistake, message=f"{mistake.message}{meant}")
+    advice = f": write {{}} for no {what}" if mistake.message == "is empty" else ""
+    return replace(mistake, message=f"{mistake.message}{advice}")
 
 
 def only(part: Part, *names: str) -> None:
@@ -71,12 +71,12 @@ def only(part: Part, *names: str) -> None:
     # To guess takes time, and nobody reads the guesses of a thousand mistakes.
     for name, member in islice(unknown, _GUESSED):
         close = closest_word(name, names)
-        meant = f'"{close}" is meant?' if close else f"known are {', '.join(names)}"
-        member.wrong(f"there is no such key; {meant}")
+        hint = f'"{close}" is meant?' if close else f"known are {', '.join(names)}"
+        member.wrong(f"there is no such key; {hint}")
 
 
 def members(part: Part) -> list[tuple[str, Part]]:
     """Each member of an object, null or not: a key without a value is a slip, too."""
-    told = dict(part.members())
+    present = dict(part.members())
     written = part.value if isinstance(part.value, dict) else {}
-    return [(name, told.get(name, part[name])) for name in written if isinstance(name, str)]
+    return [(name, present.get(name, part[name])) for name in written if isinstance(name, str)]

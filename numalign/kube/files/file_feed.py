@@ -96,8 +96,8 @@ class FileFeed:
         """Read the file now; if that fails, say so and keep what there was. `follow` begins with it."""
         self._taken = self._there()
         try:
-            found, pod_counts, pods = await asyncio.to_thread(self._read)
-            await take(found)
+            read, pod_counts, pods = await asyncio.to_thread(self._read)
+            await take(read)
         except (BadInput, OSError) as error:
             self._failures.inc()
             self._log.error("snapshot.failed", path=self._path, error=error)
@@ -109,7 +109,7 @@ class FileFeed:
         if self._pods is not None:
             await self._pass_on(self._pods, pods)
         self._pod_counts = pod_counts
-        self._had_nodes = bool(found.nodes)
+        self._had_nodes = bool(read.nodes)
         self._read_at = self._clock()
 
     async def _pass_on(self, sink: Sink, pods: Sequence[Object]) -> None:
@@ -130,14 +130,14 @@ class FileFeed:
         if self._path.exists() and not self._path.is_file():
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
         pods: list[Object] = []
-        pile = snapshot.pile(
+        pile = snapshot.build(
             documents.stream(self._path),
             pods=None if self._pods is None else pods.append,
             shape_history=self._shape_history,
         )
         # Before the history is told: what is refused changes nothing.
-        if told := pile.foreign():
-            raise BadInput([Mistake(str(self._path), told)])
+        if reason := pile.why_no_snapshot():
+            raise BadInput([Mistake(str(self._path), reason)])
         if self._had_nodes and not pile.state.has_nodes():
             raise BadInput(
                 [Mistake(str(self._path), "holds no topology that can be read, and held some before")]

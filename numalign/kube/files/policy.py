@@ -108,8 +108,10 @@ class ClusterPolicy:
         """What is asked in a namespace: by its own labels, else by the first default that says anything."""
         if own.disabled or not self.defaults:
             return own
-        known = {NAME_LABEL: namespace, **labels}
-        return reduce(_filled, (each.rules for each in self.defaults if each.concerns(known)), own)
+        all_labels = {NAME_LABEL: namespace, **labels}
+        return reduce(
+            _filled, (default.rules for default in self.defaults if default.concerns(all_labels)), own
+        )
 
     def exempts(self, *, user: str, namespace: str, runtime_class: str) -> str | None:
         """The exemption that lets a request pass unseen, as it stands in the file; None, if none does."""
@@ -123,7 +125,7 @@ class ClusterPolicy:
     def to_json(self) -> dict[str, object]:
         """The policy for programs."""
         return {
-            "defaults": [each.to_json() for each in self.defaults],
+            "defaults": [default.to_json() for default in self.defaults],
             "exemptions": self.exemptions.to_json(),
             "workloads": {
                 f"{kind}.{name}" if name else kind: list(map(str, paths))
@@ -140,13 +142,7 @@ NO_POLICY = ClusterPolicy()
 
 
 def _filled(own: NamespaceRules, more: NamespaceRules) -> NamespaceRules:
-    return replace(
-        own,
-        default=own.default or more.default,
-        enforce=own.enforce or more.enforce,
-        warn=own.warn or more.warn,
-        audit=own.audit or more.audit,
-    )
+    return replace(own, **{level: getattr(own, level) or getattr(more, level) for level in LEVELS})
 
 
 def _names(pattern: str, user: str) -> bool:
@@ -163,38 +159,32 @@ def parse(data: bytes) -> ClusterPolicy:
     return edited.parse(data, _policy, what="policy", error=BadPolicy)
 
 
-def _policy(whole: Part) -> ClusterPolicy:
-    only(whole, "defaults", "exemptions", "workloads", "never", "unknownResources", "shapes")
+def _policy(part: Part) -> ClusterPolicy:
+    only(part, "defaults", "exemptions", "workloads", "never", "unknownResources", "shapes")
     return ClusterPolicy(
-        tuple(map(_default, whole["defaults"].objects())),
-        _exemptions(whole["exemptions"]),
-        MappingProxyType(_templates(whole["workloads"])),
-        never=_reaction(whole["never"], NO_POLICY.never),
-        unknown_resources=_reaction(whole["unknownResources"], NO_POLICY.unknown_resources),
-        shapes=shapes.declared(whole["shapes"]),
+        tuple(map(_default, part["defaults"].objects())),
+        _exemptions(part["exemptions"]),
+        MappingProxyType(_templates(part["workloads"])),
+        never=_reaction(part["never"], NO_POLICY.never),
+        unknown_resources=_reaction(part["unknownResources"], NO_POLICY.unknown_resources),
+        shapes=shapes.declared(part["shapes"]),
     )
 
 
 def _default(part: Part) -> Default:
     before = len(part.mistakes)
     only(part, "namespaceSelector", *LEVELS)
-    rules = NamespaceRules(
-        default=_word(part["default"]),
-        enforce=_word(part["enforce"]),
-        warn=_word(part["warn"]),
-        audit=_word(part["audit"]),
-    )
+    default, enforce, warn, audit = (_policy_of(part[level]) for level in LEVELS)
+    rules = NamespaceRules(default, enforce, warn, audit)
     selected = tuple(requirements(part["namespaceSelector"]))
     if rules == UNRULED and len(part.mistakes) == before:
         part.wrong(f"asks for nothing: add {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
     return Default(selected, rules)
 
 
-def _word(part: Part) -> Policy | None:
-    if part.value is None:
-        return None
-    text = part.text()
-    if part.value is None:
+def _policy_of(part: Part) -> Policy | None:
+    absent, text = part.value is None, part.text()
+    if absent or part.value is None:
         return None
     try:
         return intent.policy(text, where=part.where)
@@ -229,13 +219,13 @@ def _list(part: Part, shape: re.Pattern[str], what: str) -> Iterator[str]:
 
 
 def _templates(part: Part) -> dict[GroupKind, tuple[TemplatePath, ...]]:
-    found: dict[GroupKind, tuple[TemplatePath, ...]] = {}
-    for each in part.objects():
-        sort = _sort(each)
-        if sort in found:
-            each["kind"].wrong(f"{sort[1]} of {sort[0] or 'the core group'} stands here twice: join them")
-        found[sort] = tuple(_paths(each["templates"]))
-    return found
+    templates_: dict[GroupKind, tuple[TemplatePath, ...]] = {}
+    for entry in part.objects():
+        sort = _sort(entry)
+        if sort in templates_:
+            entry["kind"].wrong(f"{sort[1]} of {sort[0] or 'the core group'} stands here twice: join them")
+        templates_[sort] = tuple(_paths(entry["templates"]))
+    return templates_
 
 
 def _sort(part: Part) -> GroupKind:

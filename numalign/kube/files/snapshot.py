@@ -39,7 +39,7 @@ def load(
     """
     where = "standard input" if str(path) == "-" else str(path)
     try:
-        return _settled(pile(documents.stream(path, stdin=stdin), shape_history=shape_history), where)
+        return _settled(build(documents.stream(path, stdin=stdin), shape_history=shape_history), where)
     except BadDocument as error:
         raise BadSnapshot(error.mistakes) from error
 
@@ -53,23 +53,23 @@ def read(data: bytes) -> Snapshot:
 
 
 def of(
-    found: Iterable[object], *, shape_history: ShapeHistory | None = None, where: str = "snapshot"
+    values: Iterable[object], *, shape_history: ShapeHistory | None = None, where: str = "snapshot"
 ) -> Snapshot:
     """The snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`.
 
     The `shape_history` is as for `load`; `where` they stood is named in what is raised.
     """
-    return _settled(pile(documents.objects(found), shape_history=shape_history), where)
+    return _settled(build(documents.objects(values), shape_history=shape_history), where)
 
 
-def _settled(made: "SnapshotBuilder", where: str) -> Snapshot:
-    if told := made.foreign():
-        raise BadSnapshot([Mistake(where, told)])
-    return made.snapshot()
+def _settled(builder: "SnapshotBuilder", where: str) -> Snapshot:
+    if reason := builder.why_no_snapshot():
+        raise BadSnapshot([Mistake(where, reason)])
+    return builder.snapshot()
 
 
-def pile(
-    found: Iterable[Document],
+def build(
+    objects: Iterable[Document],
     *,
     pods: Callable[[Object], None] | None = None,
     shape_history: ShapeHistory | None = None,
@@ -79,10 +79,10 @@ def pile(
     The `shape_history` knows what was there before. Each pod that has a name is given to `pods`, as an API
     server's would be to a sink; without one, pods are counted.
     """
-    made = SnapshotBuilder(pods=pods, shape_history=shape_history)
-    for each in found:
-        made.add(each)
-    return made
+    builder = SnapshotBuilder(pods=pods, shape_history=shape_history)
+    for document in objects:
+        builder.add(document)
+    return builder
 
 
 class SnapshotBuilder:
@@ -108,69 +108,69 @@ class SnapshotBuilder:
             (kubelet_config.GROUP, kubelet_config.KIND): partial(self._keep, state.configurations),
         }
 
-    def add(self, found: Document) -> None:
+    def add(self, document: Document) -> None:
         """Take one object, or tell why not."""
-        name = Part(found.raw)["metadata"]["name"].text()
-        keep = self._keepers.get((found.group, found.kind))
-        if keep is None and (found.group, found.kind, name) == (CORE, shapes.KIND, shapes.NAME):
+        name = Part(document.raw)["metadata"]["name"].text()
+        keep = self._keepers.get((document.group, document.kind))
+        if keep is None and (document.group, document.kind, name) == (CORE, shapes.KIND, shapes.NAME):
             keep = partial(self._keep, self.state.remembered_shapes)
-        if found.trouble:
-            self._problem(found, found.where, found.trouble)
+        if document.trouble:
+            self._problem(document, document.where, document.trouble)
         elif keep is None:
-            self._ignored[".".join(filter(None, (found.kind, found.group)))] += 1
+            self._ignored[".".join(filter(None, (document.kind, document.group)))] += 1
         else:
-            keep(found, name)
+            keep(document, name)
 
-    def foreign(self) -> str | None:
+    def why_no_snapshot(self) -> str | None:
         """Why the objects are no snapshot of a cluster, whatever they are; None for one, also of nothing."""
         held = Counter({**self._ignored, PODS.kind: self._pods})
         if self._kept or not held.total():
             return None
         kinds = sorted(((kind, count) for kind, count in held.items() if count), key=_most_first)
         shown = ", ".join(f"{count} {kind}" for kind, count in kinds[:_MOST_NAMED])
-        left = len(kinds) - _MOST_NAMED
-        more = f" and {left} more {'kind' if left == 1 else 'kinds'}" if left > 0 else ""
+        unnamed = len(kinds) - _MOST_NAMED
+        more = f" and {unnamed} more {'kind' if unnamed == 1 else 'kinds'}" if unnamed > 0 else ""
         return f"is no snapshot of a cluster: it holds {shown}{more}, {_EXPECTED}"
 
     def snapshot(self) -> Snapshot:
         """The cluster of everything that was taken."""
-        seen = self.state.snapshot()
+        snapshot = self.state.snapshot()
         return replace(
-            seen,
-            problems=(*self._problems, *seen.problems),
+            snapshot,
+            problems=(*self._problems, *snapshot.problems),
             ignored=MappingProxyType(dict(sorted(self._ignored.items()))),
             pods=self._pods,
         )
 
-    def _keep(self, shelf: Store[Any], found: Document, name: str) -> None:
+    def _keep(self, store: Store[Any], document: Document, name: str) -> None:
         self._kept += 1
         if not name:
-            self._nameless(found)
-        elif name in shelf:
-            self._problem(found, name, Mistake("metadata.name", "stands here twice; the first one counts"))
+            self._nameless(document)
+        elif name in store:
+            self._problem(document, name, Mistake("metadata.name", "stands here twice; the first one counts"))
         else:
-            shelf.put(name, found.raw)
+            store.put(name, document.raw)
 
-    def _count(self, found: Document, name: str) -> None:
+    def _count(self, document: Document, name: str) -> None:
         self._pods += 1
-        self.state.pod_counts.put((_namespace(found), name), found.raw)
+        self.state.pod_counts.put((_namespace(document), name), document.raw)
 
-    def _give(self, take: Callable[[Object], None], found: Document, name: str) -> None:
+    def _give(self, take: Callable[[Object], None], document: Document, name: str) -> None:
         self._pods += 1
         if not name:
-            self._nameless(found)
+            self._nameless(document)
             return
-        pod = PODS.described(found.raw)
-        pod["metadata"]["namespace"] = _namespace(found)
+        pod = PODS.described(document.raw)
+        pod["metadata"]["namespace"] = _namespace(document)
         take(pod)
 
-    def _nameless(self, found: Document) -> None:
-        place = Part(found.raw)["metadata"]["name"]
+    def _nameless(self, document: Document) -> None:
+        place = Part(document.raw)["metadata"]["name"]
         place.required_text()
-        self._problem(found, found.where, *place.mistakes)
+        self._problem(document, document.where, *place.mistakes)
 
-    def _problem(self, found: Document, name: str, *mistakes: Mistake) -> None:
-        self._problems.append(Problem(found.kind or "object", name, mistakes))
+    def _problem(self, document: Document, name: str, *mistakes: Mistake) -> None:
+        self._problems.append(Problem(document.kind or "object", name, mistakes))
 
 
 _EXPECTED = f"and no Node, {nrt.KIND} or Namespace; `kubectl numa snapshot` writes one"
@@ -182,5 +182,5 @@ def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
     return -count, kind
 
 
-def _namespace(found: Document) -> str:
-    return Part(found.raw)["metadata"]["namespace"].text() or "default"
+def _namespace(document: Document) -> str:
+    return Part(document.raw)["metadata"]["namespace"].text() or "default"

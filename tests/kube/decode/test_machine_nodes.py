@@ -135,7 +135,7 @@ def test_what_is_told_beside_the_machine_is_in_the_node() -> None:
         topology_options=frozenset({TopologyOption.PREFER_CLOSEST}),
     )
     seen = Topology("n", (), Policy.RESTRICTED, Scope.POD, 12)
-    node = machine_nodes.join(machine(raw(zone(0, distances=[10]))), seen, told=told, configured=said)
+    node = machine_nodes.join(machine(raw(zone(0, distances=[10]))), seen, node_facts=told, configured=said)
 
     assert (node.name, node.policy, node.scope, node.max_zones) == ("n", Policy.RESTRICTED, Scope.POD, 12)
     assert (node.totals, node.label, node.known) == (told.totals, "a-class", Known.MACHINE)

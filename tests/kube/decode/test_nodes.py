@@ -224,7 +224,7 @@ def test_a_topology_alone_is_a_node_known_by_counts() -> None:
 
 
 def test_the_node_object_adds_totals_and_class() -> None:
-    node = join(Topology("n", (zone(),)), told=NodeFacts("n", Resources({"cpu": 1}), "a-class"))
+    node = join(Topology("n", (zone(),)), node_facts=NodeFacts("n", Resources({"cpu": 1}), "a-class"))
 
     assert (node.totals, node.label, node.known) == (Resources({"cpu": 1}), "a-class", Known.COUNTS)
 
@@ -254,7 +254,9 @@ def test_version_options_and_threads_are_in_the_node() -> None:
         topology_options=frozenset(TopologyOption),
         gates=frozenset(FeatureGate),
     )
-    node = join(Topology("n", (zone(cpu=1),)), told=NodeFacts("n", minor=33, threads=2), configured=said)
+    node = join(
+        Topology("n", (zone(cpu=1),)), node_facts=NodeFacts("n", minor=33, threads=2), configured=said
+    )
 
     assert node.options == Options(said.cpu_options, said.topology_options, said.gates, 33)
     assert node.threads == 2

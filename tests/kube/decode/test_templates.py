@@ -372,7 +372,7 @@ def test_workers_of_a_predictor_have_its_annotations() -> None:
 def test_a_mistake_in_an_embedded_pod_has_its_place_in_the_object(where: str, told: str) -> None:
     (place,) = service({"containers": [container()]}).places
 
-    assert place.told(Mistake(where, "is wrong")) == Mistake(told, "is wrong")
+    assert place.in_object(Mistake(where, "is wrong")) == Mistake(told, "is wrong")
 
 
 @pytest.mark.parametrize("predictor", [7, [], {}, {"containers": 7}, {"model": 7}], ids=repr)
