@@ -14,6 +14,7 @@ sends a thousand does not make another one wait for them all.
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Self
@@ -189,20 +190,24 @@ class FairQueue:
         self.waiting.setdefault(peer, deque()).append((place, amount))
         return place
 
-    def call(self) -> int:
-        """Let the next one go; how much it has, 0 if nobody waits."""
-        while self.waiting:
-            peer = next((peer for peer in self.waiting if peer.proven), next(iter(self.waiting)))
-            places = self.waiting.pop(peer)
-            place, amount = places.popleft()
-            if places:
-                # To the end: everybody else comes first.
-                self.waiting[peer] = places
-            # Whoever gave up waiting has cancelled its place.
-            if not place.done():
-                place.set_result(None)
-                return amount
-        return 0
+    def heads(self) -> Iterator[tuple[Peer, int]]:
+        """The first of each peer and how much it has, in turn; whoever gave up waiting is forgotten."""
+        for proven in (True, False):
+            for peer in [peer for peer in self.waiting if peer.proven is proven]:
+                places = self.waiting[peer]
+                while places and places[0][0].done():
+                    places.popleft()
+                if places:
+                    yield peer, places[0][1]
+                else:
+                    del self.waiting[peer]
+
+    def let_go(self, peer: Peer) -> None:
+        """Let the first of a peer go; the peer's others come after everybody else."""
+        places = self.waiting.pop(peer)
+        places.popleft()[0].set_result(None)
+        if places:
+            self.waiting[peer] = places
 
 
 @dataclass(slots=True)
@@ -227,7 +232,9 @@ class Turns:
 
     def _next_round(self) -> None:
         self._taken = 0
-        while self._taken < self.size and (amount := self._queue.call()):
+        while self._taken < self.size and (head := next(self._queue.heads(), None)):
+            peer, amount = head
+            self._queue.let_go(peer)
             self._taken += amount
         if self._taken:
             asyncio.get_running_loop().call_soon(self._next_round)
@@ -235,22 +242,21 @@ class Turns:
 
 @dataclass(slots=True)
 class BudgetQueue:
-    """Lets through what there is room for, as `Budget` shares it; the others wait in turn."""
+    """Lets through what a budget has room for, as it is shared; the others wait in turn."""
 
-    pool: Budget
-    _waiting: dict[Peer, deque[tuple[asyncio.Future[None], int]]] = field(default_factory=dict)
+    budget: Budget
+    _queue: FairQueue = field(default_factory=FairQueue)
 
     def passing(self, peer: Peer, amount: int) -> "Pass":
-        """Take so much of the pool inside the `async with`, when it is this peer's turn."""
+        """Take so much of the budget inside the `async with`, when it is this peer's turn."""
         return Pass(self, peer, amount)
 
     async def enter(self, peer: Peer, amount: int) -> None:
         """Take so much, when it is this peer's turn."""
-        if not self._waiting and self._fits(peer, amount):
-            self.pool.take(peer, amount)
+        if not self._queue.waiting and self._fits(peer, amount):
+            self.budget.take(peer, amount)
             return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(peer, deque()).append((place, amount))
+        place = self._queue.join(peer, amount)
         self._let_go()
         try:
             await place
@@ -264,57 +270,46 @@ class BudgetQueue:
 
     def leave(self, peer: Peer, amount: int) -> None:
         """Give so much back."""
-        self.pool.take(peer, -amount)
+        self.budget.take(peer, -amount)
         self._let_go()
 
     def _let_go(self) -> None:
-        while self._waiting and self._let_one_go():
-            pass
+        while head := self._next():
+            self.budget.take(*head)
+            self._queue.let_go(head[0])
 
-    def _let_one_go(self) -> bool:
-        """The first in turn for whom there is room, the proven before all; False if there is none.
+    def _next(self) -> tuple[Peer, int] | None:
+        """The first in turn for whom there is room, the proven before all.
 
-        Whoever has its share is passed over. Whoever has not, and is too large for what is left, has the next
+        Whoever has its share is passed over. Whoever has not, and is too large for what is free, has the next
         room that there is: else it would wait for as long as small ones come.
         """
-        for peer in sorted(self._waiting, key=lambda peer: not peer.proven):
-            places = self._waiting[peer]
-            while places and places[0][0].done():
-                places.popleft()
-            if not places:
-                del self._waiting[peer]
-            elif self._fits(peer, places[0][1]):
-                place, amount = places.popleft()
-                # To the end: everybody else comes first.
-                del self._waiting[peer]
-                if places:
-                    self._waiting[peer] = places
-                self.pool.take(peer, amount)
-                place.set_result(None)
-                return True
-            elif places[0][1] > self.pool.free(peer):
-                return False
-        return False
+        for peer, amount in self._queue.heads():
+            if self._fits(peer, amount):
+                return peer, amount
+            if amount > self.budget.free(peer):
+                return None
+        return None
 
     def _fits(self, peer: Peer, amount: int) -> bool:
-        return not self.pool.total or self.pool.has_room(peer, amount)
+        return not self.budget.total or self.budget.has_room(peer, amount)
 
 
 @dataclass(slots=True)
 class Pass:
-    """What one holds of a gate inside the `async with`; after it, nobody else has it for `rest` seconds."""
+    """What one holds of a budget inside the `async with`; after it, nobody else has it for `rest` seconds."""
 
-    gate: BudgetQueue
+    queue: BudgetQueue
     peer: Peer
     amount: int
     rest: float = 0
 
     async def __aenter__(self) -> Self:
-        await self.gate.enter(self.peer, self.amount)
+        await self.queue.enter(self.peer, self.amount)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self.rest:
-            asyncio.get_running_loop().call_later(self.rest, self.gate.leave, self.peer, self.amount)
+            asyncio.get_running_loop().call_later(self.rest, self.queue.leave, self.peer, self.amount)
         else:
-            self.gate.leave(self.peer, self.amount)
+            self.queue.leave(self.peer, self.amount)

@@ -13,6 +13,7 @@ import logging
 import textwrap
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,14 +32,6 @@ QUIET_SECONDS = 60
 MANY_LINES = 100
 
 _FIELDS = "numalign_fields"
-_LEVELS: Mapping[str, int] = MappingProxyType(
-    {
-        "debug": logging.DEBUG,
-        "info": logging.INFO,
-        "warning": logging.WARNING,
-        "error": logging.ERROR,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +49,27 @@ class Log:
         return Log(self.logger, {**self.fields, **fields})
 
     def debug(self, event: str, /, **fields: object) -> None:
-        """Say what only someone hunting a fault wants to read."""
-        self._say(logging.DEBUG, event, fields)
+        """Log what only someone hunting a fault wants to read."""
+        self._emit(logging.DEBUG, event, fields)
 
     def info(self, event: str, /, **fields: object) -> None:
-        """Say what happened."""
-        self._say(logging.INFO, event, fields)
+        """Log what happened."""
+        self._emit(logging.INFO, event, fields)
 
     def warning(self, event: str, /, **fields: object) -> None:
-        """Say what someone should look at soon."""
-        self._say(logging.WARNING, event, fields)
+        """Log what someone should look at soon."""
+        self._emit(logging.WARNING, event, fields)
 
     def error(self, event: str, /, **fields: object) -> None:
-        """Say what is broken now."""
-        self._say(logging.ERROR, event, fields)
+        """Log what is broken now."""
+        self._emit(logging.ERROR, event, fields)
 
     def failed(self, event: str, error: BaseException, /, **fields: object) -> None:
-        """Say what is broken now, with the error and where it was raised."""
+        """Log what is broken now, with the error and where it was raised."""
         trace = (type(error), error, error.__traceback__)
-        self._say(logging.ERROR, event, fields, trace)
+        self._emit(logging.ERROR, event, fields, trace)
 
-    def _say(
+    def _emit(
         self,
         level: int,
         event: str,
@@ -93,48 +86,48 @@ class QuietLog:
     """A log for what others can bring about as often as they like.
 
     Of each event there are at most so many `lines` in `every` so many seconds. The field `unsaid` tells how
-    often it was not said since the line before, if it was not.
+    many were left out since the line before, if any were.
     """
 
     log: Log
     every: float = QUIET_SECONDS
     lines: int = 1
     clock: Callable[[], float] = time.monotonic
-    # Since when, and how many since.
-    _said: dict[str, tuple[float, int]] = field(default_factory=dict)
-    _unsaid: dict[str, int] = field(default_factory=dict)
+    # Since when, and how many since; and how many were left out.
+    _logged: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _unsaid: Counter[str] = field(default_factory=Counter)
 
     def info(self, event: str, /, **fields: object) -> None:
-        """Say what happened, if it is time."""
+        """Log what happened, if it is time."""
         if self._is_time(event):
-            self.log.info(event, **self._with_unsaid(event, fields))
+            self.log.info(event, **fields, **self._unsaid_before(event))
 
     def warning(self, event: str, /, **fields: object) -> None:
-        """Say what someone should look at soon, if it is time."""
+        """Log what someone should look at soon, if it is time."""
         if self._is_time(event):
-            self.log.warning(event, **self._with_unsaid(event, fields))
+            self.log.warning(event, **fields, **self._unsaid_before(event))
 
     def _is_time(self, event: str) -> bool:
         now = self.clock()
-        since, said = self._said.get(event, (now, 0))
+        since, count = self._logged.get(event, (now, 0))
         if now - since >= self.every:
-            since, said = now, 0
-        if said >= self.lines:
-            self._unsaid[event] = self._unsaid.get(event, 0) + 1
+            since, count = now, 0
+        if count >= self.lines:
+            self._unsaid[event] += 1
             return False
-        self._said[event] = since, said + 1
+        self._logged[event] = since, count + 1
         return True
 
-    def _with_unsaid(self, event: str, fields: Mapping[str, object]) -> dict[str, object]:
+    def _unsaid_before(self, event: str) -> dict[str, int]:
         unsaid = self._unsaid.pop(event, 0)
-        return {**fields, **({"unsaid": unsaid} if unsaid else {})}
+        return {"unsaid": unsaid} if unsaid else {}
 
 
 def to(stream: TextIO, *, level: str, form: str) -> Log:
     """A log on `stream`, from `level` (`debug` to `error`) up, as `json` or `text`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(FORMATTERS[form]())
-    logger = logging.Logger("numalign", _LEVELS[level])  # noqa: LOG001 a named one is global
+    logger = logging.Logger("numalign", level.upper())  # noqa: LOG001 a named one is global
     logger.addHandler(handler)
     return Log(logger)
 
@@ -149,7 +142,8 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record in one line; an error adds its text and its traceback as fields."""
-        return _json({**_head(record), **_shown(record), **_trouble(record), **_head(record)})
+        head, fields = _head_and_fields(record)
+        return _json({**head, **fields})
 
 
 class TextFormatter(logging.Formatter):
@@ -157,14 +151,11 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record in one line, more only if it carries a traceback."""
-        head = _head(record)
-        trouble = _trouble(record)
-        trace = str(trouble.pop("traceback", ""))
-        fields = {**_shown(record), **trouble}
-        clock = str(head["time"])[11:23]
-        said = " ".join(f"{key}={_word(value)}" for key, value in fields.items() if key not in head)
-        line = f"{clock} {head['level']:<7} {head['event']}  {said}".rstrip()
-        return f"{line}\n{textwrap.indent(trace, '    ')}".rstrip()
+        head, fields = _head_and_fields(record)
+        trace = textwrap.indent(str(fields.pop("traceback", "")), "    ")
+        words = " ".join(f"{key}={_word(value)}" for key, value in fields.items())
+        line = f"{head['time'][11:23]} {head['level']:<7} {head['event']}  {words}".rstrip()
+        return f"{line}\n{trace}".rstrip()
 
 
 FORMATTERS: Mapping[str, type[logging.Formatter]] = MappingProxyType(
@@ -172,29 +163,18 @@ FORMATTERS: Mapping[str, type[logging.Formatter]] = MappingProxyType(
 )
 
 
-def _head(record: logging.LogRecord) -> dict[str, object]:
-    """What every line has; a library's own message becomes the field `message`."""
-    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-    event = record.getMessage() if hasattr(record, _FIELDS) else "library"
-    return {
-        "time": time.replace("+00:00", "Z"),
-        "level": record.levelname.lower(),
-        "event": event,
-    }
-
-
-def _shown(record: logging.LogRecord) -> dict[str, object]:
-    foreign = {"logger": record.name, "message": record.getMessage()}
-    fields: Mapping[str, object] = getattr(record, _FIELDS, foreign)
-    return {key: _safe(value) for key, value in fields.items()}
-
-
-def _trouble(record: logging.LogRecord) -> dict[str, object]:
-    if not record.exc_info or record.exc_info[1] is None:
-        return {}
-    error = record.exc_info[1]
-    trace = "".join(traceback.format_exception(error))
-    return {"error": _safe(error), "traceback": trace[-LONGEST_TRACEBACK:].rstrip()}
+def _head_and_fields(record: logging.LogRecord) -> tuple[dict[str, str], dict[str, object]]:
+    """Time, level and event, which every line has, and the fields; a library's message becomes a field."""
+    moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    own: Mapping[str, object] | None = getattr(record, _FIELDS, None)
+    event = "library" if own is None else record.getMessage()
+    head = {"time": moment.replace("+00:00", "Z"), "level": record.levelname.lower(), "event": event}
+    shown = {"logger": record.name, "message": record.getMessage()} if own is None else own
+    fields = {key: _safe(value) for key, value in shown.items() if key not in head}
+    if record.exc_info and (error := record.exc_info[1]):
+        trace = "".join(traceback.format_exception(error))
+        fields |= {"error": _safe(error), "traceback": trace[-LONGEST_TRACEBACK:].rstrip()}
+    return head, fields
 
 
 def _safe(value: object) -> object:

@@ -323,7 +323,7 @@ async def test_as_many_pass_as_there_is_room_for_and_another_peer_finds_some() -
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert gate.pool == Budget(100)
+    assert gate.budget == Budget(100)
 
 
 async def test_whoever_is_large_does_not_wait_for_as_long_as_small_ones_come() -> None:
@@ -354,7 +354,7 @@ async def test_whoever_is_large_does_not_wait_for_as_long_as_small_ones_come() -
     await asyncio.gather(*tasks)
 
     assert gone is small[4]
-    assert gate.pool == Budget(100)
+    assert gate.budget == Budget(100)
 
 
 async def test_what_is_larger_than_the_gate_passes_alone() -> None:
