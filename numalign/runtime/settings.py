@@ -97,16 +97,19 @@ def from_command_line(model: type[T], *, prog: str, argv: Sequence[str], environ
     `--help`, `--version` and `--print-config` are answered on standard output with exit code 0, mistakes
     are listed on standard error with exit code 2.
     """
-    asked = _flags(model, argv).questions
-    if "help" in asked:
+    questions = _flags(model, argv).questions
+    if "help" in questions:
         _leave(sys.stdout, usage(model, prog=prog), code=0)
-    if "version" in asked:
+    if "version" in questions:
         _leave(sys.stdout, f"{prog} {about.version()}", code=0)
     try:
         loaded = load(model, argv=argv, environ=environ)
     except SettingsError as error:
-        _leave(sys.stderr, _refusal(error, prog=prog), code=2)
-    if "print_config" in asked:
+        counted = "1 mistake" if len(error.mistakes) == 1 else f"{len(error.mistakes)} mistakes"
+        listed = textwrap.indent(str(error), "  ")
+        text = f"{prog}: {counted} in the settings\n{listed}\n{prog} --help lists every setting"
+        _leave(sys.stderr, text, code=2)
+    if "print_config" in questions:
         _leave(sys.stdout, str(loaded), code=0)
     return loaded.settings
 
@@ -116,98 +119,80 @@ def _leave(stream: TextIO, text: str, *, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def _refusal(error: SettingsError, *, prog: str) -> str:
-    count = len(error.mistakes)
-    counted = "1 mistake" if count == 1 else f"{count} mistakes"
-    listed = textwrap.indent(str(error), "  ")
-    return f"{prog}: {counted} in the settings\n{listed}\n{prog} --help lists every setting"
-
-
 def load(model: type[T], *, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[T]:
     """Settings from flags, then the environment, then the file that `--config` names, then defaults.
 
     Raises `SettingsError` with all mistakes. A value that is overruled is not judged.
     """
     readings = _readings(model, argv=argv, environ=environ)
-    written = dict(ChainMap(*(dict(reading.written) for reading in readings)))
-    written.pop(sources.CONFIG, None)
-    settings, bad = _judge(model, written)
+    values = dict(ChainMap(*(dict(reading.values) for reading in readings)))
+    values.pop(sources.CONFIG, None)
+    settings, bad = _validated(model, values)
     mistakes = [mistake for reading in readings for mistake in reading.mistakes]
     mistakes += bad.values()
-    mistakes += _clashes(settings, written=written, bad=bad)
+    for clash in settings.contradictions():
+        if bad.keys().isdisjoint(clash.names):
+            places = [values[name].origin for name in clash.names if name in values]
+            where = places or [sources.flag(name) for name in clash.names]
+            mistakes.append(Mistake(", ".join(where), clash.message))
     if mistakes:
         raise SettingsError(mistakes)
-    names = model.model_fields
-    return Loaded(settings, {name: _origin(name, written=written) for name in names})
+    origins = {name: values[name].origin if name in values else DEFAULT for name in model.model_fields}
+    return Loaded(settings, origins)
 
 
 def _flags(model: type[Settings], argv: Sequence[str]) -> Reading:
     fields = model.model_fields
-    switches = {name for name, info in fields.items() if _bare(info) is bool}
-    return sources.flags(argv, names=fields, switches=switches)
+    return sources.flags(
+        argv, names=fields, switches={n for n, info in fields.items() if _bare(info) is bool}
+    )
 
 
 def _readings(model: type[Settings], *, argv: Sequence[str], environ: Mapping[str, str]) -> list[Reading]:
-    """What each source says, the strongest first."""
-    names = model.model_fields
-    readings = [_flags(model, argv), sources.environment(environ, names=names)]
-    paths = [r.written[sources.CONFIG] for r in readings if sources.CONFIG in r.written]
-    if not paths:
-        return readings
-    if not paths[0].text:
-        return [*readings, Reading(mistakes=(Mistake(paths[0].origin, "needs a path"),))]
-    return [*readings, sources.file(Path(paths[0].text), names=names)]
+    """What each source holds, the strongest first."""
+    readings = [_flags(model, argv), sources.environment(environ, names=model.model_fields)]
+    paths = [r.values[sources.CONFIG] for r in readings if sources.CONFIG in r.values]
+    if paths and not paths[0].text:
+        readings.append(Reading(mistakes=(Mistake(paths[0].origin, "needs a path"),)))
+    elif paths:
+        readings.append(sources.file(Path(paths[0].text), names=model.model_fields))
+    return readings
 
 
-def _judge(model: type[T], written: Mapping[str, RawValue]) -> tuple[T, dict[str, Mistake]]:
+def _validated(model: type[T], values: Mapping[str, RawValue]) -> tuple[T, dict[str, Mistake]]:
     """The settings with defaults in place of what is bad, and what is bad by name."""
-    texts = {name: value.text for name, value in written.items()}
     bad = {
-        name: Mistake(written[name].origin, f"needs a value: {_expected(model, name)}")
-        for name, text in texts.items()
-        if not text
+        name: Mistake(value.origin, f"needs a value: {_expected(model.model_fields[name])}")
+        for name, value in values.items()
+        if not value.text
     }
+
+    def good() -> T:
+        return model.model_validate({name: v.text for name, v in values.items() if name not in bad})
+
     try:
-        return model.model_validate(_without(texts, bad)), bad
+        return good(), bad
     except ValidationError as error:
         for detail in error.errors():
             name = str(detail["loc"][0])
-            bad[name] = Mistake(written[name].origin, _complaint(model, name, detail))
-    return model.model_validate(_without(texts, bad)), bad
+            bad[name] = Mistake(values[name].origin, _complaint(model.model_fields[name], detail))
+    return good(), bad
 
 
-def _without(texts: Mapping[str, str], bad: Mapping[str, Mistake]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if name not in bad}
-
-
-def _complaint(model: type[Settings], name: str, detail: ErrorDetails) -> str:
+def _complaint(info: FieldInfo, detail: ErrorDetails) -> str:
     text = str(detail["input"])
     if detail["type"] == "value_error":
         return f'"{text}" is not good: {detail["ctx"]["error"]}'
-    meant = sources.did_you_mean(text, _choices(model.model_fields[name]))
-    return f'"{text}" is not good: expected {_expected(model, name)}{meant}'
-
-
-def _clashes(
-    settings: Settings, *, written: Mapping[str, RawValue], bad: Mapping[str, Mistake]
-) -> Iterator[Mistake]:
-    """Contradictions, each standing where the settings in question were written."""
-    for clash in settings.contradictions():
-        if bad.keys().isdisjoint(clash.names):
-            places = [written[name].origin for name in clash.names if name in written]
-            where = places or [sources.flag(name) for name in clash.names]
-            yield Mistake(", ".join(where), clash.message)
-
-
-def _origin(name: str, *, written: Mapping[str, RawValue]) -> str:
-    return written[name].origin if name in written else DEFAULT
+    hint = sources.did_you_mean(text, _choices(info))
+    return f'"{text}" is not good: expected {_expected(info)}{hint}'
 
 
 def usage(model: type[Settings], *, prog: str) -> str:
     """Every setting, grouped by the class that declares it, with what it takes and what it means."""
     lines = [f"usage: {prog} [--setting VALUE ...]", ""]
     for group, names in _groups(model).items():
-        lines += [_first_line(group.__doc__), *(_explained(model, name) for name in names), ""]
+        summary = (group.__doc__ or "").strip().partition("\n")[0]
+        lines += [summary, *(_explained(name, model.model_fields[name]) for name in names), ""]
     lines += [
         "Every program",
         _entry("--config PATH", "a YAML file of settings (NUMALIGN_CONFIG)"),
@@ -228,13 +213,8 @@ def _groups(model: type[Settings]) -> dict[type, list[str]]:
     return groups
 
 
-def _first_line(docstring: str | None) -> str:
-    return (docstring or "").strip().partition("\n")[0]
-
-
-def _explained(model: type[Settings], name: str) -> str:
-    info = model.model_fields[name]
-    facts = f"{_expected(model, name)}; default {_yaml(info.default)}; {sources.variable(name)}"
+def _explained(name: str, info: FieldInfo) -> str:
+    facts = f"{_expected(info)}; default {_yaml(info.default)}; {sources.variable(name)}"
     word = "CHOICE" if _choices(info) else _KINDS.get(_bare(info), _TEXT).word
     return _entry(f"{sources.flag(name)} {word}".rstrip(), f"{info.description} ({facts})")
 
@@ -260,11 +240,9 @@ def _choices(info: FieldInfo) -> tuple[str, ...]:
     return ()
 
 
-def _expected(model: type[Settings], name: str) -> str:
-    """What a good value looks like: `a whole number from 0 to 65535`."""
-    info = model.model_fields[name]
-    choices = _choices(info)
-    if choices:
+def _expected(info: FieldInfo) -> str:
+    """What a good value looks like: `a whole number, at least 0 and at most 65535`."""
+    if choices := _choices(info):
         return f"one of {', '.join(choices)}"
     limits = [
         f"{word} {getattr(constraint, attribute)}"

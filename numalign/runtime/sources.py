@@ -36,9 +36,9 @@ class RawValue:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one source says: the settings by name, what is wrong with it, and the questions asked."""
+    """What one source holds: settings by name, what is wrong with it, and the questions on a command line."""
 
-    written: Mapping[str, RawValue] = field(default_factory=dict)
+    values: Mapping[str, RawValue] = field(default_factory=dict)
     mistakes: tuple[Mistake, ...] = ()
     questions: frozenset[str] = frozenset()
 
@@ -73,25 +73,25 @@ def flags(argv: Sequence[str], *, names: Collection[str], switches: Collection[s
         namespace, strays = parser.parse_known_args(list(argv))
     except argparse.ArgumentError as error:
         return Reading(mistakes=(Mistake(f"flag {error.argument_name}", error.message),))
-    given = {name: text for name, text in vars(namespace).items() if text is not None}
+    texts = {name: text for name, text in vars(namespace).items() if text is not None}
     return Reading(
-        {name: RawValue(text, f"flag {flag(name)}") for name, text in given.items() if name not in QUESTIONS},
-        tuple(_strays(strays, known=[flag(name) for name in (*QUESTIONS, CONFIG, *names)])),
-        frozenset(given) & frozenset(QUESTIONS),
+        {name: RawValue(text, f"flag {flag(name)}") for name, text in texts.items() if name not in QUESTIONS},
+        tuple(_unknown_words(strays, flags=[flag(name) for name in (*QUESTIONS, CONFIG, *names)])),
+        frozenset(texts).intersection(QUESTIONS),
     )
 
 
-def _strays(words: Sequence[str], *, known: Collection[str]) -> Iterator[Mistake]:
+def _unknown_words(words: Sequence[str], *, flags: Collection[str]) -> Iterator[Mistake]:
     """A word after an unknown flag is taken for its value, not for a second mistake."""
     after_flag = False
     for word in words:
+        name, equals, _ = word.partition("=")
         is_flag = word.startswith("-")
         if is_flag:
-            name = word.partition("=")[0]
-            yield Mistake(f"flag {name}", f"is not known{did_you_mean(name, known)}")
+            yield Mistake(f"flag {name}", f"is not known{did_you_mean(name, flags)}")
         elif not after_flag:
             yield Mistake(f'argument "{word}"', "is not understood: settings are written as --name")
-        after_flag = is_flag and "=" not in word
+        after_flag = is_flag and not equals
 
 
 def environment(environ: Mapping[str, str], *, names: Collection[str]) -> Reading:
@@ -102,68 +102,52 @@ def environment(environ: Mapping[str, str], *, names: Collection[str]) -> Readin
     Service called numalign (Kubernetes documentation, "Accessing the Service", environment variables).
     """
     known = {variable(name): name for name in (CONFIG, *names)}
-    ours = {
-        key: text
-        for key, text in environ.items()
-        if key.startswith(PREFIX) and text and not text.startswith("tcp://")
-    }
-    return Reading(
-        {known[key]: RawValue(text, f"environment {key}") for key, text in ours.items() if key in known},
-        tuple(_near_variables(ours.keys() - known.keys(), known)),
-    )
-
-
-def _near_variables(unknown: Collection[str], known: Collection[str]) -> Iterator[Mistake]:
-    names = {key.removeprefix(PREFIX): key for key in known}
-    for key in sorted(unknown):
-        near = closest_word(key.removeprefix(PREFIX), names, cutoff=0.8)
-        if near:
-            message = f"is not known; did you mean {names[near]}?"
-            yield Mistake(f"environment {key}", message)
+    words = [key.removeprefix(PREFIX) for key in known]
+    values: dict[str, RawValue] = {}
+    mistakes: list[Mistake] = []
+    for key, text in sorted(environ.items()):
+        if not key.startswith(PREFIX) or not text or text.startswith("tcp://"):
+            continue
+        if key in known:
+            values[known[key]] = RawValue(text, f"environment {key}")
+        elif near := closest_word(key.removeprefix(PREFIX), words, cutoff=0.8):
+            mistakes.append(Mistake(f"environment {key}", f"is not known; did you mean {PREFIX}{near}?"))
+    return Reading(values, tuple(mistakes))
 
 
 def file(path: Path, *, names: Collection[str]) -> Reading:
     """Read a YAML file of `name: value` lines; `null` counts as not set."""
+    root = _root(path)
+    if isinstance(root, str):
+        return Reading(mistakes=(Mistake(f"file {path}", root),))
+    values: dict[str, RawValue] = {}
+    mistakes: list[Mistake] = []
+    seen: set[str] = set()
+    for key, value in root.value if root else ():
+        name = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping as a key"
+        origin = f"file {path} line {key.start_mark.line + 1}: {name}"
+        if name not in names:
+            mistakes.append(Mistake(origin, f"is not known{did_you_mean(name, names)}"))
+        elif name in seen:
+            mistakes.append(Mistake(origin, "is written twice"))
+        elif not isinstance(value, yaml.ScalarNode):
+            mistakes.append(Mistake(origin, "holds a list or a mapping: write one value"))
+        elif value.tag != _NULL:
+            values[name] = RawValue(value.value, origin)
+        seen.add(name)
+    return Reading(values, tuple(mistakes))
+
+
+def _root(path: Path) -> yaml.MappingNode | str | None:
+    """The mapping in a file, None if it is empty; or what is wrong with it."""
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
-        return _broken(path, f"cannot be read: {error.strerror}")
+        return f"cannot be read: {error.strerror}"
     except UnicodeDecodeError:
-        return _broken(path, "is not text in UTF-8")
+        return "is not text in UTF-8"
     except yaml.YAMLError as error:
-        return _broken(path, f"is not YAML: {' '.join(str(error).split())}")
-    if root is None:
-        return Reading()
-    if not isinstance(root, yaml.MappingNode):
-        return _broken(path, "is not a mapping: write one `name: value` per line")
-    return _entries(root, path=path, names=names)
-
-
-def _broken(path: Path, message: str) -> Reading:
-    return Reading(mistakes=(Mistake(f"file {path}", message),))
-
-
-def _entries(root: yaml.MappingNode, *, path: Path, names: Collection[str]) -> Reading:
-    written: dict[str, RawValue] = {}
-    mistakes = []
-    seen: set[str] = set()
-    for key, value in root.value:
-        name = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping as a key"
-        origin = f"file {path} line {key.start_mark.line + 1}"
-        trouble = _entry_trouble(name, value, names=names, seen=seen)
-        if trouble:
-            mistakes.append(Mistake(f"{origin}: {name}", trouble))
-        elif value.tag != _NULL:
-            written[name] = RawValue(value.value, f"{origin}: {name}")
-        seen.add(name)
-    return Reading(written, tuple(mistakes))
-
-
-def _entry_trouble(name: str, value: yaml.Node, *, names: Collection[str], seen: Collection[str]) -> str:
-    if name not in names:
-        return f"is not known{did_you_mean(name, names)}"
-    if name in seen:
-        return "is written twice"
-    if not isinstance(value, yaml.ScalarNode):
-        return "holds a list or a mapping: write one value"
-    return ""
+        return f"is not YAML: {' '.join(str(error).split())}"
+    if root is None or isinstance(root, yaml.MappingNode):
+        return root
+    return "is not a mapping: write one `name: value` per line"

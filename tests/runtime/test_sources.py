@@ -10,7 +10,7 @@ NAMES = ("port", "tls_cert", "insecure_http")
 
 
 def said(reading: sources.Reading) -> dict[str, str]:
-    return {name: written.text for name, written in reading.written.items()}
+    return {name: written.text for name, written in reading.values.items()}
 
 
 def complaints(reading: sources.Reading) -> list[str]:
