@@ -8,6 +8,7 @@ like more than it is. Each doubt concerns only nodes and pods for which the miss
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from numalign.model.demand import Demand
 from numalign.model.node import CpuManager, Known, MemoryManager, Node
@@ -31,27 +32,16 @@ class Doubt(StrEnum):
     POD_LEVEL = "pod-level"
 
 
-SENTENCES: Mapping[Doubt, str] = MappingProxyType(
-    {
-        Doubt.OPTIONS: "the kubelet's options are not known; it is taken to have none",
-        Doubt.NO_VERSION: "the kubelet's version is not known; it is taken to be the newest one compared",
-        Doubt.VERSION: "the rules were not compared with this version of the kubelet, but with ones near it",
-        Doubt.THREADS: "how many threads a core has is not certain, and only whole cores are given out",
-        Doubt.CORES: "which CPUs are reserved or free is not known; some of the cores may be broken into",
-        Doubt.SOCKETS: "which zones share a socket is not known; it is read off their distances",
-        Doubt.DISTANCES: "how far apart zones are is not known, and the kubelet prefers the closest",
-        Doubt.DEVICES: "a topology shows no device that is broken, sits between zones or on none",
-        Doubt.GROUPS: "which zones are bound together by memory that spans them is not known",
-        Doubt.POD_LEVEL: "a kubelet without the gate PodLevelResources (before 1.34) heeds containers alone",
-        Doubt.INIT_CPUS: "CPUs that finished init containers still hold look free in a topology",
-    }
-)
-"""What a person is told of each."""
+class _Row(NamedTuple):
+    """When a fact would count, and what a person is told of it."""
+
+    applies: Callable[[Node, Demand], bool]
+    sentence: str
 
 
 def doubts(node: Node, demand: Demand) -> tuple[Doubt, ...]:
     """What could make a prediction for this pod on this node wrong; of a known machine, its version alone."""
-    return tuple([doubt for doubt, applies in _APPLIES.items() if applies(node, demand)])
+    return tuple([doubt for doubt, row in _ROWS.items() if row.applies(node, demand)])
 
 
 def _counted(node: Node) -> bool:
@@ -77,30 +67,9 @@ def _alignable(demand: Demand) -> bool:
     return demand.alignable or demand.pod_level is not None
 
 
-def _options(node: Node, demand: Demand) -> bool:
-    return node.known is Known.COUNTS and _alignable(demand)
-
-
-def _no_version(node: Node, demand: Demand) -> bool:
-    return node.options.minor is None and _alignable(demand)
-
-
-def _version(node: Node, _demand: Demand) -> bool:
-    return node.options.minor is not None and node.options.minor not in COMPARED
-
-
-def _threads(node: Node, demand: Demand) -> bool:
-    # A label tells that there are hyperthreads, not how many.
-    return node.threads != 1 and _whole_cores(node, demand)
-
-
 def _cores(node: Node, demand: Demand) -> bool:
     broken = any(zone.free.get(CPU) != zone.capacity.get(CPU) for zone in node.zones)
     return broken and _whole_cores(node, demand)
-
-
-def _sockets(node: Node, demand: Demand) -> bool:
-    return CpuOption.ALIGN_BY_SOCKET in node.options.cpu and _cpus(node, demand)
 
 
 def _distances(node: Node, _demand: Demand) -> bool:
@@ -108,15 +77,10 @@ def _distances(node: Node, _demand: Demand) -> bool:
     return wanted and any(len(zone.costs) < len(node.zones) for zone in node.zones)
 
 
-def _devices(node: Node, demand: Demand) -> bool:
-    # One that is named is in question even where none is asked for.
-    return _counted(node) and any(step.devices for step in demand.steps)
-
-
 def _groups(node: Node, demand: Demand) -> bool:
     manages = node.memory_manager is MemoryManager.STATIC and len(node.zones) > 1 and _counted(node)
-    told = any(zone.assignments for zone in node.zones)
-    return manages and not told and Kind.MEMORY in demand.kinds and _used(node, MEMORY)
+    listed = any(zone.assignments for zone in node.zones)
+    return manages and not listed and Kind.MEMORY in demand.kinds and _used(node, MEMORY)
 
 
 def _pod_level(node: Node, demand: Demand) -> bool:
@@ -124,22 +88,50 @@ def _pod_level(node: Node, demand: Demand) -> bool:
     return demand.pod_level is not None and minor is not None and minor < LEAVES_POD_LEVEL_ALONE
 
 
-def _init_cpus(node: Node, demand: Demand) -> bool:
-    return node.stock is None and _cpus(node, demand) and _used(node, CPU)
-
-
-_APPLIES: Mapping[Doubt, Callable[[Node, Demand], bool]] = MappingProxyType(
+_ROWS: Mapping[Doubt, _Row] = MappingProxyType(
     {
-        Doubt.OPTIONS: _options,
-        Doubt.NO_VERSION: _no_version,
-        Doubt.VERSION: _version,
-        Doubt.THREADS: _threads,
-        Doubt.CORES: _cores,
-        Doubt.SOCKETS: _sockets,
-        Doubt.DISTANCES: _distances,
-        Doubt.DEVICES: _devices,
-        Doubt.GROUPS: _groups,
-        Doubt.INIT_CPUS: _init_cpus,
-        Doubt.POD_LEVEL: _pod_level,
+        Doubt.OPTIONS: _Row(
+            lambda node, demand: node.known is Known.COUNTS and _alignable(demand),
+            "the kubelet's options are not known; it is taken to have none",
+        ),
+        Doubt.NO_VERSION: _Row(
+            lambda node, demand: node.options.minor is None and _alignable(demand),
+            "the kubelet's version is not known; it is taken to be the newest one compared",
+        ),
+        Doubt.VERSION: _Row(
+            lambda node, _: node.options.minor is not None and node.options.minor not in COMPARED,
+            "the rules were not compared with this version of the kubelet, but with ones near it",
+        ),
+        # A label tells that there are hyperthreads, not how many.
+        Doubt.THREADS: _Row(
+            lambda node, demand: node.threads != 1 and _whole_cores(node, demand),
+            "how many threads a core has is not certain, and only whole cores are given out",
+        ),
+        Doubt.CORES: _Row(
+            _cores, "which CPUs are reserved or free is not known; some of the cores may be broken into"
+        ),
+        Doubt.SOCKETS: _Row(
+            lambda node, demand: CpuOption.ALIGN_BY_SOCKET in node.options.cpu and _cpus(node, demand),
+            "which zones share a socket is not known; it is read off their distances",
+        ),
+        Doubt.DISTANCES: _Row(
+            _distances, "how far apart zones are is not known, and the kubelet prefers the closest"
+        ),
+        # One that is named is in question even where none is asked for.
+        Doubt.DEVICES: _Row(
+            lambda node, demand: _counted(node) and any(step.devices for step in demand.steps),
+            "a topology shows no device that is broken, sits between zones or on none",
+        ),
+        Doubt.GROUPS: _Row(_groups, "which zones are bound together by memory that spans them is not known"),
+        Doubt.INIT_CPUS: _Row(
+            lambda node, demand: node.stock is None and _cpus(node, demand) and _used(node, CPU),
+            "CPUs that finished init containers still hold look free in a topology",
+        ),
+        Doubt.POD_LEVEL: _Row(
+            _pod_level, "a kubelet without the gate PodLevelResources (before 1.34) heeds containers alone"
+        ),
     }
 )
+
+SENTENCES: Mapping[Doubt, str] = MappingProxyType({doubt: row.sentence for doubt, row in _ROWS.items()})
+"""What a person is told of each."""

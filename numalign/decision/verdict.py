@@ -28,7 +28,12 @@ class Refuser(StrEnum):
 
 
 class Cause(StrEnum):
-    """What the refusal comes down to."""
+    """What a refusal comes down to.
+
+    For a new one: decide it in `evaluate`, put it into words in the one table of `wording`, whose order ranks
+    causes as well, and tell its rows apart in `numalign.cache.refusal_codes`, where columns restate it.
+    Nothing else knows causes one by one.
+    """
 
     NODE_TOO_SMALL = "node-too-small"
     ZONES_TOO_SMALL = "zones-too-small"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby, islice
+from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -46,20 +47,98 @@ _LONGEST_AMOUNT = 120
 # What is said of nodes that refuse, by cause.
 
 
+_Text = str | Callable[[Refusal], str]
+"""A text with the names of `_PARTS` in braces, or what chooses one."""
+
+
 class _Words(NamedTuple):
-    """How nodes are described, in the plural: with what they have themselves, and alike for all of them.
+    """How nodes are described, in the plural: by what they have themselves, and alike for all of them."""
 
-    Both are given the word that stands after an amount: "free" for nodes as they are, nothing for empty ones.
-    """
-
-    own: Callable[[Refusal, str], str]
-    alike: Callable[[Refusal, str], str]
+    own: _Text
+    alike: _Text = ""
 
 
-def _zones_too_small(refusal: Refusal, free: str) -> str:
-    by_zones = groupby(sorted(_short(refusal), key=_zones_of), key=_zones_of)
-    short = _list([_most_in(list(needs), zones, free) for zones, needs in by_zones])
-    return f"have {short}{' beside the other containers' if refusal.beside else ''}"
+def _broken_core(otherwise: str) -> Callable[[Refusal], str]:
+    broken = "give out whole cores of {detail} CPUs, and {asked} would break one"
+    return lambda refusal: broken if refusal.detail else otherwise
+
+
+def _unaligned(refusal: Refusal) -> str:
+    if refusal.detail == Policy.NONE:
+        return 'have kubelet policy "{detail}"'
+    return "have a kubelet that does not align {names}"
+
+
+# The most telling cause comes first: one that speaks of alignment says more to an owner than a node that is
+# out of the question.
+_WORDS: Mapping[Cause, _Words] = MappingProxyType(
+    {
+        Cause.ZONES_TOO_SMALL: _Words("have {short}{beside}", "have no {zone} with {asked}{free}"),
+        Cause.WIDTHS_DIFFER: _Words(
+            "would span different numbers of zones ({widths})",
+            "would span different numbers of zones for {asked}",
+        ),
+        Cause.NOT_TOGETHER: _Words("have no {zone} with {asked}{free}"),
+        Cause.SPREAD: _Words("would spread {asked} over more than {zones}"),
+        Cause.NOT_EXCLUSIVE: _Words("cannot pin {names} for it ({detail})"),
+        Cause.NOT_WHOLE_CORES: _Words(
+            _broken_core("have {most}{free} in whole cores"),
+            _broken_core("have less than {asked}{free} in whole cores"),
+        ),
+        Cause.NOTHING_TO_SHARE: _Words("would leave no {names} to the pod's other containers"),
+        Cause.OTHER_POLICY: _Words('have kubelet policy "{detail}", not "{policy}"'),
+        Cause.NOT_ALLOCATED: _Words("cannot allocate {asked}{now}"),
+        Cause.NODE_TOO_SMALL: _Words("have {most}{of_it}", "have less than {asked}{in_total}"),
+        Cause.NOT_ALIGNED: _Words(_unaligned),
+        Cause.NOT_ANSWERED: _Words("have too many zones for an answer in time"),
+    }
+)
+_TELLING = {cause: at for at, cause in enumerate(_WORDS)}
+
+# What a text can speak of; the second argument is what stands after an amount: " free" for nodes as they are,
+# nothing for empty ones.
+_PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
+    {
+        "asked": lambda refusal, _: _amounts(refusal.needs) or "what it asks for",
+        "beside": lambda refusal, _: " beside the other containers" if refusal.beside else "",
+        "detail": lambda refusal, _: refusal.detail,
+        "free": lambda _, free: free,
+        # An empty node is only too small for now if it is ill.
+        "in_total": lambda _, free: " now" if free else " in total",
+        "most": lambda refusal, _: _list([*map(_at_most, refusal.needs[:MOST_NAMED])]),
+        "names": lambda refusal, _: _named(need.resource for need in refusal.needs) or "what it asks for",
+        "now": lambda _, free: " now" if free else "",
+        "of_it": lambda refusal, free: (
+            _PARTS["in_total"](refusal, free) if free or any(need.most for need in refusal.needs) else ""
+        ),
+        "policy": lambda refusal, _: refusal.policy,
+        "short": lambda refusal, free: _list(
+            [_most_in(needs, zones, free) for zones, needs in _by_zones(_short(refusal))]
+        ),
+        "widths": lambda refusal, _: ", ".join(
+            f"{'one' if zones == 1 else zones} for {_amounts(needs)}"
+            for zones, needs in _by_zones(refusal.needs[:MOST_NAMED])
+        ),
+        "zone": lambda refusal, _: "zone" if (widest := _widest(refusal)) == 1 else f"{widest} zones",
+        "zones": lambda refusal, _: _zones(_widest(refusal)),
+    }
+)
+
+
+class _Parts(dict[str, str]):
+    """The parts of one refusal, made when a text asks for them."""
+
+    def __init__(self, refusal: Refusal, free: str) -> None:
+        self._refusal, self._free = refusal, free
+
+    def __missing__(self, name: str) -> str:
+        return _PARTS[name](self._refusal, self._free)
+
+
+def _written(refusal: Refusal, free: str, *, alike: bool = False) -> str:
+    words = _WORDS[refusal.cause]
+    text = words.alike or words.own if alike else words.own
+    return (text if isinstance(text, str) else text(refusal)).format_map(_Parts(refusal, free))
 
 
 def _most_in(needs: list[Need], zones: int, free: str) -> str:
@@ -67,95 +146,10 @@ def _most_in(needs: list[Need], zones: int, free: str) -> str:
     return f"{_list([*map(_at_most, needs)])}{free} in {'any zone' if none else _zones(zones)}"
 
 
-def _no_zone(refusal: Refusal, free: str) -> str:
-    return f"have no {_zone_or_zones(refusal)} with {_asked(refusal)}{free}"
-
-
-def _spread(refusal: Refusal, _free: str) -> str:
-    return f"would spread {_asked(refusal)} over more than {_zones(_widest(refusal))}"
-
-
-def _widths_differ(refusal: Refusal, _free: str) -> str:
-    by_zones = groupby(sorted(refusal.needs[:MOST_NAMED], key=_zones_of), key=_zones_of)
-    takes = [f"{_number(zones)} for {_amounts(needs)}" for zones, needs in by_zones]
-    return f"would span different numbers of zones ({', '.join(takes)})"
-
-
-def _different_widths(refusal: Refusal, _free: str) -> str:
-    return f"would span different numbers of zones for {_asked(refusal)}"
-
-
-def _not_exclusive(refusal: Refusal, _free: str) -> str:
-    return f"cannot pin {_names(refusal)} for it ({refusal.detail})"
-
-
-def _not_whole_cores(refusal: Refusal, free: str) -> str:
-    if refusal.detail:
-        return f"give out whole cores of {refusal.detail} CPUs, and {_asked(refusal)} would break one"
-    return f"have {_list([*map(_at_most, refusal.needs)])}{free} in whole cores"
-
-
-def _too_few_cores(refusal: Refusal, free: str) -> str:
-    if refusal.detail:
-        return _not_whole_cores(refusal, free)
-    return f"have less than {_asked(refusal)}{free} in whole cores"
-
-
-def _nothing_to_share(refusal: Refusal, _free: str) -> str:
-    return f"would leave no {_names(refusal)} to the pod's other containers"
-
-
-def _other_policy(refusal: Refusal, _free: str) -> str:
-    return f'have kubelet policy "{refusal.detail}", not "{refusal.policy}"'
-
-
-def _not_allocated(refusal: Refusal, free: str) -> str:
-    return f"cannot allocate {_asked(refusal)}{' now' if free else ''}"
-
-
-def _node_too_small(refusal: Refusal, free: str) -> str:
-    has = _list([*map(_at_most, refusal.needs[:MOST_NAMED])])
-    return f"have {has}{_whole(free) if free or any(need.most for need in refusal.needs) else ''}"
-
-
-def _nodes_too_small(refusal: Refusal, free: str) -> str:
-    return f"have less than {_asked(refusal)}{_whole(free)}"
-
-
-def _whole(free: str) -> str:
-    """An empty node is only too small for now if it is ill."""
-    return " now" if free else " in total"
-
-
-def _not_aligned(refusal: Refusal, _free: str) -> str:
-    if refusal.detail == Policy.NONE:
-        return f'have kubelet policy "{refusal.detail}"'
-    return f"have a kubelet that does not align {_names(refusal)}"
-
-
-def _not_answered(_refusal: Refusal, _free: str) -> str:
-    return "have too many zones for an answer in time"
-
-
-# The most telling cause comes first: one that speaks of alignment says more to an owner than a node that is
-# out of the question.
-_WORDS: Mapping[Cause, _Words] = MappingProxyType(
-    {
-        Cause.ZONES_TOO_SMALL: _Words(_zones_too_small, _no_zone),
-        Cause.WIDTHS_DIFFER: _Words(_widths_differ, _different_widths),
-        Cause.NOT_TOGETHER: _Words(_no_zone, _no_zone),
-        Cause.SPREAD: _Words(_spread, _spread),
-        Cause.NOT_EXCLUSIVE: _Words(_not_exclusive, _not_exclusive),
-        Cause.NOT_WHOLE_CORES: _Words(_not_whole_cores, _too_few_cores),
-        Cause.NOTHING_TO_SHARE: _Words(_nothing_to_share, _nothing_to_share),
-        Cause.OTHER_POLICY: _Words(_other_policy, _other_policy),
-        Cause.NOT_ALLOCATED: _Words(_not_allocated, _not_allocated),
-        Cause.NODE_TOO_SMALL: _Words(_node_too_small, _nodes_too_small),
-        Cause.NOT_ALIGNED: _Words(_not_aligned, _not_aligned),
-        Cause.NOT_ANSWERED: _Words(_not_answered, _not_answered),
-    }
-)
-_TELLING = {cause: at for at, cause in enumerate(_WORDS)}
+def _by_zones(needs: Iterable[Need]) -> Iterator[tuple[int, list[Need]]]:
+    """Needs by the number of zones that they may come from, ascending."""
+    alike = groupby(sorted(needs, key=attrgetter("zones")), key=attrgetter("zones"))
+    return ((zones, list(group)) for zones, group in alike)
 
 
 # One node.
@@ -170,7 +164,7 @@ def sentence(verdict: Verdict) -> str:
 def refused(refusal: Refusal, *, free: str = " free") -> str:
     """The same of a refusal by itself, of a node as it stands."""
     policy = f' (kubelet policy "{refusal.policy}")' if _by_topology_manager(refusal) else ""
-    return f"{_subject(refusal)}: the node {_singular(_own(refusal, free))}{policy}"
+    return f"{_subject(refusal)}: the node {_singular(_written(refusal, free))}{policy}"
 
 
 def reason(verdict: Verdict) -> str:
@@ -180,18 +174,18 @@ def reason(verdict: Verdict) -> str:
     texts would tell nobody anything.
     """
     refusal = _refusal(verdict)
-    return cut(_WORDS[refusal.cause].alike(refusal, _free(verdict)), LONGEST_REASON)
+    return cut(_written(refusal, _free(verdict), alike=True), LONGEST_REASON)
 
 
 def of_node(verdict: Verdict) -> str:
     """What is wrong with a node, as it follows the name of the node."""
-    return _singular(_own(_refusal(verdict), _free(verdict)))
+    return _singular(_written(_refusal(verdict), _free(verdict)))
 
 
 def shortage(short: Shortage) -> str:
     """What one zone lacks."""
-    asked, free = render(short.resource, short.asked), render(short.resource, short.free)
-    return f"{short.zone_name}: {short.resource} {asked} asked, {free} free"
+    request, free = render(short.resource, short.asked), render(short.resource, short.free)
+    return f"{short.zone_name}: {short.resource} {request} asked, {free} free"
 
 
 # All nodes.
@@ -221,7 +215,7 @@ class Tally:
     @property
     def total(self) -> int:
         """How many nodes there are."""
-        return sum(each.count for each in self.nodes) + sum(self.kept_away.values()) + self.unknown
+        return sum(entry.count for entry in self.nodes) + sum(self.kept_away.values()) + self.unknown
 
 
 Enough = Callable[[str, str, int], bool]
@@ -256,11 +250,11 @@ def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str
     )
 
 
-def unlisted(resource: str, known: Iterable[str]) -> str:
+def unlisted(resource: str, resources: Iterable[str]) -> str:
     """That no node lists a resource, and which of the known ones may be meant."""
-    close = closest_word(resource, known)
-    meant = f'; "{close}" is meant?' if close else ""
-    return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{meant}'
+    close = closest_word(resource, resources)
+    hint = f'; "{close}" is meant?' if close else ""
+    return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{hint}'
 
 
 def lacking(missing: Mapping[str, int]) -> str:
@@ -299,16 +293,16 @@ def first_sentence(text: str) -> str:
 def _ranked(counted: Iterable[Counted], intent: Intent) -> list[Counted]:
     """Those that are told alike but for amounts put together, with the largest; most telling first."""
     alike: dict[object, Counted] = {}
-    for each in counted:
-        key = _told(each.refusal, intent)
-        alike[key] = _together(alike[key], each) if key in alike else each
+    for entry in counted:
+        key = _told_alike(entry.refusal, intent)
+        alike[key] = _together(alike[key], entry) if key in alike else entry
     return sorted(alike.values(), key=_closeness)
 
 
-def _told(refusal: Refusal, intent: Intent) -> object:
+def _told_alike(refusal: Refusal, intent: Intent) -> object:
     """What is told of a refusal, whatever there is of that which is short."""
     short = tuple(replace(need, most=0) for need in _short(refusal))
-    own = _own(replace(refusal, needs=short or refusal.needs), "")
+    own = _written(replace(refusal, needs=short or refusal.needs), "")
     return own, bool(short), refusal.subject, _policy(refusal, intent)
 
 
@@ -331,18 +325,18 @@ def _closeness(counted: Counted) -> tuple[int, Fraction, int, str]:
     refusal = counted.refusal
     shares = [Fraction(need.most, need.asked) for need in _short(refusal)]
     share = min(shares, default=Fraction(0))
-    return _TELLING[refusal.cause], -share, -counted.count, _own(refusal, "")
+    return _TELLING[refusal.cause], -share, -counted.count, _written(refusal, "")
 
 
 def _clauses(counted: Iterable[Counted], first: Refusal, intent: Intent) -> list[tuple[int, str]]:
-    return [(each.count, _clause(each.refusal, first, intent)) for each in _ranked(counted, intent)]
+    return [(entry.count, _clause(entry.refusal, first, intent)) for entry in _ranked(counted, intent)]
 
 
 def _clause(refusal: Refusal, first: Refusal, intent: Intent) -> str:
     """What is said of some nodes; of whom, where it is another container than the first's."""
     other = refusal.container and refusal.container != first.container
     whom = f" for {_subject(refusal)}" if other else ""
-    return f"{cut(_own(refusal, ''), _LONGEST_CLAUSE)}{whom}{_policy(refusal, intent)}"
+    return f"{cut(_written(refusal, ''), _LONGEST_CLAUSE)}{whom}{_policy(refusal, intent)}"
 
 
 def _others(tally: Tally) -> Iterator[tuple[int, str]]:
@@ -359,20 +353,20 @@ def _taken(refusal: Refusal, intent: Intent) -> str:
 
 def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
     """As many as there is room for, in so many characters; the others are counted."""
-    said, left = list[str](), sum(count for count, _ in clauses)
+    texts, remaining = list[str](), sum(count for count, _ in clauses)
     for count, words in clauses:
-        text = _counted(count, words)
-        rest = f"{left} for other reasons"
-        if len(", ".join([*said, text, rest])) > room:
-            return ", ".join([*said, rest])
-        said.append(text)
-        left -= count
-    return ", ".join(said)
+        text = f"{count} {_singular(words) if count == 1 else words}"
+        others = f"{remaining} for other reasons"
+        if len(", ".join([*texts, text, others])) > room:
+            return ", ".join([*texts, others])
+        texts.append(text)
+        remaining -= count
+    return ", ".join(texts)
 
 
 def _of_shapes(tally: Tally) -> str:
     """Where no node is here, whom the numbers are of."""
-    count = sum(each.count for each in tally.shapes)
+    count = sum(entry.count for entry in tally.shapes)
     if tally.total:
         return ""
     shapes = "1 shape that was here before or is declared" if count == 1 else f"{count} {_WITHOUT_NODES}"
@@ -413,10 +407,6 @@ def _refusal(verdict: Verdict) -> Refusal:
     return verdict.refusal
 
 
-def _own(refusal: Refusal, free: str) -> str:
-    return _WORDS[refusal.cause].own(refusal, free)
-
-
 def _free(verdict: Verdict) -> str:
     return "" if verdict.permanent else " free"
 
@@ -435,37 +425,16 @@ def _short(refusal: Refusal) -> list[Need]:
     return [*islice((need for need in refusal.needs if need.most < need.asked), MOST_NAMED)]
 
 
-def _zones_of(need: Need) -> int:
-    return need.zones
-
-
 def _widest(refusal: Refusal) -> int:
-    return max(map(_zones_of, refusal.needs), default=1)
-
-
-def _zone_or_zones(refusal: Refusal) -> str:
-    widest = _widest(refusal)
-    return "zone" if widest == 1 else f"{widest} zones"
+    return max((need.zones for need in refusal.needs), default=1)
 
 
 def _zones(count: int) -> str:
-    return f"{_number(count)} {'zone' if count == 1 else 'zones'}"
-
-
-def _number(count: int) -> str:
-    return "one" if count == 1 else str(count)
-
-
-def _asked(refusal: Refusal) -> str:
-    return _amounts(refusal.needs) or "what it asks for"
+    return "one zone" if count == 1 else f"{count} zones"
 
 
 def _amounts(needs: Iterable[Need]) -> str:
     return _named(_amount(need, need.asked) for need in needs)
-
-
-def _names(refusal: Refusal) -> str:
-    return _named(need.resource for need in refusal.needs) or "what it asks for"
 
 
 def _at_most(need: Need) -> str:
@@ -487,13 +456,9 @@ def _list(parts: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
-def _counted(count: int, words: str) -> str:
-    return f"{count} {_singular(words) if count == 1 else words}"
-
-
 def _singular(words: str) -> str:
-    verb, _, rest = words.partition(" ")
-    return f"{_ONE.get(verb, verb)} {rest}"
+    verb, _, others = words.partition(" ")
+    return f"{_ONE.get(verb, verb)} {others}"
 
 
 _ONE = MappingProxyType({"have": "has", "give": "gives", "do": "does", "publish": "publishes", "were": "was"})
