@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -47,6 +47,7 @@ NAMES = ["empty", "fuller", "full", "small", "loose", "bare"]
 """All nodes of these tests; only the first two take a pod of four CPUs that must be aligned."""
 
 BROKEN = raw(FOUR, policy="strictly")
+EARLY = PromiseAt.PRIORITIZE
 
 RECORDED = Path(__file__).parent / "data"
 
@@ -192,15 +193,6 @@ async def test_a_pod_that_is_wrong_is_told_so_where_its_owner_reads_it(scorer: S
     assert "numalign.io/policy" in said["error"]
 
 
-async def test_a_pod_without_a_uid_is_answered_and_promised_nothing(early: Scorer) -> None:
-    made = raw(FOUR, uid=None)
-    async with early.open() as caller:
-        answer = await caller.filter(made, "empty")
-        scores = await caller.prioritize(made, *NAMES)
-
-    assert (answer["NodeNames"], scores["fuller"], early.kept()) == (["empty"], 10, {})
-
-
 async def test_nodes_are_counted_by_what_they_say(scorer: Scorer) -> None:
     async with scorer.open() as caller:
         await caller.filter(raw(FOUR), *NAMES)
@@ -281,14 +273,6 @@ async def test_other_strategies_turn_the_order_around() -> None:
 # Promises of those who do not bind.
 
 
-async def test_by_default_ranking_promises_nothing(scorer: Scorer) -> None:
-    async with scorer.open() as caller:
-        await caller.filter(raw(FOUR), "empty")
-        await caller.prioritize(raw(FOUR), "empty", "fuller")
-
-    assert scorer.kept() == {}
-
-
 async def test_the_best_node_is_promised_and_its_zones_are_gone_for_the_next_pod(early: Scorer) -> None:
     async with early.open() as caller:
         first = await caller.prioritize(raw(ALL), "empty", "fuller")
@@ -334,27 +318,36 @@ async def test_a_single_node_that_is_left_is_promised_at_filter(early: Scorer) -
     assert (several, early.kept()) == ({}, {"web": "empty"})
 
 
-async def test_who_does_not_lead_promises_nothing(early: Scorer) -> None:
-    early.leads = False
+def follow(scorer: Scorer) -> None:
+    scorer.leads = False
+
+
+NOTHING: list[tuple[str, PromiseAt, Callable[[Scorer], object], Raw, str]] = [
+    # what it shows           when            what happens before                    the pod    the nodes
+    ("where they bind here",  PromiseAt.BIND, lambda _: None,                        raw(FOUR), "empty small"),
+    ("where another leads",   EARLY,          follow,                                raw(FOUR), "empty small"),
+    ("to one on a node",      EARLY,          lambda it: it.see(on("b", raw(FOUR))), raw(FOUR), "empty full"),
+    ("where it fits nowhere", EARLY,          lambda _: None,                        raw(FOUR), "full small"),
+    ("to one without a uid",  EARLY,          lambda _: None,              raw(FOUR, uid=None), "empty full"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("promise", "arrange", "made", "names"), table(NOTHING))
+async def test_nothing_is_promised(
+    promise: PromiseAt, arrange: Callable[[Scorer], object], made: Raw, names: str
+) -> None:
+    scorer = await cluster(Scorer(promise=promise))
+    arrange(scorer)
+    async with scorer.open() as caller:
+        await caller.filter(made, "empty" if "empty" in names else "full")
+        await caller.prioritize(made, *names.split())
+
+    assert scorer.kept() == {}
+
+
+async def test_to_rank_promises_nothing(early: Scorer) -> None:
     async with early.open() as caller:
-        await caller.filter(raw(FOUR), "empty")
-        scores = await caller.prioritize(raw(FOUR), "empty", "fuller")
-
-    assert (scores, early.kept()) == ({"empty": 0, "fuller": 10}, {})
-
-
-async def test_a_pod_on_a_node_is_promised_nothing_elsewhere(early: Scorer) -> None:
-    early.see(on("fuller", raw(FOUR)))
-    async with early.open() as caller:
-        await caller.filter(raw(FOUR), "empty")
-        await caller.prioritize(raw(FOUR), "empty", "full")
-
-    assert (early.kept(), early.reservations.node_of(uid("web"))) == ({}, "fuller")
-
-
-async def test_a_pod_that_fits_nowhere_is_promised_nothing(early: Scorer) -> None:
-    async with early.open() as caller:
-        await caller.prioritize(raw(FOUR), "full", "small", "bare")
+        await caller.ask("/v1/rank", raw(FOUR))
 
     assert early.kept() == {}
 
@@ -445,32 +438,6 @@ async def test_for_people_a_pod_is_judged_on_nodes_that_it_may_go_to(scorer: Sco
         ("a", True, "node(s) didn't match the pod's node affinity/selector"),
         ("c", True, "node(s) had untolerated taints"),
     ]
-
-
-async def test_to_rank_promises_nothing(early: Scorer) -> None:
-    async with early.open() as caller:
-        await caller.ask("/v1/rank", raw(FOUR))
-
-    assert early.kept() == {}
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        ({"pod": BROKEN}, "metadata.annotations[numalign.io/policy]"),
-        ({"Pod": raw(FOUR)}, "Pod: is none of the fields"),
-        ({"pod": raw(FOUR), "node": ["a"]}, "node: is none of the fields"),
-        ({"pod": raw(FOUR), "nodes": "a"}, "nodes: must be a list"),
-        ({**raw(FOUR), "kind": "Deployment"}, "kind: must be Pod"),
-    ],
-    ids=["a wrong pod", "Go's spelling", "another key", "a name for a list", "another kind"],
-)
-async def test_what_cannot_be_ranked_is_told(scorer: Scorer, call: Raw, said: str) -> None:
-    async with scorer.open() as caller:
-        status, answer = await caller.send("/v1/rank", orjson.dumps(call))
-
-    assert status == 422
-    assert said in answer["error"]
 
 
 # Volcano.
@@ -631,22 +598,14 @@ async def test_sessions_come_and_go(scorer: Scorer, verb: str, body: bytes) -> N
 # Calls that make no sense.
 
 
-def nested(levels: int) -> bytes:
-    return b'{"a":' * levels + b"1" + b"}" * levels
-
-
 GARBAGE = [
-    # what it is                   the body
-    ("not JSON",                   b"hello"),
-    ("empty",                      b""),
-    ("a list",                     b"[]"),
-    ("null",                       b"null"),
-    ("a number",                   b"7"),
-    ("not UTF-8",                  b'{"Pod": "\xff"}'),
-    ("cut off",                    b'{"Pod": {"metadata": '),
-    ("seven mebibytes of letters",  b"x" * (7 * MIB)),
-    ("seven mebibytes of brackets", b"[" * (7 * MIB)),
-    ("nested as deep as it gets",  nested(MIB)),
+    # what it is                     the body
+    ("not JSON",                     b"hello"),
+    ("empty",                        b""),
+    ("a list",                       b"[]"),
+    ("not UTF-8",                    b'{"Pod": "\xff"}'),
+    ("seven mebibytes of brackets",  b"[" * (7 * MIB)),
+    ("nested as deep as it gets",    b'{"a":' * MIB + b"1" + b"}" * MIB),
 ]  # fmt: skip
 
 
@@ -681,21 +640,14 @@ POD = raw(FOUR)
 WRONG: list[tuple[str, str, Raw, str]] = [
     # what it is            the path       the call                                       what is said
     ("no nodes",            "/filter",     {"Pod": POD},                                  "neither is there"),
-    ("both kinds of nodes", "/filter",     {"Pod": POD, "NodeNames": [], "Nodes": {"items": []}}, "both"),
-    ("no pod",              "/filter",     {"NodeNames": ["a"]},                          "Pod: is missing"),
-    ("a pod that is none",  "/filter",     {"Pod": 7, "NodeNames": ["a"]},                "Pod: must be"),
-    ("small letters",       "/filter",     {"pod": POD, "nodenames": ["a"]},              "spelled Pod"),
-    ("a name for names",    "/prioritize", {"Pod": POD, "NodeNames": "a"},                "must be a list"),
     ("names of no kind",    "/prioritize", {"Pod": POD, "NodeNames": ["a", 7]},           "NodeNames[1]"),
-    ("a node without one",  "/filter",     {"Pod": POD, "Nodes": {"items": [{}]}},        "metadata.name"),
-    ("no uid to bind",      "/bind", {"PodName": "a", "PodNamespace": "b", "Node": "c"},  "PodUID: is"),
     ("a path for a name",   "/bind",
      {"PodName": "../a", "PodNamespace": "b", "PodUID": "u", "Node": "c"},                "PodName: "),
-    ("the keys of a pod",   "/bind",       POD,                                           "is missing"),
     ("no victims",          "/preempt",    {"Pod": POD},                                  "neither is there"),
-    ("victims without uid", "/preempt",
-     {"Pod": POD, "NodeNameToMetaVictims": {"a": {"Pods": [{}], "NumPDBViolations": 0}}}, "UID: is missing"),
     ("a wrong pod",         "/preempt",    {"Pod": BROKEN, "NodeNameToMetaVictims": {}},  "numalign.io"),
+    ("a name for names",    "/v1/rank",    {"pod": POD, "nodes": "a"},                    "must be a list"),
+    ("nothing to rank",     "/v1/rank",    {"pod": BROKEN},                             "numalign.io/policy"),
+    ("another key",         "/v1/rank",    {"pod": POD, "node": ["a"]},                 "none of the fields"),
 ]  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -24,12 +23,12 @@ from scorer.volcano.protocol import (
     read_prioritize,
     read_task,
 )
-
-Raw = dict[str, Any]
+from tests.notation import table
+from tests.scorer.wire import Raw, Read, anything, refusal
 
 RECORDED = Path(__file__).parent / "data" / "volcano-v1.10.0"
 
-READERS: Mapping[str, Callable[[bytes], object]] = {
+READERS: Mapping[str, Read] = {
     "predicate": read_predicate,
     "prioritize": read_prioritize,
     "preemptable": read_preemptable,
@@ -46,12 +45,6 @@ def recorded(verb: str) -> Raw:
     """A call as Volcano's own client sent it."""
     call: Raw = orjson.loads((RECORDED / f"{verb}.json").read_bytes())
     return call
-
-
-def refusal(read: Callable[[bytes], object], call: object) -> tuple[int, list[str]]:
-    with pytest.raises(BadCall) as caught:
-        read(call if isinstance(call, bytes) else orjson.dumps(call))
-    return int(caught.value.status), str(caught.value).splitlines()
 
 
 # What Volcano's own client sends.
@@ -141,8 +134,8 @@ NO_OBJECT = [
 
 
 @every_reader
-@pytest.mark.parametrize("call", [row[1] for row in NO_OBJECT], ids=[row[0] for row in NO_OBJECT])
-def test_what_is_no_object_is_a_bad_request(read: Callable[[bytes], object], call: bytes) -> None:
+@pytest.mark.parametrize("call", table(NO_OBJECT))
+def test_what_is_no_object_is_a_bad_request(read: Read, call: bytes) -> None:
     status, [said] = refusal(read, call)
 
     assert status == HTTPStatus.BAD_REQUEST
@@ -163,7 +156,7 @@ BAD_TASKS: list[tuple[str, object, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("task", "said"), [row[1:] for row in BAD_TASKS], ids=[row[0] for row in BAD_TASKS])
+@pytest.mark.parametrize(("task", "said"), table(BAD_TASKS))
 @pytest.mark.parametrize(
     ("read", "call", "where"),
     [
@@ -176,7 +169,7 @@ BAD_TASKS: list[tuple[str, object, list[str]]] = [
     ids=["predicate", "prioritize", "evictor", "evictee", "allocate"],
 )
 def test_a_task_that_is_none_is_unprocessable(
-    read: Callable[[bytes], object], call: Callable[[object], Raw], where: str, task: object, said: list[str]
+    read: Read, call: Callable[[object], Raw], where: str, task: object, said: list[str]
 ) -> None:
     status, lines = refusal(read, call(task))
 
@@ -186,7 +179,7 @@ def test_a_task_that_is_none_is_unprocessable(
 
 EVICTEES = {"evictor": TASK, "evictees": [TASK]}
 
-BAD_CALLS: list[tuple[str, Callable[[bytes], object], Raw, list[str]]] = [
+BAD_CALLS: list[tuple[str, Read, Raw, list[str]]] = [
     # what it is           what reads it    the call                       what is said of it
     ("no node",            read_predicate,  {"task": TASK},                ["node: is missing"]),
     ("a node's name",      read_predicate,  {"task": TASK, "node": "n"},
@@ -214,12 +207,8 @@ BAD_CALLS: list[tuple[str, Callable[[bytes], object], Raw, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("read", "call", "said"), [row[1:] for row in BAD_CALLS], ids=[row[0] for row in BAD_CALLS]
-)
-def test_a_call_that_is_none_is_unprocessable(
-    read: Callable[[bytes], object], call: Raw, said: list[str]
-) -> None:
+@pytest.mark.parametrize(("read", "call", "said"), table(BAD_CALLS))
+def test_a_call_that_is_none_is_unprocessable(read: Read, call: Raw, said: list[str]) -> None:
     status, lines = refusal(read, call)
 
     assert status == HTTPStatus.UNPROCESSABLE_ENTITY
@@ -233,25 +222,13 @@ def test_an_evictee_that_could_be_read_but_not_be_sent_back_is_told() -> None:
     assert refusal(read_preemptable, call)[1] == ["evictees[0]: is nested too deep to be sent back"]
 
 
-texts = st.text(max_size=5)
-anything = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(-(2**63), 2**64 - 1),
-        st.floats(allow_nan=False, allow_infinity=False),
-        st.text(),
-    ),
-    lambda inner: st.one_of(st.lists(inner), st.dictionaries(texts, inner)),
-    max_leaves=10,
-)
 tasks = st.one_of(anything, st.dictionaries(st.sampled_from([*TASK]), anything), st.just(TASK))
 keys = st.sampled_from(["task", "node", "nodes", "evictor", "evictees", "Task"])
 
 
 @every_reader
 @given(call=st.dictionaries(keys, st.one_of(tasks, st.lists(tasks))))
-def test_any_value_anywhere_is_read_or_refused(read: Callable[[bytes], object], call: Raw) -> None:
+def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
     try:
         told: object = read(orjson.dumps(call))
     except BadCall as refused:
@@ -262,7 +239,7 @@ def test_any_value_anywhere_is_read_or_refused(read: Callable[[bytes], object], 
 
 @every_reader
 @given(noise=st.binary())
-def test_no_bytes_end_the_door(read: Callable[[bytes], object], noise: bytes) -> None:
+def test_any_bytes_are_refused(read: Read, noise: bytes) -> None:
     assert refusal(read, noise)[1]
 
 
@@ -320,7 +297,7 @@ def test_names_keep_their_order_and_each_is_there_once(sent: list[str]) -> None:
     assert read_prioritize(orjson.dumps(call))[1] == tuple(dict.fromkeys(sent))
 
 
-@given(st.lists(st.dictionaries(texts.map("x{}".format), anything), max_size=3))
+@given(st.lists(st.dictionaries(st.text(max_size=5).map("x{}".format), anything), max_size=3))
 def test_whatever_an_evictee_carries_comes_back(extras: list[Raw]) -> None:
     sent = [{**extra, **TASK, "UID": str(at)} for at, extra in enumerate(extras)]
     _, evictees = read_preemptable(orjson.dumps({"evictor": TASK, "evictees": sent}))
