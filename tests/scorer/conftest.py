@@ -271,7 +271,9 @@ class Scorer:
     promise: PromiseAt = PromiseAt.BIND
     rules: RankingRules = field(default_factory=RankingRules)
     patience: float = 3.0
-    writes: Write | None = field(default_factory=Writes)
+    writes: Writes = field(default_factory=Writes)
+    write: Write | None = None
+    binds: bool = True
     leads: bool = True
     proved: float = 10.0
     told: Told = field(default_factory=Told)
@@ -320,7 +322,7 @@ class Scorer:
         """What binds."""
         return Binder(
             self.register,
-            write=self.writes,
+            write=(self.write or self.writes) if self.binds else None,
             acts_for=lambda: self.proved if self.leads else 0.0,
             patience=self.patience,
             unknown=self.settings().unknown_nodes,

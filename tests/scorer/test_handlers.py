@@ -324,8 +324,8 @@ def follow(scorer: Scorer) -> None:
 
 NOTHING: list[tuple[str, PromiseAt, Callable[[Scorer], object], Raw, str]] = [
     # what it shows           when            what happens before                    the pod    the nodes
-    ("where they bind here",  PromiseAt.BIND, lambda _: None,                        raw(FOUR), "empty small"),
-    ("where another leads",   EARLY,          follow,                                raw(FOUR), "empty small"),
+    ("where they bind here",  PromiseAt.BIND, lambda _: None,                        raw(FOUR), "empty full"),
+    ("where another leads",   EARLY,          follow,                                raw(FOUR), "empty full"),
     ("to one on a node",      EARLY,          lambda it: it.see(on("b", raw(FOUR))), raw(FOUR), "empty full"),
     ("where it fits nowhere", EARLY,          lambda _: None,                        raw(FOUR), "full small"),
     ("to one without a uid",  EARLY,          lambda _: None,              raw(FOUR, uid=None), "empty full"),
