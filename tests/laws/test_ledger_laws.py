@@ -22,7 +22,6 @@ from numalign.ledger.model import (
     FreeCapacity,
     NodeInfo,
     PlacementRecord,
-    PodName,
     Source,
     Stage,
 )
@@ -33,6 +32,7 @@ from numalign.model.node import Node, Zone
 from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY
 from tests.laws.ledger_world import MENU, Course, World, empty_ledger
+from tests.ledger.conftest import fingerprint_of
 from tests.notation import GPU, bag, node
 
 NOW, LAG = 1000.0, 60.0
@@ -103,18 +103,6 @@ def accounts(draw: st.DrawFn) -> NodeInfo:
     told = None if accounted is None else fingerprint_of(accounted)
     complete = draw(st.integers(0, 4)) > 0
     return NodeInfo(draw(any_node), tuple(pods[:count]), tuple(pods[count:]), told, complete)
-
-
-def fingerprint_of(pods: frozenset[PodName]) -> FingerprintReader:
-    """A fingerprint of these pods, that nothing else has."""
-
-    def told(
-        _node: Node, certain: Sequence[AssignedPod], perhaps: Sequence[AssignedPod]
-    ) -> frozenset[PodName] | None:
-        sure = {each.name for each in certain}
-        return pods if sure <= pods <= sure | {each.name for each in perhaps} else None
-
-    return told
 
 
 def within(found: Node) -> bool:

@@ -11,8 +11,8 @@ import pytest
 from numalign.ledger.claims import believed, due, static_facts
 from numalign.model import demand as demands
 from numalign.model.node import CpuManager, MemoryManager, Node
-from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY
+from tests.ledger.conftest import held
 from tests.notation import GPU, HUGE, asks, bag, machine, node, options, pod, table
 
 PAIR = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy="single-numa-node")
@@ -24,15 +24,6 @@ ILL = replace(node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=2", policy="single-
 """The pair, since one of its devices has failed."""
 
 SHARED = replace(PAIR, cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
-
-
-def says(text: str) -> Held:
-    """A record, written `0 cpu=4; 0,1 mem=6Gi; - gpu=1`."""
-    parts = [part.split(maxsplit=1) for part in text.split(";") if part.strip()]
-    return {
-        tuple(f"node-{zone}" for zone in zones.split(",") if zone != "-"): bag(amounts)
-        for zones, amounts in parts
-    }
 
 
 CLAIMS = [
@@ -110,8 +101,8 @@ def test_a_record_is_believed_as_far_as_the_pod_asks_for_it(
 ) -> None:
     demand = asks(*containers.split("|"))
 
-    found = believed(where, demand, says(record))
-    assert (sorted(found.refuted), found.held) == (sorted(refuted), says(left))
+    found = believed(where, demand, held(record))
+    assert (sorted(found.refuted), found.held) == (sorted(refuted), held(left))
 
 
 def test_of_a_pod_that_is_served_as_a_whole_the_whole_counts() -> None:
@@ -119,9 +110,9 @@ def test_of_a_pod_that_is_served_as_a_whole_the_whole_counts() -> None:
     demand = demands.of(pod("cpu=2 mem=1Gi gpu=1", "", requests="cpu=6 mem=4Gi", limits="cpu=6 mem=4Gi"))
 
     assert dict(due(gated, demand).running) == {CPU: 6000, MEMORY: 4 * 2**30}
-    assert not believed(gated, demand, says("0 cpu=6 mem=4Gi")).refuted
-    assert believed(gated, demand, says("0 cpu=2 mem=1Gi")).refuted
-    assert not believed(PAIR, demand, says("0 gpu=1")).refuted, (
+    assert not believed(gated, demand, held("0 cpu=6 mem=4Gi")).refuted
+    assert believed(gated, demand, held("0 cpu=2 mem=1Gi")).refuted
+    assert not believed(PAIR, demand, held("0 gpu=1")).refuted, (
         "such a pod gets devices alone without the gate"
     )
 

@@ -1,7 +1,7 @@
-"""What nodes have promised, from the first question to the last pod that leaves."""
+"""What is reserved on nodes, from the first question to the last pod that leaves."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,22 +10,19 @@ from numalign.ledger.free import MOST_RECENT
 from numalign.ledger.model import (
     AssignedPod,
     Basis,
-    FingerprintReader,
     FreeCapacity,
     NodeInfo,
     PlacementRecord,
-    PodName,
     Prediction,
     Source,
     Stage,
 )
 from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS, RELEASE_SECONDS, Reservations
 from numalign.model.attributes import Attributes
-from numalign.model.node import Node
 from numalign.model.placement import Held
+from tests.ledger.conftest import NOW, of
 from tests.notation import asks, bag, free_of, node, table
 
-NOW = 1000.0
 PAIR = replace(node("cpu=4", "cpu=4", policy="single-numa-node"), name="pair")
 OTHER = replace(PAIR, name="other")
 FULL = replace(node("cpu=4//0", "cpu=4//0", policy="single-numa-node"), name="pair")
@@ -48,60 +45,44 @@ def on(uid: str, zone: int, cpus: int = 4, *, since: float = NOW) -> AssignedPod
     return replace(pod(uid, cpus, stage=Stage.ADMITTED, since=since), record=record)
 
 
-def of(*names: str) -> FingerprintReader:
-    """A fingerprint of these pods, that nothing else has."""
-    pods = frozenset(("team", name) for name in names)
-
-    def told(
-        _node: Node, certain: Sequence[AssignedPod], perhaps: Sequence[AssignedPod]
-    ) -> frozenset[PodName] | None:
-        sure = {each.name for each in certain}
-        return pods if sure <= pods <= sure | {each.name for each in perhaps} else None
-
-    return told
+@pytest.fixture
+def reservations() -> Reservations:
+    """Those of two nodes that are alike, with nothing on them."""
+    made = Reservations()
+    for known in (PAIR, OTHER):
+        made.update_node(known)
+    return made
 
 
-def ledger(*nodes: Node) -> Reservations:
-    reservations = Reservations()
-    for each in nodes or (PAIR, OTHER):
-        reservations.update_node(each)
-    return reservations
-
-
-def free(reservations: Reservations, name: str = "pair", *, now: float = NOW) -> list[int]:
-    """Whole CPUs free in each zone."""
+def capacity(reservations: Reservations, name: str = "pair", *, now: float = NOW) -> FreeCapacity:
     found = reservations.free_capacity(name, now=now)
-    assert found
-    return free_of(found.node, "cpu")
-
-
-def basis(reservations: Reservations, *, now: float = NOW) -> Basis:
-    found = reservations.free_capacity("pair", now=now)
-    assert found
-    return found.basis
-
-
-def asked(
-    reservations: Reservations, assigned_pod: AssignedPod, place: str = "pair", *, without: Sequence[str] = ()
-) -> Prediction:
-    found = reservations.predict(
-        place,
-        asks(_written(assigned_pod)),
-        created=assigned_pod.created,
-        now=assigned_pod.since,
-        without=without,
-    )
     assert found
     return found
 
 
-def _written(assigned_pod: AssignedPod) -> str:
+def free(reservations: Reservations, name: str = "pair", *, now: float = NOW) -> list[int]:
+    """Whole CPUs free in each zone."""
+    return free_of(capacity(reservations, name, now=now).node, "cpu")
+
+
+def info(reservations: Reservations, name: str = "pair") -> NodeInfo:
+    found = reservations.node_info(name)
+    assert found
+    return found
+
+
+def asked(
+    reservations: Reservations, assigned_pod: AssignedPod, name: str = "pair", *, without: Sequence[str] = ()
+) -> Prediction:
     assert assigned_pod.demand
-    return f"cpu={assigned_pod.demand.steps[0].cpu // 1000} mem=1Gi"
+    created, now = assigned_pod.created, assigned_pod.since
+    found = reservations.predict(name, assigned_pod.demand, created=created, now=now, without=without)
+    assert found
+    return found
 
 
 def keep(reservations: Reservations, assigned_pod: AssignedPod, place: str = "pair") -> Prediction:
-    """Promise a pod what a node offers to it."""
+    """Reserve for a pod what a node is predicted to give it."""
     found = asked(reservations, assigned_pod, place)
     reservations.reserve(place, assigned_pod, found)
     return found
@@ -123,11 +104,10 @@ def agree(reservations: Reservations) -> bool:
     ) and promised == {uid for uid, each in assigned_pods.items() if each.stage is Stage.RESERVED}
 
 
-# Promises.
+# Reservations.
 
 
-def test_what_is_promised_is_not_offered_again() -> None:
-    reservations = ledger()
+def test_what_is_reserved_is_not_free_for_others(reservations: Reservations) -> None:
     keep(reservations, pod("a", created=1))
 
     assert free(reservations) == [0, 4]
@@ -137,8 +117,7 @@ def test_what_is_promised_is_not_offered_again() -> None:
     assert free(reservations, "other") == [4, 4]
 
 
-def test_a_promise_that_is_withdrawn_is_as_if_it_had_never_been_made() -> None:
-    reservations = ledger()
+def test_a_reservation_that_is_removed_is_as_if_it_had_never_been_made(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     reservations.unreserve("a")
 
@@ -146,16 +125,24 @@ def test_a_promise_that_is_withdrawn_is_as_if_it_had_never_been_made() -> None:
     assert agree(reservations)
 
 
-def test_what_is_on_a_node_cannot_be_withdrawn() -> None:
-    reservations = ledger()
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda reservations, uid: reservations.unreserve(uid),
+        lambda reservations, uid: reservations.mark_unconfirmed(uid),
+        lambda reservations, uid: reservations.update_reservation(uid, asked(reservations, pod("b"))),
+    ],
+    ids=["unreserved", "not confirmed", "updated"],
+)
+def test_only_a_reservation_is(reservations: Reservations, call: Callable[[Reservations, str], None]) -> None:
     reservations.update_pod("pair", on("a", 0))
-    reservations.unreserve("a")
+    call(reservations, "a")
+    call(reservations, "nobody")
 
-    assert free(reservations) == [0, 4]
+    assert (known(reservations, "a"), reservations.node_of("nobody")) == (on("a", 0), None)
 
 
-def test_a_second_promise_takes_the_place_of_the_first() -> None:
-    reservations = ledger()
+def test_a_second_reservation_takes_the_place_of_the_first(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     keep(reservations, pod("a"), "other")
 
@@ -164,8 +151,7 @@ def test_a_second_promise_takes_the_place_of_the_first() -> None:
     assert agree(reservations)
 
 
-def test_a_promise_expires_when_its_pod_is_not_seen_in_time() -> None:
-    reservations = ledger()
+def test_a_reservation_expires_when_its_pod_is_not_seen_in_time(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     keep(reservations, pod("b", since=NOW + 1))
 
@@ -174,8 +160,7 @@ def test_a_promise_expires_when_its_pod_is_not_seen_in_time() -> None:
     assert (reservations.node_of("a"), reservations.node_of("b")) == (None, "pair")
 
 
-def test_a_promise_to_a_pod_that_was_seen_does_not_expire() -> None:
-    reservations = ledger()
+def test_a_reservation_of_a_pod_that_was_seen_does_not_expire(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     reservations.update_pod("pair", pod("a", stage=Stage.BOUND))
 
@@ -183,8 +168,7 @@ def test_a_promise_to_a_pod_that_was_seen_does_not_expire() -> None:
     assert free(reservations) == [0, 4]
 
 
-def test_a_node_without_a_topology_offers_nothing_and_can_be_promised() -> None:
-    reservations = ledger()
+def test_a_node_without_a_topology_predicts_nothing_and_can_be_reserved(reservations: Reservations) -> None:
     reservations.reserve("dark", pod("a"), None)
 
     assert reservations.predict("dark", asks("cpu=1 mem=1Gi"), now=NOW) is None
@@ -195,8 +179,7 @@ def test_a_node_without_a_topology_offers_nothing_and_can_be_promised() -> None:
     assert free(reservations, "dark") == [0, 0]
 
 
-def test_a_promise_is_amended_by_what_the_node_offers_later() -> None:
-    reservations = ledger()
+def test_a_reservation_is_updated_by_a_later_prediction(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("gone", 0))
     keep(reservations, pod("a"))
     reservations.remove_pod("gone", now=NOW)
@@ -209,18 +192,7 @@ def test_a_promise_is_amended_by_what_the_node_offers_later() -> None:
     assert not known(reservations, "a").doubtful
 
 
-def test_only_a_promise_is_amended() -> None:
-    reservations = ledger()
-    offer = asked(reservations, pod("a"))
-    reservations.update_pod("pair", on("a", 1))
-    reservations.update_reservation("a", offer)
-    reservations.update_reservation("nobody", offer)
-
-    assert (free(reservations), reservations.node_of("nobody")) == ([4, 0], None)
-
-
-def test_those_after_a_pod_are_those_that_were_promised_the_node_later() -> None:
-    reservations = ledger()
+def test_those_after_a_pod_are_those_with_a_later_reservation_there(reservations: Reservations) -> None:
     for uid in "abc":
         keep(reservations, pod(uid, 1))
     keep(reservations, pod("elsewhere", 1), "other")
@@ -233,20 +205,21 @@ def test_those_after_a_pod_are_those_that_were_promised_the_node_later() -> None
     assert reservations.reserved_since("nobody") == ()
 
 
-def test_a_pod_is_asked_about_beside_those_after_it_as_if_they_were_not_there() -> None:
-    reservations = ledger()
+def test_a_pod_is_asked_about_beside_those_after_it_as_if_they_were_not_there(
+    reservations: Reservations,
+) -> None:
     for uid in "ab":
         keep(reservations, pod(uid))
 
     assert asked(reservations, pod("a"), without=reservations.reserved_since("a")).held == held(0, 4)
-    # Nor does the promise of a pod stand in its own way; who is elsewhere is no matter here.
+    # Nor does the reservation of a pod stand in its own way; who is elsewhere is no matter here.
     assert asked(reservations, pod("b"), without=("b", "nobody")).held == held(1, 4)
     keep(reservations, pod("c"), "other")
     assert not asked(reservations, pod("d"), without=("c",)).verdict.admitted
 
 
-def test_a_victim_is_credited_once() -> None:
-    reservations = ledger(FULL)
+def test_a_victim_is_credited_once(reservations: Reservations) -> None:
+    reservations.update_node(FULL)
     reservations.update_node(FULL, of("a", "b", "stranger"))
     reservations.update_pod("pair", on("a", 0))
     reservations.update_pod("pair", on("b", 1, 2))
@@ -263,8 +236,9 @@ def test_a_victim_is_credited_once() -> None:
     assert free(reservations) == [4, 0]
 
 
-def test_nobodys_place_depends_on_a_pod_of_which_it_is_uncertain_whether_it_was_bound() -> None:
-    reservations = ledger()
+def test_nobodys_place_depends_on_a_pod_of_which_it_is_uncertain_whether_it_was_bound(
+    reservations: Reservations,
+) -> None:
     keep(reservations, pod("a", created=1))
     later = pod("b", created=2)
     assert asked(reservations, later).reservable
@@ -277,20 +251,10 @@ def test_nobodys_place_depends_on_a_pod_of_which_it_is_uncertain_whether_it_was_
     assert known(reservations, "a").unconfirmed
 
 
-def test_only_of_a_promise_it_can_be_uncertain() -> None:
-    reservations = ledger()
-    reservations.update_pod("pair", on("a", 0))
-    reservations.mark_unconfirmed("a")
-    reservations.mark_unconfirmed("nobody")
-
-    assert known(reservations, "a") == on("a", 0)
-
-
 # Pods that are seen.
 
 
-def test_a_promise_follows_its_pod() -> None:
-    reservations = ledger()
+def test_a_reservation_follows_its_pod(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     reservations.update_pod("pair", pod("a", stage=Stage.BOUND, since=NOW + 1))
     reservations.update_pod("pair", pod("a", stage=Stage.ADMITTED, since=NOW + 2))
@@ -301,27 +265,26 @@ def test_a_promise_follows_its_pod() -> None:
     assert reservations.reserved() == ()
 
 
-def test_what_is_better_known_counts() -> None:
-    reservations = ledger()
+def test_what_is_better_known_counts(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     reservations.update_pod("pair", replace(on("a", 1), record=PlacementRecord(held(1, 4), Source.OBSERVED)))
 
     assert free(reservations) == [4, 0]
 
 
-def test_a_pod_comes_to_its_stage_only_once() -> None:
-    reservations = ledger()
+def test_a_pod_comes_to_its_stage_only_once(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("a", 0))
-    before = reservations.free_capacity("pair", now=NOW)
+    before = capacity(reservations)
     reservations.update_pod("pair", on("a", 0, since=NOW + 5))
 
     assert known(reservations, "a").since == NOW
     # Nothing changed, so nothing is worked out again.
-    assert reservations.free_capacity("pair", now=NOW) is before
+    assert capacity(reservations) is before
 
 
-def test_a_pod_that_was_promised_one_node_and_bound_to_another_counts_there_alone() -> None:
-    reservations = ledger()
+def test_a_pod_with_a_reservation_on_one_node_and_bound_to_another_counts_there_alone(
+    reservations: Reservations,
+) -> None:
     keep(reservations, pod("a"))
     reservations.update_pod("other", on("a", 1))
 
@@ -330,8 +293,7 @@ def test_a_pod_that_was_promised_one_node_and_bound_to_another_counts_there_alon
     assert agree(reservations)
 
 
-def test_a_pod_on_its_way_that_ends_holds_nothing() -> None:
-    reservations = ledger()
+def test_a_pod_on_its_way_that_ends_holds_nothing(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     reservations.remove_pod("a", now=NOW)
     reservations.remove_pod("a", now=NOW)
@@ -344,36 +306,31 @@ def test_a_pod_on_its_way_that_ends_holds_nothing() -> None:
     )
 
 
-def test_so_many_that_left_last_may_still_be_in_a_topology() -> None:
-    reservations = ledger(FULL)
+def test_so_many_that_left_last_may_still_be_in_a_topology(reservations: Reservations) -> None:
+    reservations.update_node(FULL)
     reservations.update_pod("pair", pod("stranger", stage=Stage.ADMITTED))
     gone = [f"gone-{at}" for at in range(MOST_RECENT + 1)]
     for uid in gone:
         reservations.update_pod("pair", on(uid, 0, 1))
         reservations.remove_pod(uid, now=NOW)
-    account = reservations.node_info("pair")
 
-    assert account
-    assert [each.uid for each in account.departed] == gone[1:]
+    assert [left.uid for left in info(reservations).departed] == gone[1:]
 
 
-def test_a_pod_that_comes_back_has_not_left() -> None:
-    reservations = ledger()
+def test_a_pod_that_comes_back_has_not_left(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("a", 0))
     reservations.remove_pod("a", now=NOW)
     reservations.update_pod("pair", on("a", 0))
-    account = reservations.node_info("pair")
 
-    assert account
-    assert (account.departed, [each.uid for each in account.assigned_pods]) == ((), ["a"])
+    assert (info(reservations).departed, info(reservations).assigned_pods) == ((), (on("a", 0),))
 
 
 # Doubt.
 
 
-def doubtful() -> Reservations:
-    """A pod was promised zone 1 beside one on zone 0, and that one left when it came."""
-    reservations = ledger()
+@pytest.fixture
+def doubtful(reservations: Reservations) -> Reservations:
+    """A pod had a reservation on zone 1 beside one on zone 0, and that one left when it came."""
     reservations.update_pod("pair", on("leaver", 0, since=NOW - 100))
     keep(reservations, pod("late", created=1))
     reservations.update_pod("pair", replace(on("late", 1, since=NOW - 1), created=1))
@@ -381,18 +338,16 @@ def doubtful() -> Reservations:
     return reservations
 
 
-def test_a_pod_that_may_have_found_the_room_of_a_leaver_is_not_believed() -> None:
-    reservations = doubtful()
-    found = known(reservations, "late")
+def test_a_pod_that_may_have_found_the_room_of_a_leaver_is_not_believed(doubtful: Reservations) -> None:
+    found = known(doubtful, "late")
 
     assert (found.record, found.guess, found.doubtful) == (None, held(1, 4), True)
-    assert basis(reservations) is Basis.REPORTED
-    assert free(reservations) == [0, 0]
+    assert capacity(doubtful).basis is Basis.REPORTED
+    assert free(doubtful) == [0, 0]
 
 
-def test_a_pod_that_was_only_promised_may_have_come_and_gone() -> None:
+def test_a_pod_with_only_a_reservation_may_have_come_and_gone(reservations: Reservations) -> None:
     """Of one that was bound and ended while nobody could watch, nothing is heard but its end."""
-    reservations = ledger()
     keep(reservations, pod("brief", created=1))
     keep(reservations, pod("late", created=2))
     reservations.update_pod("pair", replace(on("late", 1, since=NOW - 1), created=2))
@@ -401,29 +356,24 @@ def test_a_pod_that_was_only_promised_may_have_come_and_gone() -> None:
     assert known(reservations, "late").doubtful
 
 
-def test_what_was_recorded_of_it_stays_in_doubt() -> None:
-    reservations = doubtful()
-    reservations.update_pod("pair", replace(on("late", 1), terminating=True))
+def test_what_was_recorded_of_it_stays_in_doubt(doubtful: Reservations) -> None:
+    doubtful.update_pod("pair", replace(on("late", 1), terminating=True))
 
-    assert known(reservations, "late").record is None
-
-
-def test_what_is_seen_ends_the_doubt() -> None:
-    reservations = doubtful()
-    reservations.update_pod(
-        "pair", replace(on("late", 0), record=PlacementRecord(held(0, 4), Source.OBSERVED))
-    )
-
-    assert (basis(reservations), free(reservations)) == (Basis.OBSERVED, [0, 4])
+    assert known(doubtful, "late").record is None
 
 
-def test_a_pod_that_came_long_before_is_believed() -> None:
-    reservations = ledger()
+def test_what_is_seen_ends_the_doubt(doubtful: Reservations) -> None:
+    doubtful.update_pod("pair", replace(on("late", 0), record=PlacementRecord(held(0, 4), Source.OBSERVED)))
+
+    assert (capacity(doubtful).basis, free(doubtful)) == (Basis.OBSERVED, [0, 4])
+
+
+def test_a_pod_that_came_long_before_is_believed(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("leaver", 0, since=NOW - 100))
     reservations.update_pod("pair", on("settled", 1, since=NOW - RELEASE_SECONDS - 1))
     reservations.remove_pod("leaver", now=NOW)
 
-    assert (basis(reservations), free(reservations)) == (Basis.OBSERVED, [4, 0])
+    assert (capacity(reservations).basis, free(reservations)) == (Basis.OBSERVED, [4, 0])
 
 
 def test_on_a_node_without_a_topology_there_is_nothing_to_doubt() -> None:
@@ -438,8 +388,8 @@ def test_on_a_node_without_a_topology_there_is_nothing_to_doubt() -> None:
 # Topologies.
 
 
-def test_a_lagging_topology_accounts_for_a_pod_in_the_end() -> None:
-    reservations = ledger(replace(PAIR, zones=node("cpu=4//1", "cpu=4").zones))
+def test_a_lagging_topology_accounts_for_a_pod_in_the_end(reservations: Reservations) -> None:
+    reservations.update_node(replace(PAIR, zones=node("cpu=4//1", "cpu=4").zones))
     reservations.update_pod("pair", pod("stranger", 3, stage=Stage.ADMITTED))
 
     assert free(reservations) == [1, 1]
@@ -447,68 +397,52 @@ def test_a_lagging_topology_accounts_for_a_pod_in_the_end() -> None:
     assert free(reservations, now=NOW + LAG_SECONDS) == [1, 4]
 
 
-def test_what_is_worked_out_is_kept_until_something_changes() -> None:
-    reservations = ledger()
-    first = reservations.free_capacity("pair", now=NOW)
+def test_what_is_worked_out_is_kept_until_something_changes(reservations: Reservations) -> None:
+    first = capacity(reservations)
 
-    assert reservations.free_capacity("pair", now=NOW + 10_000) is first
+    assert capacity(reservations, now=NOW + 10_000) is first
     reservations.update_node(PAIR)
-    assert reservations.free_capacity("pair", now=NOW) is first
+    assert capacity(reservations) is first
     reservations.update_pod("other", on("a", 0))
-    assert reservations.free_capacity("pair", now=NOW) is first
+    assert capacity(reservations) is first
     reservations.update_pod("pair", on("b", 0))
-    assert reservations.free_capacity("pair", now=NOW) is not first
+    assert capacity(reservations) is not first
 
 
-def test_what_is_worked_out_is_kept_when_a_node_is_labelled_and_cordoned() -> None:
-    reservations, heard = ledger(), list[str]()
+def test_what_is_worked_out_is_kept_when_a_node_is_labelled_and_cordoned(reservations: Reservations) -> None:
+    heard = list[str]()
     reservations.update_pod("pair", on("a", 0))
-    first = reservations.free_capacity("pair", now=NOW)
+    first = capacity(reservations)
     reservations.on_change(heard.append)
 
     cordoned = replace(PAIR, label="a-class", attributes=Attributes(cordoned=True))
     reservations.update_node(cordoned)
-    after = reservations.free_capacity("pair", now=NOW)
-    assert first
-    assert after
+    after = capacity(reservations)
     assert after == replace(first, node=replace(first.node, label="a-class", attributes=cordoned.attributes))
     assert all(one is other for one, other in zip(after.node.zones, first.node.zones, strict=True))
     assert heard == ["pair"]
-    assert _account(reservations).node is cordoned
+    assert info(reservations).node is cordoned
 
     reservations.update_pod("pair", replace(on("b", 1), stage=Stage.BOUND))
     assert free(reservations) == [0, 0]
 
 
-def _account(reservations: Reservations) -> NodeInfo:
-    found = reservations.node_info("pair")
-    assert found
-    return found
-
-
-def test_what_is_free_on_a_node_that_falls_ill_is_worked_out_anew() -> None:
-    reservations = ledger()
+def test_what_is_free_on_a_node_that_falls_ill_is_worked_out_anew(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("a", 0))
     assert free(reservations) == [0, 4]
 
     lacking = replace(node("cpu=4", "cpu=3", policy="single-numa-node"), name="pair", health=PAIR)
     reservations.update_node(lacking)
     assert free(reservations) == [0, 3]
-    assert _standing(reservations).node.health is PAIR
+    assert capacity(reservations).node.health is PAIR
 
     reservations.update_node(PAIR)
     assert free(reservations) == [0, 4]
-    assert _standing(reservations).node.health is None
+    assert capacity(reservations).node.health is None
 
 
-def _standing(reservations: Reservations) -> FreeCapacity:
-    found = reservations.free_capacity("pair", now=NOW)
-    assert found
-    return found
-
-
-def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more() -> None:
-    reservations, heard = ledger(), list[str]()
+def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more(reservations: Reservations) -> None:
+    heard = list[str]()
     reservations.on_change(heard.append)
 
     def told() -> list[str]:
@@ -537,8 +471,10 @@ def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more() -> None:
     assert told() == ["other"]
 
 
-def test_whoever_listens_is_told_of_a_node_where_a_pod_is_no_longer_believed() -> None:
-    reservations, heard = ledger(), list[str]()
+def test_whoever_listens_is_told_of_a_node_where_a_pod_is_no_longer_believed(
+    reservations: Reservations,
+) -> None:
+    heard = list[str]()
     reservations.update_pod("pair", on("old", 0, since=NOW - 100))
     reservations.update_pod("pair", on("late", 1))
     reservations.on_change(heard.append)
@@ -547,8 +483,7 @@ def test_whoever_listens_is_told_of_a_node_where_a_pod_is_no_longer_believed() -
     assert heard == ["pair"]
 
 
-def test_a_standing_that_time_alone_changes_says_when() -> None:
-    reservations = ledger()
+def test_what_time_alone_changes_says_when(reservations: Reservations) -> None:
     reservations.update_pod("pair", pod("a", stage=Stage.ADMITTED))
     assert (reservations.valid_until("pair"), reservations.valid_until("nobody")) == (math.inf, math.inf)
 
@@ -560,17 +495,15 @@ def test_a_standing_that_time_alone_changes_says_when() -> None:
     )
 
 
-def test_a_new_fingerprint_says_something_new_of_the_same_amounts() -> None:
-    reservations = ledger()
+def test_a_new_fingerprint_says_something_new_of_the_same_amounts(reservations: Reservations) -> None:
     reservations.update_pod("pair", pod("stranger", stage=Stage.ADMITTED))
-    assert basis(reservations) is Basis.REPORTED
+    assert capacity(reservations).basis is Basis.REPORTED
 
     reservations.update_node(PAIR, of("stranger"))
-    assert basis(reservations) is Basis.ANCHORED
+    assert capacity(reservations).basis is Basis.ANCHORED
 
 
-def test_a_node_that_loses_its_topology_keeps_its_pods() -> None:
-    reservations = ledger()
+def test_a_node_that_loses_its_topology_keeps_its_pods(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("a", 0))
     reservations.remove_nodes(["pair", "other", "nobody"])
 
@@ -580,18 +513,17 @@ def test_a_node_that_loses_its_topology_keeps_its_pods() -> None:
     assert (free(reservations), list(reservations.node_names())) == ([0, 4], ["pair"])
 
 
-def test_where_pods_are_not_told_of_the_topology_is_the_only_word() -> None:
-    reservations = ledger(FULL)
+def test_where_pods_are_not_told_of_the_topology_is_the_only_word(reservations: Reservations) -> None:
+    reservations.update_node(FULL)
     assert free(reservations) == [4, 4]
 
     reservations.set_complete(complete=False)
-    assert (basis(reservations), free(reservations)) == (Basis.REPORTED, [0, 0])
+    assert (capacity(reservations).basis, free(reservations)) == (Basis.REPORTED, [0, 0])
     reservations.set_complete(complete=True)
-    assert (basis(reservations), free(reservations)) == (Basis.OBSERVED, [4, 4])
+    assert (capacity(reservations).basis, free(reservations)) == (Basis.OBSERVED, [4, 4])
 
 
-def test_it_is_visible_on_what_nodes_stand() -> None:
-    reservations = ledger()
+def test_nodes_are_counted_by_what_their_capacity_rests_on(reservations: Reservations) -> None:
     reservations.update_pod("other", pod("stranger", stage=Stage.ADMITTED))
     assert reservations.count_by_basis() == dict.fromkeys(Basis, 0)
 
@@ -612,15 +544,12 @@ def test_nothing_is_left_of_a_node_that_is_gone_with_its_pods(stage: Stage) -> N
         reservations.update_pod("dark", pod("a", stage=stage))
     reservations.remove_pod("a", now=NOW)
     reservations.update_node(replace(PAIR, name="dark"))
-    account = reservations.node_info("dark")
 
     # Not even the pods that left.
-    assert account
-    assert (account.assigned_pods, account.departed) == ((), ())
+    assert info(reservations, "dark") == NodeInfo(replace(PAIR, name="dark"))
 
 
-def test_a_promise_that_moves_is_guessed_where_its_pod_is() -> None:
-    reservations = ledger()
+def test_a_reservation_that_moves_is_guessed_where_its_pod_is(reservations: Reservations) -> None:
     keep(reservations, pod("a"), "pair")
     reservations.update_pod("other", pod("a", stage=Stage.BOUND))
 
@@ -629,28 +558,26 @@ def test_a_promise_that_moves_is_guessed_where_its_pod_is() -> None:
     assert (free(reservations, "pair"), reservations.node_of("a")) == ([4, 4], "other")
 
 
-def test_from_its_deletion_on_a_pod_is_believed_by_nobody_that_came_late() -> None:
-    reservations = ledger()
+def test_from_its_deletion_on_a_pod_is_believed_by_nobody_that_came_late(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("old", 0, since=NOW - 100))
     keep(reservations, pod("late"))
     reservations.update_pod("pair", pod("late", stage=Stage.ADMITTED))
-    before = known(reservations, "late").doubtful, basis(reservations)
+    before = known(reservations, "late").doubtful, capacity(reservations).basis
     reservations.mark_terminating("old", now=NOW + 1)
 
-    assert (before, (known(reservations, "late").doubtful, basis(reservations))) == (
+    assert (before, (known(reservations, "late").doubtful, capacity(reservations).basis)) == (
         (False, Basis.OBSERVED),
         (True, Basis.REPORTED),
     )
 
 
 def test_nothing_is_at_risk_on_a_node_that_nobody_knows() -> None:
-    assert ledger().at_risk("nowhere", asks("cpu=1 mem=1Gi"), now=NOW) == ()
+    assert Reservations().at_risk("nowhere", asks("cpu=1 mem=1Gi"), now=NOW) == ()
 
 
-def test_a_pod_is_at_risk_for_those_that_came_before_it_alone() -> None:
-    reservations = ledger(
-        replace(node("cpu=4 gpu=1", "cpu=3", "cpu=3 gpu=1", policy="single-numa-node"), name="pair")
-    )
+def test_a_pod_is_at_risk_for_those_that_came_before_it_alone(reservations: Reservations) -> None:
+    uneven = node("cpu=4 gpu=1", "cpu=3", "cpu=3 gpu=1", policy="single-numa-node")
+    reservations.update_node(replace(uneven, name="pair"))
     record = PlacementRecord({("node-0",): bag("gpu=1")}, Source.RECORDED)
     holder = AssignedPod("holder", ("team", "holder"), asks("gpu=1"), Stage.ADMITTED, since=0, record=record)
     reservations.update_pod("pair", holder)
