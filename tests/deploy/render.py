@@ -11,14 +11,19 @@ import re
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from harness.gotools import UnavailableError
+from numalign.runtime import settings
+from numalign.runtime.server_settings import ProcessSettings
 from tests.deploy.tools import build
+
+S = TypeVar("S", bound=ProcessSettings)
 
 Object = dict[str, Any]
 
@@ -77,15 +82,15 @@ class HelmError(Exception):
     """Helm refused; the text is what it said."""
 
 
-async def run(program: Path, *arguments: str | Path) -> str:
-    """What helm prints."""
+async def run(program: Path | str, *arguments: str | Path, cwd: Path | None = None) -> str:
+    """What a program prints; raises `HelmError` with its complaint where it fails."""
     process = await asyncio.create_subprocess_exec(
-        program, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        program, *arguments, cwd=cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    said, complaint = await process.communicate()
+    output, complaint = await process.communicate()
     if process.returncode:
         raise HelmError(complaint.decode())
-    return said.decode()
+    return output.decode()
 
 
 async def template(program: Path, *arguments: str | Path) -> str:
@@ -110,39 +115,25 @@ def _rendered(folder: Path) -> dict[str, str]:
 
 
 def _kustomizations(files: Mapping[str, str]) -> dict[str, str]:
-    """Of every folder one, with all that stands there."""
+    """Of every folder one, with all that stands there, and where the image of its pods is to be had."""
     folders = defaultdict[str, list[str]](list)
     for name in files:
         folder, _, file = name.rpartition("/")
         folders[folder].append(file)
-    return {
-        str(Path(folder, _KUSTOMIZATION)): _kustomization(listed)
-        + _images(files.get(str(Path(folder, "deployment.yaml"))), where=_WHERE.get(folder, _OURS))
-        for folder, listed in folders.items()
-    }
-
-
-def _kustomization(files: list[str]) -> str:
-    return _KUSTOMIZATION_TEXT.format(resources="\n".join(f"  - {file}" for file in files))
-
-
-def _images(deployment: str | None, *, where: str) -> str:
-    """Where the image of a folder's pods is to be had; nothing for a folder without any."""
-    if deployment is None:
-        return ""
-    name, _, version = image_of(deployment).partition(":")
-    return _IMAGES_TEXT.format(where=where, image=name, version=version)
+    texts = {}
+    for folder, names in folders.items():
+        text = _KUSTOMIZATION_TEXT.format(resources="\n".join(f"  - {name}" for name in names))
+        if deployment := files.get(str(Path(folder, "deployment.yaml"))):
+            [container] = yaml.safe_load(deployment)["spec"]["template"]["spec"]["containers"]
+            image, _, version = container["image"].partition(":")
+            text += _IMAGES_TEXT.format(where=_WHERE.get(folder, _OURS), image=image, version=version)
+        texts[str(Path(folder, _KUSTOMIZATION))] = text
+    return texts
 
 
 def _plain(text: str) -> str:
     """A rendered template without what helm needs to know its own."""
     return _ONLY_HELM.sub("", text).removeprefix("---\n")
-
-
-def image_of(deployment: str) -> str:
-    """The image that the text of a Deployment names."""
-    [container] = yaml.safe_load(deployment)["spec"]["template"]["spec"]["containers"]
-    return str(container["image"])
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml, where it is
@@ -156,25 +147,69 @@ _Loader.add_implicit_resolver(
 
 def parsed(text: str) -> list[Object]:
     """The objects of a text in YAML, empty documents left out."""
-    return [each for each in yaml.load_all(text, Loader=_Loader) if each]
+    return [document for document in yaml.load_all(text, Loader=_Loader) if document]
 
 
 def objects(folder: Path = MANIFESTS) -> list[Object]:
     """All objects of a folder of plain manifests, namespaces first; what `kubectl apply -k` would send."""
     files = sorted(file for file in folder.glob("*.yaml") if file.name != _KUSTOMIZATION)
-    found = [each for file in files for each in parsed(file.read_text())]
-    return sorted(found, key=lambda each: each["kind"] != "Namespace")
+    documents = [document for file in files for document in parsed(file.read_text())]
+    return sorted(documents, key=lambda document: document["kind"] != "Namespace")
+
+
+class Installation(dict[tuple[str, str], Object]):
+    """Objects by kind and name, and what stands in them that tests ask for."""
+
+    def __init__(self, documents: Iterable[Object]) -> None:
+        super().__init__({(each["kind"], each["metadata"]["name"]): each for each in documents})
+
+    @property
+    def entries(self) -> list[Object]:
+        """The webhooks of all configurations."""
+        return [entry for document in self.values() for entry in document.get("webhooks", ())]
+
+    def of_kind(self, *kinds: str) -> dict[str, Object]:
+        """Objects by name."""
+        return {name: document for (kind, name), document in self.items() if kind in kinds}
+
+    def pod(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
+        """The spec of the pods of a Deployment."""
+        return self["Deployment", name]["spec"]["template"]["spec"]
+
+    def container(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
+        """The only container of these pods."""
+        [container] = self.pod(name)["containers"]
+        return container
+
+    def settings(self, name: str, model: type[S]) -> S:
+        """What the program in it is told, by its arguments."""
+        return settings.load(model, argv=self.container(name)["args"], environ={}).settings
+
+    def scheduler_configuration(self) -> Any:  # noqa: ANN401 whatever stands there
+        """The KubeSchedulerConfiguration of the scheduler."""
+        return yaml.safe_load(self["ConfigMap", "numalign-scheduler"]["data"]["scheduler.yaml"])
+
+
+def installed(*folders: str) -> Installation:
+    """What stands in folders of the plain manifests; `.` is the first."""
+    return Installation(document for folder in folders for document in objects(MANIFESTS / folder))
+
+
+_RENDERED: dict[str, Installation] = {}
+
+
+async def made(helm: Path, values: str = "", *arguments: str) -> Installation:
+    """What the chart comes to with these values of `--set`; rendered once for all tests, none changes it."""
+    key = " ".join((values, *arguments))
+    if key not in _RENDERED:
+        flags = (("--set-literal" if "expression" in value else "--set", value) for value in values.split())
+        _RENDERED[key] = Installation(parsed(await template(helm, *arguments, *chain.from_iterable(flags))))
+    return _RENDERED[key]
 
 
 def everything() -> list[Object]:
     """The objects of all folders."""
-    folders = (MANIFESTS, *map(MANIFESTS.joinpath, (*GUARDS, *PARTS)))
-    return [each for folder in folders for each in objects(folder)]
-
-
-def identities(found: list[Object]) -> Mapping[tuple[str, str], Object]:
-    """Objects by kind and name."""
-    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+    return [document for folder in (".", *GUARDS, *PARTS) for document in objects(MANIFESTS / folder)]
 
 
 def written(folder: Path = MANIFESTS) -> dict[str, str]:

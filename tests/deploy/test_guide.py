@@ -1,6 +1,5 @@
 """What docs/install.md tells people to type is what the chart and the program take."""
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from numalign.runtime.clock import utc_now
 from scorer import ranking, ranking_file
 from scorer.ranking import Ranking
 from tests.deploy import patched
-from tests.deploy.render import CHART, DEPLOY, MANIFESTS, identities, objects, template
+from tests.deploy.render import CHART, DEPLOY, MANIFESTS, installed, made, run
 
 ROOT = DEPLOY.parent
 GUIDE = (ROOT / "docs" / "install.md").read_text()
@@ -110,8 +109,7 @@ def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
 
 # ---- the scorer
 
-SCORER = identities(objects(MANIFESTS / "scorer"))
-SCHEDULER = identities(objects(MANIFESTS / "scheduler"))
+SCORER, SCHEDULER = installed("scorer"), installed("scheduler")
 BIND = yaml.safe_load(patched.configuration("bind"))
 [EXTENDER] = BIND["extenders"]
 ON_HOSTS = "The control plane's own scheduler"
@@ -125,7 +123,7 @@ async def test_every_value_that_is_set_for_the_scorer_is_taken(helm: Path) -> No
     volcano = re.findall(r"--set (scorer\.callers\S+volcano-system)`", GUIDE)
     assert len(volcano) == 1
     for values in (given, ["scorer.enabled=true", *volcano]):
-        assert await template(helm, *(f"--set={value}" for value in values))
+        assert await made(helm, " ".join(values))
 
 
 def test_whoever_waits_for_the_scorer_waits_for_one_that_leads() -> None:
@@ -141,8 +139,7 @@ def test_every_folder_that_is_applied_is_there() -> None:
 
 
 def test_pods_ask_for_the_scheduler_that_is_installed() -> None:
-    told = yaml.safe_load(SCHEDULER["ConfigMap", "numalign-scheduler"]["data"]["scheduler.yaml"])
-    names = [profile["schedulerName"] for profile in told["profiles"]]
+    names = [profile["schedulerName"] for profile in SCHEDULER.scheduler_configuration()["profiles"]]
     assert [example("A second scheduler")["spec"]["schedulerName"]] == names
 
 
@@ -189,13 +186,7 @@ async def test_a_certificate_by_hand_makes_a_secret_that_can_be_inspected(
     authority.write(pair, tmp_path)
     _, by_hand, installed = commands("Certificates")
     _, *arguments = by_hand.split()
-    process = await asyncio.create_subprocess_exec(
-        *(kubectl, *arguments, "--dry-run=client", "--output=json"),
-        cwd=tmp_path,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    said, _ = await process.communicate()
-    made = json.loads(said)
+    made = json.loads(await run(kubectl, *arguments, "--dry-run=client", "--output=json", cwd=tmp_path))
     assert (made["metadata"]["name"], made["type"]) == (VALUES["tls"]["secretName"], "kubernetes.io/tls")
     assert secret.parse(made).current == pair
     assert "tls.source=secret" in installed
@@ -206,7 +197,7 @@ def test_the_emergency_switch_deletes_what_is_installed() -> None:
     _, _, kinds, name = switch.split()
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         assert kind.lower() in kinds.split(",")
-        assert (kind, name) in identities(objects())
+        assert (kind, name) in installed(".")
 
 
 def test_whoever_reads_on_finds_it() -> None:

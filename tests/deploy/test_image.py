@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.render import DEPLOY, everything, identities, objects
+from tests.deploy.render import DEPLOY, Installation, everything, installed
 
 ROOT = DEPLOY.parent
 FILE = DEPLOY / "Dockerfile"
@@ -87,9 +87,7 @@ def test_every_package_of_the_project_is_copied() -> None:
 
 @pytest.mark.parametrize("name", ["numalign-controller", "numalign-scorer"])
 def test_other_programs_start_from_where_the_image_has_them(name: str) -> None:
-    deployment = identities(everything())["Deployment", name]
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    [program] = container["command"]
+    [program] = Installation(everything()).container(name)["command"]
     folder, _, called = program.rpartition("/")
     assert f'["{folder}/numalign-webhook"]' in {step.rest for step in FINAL}
     assert called == name
@@ -97,7 +95,7 @@ def test_other_programs_start_from_where_the_image_has_them(name: str) -> None:
 
 
 def test_the_image_and_the_pod_agree_on_who_runs_it_and_where_it_listens() -> None:
-    pod = identities(objects())["Deployment", "numalign-webhook"]["spec"]["template"]["spec"]
+    pod = installed(".").pod("numalign-webhook")
     verbs = {step.verb: step.rest for step in FINAL}
     context = pod["securityContext"]
     assert verbs["USER"] == f"{context['runAsUser']}:{context['runAsGroup']}"

@@ -1,27 +1,20 @@
 """What is installed where it is wanted: the scorer, and a scheduler that asks it."""
 
-from collections import Counter
-from collections.abc import Iterator
-from itertools import product
-from typing import Any
-
 import pytest
-import yaml
 
 from numalign.kube import lease
-from numalign.runtime import health, server, settings
+from numalign.runtime import health, server
 from scorer.settings import PromiseAt, ScorerSettings
-from tests.deploy.render import MANIFESTS, NAMESPACE, Object, identities, objects
+from tests.deploy.render import NAMESPACE, Object, installed
 
-SCORER = identities(objects(MANIFESTS / "scorer"))
-SCHEDULER = identities(objects(MANIFESTS / "scheduler"))
+SCORER, SCHEDULER = installed("scorer"), installed("scheduler")
 NAME = "numalign-scorer"
 DEPLOYMENT = SCORER["Deployment", NAME]
-POD = DEPLOYMENT["spec"]["template"]["spec"]
-[CONTAINER] = POD["containers"]
-[SCHEDULING] = SCHEDULER["Deployment", "numalign-scheduler"]["spec"]["template"]["spec"]["containers"]
-TOLD = yaml.safe_load(SCHEDULER["ConfigMap", "numalign-scheduler"]["data"]["scheduler.yaml"])
-[EXTENDER] = TOLD["extenders"]
+CONTAINER = SCORER.container(NAME)
+SETTINGS = SCORER.settings(NAME, ScorerSettings)
+SCHEDULING = SCHEDULER.container("numalign-scheduler")
+CONFIGURATION = SCHEDULER.scheduler_configuration()
+[EXTENDER] = CONFIGURATION["extenders"]
 
 LARGEST = 2**31 - 1
 """What Kubernetes takes for no deadline (pkg/controller/deployment/util of k8s.io/kubernetes)."""
@@ -29,47 +22,7 @@ LARGEST = 2**31 - 1
 
 def test_neither_is_installed_with_the_webhook() -> None:
     """The right to bind pods is given where somebody asked for it."""
-    assert identities(objects()).keys().isdisjoint(SCORER.keys() | SCHEDULER.keys())
-
-
-# ---- the scorer: rights
-
-Right = tuple[str, str, str, str]
-"""Group, resource, verb, name (empty for any)."""
-
-
-def rights(role: Object) -> Iterator[Right]:
-    for rule in role["rules"]:
-        yield from product(
-            rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", [""])
-        )
-
-
-def test_the_scorer_reads_the_cluster_binds_pods_writes_events_and_nothing_else() -> None:
-    read = [
-        ("", "nodes"),
-        ("", "namespaces"),
-        ("", "pods"),
-        ("topology.node.k8s.io", "noderesourcetopologies"),
-        ("resource.k8s.io", "deviceclasses"),
-    ]
-    assert Counter(rights(SCORER["ClusterRole", NAME])) == Counter(
-        [
-            *((group, resource, verb, "") for group, resource in read for verb in ("list", "watch")),
-            ("", "pods/binding", "create", ""),
-            ("", "events", "create", ""),
-        ]
-    )
-
-
-def test_in_its_namespace_it_keeps_a_lease_reads_shapes_and_nothing_else() -> None:
-    assert Counter(rights(SCORER["Role", NAME])) == Counter(
-        [
-            ("coordination.k8s.io", "leases", "create", ""),
-            *(("coordination.k8s.io", "leases", verb, NAME) for verb in ("get", "update")),
-            *(("", "configmaps", verb, "numalign-shapes") for verb in ("list", "watch")),
-        ]
-    )
+    assert installed(".").keys().isdisjoint(SCORER.keys() | SCHEDULER.keys())
 
 
 # ---- the scorer: the one that leads
@@ -107,30 +60,13 @@ def test_the_service_leads_to_the_port_that_is_open() -> None:
 # ---- the scorer: what it is told
 
 
-def told() -> ScorerSettings:
-    return settings.load(ScorerSettings, argv=CONTAINER["args"], environ={}).settings
-
-
 def test_every_argument_is_a_setting_that_the_scorer_takes() -> None:
-    opened, watched = CONTAINER["ports"]
-    assert told().metrics_port == watched["containerPort"]
-    assert (told().port, told().promise, told().insecure_http) == (
-        opened["containerPort"],
-        PromiseAt.BIND,
-        True,
-    )
-
-
-def test_the_scorer_is_another_command_of_the_same_image() -> None:
-    [webhook] = identities(objects())["Deployment", "numalign-webhook"]["spec"]["template"]["spec"][
-        "containers"
-    ]
-    assert CONTAINER["image"] == webhook["image"]
-    assert CONTAINER["command"] == ["/opt/numalign/bin/numalign-scorer"]
-
-
-def test_it_is_given_the_time_to_end_that_it_takes() -> None:
-    assert POD["terminationGracePeriodSeconds"] > told().drain_seconds + server.GRACE_SECONDS
+    opened, watched = (port["containerPort"] for port in CONTAINER["ports"])
+    assert (SETTINGS.port, SETTINGS.metrics_port) == (opened, watched)
+    assert (SETTINGS.promise, SETTINGS.insecure_http) == (PromiseAt.BIND, True)
+    # It is given the time to end that it takes.
+    grace = SCORER.pod(NAME)["terminationGracePeriodSeconds"]
+    assert grace > SETTINGS.drain_seconds + server.GRACE_SECONDS
 
 
 # ---- who reaches whom
@@ -177,23 +113,12 @@ def test_the_scheduler_reads_the_configuration_that_is_mounted() -> None:
 
 
 def test_the_scheduler_has_a_name_and_a_lease_of_its_own() -> None:
-    assert [profile["schedulerName"] for profile in TOLD["profiles"]] == ["numalign-scheduler"]
-    assert TOLD["leaderElection"] == {
+    assert [profile["schedulerName"] for profile in CONFIGURATION["profiles"]] == ["numalign-scheduler"]
+    assert CONFIGURATION["leaderElection"] == {
         "leaderElect": True,
         "resourceNamespace": NAMESPACE,
         "resourceName": "numalign-scheduler",
     }
-    assert set(rights(SCHEDULER["Role", "numalign-scheduler"])) == {
-        ("coordination.k8s.io", "leases", verb, "numalign-scheduler") for verb in ("get", "update")
-    }
-
-
-def test_the_scheduler_may_what_every_kube_scheduler_may() -> None:
-    bindings = [each for (kind, _), each in SCHEDULER.items() if kind == "ClusterRoleBinding"]
-    roles = {binding["roleRef"]["name"] for binding in bindings}
-    assert roles == {"system:kube-scheduler", "system:volume-scheduler"}
-    account = {"kind": "ServiceAccount", "name": "numalign-scheduler", "namespace": NAMESPACE}
-    assert [binding["subjects"] for binding in bindings] == [[account], [account]]
 
 
 def test_the_scheduler_asks_the_service_of_the_scorer() -> None:
@@ -202,22 +127,13 @@ def test_the_scheduler_asks_the_service_of_the_scorer() -> None:
     assert "enableHTTPS" not in EXTENDER
 
 
-def test_a_refused_bind_is_final_and_names_are_enough() -> None:
-    assert (EXTENDER["bindVerb"], EXTENDER["ignorable"], EXTENDER["nodeCacheCapable"]) == (
-        "bind",
-        False,
-        True,
-    )
-
-
-def seconds(text: Any) -> float:  # noqa: ANN401 whatever stands there
-    assert text.endswith("s")
-    return float(text.removesuffix("s"))
-
-
-def test_the_scheduler_waits_longer_than_the_scorer_has_a_pod_wait() -> None:
-    """What is left is for the write itself."""
-    assert seconds(EXTENDER["httpTimeout"]) >= told().bind_wait_seconds + 1
+def test_a_refused_bind_is_final_names_are_enough_and_a_bind_has_its_time() -> None:
+    """What is left of the time beside the wait of a pod is for the write itself."""
+    assert EXTENDER["bindVerb"] == "bind"
+    assert (EXTENDER["ignorable"], EXTENDER["nodeCacheCapable"]) == (False, True)
+    timeout = EXTENDER["httpTimeout"]
+    assert timeout.endswith("s")
+    assert float(timeout.removesuffix("s")) >= SETTINGS.bind_wait_seconds + 1
 
 
 def test_one_scheduler_may_go_and_one_stays() -> None:

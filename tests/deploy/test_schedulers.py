@@ -1,6 +1,5 @@
 """What is shipped for schedulers that are there already: configurations that name what is installed."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,11 @@ import yaml
 from scorer.settings import ScorerSettings
 from tests.deploy import patched
 from tests.deploy.patched import CONFIGURATIONS, KUBEADM, PATCH
-from tests.deploy.render import DEPLOY, MANIFESTS, Object, identities, objects
+from tests.deploy.render import DEPLOY, Object, installed, run
 
-SERVICE = identities(objects(MANIFESTS / "scorer"))["Service", "numalign-scorer"]["metadata"]
+SERVICE = installed("scorer")["Service", "numalign-scorer"]["metadata"]
 NAME = f"{SERVICE['name']}.{SERVICE['namespace']}.svc"
-OURS = identities(objects(MANIFESTS / "scheduler"))["ConfigMap", "numalign-scheduler"]["data"][
-    "scheduler.yaml"
-]
-[SECOND] = yaml.safe_load(OURS)["extenders"]
+[SECOND] = installed("scheduler").scheduler_configuration()["extenders"]
 WITH_EXTENDER = {name: yaml.safe_load(patched.configuration(name)) for name in CONFIGURATIONS}
 EXTENDERS: dict[str, Object] = {name: told["extenders"][0] for name, told in WITH_EXTENDER.items()}
 VOLCANO = yaml.safe_load((DEPLOY / "schedulers" / "volcano.yaml").read_text())
@@ -43,13 +39,8 @@ def test_the_patch_makes_a_pod_that_kubernetes_knows_and_that_reads_what_is_moun
 async def test_kubectl_makes_the_same_of_the_patch(kubectl: str, tmp_path: Path) -> None:
     operations, plain = tmp_path / "patch.json", Path(patched.__file__).parent / "kubeadm/kube-scheduler.yaml"
     operations.write_text(json.dumps(yaml.safe_load(PATCH.read_text())))
-    process = await asyncio.create_subprocess_exec(
-        *(kubectl, "patch", "--local", "--type=json", f"--filename={plain}"),
-        *(f"--patch-file={operations}", "--output=json"),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    said, _ = await process.communicate()
-    assert json.loads(said)["spec"] == patched.static_pod()["spec"]
+    flags = ("--local", "--type=json", "--output=json", f"--filename={plain}", f"--patch-file={operations}")
+    assert json.loads(await run(kubectl, "patch", *flags))["spec"] == patched.static_pod()["spec"]
 
 
 def test_the_patch_is_called_as_kubeadm_looks_for_it() -> None:
@@ -89,11 +80,8 @@ def test_who_has_the_scorer_bind_takes_its_no_for_an_answer() -> None:
 def test_the_control_plane_never_waits_for_the_scorer_to_place_the_scorer() -> None:
     for extender in EXTENDERS.values():
         assert extender["ignorable"] or extender["managedResources"]
-    pods = [
-        each["spec"]["template"]["spec"]
-        for each in (*objects(), *objects(MANIFESTS / "scorer"), *objects(MANIFESTS / "scheduler"))
-        if each["kind"] == "Deployment"
-    ]
+    every = installed(".", "scorer", "scheduler")
+    pods = [every.pod(name) for name in every.of_kind("Deployment")]
     ours = {name for pod in pods for c in pod["containers"] for of in c["resources"].values() for name in of}
     managed = {each["name"] for each in EXTENDERS["bind"]["managedResources"]}
     assert managed.isdisjoint(ours)

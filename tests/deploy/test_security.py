@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import rights
-from tests.deploy.render import EVERY_PART, Object, everything, parsed, template
+from tests.deploy.render import EVERY_PART, Object, everything, made
 from tests.rights import PROGRAMS, Right, Row
 
 ROWS = rights.rows()
@@ -73,7 +73,7 @@ async def test_the_page_tells_the_rights_that_the_chart_gives_whatever_the_value
     helm: Path, values: frozenset[str]
 ) -> None:
     chosen = [pair[name not in values] for name, pair in VALUES.items()]
-    found = parsed(await template(helm, *(f"--set={each}" for each in (EVERY_PART, *chosen))))
+    found = [*(await made(helm, " ".join((EVERY_PART, *chosen)))).values()]
     for program in PROGRAMS:
         assert given(found, program) == told(program, values)
 

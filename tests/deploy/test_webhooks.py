@@ -9,17 +9,18 @@ import pytest
 
 from numalign.kube.decode import templates
 from numalign.model import intent
-from tests.deploy.render import NAMESPACE, identities, objects
+from tests.deploy.render import NAMESPACE, installed
 from tests.deploy.selectors import CONDITIONS, NAME, Object, Request, called
+from tests.notation import table
 from webhook.handlers import _ENDPOINTS
 
-SHIPPED = identities(objects())
+SHIPPED = installed(".")
 MUTATING = SHIPPED["MutatingWebhookConfiguration", "zz-numalign"]
 VALIDATING = SHIPPED["ValidatingWebhookConfiguration", "zz-numalign"]
 WORKLOADS = "workloads.validate.numalign.io"
 OF_PODS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["name"] != WORKLOADS]}
 OF_WORKLOADS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["name"] == WORKLOADS]}
-EVERY_ENTRY = [*MUTATING["webhooks"], *VALIDATING["webhooks"]]
+EVERY_ENTRY = SHIPPED.entries
 
 EXCLUDED = ("kube-system", "kube-node-lease", NAMESPACE)
 LEVELS = (intent.ENFORCE, intent.DEFAULT, intent.WARN, intent.AUDIT)
@@ -105,56 +106,32 @@ POD_TEMPLATE: dict[str, Any] = {"metadata": {}, "template": {}}
 OF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
-@pytest.mark.parametrize(
-    ("namespace", "request_", "asked"),
-    [
-        pytest.param(TEAM, Request(DEPLOYMENT), True, id="created"),
-        pytest.param(
-            TEAM,
-            Request(DEPLOYMENT | {"spec": {"template": {"x": 1}}}, DEPLOYMENT, "UPDATE"),
-            True,
-            id="another template",
-        ),
-        pytest.param(
-            TEAM, Request(DEPLOYMENT | {"metadata": {}}, DEPLOYMENT, "UPDATE"), False, id="another label"
-        ),
-        pytest.param(TEAM, Request(ANNOTATED, DEPLOYMENT, "UPDATE"), True, id="annotated for us"),
-        pytest.param(TEAM, Request(ANNOTATED, ANNOTATED, "UPDATE"), False, id="annotated before"),
-        pytest.param(
-            TEAM,
-            Request(POD_TEMPLATE | {"template": {"x": 1}}, POD_TEMPLATE, "UPDATE"),
-            True,
-            id="a template without a spec around it",
-        ),
-        pytest.param(
-            TEAM,
-            Request({"metadata": {"ownerReferences": [OF | {"controller": True}]}, "spec": {}}),
-            False,
-            id="made by a Deployment",
-        ),
-        pytest.param(
-            TEAM,
-            Request({"metadata": {"ownerReferences": [OF]}, "spec": {}}),
-            True,
-            id="owned but not controlled",
-        ),
-        pytest.param(
-            TEAM,
-            Request(
-                {
-                    "metadata": {
-                        "ownerReferences": [OF | {"apiVersion": "tekton.dev/v1", "controller": True}]
-                    },
-                    "spec": {},
-                }
-            ),
-            True,
-            id="made by what we do not know",
-        ),
-        pytest.param({NAME: NAMESPACE}, Request(DEPLOYMENT), False, id="in our own namespace"),
-        pytest.param(TEAM | {intent.ADMISSION: "disabled"}, Request(DEPLOYMENT), False, id="disabled"),
-    ],
-)
+NEW_SPEC = Request(DEPLOYMENT | {"spec": {"template": {"x": 1}}}, DEPLOYMENT, "UPDATE")
+UNLABELLED = Request(DEPLOYMENT | {"metadata": {}}, DEPLOYMENT, "UPDATE")
+NEW_TEMPLATE = Request(POD_TEMPLATE | {"template": {"x": 1}}, POD_TEMPLATE, "UPDATE")
+
+
+def owned(**owner: object) -> Request:
+    return Request({"metadata": {"ownerReferences": [OF | owner]}, "spec": {}})
+
+
+REQUESTS = [
+    # what happens                  to the namespace   the request, and is it sent
+    ("created",                     TEAM,              Request(DEPLOYMENT), True),
+    ("another template",            TEAM,              NEW_SPEC, True),
+    ("another label",               TEAM,              UNLABELLED, False),
+    ("annotated for us",            TEAM,              Request(ANNOTATED, DEPLOYMENT, "UPDATE"), True),
+    ("annotated before",            TEAM,              Request(ANNOTATED, ANNOTATED, "UPDATE"), False),
+    ("a template without a spec",   TEAM,              NEW_TEMPLATE, True),
+    ("made by a Deployment",        TEAM,              owned(controller=True), False),
+    ("owned but not controlled",    TEAM,              owned(), True),
+    ("made by what is not known",   TEAM, owned(apiVersion="tekton.dev/v1", controller=True), True),
+    ("in our own namespace",        {NAME: NAMESPACE}, Request(DEPLOYMENT), False),
+    ("disabled",                    TEAM | {intent.ADMISSION: "disabled"}, Request(DEPLOYMENT), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("namespace", "request_", "asked"), table(REQUESTS))
 def test_a_workload_is_sent_when_it_says_something_new_of_its_pods(
     namespace: Mapping[str, str], request_: Request, *, asked: bool
 ) -> None:
@@ -193,11 +170,9 @@ def test_every_path_is_one_that_the_webhook_serves() -> None:
 def test_every_entry_calls_the_service_that_is_installed() -> None:
     service = SHIPPED["Service", "numalign-webhook"]
     [port] = service["spec"]["ports"]
-    for entry in EVERY_ENTRY:
-        called_service = entry["clientConfig"]["service"]
-        assert called_service["name"] == service["metadata"]["name"]
-        assert called_service["namespace"] == service["metadata"]["namespace"]
-        assert called_service["port"] == port["port"]
+    wanted = (service["metadata"]["name"], service["metadata"]["namespace"], port["port"])
+    called_services = (entry["clientConfig"]["service"] for entry in EVERY_ENTRY)
+    assert {(each["name"], each["namespace"], each["port"]) for each in called_services} == {wanted}
 
 
 def test_no_manifest_speaks_of_the_authority_that_the_program_keeps_there() -> None:
@@ -205,23 +180,16 @@ def test_no_manifest_speaks_of_the_authority_that_the_program_keeps_there() -> N
     assert [entry["name"] for entry in EVERY_ENTRY if "caBundle" in entry["clientConfig"]] == []
 
 
-def test_nobody_waits_for_us_long() -> None:
+def test_nobody_waits_for_us_long_and_entries_have_no_side_effects() -> None:
     assert {entry["timeoutSeconds"] for entry in MUTATING["webhooks"]} == {2}
     assert {entry["timeoutSeconds"] for entry in VALIDATING["webhooks"]} == {3}
-
-
-def test_entries_have_no_side_effects_and_see_every_version_of_what_they_ask_for() -> None:
-    for entry in EVERY_ENTRY:
-        assert entry["sideEffects"] == "None"
-        assert entry["matchPolicy"] == "Equivalent"
-        assert entry["admissionReviewVersions"] == ["v1"]
     assert {entry["reinvocationPolicy"] for entry in MUTATING["webhooks"]} == {"IfNeeded"}
-
-
-def test_pods_are_sent_when_they_are_created_and_workloads_when_they_change() -> None:
     for entry in EVERY_ENTRY:
-        wanted = ["CREATE", "UPDATE"] if entry["name"] == WORKLOADS else ["CREATE"]
-        assert {tuple(rule["operations"]) for rule in entry["rules"]} == {tuple(wanted)}
+        assert (entry["sideEffects"], entry["matchPolicy"]) == ("None", "Equivalent")
+        assert entry["admissionReviewVersions"] == ["v1"]
+        # Pods are sent when they are created, and workloads when they change.
+        wanted = ("CREATE", "UPDATE") if entry["name"] == WORKLOADS else ("CREATE",)
+        assert {tuple(rule["operations"]) for rule in entry["rules"]} == {wanted}
         assert {rule["scope"] for rule in entry["rules"]} == {"Namespaced"}
 
 
