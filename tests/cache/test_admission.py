@@ -124,6 +124,8 @@ ADMITTED = [
         LARGE, fleet(TWO, bare=(UNTOLD_BARE,)), State.UNKNOWN_NODE, [MAY]),
     ("a node that does not answer",
         FITS, fleet(VAST), State.FITS, [f"1 node was {NOT_ASKED}"]),
+    ("two that do not answer, and one that says no",
+        LARGE, fleet(VAST, VAST, TWO), State.FITS, [f"2 nodes were {NOT_ASKED}"]),
     ("nothing to align",
         asked("cpu=1..2 mem=1Gi"), fleet(TWO), State.NOTHING_TO_ALIGN, [IN_VAIN]),
     ("nobody asks",
@@ -305,16 +307,26 @@ def test_what_was_found_out_in_steps_changes_nothing(pod: PodQuestion) -> None:
 
 
 def test_a_node_that_does_not_answer_is_told_of() -> None:
+    pinned, alone = replace(FITS, pin=Pin("vast", PinReason.NODE_NAME)), Fleet([replace(VAST, name="vast")])
+
     assert not answered(FITS, fleet(VAST))
-    assert not answered(
-        replace(FITS, pin=Pin("vast", PinReason.NODE_NAME)), Fleet([replace(VAST, name="vast")])
-    )
+    assert not answered(pinned, alone)
+    [warning] = judged(pinned, alone).warnings
+    assert warning.startswith("its node vast was not asked: it has too many zones for an answer")
 
 
-def test_levels_that_a_pod_falls_short_of_are_named() -> None:
-    rules = NamespaceRules(enforce=Policy.RESTRICTED, warn=Policy.SINGLE_NUMA_NODE, audit=Policy.BEST_EFFORT)
+LEVELS = NamespaceRules(enforce=Policy.RESTRICTED, warn=Policy.SINGLE_NUMA_NODE, audit=Policy.BEST_EFFORT)
 
-    assert shortfalls(replace(asked(ONE_GPU, policy="restricted"), rules=rules)) == ("warn",)
+SHORT = [
+    ("meets all but the tightest", asked(ONE_GPU, policy="restricted"),      ("warn",)),
+    ("meets none",                 asked(ONE_GPU, policy="none"),            ("enforce", "warn", "audit")),
+    ("has nothing to align",       asked("cpu=1..2 mem=1Gi", policy="none"), ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "levels"), table(SHORT))
+def test_levels_that_a_pod_falls_short_of_are_named(pod: PodQuestion, levels: tuple[str, ...]) -> None:
+    assert shortfalls(replace(pod, rules=LEVELS)) == levels
 
 
 def test_a_pod_that_cannot_be_read_hears_of_its_first_mistake() -> None:

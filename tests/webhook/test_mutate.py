@@ -11,10 +11,10 @@ from numalign.model.node import node_class
 from numalign.shapes import KnownShape, shape
 from tests.naming import named
 from tests.notation import node, table
-from tests.webhook.conftest import POLICY, Raw, moment, patched, raw, read, with_spec
+from tests.webhook.conftest import Raw, moment, patched, raw, read, with_spec
 from webhook.mutate import concerns, mutate
 from webhook.patch import Mode
-from webhook.review import Allowed, Patched
+from webhook.review import Allowed
 from webhook.snapshot_holder import Moment
 
 SINGLE = "single-numa-node"
@@ -118,48 +118,6 @@ def test_the_affinity_that_is_stored(made: Raw, now: Moment, mode: str, affinity
     assert affinity_of(made, now, Mode(mode)) == affinity
 
 
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize(
-    "made",
-    [
-        ASKING,
-        with_spec(ASKING, affinity=None),
-        with_spec(ASKING, affinity=required(ZONE)),
-        with_spec(ASKING, affinity=required(rule("NotIn", "elsewhere"))),
-        with_spec(ASKING, affinity=RATHER),
-    ],
-    ids=["no affinity", "null", "terms", "an exclusion of others", "a preference"],
-)
-def test_a_second_pass_changes_nothing(made: Raw, mode: Mode) -> None:
-    first = mutate(read(made, BOTH), BOTH.fleet, mode=mode)
-    stored = patched(made, first.operations) if isinstance(first, Patched) else made
-
-    assert mutate(read(stored, BOTH), BOTH.fleet, mode=mode) == Allowed()
-
-
-def daemon(made: Raw) -> Raw:
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}
-    return {**made, "metadata": {**made["metadata"], "ownerReferences": [owner]}}
-
-
-ON_N1 = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
-
-PLACED = [
-    ("spec.nodeName is set", with_spec(ASKING, nodeName="n1")),
-    ("a DaemonSet owns it", daemon(ASKING)),
-    (
-        "its affinity names a node",
-        with_spec(ASKING, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [ON_N1]}}}),
-    ),
-]
-
-
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("made", table(PLACED))
-def test_a_pod_that_somebody_placed_is_left_alone(made: Raw, mode: Mode) -> None:
-    assert mutate(read(made, BOTH), BOTH.fleet, mode=mode) == Allowed()
-
-
 CROWDED = with_spec(ASKING, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [ZONE] * 513}}})
 
 
@@ -208,14 +166,6 @@ def test_a_pod_that_was_patched_by_a_smaller_cluster_is_kept_from_new_classes_to
     assert affinity_of(stored, later, Mode.EXCLUDE) == required(
         rule("NotIn", SMALL_CLASS, node_class(single))
     )
-
-
-def test_what_the_pod_says_is_not_changed() -> None:
-    answer = mutate(read(ASKING, BOTH), BOTH.fleet, mode=Mode.EXCLUDE)
-
-    assert isinstance(answer, Patched)
-    assert [operation.path for operation in answer.operations] == ["/spec/affinity"]
-    assert patched(ASKING, answer.operations)["metadata"]["annotations"] == {POLICY: SINGLE}
 
 
 def test_nothing_is_asked_of_the_nodes_for_a_pod_that_cannot_be_patched() -> None:

@@ -1,6 +1,5 @@
 """What is written into which pod, as tables: read them to learn the patch."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -335,16 +334,3 @@ def test_what_a_label_can_hold_is_a_requirement(value: str) -> None:
 def test_a_mode_and_its_opposite_do_not_mix(requirement: Requirement, mode: Mode) -> None:
     with pytest.raises(ValueError, match=f"mode {mode} cannot write {requirement.operator}"):
         inject({"spec": {}}, requirement, mode=mode)
-
-
-def test_every_mode_writes_what_it_says() -> None:
-    def written(mode: Mode, requirement: Requirement) -> Mapping[str, object]:
-        operations = wire(inject(with_affinity({}), requirement, mode=mode))
-        return operations[0]["value"] if operations else {}
-
-    assert {mode: list(written(mode, IN_AB if mode is not Mode.EXCLUDE else NOT_AB)) for mode in Mode} == {
-        Mode.EXCLUDE: [REQUIRED],
-        Mode.INCLUDE: [REQUIRED],
-        Mode.PREFER: [PREFERRED],
-        Mode.OFF: [],
-    }

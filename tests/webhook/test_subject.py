@@ -4,19 +4,16 @@ from typing import Any
 
 import pytest
 
-from numalign.cache.pod_question import Pin, PinReason
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.files.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions
+from numalign.kube.files.policy import ClusterPolicy, Default, Exemptions
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import Match, NamespaceRules, Policy
-from numalign.model.pod import Qos
 from tests.notation import asks, means, table
 from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, read, with_spec
 from webhook.subject import InvalidPod, ReviewedPod, SkipReason, subject
 
 SINGLE = "single-numa-node"
 GUARANTEED = "cpu=4 mem=1Gi gpu=1"
-VOLCANO = "volcano.sh/numa-topology-policy"
 
 SILENT = raw(GUARANTEED)
 SPEAKING = raw(GUARANTEED, policy=SINGLE)
@@ -109,42 +106,6 @@ def test_a_default_of_the_cluster_holds_where_the_namespace_is_meant() -> None:
     assert (found[0].request.policy, found[1]) == (Policy(SINGLE), SkipReason.SILENT)
 
 
-def test_a_namespace_whose_labels_are_not_known_goes_by_its_name() -> None:
-    named = Requirement(NAME_LABEL, Operator.IN, frozenset({"new"}))
-    policy = ClusterPolicy((Default((named,), NamespaceRules(enforce=Policy(SINGLE))),))
-
-    found = subject(asked(SILENT, namespace="new"), moment(), reader=PodReader(), policy=policy)
-
-    assert isinstance(found, ReviewedPod)
-
-
-BOTH = {POLICY: "restricted", VOLCANO: "restricted"}
-
-LOOKED_AT = [
-    # what it shows                       the annotations          labels               policy         stated
-    ("its own words",                     {POLICY: SINGLE},        {},                  SINGLE,        True),
-    ("Volcano's words",                   {VOLCANO: "restricted"}, {},                  "restricted",  True),
-    ("both, if they say the same",        BOTH,                    {},                  "restricted",  True),
-    ("the default of its namespace",      {},                      {"default": SINGLE}, SINGLE,        True),
-    ("its own words before the default",  {POLICY: "best-effort"}, {"default": SINGLE}, "best-effort", True),
-    ("none, which opts out of a default", {POLICY: "none"},        {"default": SINGLE}, "none",        True),
-    ("nothing, where one is enforced",    {},                      {"enforce": SINGLE}, "none",        False),
-    ("nothing, where one is warned",      {},                      {"warn": SINGLE},    "none",        False),
-    ("nothing, where one is audited",     {},                      {"audit": SINGLE},   "none",        False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("annotations", "labels", "policy", "stated"), table(LOOKED_AT))
-def test_a_pod_asks_by(
-    annotations: dict[str, str], labels: dict[str, str], policy: str, *, stated: bool
-) -> None:
-    found = read(raw(GUARANTEED, annotations=annotations), moment(labels=labels))
-
-    assert (found.request.policy, found.request.stated) == (Policy(policy), stated)
-    assert found.request.asks is (policy != "none")
-    assert found.request.question.demand == asks(GUARANTEED)
-
-
 def test_everything_a_pod_asks_is_in_its_question() -> None:
     annotations = {"numalign.io/resources": "nvidia.com/gpu, cpu", "numalign.io/scope": "pod"}
     made = raw("init cpu=1 mem=1Gi", "sidecar cpu=1 mem=1Gi", "cpu=2 mem=1Gi gpu=1", policy="restricted")
@@ -158,24 +119,6 @@ def test_everything_a_pod_asks_is_in_its_question() -> None:
     )
     assert (found.request.namespace, found.request.pin) == ("team", None)
     assert found.pod == made
-
-
-def test_pods_of_one_template_ask_the_same_question() -> None:
-    one, other = raw(GUARANTEED, policy=SINGLE), raw(GUARANTEED, policy=SINGLE)
-    one["metadata"]["name"], other["metadata"]["name"] = "web-1", "web-2"
-
-    assert read(one, moment()).request.question == read(other, moment()).request.question
-
-
-def test_a_pod_without_amounts_has_nothing_to_align() -> None:
-    found = read(raw("cpu=1..2"), moment(labels={"warn": SINGLE}))
-
-    assert found.request.question.demand.qos is Qos.BURSTABLE
-    assert not found.request.question.demand.alignable
-
-
-def test_a_pod_on_its_node_is_pinned() -> None:
-    assert read(with_spec(SPEAKING, nodeName="n1"), moment()).request.pin == Pin("n1", PinReason.NODE_NAME)
 
 
 # Pods that cannot be read.

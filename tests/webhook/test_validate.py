@@ -4,19 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.admission import shortfalls
-from numalign.kube.decode.pod_reader import PodReader
 from numalign.model.errors import Mistake
 from numalign.model.intent import Match
 from tests.notation import node, table
-from tests.webhook.conftest import POLICY, Raw, asked, decided, moment, raw, read, with_spec
+from tests.webhook.conftest import POLICY, Raw, decided, moment, raw, read, with_spec
 from webhook.review import Allowed, Denied, StatusReason
 from webhook.snapshot_holder import Moment
-from webhook.subject import InvalidPod, ReviewedPod, subject
+from webhook.subject import InvalidPod
 from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, refuse_broken, validate
 
 SINGLE = "single-numa-node"
-VOLCANO = "volcano.sh/numa-topology-policy"
 
 TWO = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
 FULL = node("cpu=8/8/1 mem=8Gi gpu=2", "cpu=8/8/1 mem=8Gi gpu=2", policy=SINGLE)
@@ -45,8 +42,6 @@ def under(*, unknown: int = 0, **labels: str) -> Moment:
 IN_VAIN = "numalign: single-numa-node has nothing to align: the pod is Burstable, without devices"
 UNCHECKED = "numalign: no node topology is known, so the pod was not checked"
 WAITS = "numalign: no node has room for single-numa-node now; the pod will wait"
-HOPES = "numalign: no node of known topology could take it; 3 nodes without topology may"
-WANTS_ANY = "numalign: this namespace wants restricted, the pod asks for nothing"
 WANTS_MORE = "numalign: this namespace wants restricted, the pod asks for best-effort"
 
 VAIN = raw("cpu=1..2 mem=1Gi", policy=SINGLE)
@@ -59,15 +54,11 @@ ADMITTED = [
     # what it shows                      the pod      the cluster                            what is said
     ("a pod that fits",                  FITS,        ROOM,                                  []),
     ("a pod that must wait",             FITS,        NO_ROOM,                               [WAITS]),
-    ("a pod that asks nothing",          SILENT,      under(enforce="none"),                 []),
-    ("a pod that opts out of a default", OPTED_OUT,   under(default=SINGLE),                 []),
     ("an intent that is vacuous",        VAIN,        ROOM,                                  [IN_VAIN]),
     ("an empty cluster",                 FITS,        BARE,                                  [UNCHECKED]),
     ("as much as is enforced",           FITS,        under(enforce=SINGLE),                 []),
-    ("more than is enforced",            FITS,        under(enforce="restricted"),           []),
     ("no level for what nobody aligns",  SHARED,      under(enforce=SINGLE),                 []),
     ("enough by the default",            SILENT,      under(enforce=SINGLE, default=SINGLE), []),
-    ("silence where one is wanted",      SILENT,      WANTED,                                [WANTS_ANY]),
     ("less than is wanted",              BEST_EFFORT, WANTED,                                [WANTS_MORE]),
     ("less than is audited",             BEST_EFFORT, AUDITED_LEVEL,                         []),
     ("warned twice",
@@ -82,42 +73,6 @@ def test_a_pod_is_admitted(made: Raw, now: Moment, said: list[str]) -> None:
 
     assert isinstance(answer, Allowed)
     assert answer.warnings == tuple(said)
-
-
-# Not answered.
-
-VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
-"""More zones than anybody answers for."""
-
-NOT_ASKED = "not asked: what becomes of 1 container there takes too long to work out"
-ONE_SILENT, TWO_SILENT = f"numalign: 1 node was {NOT_ASKED}", f"numalign: 2 nodes were {NOT_ASKED}"
-TOO_LARGE = raw("cpu=500 mem=1Gi", policy=SINGLE)
-
-SILENT_NODES = [
-    # what it shows                         the pod    the cluster                what is said
-    ("no node has answered",                FITS,      moment([VAST]),            [ONE_SILENT]),
-    ("two have not, one says no",           NEVER,     moment([VAST, VAST, TWO]), [TWO_SILENT]),
-    ("those that have have no room",        FITS,      moment([VAST, FULL]),      [ONE_SILENT]),
-    ("one that is refused as a whole has",  TOO_LARGE, moment([VAST]),            None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "now", "said"), table(SILENT_NODES))
-def test_a_pod_is_not_refused_for_nodes_that_were_not_asked(
-    made: Raw, now: Moment, said: list[str] | None
-) -> None:
-    answer = verdict(made, now)
-
-    assert (list(answer.warnings) if isinstance(answer, Allowed) else None) == said
-
-
-def test_of_its_own_node_a_pod_is_told_that_it_was_not_asked() -> None:
-    pinned = with_spec(FITS, nodeName="node")
-    answer = verdict(pinned, moment([VAST]))
-
-    assert isinstance(answer, Allowed)
-    [said] = answer.warnings
-    assert said.startswith("numalign: its node node was not asked: it has too many zones for an answer")
 
 
 # Refused.
@@ -135,23 +90,15 @@ def enforced(level: str, asked: str, choices: str) -> str:
     )
 
 
-OUT_OF_BOTH = under(enforce="restricted", default=SINGLE)
-BY_VOLCANO = raw(FOUR_GPUS, annotations={VOLCANO: SINGLE})
 RESTRICTED_UP = "restricted or single-numa-node"
 
 DENIED = [
     # what it shows          the pod         the cluster            the text
     ("it fits no node",      NEVER,          ROOM,                  NEVER_FITS.format(1, "")),
-    ("in Volcano's words",   BY_VOLCANO,     ROOM,                  NEVER_FITS.format(1, "")),
-    ("by the default alone", raw(FOUR_GPUS), under(default=SINGLE), NEVER_FITS.format(1, "")),
     ("unknown nodes do not save it",     NEVER,       under(unknown=3),
         NEVER_FITS.format(4, ", 3 publish no NUMA topology")),
-    ("it says nothing",                  SILENT,      under(enforce=SINGLE),
-        enforced(SINGLE, "nothing", SINGLE)),
     ("it says less",                     BEST_EFFORT, under(enforce="restricted"),
         enforced("restricted", "best-effort", RESTRICTED_UP)),
-    ("it opts out of what is enforced",  OPTED_OUT,   OUT_OF_BOTH,
-        enforced("restricted", "none", RESTRICTED_UP)),
     ("even where nothing is known",      SILENT,      moment([], labels={"enforce": "restricted"}),
         enforced("restricted", "nothing", RESTRICTED_UP)),
     ("a level, before that it never fits", raw(FOUR_GPUS, policy="best-effort"), under(enforce=SINGLE),
@@ -175,56 +122,12 @@ def test_a_policy_is_advised_only_if_the_namespace_would_take_it() -> None:
     assert ['use policy "best-effort"' in repr(answer) for answer in answers] == [True, False]
 
 
-# Nodes without topology.
-
-UNKNOWN = [
-    # what it shows                the cluster            may fit said, or None for a refusal
-    ("they do not save a pod",     under(unknown=3),      False, None),
-    ("they do where they may fit", under(unknown=3),      True,  [HOPES]),
-    ("there must be one",          under(unknown=0),      True,  None),
-    ("alone they make no fleet",   moment([], unknown=3), False, [UNCHECKED]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("now", "may_fit", "said"), table(UNKNOWN))
-def test_nodes_without_topology(now: Moment, said: list[str] | None, *, may_fit: bool) -> None:
-    answer = verdict(NEVER, now, may_fit=may_fit)
-
-    assert (list(answer.warnings) if isinstance(answer, Allowed) else None) == said
-
-
-# The pod's policy and the node's.
-
-MATCHES = [
-    # the pod       how it must match admitted
-    (SINGLE,        "equal",     True),
-    (SINGLE,        "satisfies", True),
-    ("restricted",  "equal",     False),
-    ("restricted",  "satisfies", True),
-    ("best-effort", "equal",     True),
-    ("best-effort", "satisfies", True),
-    ("none",        "equal",     True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("policy", "match", "admitted"), MATCHES)
-def test_a_policy_that_must_be_the_nodes_own(policy: str, match: str, *, admitted: bool) -> None:
-    answer = verdict(raw(ONE_GPU, policy=policy), ROOM, match=match)
-
-    assert isinstance(answer, Allowed) is admitted
-
-
 # Pods that somebody has placed.
 
 OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}
 
 
 # The nodes of the notation are called "node"; the sentences are cut where clients would cut them.
-NOT_NOW = "numalign: its node node cannot take it now: it has at most 1 cpu free in one zone"
-NOT_EVER = "numalign: its node node cannot take it ever: it has at most 2 nvidia.com/gpu in one zone"
-
-
-BY_DAEMON = "numalign: a DaemonSet owns it, but no node could ever take it"
 
 
 def on_node(made: Raw, name: str = "node") -> Raw:
@@ -233,25 +136,6 @@ def on_node(made: Raw, name: str = "node") -> Raw:
 
 def of_daemon(made: Raw) -> Raw:
     return {**made, "metadata": {**made["metadata"], "ownerReferences": [OWNER]}}
-
-
-PLACED = [
-    # what it shows                   the pod                  the cluster                  what is said
-    ("it fits there",                 on_node(FITS),           ROOM,                        []),
-    ("it does not fit there now",     on_node(FITS),           NO_ROOM,                     [NOT_NOW]),
-    ("it never fits there",           on_node(NEVER),          ROOM,                        [NOT_EVER]),
-    ("its node is not known",         on_node(NEVER, "other"), ROOM,                        []),
-    ("a DaemonSet says no node",      of_daemon(NEVER),        ROOM,                        [BY_DAEMON]),
-    ("it asks less than is wanted",   on_node(SILENT),         WANTED,                      [WANTS_ANY]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "now", "said"), table(PLACED))
-def test_a_placed_pod_is_not_refused_for_its_node(made: Raw, now: Moment, said: list[str]) -> None:
-    answer = verdict(made, now)
-
-    assert isinstance(answer, Allowed)
-    assert answer.warnings == tuple(said)
 
 
 NODE_ZERO = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node"]}]}
@@ -331,32 +215,6 @@ def test_the_audit_log_keeps(made: Raw, labels: dict[str, str], kept: str) -> No
     assert verdict(made, moment([TWO], labels=labels)).audit == {"verdict": kept}
 
 
-def test_the_audit_log_is_the_same_whether_there_is_room_or_not() -> None:
-    assert verdict(FITS, ROOM).audit == verdict(FITS, NO_ROOM).audit
-
-
-# The levels of a namespace.
-
-BELOW = [
-    # what it shows                    the pod      the labels                                  below
-    ("nothing is asked",               SILENT,      {"default": SINGLE},                        ()),
-    ("all are met",                    FITS,        {"enforce": SINGLE, "audit": "restricted"}, ()),
-    ("only the tightest is missed",    BEST_EFFORT, {"enforce": "best-effort", "warn": SINGLE}, ("warn",)),
-    ("all are missed",                 OPTED_OUT,
-        {"audit": SINGLE, "warn": SINGLE, "enforce": SINGLE}, ("enforce", "warn", "audit")),
-    ("nothing could be aligned",       SHARED,      {"enforce": SINGLE, "warn": SINGLE},        ()),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "labels", "below"), table(BELOW))
-def test_a_pod_falls_short_when(made: Raw, labels: dict[str, str], below: tuple[str, ...]) -> None:
-    # A policy that the pod itself is silent about must not skip it.
-    found = subject(asked(made), moment(labels={"warn": "none", **labels}), reader=PodReader())
-
-    assert isinstance(found, ReviewedPod)
-    assert shortfalls(found.request) == below
-
-
 # Pods that cannot be read.
 
 
@@ -369,19 +227,3 @@ def test_a_broken_pod_is_invalid_with_every_mistake_at_its_place() -> None:
         causes=mistakes,
         audit={"verdict": "invalid"},
     )
-
-
-def test_one_mistake_is_said_alone() -> None:
-    assert (
-        refuse_broken(InvalidPod([Mistake("spec.a", "is missing")])).message == "numalign: spec.a: is missing"
-    )
-
-
-def test_what_is_read_wrong_is_refused_as_it_was_read() -> None:
-    with pytest.raises(InvalidPod) as caught:
-        read(raw(ONE_GPU, policy="strictly"), ROOM)
-
-    answer = refuse_broken(caught.value)
-
-    assert answer.message.startswith(f'numalign: metadata.annotations[{POLICY}]: "strictly" is none of')
-    assert [cause.where for cause in answer.causes] == [f"metadata.annotations[{POLICY}]"]
