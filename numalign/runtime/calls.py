@@ -10,14 +10,14 @@ the peer learns only that it was our fault.
 import asyncio
 import io
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from http import HTTPStatus
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from numalign.runtime.in_flight import HUGE, LARGE, LEAST, LONGEST_REST, Overloaded, Peer, ShedReason, Usage
+from numalign.runtime.in_flight import HUGE, LARGE, LEAST, LONGEST_REST, Overloaded, Peer, Usage
 from numalign.runtime.limits import Slow
 from numalign.runtime.listener import HttpConnection
 from numalign.runtime.server_state import SERVER_STATE, ServerState
@@ -69,10 +69,17 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     try:
         return await handler(request)
     except web.HTTPException as refusal:
-        return _refusal(refusal)
+        answer = _short(refusal.status, refusal.text or refusal.reason)
+        if "Allow" in refusal.headers:
+            answer.headers["Allow"] = refusal.headers["Allow"]
+        return answer
     except Overloaded as error:
-        state.counters.shed.labels(error.excess).inc()
-        return _overloaded(error.excess)
+        state.counters.shed.labels(error.reason).inc()
+        answer = _short(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}: try again")
+        # The caller comes again in a second, on a new connection, perhaps to another replica.
+        answer.headers["Retry-After"] = "1"
+        answer.force_close()
+        return answer
     except _Unreadable as error:
         state.quiet_log.info("request.unreadable", route=_route(request), error=error)
         return _short(400, "the body of the request cannot be read")
@@ -100,12 +107,19 @@ async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamR
 async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> web.StreamResponse:
     """The handler's answer, once the body is there and it is this call's turn."""
     state = request.app[SERVER_STATE]
-    _acceptable(request, state.limits.body)
+    _check_headers(request, state.limits.body)
+    seconds = state.timeouts.body
     try:
-        request[_BODY] = await _in_time(request, usage, state)
+        # What came with its headers, as short bodies do, needs no clock.
+        async with nullcontext() if request.content.is_eof() else asyncio.timeout(seconds):
+            request[_BODY] = await _read(request, usage, state.limits.body)
     except TimeoutError:
-        state.slow(Slow.BODY, route=_route(request), seconds=state.timeouts.body)
-        return _slow(state.timeouts.body)
+        state.slow(Slow.BODY, route=_route(request), seconds=seconds)
+        answer = _short(
+            HTTPStatus.REQUEST_TIMEOUT, f"the body of the request did not come within {seconds:g} s"
+        )
+        answer.force_close()
+        return answer
     usage.begin()
     with _working(request):
         async with _passing(state, usage):
@@ -113,7 +127,7 @@ async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> 
             return await handler(request)
 
 
-def _acceptable(request: web.Request, longest: int) -> None:
+def _check_headers(request: web.Request, longest: int) -> None:
     """Raises `HTTPException` for a body that is not taken."""
     if not request.body_exists:
         return
@@ -124,24 +138,15 @@ def _acceptable(request: web.Request, longest: int) -> None:
         raise web.HTTPRequestEntityTooLarge(longest, request.content_length or 0)
 
 
-async def _in_time(request: web.Request, usage: Usage, state: ServerState) -> bytes:
-    """The body, counted as it comes; raises `TimeoutError`, and what `_whole` does."""
-    if request.content.is_eof():
-        # What came with its headers, as short ones do, needs no clock.
-        return await _whole(request, usage, state.limits.body)
-    async with asyncio.timeout(state.timeouts.body):
-        return await _whole(request, usage, state.limits.body)
-
-
-async def _whole(request: web.Request, usage: Usage, longest: int) -> bytes:
+async def _read(request: web.Request, usage: Usage, longest: int) -> bytes:
     """The body, counted as it comes; raises `Overloaded`, `HTTPException` and `_Unreadable`."""
-    read = io.BytesIO()
+    body = io.BytesIO()
     while chunk := await _next(request):
         usage.arrived(len(chunk))
-        read.write(chunk)
+        body.write(chunk)
         if usage.bytes > longest:
             raise web.HTTPRequestEntityTooLarge(longest, usage.bytes)
-    return read.getvalue()
+    return body.getvalue()
 
 
 async def _next(request: web.Request) -> bytes:
@@ -185,27 +190,6 @@ async def _long(state: ServerState, usage: Usage) -> AsyncIterator[None]:
         finally:
             if usage.bytes > HUGE and state.load.open > 1:
                 taken.rest = min(clock() - began, LONGEST_REST)
-
-
-def _overloaded(excess: ShedReason) -> web.Response:
-    """The caller comes again in a second, on a new connection, perhaps to another replica."""
-    answer = _short(HTTPStatus.SERVICE_UNAVAILABLE, f"too many {excess} in flight: try again")
-    answer.headers["Retry-After"] = "1"
-    answer.force_close()
-    return answer
-
-
-def _slow(seconds: float) -> web.Response:
-    answer = _short(HTTPStatus.REQUEST_TIMEOUT, f"the body of the request did not come within {seconds:g} s")
-    answer.force_close()
-    return answer
-
-
-def _refusal(refusal: web.HTTPException) -> web.Response:
-    answer = _short(refusal.status, refusal.text or refusal.reason)
-    if "Allow" in refusal.headers:
-        answer.headers["Allow"] = refusal.headers["Allow"]
-    return answer
 
 
 def _short(status: int, text: str) -> web.Response:

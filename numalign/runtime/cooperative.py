@@ -26,10 +26,10 @@ async def patiently(work: Iterator[None]) -> None:
 
 async def result_of(work: Generator[None, None, Result]) -> Result:
     """What work comes to that is done `patiently`."""
-    found: list[Result] = []
+    results: list[Result] = []
 
     def steps() -> Iterator[None]:
-        found.append((yield from work))
+        results.append((yield from work))
 
     await patiently(steps())
-    return found[0]
+    return results[0]

@@ -49,10 +49,10 @@ async def watch(
     `changed` may find a file missing or half written; if so it keeps what it had, for the next change calls
     it again. What it raises ends the watch.
     """
-    seen = since
+    last = since
     while True:
         await sleep(every)
-        found = stamps(paths)
-        if found != seen:
-            seen = found
+        now = stamps(paths)
+        if now != last:
+            last = now
             await changed()

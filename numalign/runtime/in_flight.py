@@ -48,9 +48,9 @@ class ShedReason(StrEnum):
 class Overloaded(Exception):
     """Raised where a call, or the next bytes of its body, cannot be taken on."""
 
-    def __init__(self, excess: ShedReason) -> None:
-        super().__init__(f"too many {excess} in flight")
-        self.excess = excess
+    def __init__(self, reason: ShedReason) -> None:
+        super().__init__(f"too many {reason} in flight")
+        self.reason = reason
 
 
 class Peer(NamedTuple):

@@ -83,11 +83,6 @@ class Listening:
         """How calls are to be made to `port`."""
         return "https" if self.keeper else "http"
 
-    def fields(self) -> dict[str, object]:
-        """The same, for a line of the log."""
-        own = {"port": self.port, "scheme": self.scheme} if self.port else {}
-        return {"bind": self.bind, **own, "metrics_port": self.metrics_port}
-
 
 def application(  # noqa: PLR0913  what a server is made of
     routes: Iterable[web.AbstractRouteDef],
@@ -99,7 +94,7 @@ def application(  # noqa: PLR0913  what a server is made of
     timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
     state: DebugState | None = None,
 ) -> web.Application:
-    """A program's own routes, with our manners around them; `listening` serves health and metrics beside it.
+    """A program's own routes, on a server that bounds calls; `listening` serves health and metrics beside it.
 
     A check answers None when all is well, else what is being waited for. Bodies are read, within `limits` and
     `timeouts`, before a handler is called, which finds it in `calls.body`. What `state` gives is served at
@@ -112,12 +107,12 @@ def application(  # noqa: PLR0913  what a server is made of
     return app
 
 
-def telling(app: web.Application) -> web.Application:
+def health_application(app: web.Application) -> web.Application:
     """What the port for health and metrics serves beside an `application`."""
-    beside = web.Application(middlewares=[calls.watched])
-    beside[SERVER_STATE] = app[SERVER_STATE]
-    beside.add_routes(health.routes(app[SERVER_STATE]))
-    return beside
+    health_app = web.Application(middlewares=[calls.watched])
+    health_app[SERVER_STATE] = app[SERVER_STATE]
+    health_app.add_routes(health.routes(app[SERVER_STATE]))
+    return health_app
 
 
 @contextlib.asynccontextmanager
@@ -139,18 +134,17 @@ async def listening(
     state.keeper = _keeper(settings, state, clock=clock)
     async with contextlib.AsyncExitStack() as stack:
         # Both sockets are there before either is served.
-        opened = {name: stack.enter_context(_socket(settings, name)) for name in settings.ports}
-        ports = {name: each.getsockname()[1] for name, each in opened.items()}
+        sockets = {name: stack.enter_context(_socket(settings, name)) for name in settings.ports}
+        ports = {name: socket_.getsockname()[1] for name, socket_ in sockets.items()}
         place = Listening(settings.bind, keeper=state.keeper, **ports)
-        watchers = ConnectionTable(MOST_WATCHERS)
-        await stack.enter_async_context(
-            _served(telling(app), partial(Listener, opened[METRICS_PORT], connections=watchers), grace=grace)
-        )
-        if PORT in opened:
+        watchers = partial(Listener, sockets[METRICS_PORT], connections=ConnectionTable(MOST_WATCHERS))
+        await stack.enter_async_context(_served(health_application(app), watchers, grace=grace))
+        if PORT in sockets:
             context = state.keeper.context if state.keeper else None
-            listener = partial(Listener, opened[PORT], connections=state.connections, context=context)
+            listener = partial(Listener, sockets[PORT], connections=state.connections, context=context)
             await stack.enter_async_context(_served(app, listener, grace=grace))
-        state.log.info("server.listening", **place.fields())
+        own = {"port": place.port, "scheme": place.scheme} if place.port else {}
+        state.log.info("server.listening", bind=place.bind, **own, metrics_port=place.metrics_port)
         yield place
 
 
@@ -165,16 +159,12 @@ async def _served(
     try:
         async with listener(server=runner.server, state=state):
             yield
-        await _finished(state, grace)
+        # A connection that is being shut down would read no more of a body.
+        state.draining = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(state.load.none(), grace)
     finally:
         await runner.cleanup()
-
-
-async def _finished(state: ServerState, grace: float) -> None:
-    """Wait for the calls being handled; a connection that is being shut down would read no more of a body."""
-    state.draining = True
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(state.load.none(), grace)
 
 
 def _keeper(settings: ProcessSettings, state: ServerState, *, clock: Clock) -> Keeper | None:
@@ -228,10 +218,12 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     log = app[SERVER_STATE].log
     try:
         async with listening(app, settings, clock=clock, grace=grace) as place:
-            beside = {**tasks, **_renewal(place, settings)}
-            async with _running(beside, log=log, stop=stop) as failed:
+            renewal: dict[str, BackgroundTask] = {}
+            if place.keeper and isinstance(settings, ServerSettings) and settings.tls_reload_seconds:
+                renewal["tls"] = partial(place.keeper.watch, every=settings.tls_reload_seconds)
+            async with _running({**tasks, **renewal}, log=log, stop=stop) as failed:
                 await stop.asked.wait()
-                await _drained(app[SERVER_STATE], settings.drain_seconds, stop=stop)
+                await _drain(app[SERVER_STATE], settings.drain_seconds, stop=stop)
     except (BadPair, CannotListen) as error:
         return refused(log, error.mistakes)
     log.info("server.stopped", failed=failed)
@@ -242,13 +234,6 @@ def refused(log: Log, mistakes: Sequence[object]) -> int:
     """Say why a program does not start; its exit code."""
     log.error("server.refused", mistakes=mistakes)
     return 2
-
-
-def _renewal(place: Listening, settings: ProcessSettings) -> dict[str, BackgroundTask]:
-    match place.keeper, settings:
-        case Keeper() as keeper, ServerSettings(tls_reload_seconds=every) if every:
-            return {"tls": partial(keeper.watch, every=every)}
-    return {}
 
 
 @contextlib.asynccontextmanager
@@ -268,12 +253,12 @@ async def _running(tasks: Mapping[str, BackgroundTask], *, log: Log, stop: Stop)
     try:
         yield failed
     finally:
-        for each in running:
-            each.cancel()
+        for task in running:
+            task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _drained(state: ServerState, seconds: float, *, stop: Stop) -> None:
+async def _drain(state: ServerState, seconds: float, *, stop: Stop) -> None:
     """Go on serving as not ready, so that nobody calls a closed listener."""
     state.draining = True
     state.log.info("server.draining", seconds=seconds, in_flight=state.load.calls.total)
@@ -288,18 +273,14 @@ def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
     # itself takes longer than to read them (bench/coldstart).
     gc.set_threshold(*COLLECTED_AFTER)
     sslproto.SSLProtocol.max_size = TLS_RECORD
-    _many_files()
-    return asyncio.run(_until_signalled(program))
-
-
-def _many_files() -> None:
-    """Open as many files as this process may: a connection is one, and shells begin with 1,024."""
+    # As many files as this process may open: a connection is one, and shells begin with 1,024.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return asyncio.run(_until_signalled(program))
 
 
 async def _until_signalled(program: Callable[[Stop], Awaitable[int]]) -> int:
     stop = Stop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, stop.ask)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.ask)
     return await program(stop)

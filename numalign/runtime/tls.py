@@ -66,9 +66,8 @@ def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> Se
     """Read and examine a pair, and who vouches for callers; raises `BadPair` with all that is wrong."""
     before = _contents(pair)
     certificate = _examined(pair, before, now=now)
-    context = bare_context()
+    context = bare_context(asks=client_ca is not None)
     if client_ca:
-        ask(context)
         context.load_verify_locations(cadata=_authority(client_ca))
     try:
         # A passphrase is given so that OpenSSL never asks the terminal for one.
@@ -81,17 +80,17 @@ def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> Se
     return ServingPair(context, serial, certificate.not_valid_after_utc)
 
 
-def bare_context() -> ssl.SSLContext:
-    """A server's context without a certificate: TLS 1.2 or later, HTTP/1.1 only."""
+def bare_context(*, asks: bool = False) -> ssl.SSLContext:
+    """A server's context without a certificate: TLS 1.2 or later, HTTP/1.1 only.
+
+    With `asks`, callers are asked for a certificate; nobody need have one.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
+    if asks:
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
-
-
-def ask(context: ssl.SSLContext) -> None:
-    """Have callers asked for a certificate; nobody need have one."""
-    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def _authority(path: Path) -> str:
@@ -100,10 +99,10 @@ def _authority(path: Path) -> str:
         content = path.read_bytes()
     except OSError as error:
         raise BadPair([Mistake(str(path), f"cannot be read: {error.strerror}")]) from error
-    found = chain(content)
-    if isinstance(found, str):
-        raise BadPair([Mistake(str(path), found)])
-    return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
+    certificates = chain(content)
+    if isinstance(certificates, str):
+        raise BadPair([Mistake(str(path), certificates)])
+    return "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)
 
 
 class Keeper:
@@ -140,9 +139,7 @@ class Keeper:
         self._paths = (*pair.paths, client_ca) if client_ca else pair.paths
         self._stamps = files.stamps(self._paths)
         self._current = self._adopted(load(pair, now=clock(), client_ca=client_ca))
-        self.context = bare_context()
-        if client_ca:
-            ask(self.context)
+        self.context = bare_context(asks=client_ca is not None)
         self.context.sni_callback = self._show
 
     @property
@@ -185,46 +182,44 @@ class Keeper:
 
 
 def _contents(pair: PairFiles) -> tuple[bytes, bytes]:
-    found, mistakes = [], []
+    contents, mistakes = [], []
     for path in (pair.cert, pair.key):
         try:
-            found.append(path.read_bytes())
+            contents.append(path.read_bytes())
         except OSError as error:
             mistakes.append(Mistake(str(path), f"cannot be read: {error.strerror}"))
     if mistakes:
         raise BadPair(mistakes)
-    return found[0], found[1]
+    return contents[0], contents[1]
 
 
 def _examined(pair: PairFiles, contents: tuple[bytes, bytes], *, now: datetime) -> x509.Certificate:
     """The serving certificate, which is the first in its file."""
-    found = chain(contents[0])
-    key = private_key(contents[1])
+    certificates, key = chain(contents[0]), private_key(contents[1])
     mistakes = [
-        Mistake(str(path), text)
-        for path, text in ((pair.cert, found), (pair.key, key))
-        if isinstance(text, str)
+        Mistake(str(path), result)
+        for path, result in ((pair.cert, certificates), (pair.key, key))
+        if isinstance(result, str)
     ]
-    if not isinstance(found, str):
-        mistakes += (Mistake(str(pair.cert), text) for text in out_of_date(found[0], now=now))
-        if not isinstance(key, str) and public(found[0]) != public(key):
-            text = f"is not the key of the certificate in {pair.cert}"
-            mistakes.append(Mistake(str(pair.key), text))
+    if not isinstance(certificates, str):
+        mistakes += (Mistake(str(pair.cert), text) for text in out_of_date(certificates[0], now=now))
+        if not isinstance(key, str) and public(certificates[0]) != public(key):
+            mistakes.append(Mistake(str(pair.key), f"is not the key of the certificate in {pair.cert}"))
         if not mistakes:
-            return found[0]
+            return certificates[0]
     raise BadPair(mistakes)
 
 
 def chain(content: bytes) -> tuple[x509.Certificate, ...] | str:
     """The certificates in a PEM file, the first with a key that can be used; or what is wrong with it."""
     try:
-        found = tuple(x509.load_pem_x509_certificates(content))
-        found[0].public_key()
+        certificates = tuple(x509.load_pem_x509_certificates(content))
+        certificates[0].public_key()
     except UnsupportedAlgorithm:
         return "holds a certificate whose key is of a kind that nothing here can use"
     except ValueError:
         return "holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
-    return found
+    return certificates
 
 
 def private_key(content: bytes) -> PrivateKeyTypes | str:
@@ -247,5 +242,4 @@ def out_of_date(certificate: x509.Certificate, *, now: datetime) -> Iterator[str
 
 def public(holder: x509.Certificate | PrivateKeyTypes) -> bytes:
     """The public half of a key or of a certificate's key, in a form that can be compared."""
-    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return holder.public_key().public_bytes(*form)
+    return holder.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

@@ -165,7 +165,7 @@ def test_a_body_longer_than_all_together_is_taken_while_it_is_alone() -> None:
         first.arrived(1000)
         with load.usage(B) as second, pytest.raises(Overloaded) as caught:
             second.arrived(1)
-        assert caught.value.excess is ShedReason.BYTES
+        assert caught.value.reason is ShedReason.BYTES
         assert load.bytes.total == 2000
 
 

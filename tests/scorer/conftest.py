@@ -413,7 +413,7 @@ class Scorer:
         app = self.app(**chosen)
         async with (
             TestClient(TestServer(app)) as client,
-            TestClient(TestServer(server.telling(app))) as watching,
+            TestClient(TestServer(server.health_application(app))) as watching,
         ):
             yield Caller(client, watching)
 

@@ -266,7 +266,7 @@ class Door:
         app = self.app(**chosen)
         async with (
             TestClient(TestServer(app)) as client,
-            TestClient(TestServer(server.telling(app))) as watching,
+            TestClient(TestServer(server.health_application(app))) as watching,
         ):
             yield Caller(client, watching)
 
