@@ -253,7 +253,7 @@ async def _register(desk: ApiDesk, machine: SimNode, node: Simulated) -> None:
 async def running(cluster: Cluster, api: Api, *, polling: bool) -> AsyncIterator[Cluster]:
     """All programs run while this is entered; if one falls over, whoever entered is told."""
     log = Log(logging.getLogger("numalign.sim"))
-    pods = Informer(api, (PODS,), cluster.delivery, log=log, meters=WatchMetrics.of(CollectorRegistry()))
+    pods = Informer(api, (PODS,), cluster.delivery, log=log, metrics=WatchMetrics.of(CollectorRegistry()))
     exporters = [node.exporter for node in cluster.nodes.values()]
     runs = [
         pods.run,

@@ -5,7 +5,7 @@ What is fetched is cut down at once to what the decoders read: a snapshot gets s
 environment of a container nor the images on a node belong in it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
@@ -66,15 +66,13 @@ async def _remembered(api: Api, left_out: Callable[[str, ClusterError], object])
 
 async def _device_classes(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
     """In the newest version that is served; none in clusters without DRA."""
-    for collection in device_classes.COLLECTIONS:
-        try:
-            return await _list(api, collection)
-        except NotFound:
-            continue
-        except ClusterError as error:
-            left_out(collection.plural, error)
-            return []
-    return []
+    try:
+        return await _list_first(api, device_classes.COLLECTIONS)
+    except NotFound:
+        return []
+    except ClusterError as error:
+        left_out(device_classes.COLLECTIONS[0].plural, error)
+        return []
 
 
 async def pod(
@@ -113,13 +111,21 @@ _GRANT = (
 
 async def _list_topologies(api: Api) -> list[Object]:
     """In the newest version that is served."""
-    for collection in kinds.TOPOLOGIES:
-        with suppress(NotFound):
-            return await _list(api, collection)
+    with suppress(NotFound):
+        return await _list_first(api, kinds.TOPOLOGIES)
     raise NotFound(
         f"the cluster serves no noderesourcetopologies.{GROUP}: an exporter has to publish the zones of its "
         "nodes first, for example node-feature-discovery with its topology updater"
     )
+
+
+async def _list_first(api: Api, versions: Sequence[Collection]) -> list[Object]:
+    """Every object of a kind in the first version that is served; raises `NotFound` where none is."""
+    *others, last = versions
+    for collection in others:
+        with suppress(NotFound):
+            return await _list(api, collection)
+    return await _list(api, last)
 
 
 async def _list(api: Api, collection: Collection) -> list[Object]:

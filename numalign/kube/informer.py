@@ -21,6 +21,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Protocol, Self
 
@@ -60,7 +61,7 @@ CHEAP_PAUSE = 5.0
 """The same where a try costs nothing: nobody hears it, or it is turned away at the door. A server that starts
 answers 403 to everybody for a moment."""
 
-SAID_AGAIN_SECONDS = 60
+LOG_AGAIN_SECONDS = 60
 """How long the same cause is not logged again."""
 
 
@@ -164,32 +165,34 @@ class Informer:
         sink: Sink,
         *,
         log: Log,
-        meters: WatchMetrics,
+        metrics: WatchMetrics,
         silence: float = SILENCE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.kind = collections[0].kind
+        self.kind, self._what = collections[0].kind, collections[0].plural
+        # As a role names it.
+        self._resource = ".".join(filter(None, (self._what, group(collections[0].api_version))))
         self.synced_at: float | None = None
         self.failed_at = -math.inf
-        self.trouble: str | None = f"a first list of {collections[0].plural}"
+        self.trouble: str | None = f"a first list of {self._what}"
         self._api = api
         self._collections = collections
         self._sink = sink
         self._log = log.bound(kind=self.kind)
-        self._meters = meters
+        self._metrics = metrics
         self._silence = silence
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
         self._position: _Position | None = None
         self._heard_at: float | None = None
-        self._said_at: dict[WatchFailure, float] = {}
-        self._complained = False
+        self._logged_at: dict[WatchFailure, float] = {}
+        self._reported = False
         self._failures = self._fruitless = self._absences = 0
         self._listed_at = -math.inf
-        meters.age.labels(self.kind).set_function(self.age)
+        metrics.age.labels(self.kind).set_function(self.age)
 
     def age(self) -> float:
         """Seconds since the API server last said something about this kind; infinite before."""
@@ -203,9 +206,9 @@ class Informer:
     async def run(self) -> None:
         """Follow; never returns, and no failure of the API server is raised."""
         while True:
-            await self._sleep(await self._round())
+            await self._sleep(await self._list_or_watch())
 
-    async def _round(self) -> float:
+    async def _list_or_watch(self) -> float:
         """Take a list, or watch until that ends; gives the seconds to wait before the next round."""
         began = self._clock()
         try:
@@ -224,10 +227,10 @@ class Informer:
         """Take a whole list of the first version that is served."""
         for collection in self._collections:
             with suppress(NotFound):
-                version = await self._whole(collection)
+                version = await self._list_all(collection)
                 self._position = _Position(collection, version)
                 self._absences = 0
-                self._well()
+                self._recovered()
                 return
         if not group(self._collections[0].api_version):
             # Every API server has these: whoever denies that is none.
@@ -235,17 +238,17 @@ class Informer:
                 WatchFailure.VANISHED, f"{self._api.host} serves no {self._what}, so it is no API server"
             )
         self._absent()
-        raise _Unusable(WatchFailure.NOT_SERVED, _NOT_SERVED.format(resource=_resource(self._collections[0])))
+        raise _Unusable(WatchFailure.NOT_SERVED, _NOT_SERVED.format(resource=self._resource))
 
     def _absent(self) -> None:
         """A kind that was there is believed gone when that is told twice: a starting server says so too."""
-        self._hear()
+        self._heard_at = self._clock()
         self._absences += 1
         if not self.synced or self._absences > 1:
             self._sink.keep(frozenset())
             self._sync()
 
-    async def _whole(self, collection: Collection) -> str:
+    async def _list_all(self, collection: Collection) -> str:
         """Every object, in pages if they can be had; gives the resource version of the list."""
         for _ in range(PAGED_TRIES):
             with suppress(Gone):
@@ -263,7 +266,7 @@ class Informer:
         self._sink.keep(keys)
         self._sync()
         self._listed_at = self._clock()
-        self._meters.lists.labels(self.kind).inc()
+        self._metrics.lists.labels(self.kind).inc()
         self._log.info("watch.listed", objects=len(keys))
         return version
 
@@ -275,26 +278,22 @@ class Informer:
         """Put the objects of a page, and note their keys; gives where the next page is, and the version."""
         what = f"the list of {self._what}"
         page = Part(await self._api.get(collection.path, [*collection.selector, *query], what=what))
-        self._hear()
+        self._heard_at = self._clock()
         items = list(page["items"].elements())
         following, version = (page["metadata"][key] for key in ("continue", "resourceVersion"))
         position = following.text(), version.required_text()
         if page.mistakes:
             raise _Unusable(WatchFailure.UNREADABLE, f"{what} makes no sense: {page.mistakes[0]}")
         for number, item in enumerate(items, start=1):
-            self._item(collection, item, keys)
+            if key := _key(item.value):
+                keys.add(key)
+                self._put(collection, key, item.value)
+            else:
+                self._report(WatchFailure.UNREADABLE, f"{item.where} of {what} has no name")
             # A list that cannot be had in pages has tens of thousands, and others are waiting.
             if not number % PAGE:
                 await self._sleep(0)
         return position
-
-    def _item(self, collection: Collection, item: Part, keys: set[Key]) -> None:
-        key = _key(item.value)
-        if key is None:
-            self._complain(WatchFailure.UNREADABLE, f"{item.where} of the list of {self._what} has no name")
-            return
-        keys.add(key)
-        self._put(collection, key, item.value)
 
     # What happens to it.
 
@@ -314,11 +313,11 @@ class Informer:
         # Left in the middle, a generator closes its connection only when somebody closes it.
         async with aclosing(events) as lines:
             async for line in lines:
-                self._hear()
+                self._heard_at = self._clock()
                 # An empty line tells that somebody is there, and nothing else.
                 if line:
                     self._event(position, line)
-                self._well()
+                self._recovered()
         if self._clock() - began < LASTING_SECONDS:
             raise _Unusable(WatchFailure.SHORT, f"the API server ended the watch of {self._what} early")
 
@@ -329,39 +328,33 @@ class Informer:
             message = f"an event of {len(line)} bytes is not JSON: {error}"
             raise _Unusable(WatchFailure.UNREADABLE, message) from error
         kind = event.get("type") if isinstance(event, dict) else None
-        act = _ACTS.get(kind) if isinstance(kind, str) else None
-        if act is None:
+        if not isinstance(kind, str) or kind not in _EVENT_TYPES:
             raise _Unusable(WatchFailure.UNREADABLE, f"an event has no type that is known, but {named(kind)}")
-        self._meters.events.labels(self.kind, kind).inc()
-        act(self, position, event.get("object"))
+        self._metrics.events.labels(self.kind, kind).inc()
+        raw = event.get("object")
+        if kind == "ERROR":
+            raise self._given_up(Part(raw))
+        key = None if kind == "BOOKMARK" else _required_key(raw)
+        version = _required_version(raw)
+        if key and kind == "DELETED":
+            self._sink.drop(key)
+        elif key:
+            self._put(position.collection, key, raw)
+        position.version = version
         self._fruitless = 0
 
-    def _changed(self, position: _Position, raw: object) -> None:
-        key, version = _needed_key(raw), _needed_version(raw)
-        self._put(position.collection, key, raw)
-        position.version = version
-
-    def _deleted(self, position: _Position, raw: object) -> None:
-        key, version = _needed_key(raw), _needed_version(raw)
-        self._sink.drop(key)
-        position.version = version
-
-    def _bookmarked(self, position: _Position, raw: object) -> None:
-        position.version = _needed_version(raw)
-
-    def _ended(self, _position: _Position, raw: object) -> None:
-        """The API server gives the watch up, and says why in a Status."""
-        status = Part(raw)
+    def _given_up(self, status: Part) -> _Unusable:
+        """Why the API server gives the watch up, as it says in a Status."""
         code, message = status["code"].integer(), status["message"].text()
-        reason = WatchFailure.EXPIRED if code == _GONE else WatchFailure.FAILED
+        reason = WatchFailure.EXPIRED if code == HTTPStatus.GONE else WatchFailure.FAILED
         why = f"{message or 'no reason given'} ({code})"
-        raise _Unusable(reason, f"the API server gave up the watch of {self._what}: {why}")
+        return _Unusable(reason, f"the API server gave up the watch of {self._what}: {why}")
 
     def _put(self, collection: Collection, key: Key, raw: object) -> None:
         try:
             self._sink.put(collection.described(raw))
         except Exception as error:  # noqa: BLE001  one object must not stop all others
-            self._meters.failures.labels(self.kind, WatchFailure.UNREADABLE).inc()
+            self._metrics.failures.labels(self.kind, WatchFailure.UNREADABLE).inc()
             self._log.failed("watch.object_failed", error, object="/".join(filter(None, key)))
 
     # What goes wrong.
@@ -370,8 +363,9 @@ class Informer:
         """Settle where to go on; gives the seconds to wait before."""
         reason = _reason(error)
         self.failed_at = self._clock()
-        self.trouble = self._sentence(reason, error)
-        self._complain(reason, self.trouble)
+        forbidden = reason is WatchFailure.FORBIDDEN
+        self.trouble = _GRANT.format(resource=self._resource) if forbidden else str(error)
+        self._report(reason, self.trouble)
         if lasted >= LASTING_SECONDS:
             self._failures = 0
         if reason in _FRUITLESS:
@@ -391,36 +385,25 @@ class Informer:
         self._failures += 1
         return self._chance() * most
 
-    def _sentence(self, reason: WatchFailure, error: Exception) -> str:
-        resource = _resource(self._collections[0])
-        return _GRANT.format(resource=resource) if reason is WatchFailure.FORBIDDEN else str(error)
-
-    def _complain(self, reason: WatchFailure, sentence: str) -> None:
+    def _report(self, reason: WatchFailure, sentence: str) -> None:
         """Count it; log it, if that was not just done."""
-        self._meters.failures.labels(self.kind, reason).inc()
-        now, before = self._clock(), self._said_at.get(reason)
-        if before is not None and (reason in _HOPELESS or now - before < SAID_AGAIN_SECONDS):
+        self._metrics.failures.labels(self.kind, reason).inc()
+        now, before = self._clock(), self._logged_at.get(reason)
+        if before is not None and (reason in _HOPELESS or now - before < LOG_AGAIN_SECONDS):
             return
-        self._said_at[reason] = now
-        self._complained = True
+        self._logged_at[reason] = now
+        self._reported = True
         say = _LEVELS.get(reason, Log.warning)
         say(self._log, f"watch.{reason}", reason=sentence)
 
-    def _hear(self) -> None:
-        self._heard_at = self._clock()
-
-    def _well(self) -> None:
+    def _recovered(self) -> None:
         """Nothing is waited for."""
         self.trouble = None
-        for reason in _HOPELESS & self._said_at.keys():
-            del self._said_at[reason]
-        if self._complained:
-            self._complained = False
+        for reason in _HOPELESS & self._logged_at.keys():
+            del self._logged_at[reason]
+        if self._reported:
+            self._reported = False
             self._log.info("watch.recovered")
-
-    @property
-    def _what(self) -> str:
-        return self._collections[0].plural
 
 
 def _reason(error: ClusterError | _Unusable) -> WatchFailure:
@@ -442,14 +425,14 @@ def _key(raw: object) -> Key | None:
     return (namespace, name) if name and isinstance(name, str) and isinstance(namespace, str) else None
 
 
-def _needed_key(raw: object) -> Key:
+def _required_key(raw: object) -> Key:
     key = _key(raw)
     if key is None:
         raise _Unusable(WatchFailure.UNREADABLE, "an event has no object with a name")
     return key
 
 
-def _needed_version(raw: object) -> str:
+def _required_version(raw: object) -> str:
     part = Part(raw)["metadata"]["resourceVersion"]
     version = part.required_text()
     if not version:
@@ -457,28 +440,13 @@ def _needed_version(raw: object) -> str:
     return version
 
 
-def _resource(collection: Collection) -> str:
-    """As a role names it."""
-    return ".".join(filter(None, (collection.plural, group(collection.api_version))))
-
-
-_GONE = 410
-
 _NOT_SERVED = "the cluster serves no {resource}: as long as it does not, there are none"
 _GRANT = (
     "the API server forbids to list or to watch {resource}: a ClusterRole of whoever asks has to "
     "allow the verbs list and watch on {resource}"
 )
 
-_ACTS: Mapping[str, Callable[[Informer, _Position, object], None]] = MappingProxyType(
-    {
-        "ADDED": Informer._changed,  # noqa: SLF001  a table of this module
-        "MODIFIED": Informer._changed,  # noqa: SLF001  as above
-        "DELETED": Informer._deleted,  # noqa: SLF001  as above
-        "BOOKMARK": Informer._bookmarked,  # noqa: SLF001  as above
-        "ERROR": Informer._ended,  # noqa: SLF001  as above
-    }
-)
+_EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 _ERRORS: Mapping[type[ClusterError], WatchFailure] = MappingProxyType(
     {

@@ -44,16 +44,16 @@ SHARE = 4
 class _StoreSink:
     """Puts the objects of one kind where the cluster state keeps them."""
 
-    shelf: Store[Any]
+    store: Store[Any]
 
     def put(self, raw: Object) -> None:
-        self.shelf.put(raw["metadata"]["name"], raw)
+        self.store.put(raw["metadata"]["name"], raw)
 
     def drop(self, key: Key) -> None:
-        self.shelf.drop(key[1])
+        self.store.drop(key[1])
 
     def keep(self, keys: AbstractSet[Key]) -> None:
-        self.shelf.keep({name for _, name in keys})
+        self.store.keep({name for _, name in keys})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +104,28 @@ class LiveFeed:
         self._log = log
         self._clock = clock
         self._sleep = sleep
-        meters = WatchMetrics.of(registry)
-        self._informers = {
+        metrics = WatchMetrics.of(registry)
+        informers = {
             versions[0].kind: Informer(
-                api, versions, self._sink(versions[0]), log=log, meters=meters, clock=clock, sleep=sleep
+                api, versions, self._sink(versions[0]), log=log, metrics=metrics, clock=clock, sleep=sleep
             )
             for versions in (*watched, *optional)
         }
         # Pods that are counted are nothing that an answer depends on.
-        counted = {kinds.PODS.kind} if pods is None else set[str]()
-        needed = {versions[0].kind for versions in watched} - counted
-        self._needed = {kind: self._informers[kind] for kind in needed}
-        self._optional = {versions[0].kind: self._informers[versions[0].kind] for versions in optional}
+        self._counted = (
+            [informers.pop(kinds.PODS.kind)] if pods is None and kinds.PODS.kind in informers else []
+        )
+        self._optional = [informers.pop(versions[0].kind) for versions in optional]
+        self._needed = [*informers.values()]
 
     def waiting_for(self) -> str | None:
         """A whole list of all that answers depend on, and an answer about all else but pods."""
-        lacking = {kind: informer for kind, informer in self._needed.items() if not informer.synced}
+        lacking = [informer for informer in self._needed if not informer.synced]
         if not lacking:
-            since = max((informer.synced_at or 0.0 for informer in self._needed.values()), default=0.0)
-            lacking = {
-                kind: informer
-                for kind, informer in self._optional.items()
-                if self._may_answer(informer, since)
-            }
-        reasons = (
-            f"{kind}: {informer.trouble or 'no first list yet'}" for kind, informer in sorted(lacking.items())
+            since = max((informer.synced_at or 0.0 for informer in self._needed), default=0.0)
+            lacking = [informer for informer in self._optional if self._may_answer(informer, since)]
+        reasons = sorted(
+            f"{informer.kind}: {informer.trouble or 'no first list yet'}" for informer in lacking
         )
         return "; ".join(reasons) or None
 
@@ -142,7 +139,7 @@ class LiveFeed:
 
         As for readiness, pods that are counted are no matter.
         """
-        return max(reflector.age() for reflector in self._needed.values())
+        return max(informer.age() for informer in self._needed)
 
     def pod_counts(self) -> Iterable[PodCount]:
         """The pods that are counted."""
@@ -151,9 +148,10 @@ class LiveFeed:
     async def follow(self, take: Take) -> None:
         """Watch, and give a snapshot whenever something has changed; never returns."""
         async with asyncio.TaskGroup() as group:
-            answered_with = {**self._needed, **self._optional}
-            for kind, reflector in self._informers.items():
-                group.create_task(reflector.run() if kind in answered_with else self._count(reflector))
+            for informer in (*self._needed, *self._optional):
+                group.create_task(informer.run())
+            for informer in self._counted:
+                group.create_task(self._count(informer))
             await self._publish(take)
 
     async def _count(self, pods: Informer) -> None:
@@ -183,16 +181,15 @@ class LiveFeed:
 
     def _sink(self, collection: Collection) -> Sink:
         state = self.state
-        shelves: Mapping[str, Store[Any]] = {
+        stores: Mapping[str, Store[Any]] = {
             kinds.NODES.kind: state.nodes,
             kinds.NAMESPACES.kind: state.namespaces,
             KIND: state.topologies,
             shapes.KIND: state.remembered_shapes,
             device_classes.KIND: state.device_classes,
         }
-        shelf = shelves.get(collection.kind)
-        if shelf is not None:
-            return _StoreSink(shelf)
+        if store := stores.get(collection.kind):
+            return _StoreSink(store)
         return _CountSink(state.pod_counts) if self._pods is None else self._pods
 
 

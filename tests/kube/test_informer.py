@@ -105,7 +105,7 @@ class Following:
             collections,
             self.shelf,
             log=logs.to(self.stream, level="debug", form="json"),
-            meters=WatchMetrics.of(self.registry),
+            metrics=WatchMetrics.of(self.registry),
             silence=silence,
             clock=lambda: self.now,
             sleep=self.sleep,
@@ -823,7 +823,7 @@ async def test_a_cause_is_logged_once_a_minute_and_counted_always(server: FakeAp
         await seen.until(lambda: len(seen.pauses) > 10)
 
         passed = sum(seen.pauses)
-        assert len(seen.said("watch.unreachable")) <= passed // informer.SAID_AGAIN_SECONDS + 1
+        assert len(seen.said("watch.unreachable")) <= passed // informer.LOG_AGAIN_SECONDS + 1
         assert seen.count("failures_total", reason="unreachable") > 10
 
 
@@ -852,7 +852,7 @@ async def test_reflectors_of_several_kinds_share_their_meters(server: FakeApi) -
     log = logs.to(io.StringIO(), level="error", form="json")
     async with server.client() as api:
         for collection in (kinds.NODES, kinds.PODS):
-            Informer(api, (collection,), Shelf(), log=log, meters=meters)
+            Informer(api, (collection,), Shelf(), log=log, metrics=meters)
 
     for kind in ("Node", "Pod"):
         assert registry.get_sample_value("numalign_watch_age_seconds", {"kind": kind}) == math.inf
