@@ -60,8 +60,8 @@ def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> b
 
     The intent may be another than the pod's own; which policy the node has to have is not asked.
     """
-    asked = kubelet.effective_demand(node, demand)
-    return not (unaligned(node, asked, intent) or any(_too_wide(node, asked, intent, placement)))
+    demand = kubelet.effective_demand(node, demand)
+    return not (unaligned(node, demand, intent) or any(_too_wide(node, demand, intent, placement)))
 
 
 def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
@@ -70,10 +70,11 @@ def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
     if refused is None:
         return None
     if refused.reason is RejectionReason.NOT_ANSWERED:
-        return _not_answered(node, refused.step)
+        step, cause = refused.step, Cause.NOT_ANSWERED
+        return Refusal(Refuser.NOBODY, refused.reason, cause, node.policy, step.container, step.role)
     # What earlier containers of the pod already hold is gone for this one.
-    left = kubelet.after_admission(node, admission)
-    why = _WHY[refused.reason](left, refused)
+    at_refusal = kubelet.after_admission(node, admission)
+    why = _WHY[refused.reason](at_refusal, refused)
     return Refusal(
         Refuser.KUBELET,
         refused.reason,
@@ -82,15 +83,10 @@ def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
         refused.step.container,
         refused.step.role,
         why.needs,
-        shortages=tuple(_shortages(left, refused.step)),
+        shortages=tuple(_shortages(at_refusal, refused.step)),
         detail=why.detail,
         beside=why.needs != _WHY[refused.reason](node, refused).needs,
     )
-
-
-def _not_answered(node: Node, step: Step) -> Refusal:
-    reason, place = RejectionReason.NOT_ANSWERED, (step.container, step.role)
-    return Refusal(Refuser.NOBODY, reason, Cause.NOT_ANSWERED, node.policy, *place)
 
 
 def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
@@ -108,9 +104,9 @@ def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
 def _too_large(node: Node, demand: Demand) -> Refusal | None:
     """The node as a whole has too little, whatever its zones; the kubelet would say OutOf<resource>."""
     needs = tuple(
-        Need(name, asked, len(node.zones), _total(node, name) or 0)
-        for name, asked in demand.total.items()
-        if (most := most_of(node, name)) is not None and asked > most
+        Need(name, request, len(node.zones), _total(node, name) or 0)
+        for name, request in demand.total.items()
+        if (most := most_of(node, name)) is not None and request > most
     )
     if not needs:
         return None
@@ -120,8 +116,7 @@ def _too_large(node: Node, demand: Demand) -> Refusal | None:
 def _total(node: Node, name: str) -> int | None:
     """What the node as a whole may give out; None where nobody told."""
     if node.totals is not None:
-        known = name in node.totals or name not in NODE_LEVEL
-        return node.totals.get(name, 0) if known else None
+        return node.totals.get(name, 0) if name in node.totals or name not in NODE_LEVEL else None
     listed = [zone.allocatable[name] for zone in node.zones if name in zone.allocatable]
     # A manager that is off shows as no amount at all; devices that are gone show as none left.
     if not any(listed) and not (listed and kind(name) is Kind.DEVICE):
@@ -129,15 +124,11 @@ def _total(node: Node, name: str) -> int | None:
     return sum(listed)
 
 
-def _untold(node: Node, name: str) -> int:
-    """What the node may have beyond its zones: CPUs are reserved whole, so almost one may be left over."""
-    return MILLI - 1 if name == CPU and node.totals is None else 0
-
-
 def most_of(node: Node, name: str) -> int | None:
     """The most of a resource that the node as a whole could be asked for; None where nobody told."""
     has = _total(node, name)
-    return None if has is None else has + _untold(node, name)
+    # CPUs are reserved whole, so beyond what its zones list a node may have almost one more.
+    return has + MILLI - 1 if has is not None and name == CPU and node.totals is None else has
 
 
 def by_kind(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
@@ -183,12 +174,12 @@ def _why_shared(demand: Demand) -> str:
 
 
 def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
-    asked = {name: step for step in demand.steps for name in step.asks if intent.concerns(name)}
-    missed = [name for name in asked if not node.aligns(name)]
-    broken = len(missed) == len(asked) or any(intent.names(name) for name in missed)
+    steps = {name: step for step in demand.steps for name in step.asks if intent.concerns(name)}
+    missed = [name for name in steps if not node.aligns(name)]
+    broken = len(missed) == len(steps) or any(intent.names(name) for name in missed)
     if broken and missed:
         needs = tuple(Need(name, 0, 0, 0) for name in missed)
-        refusal = _unsatisfied(intent, Cause.NOT_ALIGNED, asked[missed[0]])
+        refusal = _unsatisfied(intent, Cause.NOT_ALIGNED, steps[missed[0]])
         return replace(refusal, needs=needs, detail=node.policy)
     if node.policy is Policy.NONE:
         return replace(_unsatisfied(intent, Cause.NOT_ALIGNED), detail=node.policy)
@@ -203,29 +194,29 @@ class _Why(NamedTuple):
     detail: str = ""
 
 
-def _not_alignable(left: Node, refused: Rejection) -> _Why:
+def _not_alignable(node: Node, refused: Rejection) -> _Why:
     if refused.resources:
-        return _nothing_to_share(left, refused)
-    needs = _needs(left, refused.step, left.policy)
-    return _Why(_cause(left, needs), needs)
+        return _nothing_to_share(node, refused)
+    needs = _needs(node, refused.step, node.policy)
+    return _Why(_cause(node, needs), needs)
 
 
-def _not_allocatable(left: Node, refused: Rejection) -> _Why:
-    asks, every = refused.step.asks, len(left.zones)
+def _not_allocatable(node: Node, refused: Rejection) -> _Why:
+    asks, every = refused.step.asks, len(node.zones)
     # A container can name a device without asking for any, and be refused all the same.
-    needs = (Need(name, asks.get(name, 0), every, _most(left, name, every)) for name in refused.resources)
+    needs = (Need(name, asks.get(name, 0), every, _most(node, name, every)) for name in refused.resources)
     return _Why(Cause.NOT_ALLOCATED, tuple(needs))
 
 
-def _not_whole_cores(left: Node, refused: Rejection) -> _Why:
-    threads, free = kubelet.whole_cores(left)
+def _not_whole_cores(node: Node, refused: Rejection) -> _Why:
+    threads, free = kubelet.whole_cores(node)
     broken = refused.step.cpu // MILLI % threads
-    needs = (Need(CPU, refused.step.cpu, len(left.zones), free),)
+    needs = (Need(CPU, refused.step.cpu, len(node.zones), free),)
     return _Why(Cause.NOT_WHOLE_CORES, needs, str(threads) if broken else "")
 
 
-def _nothing_to_share(left: Node, refused: Rejection) -> _Why:
-    return _Why(Cause.NOTHING_TO_SHARE, _not_allocatable(left, refused).needs)
+def _nothing_to_share(node: Node, refused: Rejection) -> _Why:
+    return _Why(Cause.NOTHING_TO_SHARE, _not_allocatable(node, refused).needs)
 
 
 _WHY: Mapping[RejectionReason, Callable[[Node, Rejection], _Why]] = MappingProxyType(
@@ -278,8 +269,8 @@ def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:
     single = policy is Policy.SINGLE_NUMA_NODE
     allowed = dict.fromkeys(asks, 1) if single else min_widths(node, step)
     return tuple(
-        Need(name, asked, allowed[name], _most(node, name, allowed[name]))
-        for name, asked in asks.items()
+        Need(name, request, allowed[name], _most(node, name, allowed[name]))
+        for name, request in asks.items()
         if node.aligns(name)
     )
 
@@ -300,12 +291,12 @@ def _cause(node: Node, needs: tuple[Need, ...]) -> Cause:
 
 def _shortages(node: Node, step: Step) -> Iterator[Shortage]:
     """Every resource of every zone that falls short on its own."""
-    aligned = [(name, asked) for name, asked in step.asks.items() if node.aligns(name)]
+    aligned = [(name, request) for name, request in step.asks.items() if node.aligns(name)]
     for zone in node.zones:
-        for name, asked in aligned:
+        for name, request in aligned:
             free = zone.free.get(name, 0)
-            if free < asked:
-                yield Shortage(zone.id, zone.name, name, asked, free)
+            if free < request:
+                yield Shortage(zone.id, zone.name, name, request, free)
 
 
 def _unsatisfied(intent: Intent, cause: Cause, step: Step | None = None) -> Refusal:

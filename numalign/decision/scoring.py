@@ -120,7 +120,7 @@ def _unit(step: Step, grant: Grant, listed: frozenset[str]) -> _Unit:
 
 
 def _pinned(step: Step, listed: frozenset[str]) -> Mapping[str, int]:
-    return {name: asked for name, asked in step.asks.items() if name in listed}
+    return {name: request for name, request in step.asks.items() if name in listed}
 
 
 def _least_numa_nodes(node: Node, units: list[_Unit], _weights: Weights) -> int:
@@ -176,8 +176,8 @@ def _mean_over_units(
     """
 
     def mean(node: Node, units: list[_Unit], weights: Weights) -> int:
-        told = [amounts for unit in units if (amounts := _amounts(node, unit))]
-        return sum(of_amounts(amounts, weights) for amounts in told) // len(told) if told else HIGHEST
+        scored = [amounts for unit in units if (amounts := _amounts(node, unit))]
+        return sum(of_amounts(amounts, weights) for amounts in scored) // len(scored) if scored else HIGHEST
 
     return mean
 
@@ -185,8 +185,8 @@ def _mean_over_units(
 def _amounts(node: Node, unit: _Unit) -> list[Amount]:
     chosen = [zone.free for zone in node.zones if zone.id in unit.zones]
     return [
-        (name, whole(name, asked), sum(whole(name, free.get(name, 0)) for free in chosen))
-        for name, asked in unit.asks.items()
+        (name, whole(name, request), sum(whole(name, free.get(name, 0)) for free in chosen))
+        for name, request in unit.asks.items()
     ]
 
 
@@ -196,16 +196,18 @@ def whole(name: str, amount: int) -> int:
 
 
 def _most_allocated(amounts: list[Amount], weights: Weights) -> int:
-    return _weighted(amounts, weights, lambda asked, free: asked * HIGHEST // free)
+    return _weighted(amounts, weights, lambda request, free: request * HIGHEST // free)
 
 
 def _least_allocated(amounts: list[Amount], weights: Weights) -> int:
-    return _weighted(amounts, weights, lambda asked, free: (free - asked) * HIGHEST // free)
+    return _weighted(amounts, weights, lambda request, free: (free - request) * HIGHEST // free)
 
 
 def _weighted(amounts: list[Amount], weights: Weights, value: Callable[[int, int], int]) -> int:
     weight = {name: max(1, weights.get(name, 1)) for name, _, _ in amounts}
-    total = sum(weight[name] * value(asked, free) for name, asked, free in amounts if free and asked <= free)
+    total = sum(
+        weight[name] * value(request, free) for name, request, free in amounts if free and request <= free
+    )
     return total // sum(weight.values())
 
 
@@ -214,13 +216,13 @@ def _balanced(amounts: list[Amount], _weights: Weights) -> int:
 
     That is 100 less the sample variance of the shares, in hundredths, reckoned in whole numbers.
     """
-    shares = [(asked, free) if free else (1, 1) for _, asked, free in amounts]
+    shares = [(request, free) if free else (1, 1) for _, request, free in amounts]
     count, common = len(shares), prod(free for _, free in shares)
-    if any(asked > free for asked, free in shares):
+    if any(request > free for request, free in shares):
         return 0
     if count == 1:
         return HIGHEST
-    parts = [asked * (common // free) for asked, free in shares]
+    parts = [request * (common // free) for request, free in shares]
     spread = count * sum(part * part for part in parts) - sum(parts) ** 2
     most = count * (count - 1) * common * common
     return (most - spread) * HIGHEST // most

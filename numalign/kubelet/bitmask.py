@@ -54,12 +54,12 @@ def joined(parts: tuple[int, ...]) -> list[int]:
     return together
 
 
-def fewest(amounts: Iterable[int], asked: int) -> int | None:
+def fewest(amounts: Iterable[int], request: int) -> int | None:
     """How many of these amounts it takes to reach what is asked; None if all are too little."""
     reached = 0
     for count, amount in enumerate(sorted(amounts, reverse=True), start=1):
         reached += amount
-        if reached >= asked:
+        if reached >= request:
             return count
     return None
 

@@ -65,9 +65,9 @@ def choices(room: Sequence[int], count: int, *, group: int, groups_per_zone: int
     return math.comb(len(room), width) << (0 if even else width)
 
 
-def turns(left: Sequence[int], zones: Sequence[int], groups: int, group: int) -> list[int]:
+def turns(remaining: Sequence[int], zones: Sequence[int], groups: int, group: int) -> list[int]:
     """The zones that give one group each, in turn; fewer than so many groups if they have no more."""
-    given = (zone for gone in range(groups) for zone in zones if left[zone] // group > gone)
+    given = (zone for gone in range(groups) for zone in zones if remaining[zone] // group > gone)
     return list(islice(given, groups))
 
 
@@ -86,9 +86,9 @@ def _candidate(room: Sequence[int], zones: tuple[int, ...], count: int, group: i
     shared = _share(room, zones, count, group)
     if shared is None:
         return None
-    share, groups, left = shared
-    able = tuple(zone for zone in zones if left[zone] >= group) if groups else ()
-    balances = {remainder: _balance(left, remainder, groups, group) for remainder in _subsets(able)}
+    share, groups, remaining = shared
+    able = tuple(zone for zone in zones if remaining[zone] >= group) if groups else ()
+    balances = {remainder: _balance(remaining, remainder, groups, group) for remainder in _subsets(able)}
     best = min(balances, key=balances.__getitem__)
     remainder = _remembered(best, able) if balances[best] > _ENDLESS else ()
     return Distribution(zones, share, groups, remainder, balances[best])
@@ -100,19 +100,19 @@ def _share(
     """What each of these zones gives, how many groups are still missing, and what is left everywhere."""
     share = count // len(zones) // group * group
     groups = (count - share * len(zones)) // group
-    left = list(room)
+    remaining = list(room)
     for zone in zones:
-        left[zone] -= share
-    enough = min(left) >= 0 and sum(left[zone] // group for zone in zones) >= groups
-    return (share, groups, left) if enough else None
+        remaining[zone] -= share
+    enough = min(remaining) >= 0 and sum(remaining[zone] // group for zone in zones) >= groups
+    return (share, groups, remaining) if enough else None
 
 
-def _balance(left: Sequence[int], remainder: Sequence[int], groups: int, group: int) -> float:
+def _balance(remaining: Sequence[int], remainder: Sequence[int], groups: int, group: int) -> float:
     """How far apart the zones are once the remaining groups are gone; infinite if there are too few CPUs."""
-    amounts, given = list(left), turns(left, remainder, groups, group)
+    amounts, given = list(remaining), turns(remaining, remainder, groups, group)
     if len(given) < groups:
         # The kubelet counts CPUs here and gives groups, so it can find enough and never come to an end.
-        return math.inf if sum(left[zone] for zone in remainder) < groups * group else _ENDLESS
+        return math.inf if sum(remaining[zone] for zone in remainder) < groups * group else _ENDLESS
     for zone in given:
         amounts[zone] -= group
     mean = _thousandths(sum(amounts) / len(amounts))
@@ -143,5 +143,5 @@ def _own_entries(width: int) -> int:
 
 def _thousandths(value: float) -> float:
     """Rounded to three decimals, halves up, as math.Round of Go does it."""
-    whole, part = divmod(value * 1000, 1)
-    return (whole + (2 * part >= 1)) / 1000
+    thousandths, part = divmod(value * 1000, 1)
+    return (thousandths + (2 * part >= 1)) / 1000

@@ -98,13 +98,13 @@ def narrowest_width(hints: HintSet, default: int) -> int:
 
 def narrowest(hints: HintSet) -> HintSet:
     """Those that have the fewest zones."""
-    return next((found for alike in _by_width(_zones(hints)) if (found := hints & alike)), NONE)
+    return next((narrow for alike in _by_width(_zones(hints)) if (narrow := hints & alike)), NONE)
 
 
-def reaching(amounts: tuple[int, ...], asked: int, between: tuple[Between, ...] = ()) -> HintSet:
+def reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ...] = ()) -> HintSet:
     """The masks whose zones have as much as asked together, with what sits between zones for each of them."""
     find = _kept_reaching if len(amounts) <= MOST_KEPT else _few_reaching
-    return find(amounts, asked, between)
+    return find(amounts, request, between)
 
 
 def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
@@ -192,7 +192,7 @@ def _by_width(zones: int) -> tuple[HintSet, ...]:
     )
 
 
-def _reaching(amounts: tuple[int, ...], asked: int, between: tuple[Between, ...]) -> HintSet:
+def _reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ...]) -> HintSet:
     """Which masks of the first zones will do depends only on what the others have, and still touch."""
     first = max(_BYTE, len(amounts) // 2)
     own, last = bitmask.sums(amounts[:first]), bitmask.sums(amounts[first:])
@@ -200,11 +200,11 @@ def _reaching(amounts: tuple[int, ...], asked: int, between: tuple[Between, ...]
     parts = []
     for others, more in enumerate(last):
         beyond = others << first
-        left = tuple([each for each in between if not each[0] & beyond])
-        if left not in tables:
-            tables[left] = _least(own, left)
-        totals, least = tables[left]
-        missing = asked - more - sum([count for place, count in between if place & beyond])
+        apart = tuple([(place, count) for place, count in between if not place & beyond])
+        if apart not in tables:
+            tables[apart] = _least(own, apart)
+        totals, least = tables[apart]
+        missing = request - more - sum([count for place, count in between if place & beyond])
         parts.append(least[bisect_left(totals, missing)])
     return int.from_bytes(b"".join(parts), "little") & ~1
 
@@ -218,8 +218,8 @@ def _least(own: Sequence[int], between: tuple[Between, ...]) -> _Least:
     for place, count in between:
         totals = [total + count if mask & place else total for mask, total in enumerate(totals)]
     order = sorted(range(len(totals)), key=totals.__getitem__)
-    found = accumulate((1 << mask for mask in reversed(order)), or_, initial=0)
-    least = [hints.to_bytes(max(1, len(totals) >> _BYTE), "little") for hints in found]
+    unions = accumulate((1 << mask for mask in reversed(order)), or_, initial=0)
+    least = [hints.to_bytes(max(1, len(totals) >> _BYTE), "little") for hints in unions]
     return [totals[mask] for mask in order], least[::-1]
 
 

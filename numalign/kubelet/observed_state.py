@@ -60,8 +60,8 @@ def observe(
         after = _with_container(after, container, roles[container.container], position)
     cpus = after.cpus
     if before.cpus and cpus and free and any(container.cpus is None for container in containers):
-        left = _counted_cpus(cpus, node, free)
-        cpus = cpus._replace(free=left, given=before.cpus.free & ~left)
+        unassigned = _counted_cpus(cpus, node, free)
+        cpus = cpus._replace(free=unassigned, given=before.cpus.free & ~unassigned)
     running = after.memory and _with_free(memory_manager.containers_started(after.memory), node, free)
     settled = after._replace(cpus=cpus, memory=running)
     return with_state(node, before, settled), assignments_since(before, settled)

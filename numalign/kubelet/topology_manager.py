@@ -68,7 +68,7 @@ def _spreads(distances: Distances) -> Sequence[int]:
     """
     spreads = [0]
     for zone, row in enumerate(distances):
-        both = tuple([there + distances[at][zone] for at, there in enumerate(row[:zone])])
+        both = tuple([distance + distances[at][zone] for at, distance in enumerate(row[:zone])])
         spreads += [
             spread + more + row[zone] for spread, more in zip(spreads, bitmask.sums(both), strict=True)
         ]

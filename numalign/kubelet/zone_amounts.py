@@ -6,12 +6,12 @@ ZoneAmounts = tuple[int, ...]
 """One amount per position: a zone, or another place."""
 
 
-def draw(amounts: ZoneAmounts, positions: Iterable[int], asked: int) -> ZoneAmounts:
+def draw(amounts: ZoneAmounts, positions: Iterable[int], request: int) -> ZoneAmounts:
     """Take what is asked from these positions in turn, as far as it goes."""
     taken = [0] * len(amounts)
     for at in positions:
-        taken[at] = min(amounts[at], asked)
-        asked -= taken[at]
+        taken[at] = min(amounts[at], request)
+        request -= taken[at]
     return tuple(taken)
 
 

@@ -130,8 +130,8 @@ class Term:
         """Whether a node of this name, with these labels, is meant."""
         if not self.expressions and not self.fields:
             return False
-        return all(each.allows(name) for each in self.fields) and all(
-            each.holds(labels) for each in self.expressions
+        return all(one.allows(name) for one in self.fields) and all(
+            expression.holds(labels) for expression in self.expressions
         )
 
 
@@ -162,13 +162,13 @@ class Constraints:
 
     def select(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether the node selector and the required affinity let the pod go to a node."""
-        if not all(each.holds(labels) for each in self.selector):
+        if not all(requirement.holds(labels) for requirement in self.selector):
             return False
         return self.terms is None or any(term.holds(name, labels) for term in self.terms)
 
     def tolerate(self, taints: Iterable[Taint]) -> bool:
         """Whether none of these taints keeps the pod away."""
-        return all(any(each.tolerates(taint) for each in self.tolerations) for taint in taints)
+        return all(any(toleration.tolerates(taint) for toleration in self.tolerations) for taint in taints)
 
 
 ANYWHERE = Constraints(tolerations=(Toleration(operator=Tolerating.EXISTS),))

@@ -89,8 +89,8 @@ class BadInput(ValueError):
     """
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
-        told = tuple(islice(mistakes, MOST_MISTAKES + 1))
-        self.mistakes = (*told[:MOST_MISTAKES], AND_MORE) if len(told) > MOST_MISTAKES else told
+        first = tuple(islice(mistakes, MOST_MISTAKES + 1))
+        self.mistakes = (*first[:MOST_MISTAKES], AND_MORE) if len(first) > MOST_MISTAKES else first
         super().__init__(self.mistakes)
 
     def __str__(self) -> str:

@@ -225,8 +225,8 @@ def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: s
     # To guess takes time, and nobody reads the guesses of a thousand mistakes.
     for key in nsmallest(_GUESSED, unknown):
         close = closest_word(key.removeprefix(PREFIX), names)
-        meant = f'; "{PREFIX}{close}" is meant?' if close else f"; known are {', '.join(known)}"
-        yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{meant}")
+        hint = f'; "{PREFIX}{close}" is meant?' if close else f"; known are {', '.join(known)}"
+        yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{hint}")
 
 
 def _read_policy(annotations: Mapping[str, str], mistakes: list[Mistake]) -> Policy | None:

@@ -166,18 +166,18 @@ def render_list(held: CpuSet) -> str:
 
 
 def _range(part: str) -> CpuSet:
-    found = _RANGE.fullmatch(part)
-    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    match = _RANGE.fullmatch(part)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if first > last or last >= MOST_CPUS:
         raise ValueError(f'"{cut(part, _SHOWN)}" is no CPU id and no range of them, as in 0-3,8')
     return (1 << last + 1) - (1 << first)
 
 
 def _joined(pairs: Iterable[tuple[int, CpuSet]]) -> Mapping[int, CpuSet]:
-    found: dict[int, CpuSet] = defaultdict(int)
+    joined: dict[int, CpuSet] = defaultdict(int)
     for key, threads in pairs:
-        found[key] |= threads
-    return found
+        joined[key] |= threads
+    return joined
 
 
 def _ascending(sets: Mapping[int, CpuSet]) -> tuple[CpuSet, ...]:

@@ -137,8 +137,8 @@ class Node:
 
     def aligns(self, resource: str) -> bool:
         """Whether this kubelet gives hints for a resource at all."""
-        asked = kind(resource)
-        return asked in self.hinting and (asked is not Kind.DEVICE or resource in self.devices)
+        manager = kind(resource)
+        return manager in self.hinting and (manager is not Kind.DEVICE or resource in self.devices)
 
     def _hinting(self) -> Iterator[Kind]:
         if self.policy is Policy.NONE:
@@ -226,8 +226,8 @@ def alike(node: Node | None, before: Node | None) -> bool:
 
 _judged = attrgetter(
     *(
-        each.name
-        for each in fields(Node)
-        if each.init and each.name not in {"name", "label", "attributes", "health"}
+        attribute.name
+        for attribute in fields(Node)
+        if attribute.init and attribute.name not in {"name", "label", "attributes", "health"}
     )
 )

@@ -106,7 +106,7 @@ def _total(bags: Iterable[Resources]) -> dict[str, int]:
     return total
 
 
-def peak(asked: Iterable[tuple[Role, Resources]]) -> Resources:
+def peak(requests: Iterable[tuple[Role, Resources]]) -> Resources:
     """The most that is held at once: init containers one after another, sidecars from then on, apps together.
 
     Restates `PodRequests` of k8s.io/component-helpers; overhead is no part of it, for the kubelet's
@@ -115,7 +115,7 @@ def peak(asked: Iterable[tuple[Role, Resources]]) -> Resources:
     beside: dict[str, int] = {}
     together: dict[str, int] = {}
     most: dict[str, int] = {}
-    for role, amounts in asked:
+    for role, amounts in requests:
         # What stands beside stays, so there can be more than before of this container's own names only.
         if role is Role.INIT:
             _raise(most, {name: beside.get(name, 0) + amount for name, amount in amounts.items()})
@@ -142,6 +142,6 @@ def _raise(most: dict[str, int], held: Mapping[str, int]) -> None:
 
 def _pod_requests(pod: Pod, containers: tuple[Container, ...]) -> Resources:
     """What the pod asks for as a whole: as written, else what its containers ask, else its limit."""
-    asked = peak((container.role, container.requests) for container in containers)
-    shared = {name: asked[name] for name in asked if kind(name) in (Kind.CPU, Kind.MEMORY)}
+    requests = peak((container.role, container.requests) for container in containers)
+    shared = {name: requests[name] for name in requests if kind(name) in (Kind.CPU, Kind.MEMORY)}
     return Resources({**(pod.pod_limits or {}), **shared, **(pod.pod_requests or {})})

@@ -90,20 +90,20 @@ def _nanos(text: object) -> int:
             [Mistake("", f"{text!r} is not a quantity: write a number or a text like 4 or 500m")]
         )
     written = str(text)
-    found = _SHAPE.fullmatch(written) if len(written) <= _LONGEST else None
-    if not found or not (found[2] or found[3]):
+    match = _SHAPE.fullmatch(written) if len(written) <= _LONGEST else None
+    if not match or not (match[2] or match[3]):
         raise BadQuantity([_unreadable(written)])
-    sign, whole, fraction, suffix = found.groups()
-    if sign == "-" and (whole or "0").strip("0") + (fraction or "").strip("0"):
+    sign, integer, fraction, suffix = match.groups()
+    if sign == "-" and (integer or "0").strip("0") + (fraction or "").strip("0"):
         raise BadQuantity([Mistake("", f'"{written}" is negative: an amount is zero or more')])
-    nanos = _scaled(whole or "", fraction or "", suffix)
+    nanos = _scaled(integer or "", fraction or "", suffix)
     if nanos > LARGEST * NANO:
         raise BadQuantity([Mistake("", f'"{written}" is larger than any amount (2^63-1 units)')])
     return nanos
 
 
-def _scaled(whole: str, fraction: str, suffix: str | None) -> int:
-    digits = int((whole + fraction) or "0")
+def _scaled(integer: str, fraction: str, suffix: str | None) -> int:
+    digits = int((integer + fraction) or "0")
     if suffix and suffix[0] in "eE" and suffix[1:].lstrip("+-").isdigit():
         # Beyond these an amount is too large, or no more than the least there is, whatever its digits.
         exponent = max(-2 * _LONGEST, min(int(suffix[1:]), _LONGEST))
@@ -121,8 +121,8 @@ def _unreadable(written: str) -> Mistake:
     shown = cut(written, _SHOWN) if len(written) > _LONGEST else written
     number = re.match(r"[+-]?[0-9]*\.?[0-9]*", written[:_LONGEST])
     at = number.end() if number else 0
-    meant = _HABITS.get(written[at:])
+    habit = _HABITS.get(written[at:])
     hint = (
-        f"; {meant} is meant?" if meant else ": write a number with at most one suffix, like 4, 500m or 16Gi"
+        f"; {habit} is meant?" if habit else ": write a number with at most one suffix, like 4, 500m or 16Gi"
     )
     return Mistake("", f'"{shown}" is not a quantity{hint}', shown, min(at, len(shown)))
