@@ -205,12 +205,6 @@ def test_best_effort_is_never_refused_for_nodes() -> None:
     )
 
 
-def test_best_effort_is_refused_where_more_is_enforced() -> None:
-    rules = NamespaceRules(enforce=Policy.RESTRICTED)
-
-    assert judged(replace(asked(ONE_GPU, policy="best-effort"), rules=rules), fleet(TWO)).refusal
-
-
 def test_in_the_first_week_nobody_is_refused_for_shapes() -> None:
     found = judged(LARGE, fleet(TWO), Refusals(never=Reaction.WARN))
 

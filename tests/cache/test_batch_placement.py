@@ -1,7 +1,6 @@
 """Where a pod comes to, in columns, is where the rules see it, or the rules are to say."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from numalign.decision.scoring import EVEN, Strategy
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from tests.in_columns import left, plan, state
-from tests.notation import GPU, Ids, asks, means, node, options, table
+from tests.notation import asks, means, node, table
 
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
 NONE, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
@@ -62,13 +61,6 @@ def test_a_pod_that_asks_for_nothing_comes_nowhere() -> None:
     assert masks("cpu=1..", NONE) == [[0]]
 
 
-def test_a_pod_without_steps_comes_nowhere() -> None:
-    chosen, unknown = batch_placement.masks(Trial(plan(RESTRICTED, asks()), state(RESTRICTED)))
-
-    assert chosen.tolist() == [[0]]
-    assert unknown.tolist() == [False]
-
-
 def test_on_a_single_zone_there_is_nowhere_else() -> None:
     assert masks("gpu=1 | gpu=1", ALONE, left(ALONE, "gpu=1")) == [[1, 1], [0, 0]]
 
@@ -86,11 +78,6 @@ def test_on_a_single_zone_there_is_nowhere_else() -> None:
 )
 def test_only_the_rules_can_tell_where(one: Node, pod: str) -> None:
     assert masks(pod, one) == ["ask"]
-
-
-def test_of_a_refused_pod_nobody_is_asked() -> None:
-    assert masks("gpu=5", NONE) == [[0]]
-    assert masks("cpu=9 mem=1Gi gpu=5", BEST) == [[0]]
 
 
 def test_zones_are_counted_over_all_containers() -> None:
@@ -172,13 +159,6 @@ def test_where_it_is_not_known_whether_a_pod_is_taken_nobody_knows_how() -> None
     assert aligned("gpu=3 | gpu=1", "none", four) == ["ask"]
 
 
-def test_rows_are_told_apart() -> None:
-    apart = left(BEST, "cpu=1", "gpu=0")
-
-    assert aligned("cpu=2 mem=1Gi gpu=1", "none", BEST, apart) == ["yes", "no"]
-    assert aligned("cpu=2 mem=1Gi gpu=1", "best-effort", BEST, apart) == ["yes", "no"]
-
-
 def test_containers_that_were_to_sit_together_and_do_not_are_not_aligned() -> None:
     demand, intent = asks("gpu=1 | gpu=1"), means("best-effort", scope="pod")
     rows = state(BEST, left(BEST, "gpu=1", "gpu=1"))
@@ -206,24 +186,8 @@ def scores(pod: str, nodes: Sequence[Node], weights: dict[str, int] | None = Non
     return found
 
 
-def test_nodes_with_more_left_are_emptier() -> None:
-    found = scores("cpu=4 mem=4Gi gpu=1", [SINGLE, left(SINGLE, "cpu=4 mem=4Gi gpu=1", "cpu=1")])
-
-    assert found["MostAllocated"] == [50, 100]
-    assert found["LeastAllocated"] == [50, 0]
-
-
-def test_fewer_zones_are_better() -> None:
-    assert scores("gpu=2", [RESTRICTED])["LeastNUMANodes"] == [94]
-    assert scores("gpu=3", [RESTRICTED])["LeastNUMANodes"] == [82]
-
-
 def test_parts_of_cpus_that_are_free_count_as_whole_ones() -> None:
     assert scores("cpu=3 mem=4Gi", [left(SINGLE, "cpu=3500m", "cpu=0")])["MostAllocated"] == [62]
-
-
-def test_what_no_zone_lists_is_worth_nothing() -> None:
-    assert scores("gpu=1 nic=1", [RESTRICTED])["MostAllocated"] == [50]
 
 
 def test_a_pod_that_asks_for_nothing_is_as_good_here_as_anywhere() -> None:
@@ -237,20 +201,3 @@ def test_containers_that_are_aligned_as_one_are_scored_as_one() -> None:
 
     assert each["LeastNUMANodes"] == [94, 94]
     assert one["MostAllocated"] == [75, 83]
-
-
-def test_weights_count() -> None:
-    even, heavy = (scores("cpu=4 mem=1Gi gpu=2", [SINGLE], weights) for weights in (None, {GPU: 8}))
-
-    assert even["MostAllocated"] == [54]
-    assert heavy["MostAllocated"] == [86]
-
-
-def test_zones_that_are_closest_are_better() -> None:
-    costs: dict[Ids, int] = {(a, b): 11 if a // 2 == b // 2 else 31 for a in range(4) for b in range(4)}
-    four = node(*["gpu=1"] * 4, policy="restricted", costs=costs)
-    far = left(four, "", "gpu=0", "", "gpu=0")
-
-    assert scores("gpu=2", [four, far])["LeastNUMANodes"] == [82, 76]
-    close = replace(four, options=options("prefer-closest-numa-nodes"))
-    assert masks("gpu=2", left(close, "", "gpu=0", "", "")) == [[0b1100]]

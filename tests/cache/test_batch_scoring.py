@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cache.arrays import Ints
-from numalign.cache.batch_scoring import STRATEGIES, Unit, nearest_sets, values
+from numalign.cache.batch_scoring import Unit, nearest_sets, values
 from numalign.decision import scoring
 from numalign.decision.scoring import Strategy, Weights, whole
 from numalign.model.demand import Demand, Step
@@ -131,10 +131,6 @@ def test_columns_say_what_the_rules_say(strategy: Strategy, fleet: Fleet, weight
     assert fleet.by_columns(strategy, weights) == fleet.by_rules(strategy, weights)
 
 
-def test_every_strategy_is_known_in_columns() -> None:
-    assert {*STRATEGIES} == {*Strategy}
-
-
 # What only certain amounts show.
 
 
@@ -240,19 +236,6 @@ def test_of_every_set_of_zones_it_is_known_whether_it_is_the_nearest() -> None:
 
     found = nearest_sets(tuple((zone.id, zone.costs) for zone in told.zones))
     assert found.tolist() == [True, True, True, False, True, True, True, True]
-
-
-@given(st.data(), st.integers(1, 4))
-def test_nearest_in_columns_is_nearest_by_the_rules(data: st.DataObject, count: int) -> None:
-    ids = zone_ids(*(3 * at for at in range(count)))
-    told = tuple(
-        (here, tuple((there, data.draw(costs)) for there in ids if data.draw(st.booleans()))) for here in ids
-    )
-    found = nearest_sets(told)
-
-    for mask in range(2**count):
-        zones = [zone for at, zone in enumerate(ids) if mask >> at & 1]
-        assert found[mask] == scoring.nearest(told, zones)
 
 
 def test_nobody_can_change_what_is_remembered_of_distances() -> None:

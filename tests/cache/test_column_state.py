@@ -1,14 +1,11 @@
 """What nodes have left while a pod is admitted, container by container."""
 
-from typing import get_args
-
 import numpy as np
-import pytest
 
 from numalign.cache.column_state import ColumnState
-from numalign.cache.columns import FreeOrEmpty, When
+from numalign.cache.columns import When
 from numalign.model.resources import CPU, MEMORY
-from tests.in_columns import array, asked, left, state
+from tests.in_columns import asked, left, state
 from tests.notation import GPU, NIC, Ids, asks, node, options
 
 GIB = 2**30
@@ -53,22 +50,6 @@ def test_a_container_takes_from_the_zone_that_it_got() -> None:
     assert after.raw(MEMORY).T.tolist() == [[5 * GIB, 8 * GIB], [GIB, 5 * GIB], [8 * GIB, 8 * GIB]]
 
 
-def test_containers_take_one_after_another() -> None:
-    mask = np.array([0b01])
-    after = state(EMPTY).charged(ONE, mask).charged(ONE, np.array([0b10])).charged(ONE, mask)
-
-    assert after.amounts(GPU).T.tolist() == [[0, 1]]
-    assert after.sums(GPU, 2).tolist() == [[1]]
-
-
-def test_the_state_before_a_container_stays_as_it_was() -> None:
-    before = state(EMPTY)
-    before.charged(ONE, np.array([0b01]))
-
-    assert before.amounts(GPU).T.tolist() == [[2, 2]]
-    assert not before.memory_used().any()
-
-
 def test_sets_of_zones_give_what_their_zones_give() -> None:
     three = state(node("gpu=1", "gpu=2", "gpu=4"))
 
@@ -96,10 +77,6 @@ def test_rows_can_be_looked_at_alone() -> None:
     assert some.sums(GPU, 2).tolist() == [[3, 3]]
     assert again.amounts(GPU).T.tolist() == [[1, 2]]
     assert shut(again, 2) == [[True]]
-
-
-def test_rows_of_untouched_nodes_are_added_up_alone_too() -> None:
-    assert state(EMPTY, USED).at(np.array([1])).sums(GPU, 2).tolist() == [[2]]
 
 
 # Memory.
@@ -166,28 +143,6 @@ def test_a_container_of_the_pod_binds_its_zone() -> None:
     assert after.memory_used().tolist() == [True, False]
 
 
-def test_on_an_empty_node_too() -> None:
-    after = state(BLOCKS, when=When.EMPTY).charged(GIB_OF_MEMORY, np.array([0b0001]))
-
-    assert open_sets(after, 1) == [0b0001, 0b0010, 0b0100, 0b1000]
-    assert open_sets(after, 2) == [0b0110, 0b1010, 0b1100]
-    assert after.memory_used().tolist() == [True]
-
-
-def test_several_containers_bind_the_zones_of_all() -> None:
-    after = state(BARE)
-    for mask in (0b0001, 0b0100):
-        after = after.charged(GIB_OF_MEMORY, np.array([mask]))
-
-    assert open_sets(after, 2) == [0b1010]
-
-
-def test_what_asks_for_no_memory_binds_nothing() -> None:
-    devices = asked(EMPTY, asks("gpu=1"))
-
-    assert not state(EMPTY).charged(devices, np.array([0b01])).memory_used().any()
-
-
 def test_bound_zones_and_blocks_close_sets_together() -> None:
     some = node(*["mem=8Gi"] * 4, blocks=[(0, 1)])
     after = state(some).charged(GIB_OF_MEMORY, np.array([0b0100]))
@@ -196,17 +151,3 @@ def test_bound_zones_and_blocks_close_sets_together() -> None:
     assert open_sets(after, 2) == [0b0011]
     assert after.memory_group(0).tolist() == [0b0011]
     assert after.memory_group(2).tolist() == [0b0100]
-
-
-def test_a_container_that_sits_beside_a_group_leaves_it_whole() -> None:
-    after = state(BLOCKS).charged(GIB_OF_MEMORY, np.array([0b1000]))
-
-    assert open_sets(after, 2) == [0b0011]
-
-
-@pytest.mark.parametrize("when", get_args(FreeOrEmpty))
-def test_free_amounts_are_read_and_not_changed(when: FreeOrEmpty) -> None:
-    found = state(EMPTY, when=when)
-    found.charged(ONE, np.array([0b11])).amounts(GPU)
-
-    assert found.amounts(GPU).tolist() == array([2], [2]).tolist()

@@ -24,11 +24,10 @@ from numalign.cache.columns import (
 )
 from numalign.cache.layout import MOST_BYTES
 from numalign.cache.plan import BOUNDLESS
-from numalign.kubelet.assumed_machine import assume as assumed
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import CPU, MEMORY, Resources
-from tests.in_columns import array, columns, layout, left
-from tests.notation import GPU, HUGE, NIC, Ids, bag, node, options, table, zone_ids
+from tests.in_columns import columns, layout, left
+from tests.notation import GPU, HUGE, NIC, bag, node, options, table
 
 GIB = 2**30
 
@@ -77,12 +76,6 @@ def test_a_part_of_a_cpu_is_no_cpu() -> None:
     assert told(parts, (RAW + When.NOW, CPU)) == [1500, 4000]
 
 
-def test_no_more_cpus_are_to_be_had_than_there_are() -> None:
-    odd = replace(PLAIN, zones=tuple(replace(zone, capacity=bag("cpu=4 gpu=2")) for zone in PLAIN.zones))
-
-    assert told(odd, (When.EMPTY, CPU)) == [4, 4]
-
-
 def test_shared_cpus_are_nobodys_own() -> None:
     shared = replace(PLAIN, cpu_manager=CpuManager.NONE)
 
@@ -118,10 +111,6 @@ def test_what_no_zones_could_serve_takes(minor: int, name: str, zones: int) -> N
     assert told(some, (MOST_ZONES_NEEDED, name)) == [zones]
 
 
-def test_cpus_take_a_zone_where_there_are_none() -> None:
-    assert told(node("cpu=0 gpu=1", "gpu=1"), (MOST_ZONES_NEEDED, CPU)) == [1]
-
-
 def test_totals_are_the_nodes_own_where_it_tells_them() -> None:
     whole = replace(PLAIN, totals=bag("cpu=20 mem=9Gi pods=110"))
 
@@ -155,13 +144,6 @@ def test_where_memory_is_shared_nobody_asks_for_groups() -> None:
     shared = replace(BOUND, memory_manager=MemoryManager.NONE)
 
     assert [told(shared, feature) for feature in (GROUPS, USED, GROUPED)] == [[0] * 4, [0], [0]]
-
-
-def test_free_cpus_are_those_that_pods_left() -> None:
-    laid = assumed(PLAIN).topology
-
-    assert told(PLAIN, (TOP, CPU)) == [16, 32]
-    assert sum(laid.sizes) == 32
 
 
 def test_there_are_columns_for_what_some_zone_lists() -> None:
@@ -347,21 +329,6 @@ def test_pieces_are_added_in_half_the_space(rows: int, name: str) -> None:
     assert (sums == 6).all()
 
 
-def test_sets_are_added_up_in_the_kubelets_order() -> None:
-    costs: dict[Ids, int] = {(0, 2): 11, (2, 0): 11, (0, 1): 30, (1, 0): 30, (1, 2): 30, (2, 1): 30}
-    one = node(
-        "gpu=1",
-        "gpu=2",
-        "gpu=4",
-        policy="restricted",
-        costs=costs,
-        options=options("prefer-closest-numa-nodes"),
-    )
-
-    assert columns(one).sums(When.NOW, GPU, 2).tolist() == [[5], [3], [6]]
-    assert columns(one, *[one] * 300).sums(When.NOW, GPU, 2)[:, 0].tolist() == [5, 3, 6]
-
-
 @given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=6), st.integers(1, 3))
 def test_kept_sums_are_those_of_the_nodes_as_they_stand(frees: list[tuple[int, ...]], width: int) -> None:
     one = node(*["gpu=5"] * 3)
@@ -371,10 +338,3 @@ def test_kept_sums_are_those_of_the_nodes_as_they_stand(frees: list[tuple[int, .
         rows = made.of((When.NOW, GPU))
         plain = [[rows[list(some)].sum(axis=0).tolist() for some in combinations(range(3), width)]]
         assert sorted(made.sums(When.NOW, GPU, width).tolist()) == sorted(plain[0])
-
-
-def test_an_id_is_no_position() -> None:
-    far = node("gpu=1", "gpu=2", ids=(4, 9))
-
-    assert far.ids == zone_ids(4, 9)
-    assert columns(far).sums(When.NOW, GPU, 2).tolist() == array([3]).tolist()

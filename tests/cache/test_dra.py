@@ -1,7 +1,5 @@
 """Devices of which the kubelet's Topology Manager hears nothing."""
 
-from dataclasses import replace
-
 import pytest
 
 from numalign.cache import Question, dra
@@ -63,22 +61,6 @@ def test_what_dra_serves_is_as_it_was_told_last() -> None:
     assert dra.by_node(once, {NIC}).demand.by_dra == {NIC}
     assert dra.by_node(once, set()) == whole
     assert dra.by_node(whole, {"x"}) is whole
-
-
-def test_a_pod_with_resources_as_a_whole_is_asked_without_them_too() -> None:
-    asked_ = Resources({GPU: 1})
-    pod = Pod(
-        "a",
-        "team",
-        containers=(Container("main", requests=asked_, limits=asked_),),
-        pod_requests=Resources({"cpu": 2000}),
-        pod_limits=Resources({"cpu": 2000}),
-    )
-
-    without = demand.without(demand.of(pod), {GPU})
-
-    bare = replace(pod, containers=(Container("main"),))
-    assert without == demand.of(bare)
 
 
 TOLD = {

@@ -109,21 +109,6 @@ def test_what_only_the_hardware_has_is_not_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "strict", "single"),
-    [
-        ("none", False, False),
-        ("best-effort", False, False),
-        ("restricted", True, False),
-        ("single-numa-node", True, True),
-    ],
-)
-def test_a_strict_kubelet_refuses_and_one_of_them_wants_a_single_zone(
-    policy: str, *, strict: bool, single: bool
-) -> None:
-    assert (layout(told(policy)).strict, layout(told(policy)).single) == (strict, single)
-
-
-@pytest.mark.parametrize(
     ("one", "given"),
     table(
         [
@@ -261,13 +246,6 @@ def test_sets_of_two_zones_stand_in_the_kubelets_order(policy: str, words: str, 
     found = layout(four(policy, words))
 
     assert found.of_width(2) == tuple(order)
-
-
-def test_sets_are_told_by_width() -> None:
-    found = layout(node(ZONE, ZONE, ZONE))
-
-    assert [found.of_width(width) for width in (1, 2, 3)] == [(1, 2, 4), (3, 5, 6), (7,)]
-    assert found.of_width(0) == ()
 
 
 def test_sets_are_told_by_their_halves_too() -> None:

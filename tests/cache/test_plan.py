@@ -8,10 +8,9 @@ from numalign.cache.plan import BOUNDLESS, StepRequest, concerned
 from numalign.decision.evaluate import NO_INTENT
 from numalign.model.intent import Intent
 from numalign.model.node import CpuManager, MemoryManager, Node
-from numalign.model.pod import Role
 from numalign.model.resources import CPU, MEMORY
 from tests.in_columns import plan
-from tests.notation import GPU, HUGE, NIC, asks, bag, means, node, table
+from tests.notation import GPU, HUGE, asks, bag, means, node, table
 
 GIB = 2**30
 ZONE = "cpu=16 mem=64Gi huge=4Gi gpu=2"
@@ -80,13 +79,6 @@ def test_what_is_decided_as_one(one: Node, decisions: list[dict[str, int]]) -> N
     assert amounts(found.decisions) == decisions
     assert amounts(found.steps) == [{CPU: 2, MEMORY: GIB}, {CPU: 3, MEMORY: GIB}]
     assert dict(found.whole.amounts) == {CPU: 5, MEMORY: 2 * GIB}
-
-
-@pytest.mark.parametrize("one", [STRICT, POD_SCOPE, LOOSE])
-def test_a_pod_that_asks_managers_for_nothing_is_not_decided_about(one: Node) -> None:
-    found = plan(one, asks("cpu=1.. mem=1Gi.."))
-
-    assert (found.decisions, found.steps) == ((), ())
 
 
 # What only the rules can say.
@@ -185,13 +177,6 @@ def test_nodes_that_tell_no_totals_are_asked_for_what_zones_list() -> None:
     assert not found.unlisted
 
 
-def test_nodes_that_tell_totals_are_asked_for_these_too() -> None:
-    one = node("cpu=4", policy="restricted", totals="cpu=3 mem=2Gi")
-
-    assert dict(plan(one, asks("cpu=2 mem=1Gi")).totals) == {CPU: 2000, MEMORY: GIB}
-    assert not plan(one, asks("cpu=2 mem=1Gi")).unlisted
-
-
 @pytest.mark.parametrize(
     ("one", "pod", "unlisted"),
     table(
@@ -225,11 +210,3 @@ def test_an_intent_is_about(one: Node, words: str, names: set[str]) -> None:
     found = plan(one, asks("cpu=2 mem=1Gi gpu=1"))
 
     assert concerned(found, found.steps[0], means(words)) == names
-
-
-def test_steps_know_their_containers() -> None:
-    found = plan(POD_SCOPE, asks(TWO))
-
-    assert [step.step.container for step in (*found.steps, found.whole)] == ["c0", "c1", ""]
-    assert {step.step.role for step in found.steps} == {Role.APP}
-    assert NIC not in found.whole.names

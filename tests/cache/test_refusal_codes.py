@@ -77,12 +77,6 @@ def test_of_single_zones_it_is_told(nodes: tuple[Node, ...], word: str) -> None:
     assert compared("cpu=2 mem=1Gi gpu=1", *nodes) == word
 
 
-def test_zones_that_groups_shut_are_told_apart_from_zones_without_both() -> None:
-    shut = node(*TWO, policy="single-numa-node", blocks=[(0, 1)])
-
-    assert compared("cpu=2 mem=1Gi gpu=1", NOT_TOGETHER, shut) == APART
-
-
 def test_how_many_zones_it_may_take_is_told() -> None:
     large = left(RESTRICTED, "gpu=1", "gpu=1")
     small = left(node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy="restricted"), "", "gpu=0")
@@ -90,37 +84,11 @@ def test_how_many_zones_it_may_take_is_told() -> None:
     assert compared("gpu=2", large, small) == APART
 
 
-def test_what_one_node_is_told_has_no_part_in_what_another_is() -> None:
-    one = node(*["gpu=2 nic=2"] * 4, policy="restricted")
-    apart = left(one, "gpu=0", "nic=0", "gpu=0 nic=0", "gpu=0 nic=0")
-    halves = node(*["gpu=1 nic=1"] * 4, policy="restricted")
-    far = left(halves, "gpu=0", "gpu=0", "nic=0", "nic=0")
-
-    assert compared("gpu=2 nic=2", apart, far) == APART
-    assert compared("gpu=2 nic=2", far, apart) == APART
-
-
-def test_widths_that_differ_are_told() -> None:
-    short = left(RESTRICTED, "", "gpu=0")
-
-    assert compared("cpu=2 mem=1Gi gpu=3", RESTRICTED, when=When.EMPTY) == ALIKE
-    assert compared("gpu=3", short, left(RESTRICTED, "gpu=1", "gpu=1")) == ALIKE
-
-
 def test_it_is_told_which_container_finds_nothing() -> None:
     first, second = left(RESTRICTED, "gpu=0", "gpu=0"), left(RESTRICTED, "", "gpu=0")
 
     assert compared("gpu=2 | gpu=1", first, second) == APART
     assert compared("gpu=2 | gpu=1", second, left(RESTRICTED, "gpu=0", "")) == ALIKE
-
-
-def test_what_earlier_containers_got_is_gone_for_the_one_that_is_refused() -> None:
-    pod = "cpu=4 mem=1Gi gpu=1 | cpu=2 mem=1Gi gpu=1"
-    small, smaller = left(SINGLE, "cpu=5", "cpu=1"), left(SINGLE, "cpu=4", "cpu=1")
-    apart = left(SINGLE, "cpu=4", "cpu=2 gpu=0")
-
-    assert compared(pod, small, smaller) == ALIKE
-    assert compared(pod, small, apart) == APART
 
 
 @pytest.mark.parametrize("one", [SINGLE, RESTRICTED])
@@ -131,13 +99,6 @@ def test_memory_that_no_set_of_zones_has_is_not_given(one: Node) -> None:
 
     assert compared("cpu=2 mem=4Gi", without, left(one, "mem=2Gi", "mem=0")) == ALIKE
     assert compared("cpu=2 mem=4Gi", without, without_cpus) == APART
-
-
-def test_memory_that_some_set_has_is_not_aligned() -> None:
-    assert (
-        compared("cpu=2 mem=4Gi", left(SINGLE, "mem=3Gi", "mem=1Gi"), left(SINGLE, "mem=1Gi", "mem=1Gi"))
-        == APART
-    )
 
 
 def test_of_containers_that_are_aligned_as_one_it_is_not_known_which_finds_no_memory() -> None:
@@ -154,23 +115,6 @@ def test_of_what_the_node_has_too_little_is_told() -> None:
 
     assert compared("cpu=2 mem=1Gi gpu=1", cpus, gpus, both, when=When.EMPTY) == APART
     assert compared("cpu=2 mem=1Gi gpu=1", cpus, left(cpus, "cpu=0", ""), when=When.EMPTY) == ALIKE
-
-
-def test_what_a_node_does_not_tell_of_it_has_not() -> None:
-    nodes = [replace(SINGLE, totals=bag(f"cpu={cpus} mem=8Gi")) for cpus in (9, 8, 1)]
-    pod = "cpu=2 mem=1Gi nic=1"
-
-    assert compared(pod, *nodes[:2], when=When.EMPTY) == ALIKE
-    assert compared(pod, *nodes[1:], when=When.EMPTY) == APART
-
-
-def test_too_little_as_a_whole_goes_before_everything_else() -> None:
-    told = ("cpu=1 gpu=4", "cpu=9 gpu=0", "cpu=9 gpu=4")
-    cpus, gpus, large = (replace(NONE, totals=bag(f"{each} mem=8Gi")) for each in told)
-    pod, intent = "cpu=2 mem=1Gi gpu=1", means("restricted")
-
-    assert compared(pod, cpus, gpus, large, intent=intent, when=When.EMPTY) == APART
-    assert compared("init cpu=2 mem=1Gi | cpu=1 mem=1Gi gpu=1", cpus, gpus, when=When.EMPTY) == APART
 
 
 def test_what_is_refused_whatever_the_amounts_is_told_alike() -> None:
@@ -214,28 +158,6 @@ def test_what_lies_apart_is_told_by_what_it_comes_down_to(one: Node) -> None:
 
     assert compared("gpu=2", small, left(one, "gpu=1", "gpu=1 cpu=0"), intent=intent) == ALIKE
     assert compared("gpu=3", free, left(one, "gpu=2", "gpu=2"), intent=intent, when=When.EMPTY) == ALIKE
-
-
-def test_a_pod_that_its_node_would_take_and_one_that_it_would_not_are_told_apart() -> None:
-    apart, nowhere = left(BEST, "gpu=1", "gpu=1"), left(BEST, "gpu=1", "gpu=0")
-
-    assert compared("gpu=2", apart, nowhere, intent=means("single-numa-node")) == APART
-
-
-def test_it_is_told_which_container_lies_apart() -> None:
-    intent = means("single-numa-node")
-    first, second = left(RESTRICTED, "gpu=1", "gpu=1"), left(RESTRICTED, "gpu=1", "gpu=2")
-
-    assert compared("gpu=1 | gpu=1", left(BEST, "gpu=0", "gpu=1"), intent=intent) == ASK
-    assert compared("gpu=2 | cpu=1.. mem=1Gi..", first, left(first, "cpu=1", ""), intent=intent) == ALIKE
-    assert evaluate(second, asks("gpu=2"), intent).admitted
-
-
-def test_containers_that_were_to_sit_together_are_told_as_the_pod() -> None:
-    intent = means("single-numa-node", scope="pod")
-    apart, smaller = left(RESTRICTED, "gpu=1", "gpu=1"), left(RESTRICTED, "gpu=1 cpu=1", "gpu=1")
-
-    assert compared("gpu=1 | gpu=1", apart, smaller, intent=intent) == ALIKE
 
 
 def test_what_an_intent_is_not_about_is_no_reason() -> None:
