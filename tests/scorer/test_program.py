@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[2]
 FOUR = "cpu=4 mem=1Gi gpu=1"
 ALL = "cpu=8 mem=1Gi gpu=2"
 RECORD = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
 
 BARE = node("cpu=8 mem=16Gi", "cpu=8 mem=16Gi", policy=SINGLE)
 
@@ -109,6 +110,14 @@ class Running:
         """The nodes that take a pod."""
         found: list[str] = (await self.ask("/filter", {"Pod": made, "NodeNames": names}))["NodeNames"]
         return found
+
+    async def until_fit(self, made: Raw, *names: str, of: Sequence[str]) -> None:
+        """Wait until these of some nodes take a pod."""
+
+        async def fit() -> bool:
+            return await self.fit(made, *of) == [*names]
+
+        await self.until(fit)
 
     async def bind(self, made: Raw, place: str) -> str:
         """The error of a bind; empty if there is none."""
@@ -215,18 +224,13 @@ async def test_a_pod_is_filtered_ranked_and_bound_and_what_became_of_it_is_told(
 
 
 async def test_what_pods_hold_is_learned_from_the_cluster_and_forgotten_with_them(bench: Bench) -> None:
-    halves = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
-    bench.pod(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=halves)))
+    bench.pod(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
     made = bench.pod(raw(FOUR))
     async with bench.running() as scorer:
         await scorer.until(scorer.ready)
         before = await scorer.fit(made, "a", "b")
         bench.api.delete(f"{PODS}/full")
-
-        async def forgotten() -> bool:
-            return await scorer.fit(made, "a", "b") == ["a", "b"]
-
-        await scorer.until(forgotten)
+        await scorer.until_fit(made, "a", "b", of=("a", "b"))
 
     assert before == ["b"]
 
@@ -240,18 +244,10 @@ async def test_what_dra_serves_is_learned_from_the_cluster_and_forgotten_with_it
         await scorer.until(scorer.ready)
         before = await scorer.fit(made, "a", "bare")
         bench.api.put({**version, "metadata": {"name": "gpus"}, "spec": {"extendedResourceName": GPU}})
-
-        async def served() -> bool:
-            return await scorer.fit(made, "a", "bare") == ["a", "bare"]
-
-        await scorer.until(served)
+        await scorer.until_fit(made, "a", "bare", of=("a", "bare"))
         why = await scorer.bind(made, "bare")
         bench.api.delete("/apis/resource.k8s.io/v1/deviceclasses/gpus")
-
-        async def forgotten() -> bool:
-            return await scorer.fit(bench.pod(raw(FOUR, name="next")), "a", "bare") == ["a"]
-
-        await scorer.until(forgotten)
+        await scorer.until_fit(bench.pod(raw(FOUR, name="next")), "a", of=("a", "bare"))
 
     assert (before, why, bench.found("web")["spec"]["nodeName"]) == (["a"], "", "bare")
 
@@ -426,11 +422,7 @@ async def test_the_policy_file_says_what_is_asked_and_is_followed(bench: Bench) 
         await scorer.until(scorer.ready)
         before = await scorer.fit(made, "a", "loose")
         bench.file("policy.yaml", "exemptions: {namespaces: [team]}\n")
-
-        async def followed() -> bool:
-            return await scorer.fit(made, "a", "loose") == ["a", "loose"]
-
-        await scorer.until(followed)
+        await scorer.until_fit(made, "a", "loose", of=("a", "loose"))
 
     assert before == ["a"]
 
@@ -497,8 +489,7 @@ def snapshot(folder: Path, *pods: Raw) -> str:
 
 
 async def test_a_file_answers_everything_and_binds_nothing(bench: Bench) -> None:
-    halves = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
-    full = running(on("b", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=halves))
+    full = running(on("b", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))
     path = snapshot(bench.folder, full, raw(FOUR))
     async with bench.running("--snapshot", path) as scorer:
         ready = await scorer.ready()
@@ -522,17 +513,12 @@ async def test_a_file_without_pods_is_believed_in_what_its_topologies_say(bench:
 
 
 async def test_a_file_is_followed(bench: Bench) -> None:
-    halves = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
-    full = running(on("b", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=halves))
+    full = running(on("b", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))
     path = snapshot(bench.folder, full)
     async with bench.running("--snapshot", path, "--snapshot-reload-seconds", "0.02") as scorer:
         before = await scorer.fit(raw(FOUR), "a", "b")
         snapshot(bench.folder, raw(FOUR))
-
-        async def followed() -> bool:
-            return await scorer.fit(raw(FOUR), "a", "b") == ["a", "b"]
-
-        await scorer.until(followed)
+        await scorer.until_fit(raw(FOUR), "a", "b", of=("a", "b"))
 
     assert before == ["a"]
 
@@ -605,7 +591,7 @@ async def test_a_file_that_is_wrong_is_told_in_the_log(tmp_path: Path) -> None:
 
 
 async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> None:
-    names = (
+    names = [
         "asked",
         "readings",
         "questions",
@@ -615,7 +601,7 @@ async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> 
         "unreadable",
         "refused",
         "calls",
-    )
+    ]
     asking = bench.pod(raw(FOUR))
     async with bench.running() as scorer:
         await scorer.until(scorer.ready)

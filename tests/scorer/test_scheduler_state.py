@@ -13,7 +13,7 @@ from numalign.ledger.model import Basis, Stage
 from numalign.lru import MOST_BYTES
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadInput
-from numalign.model.intent import Intent, Match, Policy
+from numalign.model.intent import Intent, Policy
 from scorer.scheduler_state import AT_ONCE, LOOK_SECONDS
 from tests.notation import GPU, NIC, bag, free_of, means, node, table
 from tests.scorer.conftest import EMPTY, NOW, SINGLE, TEAM, Raw, Scorer, on, raw, running, uid
@@ -260,25 +260,6 @@ def intent(scorer: Scorer, made: Raw) -> Intent:
 
 SAYS, SILENT = raw(FOUR, policy="restricted"), raw(FOUR, policy=None)
 
-ASKED = [
-    # what it shows                     labels of the namespace                        the pod  what is asked
-    ("a pod's own words",               {},                                            SAYS,   "restricted"),
-    ("nothing",                         {},                                            SILENT, "none"),
-    ("a default for those without",     {"default": SINGLE},                           SILENT, SINGLE),
-    ("its own words before a default",  {"default": SINGLE},                           SAYS,   "restricted"),
-    ("a level is not a default",        {"enforce": SINGLE},                           SILENT, "none"),
-    ("a namespace that is left out",    {"default": SINGLE, "admission": "disabled"},  SAYS,   "none"),
-    ("a pod that opts out of it",       {"default": SINGLE}, raw(FOUR, policy="none"),          "none"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("labels", "made", "expected"), table(ASKED))
-async def test_a_pod_is_asked_for(scorer: Scorer, labels: dict[str, str], made: Raw, expected: str) -> None:
-    await scorer.know({"a": EMPTY}, team=labels)
-
-    assert intent(scorer, made) == means(expected)
-
-
 NEGATIVE = raw("cpu=1", policy=None)
 NEGATIVE["spec"]["overhead"] = {"cpu": "-1"}
 NEGATIVE_AND_ASKING = {**raw(FOUR), "spec": NEGATIVE["spec"]}
@@ -369,10 +350,8 @@ exemptions:
         (SILENT, "restricted"),
         (raw(FOUR, namespace="system"), "none"),
         (raw(FOUR, spec={"runtimeClassName": "virtual"}), "none"),
-        (raw(FOUR, spec={"runtimeClassName": "real"}), SINGLE),
-        (raw(FOUR, policy=None, namespace="new"), "none"),
     ],
-    ids=["a default", "a namespace", "a runtime class", "another runtime class", "a namespace that is new"],
+    ids=["a default", "a namespace", "a runtime class"],
 )
 async def test_the_policy_file_says_what_is_asked(scorer: Scorer, made: Raw, expected: str) -> None:
     scorer.obey(parse(POLICY_FILE))
@@ -384,25 +363,23 @@ async def test_the_policy_file_says_what_is_asked(scorer: Scorer, made: Raw, exp
     assert intent(scorer, made) == means(expected)
 
 
-def test_where_the_same_word_is_wanted_every_question_says_so() -> None:
-    assert intent(Scorer(match=Match.EQUAL), SAYS) == means("restricted", match="equal")
+IDENTITIES = [
+    # what it shows                   its metadata                           namespace, name, seconds
+    ("as it is written",              {},                                    TEAM,      "web",  NOW - 60),
+    ("no namespace is the default",   {"namespace": None},                   "default", "web",  NOW - 60),
+    ("of a template",                 {"name": "", "generateName": "web-"},  TEAM,      "web-", NOW - 60),
+    ("nobody knows when it was made", {"creationTimestamp": None},           TEAM,      "web",  0),
+    ("a time that is none",           {"creationTimestamp": "never"},        TEAM,      "web",  0),
+    ("a time that is no text",        {"creationTimestamp": 3},              TEAM,      "web",  0),
+]  # fmt: skip
 
 
-def test_without_a_namespace_a_pod_is_in_the_default_one(scorer: Scorer) -> None:
-    found = scorer.subject(raw(FOUR, namespace=None))
+@pytest.mark.parametrize(("metadata", "namespace", "name", "created"), table(IDENTITIES))
+def test_which_pod_it_is(scorer: Scorer, metadata: Raw, namespace: str, name: str, created: int) -> None:
+    made = raw(FOUR)
+    found = scorer.subject({**made, "metadata": {**made["metadata"], **metadata}})
 
-    assert (found.namespace, found.name, found.uid) == ("default", "web", uid("web"))
-
-
-def test_a_pod_of_a_template_goes_by_its_generated_name(scorer: Scorer) -> None:
-    assert scorer.subject(raw(FOUR, name="", generateName="web-")).name == "web-"
-
-
-def test_a_pod_was_created_in_whole_seconds(scorer: Scorer) -> None:
-    told = [scorer.subject(raw(FOUR, creationTimestamp=text)).created for text in (None, "never", 3)]
-
-    assert scorer.subject(raw(FOUR)).created == NOW - 60
-    assert told == [0, 0, 0]
+    assert (found.uid, found.namespace, found.name, found.created) == (uid("web"), namespace, name, created)
 
 
 def test_pods_that_ask_for_the_same_share_their_question(scorer: Scorer) -> None:
@@ -425,19 +402,6 @@ def test_pods_that_ask_for_the_same_share_their_question(scorer: Scorer) -> None
 )
 def test_a_pod_has_opted_out_only_if_it_says_so(scorer: Scorer, made: Raw, *, expected: bool) -> None:
     assert scorer.subject(made).opted_out is expected
-
-
-def test_all_that_is_wrong_with_a_pod_is_told(scorer: Scorer) -> None:
-    wrong = raw("cpu=4 mem=1Gi", policy="strictly", annotations={"numalign.io/zcope": "pod"})
-    wrong["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "many"
-
-    with pytest.raises(BadInput) as caught:
-        scorer.subject(wrong)
-    assert {mistake.where for mistake in caught.value.mistakes} == {
-        "metadata.annotations[numalign.io/policy]",
-        "metadata.annotations[numalign.io/zcope]",
-        "spec.containers[0].resources.limits.cpu",
-    }
 
 
 # Devices that DRA may serve.

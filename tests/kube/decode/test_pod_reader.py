@@ -12,6 +12,7 @@ from numalign.cache.pod_question import Exempt, Invalid, Pin, PinReason, PodQues
 from numalign.kube.decode.pod_reader import UNASKED, PodReader, PodReading
 from numalign.kube.effective_policy import DISABLED, EffectivePolicy
 from numalign.kube.files.policy import ClusterPolicy, Default, Exemptions
+from numalign.kube.kinds import PODS
 from numalign.lru import MOST_BYTES
 from numalign.model.attributes import NO_SCHEDULE
 from numalign.model.constraints import ANYWHERE, Operator, Requirement, Tolerating, Toleration
@@ -263,6 +264,7 @@ def test_what_is_of_one_pod_alone_makes_no_other_template(other: Raw) -> None:
     first = read(readings, with_spec(SPEAKING, affinity={}))
 
     assert read(readings, with_spec(other, affinity={})) is first
+    assert readings.request(other) is readings.request(PODS.described(other)) is readings.request(SPEAKING)
     assert len(readings.caches()["readings"]) == 1
 
 
@@ -355,6 +357,7 @@ def test_what_is_large_is_read_once_as_well() -> None:
 
     assert first == read_once(made)
     assert read(readings, large(1)) is first
+    assert readings.request(large(1)) is readings.request(made)
 
 
 @pytest.mark.parametrize("made", [large, choosy])
@@ -404,7 +407,7 @@ SPECS = st.fixed_dictionaries(
         SCRAPS,
     ),
 )
-PODS = st.fixed_dictionaries({"metadata": METADATA | SCRAPS, "spec": SPECS | SCRAPS}) | SCRAPS
+WRITTEN = st.fixed_dictionaries({"metadata": METADATA | SCRAPS, "spec": SPECS | SCRAPS}) | SCRAPS
 
 
 def mistakes(found: PodReading) -> tuple[Mistake, ...]:
@@ -412,7 +415,7 @@ def mistakes(found: PodReading) -> tuple[Mistake, ...]:
 
 
 @given(
-    st.lists(PODS, min_size=1, max_size=4),
+    st.lists(WRITTEN, min_size=1, max_size=4),
     st.sampled_from([UNRULED, NamespaceRules(warn=Policy(SINGLE)), OFF]),
 )
 def test_whatever_is_written_is_read_or_told_and_says_the_same_to_one_who_has_read_nothing_yet(
@@ -420,6 +423,9 @@ def test_whatever_is_written_is_read_or_told_and_says_the_same_to_one_who_has_re
 ) -> None:
     readings = PodReader()
     for each in made * 2:
+        request = readings.request(each)
+        assert bool(request.unreadable) == (request.demand is None)
+        assert readings.request(each) is request
         found = read(readings, orjson.loads(orjson.dumps(each)), rules)
         assert found == read_once(each, rules)
         places = [mistake.where for mistake in mistakes(found)]
