@@ -36,157 +36,84 @@ def kept(memory: int | None = 2 * GIB, **zones: str) -> Reserved:
     return Reserved({ZoneId(int(zone[-1])): bag(text) for zone, text in zones.items()}, memory)
 
 
-@pytest.mark.parametrize(
-    "starts",
-    table(
-        [
-            ("a plain one", (node(ZONE, ZONE, policy="restricted"),)),
-            ("no manager at all", (node("gpu=1", policy="none"),)),
-            (
-                "every option that goes with others",
-                (
-                    told(
-                        node(ZONE, ZONE, policy="restricted", costs=NEAR),
-                        CpuOption.FULL_PCPUS_ONLY,
-                        CpuOption.DISTRIBUTE_ACROSS_NUMA,
-                        CpuOption.ALIGN_BY_SOCKET,
-                        CpuOption.STRICT_RESERVATION,
-                        closest=TopologyOption,
-                        sockets=(0, 1),
-                    ),
-                ),
-            ),
-            (
-                "caches and whole cores",
-                (told(node(ZONE), CpuOption.FULL_PCPUS_ONLY, CpuOption.PREFER_UNCORE_CACHE),),
-            ),
-            ("as many zones as are allowed", (node(*[ZONE] * 9, policy="restricted", max_zones=9),)),
-            (
-                "topology options that policy none does not look at",
-                (node(*[ZONE] * 9, policy="none", max_zones=2),),
-            ),
-            (
-                "no distances that are not looked at",
-                (told(node(ZONE, ZONE, policy="none"), closest=TopologyOption, sockets=(0, 1)),),
-            ),
-            (
-                "distances that nobody published",
-                (told(node(ZONE, ZONE, policy="restricted"), closest=TopologyOption),),
-            ),
-            ("sums that are equal", (node(ZONE, ZONE), kept(zone_0="mem=1Gi", zone_1="mem=1024Mi"))),
-            ("a sum that nobody can tell", (node(ZONE, ZONE), kept(None, zone_0="mem=1Gi"))),
-            (
-                "sums that no memory manager looks at",
-                (node(ZONE, memory_manager=MemoryManager.NONE), kept(zone_0="mem=1Gi", zone_7="mem=1Gi")),
-            ),
-            ("CPUs that are kept where nobody knows the machine", (node("cpu=8 mem=8Gi"),)),
-        ]
-    ),
+TWO = node(ZONE, ZONE, policy="restricted")
+ALL_TOGETHER = (
+    CpuOption.FULL_PCPUS_ONLY,
+    CpuOption.DISTRIBUTE_ACROSS_NUMA,
+    CpuOption.ALIGN_BY_SOCKET,
+    CpuOption.STRICT_RESERVATION,
 )
+CACHES = (CpuOption.FULL_PCPUS_ONLY, CpuOption.PREFER_UNCORE_CACHE)
+CLOSEST = TopologyOption
+
+STARTS = [
+    ("a plain one", TWO),
+    ("no manager at all", node("gpu=1", policy="none")),
+    ("every option that goes with others",
+        told(replace(TWO, zones=node(ZONE, ZONE, costs=NEAR).zones), *ALL_TOGETHER, closest=CLOSEST, sockets=(0, 1))),
+    ("caches and whole cores", told(node(ZONE), *CACHES)),
+    ("as many zones as are allowed", node(*[ZONE] * 9, policy="restricted", max_zones=9)),
+    ("topology options that policy none does not look at", node(*[ZONE] * 9, policy="none", max_zones=2)),
+    ("no distances that are not looked at", told(node(ZONE, ZONE, policy="none"), closest=CLOSEST, sockets=(0, 1))),
+    ("distances that nobody published", told(TWO, closest=CLOSEST)),
+    ("sums that are equal", node(ZONE, ZONE), kept(zone_0="mem=1Gi", zone_1="mem=1024Mi")),
+    ("a sum that nobody can tell", node(ZONE, ZONE), kept(None, zone_0="mem=1Gi")),
+    ("sums that no memory manager looks at",
+        node(ZONE, memory_manager=MemoryManager.NONE), kept(zone_0="mem=1Gi", zone_7="mem=1Gi")),
+    ("CPUs that are kept where nobody knows the machine", node("cpu=8 mem=8Gi")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("starts", [pytest.param(row[1:], id=row[0]) for row in STARTS])
 def test_a_kubelet_starts_with(starts: tuple[Node] | tuple[Node, Reserved]) -> None:
     assert start_errors(*starts) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "where", "reason"),
-    table(
-        [
-            (
-                "options for a CPU manager that is off",
-                (told(node("mem=8Gi/7Gi"), CpuOption.STRICT_RESERVATION, CpuOption.FULL_PCPUS_ONLY),),
-                "cpuManagerPolicyOptions",
-                "the CPU manager's policy none takes no options, not full-pcpus-only, strict-cpu-reservation",
-            ),
-            (
-                "by socket and in one zone",
-                (told(node(ZONE, policy="single-numa-node"), CpuOption.ALIGN_BY_SOCKET),),
-                "cpuManagerPolicyOptions.align-by-socket",
-                "it is not compatible with topologyManagerPolicy single-numa-node",
-            ),
-            (
-                "by socket with more sockets than zones that have CPUs",
-                (
-                    replace(
-                        told(node(ZONE, policy="restricted"), CpuOption.ALIGN_BY_SOCKET),
-                        machine=Machine(
-                            (ZoneId(0),),
-                            (Core(ZoneId(0), 0, 0, bits([0, 1])), Core(ZoneId(0), 1, 0, bits([2, 3]))),
-                            reserved=bits([0]),
-                        ),
-                    ),
-                ),
-                "cpuManagerPolicyOptions.align-by-socket",
-                (
-                    "it is not compatible with a machine whose 2 sockets are more "
-                    "than the 1 zones that have CPUs"
-                ),
-            ),
-            (
-                "more zones than by default",
-                (node(*[ZONE] * 9, policy="best-effort"),),
-                "topologyManagerPolicyOptions.max-allowable-numa-nodes",
-                "it does not align on a machine of more than 8 zones: 9",
-            ),
-            (
-                "fewer zones allowed than can be",
-                (node(ZONE, policy="restricted", max_zones=7),),
-                "topologyManagerPolicyOptions.max-allowable-numa-nodes",
-                "7 is less than 8, the least that it can be",
-            ),
-            (
-                "closest zones of a machine without distances",
-                (told(node(ZONE, ZONE, policy="restricted"), closest=TopologyOption, sockets=(0, 1)),),
-                "topologyManagerPolicyOptions.prefer-closest-numa-nodes",
-                "the machine does not tell the distances of zone 0, 1",
-            ),
-            (
-                "no CPU for the system",
-                (replace(node(ZONE), machine=Machine((ZoneId(0),), (Core(ZoneId(0), 0, 0, bits([0])),))),),
-                "reservedSystemCPUs",
-                "the CPU manager's policy static needs more than zero CPUs reserved",
-            ),
-            (
-                "no memory for the system",
-                (told(node("cpu=8/7 mem=8Gi/6Gi huge=2Gi"), sockets=(0,)),),
-                "reservedMemory",
-                "the memory manager's policy Static needs memory reserved on some zone",
-            ),
-            (
-                "memory of a zone that is not there",
-                (node(ZONE), kept(zone_0="mem=1Gi", zone_3="mem=1Gi")),
-                "reservedMemory",
-                "zone 3 does not exist on this machine",
-            ),
-            (
-                "other sums",
-                (node(ZONE, ZONE), kept(GIB, zone_0="mem=1Gi", zone_1="mem=512Mi")),
-                "reservedMemory",
-                (
-                    "the zones keep 1536Mi of memory, which is not what kubeReserved, systemReserved "
-                    "and evictionHard keep of the node: 1Gi"
-                ),
-            ),
-            (
-                "nothing kept of zones",
-                (node(ZONE), kept(GIB)),
-                "reservedMemory",
-                (
-                    "the zones keep 0 of memory, which is not what kubeReserved, systemReserved "
-                    "and evictionHard keep of the node: 1Gi"
-                ),
-            ),
-            (
-                "hugepages, which no node can keep as a whole",
-                (node(ZONE), kept(None, zone_0="mem=1Gi huge=1Gi")),
-                "reservedMemory",
-                (
-                    "the zones keep 1Gi of hugepages-1Gi, which is not what kubeReserved, systemReserved "
-                    "and evictionHard keep of the node: 0"
-                ),
-            ),
-        ]
-    ),
-)
+def on_sockets(*sockets: int) -> Machine:
+    """One zone of two CPUs on each of these sockets; the first CPU is reserved."""
+    cores = (Core(ZoneId(0), socket, 0, 0b11 << 2 * socket) for socket in sockets)
+    return Machine((ZoneId(0),), tuple(cores), reserved=bits([0]))
+
+
+CPU_OPTIONS, ZONES = "cpuManagerPolicyOptions", "topologyManagerPolicyOptions.max-allowable-numa-nodes"
+SUMS = "which is not what kubeReserved, systemReserved and evictionHard keep of the node"
+
+REFUSED = [
+    # what it shows, node and what is kept
+    #     field, reason
+    ("options for a CPU manager that is off",
+        (told(node("mem=8Gi/7Gi"), CpuOption.STRICT_RESERVATION, CpuOption.FULL_PCPUS_ONLY),), CPU_OPTIONS,
+        "the CPU manager's policy none takes no options, not full-pcpus-only, strict-cpu-reservation"),
+    ("by socket and in one zone",
+        (told(node(ZONE, policy="single-numa-node"), CpuOption.ALIGN_BY_SOCKET),), f"{CPU_OPTIONS}.align-by-socket",
+        "it is not compatible with topologyManagerPolicy single-numa-node"),
+    ("by socket with more sockets than zones that have CPUs",
+        (replace(told(node(ZONE, policy="restricted"), CpuOption.ALIGN_BY_SOCKET), machine=on_sockets(0, 1)),),
+        f"{CPU_OPTIONS}.align-by-socket",
+        "it is not compatible with a machine whose 2 sockets are more than the 1 zones that have CPUs"),
+    ("more zones than by default", (node(*[ZONE] * 9, policy="best-effort"),), ZONES,
+        "it does not align on a machine of more than 8 zones: 9"),
+    ("fewer zones allowed than can be", (node(ZONE, policy="restricted", max_zones=7),), ZONES,
+        "7 is less than 8, the least that it can be"),
+    ("closest zones of a machine without distances", (told(TWO, closest=CLOSEST, sockets=(0, 1)),),
+        "topologyManagerPolicyOptions.prefer-closest-numa-nodes",
+        "the machine does not tell the distances of zone 0, 1"),
+    ("no CPU for the system", (replace(node(ZONE), machine=replace(on_sockets(0), reserved=0)),), "reservedSystemCPUs",
+        "the CPU manager's policy static needs more than zero CPUs reserved"),
+    ("no memory for the system", (told(node("cpu=8/7 mem=8Gi/6Gi huge=2Gi"), sockets=(0,)),), "reservedMemory",
+        "the memory manager's policy Static needs memory reserved on some zone"),
+    ("memory of a zone that is not there", (node(ZONE), kept(zone_0="mem=1Gi", zone_3="mem=1Gi")), "reservedMemory",
+        "zone 3 does not exist on this machine"),
+    ("other sums", (node(ZONE, ZONE), kept(GIB, zone_0="mem=1Gi", zone_1="mem=512Mi")), "reservedMemory",
+        f"the zones keep 1536Mi of memory, {SUMS}: 1Gi"),
+    ("nothing kept of zones", (node(ZONE), kept(GIB)), "reservedMemory",
+        f"the zones keep 0 of memory, {SUMS}: 1Gi"),
+    ("hugepages, which no node can keep as a whole", (node(ZONE), kept(None, zone_0="mem=1Gi huge=1Gi")),
+        "reservedMemory", f"the zones keep 1Gi of hugepages-1Gi, {SUMS}: 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "where", "reason"), table(REFUSED))
 def test_a_kubelet_does_not_start_with(
     given: tuple[Node] | tuple[Node, Reserved], where: str, reason: str
 ) -> None:
