@@ -50,11 +50,13 @@ STARTS = [
     ("a plain one", TWO),
     ("no manager at all", node("gpu=1", policy="none")),
     ("every option that goes with others",
-        told(replace(TWO, zones=node(ZONE, ZONE, costs=NEAR).zones), *ALL_TOGETHER, closest=CLOSEST, sockets=(0, 1))),
+        told(replace(TWO, zones=node(ZONE, ZONE, costs=NEAR).zones), *ALL_TOGETHER,
+        closest=CLOSEST, sockets=(0, 1))),
     ("caches and whole cores", told(node(ZONE), *CACHES)),
     ("as many zones as are allowed", node(*[ZONE] * 9, policy="restricted", max_zones=9)),
     ("topology options that policy none does not look at", node(*[ZONE] * 9, policy="none", max_zones=2)),
-    ("no distances that are not looked at", told(node(ZONE, ZONE, policy="none"), closest=CLOSEST, sockets=(0, 1))),
+    ("no distances that are not looked at", told(node(ZONE, ZONE, policy="none"),
+        closest=CLOSEST, sockets=(0, 1))),
     ("distances that nobody published", told(TWO, closest=CLOSEST)),
     ("sums that are equal", node(ZONE, ZONE), kept(zone_0="mem=1Gi", zone_1="mem=1024Mi")),
     ("a sum that nobody can tell", node(ZONE, ZONE), kept(None, zone_0="mem=1Gi")),
@@ -64,7 +66,7 @@ STARTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("starts", [pytest.param(row[1:], id=row[0]) for row in STARTS])
+@pytest.mark.parametrize("starts", [pytest.param(row[1:], id=str(row[0])) for row in STARTS])
 def test_a_kubelet_starts_with(starts: tuple[Node] | tuple[Node, Reserved]) -> None:
     assert start_errors(*starts) == []
 
@@ -85,10 +87,12 @@ REFUSED = [
         (told(node("mem=8Gi/7Gi"), CpuOption.STRICT_RESERVATION, CpuOption.FULL_PCPUS_ONLY),), CPU_OPTIONS,
         "the CPU manager's policy none takes no options, not full-pcpus-only, strict-cpu-reservation"),
     ("by socket and in one zone",
-        (told(node(ZONE, policy="single-numa-node"), CpuOption.ALIGN_BY_SOCKET),), f"{CPU_OPTIONS}.align-by-socket",
+        (told(node(ZONE, policy="single-numa-node"), CpuOption.ALIGN_BY_SOCKET),),
+        f"{CPU_OPTIONS}.align-by-socket",
         "it is not compatible with topologyManagerPolicy single-numa-node"),
     ("by socket with more sockets than zones that have CPUs",
-        (replace(told(node(ZONE, policy="restricted"), CpuOption.ALIGN_BY_SOCKET), machine=on_sockets(0, 1)),),
+        (replace(told(node(ZONE, policy="restricted"), CpuOption.ALIGN_BY_SOCKET),
+        machine=on_sockets(0, 1)),),
         f"{CPU_OPTIONS}.align-by-socket",
         "it is not compatible with a machine whose 2 sockets are more than the 1 zones that have CPUs"),
     ("more zones than by default", (node(*[ZONE] * 9, policy="best-effort"),), ZONES,
@@ -98,11 +102,14 @@ REFUSED = [
     ("closest zones of a machine without distances", (told(TWO, closest=CLOSEST, sockets=(0, 1)),),
         "topologyManagerPolicyOptions.prefer-closest-numa-nodes",
         "the machine does not tell the distances of zone 0, 1"),
-    ("no CPU for the system", (replace(node(ZONE), machine=replace(on_sockets(0), reserved=0)),), "reservedSystemCPUs",
+    ("no CPU for the system", (replace(node(ZONE), machine=replace(on_sockets(0), reserved=0)),),
+        "reservedSystemCPUs",
         "the CPU manager's policy static needs more than zero CPUs reserved"),
-    ("no memory for the system", (told(node("cpu=8/7 mem=8Gi/6Gi huge=2Gi"), sockets=(0,)),), "reservedMemory",
+    ("no memory for the system", (told(node("cpu=8/7 mem=8Gi/6Gi huge=2Gi"), sockets=(0,)),),
+        "reservedMemory",
         "the memory manager's policy Static needs memory reserved on some zone"),
-    ("memory of a zone that is not there", (node(ZONE), kept(zone_0="mem=1Gi", zone_3="mem=1Gi")), "reservedMemory",
+    ("memory of a zone that is not there", (node(ZONE), kept(zone_0="mem=1Gi", zone_3="mem=1Gi")),
+        "reservedMemory",
         "zone 3 does not exist on this machine"),
     ("other sums", (node(ZONE, ZONE), kept(GIB, zone_0="mem=1Gi", zone_1="mem=512Mi")), "reservedMemory",
         f"the zones keep 1536Mi of memory, {SUMS}: 1Gi"),
