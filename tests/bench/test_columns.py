@@ -33,12 +33,6 @@ def test_a_cell_has_how_many_nodes_take_the_pod() -> None:
     assert measured(None)["feasible"] == by_rules()
 
 
-def test_plain_go_stands_beside_it() -> None:
-    count = by_rules()
-    floor = measured(in_go(count, count))["floor"]
-    assert floor == {"verdicts_ms": {"median": 1, "best": 1}, "scores_ms": {"median": 2, "best": 2}}
-
-
 def test_where_plain_go_finds_other_nodes_nothing_is_compared() -> None:
     count = by_rules()
     with pytest.raises(CheckFailed, match="nodes that take the pod, here and in Go"):

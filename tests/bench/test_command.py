@@ -62,15 +62,6 @@ def test_where_a_part_breaks_nothing_is_written(
     assert "these broke: columns" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flag", [None, "--quick"])
-def test_each_part_is_run_with_its_own_flags(flag: str | None) -> None:
-    said: list[list[str]] = []
-    codes = [os.EX_UNAVAILABLE] * len(PARTS)
-    assert bench.main([flag] if flag else [], run=runner(*codes, said=said)) == 0
-    expected = [[part.module, *(part.quick if flag else part.flags)] for part in PARTS.values()]
-    assert [words[2:-2] for words in said] == expected
-
-
 def test_every_part_is_a_program() -> None:
     assert all(importlib.util.find_spec(part.module) for part in PARTS.values())
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.e2e_placements import Agreement, agreement, spread
+from bench.e2e_placements import Agreement, agreement
 
 Held = Mapping[tuple[int, ...], Mapping[str, int]]
 
@@ -55,16 +55,3 @@ def test_a_record_is_compared_with_what_a_kubelet_gave(
     record: str | None, held: Held, expected: Agreement
 ) -> None:
     assert agreement(bound(record), held) is expected
-
-
-@pytest.mark.parametrize(
-    ("held", "zones"),
-    [
-        pytest.param({}, 0, id="nothing"),
-        pytest.param({(0,): {}}, 0, id="nothing of a zone"),
-        pytest.param(EIGHT, 1, id="one zone"),
-        pytest.param({(0,): {"cpu": 1000}, (0, 1): {"memory": 1}}, 2, id="two zones"),
-    ],
-)
-def test_zones_that_gave_something_are_counted(held: Held, zones: int) -> None:
-    assert spread(held) == zones

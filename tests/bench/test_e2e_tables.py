@@ -3,10 +3,9 @@
 import re
 from dataclasses import replace
 
-import orjson
 import pytest
 
-from bench.e2e_cells import COLUMNS, Cell
+from bench.e2e_cells import Cell
 from bench.e2e_tables import Measured, Outcome
 
 GOOD = Cell(
@@ -62,25 +61,6 @@ def test_a_row_for_each_run_and_a_figure_for_each_seed() -> None:
     ]
 
 
-def test_a_page_has_the_same_rows() -> None:
-    page = outcome(stock=BAD).markdown()
-    assert "| stock scheduler | 5 | 3 | - | 2.0 | 3.5 | 7.0 | 0 | - |" in page
-
-
-def test_the_small_case_is_a_table_of_its_own() -> None:
-    found = outcome()
-    found.small.append(Measured("stock", 0, 0, BAD))
-    assert "| stock scheduler | 5 | 3 | 1 |" in found.markdown()
-
-
-def test_a_program_gets_everything() -> None:
-    document = orjson.loads(orjson.dumps(outcome(bind=GOOD).document()))
-    [cell] = document["cells"]
-    assert (cell["run"], cell["delay"], cell["seed"]) == ("bind", 1, 1)
-    assert cell["writes_per_pod"] == 2
-    assert cell["agreements"] == {"same": 3, "needless": 1}
-
-
 AIMS = (
     "with bind, no kubelet rejects a pod",
     "with bind, no record is believed that is not what the kubelet gave",
@@ -123,8 +103,3 @@ def test_of_the_small_case_two_run(name: str, cell: Cell, met: list[bool]) -> No
 
 def test_what_was_not_measured_has_no_aims() -> None:
     assert outcome(stock=BAD).aims() == {}
-
-
-def test_the_scheduler_asks_to_bind_only_where_binding_is_the_promise() -> None:
-    assert "bind" in COLUMNS["bind"].verbs
-    assert "bind" not in COLUMNS["scorer"].verbs

@@ -46,17 +46,6 @@ def test_the_same_case_has_the_same_nodes() -> None:
     assert CASES[0].members() == CASES[0].members()
 
 
-def test_a_smaller_fleet_is_the_beginning_of_a_larger_one() -> None:
-    assert replace(CASES[1], nodes=5).members() == CASES[1].members()[:5]
-
-
-def test_policies_have_the_same_zones() -> None:
-    def zones(policy: Policy) -> list[object]:
-        return [node.zones for node in replace(CASES[0], policy=policy).members()]
-
-    assert zones(Policy.NONE) == zones(Policy.RESTRICTED)
-
-
 def test_no_two_nodes_are_the_same_shape() -> None:
     assert len({shape(node) for node in CASES[1].members()}) == CASES[1].nodes
 
@@ -76,15 +65,3 @@ def test_nodes_that_change_have_other_amounts_free_and_are_the_same_otherwise() 
     for name, node in changed.items():
         assert node != before[name]
         assert shape(node) == shape(before[name])
-
-
-def test_other_nodes_change_at_every_turn() -> None:
-    nodes = CASES[1].members()
-    names = [{node.name for node in CASES[1].changed(nodes, 0.1, turn)} for turn in range(2)]
-    assert names[0] != names[1]
-
-
-@pytest.mark.parametrize(("share", "count"), [(0.0, 1), (1.0, 80)], ids=["at least one", "all of them"])
-def test_so_many_change(share: float, count: int) -> None:
-    nodes = CASES[0].members()
-    assert len(CASES[0].changed(nodes, share, turn=3)) == count

@@ -1,6 +1,5 @@
 """How a run is told: the table, the page, the charts, and the page that is kept with the sources."""
 
-import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -121,12 +120,6 @@ def test_targets_and_ratios_stand_beside_the_figures(start: str, cells: list[str
     assert found == [found[0], *cells]
 
 
-def test_of_the_warm_ones_only_verdicts_have_a_target() -> None:
-    text = report.text(whole())
-    assert line(text, "warm verdicts, 2 zones")[2:] == ["0.5 ms cold", "1", "≤ 0.3 ms", "MISSED"]
-    assert line(text, "warm, with scores, 2 zones")[2:] == ["3.5 ms cold", "0.143"]
-
-
 def test_the_last_line_counts_targets() -> None:
     assert report.text(document(columns=columns())).splitlines()[-1] == "9 of 13 targets met"
 
@@ -161,25 +154,6 @@ def test_a_part_that_is_missing_is_named_with_the_reason() -> None:
     found = document(extender=extender()) | {"missing": {"rate": "there is no Go here"}}
     assert "rate was not measured: there is no Go here" in report.text(found)
     assert "Not measured: rate, there is no Go here." in report.page(found)
-
-
-def test_the_page_has_the_same_rows_and_only_charts_that_are_drawn() -> None:
-    page = report.page(document(webhook=webhook()))
-    assert "| handler at 500 reviews/s, p50 | 0.4 ms |  |  | ≤ 1 ms | met |" in page
-    assert re.findall(r"\((\S+\.svg)\)", page) == [charts.chart_file("rate")]
-
-
-def test_a_chart_is_drawn_of_whatever_was_measured() -> None:
-    assert charts.charts(document()) == {}
-    assert list(charts.charts(document(extender=extender()))) == ["names"]
-    assert list(charts.charts(whole())) == ["nodes", "zones", "names", "rate"]
-
-
-def test_telling_of_a_run_leaves_it_as_it_is() -> None:
-    found = whole()
-    before = copy.deepcopy(found)
-    report.page(found)
-    assert found == before
 
 
 def test_the_page_that_is_kept_is_made_of_the_figures_that_are_kept() -> None:

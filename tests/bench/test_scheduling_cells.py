@@ -7,7 +7,6 @@ import yaml
 
 from bench.scheduling_cells import BASE, CELLS, Who
 from harness.shipped import DEPLOY
-from harness.sim.shapes import GPU
 
 URL = "http://127.0.0.1:1"
 FILE = Path("kubeconfig")
@@ -30,10 +29,6 @@ def test_the_empty_extender_is_asked_the_same(name: str) -> None:
         assert CELLS[cell.empty].whole == cell.whole
 
 
-def test_without_an_extender_none_is_named() -> None:
-    assert CELLS["none"].configuration(FILE, URL)["extenders"] == []
-
-
 def test_what_is_measured_as_the_default_is_what_is_shipped() -> None:
     shipped = yaml.safe_load((DEPLOY / "schedulers" / "kubeadm" / "bind.yaml").read_text())["extenders"][0]
     [told] = BASE["numalign-bind"].configuration(FILE, URL)["extenders"]
@@ -41,36 +36,3 @@ def test_what_is_measured_as_the_default_is_what_is_shipped() -> None:
         key for key in shipped if key not in {"urlPrefix", "enableHTTPS", "tlsConfig", "managedResources"}
     }
     assert {key: told[key] for key in alike} == {key: shipped[key] for key in alike}
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        pytest.param("numalign-bind-10", {"percentageOfNodesToScore": 10}, id="a share of the nodes"),
-        pytest.param("numalign-bind", {"percentageOfNodesToScore": 0}, id="the scheduler's own share"),
-    ],
-)
-def test_a_scheduler_is_told(name: str, said: dict[str, object]) -> None:
-    told = CELLS[name].configuration(FILE, URL)
-    assert {key: told[key] for key in said} == said
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        pytest.param("numalign-whole", {"nodeCacheCapable": False}, id="whole nodes"),
-        pytest.param("numalign-ignorable", {"ignorable": True}, id="ignorable"),
-        pytest.param(
-            "plain-managed", {"managedResources": [{"name": GPU, "ignoredByScheduler": False}]}, id="managed"
-        ),
-    ],
-)
-def test_an_extender_is_described(name: str, said: dict[str, object]) -> None:
-    [told] = CELLS[name].configuration(FILE, URL)["extenders"]
-    assert {key: told[key] for key in said} == said
-
-
-@pytest.mark.parametrize("name", ["numalign-filter", "empty-filter"])
-def test_who_is_not_to_be_asked_is_not_named(name: str) -> None:
-    [told] = CELLS[name].configuration(FILE, URL)["extenders"]
-    assert [key for key in told if key.endswith("Verb")] == ["filterVerb"]

@@ -1,13 +1,9 @@
 """What the scheduling rate is told, how runs are summed up, and the table."""
 
-import re
-
-import orjson
 import pytest
 
 from bench import scheduling_rate
-from bench.scheduling_cells import BASE, CELLS
-from bench.scheduling_rate import Outcome, rounds
+from bench.scheduling_rate import Outcome
 from bench.scheduling_site import Run, busy, ticks
 
 NUMBERS = {"nodes": 10, "pods": 20, "repeats": 2, "cores": 2}
@@ -46,10 +42,6 @@ def test_what_others_did_is_told_in_processors() -> None:
     assert "others" not in shared.cpu()
 
 
-def test_every_other_round_goes_backwards() -> None:
-    assert [*rounds(["a", "b", "c"], 3)] == [*"abc", *"cba", *"abc"]
-
-
 def test_a_ratio_is_one_of_cells_of_the_same_round() -> None:
     found = outcome(numalign_bind=[90, 10, 30], empty_bind=[100, 20, 100], none=[180, 20])
     assert found.ratio("numalign-bind", "empty-bind") == pytest.approx(0.5)
@@ -69,38 +61,6 @@ def test_nine_tenths_of_the_empty_extender_are_aimed_at(rate: float, met: bool) 
 
 def test_what_was_not_measured_has_no_aims() -> None:
     assert outcome(none=[1]).aims() == {}
-
-
-def test_the_table_has_a_row_for_each_cell() -> None:
-    found = outcome(none=[100, 80], empty=[50, 60])
-    title, _, _, none, empty, *_ = found.text().splitlines()
-    assert title == "20 pods, 10 nodes, 2 rounds, 2 cores"
-    assert re.split(r"\s{2,}", none)[:7] == ["no extender", "90.0", "80.0", "100.0", "-", "-", "-"]
-    assert re.split(r"\s{2,}", empty)[:7] == [CELLS["empty"].title, "55.0", "50.0", "60.0", "-", "-", "0.62"]
-
-
-def test_a_program_gets_every_figure() -> None:
-    found = Outcome(NUMBERS)
-    for name, rate in {"none": 100, "empty-bind": 80, "numalign-bind": 72}.items():
-        found.add(name, run(rate, extender=0.02))
-    document = orjson.loads(orjson.dumps(found.document()))
-    assert document["numbers"] == NUMBERS
-    assert document["cells"]["numalign-bind"] == {
-        "title": CELLS["numalign-bind"].title,
-        "binds_per_second": pytest.approx(72),
-        "runs": [pytest.approx(72)],
-        "steady": [pytest.approx(72)],
-        "to_empty": pytest.approx(0.9),
-        "to_python": None,
-        "to_none": pytest.approx(0.72),
-        "beside_empty": "empty-bind",
-        "beside_python": "python-bind",
-        "beside_none": "none",
-        "cpu_ms_per_pod": {"extender": pytest.approx(1)},
-        "cores_for_others": 0,
-    }
-    assert document["cells"]["none"]["to_none"] is None
-    assert list(document["aims"].values()) == [True]
 
 
 def test_idle_processors_do_not_count_as_busy() -> None:
@@ -127,7 +87,3 @@ def test_flags_that_make_no_sense_are_refused(
         scheduling_rate.main(flags)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_quick_run_has_no_variants() -> None:
-    assert scheduling_rate.QUICK["cells"] == tuple(BASE)

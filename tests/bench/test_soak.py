@@ -28,21 +28,12 @@ def document(growth: float, *failed: str, reviews: int = 1_000_000) -> soak_pods
     }
 
 
-def test_no_two_pods_share_a_name_or_a_uid() -> None:
-    for key in ("name", "uid"):
-        assert len({soak_pods.made(number).pod["metadata"][key] for number in MANY}) == len(MANY)
-
-
 def test_every_template_asks_for_something_else() -> None:
     asked = {
         json.dumps([each["resources"] for each in soak_pods.made(number).pod["spec"]["containers"]])
         for number in MANY
     }
     assert len(asked) == len(MANY) / soak_pods.OF_ONE_TEMPLATE
-
-
-def test_a_pod_follows_from_its_number() -> None:
-    assert soak_pods.made(7) == soak_pods.made(7)
 
 
 def test_all_pods_make_sense_but_those_that_are_meant_not_to() -> None:

@@ -123,30 +123,12 @@ async def test_a_deleted_pod_ends_and_its_zone_is_free_again(server: FakeApi, cl
     assert cluster.held("n") == {}
 
 
-async def test_a_pod_under_the_name_of_another_is_another(server: FakeApi, api: Api) -> None:
-    decisions: list[Decision] = []
-    cluster = Cluster(api, two_nodes(Direct(server), Timing(), decisions), decisions)
-    for uid, cpu in (("1", 4), ("2", 3)):
-        cluster.delivery.put(pod("a", cpu=cpu, uid=uid, resourceVersion=uid))
-        await cluster.nodes["n"].kubelet.look()
-    assert len(decisions) == 2
-    assert cluster.held("n") == {"team/a": {(0,): {"cpu": 3000}}}
-
-
 async def test_the_largest_slot_is_that_of_one_zone(server: FakeApi, cluster: Cluster) -> None:
     for number, node in enumerate(("n", "n", "m", "m")):
         server.put(pod(f"p{number}", cpu=3 - number // 3, node=node))
     await cluster.idle()
     assert cluster.largest_slot("cpu") == 2000
     assert cluster.largest_slot("example.com/nobody") == 0
-
-
-async def test_what_comes_too_late_is_told_by_node(server: FakeApi, api: Api) -> None:
-    async with started(server, api, Timing(delay=3600)) as cluster:
-        server.put(pod("a", node="m"))
-        await cluster.idle(published=False)
-        with pytest.raises(TimeoutError, match=r"at work: \['m'\]"):
-            await cluster.idle(seconds=0)
 
 
 @pytest.mark.parametrize("wait", [Cluster.serve, Cluster.idle], ids=["serve", "idle"])

@@ -1,7 +1,5 @@
 """What was seen at one time is published at another; time is a number here."""
 
-import asyncio
-
 import pytest
 
 from harness.sim.accounts import Held
@@ -47,13 +45,6 @@ async def test_what_was_seen_is_published_after_the_delay_whatever_happened_sinc
     assert bench.exporter.quiet
 
 
-async def test_without_delay_it_is_published_at_once() -> None:
-    bench = Bench(Timing())
-    bench.change(3, at=100)
-    await bench.exporter.next()
-    assert bench.published == [(100, 3)]
-
-
 async def test_of_what_is_due_together_only_the_last_is_published() -> None:
     bench = Bench(Timing(delay=1))
     for left in (3, 2, 1):
@@ -75,22 +66,6 @@ async def test_jitter_makes_no_publication_earlier_than_one_seen_before_it() -> 
     assert seen[-1] == 19
 
 
-def test_jitter_is_drawn_from_its_seed_and_only_ever_adds() -> None:
-    lags = [Timing(delay=2, jitter=0.5, chance=seeded(1)).lag() for _ in range(2)]
-    assert lags[0] == lags[1]
-    timing = Timing(delay=2, jitter=0.5, chance=seeded(1))
-    assert all(2 <= timing.lag() < 2.5 for _ in range(100))
-
-
-async def test_something_is_left_to_do_until_the_last_change_is_published() -> None:
-    bench = Bench(Timing(delay=10))
-    assert bench.exporter.quiet
-    bench.change(3, at=100)
-    assert not bench.exporter.quiet
-    await bench.exporter.next()
-    assert bench.exporter.quiet
-
-
 async def test_with_a_period_a_change_is_seen_only_at_the_next_look() -> None:
     bench = Bench(Timing(delay=1, period=10))
     bench.change(3, at=100)
@@ -101,40 +76,6 @@ async def test_with_a_period_a_change_is_seen_only_at_the_next_look() -> None:
     await bench.exporter.next()
     assert bench.published == [(108, 2)]
     assert bench.exporter.quiet
-
-
-class Enough(Exception):
-    """Ends a loop that has no end."""
-
-
-async def test_looks_come_once_a_period_from_some_moment_of_the_first_one_on() -> None:
-    pauses: list[float] = []
-
-    async def pause(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 4:
-            raise Enough
-
-    bench = Bench(Timing())
-    exporter = Exporter(bench.look, bench.publish, Timing(period=10, chance=seeded(1)), sleep=pause)
-    with pytest.raises(Enough):
-        await exporter.poll()
-    assert 0 <= pauses[0] < 10
-    assert pauses[1:] == [10, 10, 10]
-
-
-async def test_while_it_runs_what_changes_is_published() -> None:
-    clock, seen = Clock(100), asyncio.Queue[float]()
-
-    async def publish(_sample: Sample) -> None:
-        seen.put_nowait(clock.now)
-
-    exporter = Exporter(lambda: Sample({}, []), publish, Timing(delay=1), clock=clock, sleep=clock.sleep)
-    running = asyncio.create_task(exporter.run())
-    for expected in (101, 102):
-        exporter.changed()
-        assert await seen.get() == expected
-    running.cancel()
 
 
 # ---- what is published
@@ -163,23 +104,6 @@ def test_a_fingerprint_is_of_the_pods_that_its_method_counts(
         "nodeTopologyPodsFingerprint": fingerprint(expected),
         "nodeTopologyPodsFingerprintMethod": method.value,
     }
-
-
-def test_without_a_method_there_is_no_fingerprint() -> None:
-    assert attributes([ALIGNED], None) == {}
-
-
-async def test_what_a_pod_holds_is_written_to_it_once_and_before_the_topology_counts_it() -> None:
-    desk = Paper()
-    publish = Publisher(MACHINE, desk, method=None, observe=True)
-    sample = Sample(dict.fromkeys((0, 1), MACHINE.make.allocatable()), [ALIGNED])
-    for _ in range(2):
-        await publish(sample)
-    assert desk.lines == [
-        'a numalign.io/placement-observed [{"zones":["node-0"],"amount":{"cpu":"3"}}]',
-        "published ['4', '4']",
-        "published ['4', '4']",
-    ]
 
 
 async def test_a_fingerprint_and_the_zones_are_of_the_same_moment() -> None:

@@ -9,7 +9,6 @@ from harness.sim.kubelet import Decision, Kubelet, News, ordered
 from harness.sim.shapes import SimNode
 from tests.sim.stand_ins import Paper, ZonesByHand, pod
 
-Json = dict[str, Any]
 NOW = "2026-01-02T03:04:05Z"
 
 
@@ -109,37 +108,7 @@ def test_what_arrives_together_is_taken_in_the_kubelets_order(batch: list[News],
     assert told(ordered(batch, ["uid-old", "uid-gone"])) == expected
 
 
-def test_only_the_last_state_of_a_pod_is_looked_at() -> None:
-    [news] = ordered([there("old", cpu=1), there("old", cpu=2)], ["uid-old"])
-    assert news.pod == pod("old", cpu=2)
-
-
-async def test_a_pod_that_left_makes_room_for_one_that_came_with_the_news(bench: Bench) -> None:
-    await bench.hear(there("a", cpu=4), there("b", cpu=4))
-    await bench.hear(there("c", cpu=4), gone("a"))
-    assert bench.desk.lines[-1] == "c Running"
-
-
 # ---- admission
-
-
-async def test_of_three_pods_of_which_two_fit_two_run(bench: Bench) -> None:
-    await bench.hear(there("a", cpu=3), there("b", cpu=3), there("c", cpu=2))
-    assert bench.desk.lines == ["a Running", "b Running", "c Failed TopologyAffinityError"]
-    assert [(one.pod, one.admitted, one.reason) for one in bench.decisions] == [
-        ("team/a", True, ""),
-        ("team/b", True, ""),
-        ("team/c", False, "TopologyAffinityError"),
-    ]
-    assert bench.decisions[2] == Decision(
-        7.0, "team/c", "n", admitted=False, reason="TopologyAffinityError", message="no zone has it"
-    )
-    assert bench.left == [1, 1]
-
-
-async def test_pods_of_one_name_in_two_namespaces_are_two(bench: Bench) -> None:
-    await bench.hear(there("a", uid="1"), there("a", uid="2", namespace="other"))
-    assert bench.managers.asked == ["create 1", "create 2"]
 
 
 async def test_the_managers_are_asked_before_sums_are_checked_and_forget_who_fails_these(
@@ -150,11 +119,6 @@ async def test_the_managers_are_asked_before_sums_are_checked_and_forget_who_fai
     assert bench.desk.lines == ["big Failed OutOfcpu"]
     assert bench.managers.asked == ["create uid-big", "delete uid-big"]
     assert bench.kubelet.active == []
-
-
-async def test_a_rejected_pod_holds_nothing_and_nothing_changed(bench: Bench) -> None:
-    await bench.hear(there("big", cpu=5))
-    assert (bench.left, bench.changes) == ([4, 4], 0)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -179,14 +143,6 @@ async def test_a_pod_that_is_deleted_is_released_before_the_api_server_forgets_i
     assert bench.desk.lines == ["a Running", "a removed"]
 
 
-async def test_a_pod_that_is_gone_at_once_is_released_at_once(bench: Bench) -> None:
-    await bench.hear(there("a", cpu=3))
-    await bench.hear(gone("a"))
-    assert bench.left == [4, 4]
-    assert bench.desk.lines == ["a Running"]
-    assert bench.kubelet.quiet
-
-
 async def test_a_pod_that_is_gone_before_its_grace_is_over_is_released_once(bench: Bench) -> None:
     await bench.hear(there("a", cpu=3))
     await bench.hear(there("a", cpu=3, deletionTimestamp=NOW))
@@ -196,30 +152,7 @@ async def test_a_pod_that_is_gone_before_its_grace_is_over_is_released_once(benc
     assert bench.desk.lines == ["a Running"]
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_a_pod_that_ends_by_itself_is_released_and_stays(bench: Bench, phase: str) -> None:
-    await bench.hear(there("a", cpu=3))
-    ended = pod("a", cpu=3)
-    ended["status"]["phase"] = phase
-    await bench.hear(News("uid-a", ended))
-    assert (bench.left, bench.desk.lines) == ([4, 4], ["a Running"])
-
-
 async def test_a_pod_that_is_deleted_before_it_is_seen_is_admitted_and_ends(bench: Bench) -> None:
     await bench.hear(there("a", deletionTimestamp=NOW))
     await bench.end()
     assert bench.desk.lines == ["a Running", "a removed"]
-
-
-async def test_every_admission_and_every_release_is_a_change(bench: Bench) -> None:
-    await bench.hear(there("a"), there("b"))
-    await bench.hear(gone("a"), there("b"))
-    assert bench.changes == 3
-
-
-async def test_what_falls_over_in_the_managers_falls_over_in_the_kubelet(bench: Bench) -> None:
-    nonsense = pod("a")
-    nonsense["spec"]["containers"] = []
-    bench.kubelet.tell(News("uid-a", nonsense))
-    with pytest.raises(IndexError):
-        await bench.kubelet.run()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.sim.__main__ import fleet, line, main
-from harness.sim.kubelet import Decision
+from harness.sim.__main__ import fleet, main
+from harness.sim.shapes import SHAPES, Policy
 from numalign.model.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,10 +35,6 @@ def test_shapes_are_given_out_over_nodes(shapes: str, nodes: int | None, expecte
     assert [node.name for node in fleet(shapes, nodes=nodes)] == expected
 
 
-def test_without_a_word_there_are_twenty_nodes() -> None:
-    assert len(fleet("two-by-four,eight-zones")) == 20
-
-
 @pytest.mark.parametrize(
     ("shapes", "nodes", "said"),
     [
@@ -55,12 +51,6 @@ def test_without_a_word_there_are_twenty_nodes() -> None:
 def test_shapes_that_make_no_sense_are_refused(shapes: str, nodes: int | None, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         fleet(shapes, nodes=nodes)
-
-
-def test_all_mistakes_of_the_shapes_are_told() -> None:
-    with pytest.raises(BadInput) as refused:
-        fleet("tiny,small=x")
-    assert len(refused.value.mistakes) == 2
 
 
 @pytest.mark.parametrize(
@@ -107,16 +97,6 @@ async def test_where_there_is_no_go_and_nothing_was_built_the_exit_code_says_so(
     assert b"install Go" in said
 
 
-@pytest.mark.parametrize(
-    ("decision", "expected"),
-    [
-        pytest.param(Decision(0, "team/a", "n", admitted=True), "n: team/a admitted\n", id="admitted"),
-        pytest.param(
-            Decision(0, "team/a", "n", admitted=False, reason="OutOfcpu", message="too much"),
-            "n: team/a REJECTED OutOfcpu: too much\n",
-            id="rejected",
-        ),
-    ],
-)
-def test_a_decision_is_a_line(decision: Decision, expected: str) -> None:
-    assert line(decision) == expected
+def test_the_readme_names_every_shape_and_policy() -> None:
+    readme = (ROOT / "harness" / "sim" / "README.md").read_text()
+    assert [name for name in (*SHAPES, *Policy) if f"`{name}`" not in readme] == []
