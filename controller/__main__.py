@@ -5,7 +5,7 @@ import os
 import sys
 
 from controller.dry_run import dry_run
-from controller.program import Controller
+from controller.program import ControllerProgram
 from controller.settings import ControllerSettings
 from numalign.kube import compose
 from numalign.kube.client import ClusterError
@@ -18,7 +18,7 @@ PROGRAM = "numalign-controller"
 def main() -> int:
     """Write what is due, or say what would be written; the exit code of the program."""
     settings = from_command_line(ControllerSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
-    return _dry_run(settings) if settings.dry_run else compose.start(PROGRAM, settings, Controller)
+    return _dry_run(settings) if settings.dry_run else compose.start(PROGRAM, settings, ControllerProgram)
 
 
 def _dry_run(settings: ControllerSettings) -> int:

@@ -92,19 +92,17 @@ def classify(snapshot: Snapshot) -> NodeClasses:
 
 def _unproven(snapshot: Snapshot) -> Mapping[str, str]:
     """The labels of classes that no shape has: what their nodes lack cannot be seen, so they stand."""
-    known = {shape.shape.node_class for shape in snapshot.shapes}
+    classes = {shape.shape.node_class for shape in snapshot.shapes}
     return {
         node.name: label
         for node in snapshot.nodes
-        if (label := snapshot.labels.get(node.name)) is not None and label not in known
+        if (label := snapshot.labels.get(node.name)) is not None and label not in classes
     }
 
 
 def _classified(snapshot: Snapshot, before: Mapping[str, tuple[Node, str]]) -> Mapping[str, tuple[Node, str]]:
     """The class of each node; of one that is the same as before, what it was."""
     return {
-        node.name: known
-        if (known := before.get(node.name)) and known[0] is node
-        else (node, node_class(node))
+        node.name: last if (last := before.get(node.name)) and last[0] is node else (node, node_class(node))
         for node in snapshot.nodes
     }

@@ -30,12 +30,12 @@ LEASE = "numalign-controller"
 WATCHED = ((kinds.NODES,), kinds.TOPOLOGIES)
 """What shapes and classes of nodes depend on."""
 
-Component = Callable[["Controller", Api, Callable[[], bool]], Background]
+Component = Callable[["ControllerProgram", Api, Callable[[], bool]], Background]
 """Something to do in the cluster behind an API server; whether it leads is asked before every write."""
 
 
 @dataclass(frozen=True, slots=True)
-class Controller(Program[ControllerSettings]):
+class ControllerProgram(Program[ControllerSettings]):
     """The controller that these settings describe; without `components` it does all that there are.
 
     What writes into the cluster counts its seconds by `clock`.
@@ -57,7 +57,7 @@ class Controller(Program[ControllerSettings]):
             return await server.serve(app, self.settings, stop=stop, tasks=tasks)
 
 
-def reconcile_nodes(controller: Controller, api: Api, leading: Callable[[], bool]) -> Background:
+def reconcile_nodes(controller: ControllerProgram, api: Api, leading: Callable[[], bool]) -> Background:
     """Keep what nodes are in health where all read it, and the class label of every node true."""
     settings, log, registry = controller.settings, controller.log, controller.registry
     # A node is ill for so long at most; until then it must be known what it was, also after a restart.
@@ -101,7 +101,7 @@ def reconcile_nodes(controller: Controller, api: Api, leading: Callable[[], bool
     return Background(tasks, {"snapshot": lambda: feed.waiting_for() or classifier.waiting_for()})
 
 
-def reconcile_certificate(controller: Controller, api: Api, leading: Callable[[], bool]) -> Background:
+def reconcile_certificate(controller: ControllerProgram, api: Api, leading: Callable[[], bool]) -> Background:
     """Make the webhook's certificate, renew it, and let API servers trust it."""
     settings, namespace = controller.settings, controller.namespace(api)
     if settings.tls_secret is None:

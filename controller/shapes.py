@@ -80,19 +80,19 @@ class Stored:
 
 def differs(ours: RememberedShapes, theirs: RememberedShapes, *, now: float) -> bool:
     """Whether what others read has to be written anew; `now` is in seconds since 1970."""
-    mine, stored = ({each.shape.name: each for each in memory.shapes} for memory in (ours, theirs))
+    mine, stored = ({shape.shape.name: shape for shape in memory.shapes} for memory in (ours, theirs))
     return (
         mine.keys() != stored.keys()
-        or any(_outdated(stored[name], by=each, now=now) for name, each in mine.items())
+        or any(_outdated(stored[name], by=shape, now=now) for name, shape in mine.items())
         or ours.losses.keys() != theirs.losses.keys()
         or any(abs(since - theirs.losses[name]) > _WRITTEN_SECONDS for name, since in ours.losses.items())
     )
 
 
 def _outdated(stored: KnownShape, *, by: KnownShape, now: float) -> bool:
-    seen, before = by.seen or 0.0, stored.seen or 0.0
-    here = now - seen <= _WRITTEN_SECONDS
-    return stored.shape != by.shape or seen - before > (REFRESH_SECONDS if here else EXACT_SECONDS)
+    last, before = by.seen or 0.0, stored.seen or 0.0
+    most = REFRESH_SECONDS if now - last <= _WRITTEN_SECONDS else EXACT_SECONDS
+    return stored.shape != by.shape or last - before > most
 
 
 class ShapeWriter:
@@ -128,14 +128,14 @@ class ShapeWriter:
         self._version = book.version
         self._answered = asyncio.Event()
         self._refused: tuple[Mistake, ...] = ()
-        self._said_forbidden = False
+        self._forbidden = False
         self._writes = Counter(
             f"{PREFIX}shape_writes",
             "Writes of the ConfigMap of shapes, and failures to read it before, by how that ended.",
             ["result"],
             registry=registry,
         )
-        for result in _RESULTS:
+        for result in ("written", "conflict", "forbidden", "failed"):
             self._writes.labels(result)
         self._bytes = Gauge(
             f"{PREFIX}shape_bytes", "Bytes of the ConfigMap of shapes, as last written.", registry=registry
@@ -149,7 +149,7 @@ class ShapeWriter:
         """Keep both alike; never returns, and no failure of the cluster ends it."""
         while True:
             if self._is_due():
-                await self._look()
+                await self._reconcile()
             if self.read or self._clock() - self._began >= PATIENCE_SECONDS:
                 self._answered.set()
             await self._sleep(TURN_SECONDS)
@@ -159,33 +159,28 @@ class ShapeWriter:
         news = leading and (not self._led or self._book.version != self._version)
         return now >= self._soonest and (news or now >= self._next)
 
-    async def _look(self) -> None:
+    async def _reconcile(self) -> None:
         """Read, and write if that is due; settle when to look again."""
         self._led = self._leading()
+        waits: tuple[float, float] | None = None
         try:
             wrote = await self._exchange()
         except Conflict as error:
             self._writes.labels("conflict").inc()
             self._log.info("shapes.conflict", reason=str(error))
-            self._wait(SOON_SECONDS, SOON_SECONDS)
+            waits = SOON_SECONDS, SOON_SECONDS
         except (ClusterError, TimeoutError) as error:
-            self._tell_failed(error)
-            self._pause()
+            self._failed(error)
         except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
             self._log.failed("shapes.broken", error)
-            self._pause()
         else:
-            self._said_forbidden = False
-            self._wait(LOOK_SECONDS if wrote else SOON_SECONDS, LOOK_SECONDS)
-
-    def _pause(self) -> None:
-        """Ask more slowly once there is something to go on with."""
+            self._forbidden = False
+            waits = LOOK_SECONDS if wrote else SOON_SECONDS, LOOK_SECONDS
+        # After a failure, more slowly once there is something to go on with.
         pause = LOOK_SECONDS if self.read else SOON_SECONDS
-        self._wait(pause, pause)
-
-    def _wait(self, least: float, most: float) -> None:
+        soonest, latest = waits or (pause, pause)
         now = self._clock()
-        self._soonest, self._next = now + least, now + most
+        self._soonest, self._next = now + soonest, now + latest
 
     async def _exchange(self) -> bool:
         """Take in what others wrote, and write what they do not know; whether anything was written."""
@@ -193,27 +188,28 @@ class ShapeWriter:
         self._book.load(stored.memory)
         self.read = True
         self._version = self._book.version
-        self._tell_refused(stored.mistakes)
+        if stored.mistakes and stored.mistakes != self._refused:
+            mistakes = [str(mistake) for mistake in stored.mistakes[:MOST_MISTAKES]]
+            self._log.warning("shapes.refused", configmap=self._what, mistakes=mistakes)
+        self._refused = stored.mistakes
         return await self._write(stored) if self._leading() and self._sees() else False
 
     async def _stored(self) -> Stored:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                found = await self._api.get(self._path, what=self._what, most=MOST_BYTES)
+                configmap = Part(await self._api.get(self._path, what=self._what, most=MOST_BYTES))
         except NotFound:
             return Stored()
-        whole = Part(found)
-        metadata = whole["metadata"].value
-        memory, mistakes = await asyncio.to_thread(shapes.decode, whole.value)
+        metadata = configmap["metadata"].value
+        memory, mistakes = await asyncio.to_thread(shapes.decode, configmap.value)
         return Stored(metadata if isinstance(metadata, dict) else {}, memory, mistakes)
 
     async def _write(self, stored: Stored) -> bool:
         now, memory = self._wall(), self._book.to_remember()
         data, ours = await asyncio.to_thread(_encoded, memory)
-        if not stored.mistakes and not differs(ours, stored.memory, now=now):
-            return False
+        differ = stored.mistakes or differs(ours, stored.memory, now=now)
         # Much can happen while something is worked out.
-        if not self._leading():
+        if not differ or not self._leading():
             return False
         async with asyncio.timeout(ANSWER_SECONDS):
             await self._put(stored.metadata, data)
@@ -233,26 +229,18 @@ class ShapeWriter:
             return
         await self._api.replace(self._path, {**body, "metadata": metadata}, what=self._what)
 
-    def _tell_failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception) -> None:
+        forbidden = isinstance(error, Forbidden)
         reason = str(error) or f"the API server did not answer within {ANSWER_SECONDS} s"
         if isinstance(error, Forbidden | Unauthorized):
             # Waiting does not help.
             self._answered.set()
-        if isinstance(error, Forbidden):
-            self._writes.labels("forbidden").inc()
-            if not self._said_forbidden:
-                self._log.error("shapes.forbidden", reason=reason)
-            self._said_forbidden = True
-            return
-        self._writes.labels("failed").inc()
-        self._log.warning("shapes.failed", reason=reason)
-
-    def _tell_refused(self, mistakes: tuple[Mistake, ...]) -> None:
-        """Say what cannot be read, but the same only once."""
-        if mistakes and mistakes != self._refused:
-            some = [str(mistake) for mistake in mistakes[:MOST_MISTAKES]]
-            self._log.warning("shapes.refused", configmap=self._what, mistakes=some)
-        self._refused = mistakes
+        self._writes.labels("forbidden" if forbidden else "failed").inc()
+        if not forbidden:
+            self._log.warning("shapes.failed", reason=reason)
+        elif not self._forbidden:
+            self._log.error("shapes.forbidden", reason=reason)
+        self._forbidden |= forbidden
 
 
 def _encoded(memory: RememberedShapes) -> tuple[Mapping[str, str], RememberedShapes]:
@@ -261,5 +249,4 @@ def _encoded(memory: RememberedShapes) -> tuple[Mapping[str, str], RememberedSha
     return data, shapes.decode({"data": data})[0]
 
 
-_RESULTS = ("written", "conflict", "forbidden", "failed")
 _NEW = {"name": shapes.NAME, "labels": {"app.kubernetes.io/name": "numalign"}}

@@ -5,7 +5,7 @@ import sys
 
 from numalign.kube import compose
 from numalign.runtime.settings import from_command_line
-from scorer.program import Scorer
+from scorer.program import ScorerProgram
 from scorer.settings import ScorerSettings
 
 PROGRAM = "numalign-scorer"
@@ -14,7 +14,7 @@ PROGRAM = "numalign-scorer"
 def main() -> int:
     """Serve; the exit code of the program."""
     settings = from_command_line(ScorerSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
-    return compose.start(PROGRAM, settings, Scorer)
+    return compose.start(PROGRAM, settings, ScorerProgram)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from numalign.kube import bindings, live_feed
 from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.client import Api
 from numalign.kube.cluster_state import Snapshot
-from numalign.kube.compose import Background, ClusterProgram, Source
+from numalign.kube.compose import Background, ClusterProgram, SnapshotSource
 from numalign.kube.events import Event
 from numalign.kube.feed import Feed, count_age
 from numalign.kube.files.policy import PolicyKeeper
@@ -73,7 +73,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Scorer(ClusterProgram[ScorerSettings]):
+class ScorerProgram(ClusterProgram[ScorerSettings]):
     """The scorer that these settings describe."""
 
     async def serve(self, stop: Stop) -> int:
@@ -105,7 +105,7 @@ class Scorer(ClusterProgram[ScorerSettings]):
         self,
         state: SchedulerState,
         pods: PodInformer,
-        source: Source,
+        source: SnapshotSource,
         rules: RankingRules,
         *,
         replica: Replica,

@@ -19,13 +19,13 @@ from prometheus_client import CollectorRegistry
 
 from certs import authority, secret
 from certs.secret import PairState
-from controller.program import Controller
+from controller.program import ControllerProgram
 from controller.settings import ControllerSettings
 from harness.fake_api import RESOURCES, FakeApi, Json
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
-from scorer.program import Scorer
+from scorer.program import ScorerProgram
 from scorer.settings import ScorerSettings
 from tests import faster, rights
 from tests.notation import node
@@ -33,7 +33,7 @@ from tests.pairs import MUTATING, VALIDATING, configuration
 from tests.rights import NAMESPACE, Right, Row
 from tests.webhook import conftest
 from tests.webhook.conftest import Told, raw
-from webhook.program import Webhook
+from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 
 SINGLE = "single-numa-node"
@@ -50,9 +50,13 @@ PARTS = {
 """Where what has no name of its own in a role is asked for."""
 
 PROGRAMS: Mapping[str, tuple[Any, Any, tuple[str, ...]]] = {
-    "webhook": (Webhook, WebhookSettings, ("--port=0", f"--tls-secret={SECRET}")),
-    "controller": (partial(Controller, clock=faster.clock), ControllerSettings, (f"--tls-secret={SECRET}",)),
-    "scorer": (Scorer, ScorerSettings, ("--port=0", "--insecure-http")),
+    "webhook": (WebhookProgram, WebhookSettings, ("--port=0", f"--tls-secret={SECRET}")),
+    "controller": (
+        partial(ControllerProgram, clock=faster.clock),
+        ControllerSettings,
+        (f"--tls-secret={SECRET}",),
+    ),
+    "scorer": (ScorerProgram, ScorerSettings, ("--port=0", "--insecure-http")),
 }
 
 NEEDED = [

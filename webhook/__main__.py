@@ -7,7 +7,7 @@ from functools import partial
 
 from numalign.kube import compose
 from numalign.runtime.settings import from_command_line
-from webhook.program import Webhook
+from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 
 PROGRAM = "numalign-webhook"
@@ -16,7 +16,7 @@ PROGRAM = "numalign-webhook"
 def main() -> int:
     """Serve; the exit code of the program."""
     settings = from_command_line(WebhookSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
-    return compose.start(PROGRAM, settings, partial(Webhook, settled=_settle))
+    return compose.start(PROGRAM, settings, partial(WebhookProgram, settled=_settle))
 
 
 def _settle() -> None:

@@ -17,7 +17,7 @@ from aiohttp import web
 from certs.reader import SharedCertificate, start_pair
 from numalign.kube import live_feed
 from numalign.kube.client import Api
-from numalign.kube.compose import ClusterProgram, Source
+from numalign.kube.compose import ClusterProgram, SnapshotSource
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import server
@@ -30,7 +30,7 @@ from webhook.snapshot_holder import SnapshotHolder
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook(ClusterProgram[WebhookSettings]):
+class WebhookProgram(ClusterProgram[WebhookSettings]):
     """The webhook that these settings describe; `settled` is called once, when it knows the cluster."""
 
     settled: Callable[[], object] = lambda: None
@@ -57,7 +57,12 @@ class Webhook(ClusterProgram[WebhookSettings]):
                 return await self._run(app, holder, source, folder, stop)
 
     async def _run(
-        self, app: web.Application, holder: SnapshotHolder, source: Source, folder: Path | None, stop: Stop
+        self,
+        app: web.Application,
+        holder: SnapshotHolder,
+        source: SnapshotSource,
+        folder: Path | None,
+        stop: Stop,
     ) -> int:
         settings = self.settings
         tasks = {"catalogue": holder.follow, **source.tasks}

@@ -52,7 +52,7 @@ class Background:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SnapshotSource:
     """Where snapshots come from: the API server behind `api`, or a file if that is None.
 
     `tasks` are those that keep the source itself up to date.
@@ -136,7 +136,7 @@ class ClusterProgram(Program[C]):
         watched: Sequence[Sequence[Collection]],
         pods: Sink | None = None,
         reader: PodReader | None = None,
-    ) -> AsyncIterator[Source]:
+    ) -> AsyncIterator[SnapshotSource]:
         """The source that the settings name, inside an `async with`; raises `Unconfigured`.
 
         Of a cluster the `watched` kinds are followed, and what is optional. Pods go to `pods`, if given, else
@@ -158,7 +158,7 @@ class ClusterProgram(Program[C]):
                 declared=policy.declared,
                 sleep=self.sleep,
             )
-            yield Source(file, follow)
+            yield SnapshotSource(file, follow)
             return
         async with self.connected() as api:
             live = LiveFeed(
@@ -173,7 +173,7 @@ class ClusterProgram(Program[C]):
                 declared=policy.declared,
                 sleep=self.sleep,
             )
-            yield Source(live, {**follow, **self.kubelet_configs(api, live)}, api)
+            yield SnapshotSource(live, {**follow, **self.kubelet_configs(api, live)}, api)
 
 
 def start(prog: str, settings: S, build: Callable[[S, Log, CollectorRegistry], Program[S]]) -> int:

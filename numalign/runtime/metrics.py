@@ -25,17 +25,17 @@ PREFIX = "numalign_"
 
 def registry(*, program: str) -> CollectorRegistry:
     """A registry of its own, with what every process tells: build, memory, CPU, garbage collection."""
-    made = CollectorRegistry(auto_describe=True)
-    ProcessCollector(registry=made)
-    GCCollector(registry=made)
+    metrics = CollectorRegistry(auto_describe=True)
+    ProcessCollector(registry=metrics)
+    GCCollector(registry=metrics)
     build = Gauge(
         f"{PREFIX}build_info",
         "Always 1; the labels say which program this is.",
         ["program", "version", "python"],
-        registry=made,
+        registry=metrics,
     )
     build.labels(program, about.version(), platform.python_version()).set(1)
-    return made
+    return metrics
 
 
 def not_answered(registry: CollectorRegistry) -> Counter:

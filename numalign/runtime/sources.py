@@ -53,9 +53,9 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def did_you_mean(word: str, known: Collection[str], *, closeness: float = 0.7) -> str:
-    """A tail for a sentence, naming the known word that is nearest; empty when none is near."""
-    near = closest_word(word, known, cutoff=closeness)
+def did_you_mean(word: str, words: Collection[str], *, closeness: float = 0.7) -> str:
+    """A tail for a sentence, naming the one of `words` that is nearest; empty when none is near."""
+    near = closest_word(word, words, cutoff=closeness)
     return f"; did you mean {near}?" if near else ""
 
 
@@ -101,15 +101,15 @@ def environment(environ: Mapping[str, str], *, names: Collection[str]) -> Readin
     nearly one of ours. `tcp://...` is never ours: the kubelet writes NUMALIGN_PORT so into every pod beside a
     Service called numalign (Kubernetes documentation, "Accessing the Service", environment variables).
     """
-    known = {variable(name): name for name in (CONFIG, *names)}
-    words = [key.removeprefix(PREFIX) for key in known]
+    variables = {variable(name): name for name in (CONFIG, *names)}
+    words = [key.removeprefix(PREFIX) for key in variables]
     values: dict[str, RawValue] = {}
     mistakes: list[Mistake] = []
     for key, text in sorted(environ.items()):
         if not key.startswith(PREFIX) or not text or text.startswith("tcp://"):
             continue
-        if key in known:
-            values[known[key]] = RawValue(text, f"environment {key}")
+        if key in variables:
+            values[variables[key]] = RawValue(text, f"environment {key}")
         elif near := closest_word(key.removeprefix(PREFIX), words, cutoff=0.8):
             mistakes.append(Mistake(f"environment {key}", f"is not known; did you mean {PREFIX}{near}?"))
     return Reading(values, tuple(mistakes))
@@ -122,19 +122,19 @@ def file(path: Path, *, names: Collection[str]) -> Reading:
         return Reading(mistakes=(Mistake(f"file {path}", root),))
     values: dict[str, RawValue] = {}
     mistakes: list[Mistake] = []
-    seen: set[str] = set()
+    keys: set[str] = set()
     for key, value in root.value if root else ():
         name = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping as a key"
         origin = f"file {path} line {key.start_mark.line + 1}: {name}"
         if name not in names:
             mistakes.append(Mistake(origin, f"is not known{did_you_mean(name, names)}"))
-        elif name in seen:
+        elif name in keys:
             mistakes.append(Mistake(origin, "is written twice"))
         elif not isinstance(value, yaml.ScalarNode):
             mistakes.append(Mistake(origin, "holds a list or a mapping: write one value"))
         elif value.tag != _NULL:
             values[name] = RawValue(value.value, origin)
-        seen.add(name)
+        keys.add(name)
     return Reading(values, tuple(mistakes))
 
 

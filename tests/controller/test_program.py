@@ -17,7 +17,7 @@ from cryptography import x509
 from prometheus_client import CollectorRegistry
 
 from controller.dry_run import dry_run
-from controller.program import LEASE, Controller
+from controller.program import LEASE, ControllerProgram
 from controller.settings import ControllerSettings
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Unconfigured
@@ -106,7 +106,7 @@ class Bench:
     async def running(self, *argv: str, **changes: Any) -> AsyncIterator[Running]:  # noqa: ANN401  fields of a Controller
         """A controller with these flags; ended in order, with exit code 0."""
         stop, told = Stop(), Told()
-        program = Controller(
+        program = ControllerProgram(
             self.settings(*argv),
             told.log,
             CollectorRegistry(),
@@ -333,7 +333,7 @@ async def test_a_component_more_is_a_function_more(bench: Bench) -> None:
         ran.set()
         await asyncio.Event().wait()
 
-    def healing(controller: Controller, api: Api, leading: Callable[[], bool]) -> Background:
+    def healing(controller: ControllerProgram, api: Api, leading: Callable[[], bool]) -> Background:
         assert controller.namespace(api) == "numalign-system"
         return Background({"healing": heal}, {"healing": lambda: None if leading() else "the lease"})
 
@@ -364,7 +364,7 @@ async def test_a_missing_kubeconfig_stops_it(bench: Bench, tmp_path: Path) -> No
     chosen = bench.settings().model_copy(update={"kubeconfig": str(tmp_path / "none")})
 
     with pytest.raises(Unconfigured, match="there is no kubeconfig"):
-        await Controller(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
+        await ControllerProgram(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
 
 
 async def test_a_dry_run_tells_what_would_change_and_changes_nothing(bench: Bench) -> None:

@@ -24,7 +24,7 @@ from numalign.model.intent import PLACEMENT
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from scorer.outcomes import EVENT
-from scorer.program import LEASE, Scorer
+from scorer.program import LEASE, ScorerProgram
 from scorer.settings import ScorerSettings
 from tests import faster
 from tests.notation import GPU, node, table
@@ -150,10 +150,10 @@ class Bench:
         path.write_text(text)
         return str(path)
 
-    def program(self, *argv: str) -> Scorer:
+    def program(self, *argv: str) -> ScorerProgram:
         """A scorer with these flags."""
         settings = load(ScorerSettings, argv=[*HERE, *argv], environ={}).settings
-        return Scorer(settings, self.told.log, CollectorRegistry(), sleep=faster.sleep)
+        return ScorerProgram(settings, self.told.log, CollectorRegistry(), sleep=faster.sleep)
 
     @asynccontextmanager
     async def running(self, *argv: str) -> AsyncIterator[Running]:

@@ -28,7 +28,7 @@ from numalign.runtime.settings import load
 from tests.notation import node, table
 from tests.webhook import conftest
 from tests.webhook.conftest import Raw, Told, raw, request
-from webhook.program import Webhook
+from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 
 SINGLE = "single-numa-node"
@@ -121,7 +121,7 @@ class Bench:
     async def running(self, *argv: str) -> AsyncIterator[Running]:
         """A webhook with these flags; ended in order, with exit code 0."""
         stop, settings = Stop(), self.settings(*argv)
-        program = Webhook(
+        program = WebhookProgram(
             settings, self.told.log, CollectorRegistry(), settled=lambda: self.settled.append("settled")
         )
         task = asyncio.create_task(program.serve(stop))
@@ -201,7 +201,7 @@ async def test_without_an_api_server_it_waits_and_says_so(bench: Bench) -> None:
     settings = bench.settings(*OWN)
     await bench.api.stop()
     stop = Stop()
-    task = asyncio.create_task(Webhook(settings, bench.told.log, CollectorRegistry()).serve(stop))
+    task = asyncio.create_task(WebhookProgram(settings, bench.told.log, CollectorRegistry()).serve(stop))
     webhook = Running(bench.told, stop, task, "https")
     await webhook.until(webhook.listening)
 
@@ -223,7 +223,7 @@ async def test_a_broken_policy_stops_it_before_anything_is_served(bench: Bench) 
     path = bench.folder / "policy.yaml"
     path.write_text("defaults:\n- enforce: strictly\n  warm: none\n")
     chosen = bench.settings("--insecure-http", "--policy", str(path))
-    program = Webhook(chosen, bench.told.log, CollectorRegistry())
+    program = WebhookProgram(chosen, bench.told.log, CollectorRegistry())
 
     with pytest.raises(BadInput) as raised:
         await program.serve(Stop())
@@ -235,7 +235,7 @@ async def test_a_missing_kubeconfig_stops_it(bench: Bench, tmp_path: Path) -> No
     chosen = bench.settings("--insecure-http").model_copy(update={"kubeconfig": str(tmp_path / "none")})
 
     with pytest.raises(Unconfigured, match="there is no kubeconfig"):
-        await Webhook(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
+        await WebhookProgram(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
 
 
 # What goes wrong in a cluster, as it is seen from outside.
@@ -376,7 +376,7 @@ async def test_a_folder_that_cannot_be_made_stops_it(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-    program = Webhook(bench.settings("--insecure-http"), bench.told.log, CollectorRegistry())
+    program = WebhookProgram(bench.settings("--insecure-http"), bench.told.log, CollectorRegistry())
 
     with pytest.raises(BadInput, match="cannot be written: No such file or directory"):
         await program.serve(Stop())
