@@ -1,5 +1,5 @@
 """
-What a record of a pod is worth: as much as the pod's own request bears out.
+How much of a pod's record is believed: as much as the pod's own request bears out.
 
 A record stands in an annotation, and whoever may write annotations can claim a whole node for a tiny pod, or
 nothing at all for a huge one. But how much a kubelet gives a pod follows from what the pod asks for; only the
@@ -13,7 +13,8 @@ It goes resource by resource, since there are exporters that leave some out by d
 memory nor devices that lie on several zones, and what its scheduler is told to ignore not at all.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 from itertools import accumulate, chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -59,17 +60,15 @@ class Belief(NamedTuple):
 
 def given_out(node: Node, name: str) -> bool:
     """Whether a manager of this node's kubelet gives pods this resource of their own, by zones."""
-    return _GIVEN_OUT[kind(name)](node, name)
-
-
-_GIVEN_OUT: Mapping[Kind, Callable[[Node, str], bool]] = MappingProxyType(
-    {
-        Kind.CPU: lambda node, _: node.cpu_manager is CpuManager.STATIC,
-        Kind.MEMORY: lambda node, _: node.memory_manager is MemoryManager.STATIC,
-        Kind.DEVICE: lambda node, name: name in node.devices,
-        Kind.NODE: lambda _node, _name: False,
-    }
-)
+    match kind(name):
+        case Kind.CPU:
+            return node.cpu_manager is CpuManager.STATIC
+        case Kind.MEMORY:
+            return node.memory_manager is MemoryManager.STATIC
+        case Kind.DEVICE:
+            return name in node.devices
+        case Kind.NODE:
+            return False
 
 
 class StaticFacts(NamedTuple):
@@ -84,19 +83,18 @@ class StaticFacts(NamedTuple):
 
 def static_facts(node: Node) -> StaticFacts:
     """What beliefs rest on: as long as it is the same, so are they."""
-    every = chain.from_iterable(each.zones for each in (node, node.health) if each)
+    every = chain(node.zones, node.health.zones if node.health else ())
     zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
     return StaticFacts(node.policy, node.scope, (node.cpu_manager, node.memory_manager), node.options, zones)
 
 
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
     """What the managers of a node look at in a pod, one after another, as they serve it."""
-    asked = kubelet.effective_demand(node, demand)
-    alone = node.scope is Scope.CONTAINER or node.policy is Policy.NONE
-    if asked is demand or alone:
-        return ((step.role, step.asks) for step in asked.steps)
+    effective = kubelet.effective_demand(node, demand)
+    if effective is demand or node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
+        return ((step.role, step.asks) for step in effective.steps)
     # Served as a whole, it gets no devices.
-    return ((Role.APP, asked.whole.exclusive),)
+    return ((Role.APP, effective.whole.exclusive),)
 
 
 def holds(node: Node, demand: Demand) -> bool:
@@ -130,24 +128,22 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
 
     Nothing is believed of one that names a zone that is not there.
     """
-    least, left_behind = (got := due(node, demand)).running, got.left_behind
-    known = {zone.name for zone in node.zones}
-    claimed = dict.fromkeys(least, 0)
-    refuted = set[str]()
+    given = due(node, demand)
+    names = {zone.name for zone in node.zones}
+    claimed = dict.fromkeys(given.running, 0)
+    refuted = set(_too_wide(node, demand, held))
     for zones, amounts in held.items():
-        if not known.issuperset(zones):
-            return Belief({}, frozenset(got.all))
-        for name in (each for each in amounts if given_out(node, each)):
-            amount = amounts[name]
-            claimed[name] = claimed.get(name, 0) + amount
-            if amount > _capacity(node, zones, name):
-                refuted.add(name)
-    refuted |= _too_wide(node, demand, held)
-    refuted.update(
-        name
-        for name, amount in claimed.items()
-        if not 0 <= amount - least.get(name, 0) <= left_behind.get(name, 0)
-    )
+        if not names.issuperset(zones):
+            return Belief({}, frozenset(given.all))
+        for name, amount in amounts.items():
+            if given_out(node, name):
+                claimed[name] = claimed.get(name, 0) + amount
+                if amount > _capacity(node, zones, name):
+                    refuted.add(name)
+    for name, amount in claimed.items():
+        beyond = amount - given.running.get(name, 0)
+        if not 0 <= beyond <= given.left_behind.get(name, 0):
+            refuted.add(name)
     return Belief(_only(held, claimed.keys() - refuted), frozenset(refuted))
 
 
@@ -179,32 +175,31 @@ def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:
     ]
     if not blocks or node.policy not in _INSISTING:
         return frozenset()
-    asked = kubelet.effective_demand(node, demand)
-    most = max(_fewest(node, step.memory) for step in (*asked.steps, asked.whole))
-    return frozenset(name for wide, name in blocks if wide > most)
+    effective = kubelet.effective_demand(node, demand)
+    most = max(_fewest(node, step.memory) for step in (*effective.steps, effective.whole))
+    return frozenset(name for width, name in blocks if width > most)
 
 
-def _fewest(node: Node, asked: Resources) -> int:
+def _fewest(node: Node, memory: Resources) -> int:
     """The fewest zones that have all this memory, if that is one; else no fewer than these are."""
-    if any(all(zone.allocatable.get(name, 0) >= asked[name] for name in asked) for zone in node.zones):
+    if any(all(zone.allocatable.get(name, 0) >= memory[name] for name in memory) for zone in node.zones):
         return 1
-    return sum(_fewest_of(node, name, amount) for name, amount in asked.items())
-
-
-def _fewest_of(node: Node, name: str, amount: int) -> int:
-    most_first = sorted((zone.allocatable.get(name, 0) for zone in node.zones), reverse=True)
-    return 1 + sum(together < amount for together in accumulate(most_first))
+    fewest = 0
+    for name, amount in memory.items():
+        most_first = sorted((zone.allocatable.get(name, 0) for zone in node.zones), reverse=True)
+        fewest += 1 + sum(together < amount for together in accumulate(most_first))
+    return fewest
 
 
 _INSISTING = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
 
 
-def _only(held: Held, names: Iterable[str]) -> Held:
-    kept = frozenset(names)
-    if all(kept.issuperset(amounts) for amounts in held.values()):
+def _only(held: Held, names: AbstractSet[str]) -> Held:
+    """The record with these resources alone; the very same if it has no others."""
+    if all(amounts.keys() <= names for amounts in held.values()):
         return held
     bags = (
-        (zones, Resources({name: amount for name, amount in amounts.items() if name in kept}))
+        (zones, Resources({name: amount for name, amount in amounts.items() if name in names}))
         for zones, amounts in held.items()
     )
     return MappingProxyType({zones: bag for zones, bag in bags if bag})
