@@ -54,12 +54,11 @@ def with_all_devices(node: Node, most: Resources | None) -> Node | None:
 def _with_all(zone: Zone, unplaced: AbstractSet[str]) -> Zone:
     """A zone that may give out all of its devices, and does not list those of unknown place."""
     given = {**zone.allocatable, **_devices(zone.capacity)}
-    capacity, allocatable = (_without(bag, unplaced) for bag in (zone.capacity, given))
+    capacity, allocatable = (
+        shared(Resources({name: amount for name, amount in bag.items() if name not in unplaced}))
+        for bag in (zone.capacity, given)
+    )
     return replace(zone, capacity=capacity, allocatable=allocatable, free=allocatable)
-
-
-def _without(amounts: Mapping[str, int], names: AbstractSet[str]) -> Resources:
-    return shared(Resources({name: amount for name, amount in amounts.items() if name not in names}))
 
 
 def _lacks(node: Node, healthy: Node) -> bool:
@@ -88,12 +87,10 @@ def _unplaced(node: Node, health: Node) -> dict[str, int]:
 
 def _sums(node: Node) -> dict[str, int]:
     """Of all zones together; or if that is less, as the node as a whole may give out."""
-    zones = Resources()
-    for zone in node.zones:
-        zones = zones.plus(zone.allocatable)
+    sums = sum((Counter(_devices(zone.allocatable)) for zone in node.zones), Counter[str]())
     # An exporter and a kubelet tell of a loss at different times.
-    most = zones if node.totals is None else node.totals
-    return {name: min(amount, most.get(name, 0)) for name, amount in _devices(zones).items()}
+    most = sums if node.totals is None else node.totals
+    return {name: min(amount, most.get(name, 0)) for name, amount in sums.items()}
 
 
 @lru_cache(maxsize=1024)

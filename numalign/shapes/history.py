@@ -42,12 +42,11 @@ class RememberedShapes:
 
 @dataclass(frozen=True, slots=True)
 class _NodeRecord:
-    """A node with its health as it was last, its own class as it was `published`, and since when it is ill.
+    """A node with its health as it was last, its own class without that, and since when it is ill.
 
     None of the `disbelieved` classes is what it was, whatever says so.
     """
 
-    published: Node
     own: str
     node: Node
     shape: Shape
@@ -174,18 +173,23 @@ class ShapeHistory:
             before, disbelieved = None, frozenset({node.label or ""})
             self._losses.pop(node.name, None)
         pasts = [name for name in self._past_classes(node, own, before) if name not in disbelieved]
-        kept = healthy = self._in_health(node, pasts)
+        models = (self._healthy[name] for name in pasts if name in self._healthy)
+        kept = healthy = next(filter(None, (with_devices_of(node, model) for model in models)), None)
         if healthy is None and own not in disbelieved:
             healthy = with_all_devices(node, most)
-        ill = self._since(node.name, before) if healthy else None
-        if ill is not None and self._is_real(ill):
-            kept, healthy, ill, disbelieved = None, None, None, disbelieved.union(pasts)
+        ill = None
+        if healthy:
+            now = self._wall()
+            since = before.ill if before and before.ill is not None else now
+            ill = min(since, self._losses.get(node.name, now))
+            if now - ill >= LOSS_SECONDS:
+                kept, healthy, ill, disbelieved = None, None, None, disbelieved.union(pasts)
         if ill is None:
             self._losses.pop(node.name, None)
         diagnosed = replace(node, health=healthy) if healthy else node
         # Where its devices are in health nobody has seen, so no shape is made of that.
         shape = self._shape_of(diagnosed if kept else node, own, before)
-        return _NodeRecord(node, own, diagnosed, shape, identity, ill, disbelieved)
+        return _NodeRecord(own, diagnosed, shape, identity, ill, disbelieved)
 
     def _past_classes(self, node: Node, own: str, before: _NodeRecord | None) -> Iterator[str]:
         """The classes that a node may have been of, the likeliest first.
@@ -202,18 +206,6 @@ class ShapeHistory:
             yield before.shape.node_class
         # What the Node as a whole lacks does not show in the class.
         yield own
-
-    def _in_health(self, node: Node, classes: Iterable[str]) -> Node | None:
-        models = (self._healthy[name] for name in classes if name in self._healthy)
-        return next(filter(None, (with_devices_of(node, model) for model in models)), None)
-
-    def _since(self, name: str, before: _NodeRecord | None) -> float:
-        now = self._wall()
-        since = before.ill if before and before.ill is not None else now
-        return min(since, self._losses.get(name, now))
-
-    def _is_real(self, ill: float) -> bool:
-        return self._wall() - ill >= LOSS_SECONDS
 
     # Shapes.
 

@@ -23,28 +23,33 @@ BLUE = node_class(WELL)
 
 @dataclass
 class Cluster:
-    """A book, and a clock that is set by hand."""
+    """A history, and a clock that is set by hand."""
 
     now: float = 1e9
     remember: float = REMEMBER_SECONDS
-    book: ShapeHistory = field(init=False)
+    history: ShapeHistory = field(init=False)
 
     def __post_init__(self) -> None:
-        self.book = ShapeHistory(remember=self.remember, wall=lambda: self.now)
+        self.history = ShapeHistory(remember=self.remember, wall=lambda: self.now)
 
     def see(self, made: Node, identity: Identity = MACHINE) -> Node:
         """A node is there like this."""
-        return self.book.update_node(made, identity=identity)
+        return self.history.update_node(made, identity=identity)
+
+    def falls_ill(self) -> None:
+        """A node is there in health, and then without its devices."""
+        self.see(WELL)
+        self.see(DOWN)
 
     def restarted(self) -> "Cluster":
         """Another process, which is told what this one remembers."""
         other = Cluster(self.now, self.remember)
-        other.book.load(self.book.to_remember())
+        other.history.load(self.history.to_remember())
         return other
 
     def counts(self) -> list[tuple[str, int]]:
         """How many nodes the shapes have."""
-        return [(each.shape.node_class, each.nodes) for each in self.book.shapes()]
+        return [(each.shape.node_class, each.nodes) for each in self.history.shapes()]
 
 
 @pytest.fixture
@@ -65,9 +70,7 @@ ILL = [
 
 @pytest.mark.parametrize("ill", table(ILL))
 def test_a_node_that_lacks_devices_is_what_it_was(cluster: Cluster, ill: Node) -> None:
-    before = cluster.see(WELL)
-    found = cluster.see(ill)
-    again = cluster.see(WELL)
+    before, found, again = map(cluster.see, (WELL, ill, WELL))
 
     assert (before.health, again.health) == (None, None)
     assert found.health
@@ -142,12 +145,12 @@ def test_a_label_or_the_past_says_what_a_node_was(
 
 def test_a_class_that_becomes_known_makes_nodes_stale_once(cluster: Cluster) -> None:
     labelled = replace(DOWN, label=BLUE)
-    steps = [cluster.see(labelled).health is None, cluster.book.pop_stale()]
-    version = cluster.book.version
+    steps = [cluster.see(labelled).health is None, cluster.history.pop_stale()]
+    version = cluster.history.version
     cluster.see(replace(WELL, name="b"))
 
-    assert cluster.book.version > version
-    assert [*steps, cluster.book.pop_stale(), cluster.book.pop_stale()] == [True, set(), {"a"}, set()]
+    assert cluster.history.version > version
+    assert [*steps, cluster.history.pop_stale(), cluster.history.pop_stale()] == [True, set(), {"a"}, set()]
     assert cluster.see(labelled).health
 
 
@@ -155,20 +158,19 @@ def test_a_class_that_turns_out_to_have_more_as_a_whole_makes_nodes_stale(cluste
     cluster.see(UNCOUNTED)
     cluster.see(replace(WELL, name="b"))
 
-    assert cluster.book.pop_stale() == {"a"}
+    assert cluster.history.pop_stale() == {"a"}
     assert cluster.see(UNCOUNTED).health
 
 
 def test_a_loss_is_real_after_a_week_and_then_the_node_is_what_it_has(cluster: Cluster) -> None:
-    cluster.see(WELL)
-    cluster.see(DOWN)
+    cluster.falls_ill()
     cluster.now += LOSS_SECONDS - 1
-    cluster.book.expire()
-    before = cluster.book.pop_stale()
+    cluster.history.expire()
+    before = cluster.history.pop_stale()
     cluster.now += 1
-    cluster.book.expire()
+    cluster.history.expire()
 
-    assert [before, cluster.book.pop_stale()] == [set(), {"a"}]
+    assert [before, cluster.history.pop_stale()] == [set(), {"a"}]
     assert [cluster.see(DOWN).health, cluster.see(DOWN).health] == [None, None]
     assert cluster.counts() == sorted([(BLUE, 0), (node_class(DOWN), 1)])
     # What it loses from then on is a loss again.
@@ -178,33 +180,32 @@ def test_a_loss_is_real_after_a_week_and_then_the_node_is_what_it_has(cluster: C
 
 def test_a_node_that_nobody_saw_in_health_is_what_its_node_says_for_a_week(cluster: Cluster) -> None:
     most = bag("cpu=8 gpu=8")
-    first = cluster.book.update_node(DOWN, identity=MACHINE, most=most)
+    first = cluster.history.update_node(DOWN, identity=MACHINE, most=most)
     shapes = cluster.counts()
     cluster.now += LOSS_SECONDS
-    cluster.book.expire()
-    stale = cluster.book.pop_stale()
-    later = [cluster.book.update_node(DOWN, identity=MACHINE, most=most) for _ in range(2)]
+    cluster.history.expire()
+    stale = cluster.history.pop_stale()
+    later = [cluster.history.update_node(DOWN, identity=MACHINE, most=most) for _ in range(2)]
 
     assert first.health
     assert first.health.totals == most
     # Nobody knows on which zones its devices are, so they make no shape.
     assert shapes == [(node_class(DOWN), 1)]
-    assert all(each.shape.node.totals == DOWN.totals for each in cluster.book.shapes())
+    assert all(each.shape.node.totals == DOWN.totals for each in cluster.history.shapes())
     assert stale == {"a"}
     assert [each.health for each in later] == [None, None]
 
 
 def test_what_a_node_was_is_believed_before_what_its_node_says(cluster: Cluster) -> None:
     cluster.see(WELL)
-    found = cluster.book.update_node(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
+    found = cluster.history.update_node(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
 
     assert found.health
     assert found.health.zones == WELL.zones
 
 
 def test_since_when_a_node_is_ill_outlives_the_process(cluster: Cluster) -> None:
-    cluster.see(WELL)
-    cluster.see(DOWN)
+    cluster.falls_ill()
     cluster.now += LOSS_SECONDS - HOUR
     labelled, other = replace(DOWN, label=BLUE), cluster.restarted()
     steps = [other.see(labelled).health is not None]
@@ -215,75 +216,50 @@ def test_since_when_a_node_is_ill_outlives_the_process(cluster: Cluster) -> None
 
 
 def test_a_loss_that_others_know_of_longer_is_heard(cluster: Cluster) -> None:
-    cluster.see(WELL)
-    cluster.see(DOWN)
-    cluster.book.load(RememberedShapes(losses={"a": cluster.now - LOSS_SECONDS, "other": 0.0}))
+    cluster.falls_ill()
+    cluster.history.load(RememberedShapes(losses={"a": cluster.now - LOSS_SECONDS, "other": 0.0}))
 
-    assert cluster.book.pop_stale() == {"a"}
+    assert cluster.history.pop_stale() == {"a"}
     assert cluster.see(DOWN).health is None
 
 
 def test_a_node_that_is_mended_is_forgotten_as_ill(cluster: Cluster) -> None:
-    cluster.see(WELL)
-    cluster.see(DOWN)
-    losses = [dict(cluster.book.to_remember().losses)]
-    cluster.see(WELL)
-    losses.append(dict(cluster.book.to_remember().losses))
-    cluster.now += LOSS_SECONDS
-    cluster.see(DOWN)
-    losses.append(dict(cluster.book.to_remember().losses))
+    losses = []
+    for made, seconds in ((WELL, 0), (DOWN, 0), (WELL, LOSS_SECONDS), (DOWN, 0)):
+        cluster.see(made)
+        losses.append(dict(cluster.history.to_remember().losses))
+        cluster.now += seconds
 
-    assert losses == [{"a": 1e9}, {}, {"a": 1e9 + LOSS_SECONDS}]
+    assert losses == [{}, {"a": 1e9}, {}, {"a": 1e9 + LOSS_SECONDS}]
 
 
 # What is remembered.
 
 
-def test_a_shape_is_remembered_after_its_last_node_for_so_long(cluster: Cluster) -> None:
+@pytest.mark.parametrize("remember", [REMEMBER_SECONDS, HOUR, 0])
+def test_a_shape_is_remembered_after_its_last_node_for_so_long(remember: float) -> None:
+    cluster = Cluster(remember=remember)
     cluster.see(WELL)
-    cluster.book.retain_nodes(set())
-    [known] = cluster.book.shapes()
-    cluster.now += REMEMBER_SECONDS - 1
-    steps = [len(cluster.book.shapes())]
-    cluster.now += 1
-    steps.append(len(cluster.book.shapes()))
-    version = cluster.book.version
-    cluster.book.expire()
+    steps = [cluster.history.shapes()]
+    cluster.history.retain_nodes(set())
+    versions = []
+    for seconds in (max(0.0, remember - 1), 1, 1):
+        cluster.now += seconds
+        steps.append(cluster.history.shapes())
+        cluster.history.expire()
+        versions.append(cluster.history.version)
 
-    assert known == KnownShape(of(WELL), seen=1e9)
-    assert steps == [1, 0]
-    assert cluster.book.version > version
-
-
-def test_a_shape_that_is_remembered_for_an_hour_is_known_no_more_after_that_hour() -> None:
-    cluster = Cluster(remember=HOUR)
-    cluster.see(WELL)
-    cluster.book.retain_nodes(set())
-    cluster.book.expire()
-    versions = [cluster.book.version]
-    for _ in range(2):
-        cluster.now += HOUR
-        cluster.book.expire()
-        versions.append(cluster.book.version)
-
-    assert cluster.book.shapes() == ()
-    assert versions[0] < versions[1] == versions[2]
-
-
-def test_with_nothing_to_remember_a_shape_goes_with_its_last_node() -> None:
-    cluster = Cluster(remember=0)
-    cluster.see(WELL)
-    here = cluster.counts()
-    cluster.book.retain_nodes(set())
-
-    assert (here, cluster.counts()) == ([(BLUE, 1)], [])
+    remembered = (KnownShape(of(WELL), seen=1e9),) if remember else ()
+    assert steps == [(KnownShape(of(WELL), nodes=1),), remembered, (), ()]
+    assert (versions[0] < versions[1]) is bool(remember)
+    assert versions[1] == versions[2]
 
 
 def test_with_nothing_to_remember_an_ill_node_is_known_by_what_others_remember_all_the_same() -> None:
     before, after = Cluster(remember=0), Cluster(remember=0)
     before.see(WELL)
-    after.book.load(before.book.to_remember())
-    after.book.expire()
+    after.history.load(before.history.to_remember())
+    after.history.expire()
 
     assert after.counts() == []
     assert node_class(after.see(replace(DOWN, label=BLUE))) == BLUE
@@ -292,75 +268,73 @@ def test_with_nothing_to_remember_an_ill_node_is_known_by_what_others_remember_a
 def test_a_node_that_comes_back_makes_a_memory_a_shape_that_is_here(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(replace(WELL, name="b"))
-    cluster.book.retain_nodes({"b"})
-    one = cluster.book.shapes()
-    cluster.book.retain_nodes(set())
+    cluster.history.retain_nodes({"b"})
+    one = cluster.history.shapes()
+    cluster.history.retain_nodes(set())
     cluster.see(WELL)
 
     assert [each.nodes for each in one] == [1]
-    assert cluster.book.shapes() == (KnownShape(of(WELL), nodes=1),)
+    assert cluster.history.shapes() == (KnownShape(of(WELL), nodes=1),)
 
 
 def test_what_is_remembered_outlives_the_process_with_its_time(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(replace(node("cpu=1"), name="b"))
-    cluster.book.retain_nodes({"b"})
+    cluster.history.retain_nodes({"b"})
     cluster.now += HOUR
-    seen = {each.shape.node_class: each.seen for each in cluster.restarted().book.shapes()}
+    seen = {each.shape.node_class: each.seen for each in cluster.restarted().history.shapes()}
 
     # Of nodes that are here, those who come next know that they were here a moment ago.
     assert seen == {BLUE: 1e9, node_class(node("cpu=1")): 1e9 + HOUR}
 
 
 def test_a_memory_of_tomorrow_is_one_of_now_and_one_of_long_ago_is_none(cluster: Cluster) -> None:
-    cluster.book.load(RememberedShapes((KnownShape(of(WELL), seen=1e12), KnownShape(of(GONE), seen=0.0))))
+    cluster.history.load(RememberedShapes((KnownShape(of(WELL), seen=1e12), KnownShape(of(GONE), seen=0.0))))
 
-    assert [each.seen for each in cluster.book.shapes()] == [1e9]
+    assert [each.seen for each in cluster.history.shapes()] == [1e9]
 
 
 def test_of_too_many_memories_the_latest_are_kept(cluster: Cluster) -> None:
     many = [
         KnownShape(of(replace(WELL, max_zones=8 + at)), seen=1e9 - at) for at in range(MOST_REMEMBERED + 9)
     ]
-    cluster.book.load(RememberedShapes(tuple(many)))
+    cluster.history.load(RememberedShapes(tuple(many)))
 
-    known = cluster.book.shapes()
+    known = cluster.history.shapes()
     assert {each.shape.name for each in known} == {each.shape.name for each in many[:MOST_REMEMBERED]}
 
 
 def test_what_others_remember_adds_to_what_is_here_and_takes_nothing_away(cluster: Cluster) -> None:
     cluster.see(replace(WELL, attributes=Attributes(Labels({"pool": "a"}))))
     other = of(replace(WELL, attributes=Attributes(Labels({"pool": "b"}))))
-    cluster.book.load(RememberedShapes((KnownShape(other, seen=0.0),)))
+    cluster.history.load(RememberedShapes((KnownShape(other, seen=0.0),)))
 
-    [known] = cluster.book.shapes()
+    [known] = cluster.history.shapes()
     assert known.nodes == 1
     assert known.shape.labels["pool"].known == frozenset({"a", "b"})
 
 
 def test_declared_shapes_stand_last_and_are_forgotten_when_they_are_not_declared(cluster: Cluster) -> None:
     cluster.see(GONE)
-    version = cluster.book.version
-    cluster.book.declare([of(WELL)])
-    declared = cluster.book.version
-    cluster.book.declare([of(WELL)])
+    version = cluster.history.version
+    cluster.history.declare([of(WELL)])
+    declared = cluster.history.version
+    cluster.history.declare([of(WELL)])
 
-    assert version < declared == cluster.book.version
-    assert cluster.book.shapes()[1] == KnownShape(of(WELL), declared=True)
+    assert version < declared == cluster.history.version
+    assert cluster.history.shapes()[1] == KnownShape(of(WELL), declared=True)
     # What is declared says what a label means.
     assert cluster.see(replace(GONE, label=BLUE)).health
-    cluster.book.declare([])
-    assert not any(each.declared for each in cluster.book.shapes())
-    assert not any(each.declared for each in cluster.book.to_remember().shapes)
+    cluster.history.declare([])
+    assert not any(each.declared for each in cluster.history.shapes())
+    assert not any(each.declared for each in cluster.history.to_remember().shapes)
 
 
 def test_what_a_node_shows_that_is_new_grows_the_version_and_the_rest_does_not(cluster: Cluster) -> None:
-    cluster.see(replace(WELL, attributes=Attributes(Labels({"host": "a"}))))
-    versions = [cluster.book.version]
-    cluster.see(replace(WELL, name="b", attributes=Attributes(Labels({"host": "a"}))))
-    versions.append(cluster.book.version)
-    cluster.see(replace(WELL, name="c", attributes=Attributes(Labels({"host": "c"}))))
-    versions.append(cluster.book.version)
+    versions = []
+    for name, host in (("a", "a"), ("b", "a"), ("c", "c")):
+        cluster.see(replace(WELL, name=name, attributes=Attributes(Labels({"host": host}))))
+        versions.append(cluster.history.version)
 
     assert versions[0] == versions[1] < versions[2]
 
