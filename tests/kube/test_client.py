@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pytest_aiohttp import AiohttpServer
@@ -90,20 +89,9 @@ async def listener(aiohttp_server: AiohttpServer) -> TestServer:
     return await aiohttp_server(app)
 
 
-def kubeconfig(path: Path, url: str) -> str:
+def leading_to(url: str, folder: Path) -> Path:
     """A kubeconfig for the API server at this address, with a token."""
-    cluster, user = {"server": url}, {"token": "let-me-in"}
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "clusters": [{"name": "c", "cluster": cluster}],
-                "users": [{"name": "u", "user": user}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "current-context": "x",
-            }
-        )
-    )
-    return str(path)
+    return FakeApi(url=url, token="let-me-in").kubeconfig(folder / "kubeconfig")  # noqa: S106  of no server
 
 
 async def test_a_password_in_netrc_does_not_take_the_place_of_the_token(
@@ -114,7 +102,7 @@ async def test_a_password_in_netrc_does_not_take_the_place_of_the_token(
     monkeypatch.setenv("NETRC", str(netrc))
 
     url = str(listener.make_url(""))
-    async with connected(kubeconfig=kubeconfig(tmp_path / "kubeconfig", url)) as found:
+    async with connected(kubeconfig=str(leading_to(url, tmp_path))) as found:
         said = await found.get(NODES, what="nodes")
     assert said == {"url": f"{url.rstrip('/')}{NODES}", "as": "Bearer let-me-in"}
 
@@ -125,8 +113,8 @@ async def test_a_proxy_that_the_environment_names_is_asked(
     monkeypatch.setenv("http_proxy", str(listener.make_url("")))
     monkeypatch.delenv("no_proxy", raising=False)
 
-    far = kubeconfig(tmp_path / "kubeconfig", "http://far.example")
-    async with connected(kubeconfig=far) as found:
+    far = leading_to("http://far.example", tmp_path)
+    async with connected(kubeconfig=str(far)) as found:
         said = await found.get(NODES, what="nodes")
     assert said == {"url": f"http://far.example{NODES}", "as": "Bearer let-me-in"}
 

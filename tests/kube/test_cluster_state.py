@@ -1,5 +1,7 @@
 """A cluster put together from objects that come, change and go in any order."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,37 +17,10 @@ from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
 from numalign.model.node import Known
 from numalign.shapes import ShapeHistory, UnknownNode
 from numalign.shapes.history import LOSS_SECONDS
+from tests.kube.objects import Json, configuration, namespace, node, nrt
 from tests.notation import bag
 
-Json = dict[str, Any]
-
-
-def node(name: str, *, cpu: object = "8", **labels: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": {"cpu": cpu}},
-    }
-
-
-def nrt(name: str, *, cpu: object = 8, available: object = None, zone: str = "node-0") -> Json:
-    amount = {"name": "cpu", "capacity": cpu, "allocatable": cpu, "available": available or cpu}
-    return {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": name},
-        "zones": [{"name": zone, "type": "Node", "resources": [amount]}],
-    }
-
-
-def namespace(name: str, **labels: str) -> Json:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
-def configuration(name: str, **fields: object) -> Json:
-    version = "kubelet.config.k8s.io/v1beta1"
-    return {"apiVersion": version, "kind": "KubeletConfiguration", "metadata": {"name": name}, **fields}
+BLUE = {"numalign.io/class": "blue"}
 
 
 def test_a_node_is_known_once_its_topology_is() -> None:
@@ -74,39 +49,56 @@ def test_a_node_that_lost_its_topology_is_unknown_and_one_that_lost_its_node_is_
     ]
 
 
-def test_a_file_of_topologies_alone_has_no_ghosts_until_a_node_is_there() -> None:
-    world = ClusterState()
-    world.topologies.put("a", nrt("a"))
-    world.topologies.put("b", nrt("b"))
-    steps = [[each.name for each in world.snapshot().nodes]]
-    world.nodes.put("a", node("a"))
-    steps.append([each.name for each in world.snapshot().nodes])
-    world.nodes.drop("a")
-    steps.append([each.name for each in world.snapshot().nodes])
-
-    assert steps == [["a", "b"], ["a"], ["a", "b"]]
+def stepwise(
+    world: ClusterState, seen: Callable[[Snapshot], object], *steps: Callable[[], None]
+) -> list[object]:
+    """What is seen at first, and after each step."""
+    found = [seen(world.snapshot())]
+    for step in steps:
+        step()
+        found.append(seen(world.snapshot()))
+    return found
 
 
-def test_where_every_node_is_told_a_topology_without_one_is_a_ghost() -> None:
-    world = ClusterState(complete=True)
-    world.topologies.put("a", nrt("a"))
-    steps = [[each.name for each in world.snapshot().nodes]]
-    world.nodes.put("a", node("a"))
-    steps.append([each.name for each in world.snapshot().nodes])
-    world.nodes.drop("a")
-    steps.append([each.name for each in world.snapshot().nodes])
+def names(seen: Snapshot) -> list[str]:
+    return [each.name for each in seen.nodes]
 
-    assert steps == [[], ["a"], []]
+
+ORPHANS = {
+    "a file may hold topologies alone": (False, [["a", "b"], ["a"], ["a", "b"]]),
+    "an API server tells of every node": (True, [[], ["a"], []]),
+}
+
+
+@pytest.mark.parametrize(("complete", "expected"), ORPHANS.values(), ids=ORPHANS)
+def test_a_topology_without_a_node_is_an_orphan_where_nodes_are_told(
+    complete: bool,  # noqa: FBT001  a column of the table
+    expected: list[list[str]],
+) -> None:
+    world = ClusterState(complete=complete)
+    for name in "ab":
+        world.topologies.put(name, nrt(name))
+
+    add, drop = partial(world.nodes.put, "a", node("a")), partial(world.nodes.drop, "a")
+    assert stepwise(world, names, add, drop) == expected
 
 
 def test_labels_are_those_that_nodes_carry_now() -> None:
     world = ClusterState()
-    world.nodes.put("a", node("a", **{"numalign.io/class": "blue"}))
-    world.nodes.put("b", node("b"))
-    world.nodes.put("c", node("c", cpu="many", **{"numalign.io/class": "blue"}))
+    for name, cpu, labels in (("a", "8", BLUE), ("b", "8", {}), ("c", "many", BLUE)):
+        world.nodes.put(name, node(name, cpu=cpu, **labels))
 
     # Of a Node that cannot be read nobody knows which label it has.
     assert world.snapshot().labels == {"a": "blue", "b": None}
+    # A topology that breaks says nothing of a label, and one that is gone does.
+    world.nodes.keep({"a"})
+    put_nrt = partial(world.topologies.put, "a")
+    steps = (
+        partial(put_nrt, nrt("a")),
+        partial(put_nrt, nrt("a", cpu="many")),
+        partial(world.topologies.drop, "a"),
+    )
+    assert stepwise(world, lambda seen: seen.labels, *steps)[1:] == [{"a": "blue"}, {}, {"a": "blue"}]
 
 
 def test_labels_are_known_of_nodes_with_and_without_topology_and_stay_the_same_object() -> None:
@@ -143,19 +135,6 @@ def test_a_topology_that_accounts_for_other_pods_has_changed_and_a_ghost_account
     assert world.snapshot().fingerprints == {"a": Fingerprint(one)}
 
 
-def test_a_topology_that_breaks_says_nothing_of_a_label_and_one_that_is_gone_does() -> None:
-    world = ClusterState()
-    world.nodes.put("a", node("a", **{"numalign.io/class": "blue"}))
-    world.topologies.put("a", nrt("a"))
-    labels = [world.snapshot().labels]
-    world.topologies.put("a", nrt("a", cpu="many"))
-    labels.append(world.snapshot().labels)
-    world.topologies.drop("a")
-    labels.append(world.snapshot().labels)
-
-    assert labels == [{"a": "blue"}, {}, {"a": "blue"}]
-
-
 def test_what_was_put_together_is_not_remembered_as_changed() -> None:
     world = ClusterState()
     world.nodes.put("a", node("a"))
@@ -172,15 +151,14 @@ def test_what_was_put_together_is_not_remembered_as_changed() -> None:
 def test_a_configuration_that_comes_later_is_heard_and_one_that_goes_is_forgotten() -> None:
     world = ClusterState()
     world.topologies.put("a", nrt("a"))
-    levels = [world.snapshot().nodes[0].known]
-    world.configurations.put("a", configuration("a", topologyManagerPolicy="restricted"))
-    levels.append(world.snapshot().nodes[0].known)
-    policy = world.snapshot().nodes[0].policy
-    world.configurations.drop("a")
-    levels.append(world.snapshot().nodes[0].known)
+    restricted = configuration("a", topologyManagerPolicy="restricted")
 
-    assert levels == [Known.COUNTS, Known.CONFIGURED, Known.COUNTS]
-    assert policy is Policy.RESTRICTED
+    steps = partial(world.configurations.put, "a", restricted), partial(world.configurations.drop, "a")
+    assert stepwise(world, lambda seen: (seen.nodes[0].known, seen.nodes[0].policy), *steps) == [
+        (Known.COUNTS, Policy.NONE),
+        (Known.CONFIGURED, Policy.RESTRICTED),
+        (Known.COUNTS, Policy.NONE),
+    ]
 
 
 def test_a_namespace_has_rules_and_all_of_its_labels() -> None:
@@ -209,10 +187,10 @@ def test_a_node_of_which_nothing_has_changed_is_the_very_same() -> None:
 def test_what_says_the_same_again_is_no_change() -> None:
     world = ClusterState()
     world.nodes.put("a", node("a"))
-    world.topologies.put("a", nrt("a", zone="left"))
+    world.topologies.put("a", nrt("a", "left"))
     version = world.version
     world.nodes.put("a", node("a"))
-    world.topologies.put("a", nrt("a", zone="left"))
+    world.topologies.put("a", nrt("a", "left"))
     world.nodes.drop("never heard of")
 
     assert world.version == version
@@ -220,26 +198,16 @@ def test_what_says_the_same_again_is_no_change() -> None:
     assert world.version > version
 
 
-def test_a_broken_object_is_told_of_until_it_is_mended_or_gone() -> None:
+def test_a_broken_object_is_told_of_until_it_is_mended_or_gone_and_is_no_longer_what_it_was() -> None:
     world = ClusterState()
-    world.topologies.put("a", nrt("a"))
-    world.topologies.put("b", nrt("b", cpu="x"))
-    world.topologies.put("c", nrt("c", cpu="x"))
-    told = [[problem.name for problem in world.snapshot().problems]]
-    world.topologies.put("b", nrt("b"))
-    world.topologies.drop("c")
-    told.append([problem.name for problem in world.snapshot().problems])
+    for name, cpu in (("a", 8), ("b", "x"), ("c", 8), ("c", "x")):
+        world.topologies.put(name, nrt(name, cpu=cpu))
 
-    assert told == [["b", "c"], []]
+    def problems(seen: Snapshot) -> tuple[list[str], list[str]]:
+        return names(seen), [problem.name for problem in seen.problems]
 
-
-def test_an_object_that_breaks_is_no_longer_what_it_was() -> None:
-    world = ClusterState()
-    world.nodes.put("a", node("a"))
-    world.topologies.put("a", nrt("a"))
-    world.topologies.put("a", nrt("a", cpu="x"))
-
-    assert (world.snapshot().nodes, world.snapshot().unknown) == ((), ("a",))
+    steps = partial(world.topologies.put, "b", nrt("b")), partial(world.topologies.drop, "c")
+    assert stepwise(world, problems, *steps) == [(["a"], ["b", "c"]), (["a", "b"], ["c"]), (["a", "b"], [])]
 
 
 def test_after_a_whole_list_no_ghost_is_left() -> None:
@@ -411,14 +379,6 @@ def test_a_node_without_topology_is_told_with_what_its_node_says() -> None:
         ),
         "b": UnknownNode("b"),
     }
-
-
-def test_a_node_has_the_attributes_of_its_object() -> None:
-    world = ClusterState()
-    world.nodes.put("a", {**node("a", pool="gpu"), "spec": {"unschedulable": True}})
-    world.topologies.put("a", nrt("a"))
-
-    assert world.snapshot().nodes[0].attributes == Attributes(Labels({"pool": "gpu"}), cordoned=True)
 
 
 def test_time_makes_a_loss_real_and_is_told() -> None:

@@ -28,6 +28,7 @@ Api = Any
 Kubeconfig = Callable[..., str]
 
 V1ALPHA1 = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
+NAMESPACES = "/api/v1/namespaces"
 V1ALPHA2 = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 
 
@@ -164,43 +165,25 @@ async def test_a_name_cannot_lead_elsewhere(api: Api, kubeconfig: Kubeconfig) ->
     assert [path for path, _ in api.asked] == ["/api/v1/namespaces/default/pods/../../nodes/a"]
 
 
-@pytest.mark.parametrize(
-    ("code", "error", "sentence"),
-    [
-        (HTTPStatus.UNAUTHORIZED, Unauthorized, "does not accept your credentials (as told"),
-        (HTTPStatus.FORBIDDEN, Forbidden, "may not read the list of namespaces (as told"),
-        (HTTPStatus.NOT_FOUND, NotFound, "the list of namespaces is not there (as told"),
-        (HTTPStatus.GONE, Gone, "is too old to be had"),
-        (HTTPStatus.TOO_MANY_REQUESTS, Unreachable, "answered 429"),
-        (HTTPStatus.SERVICE_UNAVAILABLE, Unreachable, "answered 503"),
-    ],
-    ids=lambda value: value.name if isinstance(value, HTTPStatus) else "",
-)
-async def test_a_failing_list_is_told(
-    api: Api, kubeconfig: Kubeconfig, code: HTTPStatus, error: type[Exception], sentence: str
+LISTS_THAT_FAIL: list[tuple[str, HTTPStatus, type[Exception], str]] = [
+    (NAMESPACES, HTTPStatus.UNAUTHORIZED, Unauthorized, "does not accept your credentials (as told"),
+    (NAMESPACES, HTTPStatus.FORBIDDEN, Forbidden, "may not read the list of namespaces (as told"),
+    (NAMESPACES, HTTPStatus.NOT_FOUND, NotFound, "the list of namespaces is not there (as told"),
+    (NAMESPACES, HTTPStatus.GONE, Gone, "is too old to be had"),
+    (NAMESPACES, HTTPStatus.TOO_MANY_REQUESTS, Unreachable, "answered 429"),
+    (NAMESPACES, HTTPStatus.SERVICE_UNAVAILABLE, Unreachable, "answered 503"),
+    (V1ALPHA2, HTTPStatus.FORBIDDEN, Forbidden, "ClusterRole with the verbs get and list on nodes"),
+    (V1ALPHA2, HTTPStatus.NOT_FOUND, NotFound, "an exporter has to publish the zones"),
+]
+
+
+@pytest.mark.parametrize(("path", "code", "error", "sentence"), LISTS_THAT_FAIL)
+async def test_a_failing_list_is_told(  # noqa: PLR0913, PLR0917  a row of the table
+    api: Api, kubeconfig: Kubeconfig, path: str, code: HTTPStatus, error: type[Exception], sentence: str
 ) -> None:
-    api.failures["/api/v1/namespaces"] = code
+    api.failures[path] = code
 
     with pytest.raises(error, match=re.escape(sentence)):
-        await collect.collect(kubeconfig=kubeconfig())
-
-
-async def test_who_may_not_list_hears_what_to_ask_for(api: Api, kubeconfig: Kubeconfig) -> None:
-    api.failures[V1ALPHA2] = HTTPStatus.FORBIDDEN
-
-    with pytest.raises(Forbidden, match="ClusterRole with the verbs get and list on nodes"):
-        await collect.collect(kubeconfig=kubeconfig())
-
-
-async def test_a_wrong_token_is_refused(kubeconfig: Kubeconfig) -> None:
-    with pytest.raises(Unauthorized, match="log in again"):
-        await collect.collect(kubeconfig=kubeconfig(token="wrong"))  # noqa: S106  it is the wrong one
-
-
-async def test_a_cluster_without_an_exporter_hears_of_one(api: Api, kubeconfig: Kubeconfig) -> None:
-    del api.lists[V1ALPHA2]
-
-    with pytest.raises(NotFound, match="an exporter has to publish the zones"):
         await collect.collect(kubeconfig=kubeconfig())
 
 
@@ -274,14 +257,13 @@ async def test_a_broken_kubeconfig_is_told(tmp_path: Path, content: str, sentenc
     assert str(path) in str(raised.value)
 
 
-async def test_a_missing_kubeconfig_is_told(tmp_path: Path) -> None:
+async def test_who_asks_where_is_told_if_it_cannot_be(kubeconfig: Kubeconfig, tmp_path: Path) -> None:
     with pytest.raises(Unconfigured, match=r"there is no kubeconfig at .*: name another file or context"):
         await collect.collect(kubeconfig=str(tmp_path / "none"))
-
-
-async def test_a_context_that_is_not_there_is_told(kubeconfig: Kubeconfig) -> None:
     with pytest.raises(Unconfigured, match="Expected object with name other"):
         await collect.collect(kubeconfig=kubeconfig(), context="other")
+    with pytest.raises(Unauthorized, match="log in again"):
+        await collect.collect(kubeconfig=kubeconfig(token="wrong"))  # noqa: S106  it is the wrong one
 
 
 async def test_the_environment_names_the_kubeconfig(
@@ -348,20 +330,19 @@ async def test_device_classes_are_collected_in_the_version_that_is_served(
     }
 
 
-async def test_device_classes_that_may_not_be_seen_are_told_and_left_out(
-    api: Api, kubeconfig: Kubeconfig
+DENIED = {
+    "deviceclasses": DEVICE_CLASSES.format("v1"),
+    "ConfigMap numalign-shapes": f"{CONFIG_MAPS}/numalign-shapes",
+}
+
+
+@pytest.mark.parametrize(("what", "path"), DENIED.items(), ids=DENIED)
+async def test_what_may_not_be_seen_is_told_and_left_out(
+    api: Api, kubeconfig: Kubeconfig, what: str, path: str
 ) -> None:
-    api.failures[DEVICE_CLASSES.format("v1")] = HTTPStatus.FORBIDDEN
-    told: list[str] = []
-
-    found = await collect.collect(kubeconfig=kubeconfig(), left_out=lambda what, _: told.append(what))
-    assert (told, len(found["items"])) == (["deviceclasses"], 4)
-
-
-async def test_a_memory_that_may_not_be_seen_is_told_and_left_out(api: Api, kubeconfig: Kubeconfig) -> None:
     install(api, losses="{}")
-    api.failures[f"{CONFIG_MAPS}/numalign-shapes"] = HTTPStatus.FORBIDDEN
+    api.failures[path] = HTTPStatus.FORBIDDEN
     told: list[str] = []
 
     found = await collect.collect(kubeconfig=kubeconfig(), left_out=lambda what, _: told.append(what))
-    assert (told, len(found["items"])) == (["ConfigMap numalign-shapes"], 4)
+    assert (told, len(found["items"])) == ([what], 5 if what == "deviceclasses" else 4)

@@ -2,8 +2,6 @@
 
 import asyncio
 import inspect
-import io
-import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -16,29 +14,14 @@ from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
-from numalign.kube import cluster_state, configz
+from numalign.kube import configz
 from numalign.kube.client import Api, ClusterError, Forbidden, NotFound, Unreachable
 from numalign.kube.configz import ConfigzReader, Progress
 from numalign.kube.decode import kubelet_config
 from numalign.model.errors import BadInput, BadTopology
-from numalign.runtime import logs
+from tests.runtime.conftest import Told
 
 Json = dict[str, Any]
-
-
-@dataclass
-class Told:
-    """A log, and what was said to it."""
-
-    stream: io.StringIO = field(default_factory=io.StringIO)
-
-    def __post_init__(self) -> None:
-        self.log = logs.to(self.stream, level="debug", form="json")
-
-    def of(self, event: str) -> list[Json]:
-        """The lines of one event."""
-        lines = map(json.loads, self.stream.getvalue().splitlines())
-        return [line for line in lines if line["event"] == event]
 
 
 # As a kubelet 1.34 gives it, in part.
@@ -227,28 +210,13 @@ async def test_a_name_cannot_lead_elsewhere(client: Api) -> None:
         await configz.configuration(client, "../../pods")
 
 
-@pytest.fixture
-async def silent() -> AsyncIterator[FakeApi]:
-    """Takes every call, and never answers those for node `mute`."""
-    opened = asyncio.Event()
-
-    async def answer(request: web.Request) -> web.Response:
-        if "/mute/" in request.path:
-            await opened.wait()
-        return web.json_response(ANSWER)
-
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    async with TestServer(app) as running:
-        yield FakeApi(url=str(running.make_url("")).rstrip("/"))
-        opened.set()
-
-
-async def test_a_kubelet_that_says_nothing_is_given_up(silent: FakeApi) -> None:
-    async with silent.client() as client:
-        with pytest.raises(Unreachable, match=r"node mute's kubelet did not come within 0\.02 s"):
-            await configz.configuration(client, "mute", within=0.02)
-        assert (await configz.configuration(client, "a", within=5))["metadata"] == {"name": "a"}
+async def test_a_kubelet_that_says_nothing_is_given_up(api: FakeApi, client: Api) -> None:
+    api.hung.add(path("mute"))
+    api.documents[path("a")] = ANSWER
+    with pytest.raises(Unreachable, match=r"node mute's kubelet did not come within 0\.02 s"):
+        await configz.configuration(client, "mute", within=0.02)
+    assert (await configz.configuration(client, "a", within=5))["metadata"] == {"name": "a"}
+    api.hung.clear()
 
 
 # All of them, for ever.
@@ -302,14 +270,6 @@ async def test_a_node_that_is_gone_before_it_was_read_is_not_dropped(desk: Desk)
 async def test_no_nodes_are_no_work(desk: Desk) -> None:
     desk.nodes.clear()
     assert await desk.steps(3) == []
-
-
-async def test_what_is_taken_is_what_the_world_takes(desk: Desk) -> None:
-    seen = cluster_state.ClusterState()
-    await desk.steps(2)
-    for node, found in desk.taken.items():
-        seen.configurations.put(node, found)
-    assert dict(seen.configurations.decoded())["a"].policy == "restricted"
 
 
 async def test_who_may_not_ask_says_so_once_and_tries_each_hour(desk: Desk) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 import pytest
@@ -30,36 +30,16 @@ from numalign.kube.pod_informer import Phase, PodInfo, PodInformer
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.runtime import logs
 from numalign.shapes import KnownShape, RememberedShapes, Shape, ShapeHistory
+from tests.kube import objects
+from tests.kube.objects import Json, listed, namespace, node
 from tests.notation import table
-
-Json = dict[str, Any]
 
 SOON = 0.01
 NRT = "topology.node.k8s.io/v1alpha2"
 
 
-def node(name: str, **labels: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": {"cpu": "8"}, "images": [{"names": ["x" * 100]}]},
-    }
-
-
-def nrt(name: str, *, available: object = 8, zone: str = "node-0", version: str = NRT) -> Json:
-    amount = {"name": "cpu", "capacity": 8, "allocatable": 8, "available": available}
-    return {
-        "apiVersion": version,
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": name},
-        "topologyPolicies": ["SingleNUMANodePodLevel"],
-        "zones": [{"name": zone, "type": "Node", "resources": [amount]}],
-    }
-
-
-def namespace(name: str, **labels: str) -> Json:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+def nrt(name: str, *, zone: str = "node-0", **fields: object) -> Json:
+    return objects.nrt(name, zone, topologyPolicies=["SingleNUMANodePodLevel"], **fields)
 
 
 def pod(name: str, *, phase: str = "Running", uid: str = "") -> Json:
@@ -108,8 +88,7 @@ class File:
 
     def _write(self) -> None:
         new = self.path.with_suffix(".new")
-        listed = {"apiVersion": "v1", "kind": "List", "items": list(self.objects.values())}
-        new.write_bytes(orjson.dumps(listed))
+        new.write_bytes(orjson.dumps(listed(*self.objects.values())))
         new.replace(self.path)
 
 

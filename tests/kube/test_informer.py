@@ -192,11 +192,15 @@ async def server() -> AsyncIterator[FakeApi]:
 # What there is, and what happens to it.
 
 
-async def test_what_there_is_is_listed_and_cut_down_to_what_is_read(server: FakeApi) -> None:
-    made = server.put({**node("a", zone="x"), "status": {"allocatable": {"cpu": "8"}, "images": ["..."]}})
-
+@pytest.mark.parametrize("late", [False, True], ids=["listed", "an event"])
+async def test_what_there_is_is_cut_down_to_what_is_read(server: FakeApi, late: bool) -> None:  # noqa: FBT001  a parameter of pytest
+    status = {"allocatable": {"cpu": "8"}, "images": ["x" * 2**20]}
+    if late:
+        server.delete(f"{NODES}/a")
     async with following(server) as seen:
-        await seen.sees("a b")
+        await seen.watching() if late else None
+        made = server.put({**node("a", zone="x"), "status": status})
+        await seen.until(lambda: "status" in seen.shelf.objects.get(("", "a"), {}))
 
     assert seen.shelf.objects["", "a"] == {
         "apiVersion": "v1",
@@ -770,20 +774,6 @@ async def test_pauses_grow_by_chance_and_stay_short_where_nobody_hears(server: F
         assert seen.pauses[:3] == [0.125, 0.25, 0.5]
 
 
-async def test_pauses_begin_anew_after_a_good_watch(server: FakeApi) -> None:
-    async with following(server) as seen:
-        for times in range(1, 4):
-            await seen.watching()
-            server.cut()
-            await seen.paused(times)
-        await seen.watching()
-        seen.now += informer.LASTING_SECONDS
-        server.cut()
-        await seen.until(lambda: len(seen.pauses) > 3)
-
-        assert seen.pauses == [0.5, 1, 2, 0.5]
-
-
 async def test_after_a_long_absence_a_list_is_taken_without_a_long_pause(server: FakeApi) -> None:
     async with following(server) as seen:
         await seen.watching()
@@ -805,16 +795,28 @@ async def test_history_that_is_always_too_old_is_not_listed_all_the_time(server:
         assert sum(seen.pauses) / seen.count("lists_total") > 5
 
 
-async def test_a_watch_that_is_ended_at_once_is_not_taken_up_at_once(server: FakeApi) -> None:
+ENDS: dict[str, tuple[Callable[[FakeApi], None], str]] = {
+    "ends at once": (FakeApi.end, "watch.short"),
+    "breaks off": (FakeApi.cut, "watch.unreachable"),
+}
+
+
+@pytest.mark.parametrize(("end", "event"), ENDS.values(), ids=ENDS)
+async def test_a_watch_is_taken_up_later_and_later_until_one_was_good_if_it(
+    server: FakeApi, end: Callable[[FakeApi], None], event: str
+) -> None:
     async with following(server) as seen:
         for times in range(1, 4):
             await seen.watching()
-            server.end()
+            end(server)
             await seen.paused(times)
         await seen.watching()
+        assert (seen.pauses, len(seen.said(event))) == ([0.5, 1, 2], 1)
+        seen.now += informer.LASTING_SECONDS
+        server.cut()
+        await seen.paused(4)
 
-        assert seen.pauses == [0.5, 1, 2]
-        assert len(seen.said("watch.short")) == 1
+        assert seen.pauses == [0.5, 1, 2, 0.5]
 
 
 async def test_a_cause_is_logged_once_a_minute_and_counted_always(server: FakeApi) -> None:
@@ -845,17 +847,6 @@ async def test_before_the_first_list_it_is_what_is_waited_for(server: FakeApi) -
         made = Following(server).made(api, (kinds.NODES,), silence=1)
 
     assert (made.synced, made.trouble, made.age()) == (False, "a first list of nodes", math.inf)
-
-
-async def test_reflectors_of_several_kinds_share_their_meters(server: FakeApi) -> None:
-    meters = WatchMetrics.of(registry := CollectorRegistry())
-    log = logs.to(io.StringIO(), level="error", form="json")
-    async with server.client() as api:
-        for collection in (kinds.NODES, kinds.PODS):
-            Informer(api, (collection,), Shelf(), log=log, metrics=meters)
-
-    for kind in ("Node", "Pod"):
-        assert registry.get_sample_value("numalign_watch_age_seconds", {"kind": kind}) == math.inf
 
 
 # Memory.
@@ -896,15 +887,6 @@ async def test_neither_pages_nor_what_nobody_reads_are_held() -> None:
 
     assert (seen.shelf.names, [page() for page in api.left]) == ("n0 n1 n2", [None] * 3)
     assert max(len(orjson.dumps(found)) for found in seen.shelf.objects.values()) < 200
-
-
-async def test_of_an_event_nothing_is_held_but_what_is_read(server: FakeApi) -> None:
-    async with following(server) as seen:
-        await seen.watching()
-        server.put({**node("big"), "spec": {"ballast": "x" * 2**20}})
-        await seen.sees("a b big")
-
-        assert len(orjson.dumps(seen.shelf.objects["", "big"])) < 200
 
 
 # The law.

@@ -24,30 +24,13 @@ from numalign.model.machine import DevicePlace
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import CpuOption, Options, TopologyOption
 from numalign.model.resources import Resources, ZoneId
+from tests.kube.objects import GIB, Json
+from tests.kube.objects import described_machine as raw
+from tests.kube.objects import machine_zone as zone
 from tests.notation import table
 
-Json = dict[str, Any]
-
-GIB = 2**30
 STATIC = KubeletConfiguration("n", cpu_manager=CpuManager.STATIC, memory_manager=MemoryManager.STATIC)
 OFF = KubeletConfiguration("n", cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
-
-
-def raw(*zones: Json, **fields: object) -> Json:
-    return {"zones": list(zones) or [zone()], "reservedSystemCPUs": "0", **fields}
-
-
-def zone(number: object = 0, **fields: object) -> Json:
-    """A zone of two cores of two threads and 8Gi, one of them kept for the system."""
-    first = 4 * number if isinstance(number, int) else 0
-    return {
-        "id": number,
-        "socket": number,
-        "cores": [[first, first + 2], [first + 1, first + 3]],
-        "memory": 8 * GIB,
-        "reservedMemory": GIB,
-        **fields,
-    }
 
 
 def join(written: Json, configured: KubeletConfiguration | None = STATIC, **policies: Any) -> Node:  # noqa: ANN401 fields of Topology

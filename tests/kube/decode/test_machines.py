@@ -1,7 +1,6 @@
 """Machines as people and recordings describe them, and as they should not."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -10,28 +9,10 @@ from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
 from numalign.model.machine import Core
 from numalign.model.resources import Resources, ZoneId
+from tests.kube.objects import GIB, Json
+from tests.kube.objects import described_machine as raw
+from tests.kube.objects import machine_zone as zone
 from tests.notation import table
-
-Json = dict[str, Any]
-
-GIB = 2**30
-
-
-def raw(*zones: Json, **fields: object) -> Json:
-    return {"zones": list(zones) or [zone()], "reservedSystemCPUs": "0", **fields}
-
-
-def zone(number: object = 0, **fields: object) -> Json:
-    """A zone of two cores of two threads and 8Gi, one of them kept for the system."""
-    first = 4 * number if isinstance(number, int) else 0
-    return {
-        "id": number,
-        "socket": number,
-        "cores": [[first, first + 2], [first + 1, first + 3]],
-        "memory": 8 * GIB,
-        "reservedMemory": GIB,
-        **fields,
-    }
 
 
 def mistakes(read: Callable[[], object]) -> list[str]:

@@ -223,10 +223,13 @@ def test_a_topology_alone_is_a_node_known_by_counts() -> None:
     )
 
 
-def test_the_node_object_adds_totals_and_class() -> None:
-    node = join(Topology("n", (zone(),)), node_facts=NodeFacts("n", Resources({"cpu": 1}), "a-class"))
+def test_the_node_object_adds_totals_class_and_attributes() -> None:
+    attributes = Attributes(Labels({"pool": "gpu"}), cordoned=True)
+    node_facts = NodeFacts("n", Resources({"cpu": 1}), "a-class", attributes=attributes)
+    node = join(Topology("n", (zone(),)), node_facts=node_facts)
 
     assert (node.totals, node.label, node.known) == (Resources({"cpu": 1}), "a-class", Known.COUNTS)
+    assert node.attributes == attributes
 
 
 def test_a_configuration_overrides_what_it_says() -> None:

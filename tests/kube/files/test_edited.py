@@ -60,6 +60,7 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     for path, message in (
         (tmp_path, "is not a regular file"),
         (tmp_path / "none", "cannot be read: No such file or directory"),
+        (tmp_path / ("x" * 300), "cannot be read: File name too long"),
     ):
         with pytest.raises(BadMenu) as raised:
             edited.read(path, parse, error=BadMenu)

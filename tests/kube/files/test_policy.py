@@ -24,7 +24,6 @@ from numalign.kube.files.policy import (
     Exemptions,
     PolicyKeeper,
     parse,
-    read,
 )
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
@@ -403,13 +402,6 @@ def test_every_mistake_is_told_with_its_place(text: str, mistakes: list[str]) ->
         assert mistake.startswith(start)
 
 
-def test_a_thousand_keys_that_nobody_knows_are_not_all_told() -> None:
-    with pytest.raises(BadPolicy) as raised:
-        parse("\n".join(f"key{number}: 1" for number in range(1000)).encode())
-
-    assert len(raised.value.mistakes) == 16
-
-
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
 keys = st.sampled_from(
     re.findall(
@@ -445,27 +437,6 @@ def test_bytes_of_no_sense_are_refused(data: bytes) -> None:
 
 
 # Files.
-
-
-def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text("defaults: [{warn: none, wran: none}]", encoding="utf-8")
-
-    with pytest.raises(BadPolicy) as raised:
-        read(path)
-
-    assert str(raised.value).startswith(f"{path}: defaults[0].wran: there is no such key")
-
-
-def test_what_is_no_file_is_told(tmp_path: Path) -> None:
-    for path, message in (
-        (tmp_path, "is not a regular file"),
-        (tmp_path / "none", "cannot be read: No such file or directory"),
-        (tmp_path / ("x" * 300), "cannot be read: File name too long"),
-    ):
-        with pytest.raises(BadPolicy) as raised:
-            read(path)
-        assert str(raised.value) == f"{path}: {message}"
 
 
 class Kept:

@@ -5,7 +5,6 @@ import io
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -22,42 +21,9 @@ from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import Known
 from numalign.model.resources import Resources
 from numalign.shapes import RememberedShapes, ShapeHistory
-
-Json = dict[str, Any]
+from tests.kube.objects import Json, configuration, listed, namespace, node, nrt
 
 BUNDLED = DATA / "cluster.yaml"
-
-
-def node(name: str, *, cpu: object = "8", **labels: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": {"cpu": cpu}},
-    }
-
-
-def nrt(name: str, *, zones: tuple[str, ...] = ("node-0",), cpu: object = 8) -> Json:
-    amount = {"name": "cpu", "capacity": cpu, "allocatable": cpu, "available": cpu}
-    return {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": name},
-        "zones": [{"name": zone, "type": "Node", "resources": [amount]} for zone in zones],
-    }
-
-
-def namespace(name: str, **labels: str) -> Json:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
-def configuration(name: str, **fields: object) -> Json:
-    version = "kubelet.config.k8s.io/v1beta1"
-    return {"apiVersion": version, "kind": "KubeletConfiguration", "metadata": {"name": name}, **fields}
-
-
-def listed(*items: object) -> Json:
-    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
 
 
 def told(seen: Snapshot) -> list[str]:
@@ -132,19 +98,19 @@ def test_objects_that_say_nothing_of_a_cluster_are_no_snapshot(
     assert [str(of_values.value), str(of_file.value)] == [f"snapshot: {told}", f"{path}: {told}"]
 
 
-@pytest.mark.parametrize("kept", [node("n"), nrt("n"), nrt("n", zones=()), namespace("n")], ids=str)
+@pytest.mark.parametrize("kept", [node("n"), nrt("n"), nrt("n", zones=[]), namespace("n")], ids=str)
 def test_one_object_of_a_cluster_makes_a_snapshot(kept: object) -> None:
     assert snapshot.of([DEPLOYMENT, kept]).ignored == {"Deployment.apps": 1}
 
 
 PROBLEMS: dict[str, tuple[Json, list[str]]] = {
     # situation: (the broken object among good ones, what is told)
-    "no zones": (nrt("x", zones=()), ["NodeResourceTopology x: zones: holds no zone of type Node"]),
-    "a bad id": (nrt("x", zones=("left",)),
+    "no zones": (nrt("x", zones=[]), ["NodeResourceTopology x: zones: holds no zone of type Node"]),
+    "a bad id": (nrt("x", "left"),
         [('NodeResourceTopology x: zones[0].name: "left" does not end in the number of a zone, '
                 "as node-0 does")]),
     "too many zones": (
-        {**nrt("x", zones=tuple(f"node-{number}" for number in range(17))),
+        {**nrt("x", *(f"node-{number}" for number in range(17))),
             "topologyPolicies": ["RestrictedPodLevel"]},
         ["NodeResourceTopology x: zones: 17 are more than the 16 whose sets can be walked here"]),
     "a version to come": ({**nrt("x"), "apiVersion": "topology.node.k8s.io/v1"},
@@ -226,7 +192,7 @@ def test_a_node_whose_configuration_is_broken_is_known_by_counts(options: Json) 
 
 
 def test_a_node_that_cannot_be_with_its_configuration_or_without_is_told_of_twice() -> None:
-    many = {**nrt("n", zones=tuple(f"node-{number}" for number in range(17)))}
+    many = {**nrt("n", *(f"node-{number}" for number in range(17)))}
     many["topologyPolicies"] = ["RestrictedPodLevel"]
     seen = snapshot.of([node("n"), many, configuration("n", topologyManagerPolicy="restricted")])
 
@@ -235,7 +201,7 @@ def test_a_node_that_cannot_be_with_its_configuration_or_without_is_told_of_twic
 
 
 def test_every_mistake_of_an_object_is_told_with_the_object() -> None:
-    [problem] = snapshot.of([nrt("n", zones=("a", "b"))]).problems
+    [problem] = snapshot.of([nrt("n", "a", "b")]).problems
 
     assert [line.partition(" does")[0] for line in str(problem).splitlines()] == [
         'NodeResourceTopology n: zones[0].name: "a"',
@@ -325,7 +291,7 @@ def test_a_file_can_hold_device_classes() -> None:
 
 
 def test_a_file_can_hold_what_is_remembered() -> None:
-    before = snapshot.of([nrt("gone", zones=("node-0", "node-1"))])
+    before = snapshot.of([nrt("gone", "node-0", "node-1")])
     memory = RememberedShapes(tuple(replace(each, nodes=0, seen=time.time()) for each in before.shapes))
     kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": shapes.NAME}}
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"x": "{"}}

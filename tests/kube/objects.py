@@ -1,0 +1,58 @@
+"""Objects of a cluster as an API server or a file has them, and machines as people describe them."""
+
+from typing import Any
+
+Json = dict[str, Any]
+
+GIB = 2**30
+
+
+def node(name: str, *, cpu: object = "8", **labels: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": cpu}},
+    }
+
+
+def nrt(name: str, *zones: str, cpu: object = 8, available: object = None, **fields: object) -> Json:
+    """A topology of these zones (`node-0` alone, if none are named) with so many CPUs each."""
+    amount = {"name": "cpu", "capacity": cpu, "allocatable": cpu, "available": available or cpu}
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": name},
+        "zones": [{"name": zone, "type": "Node", "resources": [amount]} for zone in zones or ("node-0",)],
+        **fields,
+    }
+
+
+def namespace(name: str, **labels: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def configuration(name: str, **fields: object) -> Json:
+    version = "kubelet.config.k8s.io/v1beta1"
+    return {"apiVersion": version, "kind": "KubeletConfiguration", "metadata": {"name": name}, **fields}
+
+
+def listed(*items: object) -> Json:
+    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+def described_machine(*zones: Json, **fields: object) -> Json:
+    return {"zones": list(zones) or [machine_zone()], "reservedSystemCPUs": "0", **fields}
+
+
+def machine_zone(number: object = 0, **fields: object) -> Json:
+    """A zone of two cores of two threads and 8Gi, one of them kept for the system."""
+    first = 4 * number if isinstance(number, int) else 0
+    return {
+        "id": number,
+        "socket": number,
+        "cores": [[first, first + 2], [first + 1, first + 3]],
+        "memory": 8 * GIB,
+        "reservedMemory": GIB,
+        **fields,
+    }
