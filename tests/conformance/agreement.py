@@ -128,19 +128,26 @@ def recordings(*names: str) -> Iterator[Recorded]:
             yield Recorded(scenario, tuple(map(_step, scenario.pop("steps"))))
 
 
-def decisions(recorded: Recorded, level: Level) -> Iterator[Decision]:
-    """Every decision of a scenario, compared at one level."""
-    told = {key: recorded.node[key] for key in ("name", "nrt", *TOLD[level]) if key in recorded.node}
-    session, _ = follow(None, _read({"node": told}))
+def answers(recorded: Recorded, level: Level) -> Iterator[tuple[Asked, PredictedAdmission]]:
+    """Every pod of a scenario with what is said of it at one level, on the node as it was before the pod."""
+    fields = ("name", "nrt", *TOLD[level])
+    session, _ = follow(
+        None, _read({"node": {key: recorded.node[key] for key in fields if key in recorded.node}})
+    )
     for step in recorded.steps:
         if isinstance(step, str):
             session, _ = follow(session, Deleted(step))
             continue
         session, answer = follow(session, step.created)
         assert answer
-        yield _decision(recorded.node, level, step, answer)
+        yield step, answer
         if level is not Level.UNOBSERVED:
             session, _ = follow(session, step.observed)
+
+
+def decisions(recorded: Recorded, level: Level) -> Iterator[Decision]:
+    """Every decision of a scenario, compared at one level."""
+    return (_decision(recorded.node, level, step, answer) for step, answer in answers(recorded, level))
 
 
 def _step(step: Json) -> Asked | str:

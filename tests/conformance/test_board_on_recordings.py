@@ -9,13 +9,9 @@ import itertools
 from collections.abc import Iterator
 from functools import cache
 
-import orjson
 import pytest
 from hypothesis import settings
 
-from kubectl_numa import events
-from kubectl_numa.events import Deleted
-from kubectl_numa.replaying import follow
 from numalign.cache import Question
 from numalign.cache.board import Board
 from numalign.decision.evaluate import NO_INTENT
@@ -50,18 +46,8 @@ def scenarios(name: str) -> tuple[Recorded, ...]:
 
 def states(recorded: Recorded, level: Level) -> Iterator[tuple[Node, Question]]:
     """The node before each decision, as it is known at a level, and what is asked of it."""
-    told = {
-        key: recorded.node[key] for key in ("name", "nrt", *agreement.TOLD[level]) if key in recorded.node
-    }
-    session, _ = follow(None, events.read(orjson.dumps({"node": told})))
-    for at, step in enumerate(recorded.steps):
-        if isinstance(step, str):
-            session, _ = follow(session, Deleted(step))
-            continue
-        session, answer = follow(session, step.created)
-        assert answer
-        yield answer.node, Question(step.demand, INTENTS[at % len(INTENTS)])
-        session, _ = follow(session, step.observed)
+    pairs = zip(agreement.answers(recorded, level), itertools.cycle(INTENTS))
+    return ((answer.node, Question(pod.demand, intent)) for (pod, answer), intent in pairs)
 
 
 @pytest.mark.parametrize("level", [Level.MACHINE, Level.CONFIGURED, Level.COUNTS])

@@ -17,8 +17,7 @@ from numalign.kubelet.admit import admit
 from numalign.model import demand
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
-from numalign.model.placement import Placement
-from tests.notation import GPU, Ids, asks, means, node, options, pod, table, zone_ids
+from tests.notation import Ids, asks, means, node, options, pod, table, zone_ids
 
 FEW, MOST, LEAST, BALANCED = (
     Strategy.LEAST_NUMA_NODES,
@@ -60,20 +59,6 @@ def test_a_placement_scores(told: Node, pods: str, scores: tuple[int, ...]) -> N
     assert tuple(score_of(strategy, told, pods) for strategy in (FEW, MOST, LEAST, BALANCED)) == scores
 
 
-CLOSE = [
-    # what it shows              free of zones score
-    ("the two that are closest", (8, 0, 8), 82),
-    ("two that are not",         (8, 8, 0), 76),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("free", "value"), table(CLOSE))
-def test_among_as_many_zones_the_closest_are_best(free: tuple[int, ...], value: int) -> None:
-    told = node(*(f"cpu=8//{cpus}" for cpus in free), policy="best-effort", costs=FAR)
-
-    assert score_of(FEW, told, "cpu=16 mem=1Gi") == value
-
-
 NEAREST = [
     # what it shows               zones      nearest
     ("the two that are closest",  (0, 2),    True),
@@ -110,59 +95,11 @@ def test_of_more_sets_than_can_be_walked_those_are_closest_that_must_be(free: li
     assert score_of(FEW, told, "cpu=12 mem=1Gi") == value
 
 
-STEPS = [("two zones at most", 2, 75), ("eight", 8, 94), ("sixteen", 16, 97)]
-
-
-@pytest.mark.parametrize(("zones", "value"), table(STEPS))
-def test_a_zone_weighs_by_how_many_a_kubelet_allows(zones: int, value: int) -> None:
-    assert score_of(FEW, replace(TWO, max_zones=zones), "gpu=1") == value
-
-
-WEIGHTED = [
-    # what it shows                    weights           most
-    ("all count once",                 {},               37),
-    ("one counts three times",         {GPU: 3},         32),
-    ("a weight below one counts once", {GPU: 0, "x": 9}, 37),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("weights", "most"), table(WEIGHTED))
-def test_resources_have_weights(weights: Weights, most: int) -> None:
-    assert score_of(MOST, TWO, "cpu=4 mem=3Gi gpu=1", weights) == most
-
-
 def test_a_whole_pod_scores_as_one() -> None:
     together = replace(TWO, scope=Scope.POD)
 
     assert score_of(MOST, TWO, "gpu=2 | gpu=2") == 50
     assert score_of(MOST, together, "gpu=2 | gpu=2") == 100
-
-
-def test_parts_of_free_cpus_count_as_whole_ones() -> None:
-    told = node("cpu=8//7500m", policy="best-effort")
-
-    assert score_of(MOST, told, "cpu=4 mem=1Gi") == 50
-
-
-def test_a_pod_without_containers_is_as_good_as_anywhere() -> None:
-    wanted = replace(asks(""), steps=())
-
-    assert score(FEW, TWO, wanted, Placement()) == HIGHEST
-
-
-WHOLE = replace(TWO, scope=Scope.POD, options=options("PodLevelResourceManagers"))
-
-
-@pytest.mark.parametrize(
-    ("told", "most"),
-    [(WHOLE, 75), (replace(WHOLE, options=TWO.options), 100)],
-    ids=["it is heeded", "it is not"],
-)
-def test_what_a_pod_states_as_a_whole_scores_where(told: Node, most: int) -> None:
-    stated = "cpu=6 mem=6Gi"
-    wanted = demand.of(pod("cpu=4 mem=4Gi", "cpu=1.. mem=1Gi..", requests=stated, limits=stated))
-
-    assert score(MOST, told, wanted, admit(told, wanted).placement) == most
 
 
 @pytest.mark.parametrize("strategy", OF_AMOUNTS)

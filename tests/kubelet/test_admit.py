@@ -19,7 +19,7 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
 from numalign.model.placement import Grant
 from numalign.model.resources import CPU
-from tests.notation import GPU, HUGE, asks, bag, free_of, machine, node, options, pod, table, zone_ids
+from tests.notation import GPU, HUGE, asks, bag, free_of, node, options, pod, table, zone_ids
 
 SHORT = {
     RejectionReason.TOPOLOGY_AFFINITY: "TAE",
@@ -29,23 +29,10 @@ SHORT = {
 }
 
 TWO = node("cpu=16", "cpu=16")
-FOUR = node("cpu=8", "cpu=8", "cpu=8", "cpu=8 gpu=1")
 BIG = node("cpu=40", "cpu=40")
 RESERVED = node("cpu=16/15", "cpu=16/15")
-LOW = node("cpu=16/14", "cpu=16")
 ONE_GPU = node("cpu=16 gpu=1", "cpu=16 gpu=1")
 BIG_GPU = node("cpu=40 gpu=4", "cpu=40 gpu=4")
-APART = node("cpu=16 gpu=1", "cpu=16 nic=1")
-APART_35, FOUR_35 = replace(APART, options=options(minor=35)), replace(FOUR, options=options(minor=35))
-CORES = machine(
-    "cpu=0-1,4-5",
-    "cpu=2-3,6-7",
-    threads=2,
-    reserved="0",
-    options=options("full-pcpus-only"),
-    scope="container",
-)
-ONE = node("cpu=16 mem=10Gi")
 TEN = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi")
 FOUR_TEN = node(*["cpu=8 mem=10Gi"] * 4)
 TWO_GPU = node("cpu=16 mem=10Gi gpu=2", "cpu=16 mem=10Gi gpu=2")
@@ -128,21 +115,6 @@ WIDE = [
          "0p",                 "0p",            "0p"),
 ]  # fmt: skip
 
-# Devices.
-DEVICES = [
-    # what it shows, node, pods
-    #     best-effort, restricted, single-numa-node
-    ("devices that share no zone",          APART,   "cpu=2 gpu=1 nic=1",
-         "01 gpu=1+0 nic=0+1", "TAE", "TAE"),
-    ("the same before Kubernetes 1.36",     APART_35, "cpu=2 gpu=1 nic=1",
-         "0 gpu=1+0 nic=0+1", "TAE", "TAE"),
-    ("the device's zone, however narrow",   FOUR,    "cpu=20 gpu=1",
-         "3",                 "TAE", "TAE"),
-    ("before 1.36 as wide as the CPUs",     FOUR_35, "cpu=20 gpu=1",
-         "012",               "TAE", "TAE"),
-    ("only the device of a Burstable pod",  TWO_GPU, "cpu=4.. mem=20Gi.. gpu=1",
-         "0p",                "0p",  "0p"),
-]  # fmt: skip
 
 # Memory that is full, or in groups.
 MEMORY = [
@@ -192,32 +164,10 @@ CONTAINERS = [
          "0p | 1p | 01 cpu=6+4; UAE", "TAE c2; 0p",   "TAE c2; 0p"),
 ]  # fmt: skip
 
-# Whole cores only, one of which keeps a thread for the system.
-WHOLE_CORES = [
-    # what it shows, node, pods
-    #     best-effort, restricted, single-numa-node
-    ("half a core is refused under every policy", CORES, "cpu=3",
-         "SMT",         "SMT",         "SMT"),
-    ("the sibling of a reserved CPU is no core",  CORES, "cpu=4; cpu=2; cpu=2",
-         "1p; 0p; SMT", "1p; 0p; TAE", "1p; 0p; TAE"),
-]  # fmt: skip
-
-# One zone, or one that is not like the other.
-ODD = [
-    # what it shows, node, pods
-    #     best-effort, restricted, single-numa-node
-    ("a single zone, once full",     ONE, "cpu=4 mem=4Gi; cpu=14 mem=4Gi",
-         "0p; UAE", "0p; TAE", "-p; TAE"),
-    ("a zone without reserved CPUs", LOW, "cpu=16; cpu=16",
-         "1p; UAE", "1p; TAE", "1p; TAE"),
-    ("nothing to align",             TWO, "cpu=4..",
-         "01p",     "01p",     "-p"),
-]  # fmt: skip
-
 
 @pytest.mark.parametrize(
     ("start", "pods", "best_effort", "restricted", "single"),
-    table([*WIDE, *DEVICES, *MEMORY, *CONTAINERS, *WHOLE_CORES, *ODD]),
+    table([*WIDE, *MEMORY, *CONTAINERS]),
 )
 def test_each_container_by_itself(
     start: Node, pods: str, best_effort: str, restricted: str, single: str
@@ -247,25 +197,6 @@ TOGETHER = [
 def test_the_pod_as_a_whole(start: Node, pods: str, best_effort: str, restricted: str, single: str) -> None:
     for policy, like in zip(list(Policy)[1:], (best_effort, restricted, single), strict=True):
         assert became(start, policy, pods, like=like, scope=Scope.POD) == like
-
-
-UNALIGNED = [
-    # what it shows                node     pods                                           outcome
-    ("no affinity is stored",       TWO,     "cpu=10 | cpu=10",            "- cpu=10+0 | - cpu=6+4"),
-    ("no zone has the memory left", TEN,     "cpu=2 mem=6Gi; cpu=2 mem=6Gi; cpu=2 mem=6Gi", "-; -; UAE"),
-    ("no zone joins another",       TEN,     "cpu=2 mem=2Gi; cpu=2 mem=12Gi",               "-; UAE"),
-    ("more memory than there is",   TEN,     "cpu=2 mem=25Gi",                              "UAE"),
-    ("more CPUs than there are",    TEN,     "cpu=40 mem=2Gi",                              "UAE"),
-    ("more devices than there are", ONE_GPU, "gpu=3 cpu=1",                                 "UAE"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("start", "pods", "like"), table(UNALIGNED))
-@pytest.mark.parametrize("scope", Scope)
-def test_a_kubelet_that_aligns_nothing_still_gives_out(
-    start: Node, pods: str, like: str, scope: Scope
-) -> None:
-    assert became(start, "none", pods, like=like, scope=scope) == like
 
 
 REFUSED = [

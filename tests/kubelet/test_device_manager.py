@@ -52,34 +52,6 @@ def on(devices: str) -> Node:
     return machine("cpu=0-3", "cpu=4-7", devices=devices)
 
 
-HINTS = [
-    # what it shows                            node                          gpus hints
-    ("one zone is enough, and either can",      EVEN,                         4, "1p 10p 11"),
-    ("it takes both",                           EVEN,                         5, "11p"),
-    ("too few are free: impossible",            node("gpu=4//1", "gpu=4//2"), 4, ""),
-    ("busy devices make one zone look enough",  node("gpu=4//1", "gpu=4//2"), 3, "11"),
-    ("of none, any zone has enough",            node("gpu=4//0", "gpu=4//0"), 0, "1p 10p 11"),
-    ("the same on a machine",                   on("gpu=0,0,0*,0*,1,1*"),     3, "11"),
-    ("unhealthy ones look enough as well",      on("gpu=0,0,0x,0x,1,1"),      3, "11"),
-    ("and cannot be had",                       on("gpu=0,0,0x,0x,1,1"),      5, ""),
-    ("the same where they are counted",         node("gpu=4/2", "gpu=2"),     3, "11"),
-    ("with none healthy there is none for 0",   on("gpu=0x,1x"),              0, "1p 10p 11"),
-    ("one between zones serves each of them",   on("gpu=01,0"),               1, "1p 10p 11"),
-    ("and counts for each of them",             on("gpu=01,0"),               2, "1p 11"),
-    ("but once for both",                       on("gpu=01,0"),               3, ""),
-    ("not if it is given out",                  on("gpu=01*,0,1"),            2, "11"),
-    ("one of nowhere serves no zone",           on("gpu=0,1,-"),              2, "11p"),
-    ("so it can be impossible to have all",     on("gpu=0,1,-"),              3, ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("told", "gpus", "hints"), table(HINTS))
-def test_hints(told: Node, gpus: int, hints: str) -> None:
-    found = device_manager.topology_hints(pools_of(told), wants(f"gpu={gpus}"))
-
-    assert written(found) == {GPU: hints}
-
-
 NEAR = [
     # what it shows                              node                            gpus since 1.36, before
     ("a zone without any widens what has some",  node("gpu=4", "cpu=8"),         1, "1p", "1p 11"),

@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from numalign.kubelet import memory_manager
-from numalign.kubelet.hint_sets import listed
 from numalign.kubelet.memory_manager import MemoryState
 from numalign.kubelet.topology_manager import TopologyHint
 from numalign.model.bitset import bits
 from numalign.model.demand import Step
-from numalign.model.node import MemoryManager, Node
+from numalign.model.node import Node
 from tests.notation import asks, bag, node, table
 
 GIB = 2**30
@@ -26,16 +25,6 @@ def memory_of(told: Node) -> MemoryState:
     found = memory_manager.state(told)
     assert found
     return found
-
-
-def written(held: MemoryState, text: str) -> str:
-    """Hints as masks with p for what is preferred; all names have the same."""
-    offers = memory_manager.topology_hints(held, wants(text).memory)
-    texts = {
-        " ".join(f"{mask:b}{'p' * (offer.preferred >> mask & 1)}" for mask in listed(offer.possible))
-        for offer in offers
-    }
-    return " and ".join(texts)
 
 
 def after(held: MemoryState, containers: str) -> MemoryState:
@@ -61,31 +50,6 @@ EVEN = node("mem=10Gi", "mem=10Gi")
 HALF = node("mem=10Gi//4Gi", "mem=10Gi//4Gi")
 GROUP = node("mem=10Gi//5Gi", "mem=10Gi//5Gi", "mem=10Gi", blocks=[(0, 1)])
 SINGLE = node("mem=10Gi//8Gi", "mem=10Gi", blocks=[(0,)])
-PAGES = node("mem=10Gi", "mem=10Gi huge=8Gi")
-
-HINTS = [
-    # what it shows                                       node    asked               hints
-    ("one zone is enough, and either can",                 EVEN,   "mem=6Gi",          "1p 10p 11"),
-    ("it takes both",                                      EVEN,   "mem=11Gi",         "11p"),
-    ("more than there is: no hint, not an impossible one", EVEN,   "mem=21Gi",         ""),
-    ("what is given out counts for the fewest zones",      HALF,   "mem=6Gi",          "11"),
-    ("too little is free: no hint either",                 HALF,   "mem=9Gi",          ""),
-    ("a group serves as it is, a zone outside by itself",  GROUP,  "mem=4Gi",          "11 100p"),
-    ("a group takes no other zone in",                     GROUP,  "mem=12Gi",         ""),
-    ("a zone with its own block joins no group",           SINGLE, "mem=4Gi",          "1p 10p"),
-    ("even if that is what it takes",                      SINGLE, "mem=12Gi",         ""),
-    ("all names have the hints that suit all",             PAGES,  "mem=4Gi huge=2Gi", "10p 11"),
-    ("pages that no zone has",                             EVEN,   "mem=4Gi huge=2Gi", ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("told", "asked", "hints"), table(HINTS))
-def test_hints(told: Node, asked: str, hints: str) -> None:
-    assert written(memory_of(told), asked) == hints
-
-
-def test_a_manager_that_is_off_knows_of_no_memory() -> None:
-    assert memory_manager.state(node("mem=1Gi", memory_manager=MemoryManager.NONE)) is None
 
 
 ALLOCATED = [
@@ -123,30 +87,6 @@ def test_who_asks_for_no_memory_without_an_affinity_is_refused() -> None:
 
     assert memory_manager.allocate(memory_of(EVEN), nothing, affinity_of("-")) is None
     assert memory_manager.allocate(memory_of(EVEN), nothing, affinity_of("1")) == memory_of(EVEN)
-
-
-# What two pods of a group, of 12 and 4 GiB, leave when they go: 4 GiB came from zone 1 alone.
-GROUPED = "mem=12Gi@01 | mem=4Gi@01"
-
-GONE = [
-    # what it shows                            who     free     groups
-    ("nobody",                                  [],     [0, 4],  (0b11, 0b11), (2, 2)),
-    ("the first gives back from the lowest",    [0],    [10, 6], (0b11, 0b11), (1, 1)),
-    ("so does the second, whatever it took",    [1],    [4, 4],  (0b11, 0b11), (1, 1)),
-    ("both",                                    [0, 1], [10, 10], (0b01, 0b10), (0, 0)),
-    ("both, the other way around",              [1, 0], [10, 10], (0b01, 0b10), (0, 0)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("who", "free", "cells", "assignments"), table(GONE))
-def test_what_a_group_has_left_depends_on_who_goes_first(
-    who: list[int], free: list[int], cells: tuple[int, ...], assignments: tuple[int, ...]
-) -> None:
-    held = after(memory_of(EVEN), GROUPED)
-    later = memory_manager.without_blocks(held, [held.blocks[at] for at in who])
-
-    assert gib(later.free["memory"]) == free
-    assert (later.cells, later.assignments) == (cells, assignments)
 
 
 def test_a_block_on_one_zone_of_a_group_can_be_lost() -> None:

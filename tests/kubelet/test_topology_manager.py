@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import product
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +23,6 @@ from numalign.kubelet.topology_manager import (
 )
 from numalign.model.bitset import bits, members
 from numalign.model.intent import Policy
-from tests.notation import table
 
 EIGHT = NumaInfo(8)
 
@@ -52,39 +50,6 @@ def written(decision: Decision) -> str:
     zones = "nil" if mask is None else "".join(map(str, members(mask)))
     zones = "all" if mask == bitmask.full(EIGHT.count) else zones
     return zones + "p" * decision.affinity.preferred
-
-
-# Most of it restates policy_test.go of the kubelet's topology manager.
-MERGED = [
-    # what it shows                            hints                best-effort restricted single-numa-node
-    ("nobody cares",                            "",                  "allp", "allp", "nilp"),
-    ("one resource, one zone",                  "0p 1p 01",          "0p",   "0p",   "0p"),
-    ("two resources agree on a zone",           "0p | 0p",           "0p",   "0p",   "0p"),
-    ("the lowest zone that both like",          "0p 1p | 1p 2p",     "1p",   "1p",   "1p"),
-    ("fewer zones before lower ones",           "01p 2p | 01p 2p",   "2p",   "2p",   "2p"),
-    ("preferred means the same set of zones",   "01p 02p | 01p 02p", "01p",  "01p",  "no"),
-    ("one resource is impossible",              "-",                 "all",  "no",   "no"),
-    ("the impossible leaves the other's zones", "- | 1p",            "1",    "no",   "no"),
-    ("different zones",                         "0p | 1p",           "all",  "no",   "no"),
-    ("an overlap is not the same set",          "0p | 01p",          "0",    "no",   "no"),
-    ("the same set, but one does not like it",  "0p | 0",            "0",    "no",   "no"),
-    ("each wants another number of zones",      "01p | 0p 1p 01",    "01",   "no",   "no"),
-    ("as wide as the widest of the narrowest",  "0123 01 | 03",      "03",   "no",   "no"),
-    ("the lowest of that width",                "0123 01 | 12 23",   "12",   "no",   "no"),
-    ("else the widest below it",                "012p | 13p",        "1",    "no",   "no"),
-    ("else the narrowest above it",             "0p 1234 | 5p 1234", "1234", "no",   "no"),
-    ("all zones, where all want them",          "01234567p",         "allp", "allp", "no"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("told", "best_effort", "restricted", "single"), table(MERGED))
-def test_hints_merge(told: str, best_effort: str, restricted: str, single: str) -> None:
-    offers = offers_of(told)
-
-    assert written(merge(Policy.BEST_EFFORT, offers, EIGHT)) == best_effort
-    assert written(merge(Policy.RESTRICTED, offers, EIGHT)) == restricted
-    assert written(merge(Policy.SINGLE_NUMA_NODE, offers, EIGHT)) == single
-    assert written(merge(Policy.NONE, offers, EIGHT)) == "nil"
 
 
 def test_on_a_single_zone_no_affinity_is_stored_by_single_numa_node() -> None:

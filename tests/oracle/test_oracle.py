@@ -141,14 +141,6 @@ def test_a_kubelet_that_would_not_start_says_why(managers: Managers, spec: Json,
         managers.create(pod("p"))
 
 
-def test_the_gates_of_one_node_are_not_those_of_the_next(managers: Managers) -> None:
-    options = {"distribute-cpus-across-numa": "true"}
-    shut = {"CPUManagerPolicyAlphaOptions": False, "CPUManagerPolicyBetaOptions": False}
-
-    assert "not enabled" in str(managers.node(node(featureGates=shut, cpuManagerPolicyOptions=options)))
-    assert managers.node(node(cpuManagerPolicyOptions=options)) is None
-
-
 MISTAKES = {
     "no machine": ({"name": "n"}, "there is none"),
     "a machine without zones": (node(on={"zones": []}), "no zones"),
@@ -170,15 +162,6 @@ def test_a_line_that_no_kubelet_would_be_asked_is_an_error(managers: Managers, s
         managers.node(spec)
     with pytest.raises(Mistaken, match="the last node line was wrong"):
         managers.create(pod("p"))
-
-
-def test_a_pod_that_runs_already_is_an_error_and_the_node_goes_on(managers: Managers) -> None:
-    assert managers.node(node()) is None
-    assert managers.create(pod("p"))["admitted"]
-
-    with pytest.raises(Mistaken, match="line 3: pod p is running already"):
-        managers.create(pod("p"))
-    assert managers.create(pod("q"))["admitted"]
 
 
 def test_a_panic_is_reported_and_takes_the_node_with_it(managers: Managers) -> None:
