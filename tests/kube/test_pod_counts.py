@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.pod_counts import PodCount, PodCounts
 from numalign.model.intent import Policy
+from tests.notation import table
 
 Json = dict[str, Any]
 
@@ -82,18 +83,18 @@ def test_after_a_whole_list_no_other_pods_are_there() -> None:
     assert (len(pod_counts), counted(pod_counts)) == (1, [("team", None, 1)])
 
 
-BROKEN: dict[str, Json] = {
-    "nothing": {},
-    "no containers": {"spec": {}},
-    "an amount that is none": pod(cpu="many"),
-    "an amount that only YAML can write": pod(cpu=10**20),
-    "annotations that are no object": {**pod(), "metadata": {"annotations": [1]}},
-    "a spec that is no object": {"spec": "x"},
-    "a phase that is no text": {"status": {"phase": 1}},
-}
+BROKEN: list[tuple[str, Json]] = [
+    ("nothing", {}),
+    ("no containers", {"spec": {}}),
+    ("an amount that is none", pod(cpu="many")),
+    ("an amount that only YAML can write", pod(cpu=10**20)),
+    ("annotations that are no object", {**pod(), "metadata": {"annotations": [1]}}),
+    ("a spec that is no object", {"spec": "x"}),
+    ("a phase that is no text", {"status": {"phase": 1}}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("raw", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("raw", table(BROKEN))
 def test_a_pod_that_cannot_be_read_is_not_counted_and_harms_nobody(raw: Json) -> None:
     pod_counts = PodCounts(PodReader())
     pod_counts.put(("team", "good"), pod())

@@ -23,7 +23,7 @@ from numalign.model.errors import AND_MORE
 from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED, IntentAnnotations, Policy
 from numalign.runtime import logs
 from numalign.runtime.logs import MANY_LINES
-from tests.notation import asks, bag
+from tests.notation import asks, bag, table
 
 Json = dict[str, Any]
 
@@ -145,21 +145,21 @@ def test_a_pod_that_says_next_to_nothing_is_new_and_nowhere(watched: Watched) ->
 
 REFUSED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Resources cannot be allocated"}
 
-STATES: dict[str, tuple[Json, Phase, bool, bool]] = {
+STATES: list[tuple[str, Json, Phase, bool, bool]] = [
     # situation: its status, its phase, and whether it is acknowledged and has ended
-    "just bound": ({"phase": "Pending", "conditions": []}, Phase.PENDING, False, False),
-    "no phase yet": ({"phase": None}, Phase.PENDING, False, False),
-    "an empty list": ({"phase": "Pending", "containerStatuses": []}, Phase.PENDING, False, False),
-    "admitted": ({"phase": "Pending", "startTime": BORN}, Phase.PENDING, True, False),
-    "pulling": ({"phase": "Pending", "containerStatuses": [{"name": "c0"}]}, Phase.PENDING, True, False),
-    "running": ({"phase": "Running"}, Phase.RUNNING, True, False),
-    "done": ({"phase": "Succeeded"}, Phase.SUCCEEDED, True, True),
-    "refused": (REFUSED, Phase.FAILED, True, True),
-    "lost": ({"phase": "Unknown"}, Phase.UNKNOWN, True, False),
-}
+    ("just bound", {"phase": "Pending", "conditions": []}, Phase.PENDING, False, False),
+    ("no phase yet", {"phase": None}, Phase.PENDING, False, False),
+    ("an empty list", {"phase": "Pending", "containerStatuses": []}, Phase.PENDING, False, False),
+    ("admitted", {"phase": "Pending", "startTime": BORN}, Phase.PENDING, True, False),
+    ("pulling", {"phase": "Pending", "containerStatuses": [{"name": "c0"}]}, Phase.PENDING, True, False),
+    ("running", {"phase": "Running"}, Phase.RUNNING, True, False),
+    ("done", {"phase": "Succeeded"}, Phase.SUCCEEDED, True, True),
+    ("refused", REFUSED, Phase.FAILED, True, True),
+    ("lost", {"phase": "Unknown"}, Phase.UNKNOWN, True, False),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "phase", "acknowledged", "ended"), STATES.values(), ids=STATES)
+@pytest.mark.parametrize(("status", "phase", "acknowledged", "ended"), table(STATES))
 def test_a_state_says_whether_a_kubelet_has_spoken_and_whether_all_is_over(
     watched: Watched, status: Json, phase: Phase, *, acknowledged: bool, ended: bool
 ) -> None:
@@ -235,23 +235,17 @@ def test_pods_of_one_template_share_what_they_ask_for_and_what_they_hold(watched
 
 NO_UID = "is no uid, which has at most 128 letters, digits and signs"
 
-UNKNOWABLE: dict[str, tuple[Json, list[str]]] = {
+UNKNOWABLE: list[tuple[str, Json, list[str]]] = [
     # situation: a pod, and what is wrong with it
-    "no uid": (pod(uid=None), ["Pod team/p: metadata.uid: is missing"]),
-    "an empty uid": (pod(uid=""), ["Pod team/p: metadata.uid: is empty"]),
-    "a uid as long as a body": (
-        pod(uid="1" * 129),
-        [f'Pod team/p: metadata.uid: "{"1" * 61}..." {NO_UID}'],
-    ),
-    "a uid that cannot be printed": (
-        pod(uid="1 2"),
-        [f'Pod team/p: metadata.uid: "1 2" {NO_UID}'],
-    ),
-    "a uid that is a number": (pod(uid=7), ["Pod team/p: metadata.uid: must be a text, not a number"]),
-}
+    ("no uid", pod(uid=None), ["Pod team/p: metadata.uid: is missing"]),
+    ("an empty uid", pod(uid=""), ["Pod team/p: metadata.uid: is empty"]),
+    ("a uid as long as a body", pod(uid="1" * 129), [f'Pod team/p: metadata.uid: "{"1" * 61}..." {NO_UID}']),
+    ("a uid that cannot be printed", pod(uid="1 2"), [f'Pod team/p: metadata.uid: "1 2" {NO_UID}']),
+    ("a uid that is a number", pod(uid=7), ["Pod team/p: metadata.uid: must be a text, not a number"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("raw", "mistakes"), UNKNOWABLE.values(), ids=UNKNOWABLE)
+@pytest.mark.parametrize(("raw", "mistakes"), table(UNKNOWABLE))
 def test_a_pod_that_cannot_be_told_from_others_is_not_lost_silently(
     watched: Watched, raw: Json, mistakes: list[str]
 ) -> None:
@@ -269,63 +263,34 @@ def test_a_pod_that_has_lost_its_uid_is_not_the_one_that_was_there(watched: Watc
     assert watched.told.said == [("seen", "1"), ("gone", "1")]
 
 
-PUZZLING: dict[str, tuple[Json, Mapping[str, object], list[str]]] = {
+PUZZLING: list[tuple[str, Json, Mapping[str, object], list[str]]] = [
     # situation: (pod, what is told all the same, what is wrong)
-    "a phase that nobody knows": (
-        pod(status={"phase": "Sleeping"}),
-        {"phase": Phase.UNKNOWN},
-        ['status.phase: "Sleeping" is none of the known words: Pending, Running, Succeeded, Failed, Unknown'],
-    ),
-    "a phase that is no text": (
-        pod(status={"phase": 1}),
-        {"phase": Phase.UNKNOWN},
-        ["status.phase: must be a text, not a number"],
-    ),
-    "a time that is none": (
-        pod(metadata={"creationTimestamp": "yesterday"}),
-        {"created": 0},
-        ['metadata.creationTimestamp: "yesterday" is no time, as 2026-01-02T03:04:05Z is'],
-    ),
-    "an amount that is none": (
-        pod(spec={"overhead": {"cpu": "-1"}}),
-        {"demand": None, "node": "n"},
-        ['spec.overhead.cpu: "-1" is negative: an amount is zero or more'],
-    ),
-    "annotations that are none": (
-        pod(metadata={"annotations": [1]}),
-        {"demand": None, "record": None},
-        ["metadata.annotations: must be an object, not a list"],
-    ),
-    "an annotation that nobody knows": (
-        pod(metadata={"annotations": {"numalign.io/mood": "good"}}),
-        {"demand": asks("cpu=2 mem=1Gi")},
-        [
-            (
-                "metadata.annotations[numalign.io/mood]: numalign has no such key; known are"
-                " numalign.io/policy, numalign.io/resources, numalign.io/scope, numalign.io/placement,"
-                " numalign.io/placement-observed"
-            )
-        ],
-    ),
-    "a record that is none": (
-        pod(metadata={"annotations": {PLACEMENT_OBSERVED: "[1]", PLACEMENT: RECORD}}),
-        {"record": PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED)},
-        [f"metadata.annotations[{PLACEMENT_OBSERVED}][0]: must be an object, not a number"],
-    ),
-    "a record that is no text": (
-        pod(metadata={"annotations": {PLACEMENT: 1}}),
-        {"record": None},
-        [f"metadata.annotations[{PLACEMENT}]: must be a text, not a number"],
-    ),
-    "a node that is none": (
-        pod(spec={"nodeName": 1}),
-        {"node": ""},
-        ["spec.nodeName: must be a text, not a number"],
-    ),
-}
+    ("a phase that nobody knows", pod(status={"phase": "Sleeping"}), {"phase": Phase.UNKNOWN},
+     ['status.phase: "Sleeping" is none of the known words: Pending, Running, Succeeded, Failed, Unknown']),
+    ("a phase that is no text", pod(status={"phase": 1}), {"phase": Phase.UNKNOWN},
+     ["status.phase: must be a text, not a number"]),
+    ("a time that is none", pod(metadata={"creationTimestamp": "yesterday"}), {"created": 0},
+     ['metadata.creationTimestamp: "yesterday" is no time, as 2026-01-02T03:04:05Z is']),
+    ("an amount that is none", pod(spec={"overhead": {"cpu": "-1"}}), {"demand": None, "node": "n"},
+     ['spec.overhead.cpu: "-1" is negative: an amount is zero or more']),
+    ("annotations that are none", pod(metadata={"annotations": [1]}), {"demand": None, "record": None},
+     ["metadata.annotations: must be an object, not a list"]),
+    ("an annotation that nobody knows", pod(metadata={"annotations": {"numalign.io/mood": "good"}}),
+     {"demand": asks("cpu=2 mem=1Gi")},
+     [("metadata.annotations[numalign.io/mood]: numalign has no such key; known are"
+       " numalign.io/policy, numalign.io/resources, numalign.io/scope, numalign.io/placement,"
+       " numalign.io/placement-observed")]),
+    ("a record that is none", pod(metadata={"annotations": {PLACEMENT_OBSERVED: "[1]", PLACEMENT: RECORD}}),
+     {"record": PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED)},
+     [f"metadata.annotations[{PLACEMENT_OBSERVED}][0]: must be an object, not a number"]),
+    ("a record that is no text", pod(metadata={"annotations": {PLACEMENT: 1}}), {"record": None},
+     [f"metadata.annotations[{PLACEMENT}]: must be a text, not a number"]),
+    ("a node that is none", pod(spec={"nodeName": 1}), {"node": ""},
+     ["spec.nodeName: must be a text, not a number"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("raw", "told", "mistakes"), PUZZLING.values(), ids=PUZZLING)
+@pytest.mark.parametrize(("raw", "told", "mistakes"), table(PUZZLING))
 def test_of_a_pod_that_makes_no_sense_what_can_be_read_is_told(
     watched: Watched, raw: Json, told: Mapping[str, object], mistakes: list[str]
 ) -> None:

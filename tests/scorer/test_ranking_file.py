@@ -11,7 +11,7 @@ from numalign.decision.scoring import Strategy
 from numalign.model.constraints import Operator, Requirement
 from scorer.ranking import Choice, Ranking, RankingRules, Relative
 from scorer.ranking_file import BadRanking, parse, read
-from tests.notation import GPU
+from tests.notation import GPU, table
 
 FEW, MOST, LEAST = Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED
 
@@ -76,94 +76,57 @@ FOR_ALL = "selects nothing: for all nodes, write strategies and weights at the t
 NEEDS = "needs a weight, a whole number from 1 to 100"
 NO_RESOURCE = "is no name of a resource, like cpu or nvidia.com/gpu"
 
-MISTAKEN = {
+MISTAKEN = [
     # situation: (the file, every mistake in order)
-    "empty": ("", ["is empty: write {} for no ranking"]),
-    "two documents": ("{}\n---\n{}", ["holds 2 documents: a ranking is one"]),
-    "a list": ("[]", ["must be an object, not a list"]),
-    "a key in another way": (
-        "ranking: []\nstrategy: x",
-        [
-            'ranking: there is no such key; "rankings" is meant?',
-            'strategy: there is no such key; "strategies" is meant?',
-        ],
-    ),
-    "parts of another shape": (
-        "rankings: {}\nstrategies: MostAllocated\nweights: 3",
-        [
-            'strategies: must be a list, not "MostAllocated"',
-            "weights: must be an object, not a number",
-            "rankings: must be a list, not an object",
-        ],
-    ),
-    "entries of another shape": ("rankings: [x]", ['rankings[0]: must be an object, not "x"']),
-    "an entry of nothing": (
-        "rankings: [{}]",
-        [
-            f"rankings[0].nodeSelector: {FOR_ALL}",
-            "rankings[0]: says nothing of these nodes: add strategies or weights",
-        ],
-    ),
-    "an entry for all nodes": (
-        "rankings: [{nodeSelector: {matchLabels: {}}, weights: {cpu: 1}}]",
-        [f"rankings[0].nodeSelector: {FOR_ALL}"],
-    ),
-    "an entry with another key": (
-        entry("strategies: [MostAllocated], weigths: {cpu: 1}"),
-        ['rankings[0].weigths: there is no such key; "weights" is meant?'],
-    ),
-    "a selector that is wrong": (
-        "rankings: [{nodeSelector: {matchLabel: {a: b}}, weights: {cpu: 1}}]",
-        ['rankings[0].nodeSelector.matchLabel: there is no such key; "matchLabels" is meant?'],
-    ),
-    "no strategies": (entry("strategies: []"), [f"rankings[0].strategies: is empty: name one of {NAMES}"]),
-    "strategies that are none": (
-        entry("strategies: [mostAllocated, '', 3, null, LeastAllocated]"),
-        [
-            'rankings[0].strategies[0]: "mostAllocated" is no strategy; "MostAllocated" is meant?',
-            "rankings[0].strategies[1]: is empty",
-            "rankings[0].strategies[2]: must be a text, not a number",
-            "rankings[0].strategies[3]: is missing",
-        ],
-    ),
-    "a strategy twice": (
-        "strategies: [MostAllocated, LeastAllocated, MostAllocated]",
-        ['strategies[2]: "MostAllocated" is named twice'],
-    ),
-    "too many strategies": (
-        "strategies: [a, b, c, d, e, f]",
-        ["strategies: has 6 entries, and there are 5 strategies"],
-    ),
-    "weights that are none": (
-        "weights: {cpu: 0, memory: 101, a: 0.5, b: true, c: '1', d: , e: {}}",
-        [f"weights.{name}: {NEEDS}" for name in ("cpu", "memory", "a", "b", "c", "d", "e")],
-    ),
-    "resources that are none": (
-        "weights: {rdma/*: 1, '': 1, a b: 1, 1: 1}",
-        [
-            "weights.1: the key must be a text: put it in quotes",
-            f'weights[rdma/*]: "rdma/*" {NO_RESOURCE}',
-            f'weights.: "" {NO_RESOURCE}',
-            f'weights[a b]: "a b" {NO_RESOURCE}',
-        ],
-    ),
-    "too many weights": (
-        "weights: {" + ", ".join(f"r{number}: 1" for number in range(65)) + "}",
-        ["weights: has 65 entries: at most 64 are read"],
-    ),
-    "mistakes in different places": (
-        "more: 1\nweights: {cpu: 0}\nrankings: [{nodeSelector: {matchLabels: {a b: c}}, strategies: [x]}]",
-        [
-            "more: there is no such key; known are rankings, strategies, weights",
-            f"weights.cpu: {NEEDS}",
-            "rankings[0].nodeSelector.matchLabels[a b]: no label can have the key 'a b'",
-            f'rankings[0].strategies[0]: "x" is no strategy; known are {NAMES}',
-        ],
-    ),
-}
+    ("empty", "", ["is empty: write {} for no ranking"]),
+    ("two documents", "{}\n---\n{}", ["holds 2 documents: a ranking is one"]),
+    ("a list", "[]", ["must be an object, not a list"]),
+    ("a key in another way", "ranking: []\nstrategy: x",
+     ['ranking: there is no such key; "rankings" is meant?',
+      'strategy: there is no such key; "strategies" is meant?']),
+    ("parts of another shape", "rankings: {}\nstrategies: MostAllocated\nweights: 3",
+     ['strategies: must be a list, not "MostAllocated"',
+      "weights: must be an object, not a number",
+      "rankings: must be a list, not an object"]),
+    ("entries of another shape", "rankings: [x]", ['rankings[0]: must be an object, not "x"']),
+    ("an entry of nothing", "rankings: [{}]",
+     [f"rankings[0].nodeSelector: {FOR_ALL}",
+      "rankings[0]: says nothing of these nodes: add strategies or weights"]),
+    ("an entry for all nodes", "rankings: [{nodeSelector: {matchLabels: {}}, weights: {cpu: 1}}]",
+     [f"rankings[0].nodeSelector: {FOR_ALL}"]),
+    ("an entry with another key", entry("strategies: [MostAllocated], weigths: {cpu: 1}"),
+     ['rankings[0].weigths: there is no such key; "weights" is meant?']),
+    ("a selector that is wrong", "rankings: [{nodeSelector: {matchLabel: {a: b}}, weights: {cpu: 1}}]",
+     ['rankings[0].nodeSelector.matchLabel: there is no such key; "matchLabels" is meant?']),
+    ("no strategies", entry("strategies: []"), [f"rankings[0].strategies: is empty: name one of {NAMES}"]),
+    ("strategies that are none", entry("strategies: [mostAllocated, '', 3, null, LeastAllocated]"),
+     ['rankings[0].strategies[0]: "mostAllocated" is no strategy; "MostAllocated" is meant?',
+      "rankings[0].strategies[1]: is empty",
+      "rankings[0].strategies[2]: must be a text, not a number",
+      "rankings[0].strategies[3]: is missing"]),
+    ("a strategy twice", "strategies: [MostAllocated, LeastAllocated, MostAllocated]",
+     ['strategies[2]: "MostAllocated" is named twice']),
+    ("too many strategies", "strategies: [a, b, c, d, e, f]",
+     ["strategies: has 6 entries, and there are 5 strategies"]),
+    ("weights that are none", "weights: {cpu: 0, memory: 101, a: 0.5, b: true, c: '1', d: , e: {}}",
+     [f"weights.{name}: {NEEDS}" for name in ("cpu", "memory", "a", "b", "c", "d", "e")]),
+    ("resources that are none", "weights: {rdma/*: 1, '': 1, a b: 1, 1: 1}",
+     ["weights.1: the key must be a text: put it in quotes",
+      f'weights[rdma/*]: "rdma/*" {NO_RESOURCE}',
+      f'weights.: "" {NO_RESOURCE}',
+      f'weights[a b]: "a b" {NO_RESOURCE}']),
+    ("too many weights", "weights: {" + ", ".join(f"r{number}: 1" for number in range(65)) + "}",
+     ["weights: has 65 entries: at most 64 are read"]),
+    ("mistakes in different places",
+     "more: 1\nweights: {cpu: 0}\nrankings: [{nodeSelector: {matchLabels: {a b: c}}, strategies: [x]}]",
+     ["more: there is no such key; known are rankings, strategies, weights",
+      f"weights.cpu: {NEEDS}",
+      "rankings[0].nodeSelector.matchLabels[a b]: no label can have the key 'a b'",
+      f'rankings[0].strategies[0]: "x" is no strategy; known are {NAMES}']),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "mistakes"), MISTAKEN.values(), ids=MISTAKEN)
+@pytest.mark.parametrize(("text", "mistakes"), table(MISTAKEN))
 def test_every_mistake_is_told_with_its_place(text: str, mistakes: list[str]) -> None:
     with pytest.raises(BadRanking) as raised:
         parse(text.encode(), default=FLAGS)

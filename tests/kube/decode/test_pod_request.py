@@ -9,7 +9,7 @@ import pytest
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
 from numalign.model.intent import IntentAnnotations, Policy
-from tests.notation import asks
+from tests.notation import asks, table
 
 Json = dict[str, Any]
 
@@ -52,42 +52,25 @@ def test_no_more_is_remembered_than_may_be_and_what_somebody_holds_stays_one() -
     assert reader.request(pod(cpu="1m")) is held
 
 
-BROKEN: dict[str, tuple[object, list[str]]] = {
+BROKEN: list[tuple[str, object, list[str]]] = [
     # situation: (pod, every mistake)
-    "nothing": ({}, ["spec: is missing"]),
-    "no object": ([1], ["must be an object, not a list", "spec: is missing"]),
-    "a spec that is none": (
-        {"spec": "x"},
-        ['spec: must be an object, not "x"'],
-    ),
-    "amounts and annotations alike": (
-        pod({"numalign.io/policy": "tight"}, cpu="-1"),
-        [
-            'spec.containers[0].resources.limits.cpu: "-1" is negative: an amount is zero or more',
-            'metadata.annotations[numalign.io/policy]: "tight" is none of the known words; one of none,',
-        ],
-    ),
-    "an annotation that is no text": (
-        pod({"numalign.io/policy": 1}),
-        ["metadata.annotations[numalign.io/policy]: must be a text, not a number"],
-    ),
-    "annotations that are a list": (
-        {**pod(), "metadata": {"annotations": [1]}},
-        ["metadata.annotations: must be an object, not a list"],
-    ),
-    "a number that only YAML can write": (
-        pod(cpu=10**20),
-        [
-            (
-                "spec.containers[0].resources.limits.cpu: "
-                '"100000000000000000000" is larger than any amount (2^63-1 units)'
-            )
-        ],
-    ),
-}
+    ("nothing", {}, ["spec: is missing"]),
+    ("no object", [1], ["must be an object, not a list", "spec: is missing"]),
+    ("a spec that is none", {"spec": "x"}, ['spec: must be an object, not "x"']),
+    ("amounts and annotations alike", pod({"numalign.io/policy": "tight"}, cpu="-1"),
+     ['spec.containers[0].resources.limits.cpu: "-1" is negative: an amount is zero or more',
+      'metadata.annotations[numalign.io/policy]: "tight" is none of the known words; one of none,']),
+    ("an annotation that is no text", pod({"numalign.io/policy": 1}),
+     ["metadata.annotations[numalign.io/policy]: must be a text, not a number"]),
+    ("annotations that are a list", {**pod(), "metadata": {"annotations": [1]}},
+     ["metadata.annotations: must be an object, not a list"]),
+    ("a number that only YAML can write", pod(cpu=10**20),
+     [("spec.containers[0].resources.limits.cpu: "
+       '"100000000000000000000" is larger than any amount (2^63-1 units)')]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("raw", "mistakes"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("raw", "mistakes"), table(BROKEN))
 def test_who_has_to_answer_is_told_every_mistake_again_and_again(raw: object, mistakes: list[str]) -> None:
     reader = PodReader()
     for _ in range(2):

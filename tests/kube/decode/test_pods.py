@@ -8,6 +8,7 @@ from numalign.kube.decode import pods
 from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod
 from numalign.model.pod import Container, Pod, Role
 from numalign.model.resources import Resources
+from tests.notation import table
 
 GIB = 2**30
 
@@ -93,105 +94,58 @@ def test_null_counts_as_absent_everywhere() -> None:
     )
 
 
-MISTAKES = {
+MISTAKES = [
     # situation: (pod, every mistake in order)
-    "no pod": ([], ["must be an object, not a list", "spec: is missing"]),
-    "nothing": ({}, ["spec: is missing"]),
-    "spec null": ({"spec": None}, ["spec: is missing"]),
-    "spec a text": ({"spec": "x"}, ['spec: must be an object, not "x"']),
-    "metadata a list": (raw(container(), metadata=[]), ["metadata: must be an object, not a list"]),
-    "a name that is a number": (
-        raw(container(), metadata={"name": 1}),
-        ["metadata.name: must be a text, not a number"],
-    ),
-    "an annotation that is a number": (
-        raw(container(), metadata={"annotations": {"a/b": 1}}),
-        ["metadata.annotations[a/b]: must be a text, not a number"],
-    ),
-    "no containers": ({"spec": {}}, ["spec.containers: is missing"]),
-    "an empty list": (raw(), ["spec.containers: is empty: a pod has at least one container"]),
-    "containers an object": (
-        {"spec": {"containers": {}}},
-        ["spec.containers: must be a list, not an object"],
-    ),
-    "containers that are none": (
-        raw("a", None),
-        [
-            'spec.containers[0]: must be an object, not "a"',
-            "spec.containers[1]: must be an object, not null",
-        ],
-    ),
-    "no name": (raw({}), ["spec.containers[0].name: is missing"]),
-    "an empty name": (raw(container("")), ["spec.containers[0].name: is empty"]),
-    "a name twice": (
-        raw(container("a"), container("a"), initContainers=[container("a")]),
-        [
-            'spec.containers[0].name: "a" is the name of spec.initContainers[0] too',
-            'spec.containers[1].name: "a" is the name of spec.initContainers[0] too',
-        ],
-    ),
-    "resources a text": (
-        raw(container(resources="4")),
-        ['spec.containers[0].resources: must be an object, not "4"'],
-    ),
-    "limits a list": (
-        raw(asks(limits=[])),  # type: ignore[arg-type]
-        ["spec.containers[0].resources.limits: must be an object, not a list"],
-    ),
-    "a quantity that is none": (
-        raw(asks(limits={"memory": "4GB"})),
-        [
-            (
-                'spec.containers[0].resources.limits.memory: "4GB" is not a quantity; G or Gi is meant?'
-                "\n  4GB\n   ^"
-            )
-        ],
-    ),
-    "a negative quantity": (
-        raw(asks(requests={"cpu": "-1"}, limits={"cpu": -1})),
-        [
-            'spec.containers[0].resources.requests.cpu: "-1" is negative: an amount is zero or more',
-            'spec.containers[0].resources.limits.cpu: "-1" is negative: an amount is zero or more',
-        ],
-    ),
-    "a huge quantity": (
-        raw(asks(limits={"cpu": "1e99"})),
-        [
-            'spec.containers[0].resources.limits.cpu: "1e99" is larger than any amount (2^63-1 units)',
-        ],
-    ),
-    "a quantity that is a boolean": (
-        raw(asks(limits={"cpu": True})),
-        [
-            (
-                "spec.containers[0].resources.limits.cpu: True is not a quantity: "
-                "write a number or a text like 4 or 500m"
-            ),
-        ],
-    ),
-    "a request above its limit": (
-        raw(asks(requests={"cpu": "2500m", "memory": "2Gi"}, limits={"cpu": 2, "memory": "1Gi"})),
-        [
-            "spec.containers[0].resources.requests.cpu: 2500m is above the limit of 2",
-            "spec.containers[0].resources.requests.memory: 2Gi is above the limit of 1Gi",
-        ],
-    ),
-    "the pod's request above its limit": (
-        raw(container(), resources={"requests": {"cpu": 3}, "limits": {"cpu": 2}}),
-        ["spec.resources.requests.cpu: 3 is above the limit of 2"],
-    ),
-    "a wrong overhead": (
-        raw(container(), overhead={"cpu": []}),
-        ["spec.overhead.cpu: must be an amount, not a list"],
-    ),
-    "a restart policy that is none": (
-        raw(container(), initContainers=[container("a", restartPolicy=True)]),
-        ["spec.initContainers[0].restartPolicy: must be a text, not true or false"],
-    ),
-}
+    ("no pod", [], ["must be an object, not a list", "spec: is missing"]),
+    ("nothing", {}, ["spec: is missing"]),
+    ("spec null", {"spec": None}, ["spec: is missing"]),
+    ("spec a text", {"spec": "x"}, ['spec: must be an object, not "x"']),
+    ("metadata a list", raw(container(), metadata=[]), ["metadata: must be an object, not a list"]),
+    ("a name that is a number", raw(container(), metadata={"name": 1}),
+     ["metadata.name: must be a text, not a number"]),
+    ("an annotation that is a number", raw(container(), metadata={"annotations": {"a/b": 1}}),
+     ["metadata.annotations[a/b]: must be a text, not a number"]),
+    ("no containers", {"spec": {}}, ["spec.containers: is missing"]),
+    ("an empty list", raw(), ["spec.containers: is empty: a pod has at least one container"]),
+    ("containers an object", {"spec": {"containers": {}}},
+     ["spec.containers: must be a list, not an object"]),
+    ("containers that are none", raw("a", None),
+     ['spec.containers[0]: must be an object, not "a"', "spec.containers[1]: must be an object, not null"]),
+    ("no name", raw({}), ["spec.containers[0].name: is missing"]),
+    ("an empty name", raw(container("")), ["spec.containers[0].name: is empty"]),
+    ("a name twice", raw(container("a"), container("a"), initContainers=[container("a")]),
+     ['spec.containers[0].name: "a" is the name of spec.initContainers[0] too',
+      'spec.containers[1].name: "a" is the name of spec.initContainers[0] too']),
+    ("resources a text", raw(container(resources="4")),
+     ['spec.containers[0].resources: must be an object, not "4"']),
+    ("limits a list", raw(asks(limits=[])),  # type: ignore[arg-type]
+     ["spec.containers[0].resources.limits: must be an object, not a list"]),
+    ("a quantity that is none", raw(asks(limits={"memory": "4GB"})),
+     [('spec.containers[0].resources.limits.memory: "4GB" is not a quantity; G or Gi is meant?'
+       "\n  4GB\n   ^")]),
+    ("a negative quantity", raw(asks(requests={"cpu": "-1"}, limits={"cpu": -1})),
+     ['spec.containers[0].resources.requests.cpu: "-1" is negative: an amount is zero or more',
+      'spec.containers[0].resources.limits.cpu: "-1" is negative: an amount is zero or more']),
+    ("a huge quantity", raw(asks(limits={"cpu": "1e99"})),
+     ['spec.containers[0].resources.limits.cpu: "1e99" is larger than any amount (2^63-1 units)']),
+    ("a quantity that is a boolean", raw(asks(limits={"cpu": True})),
+     [("spec.containers[0].resources.limits.cpu: True is not a quantity: "
+       "write a number or a text like 4 or 500m")]),
+    ("a request above its limit",
+     raw(asks(requests={"cpu": "2500m", "memory": "2Gi"}, limits={"cpu": 2, "memory": "1Gi"})),
+     ["spec.containers[0].resources.requests.cpu: 2500m is above the limit of 2",
+      "spec.containers[0].resources.requests.memory: 2Gi is above the limit of 1Gi"]),
+    ("the pod's request above its limit",
+     raw(container(), resources={"requests": {"cpu": 3}, "limits": {"cpu": 2}}),
+     ["spec.resources.requests.cpu: 3 is above the limit of 2"]),
+    ("a wrong overhead", raw(container(), overhead={"cpu": []}),
+     ["spec.overhead.cpu: must be an amount, not a list"]),
+    ("a restart policy that is none", raw(container(), initContainers=[container("a", restartPolicy=True)]),
+     ["spec.initContainers[0].restartPolicy: must be a text, not true or false"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("written", "mistakes"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize(("written", "mistakes"), table(MISTAKES))
 def test_every_mistake_is_told_with_its_path(written: dict[str, Any], mistakes: list[str]) -> None:
     with pytest.raises(BadPod) as raised:
         pods.pod(written)
