@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from bench import charts, report
+from bench import charts, command_line, report
 
 Words = tuple[str, ...]
 
@@ -140,21 +140,19 @@ def main(arguments: Sequence[str] | None = None, *, run: Run = shown) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser("bench", __doc__)
     parser.add_argument("--quick", action="store_true", help="tiny inputs: only whether everything works")
-    parser.add_argument("--only", type=_names, default=tuple(PARTS), metavar="NAME,...", help=" ".join(PARTS))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures, for a program")
+    parser.add_argument(
+        "--only",
+        type=command_line.several(PARTS, "parts"),
+        default=tuple(PARTS),
+        metavar="NAME,...",
+        help=" ".join(PARTS),
+    )
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE", help="a page; its charts and figures are written beside it"
     )
     return parser
-
-
-def _names(text: str) -> Words:
-    if unknown := sorted(set(text.split(",")) - PARTS.keys()):
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: the parts are {', '.join(PARTS)}")
-    return tuple(name for name in PARTS if name in text.split(","))
 
 
 if __name__ == "__main__":

@@ -7,19 +7,15 @@ ready until it says so, and then until it has read the pods, which no answer wai
 kernel counts, at the peak and when all is still again.
 """
 
-import argparse
 import asyncio
 import contextlib
 import http.client
-import itertools
-import json
 import multiprocessing
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from multiprocessing.connection import Connection
@@ -28,10 +24,10 @@ from pathlib import Path
 import orjson
 from aiohttp import web
 
-from bench import cluster
+from bench import cluster, command_line, servers
 from bench.cluster import Raw
 from bench.figures import table
-from bench.servers import Server, Webhook
+from bench.servers import Webhook
 from bench.targets import READY_S, START_MIB
 from certs import authority
 
@@ -239,28 +235,21 @@ def started(port: int, flags: Sequence[str]) -> Iterator[Webhook]:
     """
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        files = authority.write(
-            authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC)), folder / "tls"
-        )
+        issued = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
+        files = authority.write(issued, folder / "tls")
         settings = {
             "--kubeconfig": _kubeconfig(folder / "kubeconfig", port),
             "--tls-cert": files.cert,
             "--tls-key": files.key,
-            "--bind": "127.0.0.1",
-            "--port": 0,
-            "--metrics-port": 0,
             "--drain-seconds": 0,
         }
-        words = [sys.executable, "-m", "webhook", *map(str, itertools.chain(*settings.items())), *flags]
-        log = folder / "log"
-        with log.open("wb") as written:
-            began = time.perf_counter()
-            process = subprocess.Popen(words, stderr=written)  # noqa: S603 - our own program
-            try:
-                yield _ready(process, files.ca, log, began)
-            finally:
-                process.terminate()
-                process.wait(timeout=30)
+        began = time.perf_counter()
+        with servers.started("webhook", settings, *flags, folder=folder) as server:
+            while not _says_ready(server.metrics_port):
+                if time.perf_counter() - began > LONGEST_START or server.process.poll() is not None:
+                    raise RuntimeError(f"the webhook did not become ready:\n{(folder / 'log').read_text()}")
+                time.sleep(0.02)
+            yield Webhook(replace(server, starting=time.perf_counter() - began), files.ca)
 
 
 def _kubeconfig(path: Path, port: int) -> Path:
@@ -272,24 +261,6 @@ def _kubeconfig(path: Path, port: int) -> Path:
     }
     path.write_bytes(orjson.dumps(content))
     return path
-
-
-def _ready(process: "subprocess.Popen[bytes]", ca: Path, log: Path, began: float) -> Webhook:
-    until = time.monotonic() + LONGEST_START
-    while time.monotonic() < until and process.poll() is None:
-        port, metrics_port = _ports(log)
-        if port and _says_ready(metrics_port):
-            return Webhook(Server(process, port, metrics_port, time.perf_counter() - began), ca)
-        time.sleep(0.02)
-    raise RuntimeError(f"the webhook did not become ready:\n{log.read_text(encoding='utf-8')}")
-
-
-def _ports(log: Path) -> tuple[int, int]:
-    """The ports that it says it listens on, of calls and of metrics; 0 before."""
-    lines = log.read_bytes().splitlines(keepends=True)
-    events = (json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n"))
-    listening = (each for each in events if each["event"] == "server.listening")
-    return next(((int(each["port"]), int(each["metrics_port"])) for each in listening), (0, 0))
 
 
 def _says_ready(port: int) -> bool:
@@ -365,22 +336,19 @@ def measure(sizes: Sizes, flags: Sequence[str] = (), *, settling: float = SETTLI
 
 def main() -> int:
     """Measure as the flags say; 0 however slow it was."""
-    parser = argparse.ArgumentParser(prog="python -m bench.coldstart", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser("bench.coldstart", __doc__)
     parser.add_argument("--nodes", type=int, default=5000, help="of the cluster (default 5000)")
     parser.add_argument("--pods", type=int, default=50_000, help="of the cluster (default 50000)")
     parser.add_argument(
         "--settling", type=float, default=SETTLING, help="seconds until memory is looked at again (default 5)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     parser.add_argument("flags", nargs="*", help="more flags of the webhook, after --")
     chosen = parser.parse_args()
     if min(chosen.nodes, chosen.pods) <= 0 or chosen.settling < 0:
         parser.error("--nodes and --pods must be above zero, and --settling not below it")
     outcome = measure(Sizes(chosen.nodes, chosen.pods), chosen.flags, settling=chosen.settling)
     print(outcome)
-    if chosen.json:
-        chosen.json.write_bytes(orjson.dumps(outcome.document(), option=orjson.OPT_INDENT_2))
+    command_line.write(outcome.document(), chosen.json)
     return 0
 
 

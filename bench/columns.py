@@ -9,19 +9,17 @@ What is measured is checked in the same run: plain Go finds as many nodes and th
 the same of some nodes, and a board that was changed says what one says that is made of the changed nodes.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from bench import floor, growth
+from bench import command_line, floor, growth
 from bench.figures import MILLI
 from bench.fleets import Case, Raw
 from bench.floor import Floor, Load, Pass, Scores
@@ -246,12 +244,8 @@ def _board(nodes: Iterable[Node]) -> Board:
 
 def main() -> int:
     """Measure as the flags say; 0 however slow it was, 1 if what was measured is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench.columns", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser("bench.columns", __doc__)
     parser.add_argument("--quick", action="store_true", help="a few nodes: only whether it works")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the figures here, not to the terminal"
-    )
     chosen = parser.parse_args()
     try:
         found = measure(QUICK if chosen.quick else Sizes(), _floor(), _say)

@@ -20,9 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import orjson
-
-from bench import e2e_workload
+from bench import command_line, e2e_workload
 from bench.e2e_cells import COLUMNS, Case, measure
 from bench.e2e_tables import Measured, Outcome
 from bench.e2e_workload import Task
@@ -132,15 +130,13 @@ def _fill(outcome: Outcome, bench: Bench, load: Load, *, runs: Sequence[str]) ->
 
 def _tell(outcome: Outcome, *, json: Path | None, markdown: Path | None) -> None:
     print(outcome.text())
-    if json:
-        json.write_bytes(orjson.dumps(outcome.document(), option=orjson.OPT_INDENT_2))
+    command_line.write(outcome.document(), json)
     if markdown:
         markdown.write_text(outcome.markdown(), encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.e2e", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser("bench.e2e", __doc__)
     numbers = (
         ("nodes", int, 20, "machines, half of each make"),
         ("pods", int, 400, "pods that come"),
@@ -156,8 +152,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_const", const=(1,), dest="seeds", help="one seed in place of three"
     )
-    parser.add_argument("--runs", type=_runs, default=tuple(COLUMNS), metavar=",".join(COLUMNS))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures, for a program")
+    parser.add_argument(
+        "--runs",
+        type=command_line.several(COLUMNS, "runs"),
+        default=tuple(COLUMNS),
+        metavar=",".join(COLUMNS),
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="the table, for a page")
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what every program wrote")
     return parser
@@ -181,12 +181,6 @@ def _several(kind: Callable[[str], N]) -> Callable[[str], tuple[N, ...]]:
         return found
 
     return read
-
-
-def _runs(text: str) -> tuple[str, ...]:
-    if unknown := sorted(set(text.split(",")) - COLUMNS.keys()):
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: the runs are {', '.join(COLUMNS)}")
-    return tuple(name for name in COLUMNS if name in text.split(","))
 
 
 if __name__ == "__main__":

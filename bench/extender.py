@@ -9,7 +9,6 @@ the difference of two looks at its histogram. A pod of a new template is told ap
 that was met before. Nothing changes on the nodes meanwhile, and all have been read before it begins.
 """
 
-import argparse
 import contextlib
 import http.client
 import random
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import cluster, servers
+from bench import cluster, command_line, servers
 from bench.cluster import Raw
 from bench.figures import Histogram, Spread, ms, table
 from bench.servers import Server
@@ -192,8 +191,8 @@ def measure(*, nodes: int, sizes: Sequence[int], templates: int, repeats: int) -
                 size: _costs(scheduler, pods[at : at + templates], every, size, repeats, dice)
                 for at, size in zip(range(0, len(pods), templates), sizes, strict=True)
             }
-        pod_informer = sum(item["kind"] == "Pod" for item in listed["items"])
-        return Outcome(nodes, pod_informer, server.starting, reading, costs, server.memory())
+        assigned = sum(item["kind"] == "Pod" for item in listed["items"])
+        return Outcome(nodes, assigned, server.starting, reading, costs, server.memory())
 
 
 def _costs(  # noqa: PLR0913, PLR0917  what a round of pods is made of
@@ -218,21 +217,18 @@ def _costs(  # noqa: PLR0913, PLR0917  what a round of pods is made of
 
 def main() -> int:
     """Measure as the flags say; 0 however slow it was."""
-    parser = argparse.ArgumentParser(prog="python -m bench.extender", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser("bench.extender", __doc__)
     parser.add_argument("--nodes", type=int, default=5000, help="nodes of the cluster (default 5000)")
     parser.add_argument("--names", default="500,5000", help="nodes that are asked about (default 500,5000)")
     parser.add_argument("--templates", type=int, default=20, help="workloads for each of these (default 20)")
     parser.add_argument("--repeats", type=int, default=20, help="pods of each after the first (default 20)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     chosen = parser.parse_args()
     sizes = [int(word) for word in chosen.names.split(",") if word.isdigit()]
     if not sizes or not 0 < max(sizes) <= chosen.nodes or min(chosen.templates, chosen.repeats) <= 0:
         parser.error("every number must be above zero, and no more names than nodes")
     outcome = measure(nodes=chosen.nodes, sizes=sizes, templates=chosen.templates, repeats=chosen.repeats)
     print(outcome)
-    if chosen.json:
-        chosen.json.write_bytes(orjson.dumps(outcome.document(), option=orjson.OPT_INDENT_2))
+    command_line.write(outcome.document(), chosen.json)
     return 0
 
 

@@ -37,21 +37,21 @@ def main() -> int:
 
 def grow(case: Case) -> Raw:
     """By how many KiB a node this process grows with the nodes, and then with the board that knows them."""
-    empty = _assigned_pod()
+    empty = _resident_bytes()
     nodes = case.members()
-    with_nodes = _assigned_pod()
+    with_nodes = _resident_bytes()
     board = Board()
     for node in nodes:
         board.put(node)
     board.ask(case.question(0)).scores(Strategy.LEAST_NUMA_NODES, EVEN)
-    with_board = _assigned_pod()
+    with_board = _resident_bytes()
     return {
         "nodes_kib": round((with_nodes - empty) / len(nodes) / _KIB, 2),
         "board_kib": round((with_board - with_nodes) / len(nodes) / _KIB, 2),
     }
 
 
-def _assigned_pod() -> int:
+def _resident_bytes() -> int:
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 

@@ -8,17 +8,14 @@ which is what admission asks. `in_use` is the same node in use: it refuses, so i
 empty. Ratios are to two zones of the same row.
 """
 
-import argparse
 import sys
 import time
 import timeit
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
+from bench import command_line
 from bench.figures import MILLI, ms, quantile, table
 from numalign.decision.evaluate import evaluate
 from numalign.model import demand
@@ -165,8 +162,7 @@ def judged(what: str, found: float, aim: float) -> str:
 
 def main() -> int:
     """Measure as the flags say; 0 however slow it was."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rules", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser("bench.rules", __doc__)
     parser.add_argument(
         "--resources",
         type=int,
@@ -175,15 +171,11 @@ def main() -> int:
         help="how many (default 4)",
     )
     parser.add_argument("--repeats", type=int, default=40, help="verdicts in each of the rounds (default 40)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     chosen = parser.parse_args()
     if chosen.repeats <= 0:
         parser.error("--repeats must be above zero")
     found = measure(resources=chosen.resources, repeats=chosen.repeats)
-    if chosen.json:
-        chosen.json.write_bytes(
-            orjson.dumps(document(found, resources=chosen.resources), option=orjson.OPT_INDENT_2)
-        )
+    command_line.write(document(found, resources=chosen.resources), chosen.json)
     print(
         f"{chosen.resources} resources: {', '.join(NAMES[: chosen.resources])}\n{found.shown}\n* the longest"
     )

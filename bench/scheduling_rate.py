@@ -33,9 +33,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import orjson
-
-from bench import scheduling_site
+from bench import command_line, scheduling_site
 from bench.e2e import binaries
 from bench.figures import table
 from bench.scheduling_cells import BASE, CELLS, Cell
@@ -189,13 +187,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _tell(outcome: Outcome, *, json: Path | None) -> None:
     print(outcome.text())
-    if json:
-        json.write_bytes(orjson.dumps(outcome.document(), option=orjson.OPT_INDENT_2))
+    command_line.write(outcome.document(), json)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.scheduling_rate", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser("bench.scheduling_rate", __doc__)
     numbers = (
         ("nodes", 1000, 1, "nodes"),
         ("pods", 500, 10, "pods of each cell"),
@@ -207,7 +203,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cells", type=_cells, default=tuple(CELLS), metavar="all|base|NAME,...", help=" ".join(CELLS)
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures, for a program")
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what every program wrote")
     said = "50 nodes, 50 pods, one round of the base, whatever else is said"
     parser.add_argument("--quick", action="store_true", help=said)
@@ -224,12 +219,8 @@ def _at_least(least: int) -> Callable[[str], int]:
 
 
 def _cells(text: str) -> tuple[str, ...]:
-    known = {"all": tuple(CELLS), "base": tuple(BASE)}
-    if text in known:
-        return known[text]
-    if unknown := sorted(set(text.split(",")) - CELLS.keys()):
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: the cells are {', '.join(CELLS)}")
-    return tuple(name for name in CELLS if name in text.split(","))
+    named = {"all": tuple(CELLS), "base": tuple(BASE)}
+    return named.get(text) or command_line.several(CELLS, "cells")(text)
 
 
 if __name__ == "__main__":

@@ -57,10 +57,13 @@ class Webhook:
 
 
 @contextlib.contextmanager
-def started(module: str, settings: Mapping[str, object], *, folder: Path) -> Iterator[Server]:
-    """`python -m module` with these settings; raises `RuntimeError` with its log if it does not listen."""
+def started(module: str, settings: Mapping[str, object], *more: str, folder: Path) -> Iterator[Server]:
+    """`python -m module` with these settings and `more` flags.
+
+    Raises `RuntimeError` with its log if it does not listen.
+    """
     flags = {**settings, "--bind": "127.0.0.1", "--port": 0, "--metrics-port": 0}
-    words = [sys.executable, "-m", module, *(str(word) for pair in flags.items() for word in pair)]
+    words = [sys.executable, "-m", module, *(str(word) for pair in flags.items() for word in pair), *more]
     with (folder / "log").open("wb") as log:
         began = time.perf_counter()
         process = subprocess.Popen(words, stderr=log)  # noqa: S603 - our own program

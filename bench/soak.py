@@ -21,9 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-import orjson
-
-from bench import cluster
+from bench import cluster, command_line
 from bench.figures import table
 from bench.soak_callers import NAMES, Caller, Counts, Reviews, Schedule
 from bench.soak_pods import NAMESPACES, Json
@@ -263,22 +261,19 @@ async def _run(chosen: argparse.Namespace) -> Json:
 
 def main(arguments: list[str] | None = None) -> int:
     """Soak as the flags say; 1 if anything grew or failed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser("bench.soak", __doc__)
     parser.add_argument("--minutes", type=float, default=10, help="how long (default 10)")
     parser.add_argument("--reviews", type=int, help="so many reviews, however long they take")
     parser.add_argument("--nodes", type=int, default=40, help="nodes of the cluster (default 40)")
     parser.add_argument(
         "--pods", type=float, default=40, help="pods scheduled per second at most (default 40)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     chosen = parser.parse_args(arguments)
     if min(chosen.minutes, chosen.pods, chosen.reviews or 1) <= 0 or chosen.nodes < NAMES:
         parser.error(f"every number must be above zero, and nodes at least {NAMES}")
     document = asyncio.run(_run(chosen))
     print(text(document))
-    if chosen.json:
-        chosen.json.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    command_line.write(document, chosen.json)
     wrong = verdict(document)
     print("\n".join(wrong) or "nothing grew, and no call failed")
     return 1 if wrong else 0

@@ -6,7 +6,6 @@ makes the next one wait counts as latency (`from due`). How long the handler too
 histogram, the difference of two looks at /metrics, so that nothing is added to the server for being measured.
 """
 
-import argparse
 import base64
 import contextlib
 import functools
@@ -18,11 +17,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import orjson
 
-from bench import cluster, coldstart
+from bench import cluster, coldstart, command_line
 from bench.cluster import Raw
 from bench.coldstart import Sizes
 from bench.figures import MILLI, Histogram, Spread, ms, table
@@ -353,23 +351,20 @@ def _classes(webhook: Webhook) -> int:
 
 def main() -> int:
     """Measure as the flags say; 0 however slow it was."""
-    parser = argparse.ArgumentParser(prog="python -m bench.webhook", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = command_line.parser("bench.webhook", __doc__)
     parser.add_argument("--nodes", type=int, default=15_000, help="nodes of the cluster (default 15000)")
     parser.add_argument("--templates", type=int, default=100, help="workloads that send pods (default 100)")
     parser.add_argument(
         "--rate", default="100,250,500", help="reviews per second, one run for each (default 100,250,500)"
     )
     parser.add_argument("--seconds", type=float, default=10, help="how long to send them (default 10)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
     chosen = parser.parse_args()
     rates = [int(word) if word.isdecimal() else 0 for word in chosen.rate.split(",")]
     if min(chosen.nodes, chosen.templates, *rates, chosen.seconds) <= 0:
         parser.error("every number must be above zero")
     outcome = measure(nodes=chosen.nodes, templates=chosen.templates, rates=rates, seconds=chosen.seconds)
     print(outcome)
-    if chosen.json:
-        chosen.json.write_bytes(orjson.dumps(outcome.document(), option=orjson.OPT_INDENT_2))
+    command_line.write(outcome.document(), chosen.json)
     return 0
 
 
