@@ -1,12 +1,14 @@
 """What nodes have left while a pod is admitted, container by container."""
 
 import numpy as np
+import pytest
 
 from numalign.cache.column_state import ColumnState
-from numalign.cache.columns import When
+from numalign.cache.columns import FreeOrEmpty, When
+from numalign.model.node import Node
 from numalign.model.resources import CPU, MEMORY
 from tests.in_columns import asked, left, state
-from tests.notation import GPU, NIC, Ids, asks, node, options
+from tests.notation import GPU, NIC, Ids, asks, node, options, table
 
 GIB = 2**30
 
@@ -141,6 +143,33 @@ def test_a_container_of_the_pod_binds_its_zone() -> None:
     assert open_sets(after, 2) == [0b0110, 0b1010, 0b1100]
     assert open_sets(after, 2, row=1) == SETS_OF_TWO
     assert after.memory_used().tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("one", "when", "masks", "left_open"),
+    table(
+        [
+            ("one of an empty node too", BLOCKS, When.EMPTY, (0b0001,), [0b0110, 0b1010, 0b1100]),
+            ("several those of all", BARE, When.NOW, (0b0001, 0b0100), [0b1010]),
+            ("one beside a group leaves it whole", BLOCKS, When.NOW, (0b1000,), [0b0011]),
+        ]
+    ),
+)
+def test_containers_bind_their_zones(
+    one: Node, when: FreeOrEmpty, masks: tuple[int, ...], left_open: list[int]
+) -> None:
+    after = state(one, when=when)
+    for mask in masks:
+        after = after.charged(GIB_OF_MEMORY, np.array([mask]))
+
+    assert open_sets(after, 1) == [1 << at for at in range(4) if left_open != [0b0011] or at > 1]
+    assert open_sets(after, 2) == left_open
+
+
+def test_what_asks_for_no_memory_binds_nothing() -> None:
+    devices = asked(EMPTY, asks("gpu=1"))
+
+    assert not state(EMPTY).charged(devices, np.array([0b01])).memory_used().any()
 
 
 def test_bound_zones_and_blocks_close_sets_together() -> None:

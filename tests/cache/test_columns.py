@@ -111,6 +111,10 @@ def test_what_no_zones_could_serve_takes(minor: int, name: str, zones: int) -> N
     assert told(some, (MOST_ZONES_NEEDED, name)) == [zones]
 
 
+def test_cpus_take_a_zone_where_there_are_none() -> None:
+    assert told(node("cpu=0 gpu=1", "gpu=1"), (MOST_ZONES_NEEDED, CPU)) == [1]
+
+
 def test_totals_are_the_nodes_own_where_it_tells_them() -> None:
     whole = replace(PLAIN, totals=bag("cpu=20 mem=9Gi pods=110"))
 

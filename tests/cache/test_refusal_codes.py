@@ -91,6 +91,15 @@ def test_it_is_told_which_container_finds_nothing() -> None:
     assert compared("gpu=2 | gpu=1", second, left(RESTRICTED, "gpu=0", "")) == ALIKE
 
 
+def test_what_earlier_containers_got_is_gone_for_the_one_that_is_refused() -> None:
+    pod = "cpu=4 mem=1Gi gpu=1 | cpu=2 mem=1Gi gpu=1"
+    small, smaller = left(SINGLE, "cpu=5", "cpu=1"), left(SINGLE, "cpu=4", "cpu=1")
+    apart = left(SINGLE, "cpu=4", "cpu=2 gpu=0")
+
+    assert compared(pod, small, smaller) == ALIKE
+    assert compared(pod, small, apart) == APART
+
+
 @pytest.mark.parametrize("one", [SINGLE, RESTRICTED])
 def test_memory_that_no_set_of_zones_has_is_not_given(one: Node) -> None:
     """The manager has no opinion then, and the rest is aligned."""

@@ -85,15 +85,6 @@ def test_a_review_is_left_by_the_policy_when(pod: Raw, changes: Raw, skip: SkipR
     assert subject(asked(pod, **changes), moment(), reader=PodReader(), policy=EXEMPT) is skip
 
 
-@pytest.mark.parametrize("runtime_class", [7, None, "gvisor"])
-def test_another_runtime_class_exempts_nobody(runtime_class: object) -> None:
-    made = with_spec(SPEAKING, runtimeClassName=runtime_class)
-
-    found = subject(asked(made), moment(), reader=PodReader(), policy=EXEMPT)
-
-    assert isinstance(found, ReviewedPod)
-
-
 def test_a_default_of_the_cluster_holds_where_the_namespace_is_meant() -> None:
     policy = ClusterPolicy((GOLD,))
 
