@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -81,12 +81,18 @@ async def early() -> Scorer:
     return await cluster(Scorer(promise=PromiseAt.PRIORITIZE))
 
 
+@pytest.fixture
+async def caller(scorer: Scorer) -> AsyncIterator[Caller]:
+    """Calls that scorer."""
+    async with scorer.open() as opened:
+        yield opened
+
+
 # Filter.
 
 
-async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(scorer: Scorer) -> None:
-    async with scorer.open() as caller:
-        answer = await caller.filter(raw(FOUR), *NAMES)
+async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(caller: Caller) -> None:
+    answer = await caller.filter(raw(FOUR), *NAMES)
 
     asked = "4 cpu, 1Gi memory and 1 nvidia.com/gpu"
     assert answer == {
@@ -102,14 +108,13 @@ async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(scorer
     }
 
 
-async def test_whole_nodes_come_back_as_they_came(scorer: Scorer) -> None:
+async def test_whole_nodes_come_back_as_they_came(caller: Caller) -> None:
     nodes = [{"metadata": {"name": name, "x": {"y": [name]}}, "status": {"z": 0.5}} for name in NAMES]
-    async with scorer.open() as caller:
-        answer = await caller.ask(
-            "/filter",
-            {"Pod": raw(FOUR), "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None},
-        )
-        scores = await caller.ask("/prioritize", {"Pod": raw(FOUR), "Nodes": {"items": nodes}})
+    answer = await caller.ask(
+        "/filter",
+        {"Pod": raw(FOUR), "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None},
+    )
+    scores = await caller.ask("/prioritize", {"Pod": raw(FOUR), "Nodes": {"items": nodes}})
 
     assert answer["NodeNames"] is None
     assert answer["Nodes"] == {"metadata": {}, "items": nodes[:2]}
@@ -117,19 +122,18 @@ async def test_whole_nodes_come_back_as_they_came(scorer: Scorer) -> None:
     assert [each["Host"] for each in scores] == NAMES
 
 
-async def test_what_a_stock_scheduler_sends_is_answered(scorer: Scorer) -> None:
+async def test_what_a_stock_scheduler_sends_is_answered(scorer: Scorer, caller: Caller) -> None:
     calls = RECORDED / "kube-scheduler-v1.34.4"
     await scorer.know({"node-a.example": EMPTY})
-    async with scorer.open() as caller:
-        answers = {
-            path: [await caller.send(path, (calls / f"{name}.json").read_bytes()) for name in names]
-            for path, names in {
-                "/filter": ("filter-names", "filter-nodes"),
-                "/prioritize": ("filter-names", "filter-nodes"),
-                "/preempt": ("preempt-names", "preempt-nodes"),
-                "/bind": ("bind",),
-            }.items()
-        }
+    answers = {
+        path: [await caller.send(path, (calls / f"{name}.json").read_bytes()) for name in names]
+        for path, names in {
+            "/filter": ("filter-names", "filter-nodes"),
+            "/prioritize": ("filter-names", "filter-nodes"),
+            "/preempt": ("preempt-names", "preempt-nodes"),
+            "/bind": ("bind",),
+        }.items()
+    }
 
     assert {status for each in answers.values() for status, _ in each} == {200}
     [(_, names), (_, nodes)] = answers["/filter"]
@@ -165,27 +169,24 @@ async def test_on_nodes_that_nobody_knows(unknown: str, made: Raw, name: str, *,
     assert scores == {name: 0, "empty": 10}
 
 
-async def test_a_name_that_comes_twice_is_answered_once(scorer: Scorer) -> None:
-    async with scorer.open() as caller:
-        answer = await caller.filter(raw(FOUR), "empty", "full", "empty", "full")
-        scores = await caller.prioritize(raw(FOUR), "empty", "full", "empty")
+async def test_a_name_that_comes_twice_is_answered_once(caller: Caller) -> None:
+    answer = await caller.filter(raw(FOUR), "empty", "full", "empty", "full")
+    scores = await caller.prioritize(raw(FOUR), "empty", "full", "empty")
 
     assert (answer["NodeNames"], [*answer["FailedNodes"]]) == (["empty"], ["full"])
     assert [*scores] == ["empty", "full"]
 
 
-async def test_no_names_are_no_nodes(scorer: Scorer) -> None:
-    async with scorer.open() as caller:
-        answer = await caller.filter(raw(FOUR))
-        scores = await caller.prioritize(raw(FOUR))
+async def test_no_names_are_no_nodes(caller: Caller) -> None:
+    answer = await caller.filter(raw(FOUR))
+    scores = await caller.prioritize(raw(FOUR))
 
     assert (answer["NodeNames"], answer["Error"], scores) == ([], "", {})
 
 
-async def test_a_pod_that_is_wrong_is_told_so_where_its_owner_reads_it(scorer: Scorer) -> None:
-    async with scorer.open() as caller:
-        answer = await caller.filter(BROKEN, *NAMES)
-        status, said = await caller.send("/prioritize", orjson.dumps({"Pod": BROKEN, "NodeNames": NAMES}))
+async def test_a_pod_that_is_wrong_is_told_so_where_its_owner_reads_it(caller: Caller) -> None:
+    answer = await caller.filter(BROKEN, *NAMES)
+    status, said = await caller.send("/prioritize", orjson.dumps({"Pod": BROKEN, "NodeNames": NAMES}))
 
     assert answer["Error"].startswith("numalign: metadata.annotations[numalign.io/policy]: ")
     assert (answer["NodeNames"], answer["FailedNodes"]) == (None, {})
@@ -193,24 +194,21 @@ async def test_a_pod_that_is_wrong_is_told_so_where_its_owner_reads_it(scorer: S
     assert "numalign.io/policy" in said["error"]
 
 
-async def test_nodes_are_counted_by_what_they_say(scorer: Scorer) -> None:
-    async with scorer.open() as caller:
-        await caller.filter(raw(FOUR), *NAMES)
-        counted = [
-            await caller.metric("filtered_nodes_total", answer=answer)
-            for answer in ("fits", "not_now", "never")
-        ]
-        calls = await caller.metric("scheduler_calls_total", verb="filter", result="answered")
-        timed = await caller.metric("scheduler_call_seconds_count", verb="filter")
+async def test_nodes_are_counted_by_what_they_say(caller: Caller) -> None:
+    await caller.filter(raw(FOUR), *NAMES)
+    counted = [
+        await caller.metric("filtered_nodes_total", answer=answer) for answer in ("fits", "not_now", "never")
+    ]
+    calls = await caller.metric("scheduler_calls_total", verb="filter", result="answered")
+    timed = await caller.metric("scheduler_call_seconds_count", verb="filter")
 
     assert (counted, calls, timed) == ([2, 1, 3], 1, 1)
 
 
-async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer) -> None:
+async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer, caller: Caller) -> None:
     await scorer.know({"a": EMPTY, "vast": node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)})
-    async with scorer.open() as caller:
-        answers = [await caller.filter(raw(FOUR), *names) for names in (["a", "vast"], ["a"])]
-        counted = await caller.metric("questions_not_answered_total")
+    answers = [await caller.filter(raw(FOUR), *names) for names in (["a", "vast"], ["a"])]
+    counted = await caller.metric("questions_not_answered_total")
 
     assert [answer["NodeNames"] for answer in answers] == [["a"], ["a"]]
     assert list(answers[0]["FailedNodes"]) == ["vast"]
@@ -227,11 +225,10 @@ NAMESPACES: list[tuple[str, dict[str, str], Raw, list[str]]] = [
 
 @pytest.mark.parametrize(("labels", "made", "fit"), table(NAMESPACES))
 async def test_where_a_namespace_says(
-    scorer: Scorer, labels: dict[str, str], made: Raw, fit: list[str]
+    scorer: Scorer, caller: Caller, labels: dict[str, str], made: Raw, fit: list[str]
 ) -> None:
     await scorer.know({"empty": EMPTY, "loose": LOOSE}, team=labels)
-    async with scorer.open() as caller:
-        answer = await caller.filter(made, "empty", "loose")
+    answer = await caller.filter(made, "empty", "loose")
 
     assert answer["NodeNames"] == fit
 
@@ -253,9 +250,8 @@ async def test_the_same_word_may_be_wanted_of_the_node(match: Match, fit: list[s
 # Prioritize.
 
 
-async def test_scores_are_whole_numbers_from_0_to_10_and_say_which_is_best(scorer: Scorer) -> None:
-    async with scorer.open() as caller:
-        scores = await caller.prioritize(raw(FOUR), *NAMES)
+async def test_scores_are_whole_numbers_from_0_to_10_and_say_which_is_best(caller: Caller) -> None:
+    scores = await caller.prioritize(raw(FOUR), *NAMES)
 
     assert scores == {"fuller": 10, "empty": 5, "full": 0, "small": 0, "loose": 0, "bare": 0}
     assert {type(score) for score in scores.values()} == {int}
@@ -355,13 +351,12 @@ async def test_to_rank_promises_nothing(early: Scorer) -> None:
 # Bind.
 
 
-async def test_a_pod_is_filtered_ranked_and_bound(scorer: Scorer) -> None:
+async def test_a_pod_is_filtered_ranked_and_bound(scorer: Scorer, caller: Caller) -> None:
     scorer.see(raw(FOUR))
-    async with scorer.open() as caller:
-        fit = (await caller.filter(raw(FOUR), *NAMES))["NodeNames"]
-        scores = await caller.prioritize(raw(FOUR), *fit)
-        why = await caller.bind(raw(FOUR), max(scores, key=scores.__getitem__))
-        counted = await caller.metric("binds_total", outcome="bound")
+    fit = (await caller.filter(raw(FOUR), *NAMES))["NodeNames"]
+    scores = await caller.prioritize(raw(FOUR), *fit)
+    why = await caller.bind(raw(FOUR), max(scores, key=scores.__getitem__))
+    counted = await caller.metric("binds_total", outcome="bound")
 
     assert (why, scorer.kept(), counted) == ("", {"web": "fuller"}, 1)
 
@@ -378,14 +373,13 @@ async def test_a_refused_bind_is_a_good_answer(promise: PromiseAt) -> None:
 # Preempt.
 
 
-async def test_only_evictions_that_help_are_kept(scorer: Scorer) -> None:
+async def test_only_evictions_that_help_are_kept(caller: Caller) -> None:
     def victims(*names: str) -> Raw:
         return {"Pods": [{"UID": uid(name)} for name in names], "NumPDBViolations": 1}
 
     candidates = {"full": victims("all"), "fuller": victims("half"), "small": victims("x")}
     call = {"Pod": raw(ALL), "NodeNameToVictims": None, "NodeNameToMetaVictims": candidates}
-    async with scorer.open() as caller:
-        answer = await caller.ask("/preempt", call)
+    answer = await caller.ask("/preempt", call)
 
     assert answer == {"NodeNameToMetaVictims": {name: candidates[name] for name in ("full", "fuller")}}
 
@@ -403,20 +397,18 @@ async def test_only_evictions_that_help_are_kept(scorer: Scorer) -> None:
     ],
     ids=["a pod", "a pod in a call", "some nodes", "no nodes"],
 )
-async def test_nodes_are_ranked_for_people(scorer: Scorer, call: Raw, names: list[str]) -> None:
-    async with scorer.open() as caller:
-        answer = await caller.ask("/v1/rank", call)
+async def test_nodes_are_ranked_for_people(caller: Caller, call: Raw, names: list[str]) -> None:
+    answer = await caller.ask("/v1/rank", call)
 
     assert [each["name"] for each in answer["nodes"]] == names
     assert (answer["pod"], answer["age"]) == ("team/web", 0.5)
 
 
-async def test_for_people_nodes_that_take_no_pods_now_come_last(scorer: Scorer) -> None:
+async def test_for_people_nodes_that_take_no_pods_now_come_last(scorer: Scorer, caller: Caller) -> None:
     ready, away = EMPTY, replace(EMPTY, attributes=Attributes(ready=False))
     await scorer.know({"a": away, "b": ready, "c": away})
-    async with scorer.open() as caller:
-        answer = await caller.ask("/v1/rank", raw(FOUR))
-        filtered = await caller.ask("/filter", {"Pod": raw(FOUR), "NodeNames": ["a", "b"]})
+    answer = await caller.ask("/v1/rank", raw(FOUR))
+    filtered = await caller.ask("/filter", {"Pod": raw(FOUR), "NodeNames": ["a", "b"]})
 
     assert [(each["name"], each["fits"], each.get("reason")) for each in answer["nodes"]] == [
         ("b", True, None),
@@ -426,12 +418,11 @@ async def test_for_people_nodes_that_take_no_pods_now_come_last(scorer: Scorer) 
     assert filtered["NodeNames"] == ["a", "b"], "a scheduler has asked that itself"
 
 
-async def test_for_people_a_pod_is_judged_on_nodes_that_it_may_go_to(scorer: Scorer) -> None:
+async def test_for_people_a_pod_is_judged_on_nodes_that_it_may_go_to(scorer: Scorer, caller: Caller) -> None:
     gold = replace(EMPTY, attributes=Attributes(Labels({"tier": "gold"})))
     tainted = replace(EMPTY, attributes=Attributes(Labels({"tier": "gold"}), (Taint("dedicated"),)))
     await scorer.know({"a": EMPTY, "b": gold, "c": tainted})
-    async with scorer.open() as caller:
-        answer = await caller.ask("/v1/rank", raw(FOUR, spec={"nodeSelector": {"tier": "gold"}}))
+    answer = await caller.ask("/v1/rank", raw(FOUR, spec={"nodeSelector": {"tier": "gold"}}))
 
     assert [(each["name"], each.get("permanent"), each.get("reason")) for each in answer["nodes"]] == [
         ("b", None, None),
@@ -473,10 +464,9 @@ IDS = ["half", "all", "silent", "tries", "wide", "small", "opts out"]
 
 
 @pytest.mark.parametrize("made", PODS, ids=IDS)
-async def test_volcano_is_told_the_same_as_a_stock_scheduler(scorer: Scorer, made: Raw) -> None:
-    async with scorer.open() as caller:
-        answer = await caller.filter(made, *NAMES)
-        codes = {name: await predicate(caller, made, name) for name in NAMES}
+async def test_volcano_is_told_the_same_as_a_stock_scheduler(caller: Caller, made: Raw) -> None:
+    answer = await caller.filter(made, *NAMES)
+    codes = {name: await predicate(caller, made, name) for name in NAMES}
 
     assert codes == {
         **dict.fromkeys(answer["NodeNames"], (0, "")),
@@ -486,11 +476,10 @@ async def test_volcano_is_told_the_same_as_a_stock_scheduler(scorer: Scorer, mad
 
 
 @pytest.mark.parametrize("made", PODS, ids=IDS)
-async def test_volcano_sees_the_same_order(scorer: Scorer, made: Raw) -> None:
-    async with scorer.open() as caller:
-        scores = await caller.prioritize(made, *NAMES)
-        nodes = [{"Name": name} for name in NAMES]
-        said = await caller.ask("/volcano/prioritize", {"task": task(made), "nodes": nodes})
+async def test_volcano_sees_the_same_order(caller: Caller, made: Raw) -> None:
+    scores = await caller.prioritize(made, *NAMES)
+    nodes = [{"Name": name} for name in NAMES]
+    said = await caller.ask("/volcano/prioritize", {"task": task(made), "nodes": nodes})
 
     numbers = said["nodeScore"]
     assert (said["errorMessage"], {*numbers}) == ("", {*NAMES})
@@ -498,64 +487,60 @@ async def test_volcano_sees_the_same_order(scorer: Scorer, made: Raw) -> None:
         assert (scores[one] < scores[other]) == (numbers[one] < numbers[other])
 
 
-async def test_what_volcano_itself_sends_is_answered(scorer: Scorer) -> None:
+async def test_what_volcano_itself_sends_is_answered(caller: Caller) -> None:
     calls = RECORDED / "volcano-v1.10.0"
-    async with scorer.open() as caller:
-        answers = [
-            await caller.send(f"/volcano/{verb}", (calls / f"{verb}.json").read_bytes())
-            for verb in ("predicate", "prioritize", "preemptable")
-        ]
+    answers = [
+        await caller.send(f"/volcano/{verb}", (calls / f"{verb}.json").read_bytes())
+        for verb in ("predicate", "prioritize", "preemptable")
+    ]
 
     assert [status for status, _ in answers] == [200] * 3
 
 
-async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(scorer: Scorer) -> None:
-    async with scorer.open() as caller:
-        first = await caller.ask("/volcano/allocate", {"task": task(raw(ALL), "fuller")})
-        kept = scorer.kept()
-        code, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
-        second = await caller.ask("/volcano/allocate", {"task": task(raw(ALL, name="second"), "fuller")})
-        last = await caller.ask("/volcano/deallocate", {"task": task(raw(ALL), "fuller")})
-        after, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
+async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(
+    scorer: Scorer, caller: Caller
+) -> None:
+    first = await caller.ask("/volcano/allocate", {"task": task(raw(ALL), "fuller")})
+    kept = scorer.kept()
+    code, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
+    second = await caller.ask("/volcano/allocate", {"task": task(raw(ALL, name="second"), "fuller")})
+    last = await caller.ask("/volcano/deallocate", {"task": task(raw(ALL), "fuller")})
+    after, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
 
     assert (first, kept, code) == ({"errorMessage": ""}, {"web": "fuller"}, 2)
     assert second["errorMessage"].startswith("node(s) have no zone with 8 cpu")
     assert (last, scorer.kept(), after) == ({"errorMessage": ""}, {}, 0)
 
 
-async def test_an_allocated_task_is_promised_by_the_leader_alone(scorer: Scorer) -> None:
+async def test_an_allocated_task_is_promised_by_the_leader_alone(scorer: Scorer, caller: Caller) -> None:
     scorer.leads = False
-    async with scorer.open() as caller:
-        await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
+    await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
 
     assert scorer.kept() == {}
 
 
-async def test_a_task_that_runs_is_neither_promised_nor_let_go_of(scorer: Scorer) -> None:
+async def test_a_task_that_runs_is_neither_promised_nor_let_go_of(scorer: Scorer, caller: Caller) -> None:
     scorer.see(running(on("fuller", raw(FOUR))))
-    async with scorer.open() as caller:
-        await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
-        await caller.ask("/volcano/deallocate", {"task": task(raw(FOUR), "fuller")})
+    await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
+    await caller.ask("/volcano/deallocate", {"task": task(raw(FOUR), "fuller")})
 
     assert (scorer.kept(), scorer.reservations.node_of(uid("web"))) == ({}, "fuller")
 
 
-async def test_a_task_without_a_node_cannot_be_allocated(scorer: Scorer) -> None:
-    async with scorer.open() as caller:
-        said = await caller.ask("/volcano/allocate", {"task": task(raw(FOUR))})
+async def test_a_task_without_a_node_cannot_be_allocated(caller: Caller) -> None:
+    said = await caller.ask("/volcano/allocate", {"task": task(raw(FOUR))})
 
     assert said == {"errorMessage": "numalign: a task is allocated with its node and its pod's uid"}
 
 
-async def test_volcano_is_named_the_tasks_whose_eviction_helps(scorer: Scorer) -> None:
+async def test_volcano_is_named_the_tasks_whose_eviction_helps(caller: Caller) -> None:
     evictees = [
         task(raw("cpu=16 mem=1Gi gpu=4", name="all"), "full"),
         task(raw("cpu=1", name="x"), "small"),
         task(raw("cpu=1", name="y")),
     ]
-    async with scorer.open() as caller:
-        some = await caller.ask("/volcano/preemptable", {"evictor": task(raw(ALL)), "evictees": evictees})
-        none = await caller.ask("/volcano/preemptable", {"evictor": task(raw(ALL)), "evictees": evictees[1:]})
+    some = await caller.ask("/volcano/preemptable", {"evictor": task(raw(ALL)), "evictees": evictees})
+    none = await caller.ask("/volcano/preemptable", {"evictor": task(raw(ALL)), "evictees": evictees[1:]})
 
     assert some == {"status": 1, "victims": evictees[:1]}
     assert none == {"status": -1, "victims": []}
@@ -575,10 +560,9 @@ VOLCANO_BAD: list[tuple[str, str, Raw, Raw]] = [
 
 @pytest.mark.parametrize(("verb", "call", "part"), table(VOLCANO_BAD))
 async def test_volcano_reads_nothing_but_good_answers(
-    scorer: Scorer, verb: str, call: Raw, part: Raw
+    scorer: Scorer, caller: Caller, verb: str, call: Raw, part: Raw
 ) -> None:
-    async with scorer.open() as caller:
-        said = await caller.ask(f"/volcano/{verb}", call)
+    said = await caller.ask(f"/volcano/{verb}", call)
 
     assert {key: said[key] for key in part} == part
     texts = [said[key] for key in ("status", "errorMessage") if isinstance(said.get(key), str)]
@@ -588,9 +572,8 @@ async def test_volcano_reads_nothing_but_good_answers(
 
 @pytest.mark.parametrize("verb", ["onSessionOpen", "onSessionClose"])
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"nodes": {}}', b"hello"])
-async def test_sessions_come_and_go(scorer: Scorer, verb: str, body: bytes) -> None:
-    async with scorer.open() as caller:
-        status, said = await caller.send(f"/volcano/{verb}", body)
+async def test_sessions_come_and_go(caller: Caller, verb: str, body: bytes) -> None:
+    status, said = await caller.send(f"/volcano/{verb}", body)
 
     assert (status, said) == (200, {"errorMessage": ""})
 
@@ -610,16 +593,17 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("body", table(GARBAGE))
-async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(scorer: Scorer, body: bytes) -> None:
-    async with scorer.open() as caller:
-        for path in OURS:
-            status, said = await caller.send(f"/{path}", body)
-            assert (path, status) == (path, 400)
-            assert "JSON" in said["error"] or "empty" in said["error"]
-            assert len(said["error"]) < 1000
-            bad = await caller.metric("scheduler_calls_total", verb=path, result="bad")
-            assert bad == 1
-        after = await caller.filter(raw(FOUR), "empty")
+async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(
+    scorer: Scorer, caller: Caller, body: bytes
+) -> None:
+    for path in OURS:
+        status, said = await caller.send(f"/{path}", body)
+        assert (path, status) == (path, 400)
+        assert "JSON" in said["error"] or "empty" in said["error"]
+        assert len(said["error"]) < 1000
+        bad = await caller.metric("scheduler_calls_total", verb=path, result="bad")
+        assert bad == 1
+    after = await caller.filter(raw(FOUR), "empty")
 
     assert after["NodeNames"] == ["empty"]
     # Once a minute: the page of metrics counts them all.
@@ -627,12 +611,11 @@ async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(scorer: S
 
 
 @pytest.mark.parametrize("body", table(GARBAGE))
-async def test_what_is_no_call_of_volcano_is_answered_with_200(scorer: Scorer, body: bytes) -> None:
-    async with scorer.open() as caller:
-        for path in VOLCANOS:
-            status, said = await caller.send(f"/{path}", body)
-            assert (path, status) == (path, 200)
-            assert {*said} <= {"status", "code", "nodeScore", "errorMessage", "victims"}
+async def test_what_is_no_call_of_volcano_is_answered_with_200(caller: Caller, body: bytes) -> None:
+    for path in VOLCANOS:
+        status, said = await caller.send(f"/{path}", body)
+        assert (path, status) == (path, 200)
+        assert {*said} <= {"status", "code", "nodeScore", "errorMessage", "victims"}
 
 
 POD = raw(FOUR)
@@ -652,9 +635,10 @@ WRONG: list[tuple[str, str, Raw, str]] = [
 
 
 @pytest.mark.parametrize(("path", "call", "said"), table(WRONG))
-async def test_a_call_with_mistakes_is_told_them(scorer: Scorer, path: str, call: Raw, said: str) -> None:
-    async with scorer.open() as caller:
-        status, answer = await caller.send(path, orjson.dumps(call))
+async def test_a_call_with_mistakes_is_told_them(
+    scorer: Scorer, caller: Caller, path: str, call: Raw, said: str
+) -> None:
+    status, answer = await caller.send(path, orjson.dumps(call))
 
     assert status == 422
     assert said in answer["error"]
@@ -662,18 +646,16 @@ async def test_a_call_with_mistakes_is_told_them(scorer: Scorer, path: str, call
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "x", ""])
-async def test_what_a_body_is_called_is_nothing_to_us(scorer: Scorer, kind: str) -> None:
+async def test_what_a_body_is_called_is_nothing_to_us(caller: Caller, kind: str) -> None:
     body = orjson.dumps({"Pod": raw(FOUR), "NodeNames": ["empty"]})
-    async with scorer.open() as caller:
-        status, answer = await caller.send("/filter", body, kind=kind)
+    status, answer = await caller.send("/filter", body, kind=kind)
 
     assert (status, answer["NodeNames"]) == (200, ["empty"])
 
 
-async def test_a_call_of_many_mebibytes_is_answered(scorer: Scorer) -> None:
+async def test_a_call_of_many_mebibytes_is_answered(caller: Caller) -> None:
     nodes = [{"metadata": {"name": name}, "status": {"images": "x" * (MIB)}} for name in NAMES]
-    async with scorer.open() as caller:
-        answer = await caller.ask("/filter", {"Pod": raw(FOUR), "Nodes": {"items": nodes}})
+    answer = await caller.ask("/filter", {"Pod": raw(FOUR), "Nodes": {"items": nodes}})
 
     assert [each["metadata"]["name"] for each in answer["Nodes"]["items"]] == ["empty", "fuller"]
 
@@ -776,12 +758,13 @@ async def test_of_ten_thousand_calls_nothing_is_left(promise: PromiseAt) -> None
 
 
 @pytest.mark.parametrize("path", ["filter", "bind", "volcano/predicate"])
-async def test_whoever_calls_the_wrong_replica_is_answered_and_sent_away(scorer: Scorer, path: str) -> None:
+async def test_whoever_calls_the_wrong_replica_is_answered_and_sent_away(
+    scorer: Scorer, caller: Caller, path: str
+) -> None:
     await cluster(scorer)
     closed = []
-    async with scorer.open() as caller:
-        for scorer.leads in (True, False):
-            async with caller.client.post(f"/{path}", data=b"{}") as answer:
-                closed.append(answer.headers.get("Connection"))
+    for scorer.leads in (True, False):
+        async with caller.client.post(f"/{path}", data=b"{}") as answer:
+            closed.append(answer.headers.get("Connection"))
 
     assert closed == [None, "close"]
