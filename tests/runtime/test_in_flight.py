@@ -36,6 +36,7 @@ PEERS = st.sampled_from([A, B, C, PROVEN, SNATTED])
         (Budget(100, total=75, held={A: 75}), A, 1, False),
         (Budget(100, total=75, held={A: 75}), B, 25, True),
         (Budget(100, total=75, held={A: 75}), B, 26, False),
+        (Budget(512, 128, total=255, held={A: 255}), A, 1, True),
         (Budget(100, 25, total=75, held={A: 75}), B, 1, False),
         (Budget(100, 25, total=75, held={A: 75}), PROVEN, 25, True),
         (Budget(100, 25, total=100, proven=100, held={PROVEN: 100}), A, 1, False),
@@ -43,6 +44,7 @@ PEERS = st.sampled_from([A, B, C, PROVEN, SNATTED])
     ids=[
         "no bound", "the only one there is", "alone, one has three quarters", "and no more than that",
         "and another peer the rest", "of which there is no more than there is",
+        "behind one address may stand every API server there is, with 256 calls at once",
         "what is reserved is for nobody who is not proven", "and for those who are", "who may have it all",
     ],
 )  # fmt: skip
@@ -150,14 +152,6 @@ def test_peers_that_take_all_they_get_leave_room_for_another_one(calls: int, gre
             stack.enter_context(load.usage(Peer("another"))).begin()
 
 
-def test_one_peer_alone_gets_three_quarters() -> None:
-    """Behind one address may stand every API server there is, with 256 calls at once."""
-    load = Load.of(Limits(calls=512, reserve=True))
-    with contextlib.ExitStack() as stack:
-        for _ in range(256):
-            stack.enter_context(load.usage(A)).begin()
-
-
 def test_a_body_longer_than_all_together_is_taken_while_it_is_alone() -> None:
     load = Load.of(Limits(bytes=100))
     with load.usage(A) as first:
@@ -185,57 +179,49 @@ async def test_the_last_call_is_waited_for() -> None:
 # Turns.
 
 
-async def rounds(peers: list[Peer]) -> list[list[Peer]]:
-    """Who begins in which round of the event loop, if all come at once."""
-    turns, began = Turns(), list[Peer]()
+async def rounds(*calls: tuple[Peer, int], size: int = 1) -> list[list[tuple[Peer, int]]]:
+    """Which calls begin in which round of the event loop, if all come at once."""
+    turns, began = Turns(size), list[tuple[Peer, int]]()
 
-    async def call(peer: Peer) -> None:
-        await turns.wait(peer)
-        began.append(peer)
+    async def call(peer: Peer, amount: int) -> None:
+        await turns.wait(peer, amount)
+        began.append((peer, amount))
 
-    tasks = [asyncio.create_task(call(peer)) for peer in peers]
+    tasks = [asyncio.create_task(call(*each)) for each in calls]
     found = []
     while not all(task.done() for task in tasks):
         before = len(began)
         await asyncio.sleep(0)
         found.append(began[before:])
-    return found
+    return [each for each in found if each]
+
+
+async def order(*peers: Peer) -> list[Peer]:
+    """In which order these begin; one in each round."""
+    found = await rounds(*((peer, 1) for peer in peers))
+    assert max(map(len, found)) == 1
+    return [peer for each in found for peer, _ in each]
 
 
 async def test_one_begins_in_each_round() -> None:
-    found = await rounds([A] * 20)
-    assert max(map(len, found)) == 1
-    assert sum(map(len, found)) == 20
+    assert await order(*[A] * 20) == [A] * 20
 
 
 async def test_small_ones_begin_together_and_large_ones_alone() -> None:
-    amounts = [2, 3, 5, 1, 9, 9, 1, 1, 1, 4, 4]
-    turns, began = Turns(5), list[int]()
-
-    async def call(amount: int) -> None:
-        await turns.wait(A, amount)
-        began.append(amount)
-
-    tasks = [asyncio.create_task(call(amount)) for amount in amounts]
-    found = []
-    while not all(task.done() for task in tasks):
-        before = len(began)
-        await asyncio.sleep(0)
-        found.append(began[before:])
-    assert began == amounts
+    found = await rounds(*((A, amount) for amount in (2, 3, 5, 1, 9, 9, 1, 1, 1, 4, 4)), size=5)
     # Whoever comes last in a round begins while there is any room left.
-    assert [each for each in found if each] == [[2, 3], [5], [1, 9], [9], [1, 1, 1, 4], [4]]
+    expected = [[2, 3], [5], [1, 9], [9], [1, 1, 1, 4], [4]]
+    assert [[amount for _, amount in each] for each in found] == expected
 
 
 async def test_whoever_sends_a_thousand_is_followed_by_whoever_sends_one() -> None:
-    began = [peer for each in await rounds([*[A] * 1000, B, *[A] * 10, C]) for peer in each]
+    began = await order(*[A] * 1000, B, *[A] * 10, C)
     assert began.index(B) <= 3
     assert began.index(C) <= 3
 
 
 async def test_the_proven_go_first() -> None:
-    began = [peer for each in await rounds([*[A] * 10, *[B] * 10, *[PROVEN] * 3]) for peer in each]
-    assert began[1:4] == [PROVEN] * 3
+    assert (await order(*[A] * 10, *[B] * 10, *[PROVEN] * 3))[1:4] == [PROVEN] * 3
 
 
 async def test_nobody_waits_who_is_alone() -> None:

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.runtime import logs
+from tests.houses import Told
+from tests.notation import table
 
 
 def said(form: str, event: str, /, **fields: object) -> str:
@@ -73,7 +75,7 @@ VALUES: list[tuple[str, object, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "shown"), [row[1:] for row in VALUES], ids=[r[0] for r in VALUES])
+@pytest.mark.parametrize(("value", "shown"), table(VALUES))
 def test_values_are_shown_somehow(value: object, shown: object) -> None:
     assert json.loads(said("json", "e", value=value))["value"] == shown
 
@@ -95,13 +97,12 @@ def test_what_a_peer_sends_never_begins_a_new_line(text: str) -> None:
     assert len(said("text", "e", **fields).splitlines()) == 1
 
 
-@pytest.mark.parametrize("char", ["\n", "\r", "\v", "\x1c", "\x85", "\u2028"], ids=ascii)
-def test_no_kind_of_line_end_is_let_through(char: str) -> None:
-    assert len(said("text", "e", peer=char, nested=[char], n={char: 1}).splitlines()) == 1
+@pytest.mark.parametrize("char", ["\n", "\r", "\v", "\x1c", "\x85", "\u2028", "\x1b"], ids=ascii)
+def test_no_kind_of_line_end_or_escape_is_let_through(char: str) -> None:
+    line = said("text", "e", peer=f"{char}[2J", nested=[char], n={char: 1})
 
-
-def test_no_escape_sequence_reaches_a_terminal() -> None:
-    assert "\x1b" not in said("text", "e", peer="\x1b[2J", listed=["\x1b[2J"])
+    assert char not in line.removesuffix("\n")
+    assert len(line.splitlines()) == 1
 
 
 def fail() -> None:
@@ -114,10 +115,9 @@ def raised() -> Exception:
     return caught.value
 
 
-def test_a_failure_carries_its_traceback() -> None:
-    stream = io.StringIO()
-    logs.to(stream, level="info", form="json").failed("task.failed", raised(), task="t")
-    line = json.loads(stream.getvalue())
+def test_a_failure_carries_its_traceback(told: Told) -> None:
+    told.log.failed("task.failed", raised(), task="t")
+    [line] = told.lines()
 
     assert (line["level"], line["event"], line["task"]) == ("error", "task.failed", "t")
     assert line["error"] == "ValueError: bad\nnews"
@@ -135,32 +135,21 @@ def test_a_traceback_stands_indented_under_its_text_line() -> None:
     assert all(line.startswith("    ") for line in rest)
 
 
-@pytest.mark.parametrize(
-    ("level", "events"),
-    [
-        ("debug", ["d", "i", "w", "e"]),
-        ("info", ["i", "w", "e"]),
-        ("warning", ["w", "e"]),
-        ("error", ["e"]),
-    ],
-)
-def test_from_a_level_up(level: str, events: list[str]) -> None:
+@pytest.mark.parametrize("level", LEVELS := ["debug", "info", "warning", "error"])
+def test_from_a_level_up(level: str) -> None:
     stream = io.StringIO()
     log = logs.to(stream, level=level, form="json")
-    log.debug("d")
-    log.info("i")
-    log.warning("w")
-    log.error("e")
+    for each in LEVELS:
+        getattr(log, each)("e")
 
-    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == events
+    lines = map(json.loads, stream.getvalue().splitlines())
+    assert [line["level"] for line in lines] == LEVELS[LEVELS.index(level) :]
 
 
-def test_a_bound_log_adds_its_fields_and_leaves_the_first_alone() -> None:
-    stream = io.StringIO()
-    log = logs.to(stream, level="info", form="json")
-    log.bound(uid="u", step=1).bound(step=2).info("a", more=True)
-    log.info("b")
-    first, second = map(json.loads, stream.getvalue().splitlines())
+def test_a_bound_log_adds_its_fields_and_leaves_the_first_alone(told: Told) -> None:
+    told.log.bound(uid="u", step=1).bound(step=2).info("a", more=True)
+    told.log.info("b")
+    first, second = told.lines()
 
     assert (first["uid"], first["step"], first["more"]) == ("u", 2, True)
     assert set(second) == {"time", "level", "event"}
@@ -178,55 +167,37 @@ def root_logger() -> Iterator[logging.Logger]:
 
 
 @pytest.mark.usefixtures("root_logger")
-def test_libraries_are_heard_from_warnings_up() -> None:
-    stream = io.StringIO()
-    logs.adopt_libraries(logs.to(stream, level="info", form="json"))
+def test_libraries_are_heard_from_warnings_up(told: Told) -> None:
+    logs.adopt_libraries(told.log)
     logging.getLogger("asyncio").info("chatter")
     logging.getLogger("asyncio").warning("slow callback of %s s", 3)
-    (line,) = map(json.loads, stream.getvalue().splitlines())
+    [line] = told.lines()
 
     assert (line["logger"], line["message"]) == ("asyncio", "slow callback of 3 s")
 
 
-def quiet(stream: io.StringIO, times: Iterator[float]) -> logs.QuietLog:
-    return logs.QuietLog(logs.to(stream, level="debug", form="json"), every=60, clock=lambda: next(times))
+QUIET = [
+    # what             lines  when it happens                  what is logged, and how many were not before
+    ("one a minute",   1,     [0, 1, 59.9, 60, 61, 300],       [(0, None), (3, 2), (5, 1)]),
+    ("two a minute",   2,     [0, 1, 2, 3, 61, 62, 63],        [(0, None), (1, None), (4, 2), (5, None)]),
+]  # fmt: skip
 
 
-def test_what_a_peer_can_repeat_is_said_once_a_minute_with_how_often_it_was_not() -> None:
-    stream = io.StringIO()
-    log = quiet(stream, iter([0, 1, 59.9, 60, 61, 300]))
-    for number in range(6):
+@pytest.mark.parametrize(("lines", "times", "expected"), table(QUIET))
+def test_what_a_peer_can_repeat_is_said_seldom_with_how_often_it_was_not(
+    told: Told, lines: int, times: list[float], expected: list[tuple[int, int | None]]
+) -> None:
+    log = logs.QuietLog(told.log, every=60, lines=lines, clock=iter(times).__next__)
+    for number in range(len(times)):
         log.warning("request.slow", number=number)
 
-    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [(line["number"], line.get("unsaid"), line["level"]) for line in lines] == [
-        (0, None, "warning"), (3, 2, "warning"), (5, 1, "warning"),
-    ]  # fmt: skip
+    assert [(line["number"], line.get("unsaid")) for line in told.lines()] == expected
+    assert {line["level"] for line in told.lines()} == {"warning"}
 
 
-def test_where_each_line_is_of_use_there_are_some_before_it_falls_silent() -> None:
-    stream = io.StringIO()
-    log = quiet(stream, iter([0, 1, 2, 3, 61, 62, 63]))
-    log.lines = 2
-    for number in range(7):
-        log.warning("pod.unreadable", number=number)
+def test_one_event_does_not_silence_another(told: Told) -> None:
+    log = logs.QuietLog(told.log, clock=lambda: 0.0)
+    for event in ("request.slow", "request.unreadable", "request.slow"):
+        log.info(event)
 
-    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [(line["number"], line.get("unsaid")) for line in lines] == [
-        (0, None),
-        (1, None),
-        (4, 2),
-        (5, None),
-    ]
-
-
-def test_one_event_does_not_silence_another() -> None:
-    stream = io.StringIO()
-    log = quiet(stream, iter([0, 0, 0]))
-    log.info("request.slow")
-    log.info("request.unreadable")
-    log.info("request.slow")
-
-    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [
-        "request.slow", "request.unreadable",
-    ]  # fmt: skip
+    assert [line["event"] for line in told.lines()] == ["request.slow", "request.unreadable"]

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 
 from numalign.runtime import settings
 from numalign.runtime.settings import Contradiction, Settings, SettingsError
+from tests.notation import table
 
 
 class Colour(enum.StrEnum):
@@ -144,7 +145,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("argv", "expected"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+@pytest.mark.parametrize(("argv", "expected"), table(WRONG))
 def test_one_mistake(argv: list[str], expected: str) -> None:
     assert refusal(*argv) == [expected]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from numalign.runtime import sources
+from tests.notation import table
 
 NAMES = ("port", "tls_cert", "insecure_http")
 
@@ -31,7 +32,7 @@ FLAGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("argv", "expected"), [row[1:] for row in FLAGS], ids=[r[0] for r in FLAGS])
+@pytest.mark.parametrize(("argv", "expected"), table(FLAGS))
 def test_flags(argv: list[str], expected: dict[str, str]) -> None:
     reading = sources.flags(argv, names=NAMES, switches={"insecure_http"})
 
@@ -54,25 +55,9 @@ WRONG_FLAGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("argv", "expected"), [row[1:] for row in WRONG_FLAGS], ids=[r[0] for r in WRONG_FLAGS]
-)
+@pytest.mark.parametrize(("argv", "expected"), table(WRONG_FLAGS))
 def test_wrong_flags(argv: list[str], expected: list[str]) -> None:
     assert complaints(sources.flags(argv, names=NAMES, switches=())) == expected
-
-
-@pytest.mark.parametrize(
-    ("argv", "asked"),
-    [
-        (["-h"], {"help"}),
-        (["--help", "--version"], {"help", "version"}),
-        (["--print-config", "--port", "1"], {"print_config"}),
-        (["--port", "1"], set()),
-    ],
-    ids=["short help", "two questions", "a question among settings", "none"],
-)
-def test_questions(argv: list[str], asked: set[str]) -> None:
-    assert sources.flags(argv, names=NAMES, switches=()).questions == asked
 
 
 ENVIRONMENTS = [
@@ -91,11 +76,7 @@ ENVIRONMENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("environ", "expected", "wrong"),
-    [row[1:] for row in ENVIRONMENTS],
-    ids=[row[0] for row in ENVIRONMENTS],
-)
+@pytest.mark.parametrize(("environ", "expected", "wrong"), table(ENVIRONMENTS))
 def test_environment(environ: dict[str, str], expected: dict[str, str], wrong: list[str]) -> None:
     reading = sources.environment(environ, names=NAMES)
 
@@ -116,7 +97,7 @@ FILES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), [row[1:] for row in FILES], ids=[r[0] for r in FILES])
+@pytest.mark.parametrize(("text", "expected"), table(FILES))
 def test_file(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
@@ -141,9 +122,7 @@ WRONG_FILES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"), [row[1:] for row in WRONG_FILES], ids=[row[0] for row in WRONG_FILES]
-)
+@pytest.mark.parametrize(("content", "expected"), table(WRONG_FILES))
 def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
@@ -152,19 +131,6 @@ def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
     assert len(reading.mistakes) == 1
     assert str(reading.mistakes[0]).startswith(f"file {path}{expected}")
     assert said(reading) in ({}, {"port": "1"})
-
-
-def test_every_mistake_of_a_file_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("a: 1\nport: 1\ntls_cert: {}\nport: 2")
-    reading = sources.file(path, names=NAMES)
-
-    assert said(reading) == {"port": "1"}
-    assert complaints(reading) == [
-        f"file {path} line 1: a: is not known",
-        f"file {path} line 3: tls_cert: holds a list or a mapping: write one value",
-        f"file {path} line 4: port: is written twice",
-    ]
 
 
 @pytest.mark.parametrize(

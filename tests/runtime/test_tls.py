@@ -5,7 +5,6 @@ import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PosixPath
-from typing import Any, Protocol
 
 import pytest
 from cryptography import x509
@@ -19,31 +18,11 @@ from prometheus_client import CollectorRegistry
 
 from numalign.runtime import tls
 from numalign.runtime.tls import PairFiles
+from tests.houses import Mint, Told, Trust
+from tests.notation import table
 
 EXPIRY = "numalign_tls_certificate_expiry_timestamp_seconds"
 RELOADS = "numalign_tls_reloads_total"
-Trust = Callable[..., ssl.SSLContext]
-
-
-class Mint(Protocol):
-    """What the fixture `mint` can do."""
-
-    def pair(
-        self, kind: str = "ec", *, since: datetime | None = None, until: datetime | None = None
-    ) -> PairFiles:
-        """Make a pair."""
-
-    def renew(self, old: PairFiles, new: PairFiles) -> None:
-        """Replace a pair."""
-
-
-class Told(Protocol):
-    """What the fixture `told` can do."""
-
-    log: Any
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        """The lines of one event."""
 
 
 def now() -> datetime:
@@ -57,21 +36,15 @@ def refusal(pair: PairFiles) -> list[str]:
     return [str(mistake).removeprefix(f"{pair.cert.parent}/") for mistake in caught.value.mistakes]
 
 
-def test_a_good_pair_is_loaded(mint: Mint) -> None:
+@pytest.mark.parametrize("behind", [0, 1], ids=["alone", "in front of a chain"])
+def test_a_good_pair_is_loaded(mint: Mint, behind: int) -> None:
     pair = mint.pair()
     certificate = x509.load_pem_x509_certificate(pair.cert.read_bytes())
+    pair.cert.write_bytes(pair.cert.read_bytes() + mint.pair().cert.read_bytes() * behind)
     loaded = tls.load(pair, now=now())
 
     assert loaded.expires == certificate.not_valid_after_utc
     assert loaded.serial == f"{certificate.serial_number:x}"
-
-
-def test_a_chain_is_served_with_its_first_certificate_in_front(mint: Mint) -> None:
-    pair, other = mint.pair(), mint.pair()
-    first = x509.load_pem_x509_certificate(pair.cert.read_bytes())
-    pair.cert.write_bytes(pair.cert.read_bytes() + other.cert.read_bytes())
-
-    assert tls.load(pair, now=now()).serial == f"{first.serial_number:x}"
 
 
 NO_CERTIFICATE = "tls.crt: holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
@@ -86,9 +59,7 @@ CONTENTS: list[tuple[str, bytes | None, bytes | None, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("cert", "key", "expected"), [row[1:] for row in CONTENTS], ids=[row[0] for row in CONTENTS]
-)
+@pytest.mark.parametrize(("cert", "key", "expected"), table(CONTENTS))
 def test_what_is_no_pair(mint: Mint, cert: bytes | None, key: bytes | None, expected: list[str]) -> None:
     pair = mint.pair()
     if cert is not None:
@@ -138,16 +109,14 @@ def test_a_key_behind_a_passphrase(mint: Mint) -> None:
     assert refusal(pair) == ["tls.key: is locked with a passphrase: a server needs a key without one"]
 
 
-def test_an_expired_certificate(mint: Mint) -> None:
-    pair = mint.pair(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2021, 1, 1, tzinfo=UTC))
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [(2020, "expired at 2021-01-01T00:00:00+00:00"), (2090, "is not valid before 2090-01-01T00:00:00+00:00")],
+)
+def test_a_certificate_of_another_time(mint: Mint, since: int, expected: str) -> None:
+    pair = mint.pair(since=datetime(since, 1, 1, tzinfo=UTC), until=datetime(since + 1, 1, 1, tzinfo=UTC))
 
-    assert refusal(pair) == ["tls.crt: expired at 2021-01-01T00:00:00+00:00"]
-
-
-def test_a_certificate_of_the_future(mint: Mint) -> None:
-    pair = mint.pair(since=datetime(2090, 1, 1, tzinfo=UTC), until=datetime(2091, 1, 1, tzinfo=UTC))
-
-    assert refusal(pair) == ["tls.crt: is not valid before 2090-01-01T00:00:00+00:00"]
+    assert refusal(pair) == [f"tls.crt: {expected}"]
 
 
 def test_expired_and_mismatched_are_told_together(mint: Mint) -> None:
@@ -297,37 +266,18 @@ def test_a_good_new_pair_is_counted_and_logged(
     assert [line["serial"] for line in told.of("tls.loaded")] == [keeper.current.serial]
 
 
-def test_a_server_without_a_good_pair_does_not_start(
+def test_an_expired_pair_is_trouble_until_the_clock_jumps_back(
     mint: Mint, told: Told, registry: CollectorRegistry
 ) -> None:
-    pair = mint.pair()
-    pair.key.write_bytes(b"")
-    with pytest.raises(tls.BadPair):
-        tls.Keeper(pair, log=told.log, registry=registry)
-
-
-def test_an_expired_pair_is_trouble(mint: Mint, told: Told, registry: CollectorRegistry) -> None:
     times = [now()]
     until = (times[0] + timedelta(hours=1)).replace(microsecond=0)
     keeper = tls.Keeper(mint.pair(until=until), log=told.log, registry=registry, clock=lambda: times[-1])
-    assert keeper.trouble() is None
-    times.append(until)
-
-    assert keeper.trouble() == f"the certificate expired at {until.isoformat()}"
-
-
-def test_a_clock_that_jumps_is_trouble_only_until_it_jumps_back(
-    mint: Mint, told: Told, registry: CollectorRegistry
-) -> None:
-    times = [now()]
-    pair = mint.pair(until=times[0] + timedelta(hours=1))
-    keeper = tls.Keeper(pair, log=told.log, registry=registry, clock=lambda: times[-1])
     troubles = []
-    for hours in (2, 0, -30 * 24, 0):
-        times.append(times[0] + timedelta(hours=hours))
-        troubles.append(keeper.trouble() is None)
+    for time in (times[0], until, times[0], times[0] - timedelta(days=30)):
+        times.append(time)
+        troubles.append(keeper.trouble())
 
-    assert troubles == [False, True, True, True]
+    assert troubles == [None, f"the certificate expired at {until.isoformat()}", None, None]
 
 
 async def test_the_watch_follows_the_files(
