@@ -76,7 +76,7 @@ class NodeFacts:
 def facts(raw: Mapping[str, object]) -> NodeFacts:
     """What a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
     node = Part(raw)
-    metadata, status = node["metadata"], node["status"]
+    metadata, status, info = node["metadata"], node["status"], node["status"]["nodeInfo"]
     name = intern(metadata["name"].required_text())
     totals = shared(status["allocatable"].amounts()) or None
     carried = labels(metadata["labels"])
@@ -85,10 +85,10 @@ def facts(raw: Mapping[str, object]) -> NodeFacts:
         totals,
         _label(metadata["labels"][CLASS_LABEL], carried.get(CLASS_LABEL, "")),
         # What does not run the kubelet says what it likes there, and is a node all the same.
-        minor=_minor(status["nodeInfo"]["kubeletVersion"].text()),
+        minor=_minor(info["kubeletVersion"].text()),
         threads=_THREADS.get(carried.get(THREADS_LABEL, "")),
         attributes=_attributes(node, carried),
-        identity=_identity(metadata, status["nodeInfo"]),
+        identity=Identity(metadata["uid"].text(), info["systemUUID"].text(), info["machineID"].text()),
         most=_most(totals, status["capacity"]),
     )
     node.raise_mistakes(BadTopology)
@@ -119,22 +119,17 @@ def labels(part: Part) -> Labels:
 
 def taints(listed: Part) -> tuple[Taint, ...]:
     """The taints that keep pods away; one of an effect that is not known here keeps nobody away."""
-    taints_ = (_taint(part) for part in listed.objects())
+    taints_ = (
+        Taint(part["key"].required_text(), part["value"].text(), part["effect"].required_text())
+        for part in listed.objects()
+    )
     return shared(tuple(taint for taint in taints_ if taint.key and taint.effect in EFFECTS))
-
-
-def _taint(part: Part) -> Taint:
-    return Taint(part["key"].required_text(), part["value"].text(), part["effect"].required_text())
 
 
 def _is_ready(conditions: Part) -> bool:
     """Whether the kubelet says so; a Node that has no such condition was written by hand."""
     statuses = [part["status"].text() for part in conditions.objects() if part["type"].text() == _READY]
     return statuses[-1] == _TRUE if statuses else True
-
-
-def _identity(metadata: Part, info: Part) -> Identity:
-    return Identity(metadata["uid"].text(), info["systemUUID"].text(), info["machineID"].text())
 
 
 def _most(totals: Resources | None, capacity: Part) -> Resources | None:

@@ -72,7 +72,7 @@ class Part:
         return self._parent or self
 
     def wrong(self, message: str) -> None:
-        """Note a mistake at this place."""
+        """Note a mistake at this place; the part reads as absent from then on."""
         if not self._enough():
             self.mistakes.append(Mistake(self.where, message))
         self.value = None
@@ -82,12 +82,12 @@ class Part:
         return len(self.mistakes) > MOST_MISTAKES
 
     def raise_mistakes(self, error: type[BadInput]) -> None:
-        """End the reading; raises `error` with every mistake, if there is any."""
+        """Raise `error` with every mistake that was noted in the whole object; return if there is none."""
         if self.mistakes:
             raise error(self.mistakes)
 
     def required(self) -> "Part":
-        """The part itself; a mistake, if it is absent."""
+        """The part itself; note a mistake, if it is absent or null."""
         if self.value is None:
             self.wrong("is missing")
         return self
@@ -142,7 +142,7 @@ class Part:
         return ""
 
     def required_text(self) -> str:
-        """A text that says something; empty, if there is none."""
+        """A text that is not empty; "" and a mistake, if there is none."""
         value = self.value
         if type(value) is str and value:
             return value
@@ -160,7 +160,7 @@ class Part:
         return ""
 
     def text_map(self) -> Mapping[str, str]:
-        """An object of texts, like annotations."""
+        """An object of texts, like annotations, in a new dict; what is no text is noted and reads as ""."""
         fields = self._fields()
         # Nearly always all are, and there may be thousands that nobody asks about.
         if {*map(type, fields.values())} <= {str} and {*map(type, fields)} <= {str}:
@@ -168,7 +168,7 @@ class Part:
         return {key: part.text() for key, part in self.members()}
 
     def one_of(self, words: type[Word]) -> Word | None:
-        """One of a few words; None, if absent or empty."""
+        """The member of an enumeration that this text names; None, if absent, empty or none (a mistake)."""
         text = self.text()
         if not text:
             return None
@@ -178,7 +178,7 @@ class Part:
         return words(text)
 
     def integer(self, *, least: int = 0) -> int | None:
-        """A whole number, or a text that is one; None, if absent."""
+        """A whole number of at least `least`, or a text that is one; None, if absent or no number."""
         value = self.value
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _LONGEST:
             value = int(value)
@@ -192,7 +192,7 @@ class Part:
         return value
 
     def boolean(self) -> bool | None:
-        """True or false as JSON has it; None, if absent."""
+        """True or false as JSON has it; None, if absent or wrong."""
         value = self.value
         if value is None or isinstance(value, bool):
             return value
@@ -211,7 +211,7 @@ class Part:
         return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
 
     def cpu_list(self) -> CpuSet | None:
-        """A set of CPUs in the kernel's list format; None, if absent or empty."""
+        """A set of CPUs in the kernel's list format (`0-3,8`), as bits; None, if absent, empty or wrong."""
         text = self.text()
         try:
             return machine.read_list(text) or None

@@ -110,7 +110,7 @@ def values(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
 
 
 def _whole(documents: list[object]) -> list[object]:
-    troubles = [document.trouble for document in map(_document, documents)]
+    troubles = [document.trouble for document in map(_found, documents)]
     if all(troubles):
         raise BadDocument(_numbered(list(filter(None, troubles))))
     return documents
@@ -169,7 +169,7 @@ def _frame(plain: bytes, ends: Sequence[int]) -> Mapping[str, object] | None:
         frame = orjson.loads(plain[: ends[0]] + orjson.dumps(mark) + plain[ends[-1] :])
     except orjson.JSONDecodeError:
         return None
-    return frame if _is_list(_document(frame)) and frame["items"] == [mark] else None
+    return frame if _is_list(_found(frame)) and frame["items"] == [mark] else None
 
 
 def _ends(plain: bytes) -> Sequence[int] | None:
@@ -209,7 +209,7 @@ def objects(documents: Iterable[object]) -> Iterator[Document]:
 
     An item of a typed list (`NodeList`) need not say its kind: the list does.
     """
-    waiting: deque[Iterator[Document]] = deque([map(_document, documents)])
+    waiting: deque[Iterator[Document]] = deque([map(_found, documents)])
     while waiting:
         for document in waiting.popleft():
             if _is_list(document):
@@ -218,11 +218,7 @@ def objects(documents: Iterable[object]) -> Iterator[Document]:
                 yield document
 
 
-def _document(value: object) -> Document:
-    return _found(value, "document")
-
-
-def _found(value: object, where: str) -> Document:
+def _found(value: object, where: str = "document") -> Document:
     """An object with the kind that it says itself, or what is wrong with it."""
     part = Part(value)
     kind, version = part["kind"].required_text(), part["apiVersion"].text()
@@ -253,20 +249,14 @@ def _items(of: Document) -> Iterator[Document]:
 
 def _content(path: Path | str, stdin: BinaryIO | None) -> bytes:
     if str(path) == "-":
-        return _piped(stdin)
+        # Python has no standard input at all where the caller closed it.
+        if stdin is None and sys.stdin is None:
+            raise _bad("is closed")
+        return (stdin or sys.stdin.buffer).read()
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise _bad(f"cannot be read: {error.strerror}") from error
-
-
-def _piped(stdin: BinaryIO | None) -> bytes:
-    if stdin is not None:
-        return stdin.read()
-    # Python has no standard input at all where the caller closed it.
-    if sys.stdin is None:
-        raise _bad("is closed")
-    return sys.stdin.buffer.read()
 
 
 def _unpacked(data: bytes, most: int) -> bytes:

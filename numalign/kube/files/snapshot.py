@@ -39,7 +39,7 @@ def load(
     """
     where = "standard input" if str(path) == "-" else str(path)
     try:
-        return _settled(build(documents.stream(path, stdin=stdin), shape_history=shape_history), where)
+        return build(documents.stream(path, stdin=stdin), shape_history=shape_history).checked(where)
     except BadDocument as error:
         raise BadSnapshot(error.mistakes) from error
 
@@ -59,13 +59,7 @@ def of(
 
     The `shape_history` is as for `load`; `where` they stood is named in what is raised.
     """
-    return _settled(build(documents.objects(values), shape_history=shape_history), where)
-
-
-def _settled(builder: "SnapshotBuilder", where: str) -> Snapshot:
-    if reason := builder.why_no_snapshot():
-        raise BadSnapshot([Mistake(where, reason)])
-    return builder.snapshot()
+    return build(documents.objects(values), shape_history=shape_history).checked(where)
 
 
 def build(
@@ -126,11 +120,17 @@ class SnapshotBuilder:
         held = Counter({**self._ignored, PODS.kind: self._pods})
         if self._kept or not held.total():
             return None
-        kinds = sorted(((kind, count) for kind, count in held.items() if count), key=_most_first)
+        kinds = sorted((+held).items(), key=lambda counted: (-counted[1], counted[0]))
         shown = ", ".join(f"{count} {kind}" for kind, count in kinds[:_MOST_NAMED])
         unnamed = len(kinds) - _MOST_NAMED
         more = f" and {unnamed} more {'kind' if unnamed == 1 else 'kinds'}" if unnamed > 0 else ""
         return f"is no snapshot of a cluster: it holds {shown}{more}, {_EXPECTED}"
+
+    def checked(self, where: str) -> Snapshot:
+        """The snapshot; raises `BadSnapshot`, naming `where` the objects stood, if none is a cluster's."""
+        if reason := self.why_no_snapshot():
+            raise BadSnapshot([Mistake(where, reason)])
+        return self.snapshot()
 
     def snapshot(self) -> Snapshot:
         """The cluster of everything that was taken."""
@@ -165,9 +165,9 @@ class SnapshotBuilder:
         take(pod)
 
     def _nameless(self, document: Document) -> None:
-        place = Part(document.raw)["metadata"]["name"]
-        place.required_text()
-        self._problem(document, document.where, *place.mistakes)
+        name = Part(document.raw)["metadata"]["name"]
+        name.required_text()
+        self._problem(document, document.where, *name.mistakes)
 
     def _problem(self, document: Document, name: str, *mistakes: Mistake) -> None:
         self._problems.append(Problem(document.kind or "object", name, mistakes))
@@ -175,11 +175,6 @@ class SnapshotBuilder:
 
 _EXPECTED = f"and no Node, {nrt.KIND} or Namespace; `kubectl numa snapshot` writes one"
 _MOST_NAMED = 3
-
-
-def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
-    kind, count = counted
-    return -count, kind
 
 
 def _namespace(document: Document) -> str:
