@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+
+from harness.certificates import certificate, key_pem
 
 GUIDE = Path(__file__).parents[2] / "docs" / "install.md"
 ADMISSION, USERS = "AdmissionConfiguration", "Config"
@@ -37,24 +35,13 @@ class Showing:
 def showing(folder: Path) -> Showing:
     """Write all that an API server needs, the configurations out of the guide."""
     key = ec.generate_private_key(ec.SECP256R1())
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "caller.key").write_bytes(pem)
-    (folder / "caller.crt").write_bytes(_certificate(key))
+    now, day = datetime.now(UTC), timedelta(days=1)
+    (folder / "caller.key").write_bytes(key_pem(key))
+    (folder / "caller.crt").write_bytes(certificate(key, since=now - day, until=now + day))
     (folder / "admission.yaml").write_text(_shown(ADMISSION, folder))
     # Tests call webhooks at addresses, where nobody knows the port beforehand.
     (folder / "callers.yaml").write_text(_shown(USERS, folder).replace(SERVICE, '"*"'))
     return Showing(folder)
-
-
-def _certificate(key: ec.EllipticCurvePrivateKey) -> bytes:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-    )
-    return made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
 def _shown(kind: str, folder: Path) -> str:
