@@ -5,6 +5,7 @@ from http import HTTPStatus
 import pytest
 
 from certs import bundle, certificate
+from certs.bundle import WebhookConfiguration
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api, Conflict, Forbidden, NotFound
 from tests.notation import table
@@ -20,33 +21,32 @@ def patches(cluster: FakeApi) -> list[str]:
     return [asked.path for asked in cluster.requests if asked.method == "PATCH"]
 
 
+async def published(client: Api) -> tuple[WebhookConfiguration, ...]:
+    return await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
+
+
 async def test_every_webhook_of_both_carries_the_bundle(cluster: FakeApi, client: Api) -> None:
-    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await published(client)
 
     assert bundle.trusted(seen, BUNDLE)
-    assert bundles(cluster, MUTATING) == [BUNDLE, BUNDLE]
-    assert bundles(cluster, VALIDATING) == [BUNDLE]
+    for kind, count in ((MUTATING, 2), (VALIDATING, 1)):
+        stored = cluster.get(configuration_path(kind)) or {}
+        # Nothing else is changed.
+        assert stored["webhooks"] == configuration(kind, bundle=BUNDLE, webhooks=count)["webhooks"]
     assert patches(cluster) == [MUTATING_PATH, VALIDATING_PATH]
-
-
-async def test_nothing_else_is_changed(cluster: FakeApi, client: Api) -> None:
-    await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
-    found = cluster.get(MUTATING_PATH) or {}
-
-    assert found["webhooks"] == configuration(MUTATING, bundle=BUNDLE, webhooks=2)["webhooks"]
 
 
 async def test_what_carries_it_already_is_left_alone(cluster: FakeApi, client: Api) -> None:
     cluster.put(configuration(MUTATING, bundle=BUNDLE))
     cluster.put(configuration(VALIDATING, bundle=ONE.ca_pem))
-    await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
+    await published(client)
 
     assert patches(cluster) == [VALIDATING_PATH]
 
 
 async def test_one_that_is_missing_does_not_stop_the_other(cluster: FakeApi, client: Api) -> None:
     cluster.delete(MUTATING_PATH)
-    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await published(client)
 
     assert isinstance(seen[0].error, NotFound)
     assert bundles(cluster, VALIDATING) == [BUNDLE]
@@ -57,10 +57,11 @@ async def test_one_that_is_missing_does_not_stop_the_other(cluster: FakeApi, cli
 async def test_nobody_trusts_while_both_are_missing(cluster: FakeApi, client: Api) -> None:
     cluster.delete(MUTATING_PATH)
     cluster.delete(VALIDATING_PATH)
-    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await published(client)
 
     assert not bundle.trusted(seen, BUNDLE)
     assert list(bundle.problems(seen, BUNDLE)) == [MUTATING, VALIDATING]
+    assert "is not there" in (seen[0].distrust([certificate.first(ONE.cert_pem)]) or "")
     assert cluster.get(MUTATING_PATH) is None
 
 
@@ -69,7 +70,7 @@ async def test_one_that_is_forbidden_does_not_stop_the_other(
     cluster: FakeApi, client: Api, method: str
 ) -> None:
     cluster.failures[method, MUTATING_PATH] = HTTPStatus.FORBIDDEN
-    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await published(client)
 
     assert isinstance(seen[0].error, Forbidden)
     assert bundles(cluster, VALIDATING) == [BUNDLE]
@@ -115,7 +116,7 @@ ODD: list[tuple[str, bytes]] = [
 @pytest.mark.parametrize("said", table(ODD))
 async def test_odd_answers_break_nothing(cluster: FakeApi, client: Api, said: bytes) -> None:
     cluster.oddities[MUTATING_PATH] = said
-    seen = await bundle.publish(client, await bundle.read(client, CONFIGURATION), bundle=BUNDLE)
+    seen = await published(client)
     chain = [certificate.first(ONE.cert_pem)]
 
     assert [each.kind for each in seen] == [MUTATING, VALIDATING]
@@ -133,10 +134,3 @@ async def test_who_distrusts_a_pair(cluster: FakeApi, client: Api) -> None:
     assert mutating.distrust(chain) == (
         "the caBundle of 0.numalign.io, 1.numalign.io holds no authority of the pair"
     )
-
-
-async def test_a_configuration_that_is_missing_distrusts(cluster: FakeApi, client: Api) -> None:
-    cluster.delete(MUTATING_PATH)
-    mutating, _ = await bundle.read(client, CONFIGURATION)
-
-    assert "is not there" in (mutating.distrust([certificate.first(ONE.cert_pem)]) or "")
