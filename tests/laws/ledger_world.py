@@ -5,11 +5,11 @@ What a kubelet decides is what the rules say it decides; what else matters is re
 of pods in the order in which they were bound, takes what arrived together by the second of creation (removed
 pods first), and lets go of a pod before the API server knows of its end. An exporter looks at some moment, is
 heard at another, and does not see what finished init containers leave to their pods. Pods are bound one after
-another in the order of their promises, each asked about once more before.
+another in the order of their reservations, each asked about once more before.
 
 What happens next is read off a tape of numbers: whoever draws the tape draws the story, and a shorter tape is
 a shorter story. Two things are not told, for nobody could answer them: pods that end between two others that
-are both on their way, and promises that are made between an end and the news of it. `Course` allows them.
+are both on their way, and reservations that are made between an end and the news of it. `Course` allows them.
 """
 
 from collections import deque
@@ -76,7 +76,7 @@ class Course:
     names_return: bool = False
     binds_get_lost: bool = False
     ends_between: bool = False
-    promises_before_news: bool = False
+    reservations_before_news: bool = False
 
 
 @dataclass(slots=True)
@@ -87,11 +87,11 @@ class Story:
     name: PodName
     demand: Demand
     created: int
-    promised: bool = False
+    reserved: bool = False
     record: PlacementRecord | None = None
     bound: bool = False
     taken: float | None = None
-    leaving: bool = False
+    terminating: bool = False
     gone: bool = False
 
 
@@ -124,7 +124,7 @@ class Sample:
 class World:
     """A story about one node; `run` tells it to the end of the tape.
 
-    It fails where a kubelet refuses a pod that was promised its place, or gave it other zones than the ledger
+    It fails where a kubelet refuses a pod with a reservation, or gave it other zones than the ledger
     believes after all news has arrived. `say` hears what happens.
     """
 
@@ -150,7 +150,7 @@ class World:
         self._inbox: list[tuple[str, str]] = []
         self._news: deque[tuple[float, str]] = deque()
         self._queue: list[str] = []
-        self._adrift: list[str] = []
+        self._unconfirmed: list[str] = []
         self._samples: deque[Sample] = deque()
         self._last = self._look()
 
@@ -218,38 +218,40 @@ class World:
         self.everything_heard()
 
     def arrive(self) -> None:
-        """A pod is made, and promised a place if there is one."""
+        """A pod is made, and has a place reserved if there is one."""
         if self._silent():
             return
         story = self._new(int(self.now) - self._choose(3))
-        offer = self._offer(story)
-        if not offer.verdict.admitted:
+        prediction = self._predict(story)
+        if not prediction.verdict.admitted:
             story.gone = True
             return
-        story.promised = True
-        self._say(f"{self.now} {story} is promised {offer.held} ({offer.basis})")
-        self.ledger.reserve(NAME, self._assigned_pod(story), offer)
+        story.reserved = True
+        self._say(f"{self.now} {story} has a reservation on {prediction.held} ({prediction.basis})")
+        self.ledger.reserve(NAME, self._assigned_pod(story), prediction)
         self._queue.append(story.uid)
 
     def bind(self) -> None:
-        """The first that was promised its place is bound, if that place stands."""
+        """The first with a reservation is bound, if that will come true."""
         if not self._queue or self._silent():
             return
         story = self.stories[self._queue[0]]
-        offer = self._offer(story)
-        if not offer.verdict.admitted:
+        prediction = self._predict(story)
+        if not prediction.verdict.admitted:
             self._give_up(story)
-        elif offer.reservable or (not offer.waits_for and self._choose(2)):
-            self.ledger.update_reservation(story.uid, offer)
-            self._write(story, offer.record)
+        elif prediction.reservable or (not prediction.waits_for and self._choose(2)):
+            self.ledger.update_reservation(story.uid, prediction)
+            self._write(story, prediction.record)
         elif not self._choose(8):
             self._give_up(story)
 
-    def _offer(self, story: Story) -> Prediction:
-        beside = self.ledger.reserved_since(story.uid)
-        offer = self.ledger.predict(NAME, story.demand, created=story.created, now=self.now, without=beside)
-        assert offer
-        return offer
+    def _predict(self, story: Story) -> Prediction:
+        without = self.ledger.reserved_since(story.uid)
+        prediction = self.ledger.predict(
+            NAME, story.demand, created=story.created, now=self.now, without=without
+        )
+        assert prediction
+        return prediction
 
     def _give_up(self, story: Story) -> None:
         self._say(f"{self.now} {story.uid} is given up")
@@ -268,14 +270,14 @@ class World:
             self._say(f"{self.now} nobody knows whether {story.uid} is bound")
             self.ledger.mark_unconfirmed(story.uid)
             if self._choose(2):
-                self._adrift.append(story.uid)
+                self._unconfirmed.append(story.uid)
             return
         self._bound(story)
 
-    def drift(self) -> None:
+    def bind_late(self) -> None:
         """A pod of which nobody knows whether it was bound is bound now: the call was late, or made again."""
-        if self._adrift:
-            self._bound(self.stories[self._adrift.pop(self._choose(len(self._adrift)))])
+        if self._unconfirmed:
+            self._bound(self.stories[self._unconfirmed.pop(self._choose(len(self._unconfirmed)))])
 
     def _bound(self, story: Story) -> None:
         self._say(f"{self.now} {story.uid} is bound to {story.record and story.record.held}")
@@ -302,7 +304,7 @@ class World:
     def _admit(self, story: Story) -> None:
         found = kubelet.admit(self._truth, story.demand)
         if found.refusal:
-            assert not story.promised, f"{story.uid} bounced: {found.refusal.reason}"
+            assert not story.reserved, f"{story.uid} bounced: {found.refusal.reason}"
             story.gone = True
         else:
             self._truth = kubelet.charge(self._truth, found)
@@ -322,9 +324,9 @@ class World:
 
     def delete(self) -> None:
         """Somebody deletes a pod, which takes its time to end."""
-        story = self._one(lambda each: each.bound and not each.leaving)
+        story = self._one(lambda each: each.bound and not each.terminating)
         if story:
-            story.leaving = True
+            story.terminating = True
             self._news.append((self.now, story.uid))
 
     def end(self) -> None:
@@ -346,7 +348,7 @@ class World:
         return those[self._choose(len(those))] if those else None
 
     def _between(self) -> bool:
-        return len(self._inbox) + len(self._adrift) > 1 and not self._course.ends_between
+        return len(self._inbox) + len(self._unconfirmed) > 1 and not self._course.ends_between
 
     def _forget(self, story: Story) -> None:
         story.gone = True
@@ -375,7 +377,7 @@ class World:
             since=story.taken or self.now,
             created=story.created,
             record=story.record,
-            terminating=story.leaving,
+            terminating=story.terminating,
         )
 
     def _unheard(self) -> bool:
@@ -383,7 +385,7 @@ class World:
         return any(self.stories[uid].gone for _, uid in self._news)
 
     def _silent(self) -> bool:
-        return self._unheard() and not self._course.promises_before_news
+        return self._unheard() and not self._course.reservations_before_news
 
     # What is published.
 
@@ -426,7 +428,7 @@ class World:
         for each in self.ledger.expire(self.now):
             self.stories[each.uid].gone = True
         self._queue = [uid for uid in self._queue if not self.stories[uid].gone]
-        self._adrift = [uid for uid in self._adrift if not self.stories[uid].gone]
+        self._unconfirmed = [uid for uid in self._unconfirmed if not self.stories[uid].gone]
 
 
 _DEEDS: Sequence[Callable[[World], None]] = (
@@ -448,7 +450,7 @@ _DEEDS: Sequence[Callable[[World], None]] = (
     World.look,
     World.publish,
     World.wait,
-    World.drift,
+    World.bind_late,
 )
 
 

@@ -1,9 +1,9 @@
 """
-Laws of what nodes promise, for whatever happens to them.
+Laws of what is reserved on nodes, for whatever happens to them.
 
 The first ones are about facts, in any number and however little sense they make together: records of more
 than there is, zones that are not there, topologies of other pods. The last ones are about a node as it really
-is (`ledger_world`): whatever a ledger hears late, no pod that was promised its place is ever refused.
+is (`ledger_world`): whatever a ledger hears late, no pod with a reservation is ever refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -121,7 +121,7 @@ def test_what_is_free_is_neither_less_than_nothing_nor_more_than_there_is(accoun
 
 
 @given(accounts(), st.sampled_from(MENU), st.integers(0, 3))
-def test_what_a_node_offers_it_has(account: NodeInfo, demand: Demand, created: int) -> None:
+def test_what_a_node_is_predicted_to_give_it_has(account: NodeInfo, demand: Demand, created: int) -> None:
     found = predict(account, demand, created=created, now=NOW, lag=LAG)
 
     assert (found.held is None) is not found.verdict.admitted
@@ -238,15 +238,15 @@ PLACES = ["node", "other", "nowhere"]
 
 
 @st.composite
-def promised(draw: st.DrawFn) -> tuple[Node, list[tuple[str, int]]]:
+def askers(draw: st.DrawFn) -> tuple[Node, list[tuple[str, int]]]:
     """A node, and who asks it or gives back what it has, with which demand."""
     return draw(nodes()), draw(
         st.lists(st.tuples(st.sampled_from(PODS), st.integers(0, len(MENU) + 3)), max_size=30)
     )
 
 
-@given(promised())
-def test_what_is_promised_to_one_is_not_promised_to_another(
+@given(askers())
+def test_what_is_reserved_for_one_is_not_reserved_for_another(
     asked: tuple[Node, list[tuple[str, int]]],
 ) -> None:
     told, questions = asked
@@ -255,7 +255,7 @@ def test_what_is_promised_to_one_is_not_promised_to_another(
     for at, (uid, which) in enumerate(questions):
         reservations.unreserve(uid)
         if which < len(MENU):
-            _promise_if_offered(reservations, "node", _pod(uid, which, created=at), now=NOW)
+            _reserve_if_admitted(reservations, "node", _pod(uid, which, created=at), now=NOW)
         held = [each.expected for each in reservations.reserved()]
         assert _fit(told, [each for each in held if each is not None])
 
@@ -264,7 +264,7 @@ def _pod(uid: str, which: int, *, created: int = 0, since: float = NOW) -> Assig
     return AssignedPod(uid, ("team", uid), MENU[which], Stage.RESERVED, since=since, created=created)
 
 
-def _promise_if_offered(reservations: Reservations, place: str, pod: AssignedPod, *, now: float) -> None:
+def _reserve_if_admitted(reservations: Reservations, place: str, pod: AssignedPod, *, now: float) -> None:
     assert pod.demand
     here = reservations.predict(place, pod.demand, created=pod.created, now=now, without=(pod.uid,))
     if here is None or here.verdict.admitted:
@@ -297,13 +297,13 @@ CALLS: list[Callable[[Reservations, Random, float], object]] = [
     lambda reservations, chance, now: reservations.update_pod(chance.choice(PLACES), _anyhow(chance, now)),
     lambda reservations, chance, now: reservations.remove_pod(chance.choice(PODS), now=now),
     lambda reservations, chance, now: reservations.reserve(chance.choice(PLACES), _anyhow(chance, now), None),
-    lambda reservations, chance, now: _promise_if_offered(
+    lambda reservations, chance, now: _reserve_if_admitted(
         reservations,
         chance.choice(PLACES),
         _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now),
         now=now,
     ),
-    lambda reservations, chance, now: _promise_if_offered(
+    lambda reservations, chance, now: _reserve_if_admitted(
         reservations, "node", _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now), now=now
     ),
     lambda reservations, chance, _: reservations.unreserve(chance.choice(PODS)),
@@ -378,7 +378,7 @@ courses = st.builds(
 
 @given(nodes(), courses, tapes)
 @settings(max_examples=2 * settings().max_examples)
-def test_no_pod_that_was_promised_its_place_is_refused(told: Node, course: Course, tape: list[int]) -> None:
+def test_no_pod_with_a_reservation_is_refused(told: Node, course: Course, tape: list[int]) -> None:
     World(told, iter(tape), course).run()
 
 

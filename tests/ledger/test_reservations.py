@@ -441,34 +441,27 @@ def test_what_is_free_on_a_node_that_falls_ill_is_worked_out_anew(reservations: 
     assert capacity(reservations).node.health is None
 
 
+CHANGES: list[tuple[Callable[[Reservations], None], list[str]]] = [
+    (lambda reservations: reservations.update_node(PAIR), []),
+    (lambda reservations: reservations.update_node(FULL), ["pair"]),
+    (lambda reservations: reservations.update_node(FULL, of("a")), ["pair"]),
+    (lambda reservations: reservations.update_pod("pair", on("a", 0)), ["pair"]),
+    (lambda reservations: reservations.update_pod("pair", on("a", 0)), []),
+    (lambda reservations: reservations.update_pod("other", on("a", 0)), ["other", "pair"]),
+    (lambda reservations: reservations.remove_pod("a", now=NOW), ["other"]),
+    (lambda reservations: reservations.set_complete(complete=True), []),
+    (lambda reservations: reservations.set_complete(complete=False), ["other", "pair"]),
+    (lambda reservations: reservations.remove_nodes(["other"]), ["other"]),
+]
+
+
 def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more(reservations: Reservations) -> None:
-    heard = list[str]()
-    reservations.on_change(heard.append)
-
-    def told() -> list[str]:
-        found, heard[:] = sorted({*heard}), []
-        return found
-
-    reservations.update_node(PAIR)
-    assert told() == []
-    reservations.update_node(FULL)
-    assert told() == ["pair"]
-    reservations.update_node(FULL, of("a"))
-    assert told() == ["pair"]
-    reservations.update_pod("pair", on("a", 0))
-    assert told() == ["pair"]
-    reservations.update_pod("pair", on("a", 0))
-    assert told() == []
-    reservations.update_pod("other", on("a", 0))
-    assert told() == ["other", "pair"]
-    reservations.remove_pod("a", now=NOW)
-    assert told() == ["other"]
-    reservations.set_complete(complete=True)
-    assert told() == []
-    reservations.set_complete(complete=False)
-    assert told() == ["other", "pair"]
-    reservations.remove_nodes(["other"])
-    assert told() == ["other"]
+    heard = set[str]()
+    reservations.on_change(heard.add)
+    for change, names in CHANGES:
+        change(reservations)
+        assert sorted(heard) == names
+        heard.clear()
 
 
 def test_whoever_listens_is_told_of_a_node_where_a_pod_is_no_longer_believed(
