@@ -43,7 +43,7 @@ from numalign.kubelet.topology_manager import (
     merging,
 )
 from numalign.kubelet.zone_amounts import ZoneAmounts
-from numalign.model.demand import Demand, Step, by_plugins
+from numalign.model.demand import Demand, PodLevel, Step, by_plugins
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import CpuSet
 from numalign.model.node import Node
@@ -90,19 +90,22 @@ def admit(node: Node, demand: Demand) -> PodAdmitResult:
 def admitting(node: Node, demand: Demand) -> Steps[PodAdmitResult]:
     """As `admit`, container by container."""
     demand = effective_demand(node, demand)
+    # Only devices that the pod names: to read all of a node takes time, and no other one changes.
     start = read_state(node, demand.whole.devices)
     if not work_limit.answerable(node, demand):
         return _refused(Rejection(RejectionReason.NOT_ANSWERED, demand.whole), start, start)
     # Policy none asks for no hints, so a scope makes no difference to it.
     if node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
         return (yield from _by_container(node, demand, start, shared=None))
-    crowded = _crowded(node, demand)
+    level = _pod_level(node, demand)
+    # In pod scope with the gate the pod-level validation runs before the hints are made.
+    crowded = level.crowded if level else frozenset()
     decision = yield from _decide(node, start, demand.whole, crowded)
     if not decision.admitted:
         refusal = Rejection(RejectionReason.TOPOLOGY_AFFINITY, demand.whole, tuple(sorted(crowded)))
         return _refused(refusal, start, start)
-    if _served_as_one(node, demand):
-        return _as_one(node, demand, start, decision.affinity)
+    if level:
+        return _as_one(node, demand, start, decision.affinity, crowded)
     return (yield from _by_container(node, demand, start, shared=decision))
 
 
@@ -113,19 +116,12 @@ def effective_demand(node: Node, demand: Demand) -> Demand:
     """
     if demand.by_dra:
         demand = by_plugins(demand, node.devices)
-    level = demand.pod_level
-    if level is None or not _served_as_one(node, demand):
-        return demand
-    return replace(demand, steps=level.steps, whole=level.whole)
+    level = _pod_level(node, demand)
+    return replace(demand, steps=level.steps, whole=level.whole) if level else demand
 
 
-def _served_as_one(node: Node, demand: Demand) -> bool:
-    return demand.pod_level is not None and node.options.on(FeatureGate.POD_LEVEL_MANAGERS)
-
-
-def _crowded(node: Node, demand: Demand) -> frozenset[str]:
-    level = demand.pod_level
-    return level.crowded if level and _served_as_one(node, demand) else frozenset()
+def _pod_level(node: Node, demand: Demand) -> PodLevel | None:
+    return demand.pod_level if node.options.on(FeatureGate.POD_LEVEL_MANAGERS) else None
 
 
 def _by_container(
@@ -136,6 +132,7 @@ def _by_container(
     for step in demand.steps:
         if served:
             yield
+        # Container scope asks anew: earlier containers of the pod are in the state by now.
         decision = shared or (yield from _decide(node, state, step))
         if not decision.admitted:
             return _refused(Rejection(RejectionReason.TOPOLOGY_AFFINITY, step), start, state)
@@ -155,9 +152,11 @@ def _by_container(
     return PodAdmitResult(None, Placement(grants, kept), start, running, held)
 
 
-def _as_one(node: Node, demand: Demand, start: ManagersState, affinity: TopologyHint) -> PodAdmitResult:
+def _as_one(
+    node: Node, demand: Demand, start: ManagersState, affinity: TopologyHint, crowded: frozenset[str]
+) -> PodAdmitResult:
     """Serve the pod as a whole, without devices, and let its containers divide it (AllocatePod)."""
-    crowded, whole = _crowded(node, demand), demand.whole
+    whole = demand.whole
     with_cpus = pod_level.allocate_cpus(start, demand, affinity, crowded)
     if isinstance(with_cpus, RejectionReason):
         return _refused(Rejection(with_cpus, whole, (CPU,)), start, start)
@@ -272,13 +271,16 @@ def _allocate(
     allocated = device_manager.allocate(state.devices, step, affinity.mask)
     if isinstance(allocated, str):
         return Rejection(RejectionReason.UNEXPECTED_ADMISSION, step, (allocated,))
+    # Devices come first, then CPUs, then memory: the order in which providers were added.
     devices, taken = allocated
     cpus, memory, given = state.cpus, state.memory, 0
+    # A container without exclusive CPUs gets none, whatever its affinity (Allocate returns at once).
     if cpus and step.cpu:
         served = cpu_manager.allocate(cpus, step, affinity.mask)
         if isinstance(served, RejectionReason):
             return Rejection(served, step, (CPU,))
         cpus, given = served
+    # Of a Guaranteed pod it looks even for a container without memory, and can then find no hint.
     if memory and step.managed:
         memory = memory_manager.allocate(memory, step, affinity)
         if memory is None:

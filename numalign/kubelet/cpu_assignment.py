@@ -49,7 +49,9 @@ def take_by_topology(
     """
     if not 0 < count <= available.bit_count():
         return 0
+    # The order of steps depends on the machine and its options alone, so it is made once for each.
     steps = _steps(options, numa_first=_numa_first(topology))
+    # What does not come out even in groups is packed: takeByTopologyNUMADistributed begins with that.
     if options.distribute and not count % options.group:
         return _numa_distributed(topology, available, count, options.group, steps)
     return _numa_packed(topology, available, count, steps)
@@ -83,12 +85,15 @@ def _numa_distributed(
     topology: CpuTopology, free: CpuSet, count: int, group: int, steps: Iterable[TakeStep]
 ) -> CpuSet:
     """As takeByTopologyNUMADistributed: an even share from each of some zones, then what remains in turns."""
+    # Zones without free CPUs are not among them, so they are not distributed over either.
     zones = _sorted_numa_nodes(topology, free)
     per_zone = _groups_per_zone(topology, group)
     best = cpu_distribution.distribution(_room(zones, free), count, group=group, groups_per_zone=per_zone)
     if best is None:
         return _numa_packed(topology, free, count, steps)
+    # Inside a zone its share is packed, as if there were no other zone.
     taken = _from_each(topology, free, [zones[at] for at in best.zones], best.share, steps)
+    # What remains is given a group at a time, so that no zone gives two before another gives one.
     turns = cpu_distribution.turns(_room(zones, free & ~taken), best.remainder, best.groups, group)
     taken |= _from_each(topology, free & ~taken, [zones[at] for at in turns], group, steps)
     # The kubelet counts in the end, and what its own accidents spoiled is an error of the allocation.
@@ -116,7 +121,9 @@ def _room(zones: Iterable[CpuSet], free: CpuSet) -> list[int]:
 @lru_cache(maxsize=64)
 def _steps(options: StaticPolicyOptions, *, numa_first: bool) -> tuple[TakeStep, ...]:
     """As takeFullFirstLevel and takeFullSecondLevel, caches between them and cores, then what is left."""
+    # numaFirst and socketsFirst differ in which of the two is the first level.
     units = (_full_numa_nodes, _full_sockets) if numa_first else (_full_sockets, _full_numa_nodes)
+    # The kubelet does not start with both options, but a part of a distribution is packed without caches.
     by_cache = options.by_cache and not options.distribute
     caches = (_UNCORE_CACHES[options.odd_cache_share],) if by_cache else ()
     return (*units, *caches, *_CORES_AND_CPUS[options.spread])
@@ -152,6 +159,7 @@ def _full_sockets(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[
 
 def _full_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
     """As takeFullCores: isCoreFree compares with the average core too."""
+    # CPUsPerCore is an average too: of uneven cores only some are ever whole.
     size = topology.threads_per_core
     units = _innermost(topology, free) if needed >= size else ()
     cores = (
@@ -162,6 +170,7 @@ def _full_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[Cp
 
 def _remaining_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
     """As takeRemainingCPUs, in the order of sortAvailableCPUs: cores that are broken into come first."""
+    # The order of cores is taken once, at the start of the step, and kept while threads are taken.
     cores = ((core & unit & free for core in _cores(topology, unit)) for unit in _innermost(topology, free))
     parts = (sorted(filter(None, threads), key=int.bit_count) for threads in cores)
     return _threads(chain.from_iterable(parts), needed)
@@ -198,6 +207,7 @@ def _uncore_caches(topology: CpuTopology, free: CpuSet, needed: int, *, odd: boo
     """Whole caches first, then a part of one that serves all of the rest: only just as many will do."""
     order = _within(_sorted_numa_nodes(topology, free), topology.caches, free)
     whole = [cache for cache in order if cache & free == cache]
+    # A request below the average cache goes straight to parts, even if some smaller cache is free.
     taken = list(_fitting(whole, needed)) if needed >= _mean_size(topology, topology.caches) else []
     missing = needed - sum(map(int.bit_count, taken))
     parts = (_cache_share(topology, cache & free, missing, odd=odd) for cache in order if cache not in taken)
@@ -209,6 +219,7 @@ def _cache_share(topology: CpuTopology, free: CpuSet, needed: int, *, odd: bool)
     threads = topology.threads_per_core
     cores = (core & free for core in topology.cores if core & free)
     share = union(islice(cores, _ceil(needed, threads) if odd else needed // threads))
+    # One thread of the last core is left out again, so that the cache serves just as many as needed.
     over = odd and needed % 2 and threads > 1 and share.bit_count() > needed
     return lowest(share, share.bit_count() - 1) if over else share
 
@@ -248,11 +259,13 @@ def _innermost(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
 
 
 def _within(outer: Iterable[CpuSet], inner: Sequence[CpuSet], free: CpuSet) -> list[CpuSet]:
+    # Only what is free of an outer unit counts: SocketsInNUMANodes and its like look at details.
     parts = [around & free for around in outer]
     return [unit for part in parts for unit in _emptiest([unit for unit in inner if unit & part], free)]
 
 
 def _emptiest(units: Iterable[CpuSet], free: CpuSet) -> list[CpuSet]:
+    # Sorting is stable, so units that are as full stay in the order of their ids.
     return sorted([unit for unit in units if unit & free], key=lambda unit: (unit & free).bit_count())
 
 

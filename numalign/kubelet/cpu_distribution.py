@@ -40,17 +40,20 @@ def distribution(room: Sequence[int], count: int, *, group: int, groups_per_zone
     `groups_per_zone` is the machine's average, rounded up. `None` if no zones can share the amount, which is
     then packed. Where the kubelet's own accidents spoil it, there is less to take than was asked for.
     """
+    # The first number of zones for which any set will do is the last one that is looked at.
     width = _width(room, count, group, groups_per_zone)
     if width is None:
         return None
     best: Distribution | None = None
     own, latest = _own_entries(width), dict[tuple[int, ...], tuple[int, ...]]()
     for zones in combinations(range(len(room)), width):
+        # What the kubelet remembers shares memory with every later set of the same beginning.
         latest[zones[:own]] = zones
         # Nothing is better than a balance of 0, so the kubelet stops; but only after the next ones are built.
         if best and not best.balance:
             break
         candidate = _candidate(room, zones, count, group)
+        # Strictly better: of equals the first set stays, in the order of sortAvailableNUMANodes.
         if candidate and (best is None or candidate.balance < best.balance):
             best = candidate
     return best and replace(best, zones=latest[best.zones[:own]])
@@ -89,6 +92,7 @@ def _candidate(room: Sequence[int], zones: tuple[int, ...], count: int, group: i
     share, groups, remaining = shared
     able = tuple(zone for zone in zones if remaining[zone] >= group) if groups else ()
     balances = {remainder: _balance(remaining, remainder, groups, group) for remainder in _subsets(able)}
+    # min keeps the first of equals, as the kubelet does; subsets come with the large ones first.
     best = min(balances, key=balances.__getitem__)
     remainder = _remembered(best, able) if balances[best] > _ENDLESS else ()
     return Distribution(zones, share, groups, remainder, balances[best])
@@ -98,11 +102,13 @@ def _share(
     room: Sequence[int], zones: tuple[int, ...], count: int, group: int
 ) -> tuple[int, int, list[int]] | None:
     """What each of these zones gives, how many groups are still missing, and what is left everywhere."""
+    # Rounded down twice, so that every zone gives whole groups; the rest is striped afterwards.
     share = count // len(zones) // group * group
     groups = (count - share * len(zones)) // group
     remaining = list(room)
     for zone in zones:
         remaining[zone] -= share
+    # Zones must have the groups as such: two halves of a core in two zones are no core.
     enough = min(remaining) >= 0 and sum(remaining[zone] // group for zone in zones) >= groups
     return (share, groups, remaining) if enough else None
 
@@ -115,6 +121,7 @@ def _balance(remaining: Sequence[int], remainder: Sequence[int], groups: int, gr
         return math.inf if sum(remaining[zone] for zone in remainder) < groups * group else _ENDLESS
     for zone in given:
         amounts[zone] -= group
+    # Zones beyond the set count as well: it is the machine that shall be even, not what is taken.
     mean = _thousandths(sum(amounts) / len(amounts))
     return _thousandths(math.sqrt(sum([(amount - mean) ** 2 for amount in amounts]) / len(amounts)))
 

@@ -72,6 +72,7 @@ def state(node: Node) -> CpuState | None:
         topology, reserved = machine.topology, machine.reserved
     else:
         topology, reserved = assumed_machine.assume(node)
+    # What was given out of an assumed machine is known by its ids from the first pod on.
     free = node.stock.cpus if node.stock else assumed_machine.free_cpus(node, topology)
     return CpuState(topology, node.options, reserved, free)
 
@@ -118,9 +119,11 @@ def allocate(state: CpuState, step: Step, mask: Mask | None) -> tuple[CpuState, 
     # Asked before anything else, of the node as a whole, and under every topology policy.
     if CpuOption.FULL_PCPUS_ONLY in state.options.cpu and _breaks_cores(state, request):
         return RejectionReason.SMT_ALIGNMENT
+    # Without an affinity (policy none, or none stored) nothing is aligned, and all come from the rest.
     near = 0 if mask is None else available & _aligned(state, mask)
     cpus = allocate_cpus(state, near, min(request, near.bit_count()))
     if not isinstance(cpus, RejectionReason) and (missing := request - cpus.bit_count()) > 0:
+        # This is how best-effort goes beyond its affinity: the rest is taken as if it were asked for alone.
         far = allocate_cpus(state, available & ~cpus, missing)
         cpus = far if isinstance(far, RejectionReason) else cpus | far
     return cpus if isinstance(cpus, RejectionReason) else (state.charged(cpus, step.role), cpus)
@@ -135,6 +138,7 @@ def allocate_cpus(state: CpuState, available: CpuSet, count: int) -> CpuSet | Re
     if options.distribute and choices(state.topology, available, count, options) > MOST_CHOICES:
         return RejectionReason.NOT_ANSWERED
     cpus = take_by_topology(state.topology, available, count, options)
+    # Taking nothing is no error: an affinity can have no CPU left.
     return RejectionReason.UNEXPECTED_ADMISSION if count and not cpus else cpus
 
 
@@ -147,10 +151,12 @@ def reserved_cpus(topology: CpuTopology, options: Options, count: int) -> CpuSet
 
 def whole_cores(state: CpuState) -> CpuSet:
     """The free CPUs whose core keeps no thread for the system (GetAvailablePhysicalCPUs)."""
+    # A core is lost to pods as a whole if any of its threads is reserved; shared pods change nothing.
     return state.free & ~union(core for core in state.topology.cores if core & state.reserved)
 
 
 def _preferred(state: CpuState, possible: HintSet, fewest: int) -> HintSet:
+    # No mask of the fewest zones need be possible: then nothing is preferred, however empty the node.
     narrow = hint_sets.of_width(possible, fewest)
     topology = state.topology
     per_socket = topology.zones_with_cpus // len(topology.sockets) if topology.sockets else 0
@@ -173,6 +179,7 @@ def _spanning(topology: CpuTopology, sockets: int) -> HintSet:
 
 def _aligned(state: CpuState, mask: Mask) -> CpuSet:
     """The CPUs of the zones in an affinity or, aligned by socket, of all sockets that they touch."""
+    # By socket the affinity is only where to begin: its sockets are as good as its zones.
     inside = union(state.topology.zones[at] for at in members(mask))
     if CpuOption.ALIGN_BY_SOCKET not in state.options.cpu:
         return inside

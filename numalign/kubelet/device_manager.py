@@ -87,8 +87,10 @@ class DeviceState(NamedTuple):
         """The state after a container; what can be used again is used before anything new."""
         if role is not Role.INIT and not any(self.reusable):
             return DeviceState(self.devices, subtract(self.free, taken), self.reusable)
+        # devicesToAllocate looks at reusable devices first, so whatever of a place is reusable is reused.
         again = tuple(map(min, taken, self.reusable))
         new = subtract(taken, again)
+        # An init container adds to the set, a sidecar or an app takes out of it for good.
         kept = add(self.reusable, new) if role is Role.INIT else subtract(self.reusable, again)
         return DeviceState(self.devices, subtract(self.free, new), kept)
 
@@ -107,6 +109,7 @@ class Allocation(NamedTuple):
 def states(node: Node, names: Iterable[str]) -> DeviceStates:
     """The devices of those among these resources that a plugin has registered on this node."""
     if node.machine and node.stock:
+        # A described machine tells devices between zones and unhealthy ones; a topology shows neither.
         stock, places = dict(node.stock.devices), dict(node.machine.devices)
         return {name: _described(node, places[name], stock[name]) for name in sorted(names) if name in places}
     return {name: _counted(node, name) for name in sorted(names) if name in node.devices}
@@ -130,6 +133,7 @@ def min_affinity_size(devices: Devices, request: int) -> int:
     Of more than there are it is all zones, and from Kubernetes 1.36 on all that have a device.
     """
     zones = devices.zones
+    # Up to 1.35 the walk began with all zones of the machine, so zones without a device widen it.
     largest = devices.hosts.bit_count() if devices.near else zones
     if not any(devices.total[zones:]):
         return bitmask.fewest(devices.total[:zones], request) or largest
@@ -187,11 +191,13 @@ def _devices(
 def _hints(name: str, state: DeviceState, request: int) -> ResourceHints:
     """As generateDeviceTopologyHints: masks that enough healthy devices touch, free or reusable."""
     devices, available = state.devices, state.free
+    # Reusable devices count beside free ones, whichever init container left them.
     if any(state.reusable):
         available = add(available, state.reusable)
     # Devices without NUMA information count here, though they touch no mask.
     if sum(available) < request:
         return impossible(name)
+    # A device between zones touches each of them, and counts in full for each mask that it touches.
     enough = devices.hinted & devices.reaching(available, request)
     if any(state.reusable):
         # Each reusable device anchors what follows to its zones, unless it has none.
@@ -207,6 +213,7 @@ def _allocation(state: DeviceState, request: int, mask: Mask | None) -> Allocati
     if any(state.reusable):
         taken, chosen = _drawn(state.reusable, range(len(state.free)), request)
         missing -= sum(taken)
+    # Aligned, unaligned, and without NUMA information: the next group is opened when one is used up.
     for group in _by_affinity(state.devices, mask) if missing else ():
         more, either = _drawn(state.free, group, missing)
         taken, chosen, missing = add(taken, more), chosen or either, missing - sum(more)
@@ -217,6 +224,7 @@ def _allocation(state: DeviceState, request: int, mask: Mask | None) -> Allocati
 
 def _drawn(amounts: ZoneAmounts, group: Sequence[int], request: int) -> Allocation:
     """So many from places that are as good as each other."""
+    # Where a group has more than is needed in several places, the kubelet picks in Go map order.
     open_to = [amounts[at] for at in group if amounts[at]]
     return Allocation(draw(amounts, group, request), len(open_to) > 1 and 0 < request < sum(open_to))
 
@@ -224,6 +232,7 @@ def _drawn(amounts: ZoneAmounts, group: Sequence[int], request: int) -> Allocati
 def _by_affinity(devices: Devices, mask: Mask | None) -> Iterator[Sequence[int]]:
     """The places that are as good as each other, the best first (filterByAffinity)."""
     places = list(enumerate(devices.places))
+    # All are alike to a container without affinity, and of a resource without any NUMA information.
     if mask is None or not devices.hosts:
         yield range(len(places))
         return

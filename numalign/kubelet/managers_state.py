@@ -81,6 +81,7 @@ def with_state(node: Node, before: ManagersState, after: ManagersState) -> Node:
 
 def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts]:
     """How much less of each resource every zone has."""
+    # A device between zones is missing in each of them, as an exporter shows it.
     spent = {
         name: pool.devices.in_zones(subtract(pool.free, after.devices[name].free))
         for name, pool in before.devices.items()
@@ -98,6 +99,7 @@ def _touched(
     at: int, spent: Mapping[str, ZoneAmounts], before: MemoryState | None, after: MemoryState | None
 ) -> bool:
     """Whether anything of a zone was given out or came back."""
+    # Zones that stay as they are stay the same objects, so that nobody compares them again.
     if any(amounts[at] for amounts in spent.values()):
         return True
     one, other = (

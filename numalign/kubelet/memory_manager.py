@@ -99,6 +99,7 @@ def min_affinity_size(memory: MemoryState, request: Resources) -> int:
 def allocate(memory: MemoryState, step: Step, affinity: TopologyHint) -> MemoryState | None:
     """Reserve a block of every name; None where the kubelet's Allocate fails, whatever the policy."""
     request = step.memory
+    # A hint of policy none or without an opinion: the manager makes the default hint for itself.
     hint: TopologyHint | None = affinity
     if affinity.mask is None:
         hint = _best_around(memory, request, affinity)
@@ -106,6 +107,7 @@ def allocate(memory: MemoryState, step: Step, affinity: TopologyHint) -> MemoryS
     # that counts both; then extendTopologyManagerHint.
     if hint and hint.mask is not None and not _satisfies(memory, request, hint.mask):
         hint = _best_around(memory, request, hint)
+    # The last test of Allocate; a merged hint of best-effort can be one that the manager never gave.
     if hint is None or hint.mask is None or _violates_group(memory.groups, hint.mask):
         return None
     mask = hint.mask
@@ -125,6 +127,7 @@ def without_blocks(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
 
 def containers_started(memory: MemoryState) -> MemoryState:
     """The memory once the pod's containers run: AddContainer drops the blocks of finished init containers."""
+    # CPUs and devices of finished init containers stay with the pod; only memory comes back.
     done = [block for block in memory.blocks if block.role is Role.INIT]
     if not done:
         return memory
@@ -142,6 +145,7 @@ def _allocatable(zones: tuple[Resources, ...]) -> Mapping[str, ZoneAmounts]:
 def _hints(memory: MemoryState, request: Resources) -> ResourceHints:
     """As calculateHints: of large enough sets those that groups leave open and that have enough free."""
     possible, fewest = _large_enough(memory, request)
+    # Groups are looked at after the least width is known, and can leave no mask of it.
     if groups := memory.groups:
         possible &= _open(memory.cells, groups)
     for name, size in request.items() if possible else ():
@@ -165,6 +169,7 @@ def _large_enough(memory: MemoryState, request: Resources) -> tuple[HintSet, int
     The least width is found before groups and free amounts are looked at, so it can be one that nobody gets.
     """
     zones = len(memory.cells)
+    # Of a resource that no zone lists there is nothing; the kubelet itself would panic over it.
     enough, nothing = hint_sets.every(zones), (0,) * zones
     for name, size in request.items() if enough else ():
         enough &= hint_sets.reaching(memory.allocatable.get(name, nothing), size)
@@ -174,10 +179,12 @@ def _large_enough(memory: MemoryState, request: Resources) -> tuple[HintSet, int
 @lru_cache(maxsize=256)
 def _open(cells: tuple[Mask, ...], groups: Groups) -> HintSet:
     """The sets of zones that can be used: a zone outside any group, several free ones, a group as it is."""
+    # A zone with blocks of its own serves alone, however many blocks there are on it.
     single = hint_sets.of(1 << zone for zone, cell in enumerate(cells) if cell.bit_count() <= 1)
     whole = hint_sets.of(
         cell for _, cell in groups if cell.bit_count() > 1 and not _violates_group(groups, cell)
     )
+    # A wide mask must not touch a zone that holds anything, unless it is the group of that zone.
     free = hint_sets.inside(bits(zone for zone in range(len(cells)) if zone not in dict(groups)))
     return single | whole | free & ~hint_sets.of_width(free, 1)
 
@@ -197,10 +204,12 @@ def _best_around(memory: MemoryState, request: Resources, affinity: TopologyHint
     """
     # Hints hang on names, so a request for nothing has none.
     hints = _hints(memory, request) if request else impossible(MEMORY)
+    # Extending never leaves a zone of the affinity out: devices and CPUs may be there already.
     around = hints.possible & hint_sets.around(affinity.mask or 0, len(memory.cells))
     preferred = around & hints.preferred
     if not around or (affinity.preferred and not preferred):
         return None
+    # findBestHint: preferred ones first, then IsNarrowerThan, of equals the lower number.
     best = hint_sets.lowest(hint_sets.narrowest(preferred or around))
     return TopologyHint(best, preferred=bool(preferred))
 
@@ -218,6 +227,7 @@ def _with_block(memory: MemoryState, block: Block) -> MemoryState:
     key, free = (mask, name), memory.free[name]
     reusable = memory.reusable.get(key, 0)
     taken = draw(free, members(mask), max(0, block.size - reusable))
+    # Init containers run one after another, so the largest of them is what can be used again.
     again = max(reusable, block.size) if block.role is Role.INIT else max(0, reusable - block.size)
     return MemoryState(
         memory.allocatable,
@@ -237,6 +247,7 @@ def _shrunken(blocks: tuple[Block, ...], taker: Block) -> Iterator[Block]:
     for block in blocks:
         same = (block.role, block.resource, block.mask) == (Role.INIT, taker.resource, taker.mask)
         used = min(block.size, missing) if same else 0
+        # Blocks are looked through in the order of the containers until the new size is covered.
         missing -= used
         yield block._replace(size=block.size - used) if used else block
 
@@ -248,6 +259,7 @@ def _without_block(memory: MemoryState, block: Block) -> MemoryState:
     for zone in members(block.mask):
         counts[zone] -= 1
         cells[zone] = cells[zone] if counts[zone] else 1 << zone
+        # What a zone cannot take back, and no later zone of the mask either, is lost to the kubelet.
         back = min(memory.allocatable[name][zone] - free[zone], missing)
         free[zone], missing = free[zone] + back, missing - back
     return memory._replace(

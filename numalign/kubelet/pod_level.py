@@ -25,6 +25,7 @@ def allocate_cpus(
     """The state with the CPUs of the pod, and those of each of its containers; else why it gets none."""
     if not state.cpus or not demand.whole.cpu:
         return state, {}
+    # Policy none asks for no hints, so this is the first that hears of it.
     if CPU in crowded:
         return RejectionReason.EMPTY_SHARED_POOL
     allocated = cpu_manager.allocate(state.cpus, demand.whole, affinity.mask)
@@ -66,6 +67,7 @@ def divide_cpus(
     shares, free = dict[str, CpuSet](), pod
     for step in steps:
         if step.cpu:
+            # Within what the pod was given, by the same choice as anywhere: no affinity decides any more.
             cpus = cpu_manager.allocate_cpus(state, free, step.cpu // MILLI)
             if isinstance(cpus, RejectionReason):
                 return cpus
@@ -82,6 +84,7 @@ def divide_memory(pod: Resources, steps: Sequence[Step]) -> Mapping[str, Resourc
             shares[step.container] = step.memory
             if step.role is not Role.INIT:
                 free = Resources({name: size - step.memory.get(name, 0) for name, size in free.items()})
+        # It sees all that sidecars before it left; apps have not started.
         elif step.role is Role.INIT:
             shares[step.container] = free.positive()
     return {step.container: shares.get(step.container, free.positive()) for step in steps}

@@ -51,6 +51,7 @@ class NumaInfo:
         """The kubelet's choice among equals: fewest zones, then the closest, then the smaller number."""
         narrow = hint_sets.narrowest(candidates)
         first = hint_sets.lowest(narrow)
+        # prefer-closest-numa-nodes compares distances among masks of one width only.
         if self.distances is None or narrow == 1 << first:
             return first
         return min(hint_sets.listed(narrow), key=_spreads(self.distances).__getitem__)
@@ -116,6 +117,7 @@ def merging(policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo) -> S
 
 def _best_effort(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Decision]:
     merged = _preferred(hints, numa)
+    # Not preferred is good enough here: the widths of the hints decide which one it is.
     if merged is None:
         best = yield from _best_not_preferred(hints, numa)
         merged = TopologyHint(best, preferred=False)
@@ -156,9 +158,11 @@ def _best_not_preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps
     """
     lists, everything = [hint.possible for hint in hints if hint.possible], bitmask.full(numa.count)
     limit = max((hint_sets.narrowest_width(possible, 0) for possible in lists), default=0)
+    # The lowest mask of the wanted width is often there, and no other can beat it.
     if not numa.distances and _first_is_reached(lists, bitmask.full(limit), everything):
         return bitmask.full(limit)
     reachable = yield from _intersections(lists, numa.count)
+    # Of the limit itself first, then closest to it from below, and only then anything wider.
     for width in (*range(limit, 0, -1), *range(limit + 1, numa.count + 1)):
         if alike := hint_sets.of_width(reachable, width):
             return numa.best(alike)

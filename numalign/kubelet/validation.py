@@ -55,7 +55,11 @@ def start_errors(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
     """
     checks = [*_FOR_CPUS[node.cpu_manager], *_FOR_MEMORY[node.memory_manager]]
     checks += [] if node.policy is Policy.NONE else _FOR_ZONES
-    return [_refused(*found) for check in checks for found in check(node, reserved)]
+    return [
+        Mistake(field, f"the kubelet does not start: {reason}")
+        for check in checks
+        for field, reason in check(node, reserved)
+    ]
 
 
 StartError = tuple[str, str]
@@ -64,13 +68,12 @@ StartError = tuple[str, str]
 StartCheck = Callable[[Node, Reserved | None], Iterator[StartError]]
 
 
-def _refused(where: str, reason: str) -> Mistake:
-    return Mistake(where, f"the kubelet does not start: {reason}")
-
-
 def _options_without_use(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     if node.options.cpu:
-        yield CPU_OPTIONS, f"the CPU manager's policy none takes no options, not {_listed(node.options.cpu)}"
+        yield (
+            CPU_OPTIONS,
+            f"the CPU manager's policy none takes no options, not {', '.join(sorted(node.options.cpu))}",
+        )
 
 
 def _clashing_options(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
@@ -142,10 +145,6 @@ def _no_distances(node: Node, _reserved: Reserved | None) -> Iterator[StartError
     if node.machine and TopologyOption.PREFER_CLOSEST in node.options.topology and silent:
         where = f"{TOPOLOGY_OPTIONS}.{TopologyOption.PREFER_CLOSEST}"
         yield where, f"the machine does not tell the distances of zone {', '.join(silent)}"
-
-
-def _listed(options: frozenset[CpuOption]) -> str:
-    return ", ".join(sorted(options))
 
 
 _FOR_CPUS: Mapping[CpuManager, tuple[StartCheck, ...]] = {

@@ -173,18 +173,11 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
     A label that says nothing clear must not undo the others: what can be read holds.
     """
     mistakes = list(_unknown_keys(labels, known=_ON_NAMESPACES, kind="labels"))
-    policies = {
-        key: _read_word(Policy, labels, key, mistakes, kind="labels")
-        for key in (DEFAULT, ENFORCE, WARN, AUDIT)
-    }
-    admission = _read_word(Admission, labels, ADMISSION, mistakes, kind="labels")
-    rules = NamespaceRules(
-        default=policies[DEFAULT],
-        enforce=policies[ENFORCE],
-        warn=policies[WARN],
-        audit=policies[AUDIT],
-        disabled=admission is Admission.DISABLED,
+    default, enforce, warn, audit = (
+        _read_word(Policy, labels, key, mistakes, kind="labels") for key in (DEFAULT, ENFORCE, WARN, AUDIT)
     )
+    admission = _read_word(Admission, labels, ADMISSION, mistakes, kind="labels")
+    rules = NamespaceRules(default, enforce, warn, audit, disabled=admission is Admission.DISABLED)
     return rules, tuple(mistakes)
 
 
