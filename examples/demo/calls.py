@@ -23,7 +23,7 @@ import click
 import orjson
 
 from examples.demo import patches, reviews
-from examples.demo.webhook import Webhook
+from examples.demo.webhook import RunningWebhook
 
 HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
 # As patient as an API server can be.
@@ -64,7 +64,7 @@ Post = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 
 
 @contextlib.asynccontextmanager
-async def line_to(webhook: Webhook, *, connections: int) -> AsyncIterator[Post]:
+async def line_to(webhook: RunningWebhook, *, connections: int) -> AsyncIterator[Post]:
     """Connections to a webhook, trusted by its own authority and kept open until the end."""
     trust = ssl.create_default_context(cafile=webhook.ca)
     connector = aiohttp.TCPConnector(limit=connections, ssl=trust)

@@ -43,7 +43,7 @@ class WebhookDied(click.ClickException):
 
 
 @dataclass(slots=True)
-class Webhook:
+class RunningWebhook:
     """A webhook that runs: where it listens, and what it said last."""
 
     process: Process
@@ -67,7 +67,9 @@ class Webhook:
 
 
 @contextlib.asynccontextmanager
-async def running(snapshot: Path, pair: Files, *arguments: str, port: int = 0) -> AsyncIterator[Webhook]:
+async def running(
+    snapshot: Path, pair: Files, *arguments: str, port: int = 0
+) -> AsyncIterator[RunningWebhook]:
     """A webhook that serves a snapshot, ready for calls; leaving the `async with` ends it.
 
     Raises `WebhookDied` if it does not begin to listen.
@@ -80,7 +82,7 @@ async def running(snapshot: Path, pair: Files, *arguments: str, port: int = 0) -
         start_new_session=True,
         env=environment(os.environ),
     )
-    webhook = Webhook(process, pair.ca)
+    webhook = RunningWebhook(process, pair.ca)
     listens = asyncio.Event()
     reader = asyncio.create_task(_follow(webhook, listens))
     try:
@@ -110,7 +112,7 @@ def environment(ours: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path}
 
 
-async def _follow(webhook: Webhook, listens: asyncio.Event) -> None:
+async def _follow(webhook: RunningWebhook, listens: asyncio.Event) -> None:
     """Read the log to its end; the port is in it."""
     stream = webhook.process.stderr
     while stream and (line := await stream.readline()):
@@ -121,7 +123,7 @@ async def _follow(webhook: Webhook, listens: asyncio.Event) -> None:
             listens.set()
 
 
-async def _until(listens: asyncio.Event, webhook: Webhook, reader: asyncio.Task[None]) -> None:
+async def _until(listens: asyncio.Event, webhook: RunningWebhook, reader: asyncio.Task[None]) -> None:
     """Wait until it listens, or its log ends first."""
     waiting = asyncio.create_task(listens.wait())
     await asyncio.wait({waiting, reader}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -36,12 +36,12 @@ def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOpt
     """
     if context.invoked_subcommand:
         return
-    known = source.view(webhook).snapshot.shapes
+    listed = source.view(webhook).snapshot.shapes
     if output == Output.JSON:
-        options.print_json([nodemap.shape_to_json(shape) for shape in known])
+        options.print_json([nodemap.shape_to_json(shape) for shape in listed])
         return
     paper, now = options.paper(), time.time()
-    for shape in known:
+    for shape in listed:
         nodemap.draw_shape(shape, paper, now=now)
         paper.write("")
 
@@ -67,10 +67,10 @@ def export(output: str, *, source: ClusterSource, webhook: WebhookOptions) -> No
 
     So a pool that is scaled to zero stays known for as long as the file says so.
     """
-    known = source.view(webhook).snapshot.shapes
-    text = yaml.safe_dump({"shapes": codec.exported(known)}, sort_keys=False)
+    listed = source.view(webhook).snapshot.shapes
+    text = yaml.safe_dump({"shapes": codec.exported(listed)}, sort_keys=False)
     if output == STDOUT:
         click.echo(text, nl=False)
         return
     Path(output).write_text(text)
-    click.echo(f"{output}: {len(known)} shapes", err=True)
+    click.echo(f"{output}: {len(listed)} shapes", err=True)

@@ -25,12 +25,6 @@ def test_the_version_is_the_packages(run: Run) -> None:
     assert run("--version").stdout == f"kubectl-numa, version {about.version()}\n"
 
 
-def test_an_unknown_command_is_told(run: Run) -> None:
-    result = run("explian")
-    assert result.exit_code == 2
-    assert "No such command 'explian'" in result.stderr
-
-
 def test_a_place_that_cannot_be_written_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text("nonsense")
     result = run("snapshot", "-o", tmp_path, "--kubeconfig", tmp_path / "kubeconfig")

@@ -45,6 +45,6 @@ def test_settings_of_the_caller_do_not_reach_it() -> None:
 
 async def test_a_program_that_says_nothing_is_told_so() -> None:
     process = await asyncio.create_subprocess_exec("true")
-    died = await webhook.Webhook(process, Path("ca")).died("it started")
+    died = await webhook.RunningWebhook(process, Path("ca")).died("it started")
     assert died.message == "the webhook ended with exit code 0 while it started; the last it said: nothing"
     assert died.exit_code == 2

@@ -16,9 +16,6 @@ Run = Callable[..., Result]
 SINGLE = "single-numa-node"
 
 
-ASKED = ["-f", "POD", "--snapshot", "CLUSTER"]
-
-
 def test_a_folder_with_all_results(run: Run, cluster_file: Path, write: Write, tmp_path: Path) -> None:
     first = write("dir/a.yaml", manifest("a", "8"), manifest("b", "8", namespace="strict"))
     second = write("dir/deep/b.yaml", manifest("c", "8", policy="tight"))
@@ -86,54 +83,6 @@ def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, write: Wr
         ("a", 1, "ok"),
         ("b", 2, "never"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    table(
-        [
-            ("no file named", ["--snapshot", "CLUSTER"], "Missing option '-f'"),
-            (
-                "no such file",
-                ["-f", "none", "--snapshot", "CLUSTER"],
-                "none: there is no such file or folder",
-            ),
-            (
-                "a pod as a snapshot",
-                ["-f", "POD", "--snapshot", "POD"],
-                "p.yaml: is no snapshot of a cluster: it holds 1 Pod",
-            ),
-            ("a snapshot that is none", ["-f", "POD", "--snapshot", "TEXT"], "text.yaml"),
-            ("no cluster", ["-f", "POD"], "there is no kubeconfig at /nowhere/config"),
-            ("one standard input for two", ["-f", "-", "--snapshot", "-"], "cannot both be standard input"),
-            ("no such policy file", [*ASKED, "--policy", "none"], "none: cannot be read"),
-            ("a policy that is none", [*ASKED, "--policy", "POD"], "apiVersion: there is no such key"),
-            (
-                "no such match",
-                [*ASKED, "--policy-match", "same"],
-                "'same' is not one of 'satisfies', 'equal'",
-            ),
-            ("no such way", [*ASKED, "--unknown-nodes", "no"], "'no' is not one of 'may-fit', 'cannot-fit'"),
-            (
-                "no span",
-                [*ASKED, "--remember-shapes", "a week"],
-                "a span of time is a number of s, m, h or d",
-            ),
-        ]
-    ),
-)
-def test_bad_input_is_told_in_a_sentence(
-    run: Run, cluster_file: Path, write: Write, arguments: list[str], said: str
-) -> None:
-    files = {
-        "CLUSTER": cluster_file,
-        "POD": write("p.yaml", manifest("a", "1")),
-        "TEXT": write("text.yaml", "just a sentence"),
-    }
-    result = run("check", *(files.get(argument, argument) for argument in arguments))
-    assert result.exit_code == 2
-    assert said in " ".join(result.stderr.split())
-    assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,3 @@ def test_a_signal_ends_it_with_all_that_it_started(tmp_path: Path) -> None:
     # To serve until somebody stops it is what was asked for.
     assert (process.returncode, errors) == (0, "")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_port_that_is_none_is_told(run: Run) -> None:
-    result = run("demo", "--serve", "--port", "70000")
-    assert result.exit_code == 2
-    assert "70000 is not in the range" in result.stderr

@@ -8,7 +8,6 @@ import pytest
 from click.testing import Result
 
 from tests.kubectl_numa.objects import manifest
-from tests.notation import table
 
 Write = Callable[..., Path]
 Run = Callable[..., Result]
@@ -82,58 +81,6 @@ def test_mistakes_do_not_hide_the_other_pods(run: Run, cluster_file: Path, write
     assert result.stdout.startswith("default/b ")
     assert result.stderr.startswith(f"{path}, document 1 (Pod): spec.containers[0].resources.limits.cpu: ")
     assert f'{path}, document 3 (Pod c): metadata.annotations[numalign.io/policy]: "tight"' in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    table(
-        [
-            (
-                "neither name nor file",
-                ["--snapshot", "CLUSTER"],
-                "give the NAME of a pod, or manifests with -f",
-            ),
-            (
-                "both",
-                ["a", "-f", "POD", "--snapshot", "CLUSTER"],
-                "give the NAME of a pod, or manifests with -f",
-            ),
-            (
-                "no such file",
-                ["-f", "none.yaml", "--snapshot", "CLUSTER"],
-                "none.yaml: there is no such file or folder",
-            ),
-            ("no such snapshot", ["-f", "POD", "--snapshot", "none.json"], "none.json: cannot be read"),
-            (
-                "a pod as a snapshot",
-                ["-f", "POD", "--snapshot", "POD"],
-                "no snapshot of a cluster: it holds 1 Pod",
-            ),
-            ("no snapshot and no cluster", ["-f", "POD"], "there is no kubeconfig at /nowhere/config"),
-            ("no such pod", ["a", "--snapshot", "CLUSTER"], "holds no pod default/a"),
-            ("no such strategy", ["a", "--strategy", "Best"], "'Best' is not one of 'LeastNUMANodes'"),
-            (
-                "no such node",
-                ["-f", "POD", "--snapshot", "CLUSTER", "--node", "x"],
-                'node "x" is not in this cluster',
-            ),
-            (
-                "a node that cannot be asked",
-                ["-f", "POD", "--snapshot", "CLUSTER", "--node", "hidden"],
-                'node "hidden" publishes no topology',
-            ),
-            ("one standard input for two", ["-f", "-", "--snapshot", "-"], "cannot both be standard input"),
-        ]
-    ),
-)
-def test_bad_input_is_told_in_a_sentence(
-    run: Run, cluster_file: Path, write: Write, arguments: list[str], said: str
-) -> None:
-    files = {"CLUSTER": cluster_file, "POD": write("p.yaml", manifest("a", "1"))}
-    result = run("explain", *(files.get(argument, argument) for argument in arguments))
-    assert result.exit_code == 2
-    assert said in " ".join(result.stderr.split())
-    assert "Traceback" not in result.output
 
 
 def test_no_pod_is_nothing_to_explain(run: Run, cluster_file: Path, write: Write) -> None:

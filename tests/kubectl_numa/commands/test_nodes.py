@@ -4,12 +4,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from click.testing import Result
 
 from kubectl_numa.questions import ClusterView
 from numalign.model.node import node_class
-from tests.notation import table
 
 Run = Callable[..., Result]
 
@@ -62,42 +60,3 @@ def test_the_json_has_every_node(run: Run, cluster_file: Path) -> None:
     always = {"name", "class", "label", "policy", "scope", "known", "zones"}
     more = {"lastSeen", "lacks", "cordoned", "ready", "taints"}
     assert all(node.keys() == always | more for node in listed)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    table(
-        [
-            ("no such node", ["x", "--snapshot", "CLUSTER"], "there is no node x; there are big, small"),
-            ("no such file", ["--snapshot", "none"], "none: cannot be read"),
-            ("no cluster", [], "there is no kubeconfig at /nowhere/config"),
-            ("no such output", ["-o", "xml"], "'xml' is not one of 'text', 'json'"),
-        ]
-    ),
-)
-def test_bad_input_is_told_in_a_sentence(
-    run: Run, cluster_file: Path, arguments: list[str], said: str
-) -> None:
-    given = (cluster_file if argument == "CLUSTER" else argument for argument in arguments)
-    result = run("nodes", *given)
-    assert result.exit_code == 2
-    assert said in result.stderr
-    assert "Traceback" not in result.output
-
-
-def test_a_file_without_a_node_is_told(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "namespaces.yaml"
-    path.write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")
-
-    result = run("nodes", "--snapshot", str(path))
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "not a single node" in result.stderr
-
-
-def test_a_file_that_is_no_snapshot_is_told(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "kubeconfig"
-    path.write_text("apiVersion: v1\nkind: Config\nclusters: []\n")
-
-    result = run("nodes", "--snapshot", str(path))
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "is no snapshot of a cluster: it holds 1 Config, and no Node" in result.stderr

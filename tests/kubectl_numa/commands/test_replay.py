@@ -215,12 +215,6 @@ def test_what_was_answered_before_a_broken_line_stays(run: Run) -> None:
     assert result.stderr.startswith("Error: line 3: is not JSON")
 
 
-def test_a_file_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:
-    result = run("replay", "-f", tmp_path / "none")
-    assert result.exit_code == 2
-    assert result.stderr == f"Error: {tmp_path / 'none'}: No such file or directory\n"
-
-
 def test_a_closed_standard_input_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

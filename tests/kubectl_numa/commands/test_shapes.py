@@ -105,37 +105,3 @@ def test_declared_shapes_follow_the_nodes(run: Run, cluster_file: Path, write: W
     assert [each["known"] for each in found] == ["counts", "counts", "nothing", "declared"]
     page = run("nodes", "--snapshot", cluster_file, "--policy", policy).stdout
     assert "restricted, scope container  declared, no node is here\n" in page
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    table(
-        [
-            ("no such file", ["--snapshot", "none"], "none: cannot be read"),
-            ("no such policy", ["--snapshot", "CLUSTER", "--policy", "none"], "none: cannot be read"),
-            (
-                "a policy that is none",
-                ["--snapshot", "CLUSTER", "--policy", "CLUSTER"],
-                "there is no such key",
-            ),
-            ("no name of a policy", ["--snapshot", "CLUSTER", "--policy", ""], "is not a regular file"),
-            ("no cluster", [], "there is no kubeconfig at /nowhere/config"),
-            ("no such output", ["-o", "xml"], "'xml' is not one of 'text', 'json'"),
-            ("no such command", ["import"], "No such command 'import'"),
-            ("an export of no cluster", ["export"], "there is no kubeconfig at /nowhere/config"),
-            (
-                "a place of no file",
-                ["export", "--snapshot", "CLUSTER", "-o", "/nowhere/x"],
-                "/nowhere/x: No such",
-            ),
-        ]
-    ),
-)
-def test_bad_input_is_told_in_a_sentence(
-    run: Run, cluster_file: Path, arguments: list[str], said: str
-) -> None:
-    given = (cluster_file if argument == "CLUSTER" else argument for argument in arguments)
-    result = run("shapes", *given)
-    assert result.exit_code == 2
-    assert said in " ".join(result.stderr.split())
-    assert "Traceback" not in result.output

@@ -1,0 +1,85 @@
+"""Whatever command is given what it cannot use says so in a sentence, and ends with 2."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.kubectl_numa.objects import manifest
+from tests.notation import table
+
+Write = Callable[..., Path]
+Run = Callable[..., Result]
+
+NO_CLUSTER = "there is no kubeconfig at /nowhere/config"
+TWICE = "cannot both be standard input"
+NO_OUTPUT = "'xml' is not one of 'text', 'json'"
+CHECK, EXPLAIN = "check -f POD --snapshot CLUSTER", "explain -f POD --snapshot CLUSTER"
+
+WRONG = [
+    # the mistake                        the command                               what is said
+    ("check: no file named", "check --snapshot CLUSTER", "Missing option '-f'"),
+    ("check: no such file", "check -f none --snapshot CLUSTER", "none: there is no such file or folder"),
+    ("check: a pod as a snapshot",       "check -f POD --snapshot POD",
+        "p.yaml: is no snapshot of a cluster: it holds 1 Pod"),
+    ("check: a snapshot that is none", "check -f POD --snapshot TEXT", "text.yaml"),
+    ("check: no cluster", "check -f POD", NO_CLUSTER),
+    ("check: one input for two", "check -f - --snapshot -", TWICE),
+    ("check: no such policy file", f"{CHECK} --policy none", "none: cannot be read"),
+    ("check: a policy that is none", f"{CHECK} --policy POD", "apiVersion: there is no such key"),
+    ("check: no such match", f"{CHECK} --policy-match same", "'same' is not one of 'satisfies', 'equal'"),
+    ("check: no such way", f"{CHECK} --unknown-nodes no", "'no' is not one of 'may-fit', 'cannot-fit'"),
+    ("check: no span", f"{CHECK} --remember-shapes week", "a span of time is a number of s, m, h or d"),
+    ("explain: neither name nor file",   "explain --snapshot CLUSTER",
+        "give the NAME of a pod, or manifests with -f"),
+    ("explain: both",                    "explain a -f POD --snapshot CLUSTER",
+        "give the NAME of a pod, or manifests with -f"),
+    ("explain: no such file",            "explain -f none.yaml --snapshot CLUSTER",
+        "none.yaml: there is no such file or folder"),
+    ("explain: no such snapshot", "explain -f POD --snapshot none.json", "none.json: cannot be read"),
+    ("explain: a pod as a snapshot", "explain -f POD --snapshot POD",
+        "no snapshot of a cluster: it holds 1 Pod"),
+    ("explain: no cluster", "explain -f POD", NO_CLUSTER),
+    ("explain: no such pod", "explain a --snapshot CLUSTER", "holds no pod default/a"),
+    ("explain: no such strategy", "explain a --strategy Best", "'Best' is not one of 'LeastNUMANodes'"),
+    ("explain: no such node", f"{EXPLAIN} --node x", 'node "x" is not in this cluster'),
+    ("explain: a node that is hidden", f"{EXPLAIN} --node hidden", 'node "hidden" publishes no topology'),
+    ("explain: one input for two", "explain -f - --snapshot -", TWICE),
+    ("nodes: no such node", "nodes x --snapshot CLUSTER", "there is no node x; there are big, small"),
+    ("nodes: no such file", "nodes --snapshot none", "none: cannot be read"),
+    ("nodes: no cluster", "nodes", NO_CLUSTER),
+    ("nodes: no such output", "nodes -o xml", NO_OUTPUT),
+    ("nodes: no node at all", "nodes --snapshot NAMESPACE", "not a single node"),
+    ("nodes: a file of something else",  "nodes --snapshot CONFIG",
+        "is no snapshot of a cluster: it holds 1 Config, and no Node"),
+    ("shapes: no such file", "shapes --snapshot none", "none: cannot be read"),
+    ("shapes: no such policy", "shapes --snapshot CLUSTER --policy none", "none: cannot be read"),
+    ("shapes: a policy that is none", "shapes --snapshot CLUSTER --policy CLUSTER", "there is no such key"),
+    ("shapes: no name of a policy", "shapes --snapshot CLUSTER --policy=", "is not a regular file"),
+    ("shapes: no cluster", "shapes", NO_CLUSTER),
+    ("shapes: no such output", "shapes -o xml", NO_OUTPUT),
+    ("shapes: no such command", "shapes import", "No such command 'import'"),
+    ("shapes: an export of no cluster", "shapes export", NO_CLUSTER),
+    ("shapes: a place of no file", "shapes export --snapshot CLUSTER -o /nowhere/x", "/nowhere/x: No such"),
+    ("replay: no such file", "replay -f /nowhere/x", "/nowhere/x: No such file or directory"),
+    ("demo: a port that is none", "demo --serve --port 70000", "70000 is not in the range"),
+    ("no such command", "explian", "No such command 'explian'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "sentence"), table(WRONG))
+def test_it_is_told_in_a_sentence(
+    run: Run, cluster_file: Path, write: Write, command: str, sentence: str
+) -> None:
+    files = {
+        "CLUSTER": cluster_file,
+        "POD": write("p.yaml", manifest("a", "1")),
+        "TEXT": write("text.yaml", "just a sentence"),
+        "NAMESPACE": write("namespaces.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: team}}"),
+        "CONFIG": write("kubeconfig", "{apiVersion: v1, kind: Config, clusters: []}"),
+    }
+    result = run(*(files.get(word, word) for word in command.split()))
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
