@@ -74,11 +74,10 @@ class Snapshot:
 
 
 class Store(Generic[Decoded]):
-    """The objects of one kind that have a name of their own in the cluster.
+    """The decoded objects of one cluster-scoped kind, by name.
 
-    `decode` gives what an object says, None if that makes no sense, and all its mistakes. `version` grows
-    with every change of what is said, and `changed` holds the names that are concerned, until somebody takes
-    them out.
+    `decode` gives the decoded object, None if it makes no sense, and all its mistakes. `version` grows with
+    every change of either, and `changed` holds the names concerned, until somebody takes them out.
     """
 
     def __init__(
@@ -95,19 +94,19 @@ class Store(Generic[Decoded]):
         return name in self._decoded
 
     def __iter__(self) -> Iterator[str]:
-        """The names of all objects, those that make no sense included."""
+        """The names of all objects, those that could not be decoded included."""
         return iter(self._decoded)
 
     def get(self, name: str) -> Decoded | None:
-        """What the object says; None if it is not there, or makes no sense."""
+        """The decoded object; None if it is not there, or could not be decoded."""
         return self._decoded.get(name)
 
     def decoded(self) -> Iterator[tuple[str, Decoded]]:
-        """The objects that make sense, by name."""
+        """The name and the decoded object, of all that could be decoded."""
         return ((name, decoded) for name, decoded in self._decoded.items() if decoded is not None)
 
     def put(self, name: str, raw: Mapping[str, object]) -> None:
-        """An object is there, as this says."""
+        """Add an object, or replace the one of its name; one that is decoded to the same changes nothing."""
         decoded, mistakes = self._decode(raw)
         before = (self._decoded.get(name), self._mistakes.get(name, ()))
         # What says the same stays the same, so that nothing is joined anew for a heartbeat.
@@ -120,14 +119,14 @@ class Store(Generic[Decoded]):
             self._mistakes[name] = mistakes
 
     def drop(self, name: str) -> None:
-        """An object is gone."""
+        """Remove an object, if it is there."""
         if name in self._decoded:
             self._change(name)
             del self._decoded[name]
             self._mistakes.pop(name, None)
 
     def keep(self, names: AbstractSet[str]) -> None:
-        """No other objects are there any more."""
+        """Remove all other objects, as after a whole list."""
         for name in self._decoded.keys() - names:
             self.drop(name)
 
@@ -180,12 +179,12 @@ class ClusterState:
         return self.shape_history.version + sum(store.version for store in self._stores)
 
     def has_nodes(self) -> bool:
-        """Whether any node is known."""
+        """Whether any topology makes a node now."""
         self._join_changed()
         return bool(self._joined)
 
     def snapshot(self) -> Snapshot:
-        """The cluster of everything that is there now."""
+        """The cluster that all objects make now; only nodes that have changed are joined anew."""
         self._recall_changed()
         self._join_changed()
         self._examine_changed()

@@ -1,7 +1,7 @@
 """
-Where a door learns what the cluster is, and how far it can trust it.
+Where a program learns what the cluster is, and how old that is.
 
-There are two ways to know a cluster, and no door should care which: a snapshot file that somebody replaces
+There are two ways to know a cluster, and no program should care which: a snapshot file that somebody replaces
 now and then, and the API server. Both give whole snapshots, one after another, and know how old they are.
 """
 
@@ -38,7 +38,7 @@ class Feed(Protocol):
 
 
 def count_age(feed: Feed, registry: CollectorRegistry) -> None:
-    """Show how old what a door answers from is."""
+    """Register the gauge of the age of the snapshot that is answered from, in seconds."""
     Gauge(
         f"{PREFIX}snapshot_age_seconds",
         "Time since the snapshot file, or the API server, last confirmed what is known.",

@@ -58,7 +58,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds, at most, before the first new try and before any other."""
 
 CHEAP_PAUSE = 5.0
-"""The same where a try costs nothing: nobody hears it, or it is turned away at the door. A server that starts
+"""The same where a try costs nothing: nobody hears it, or it is refused at once. A server that starts
 answers 403 to everybody for a moment."""
 
 LOG_AGAIN_SECONDS = 60
@@ -96,7 +96,7 @@ class WatchFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchMetrics:
-    """What reflectors count; made once for all that share a registry."""
+    """What informers count; made once for all that share a registry."""
 
     lists: Counter
     events: Counter

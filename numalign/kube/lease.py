@@ -3,9 +3,9 @@ Which one of several replicas does what only one may do.
 
 The replicas agree through a Lease: whoever keeps renewing it leads, and the others wait until it has stood
 still for so long that its holder cannot believe in it any more. This is the election of client-go
-(k8s.io/client-go/tools/leaderelection), with one promise more: `leading` is asked before every act, and says
-no unless it can be proved. A leader that cannot renew, or that was frozen and does not know it yet, is none.
-All that is judged by the wall clock is what people read in the Lease.
+(k8s.io/client-go/tools/leaderelection), with one guarantee more: `leading` is asked before every act, and
+says no unless it can be proved. A leader that cannot renew, or that was frozen and does not know it yet, is
+none. All that is judged by the wall clock is what people read in the Lease.
 
 Nor does a new leader act before the last one's acts are over: see `Handover`.
 """

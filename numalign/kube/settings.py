@@ -1,4 +1,4 @@
-"""What every door can be told of the cluster that it answers for."""
+"""The settings of every program that answers for a cluster."""
 
 import re
 from collections.abc import Iterator
@@ -105,7 +105,7 @@ UnknownNodes = Literal["cannot-fit", "may-fit"]
 
 
 class ClusterSettings(ProgramSettings, ServerSettings):
-    """What a door makes of the cluster that it answers for."""
+    """What a webhook or an extender makes of the cluster that it answers for."""
 
     snapshot_reload_seconds: float = Field(
         default=2.0,

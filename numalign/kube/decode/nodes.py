@@ -40,7 +40,7 @@ MOST_ZONES = 16
 
 
 class BadNode(BadTopology):
-    """Raised when what was told of a node does not go together.
+    """Raised when the parts of a node contradict each other, or no kubelet would start with them.
 
     `zones` are the mistakes about its zones, `configuration` those about its kubelet's configuration, each
     with its place in that object; `mistakes` holds them all.

@@ -26,7 +26,7 @@ from numalign.runtime.metrics import PREFIX
 from numalign.shapes import Shape, ShapeHistory
 
 CROWD = 200
-"""Pods that are told of in one go; then whoever asks meanwhile gets a turn."""
+"""Pods that are passed on in one go; then whoever asks meanwhile gets a turn."""
 
 
 class FileFeed:
@@ -130,18 +130,18 @@ class FileFeed:
         if self._path.exists() and not self._path.is_file():
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
         pods: list[Object] = []
-        pile = snapshot.build(
+        builder = snapshot.build(
             documents.stream(self._path),
             pods=None if self._pods is None else pods.append,
             shape_history=self._shape_history,
         )
         # Before the history is told: what is refused changes nothing.
-        if reason := pile.why_no_snapshot():
+        if reason := builder.why_no_snapshot():
             raise BadInput([Mistake(str(self._path), reason)])
-        if self._had_nodes and not pile.state.has_nodes():
+        if self._had_nodes and not builder.state.has_nodes():
             raise BadInput(
                 [Mistake(str(self._path), "holds no topology that can be read, and held some before")]
             )
         self._shape_history.declare(self._declared())
         self._shape_history.expire()
-        return pile.snapshot(), tuple(pile.state.pod_counts.counts()), pods
+        return builder.snapshot(), tuple(builder.state.pod_counts.counts()), pods

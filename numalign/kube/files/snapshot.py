@@ -1,9 +1,9 @@
 """
 A cluster in one file: what kubectl prints of it, made into nodes and namespace rules.
 
-A snapshot is as good as whoever took it, and a door must work with what there is. So only a file is refused
-that holds no objects at all, or objects but nothing of a cluster's; of the objects in it, what is broken is
-told of, and the rest counts.
+A snapshot is as good as whoever took it, and a program must work with what there is. So only a file is
+refused that holds no objects at all, or objects but nothing of a cluster's; of the objects in it, what is
+broken is reported, and the rest counts.
 """
 
 from collections import Counter
