@@ -84,9 +84,8 @@ class PendingPod:
 
     def assigned_pod(self, *, now: float) -> AssignedPod:
         """The pod as the ledger keeps it."""
-        name, demand = (self.namespace, self.name), self.demand
-        known = None if demand == _UNREAD else demand
-        return AssignedPod(self.uid, name, known, Stage.RESERVED, since=now, created=self.created)
+        name, demand = (self.namespace, self.name), None if self.demand == _UNREAD else self.demand
+        return AssignedPod(self.uid, name, demand, Stage.RESERVED, since=now, created=self.created)
 
 
 class _Identity(NamedTuple):
