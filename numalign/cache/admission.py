@@ -243,10 +243,10 @@ def _against(pod: PodQuestion, refusals: Refusals, state: AdmissionState, why: s
     return AdmissionDecision(state, why)
 
 
-def _of_fallback(known: KnownShape, now: float) -> str:
-    if known.seen is not None:
-        return f"{_NOT_HERE}; last seen {wording.ago(now - known.seen)} ago"
-    if known.declared:
+def _of_fallback(fallback: KnownShape, now: float) -> str:
+    if fallback.seen is not None:
+        return f"{_NOT_HERE}; last seen {wording.ago(now - fallback.seen)} ago"
+    if fallback.declared:
         return f"{_NOT_HERE}; the policy file declares one"
     return "nodes of a shape that could take it are here, but none that it may go to now"
 
@@ -258,8 +258,8 @@ def _unlisted(survey: Survey, fleet: Fleet) -> Iterator[str]:
     """Resources that nobody lists, each with the name that may be meant."""
     if not survey.unlisted:
         return
-    known = sorted(name for name in fleet.listed if kind(name) is Kind.DEVICE)[:MOST_COMPARED]
-    yield from (wording.unlisted(name, known) for name in survey.unlisted[:MOST_NAMED])
+    listed = sorted(name for name in fleet.listed if kind(name) is Kind.DEVICE)[:MOST_COMPARED]
+    yield from (wording.unlisted(name, listed) for name in survey.unlisted[:MOST_NAMED])
 
 
 MOST_NAMED = 4

@@ -97,11 +97,11 @@ def _unit(trial: Trial, step: Step, mask: Ints) -> Unit:
     layout = trial.plan.layout
     zones = (mask >> np.arange(layout.count)[:, None]) & 1
     amounts = []
-    for name, asked in step.asks.items():
+    for name, amount in step.asks.items():
         if name in layout.listed:
             # Rounded as a single number is.
             free: Any = trial.state.raw(name)
-            amounts.append((name, asked, (whole(name, free) * zones).sum(axis=0)))
+            amounts.append((name, amount, (whole(name, free) * zones).sum(axis=0)))
     nearest = batch_scoring.nearest_sets(tuple(zip(layout.ids, layout.costs, strict=True)))
     return Unit(tuple(amounts), np.bitwise_count(mask).astype(np.int64), nearest[mask])
 

@@ -108,20 +108,20 @@ def _weighted(used: Callable[[int, Ints], Ints | int], unit: Unit, weights: Weig
     weight = {name: max(1, weights.get(name, 1)) for name, _, _ in unit.amounts}
     total = np.zeros(len(unit.zones), dtype=np.int64)
     for name, amount, free in unit.amounts:
-        asked = min(whole(name, amount), _MOST_ASKED)
+        request = min(whole(name, amount), _MOST_ASKED)
         # Of nothing nothing is used.
-        room = free >= max(asked, 1)
-        total += used(asked, free) * HIGHEST // np.maximum(free, 1) * room * weight[name]
+        room = free >= max(request, 1)
+        total += used(request, free) * HIGHEST // np.maximum(free, 1) * room * weight[name]
     return total // sum(weight.values())
 
 
 def _balanced(unit: Unit, weights: Weights) -> Ints:
     """100 less the sample variance of the used shares, in percent; one resource alone is in balance."""
     amounts = [(name, whole(name, amount), free) for name, amount, free in unit.amounts]
-    room = np.logical_and.reduce([(free >= asked) | (free == 0) for _, asked, free in amounts])
+    room = np.logical_and.reduce([(free >= request) | (free == 0) for _, request, free in amounts])
     if len(amounts) == 1:
         return np.where(room, HIGHEST, 0)
-    shares = np.stack([_share(asked, free) for _, asked, free in amounts])
+    shares = np.stack([_share(request, free) for _, request, free in amounts])
     shares -= shares.mean(axis=0)
     value = HIGHEST - (shares * shares).sum(axis=0) * (HIGHEST / (len(shares) - 1))
     near = np.abs(value - np.rint(value)) < _NEAR
@@ -131,7 +131,7 @@ def _balanced(unit: Unit, weights: Weights) -> Ints:
         numbers, firsts = kinds([free[rows] for _, _, free in amounts])
         frees = zip(*(free[rows[firsts]].tolist() for _, _, free in amounts), strict=True)
         by_rules = scoring.OF_AMOUNTS[Strategy.BALANCED_ALLOCATION]
-        named = [(name, asked) for name, asked, _ in amounts]
+        named = [(name, request) for name, request, _ in amounts]
         exact = [
             by_rules([(*item, free) for item, free in zip(named, row, strict=True)], weights) for row in frees
         ]
@@ -139,18 +139,18 @@ def _balanced(unit: Unit, weights: Weights) -> Ints:
     return balance
 
 
-def _share(asked: int, free: Ints) -> NDArray[np.float64]:
+def _share(request: int, free: Ints) -> NDArray[np.float64]:
     """How much of what is free is asked; of nothing, all."""
     none = free == 0
-    share: NDArray[np.float64] = asked / np.maximum(free, 1.0)
+    share: NDArray[np.float64] = request / np.maximum(free, 1.0)
     return np.where(none, 1.0, share) if none.any() else share
 
 
 STRATEGIES: Mapping[Strategy, Callable[[Sequence[Unit], Weights, int], Ints]] = MappingProxyType(
     {
         Strategy.LEAST_NUMA_NODES: _least_numa_nodes,
-        Strategy.MOST_ALLOCATED: partial(_mean, partial(_weighted, lambda asked, _: asked)),
-        Strategy.LEAST_ALLOCATED: partial(_mean, partial(_weighted, lambda asked, free: free - asked)),
+        Strategy.MOST_ALLOCATED: partial(_mean, partial(_weighted, lambda request, _: request)),
+        Strategy.LEAST_ALLOCATED: partial(_mean, partial(_weighted, lambda request, free: free - request)),
         Strategy.BALANCED_ALLOCATION: partial(_mean, _balanced),
     }
 )

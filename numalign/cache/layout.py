@@ -94,10 +94,10 @@ class Layout:
 
     def gives_out(self, name: str) -> bool:
         """Whether a manager of these kubelets gives containers this resource of their own."""
-        asked = kind(name)
-        if asked is Kind.CPU:
+        sort = kind(name)
+        if sort is Kind.CPU:
             return self.cpu_manager is CpuManager.STATIC
-        if asked is Kind.MEMORY:
+        if sort is Kind.MEMORY:
             return self.memory_manager is MemoryManager.STATIC
         return name in self.devices
 
@@ -150,8 +150,8 @@ _identity = attrgetter("ids", "policy", "scope", "devices", "names", "listed", "
 
 def only_free_differs(node: Node, before: Node) -> bool:
     """Whether a node has the layout and all amounts that it had, but for what is free."""
-    told = _facts(node) == _facts(before) and alike(node.health, before.health)
-    return told and all(map(_alike_zones, node.zones, before.zones)) and not _joined(node)
+    facts_alike = _facts(node) == _facts(before) and alike(node.health, before.health)
+    return facts_alike and all(map(_alike_zones, node.zones, before.zones)) and not _joined(node)
 
 
 _facts = attrgetter(
