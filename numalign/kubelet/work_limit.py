@@ -101,10 +101,10 @@ def _between(node: Node, step: Step) -> int:
 
 
 def _list(zones: int) -> int:
-    """Of the sets of zones those of either half are looked at (`hints.reaching`)."""
+    """Of the sets of zones those of either half are looked at (`hint_sets.reaching`)."""
     return 1 + (1 << (zones + 1) // 2)
 
 
 def _merge(zones: int) -> int:
-    """Of all sets of zones it is counted how often they are met (`hints.intersections`)."""
+    """Of all sets of zones it is counted how often they are met (`hint_sets.intersections`)."""
     return 10 + (zones << zones) // 64

@@ -5,7 +5,6 @@ import pytest
 from numalign.kubelet import assumed_machine
 from numalign.model.machine import render_list
 from numalign.model.node import Node
-from numalign.model.options import Options
 from tests.notation import Ids, node, options, table
 
 CORES_ONLY = options("full-pcpus-only")
@@ -100,10 +99,3 @@ def test_a_zone_that_is_reserved_as_a_whole_is_not_listed(
     assert lists(laid.zones) == all_of_them
     assert render_list(kept) == reserved
     assert assumed_machine.free_cpus(told, laid) & kept == 0
-
-
-@pytest.mark.parametrize("how", [options(), CORES_ONLY])
-def test_what_is_given_out_does_not_change_the_machine(how: Options) -> None:
-    empty, used = (node(text, "cpu=4", options=how) for text in ("cpu=4/3", "cpu=4/3/1"))
-
-    assert assumed_machine.assume(empty) == assumed_machine.assume(used)

@@ -68,20 +68,6 @@ def test_cpus_of_an_init_container_are_used_again_first() -> None:
     assert free_of(after, "mem") == [6, 10], "the init container's block is gone"
 
 
-def test_and_then_new_ones() -> None:
-    after, _ = observe(
-        COUNTS, asks("init cpu=1 mem=1Gi", "cpu=2 mem=1Gi"), seen("0:cpu=1", "0:cpu=1 1:cpu=1")
-    )
-
-    assert free_of(after, "cpu") == [2, 3]
-
-
-def test_a_sidecar_keeps_its_own() -> None:
-    after, _ = observe(COUNTS, asks("sidecar cpu=2 mem=1Gi", "cpu=1 mem=1Gi"), seen("0:cpu=2", "0:cpu=1"))
-
-    assert free_of(after, "cpu") == [0, 4]
-
-
 def test_what_an_init_container_keeps_and_nobody_used_again_is_held() -> None:
     later = seen("1-2 / 0:mem=6Gi", "5-6 / 1:mem=4Gi")
     after, held = observe(TWO, TWICE, later)

@@ -11,22 +11,20 @@ chance. Exit code 69 says that there is no Go, 70 that building went wrong.
 """
 
 import argparse
-import asyncio
 import gzip
 import json
-import os
 import random
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.gotools import BrokenError, UnavailableError
-from harness.oracle.build import USUAL, find, versions
+from harness.oracle.build import USUAL, versions
 from harness.oracle.managers import Managers
 from tests.oracle import scenarios
 from tests.oracle.compare import drawn, record
 from tests.oracle.hardware import PAGES, for_pods
+from tests.oracle.search import built
 
 Json = dict[str, Any]
 
@@ -176,15 +174,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--scenarios", type=int, default=260, help="drawn; %(default)s if not given")
     parser.add_argument("--seed", type=int, default=0, help="the first one; %(default)s if not given")
     options = parser.parse_args(arguments)
-    try:
-        binary = asyncio.run(find(options.version))
-    except UnavailableError as missing:
-        sys.stderr.write(f"{missing}\n")
-        return os.EX_UNAVAILABLE
-    except BrokenError as broken:
-        sys.stderr.write(f"{broken}\n")
-        return os.EX_SOFTWARE
-    with Managers(binary) as managers:
+    with Managers(built(options.version)) as managers:
         found = list(recordings(managers, options.version, count=options.scenarios, seed=options.seed))
     path = FOLDER / f"kubelet-{options.version}.jsonl.gz"
     write(path, found)

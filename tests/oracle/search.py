@@ -73,6 +73,18 @@ class Search:
     end: float
 
 
+def built(version: str) -> Path:
+    """The program of a version; without it the script is over, with the exit code that says why."""
+    try:
+        return asyncio.run(find(version))
+    except UnavailableError as missing:
+        _say(str(missing))
+        raise SystemExit(os.EX_UNAVAILABLE) from missing
+    except BrokenError as broken:
+        _say(str(broken))
+        raise SystemExit(os.EX_SOFTWARE) from broken
+
+
 def look(managers: Managers, recorded: Json) -> tuple[Counter[str], Json | None]:
     """Put a recording to the rules; it comes back if they disagree and chance does not explain it."""
     counts = Counter(scenarios=1)
@@ -229,14 +241,7 @@ def report(search: Search, found: Json) -> None:
 def main(arguments: Sequence[str]) -> int:
     """The script."""
     options = _parser().parse_args(arguments)
-    try:
-        binary = asyncio.run(find(options.version))
-    except UnavailableError as missing:
-        _say(str(missing))
-        return os.EX_UNAVAILABLE
-    except BrokenError as broken:
-        _say(str(broken))
-        return os.EX_SOFTWARE
+    binary = built(options.version)
     known = scenarios.kinds(options.version)
     kinds = tuple(options.kinds.split(",")) if options.kinds else known
     if strange := sorted({*kinds} - {*known}):
