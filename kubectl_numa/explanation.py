@@ -222,12 +222,12 @@ def explain(
     answers = tuple(sorted(_answers(pod, cluster, strategy), key=lambda answer: answer.node.name))
     absent = tuple(
         ShapeAnswer(
-            known,
-            evaluate(known.shape.node, question.demand, question.intent),
-            known.shape.unmet(pod.constraints),
+            shape,
+            evaluate(shape.shape.node, question.demand, question.intent),
+            shape.shape.unmet(pod.constraints),
         )
-        for known in cluster.snapshot.shapes
-        if not known.nodes
+        for shape in cluster.snapshot.shapes
+        if not shape.nodes
     )
     # What the pod may not go to has nothing against it.
     refusing = [answer.verdict.refused and answer.permanent and not answer.lasting for answer in answers]
@@ -277,9 +277,9 @@ def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     return {name: render(name, amount) for name, amount in amounts.items()}
 
 
-def provenance(known: KnownShape) -> dict[str, Any]:
+def provenance(shape: KnownShape) -> dict[str, Any]:
     """By what a shape is known, for programs, and when the last node of it was here."""
-    seen = None if known.seen is None else datetime.fromtimestamp(known.seen, UTC).isoformat()
-    if known.nodes:
-        return {"known": PRESENT, "lastSeen": seen}
-    return {"known": DECLARED if known.declared else REMEMBERED, "lastSeen": seen}
+    last_seen = None if shape.seen is None else datetime.fromtimestamp(shape.seen, UTC).isoformat()
+    if shape.nodes:
+        return {"known": PRESENT, "lastSeen": last_seen}
+    return {"known": DECLARED if shape.declared else REMEMBERED, "lastSeen": last_seen}

@@ -57,20 +57,20 @@ def to_json(snapshot: Snapshot) -> list[dict[str, Any]]:
         for node in snapshot.nodes
     )
     hidden = (_EMPTY | {"name": name} for name in snapshot.unknown)
-    return [*nodes, *hidden, *(shape_to_json(known) for known in snapshot.shapes if not known.nodes)]
+    return [*nodes, *hidden, *(shape_to_json(shape) for shape in snapshot.shapes if not shape.nodes)]
 
 
-def shape_to_json(known: KnownShape) -> dict[str, Any]:
+def shape_to_json(known_shape: KnownShape) -> dict[str, Any]:
     """A shape for programs, with the fields of a node; None stands for any value of a label."""
-    shape = known.shape
+    shape = known_shape.shape
     return {
         **_EMPTY,
         "name": shape.name,
         "class": shape.node_class,
         "policy": shape.node.policy,
         "scope": shape.node.scope,
-        **provenance(known),
-        "nodes": known.nodes,
+        **provenance(known_shape),
+        "nodes": known_shape.nodes,
         "labels": {
             key: None if values.known is None else sorted(values.known)
             for key, values in sorted(shape.labels.items())
@@ -109,14 +109,14 @@ def draw(node: Node, paper: Paper) -> None:
     paper.write(*_map(node.zones, paper))
 
 
-def draw_shape(known: KnownShape, paper: Paper, *, now: float) -> None:
+def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
     """A shape that no node is here of: how it is known, who may go there, then its zones.
 
     `now` is in seconds since 1970.
     """
-    shape, node = known.shape, known.shape.node
+    shape, node = known_shape.shape, known_shape.shape.node
     paper.write(
-        Text.assemble((f"{node.policy}, scope {node.scope}", "bold"), f"  {how_known(known, now=now)}"),
+        Text.assemble((f"{node.policy}, scope {node.scope}", "bold"), f"  {how_known(known_shape, now=now)}"),
         Text(f"  {shape.node_class}", "dim"),
     )
     labels = (f"{key}={'|'.join(sorted(v.known))}" for key, v in sorted(shape.labels.items()) if v.known)
@@ -126,13 +126,13 @@ def draw_shape(known: KnownShape, paper: Paper, *, now: float) -> None:
     paper.write(*_map(node.zones, paper))
 
 
-def how_known(known: KnownShape, *, now: float) -> str:
+def how_known(known_shape: KnownShape, *, now: float) -> str:
     """By what a shape is known, in words; `now` is in seconds since 1970."""
-    if known.nodes:
-        return f"{counted(known.nodes)} {'is' if known.nodes == 1 else 'are'} here"
-    if known.seen is None:
+    if known_shape.nodes:
+        return f"{counted(known_shape.nodes)} {'is' if known_shape.nodes == 1 else 'are'} here"
+    if known_shape.seen is None:
         return "declared, no node is here"
-    return f"remembered, last seen {wording.ago(now - known.seen)} ago"
+    return f"remembered, last seen {wording.ago(now - known_shape.seen)} ago"
 
 
 @dataclass(frozen=True, slots=True)

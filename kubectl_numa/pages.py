@@ -78,11 +78,11 @@ def show_node(explanation: Explanation, answer: NodeAnswer, paper: Paper) -> Non
             preferred = "preferred" if grant.preferred else "not preferred"
             hint = f"{grant.role} {grant.container}: {names}, {preferred}"
             paper.entry("  topology hint", hint, indent=_DEPTH)
-    wanted, known = amounts(quantities(demand.total)) or "nothing", "what it has in all nobody told"
+    wanted, total = amounts(quantities(demand.total)) or "nothing", "what it has in all nobody told"
     if node.totals is not None:
         totals = {name: node.totals.get(name, 0) for name in demand.total}
-        known = f"allocatable {amounts(quantities(totals)) or 'nothing'}"
-    paper.entry("  node as a whole", f"asked {wanted}; {known}", indent=_DEPTH)
+        total = f"allocatable {amounts(quantities(totals)) or 'nothing'}"
+    paper.entry("  node as a whole", f"asked {wanted}; {total}", indent=_DEPTH)
     for doubt in verdict.doubts:
         paper.entry("  not told", SENTENCES[doubt], indent=_DEPTH)
 
@@ -136,6 +136,6 @@ def _rests_on(explanation: Explanation) -> str:
     """What was known of the nodes, and in a word each what else could count."""
     levels = Counter(answer.verdict.known for answer in explanation.answers)
     doubts = {doubt for answer in explanation.answers for doubt in answer.verdict.doubts}
-    known = ", ".join(f"{level} of {counted(count)}" for level, count in levels.most_common())
+    levels_known = ", ".join(f"{level} of {counted(count)}" for level, count in levels.most_common())
     missing = ", ".join(doubt.value.replace("-", " ") for doubt in Doubt if doubt in doubts)
-    return f"{known}; not told: {missing}" if missing else known
+    return f"{levels_known}; not told: {missing}" if missing else levels_known

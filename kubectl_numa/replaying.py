@@ -263,12 +263,12 @@ def _guessed(node: Node, demand: Demand) -> tuple[Node, Stay]:
 def _seen(node: Node, demand: Demand, truth: Observed) -> tuple[Node, Assignments]:
     """The node with what the containers were seen to hold, in the order in which they were admitted."""
     places = _places(demand)
-    containers = sorted(truth.seen or (), key=lambda seen: places[seen.container])
+    containers = sorted(truth.seen or (), key=lambda entry: places[entry.container])
     if not node.machine:
         # Ids of CPUs mean nothing on a machine that is only assumed; that there are none does.
         containers = [
-            replace(seen, cpus=None if any(CPU in bag for bag in seen.amounts.values()) else 0)
-            for seen in containers
+            replace(entry, cpus=None if any(CPU in bag for bag in entry.amounts.values()) else 0)
+            for entry in containers
         ]
     return observe(node, demand, containers, truth.left)
 
@@ -295,12 +295,14 @@ def _check(event: Observed, demand: Demand, node: Node) -> None:
 
 def _strange(event: Observed, containers: Mapping[str, int], node: Node) -> Iterator[Mistake]:
     """What was seen of things that are not there."""
-    for seen in event.seen or ():
-        where = "observed.shared" if seen.container == WHOLE_POD else f"observed.containers.{seen.container}"
-        if seen.container not in containers:
+    for entry in event.seen or ():
+        where = (
+            "observed.shared" if entry.container == WHOLE_POD else f"observed.containers.{entry.container}"
+        )
+        if entry.container not in containers:
             yield Mistake(where, "the pod has no such container")
-        yield from _strange_zones(f"{where}.amounts", seen.amounts, node)
-        strange = (seen.cpus or 0) & ~node.machine.topology.everything if node.machine else 0
+        yield from _strange_zones(f"{where}.amounts", entry.amounts, node)
+        strange = (entry.cpus or 0) & ~node.machine.topology.everything if node.machine else 0
         if strange:
             yield Mistake(f"{where}.cpus", f"CPU {render_list(strange)} is not on this machine")
     yield from _strange_zones("observed.free", event.left or {}, node)

@@ -23,8 +23,8 @@ def apply(document: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) 
     patched: dict[str, Any] = copied(document)
     for operation in operations:
         op, path = operation.get("op"), operation.get("path")
-        known = op in {"add", "replace"} and isinstance(path, str) and path.startswith("/")
-        if not known or "value" not in operation:
+        is_ours = op in {"add", "replace"} and isinstance(path, str) and path.startswith("/")
+        if not is_ours or "value" not in operation:
             raise BadPatch(f"{operation} is no operation of ours")
         try:
             _write(patched, str(path), copied(operation["value"]), insert=op == "add")

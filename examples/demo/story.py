@@ -76,9 +76,9 @@ async def _part_one(files: DemoFiles, paper: Paper) -> tuple[OutcomeCounts, int]
     stories, cluster = _stories(), ClusterView(snapshot.load(files.cluster))
     async with webhook.running(files.cluster, files.pair) as running, line_to(running, connections=1) as post:
         _title("1", "a cluster small enough to check by hand", paper)
-        known, hidden = len(cluster.snapshot.nodes), len(cluster.snapshot.unknown)
+        published, hidden = len(cluster.snapshot.nodes), len(cluster.snapshot.unknown)
         paper.write(
-            f"{known + hidden} nodes ({hidden} without topology), {len(stories)} pods:"
+            f"{published + hidden} nodes ({hidden} without topology), {len(stories)} pods:"
             f" examples/data/{bundled.CLUSTER} and {bundled.PODS}",
             f"webhook at {running.url}; each pod goes to /mutate, then as patched to /validate",
             "",

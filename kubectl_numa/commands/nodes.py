@@ -41,9 +41,9 @@ def nodes(names: tuple[str, ...], source: ClusterSource, webhook: WebhookOptions
     for node in snapshot.nodes:
         nodemap.draw(node, paper)
         paper.write("")
-    for known in snapshot.shapes:
-        if not known.nodes:
-            nodemap.draw_shape(known, paper, now=now)
+    for shape in snapshot.shapes:
+        if not shape.nodes:
+            nodemap.draw_shape(shape, paper, now=now)
             paper.write("")
     if snapshot.unknown:
         paper.entry("no topology published by ", some(snapshot.unknown, most=8), indent=25)
