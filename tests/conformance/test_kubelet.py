@@ -42,7 +42,7 @@ def decided(recorded: Iterable[Recorded], *levels: Level) -> list[Decision]:
     return [found for one in recorded for level in levels for found in agreement.decisions(one, level)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def decisions(tables: list[str]) -> list[Decision]:
     """Every decision of the recordings, wherever something must be shown of it."""
     found = decided(agreement.recordings(*RECORDINGS), Level.MACHINE, Level.UNOBSERVED, Level.CONFIGURED)
@@ -64,12 +64,12 @@ def test_three_versions_are_recorded() -> None:
     assert [name.removeprefix("kubelet-v1.")[:2] for name in OF_VERSIONS] == ["32", "34", "36"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def by_kind(decisions: list[Decision]) -> Mapping[str, Mapping[Level, Tally]]:
     return agreement.tallied(decisions, agreement.kind)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def in_all(decisions: list[Decision]) -> Mapping[Level, Tally]:
     return agreement.tallied(decisions, agreement.everything)["all"]
 
