@@ -29,7 +29,7 @@ test: $(READY)
 # Laws on inputs that nobody has seen: make laws [LAWS="-k ledger"]; 12,000 clusters that webhook, scorer and kubectl numa
 # are asked of take some ten minutes: make laws LAWS="-k one_answer"
 laws: $(READY)
-	$(BIN)/python -m pytest tests/laws tests/conformance/test_board_on_recordings.py \
+	$(BIN)/python -m pytest tests/laws tests/conformance/test_cache_on_recordings.py \
 		--hypothesis-profile=thorough --timeout 3600 $(LAWS)
 
 check: $(READY)

@@ -6,11 +6,11 @@ nothing is remembered of it. Warm is a question that was answered before some of
 scores means that the nodes that take the pod are scored by two strategies as well. One thread does it all.
 
 What is measured is checked in the same run: plain Go finds as many nodes and the same scores, the rules say
-the same of some nodes, and a board that was changed says what one says that is made of the changed nodes.
+the same of some nodes, and a cluster that was changed says what one says that is made of the changed nodes.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -25,8 +25,8 @@ from bench.fleets import Case, Raw
 from bench.floor import Floor, Load, Pass, Scores
 from bench.timing import DIGITS, Times, timed, undisturbed
 from harness.gotools import UnavailableError
-from numalign.cache import Question
-from numalign.cache.board import Board
+from numalign.cache import ClusterCache, Question
+from numalign.cache.evaluation import Evaluation
 from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import EVEN, Strategy
 from numalign.model.intent import Policy
@@ -110,14 +110,14 @@ def _cells(
 
 def cell(case: Case, nodes: Sequence[Node], sizes: Sizes, found: Pass | None) -> Raw:
     """One case, cold, warm and with scores; milliseconds."""
-    board = Board()
-    _, puts = timed(board.put, nodes)
-    _, [first] = timed(partial(_admitted, board), [case.question(-1)])
+    cluster = ClusterCache()
+    _, puts = timed(cluster.nodes.put, nodes)
+    _, [first] = timed(partial(_admitted, cluster), [case.question(-1)])
     patient = _scoring(case, nodes) <= PATIENCE
-    cold = _cold(case, board, sizes, patient=patient)
+    cold = _cold(case, cluster, sizes, patient=patient)
     if found:
         _agree(case, cold, found, sizes.questions)
-    by_rules = _by_rules(case, board, nodes[: sizes.sample])
+    by_rules = _by_rules(case, cluster, nodes[: sizes.sample])
     return {
         "nodes": case.nodes,
         "zones": case.zones,
@@ -129,7 +129,7 @@ def cell(case: Case, nodes: Sequence[Node], sizes: Sizes, found: Pass | None) ->
         "scores_ms": _millis(cold.scored),
         "rules_ms": round(by_rules * MILLI * case.nodes, DIGITS),
         "floor": found and {"verdicts_ms": found.verdicts.millis(), "scores_ms": _millis(found.scored)},
-        **_warm(case, board, nodes, sizes, patient=patient),
+        **_warm(case, cluster, nodes, sizes, patient=patient),
     }
 
 
@@ -141,7 +141,9 @@ def _millis(seconds: Sequence[float]) -> dict[str, float] | None:
 def _scoring(case: Case, nodes: Sequence[Node]) -> float:
     """Seconds that it would take to score all nodes, by what each of some costs more than a few."""
     few, some = nodes[: SOME // 10], nodes[:SOME]
-    least, most = (min(timed(partial(_scored, _board(each)), _new(case, 3))[1][1:]) for each in (few, some))
+    least, most = (
+        min(timed(partial(_scored, ClusterCache.of(each)), _new(case, 3))[1][1:]) for each in (few, some)
+    )
     return (most - least) / max(len(some) - len(few), 1) * len(nodes)
 
 
@@ -158,12 +160,12 @@ class _Cold(NamedTuple):
     scored: Sequence[float]
 
 
-def _cold(case: Case, board: Board, sizes: Sizes, *, patient: bool) -> _Cold:
+def _cold(case: Case, cluster: ClusterCache, sizes: Sizes, *, patient: bool) -> _Cold:
     """The first questions are asked for verdicts, and as many after them for scores too."""
     count, budget = sizes.questions, sizes.budget
     plain, with_scores = ([case.question(first + at) for at in range(count)] for first in (0, count))
-    admitted, verdicts = timed(partial(_admitted, board), plain, budget=budget)
-    answers, scored = timed(partial(_scored, board), with_scores if patient else [], budget=budget)
+    admitted, verdicts = timed(partial(_admitted, cluster), plain, budget=budget)
+    answers, scored = timed(partial(_scored, cluster), with_scores if patient else [], budget=budget)
     return _Cold(
         feasible=[int(np.count_nonzero(each)) for each in admitted],
         scores=[Scores(*(int(found[found > 0].sum()) for found in each)) for each in answers],
@@ -172,14 +174,19 @@ def _cold(case: Case, board: Board, sizes: Sizes, *, patient: bool) -> _Cold:
     )
 
 
-def _admitted(board: Board, question: Question) -> "NDArray[np.bool_]":
-    return board.ask(question).admitted
+def _evaluation(cluster: ClusterCache, question: Question) -> Evaluation:
+    """What all nodes answer."""
+    return cluster.ask([], question).evaluation
 
 
-def _scored(board: Board, question: Question) -> "list[NDArray[np.int16]]":
+def _admitted(cluster: ClusterCache, question: Question) -> "NDArray[np.bool_]":
+    return _evaluation(cluster, question).admitted
+
+
+def _scored(cluster: ClusterCache, question: Question) -> "list[NDArray[np.int16]]":
     """What nodes score by either strategy; who scores has judged before."""
-    _admitted(board, question)
-    answer = board.ask(question)
+    _admitted(cluster, question)
+    answer = _evaluation(cluster, question)
     return [answer.scores(strategy, EVEN) for strategy in STRATEGIES]
 
 
@@ -197,31 +204,31 @@ def _same(what: str, ours: object, theirs: object) -> None:
         raise CheckFailed(f"{what}: {ours} and {theirs}")
 
 
-def _by_rules(case: Case, board: Board, some: Sequence[Node]) -> float:
+def _by_rules(case: Case, cluster: ClusterCache, some: Sequence[Node]) -> float:
     """Seconds of one node, judged by the rules alone."""
     question = case.question(0)
     verdicts, seconds = timed(lambda node: evaluate(node, question.demand, question.intent).admitted, some)
-    found = board.ask(question).admitted[board.rows([node.name for node in some])]
+    found = cluster.ask([node.name for node in some], question).admitted
     _same(f"{case}: verdicts in columns and by the rules", found.tolist(), verdicts)
     return sum(seconds) / len(seconds)
 
 
-def _warm(case: Case, board: Board, nodes: Sequence[Node], sizes: Sizes, *, patient: bool) -> Raw:
+def _warm(case: Case, cluster: ClusterCache, nodes: Sequence[Node], sizes: Sizes, *, patient: bool) -> Raw:
     """The same question again and again, with other nodes changed each time."""
     question = case.question(0)
     latest = {node.name: node for node in nodes}
-    again = timed(partial(_scored if patient else _admitted, board), [question] * 2)[1][1:]
+    again = timed(partial(_scored if patient else _admitted, cluster), [question] * 2)[1][1:]
     putting, asking, scoring = list[float](), list[float](), list[float]()
     changes = (case.changed(nodes, sizes.share, turn) for turn in range(sizes.turns))
     for changed in changes:
         latest |= {node.name: node for node in changed}
-        putting.append(sum(timed(board.put, changed)[1]))
-        asking += timed(partial(_admitted, board), [question])[1]
-        scoring += timed(partial(_scored, board), [question] if patient else [])[1]
+        putting.append(sum(timed(cluster.nodes.put, changed)[1]))
+        asking += timed(partial(_admitted, cluster), [question])[1]
+        scoring += timed(partial(_scored, cluster), [question] if patient else [])[1]
         if sum(putting) + sum(asking) + sum(scoring) > sizes.budget:
             break
-    ours, anew = _yes(board, question), _yes(_board(latest.values()), question)
-    _same(f"{case}: a board that was changed and a new one", ours, anew)
+    ours, anew = _yes(cluster, question), _yes(ClusterCache.of(latest.values()), question)
+    _same(f"{case}: a cluster that was changed and a new one", ours, anew)
     return {
         "again_ms": _millis(again),
         "putting_ms": _millis(putting),
@@ -231,15 +238,8 @@ def _warm(case: Case, board: Board, nodes: Sequence[Node], sizes: Sizes, *, pati
     }
 
 
-def _yes(board: Board, question: Question) -> set[str]:
-    return {board.node(int(row)).name for row in np.flatnonzero(board.ask(question).admitted)}
-
-
-def _board(nodes: Iterable[Node]) -> Board:
-    made = Board()
-    for node in nodes:
-        made.put(node)
-    return made
+def _yes(cluster: ClusterCache, question: Question) -> set[str]:
+    return {cluster.nodes.node(int(row)).name for row in np.flatnonzero(_admitted(cluster, question))}
 
 
 def main() -> int:

@@ -3,7 +3,7 @@ How much memory a node takes, in a process that does nothing else.
 
 What counts is how much the process grows, as the kernel sees it: what Python keeps of work that is done is in
 it. `python -m bench.growth NODES ZONES` prints the KiB of each node as JSON: of the values that describe it,
-and of the board that knows them and has answered a question with scores.
+and of the cache that knows them and has answered a question with scores.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from bench.fleets import Case, Raw
-from numalign.cache.board import Board
+from numalign.cache import ClusterCache
 from numalign.decision.scoring import EVEN, Strategy
 from numalign.model.intent import Policy
 
@@ -36,18 +36,18 @@ def main() -> int:
 
 
 def grow(case: Case) -> Raw:
-    """By how many KiB a node this process grows with the nodes, and then with the board that knows them."""
+    """By how many KiB a node this process grows with the nodes, and then with the cache that knows them."""
     empty = _resident_bytes()
     nodes = case.members()
     with_nodes = _resident_bytes()
-    board = Board()
+    cluster = ClusterCache()
     for node in nodes:
-        board.put(node)
-    board.ask(case.question(0)).scores(Strategy.LEAST_NUMA_NODES, EVEN)
-    with_board = _resident_bytes()
+        cluster.nodes.put(node)
+    cluster.ask([], case.question(0)).evaluation.scores(Strategy.LEAST_NUMA_NODES, EVEN)
+    with_cache = _resident_bytes()
     return {
         "nodes_kib": round((with_nodes - empty) / len(nodes) / _KIB, 2),
-        "board_kib": round((with_board - with_nodes) / len(nodes) / _KIB, 2),
+        "board_kib": round((with_cache - with_nodes) / len(nodes) / _KIB, 2),
     }
 
 

@@ -7,7 +7,7 @@ module asks the cache.
 
 from dataclasses import dataclass
 
-from numalign.cache import Fleet, Question, Survey, admission, dra
+from numalign.cache import ClusterCache, Question, Survey, admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
 from numalign.decision.evaluate import NO_INTENT
@@ -83,7 +83,7 @@ class ClusterView:
     ) -> None:
         self.snapshot, self.policy, self.now = snapshot, policy, now
         self.policies = EffectivePolicy.of(snapshot, policy)
-        self._fleet = Fleet(snapshot.nodes, snapshot.shapes, snapshot.bare)
+        self._cache = ClusterCache.of(snapshot.nodes, snapshot.shapes, snapshot.bare)
         self._reader, self._user = PodReader(options.match), options.user
         self._refusals = Refusals(policy.never, policy.unknown_resources, options.unknown_may_fit)
 
@@ -96,7 +96,7 @@ class ClusterView:
         match pod:
             case PodQuestion():
                 decision = admission.decide(
-                    pod, self._fleet, self._refusals, now=self.now, served=self.snapshot.served
+                    pod, self._cache, self._refusals, now=self.now, served=self.snapshot.served
                 )
                 return PodDecision(name, namespace, pod.question, pod.constraints, pod.by, decision)
             case Exempt(reason, Demand() as demand):
@@ -107,7 +107,7 @@ class ClusterView:
 
     def ever(self, pod: PodDecision) -> Survey:
         """What the nodes say to a pod, in health with nothing on them."""
-        return self._fleet.ever(dra.sure(pod.question, self.snapshot.served), pod.constraints)
+        return self._cache.ever(dra.sure(pod.question, self.snapshot.served), pod.constraints)
 
     def by_node(self, pod: PodDecision) -> Question:
         """What a pod asks of each node, as the scorer asks it."""
@@ -115,4 +115,4 @@ class ClusterView:
 
     def why_not(self, pod: PodDecision) -> str:
         """Why no node could ever take a pod."""
-        return self._fleet.why_not(self.by_node(pod), pod.constraints)
+        return self._cache.why_not(self.by_node(pod), pod.constraints)

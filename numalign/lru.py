@@ -100,6 +100,12 @@ class LRU(Generic[Key, Value]):
         """The same with their keys, the one not asked for longest first."""
         return list(self._values.items())
 
+    def find(self, key: Key) -> Value | None:
+        """What is remembered, asked for now; None if nothing is."""
+        if key in self._values:
+            self._values.move_to_end(key)
+        return self._values.get(key)
+
     def peek(self, key: Key) -> Value | None:
         """What is remembered, without asking for it."""
         return self._values.get(key)

@@ -9,11 +9,9 @@ from numalign.cache.ranking import Ranks
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
-from scorer import ranked
 from scorer.binding import Binder
 from scorer.extender_protocol import Calls
-from scorer.judging import Judge, Judgement
-from scorer.places import Places
+from scorer.node_answers import NodeAnswer, NodeAnswers
 from scorer.preempting import Preemption
 from scorer.ranking import Ranker
 from scorer.scheduler_state import PendingPod, SchedulerState
@@ -70,7 +68,7 @@ class Context:
     """
 
     state: SchedulerState
-    judge: Judge
+    nodes: NodeAnswers
     binder: Binder
     preemption: Preemption
     ranker: Ranker
@@ -82,19 +80,18 @@ class Context:
     quiet_log: QuietLog
     elsewhere: Callable[[], bool] = lambda: False
     calls: Calls = field(default_factory=Calls)
-    places: Places = field(default_factory=Places)
 
     async def ranks(self, names: Sequence[str], pod: PendingPod) -> Ranks:
-        """What these nodes are worth to a pod, by their place."""
-        await patiently(self.judge.asking(names, pod))
-        return ranked.ranks(self.judge.poll(names, pod), pod, register=self.state, ranker=self.ranker)
+        """What these nodes are worth to a pod, by their position in the call."""
+        await patiently(self.nodes.work(names, pod))
+        return self.ranker.ranks(self.nodes.batch(names, pod), self.state.labels, opted_out=pod.opted_out)
 
     def may_reserve(self, pod: PendingPod) -> bool:
         """Whether zones may be reserved for a pod that somebody else binds, and that is on no node yet."""
         assigned_pod = self.state.reservations.assigned_pod(pod.uid)
         return bool(pod.uid) and self.leading() and (assigned_pod is None or assigned_pod.reserved)
 
-    def reserve(self, pod: PendingPod, judgement: Judgement) -> None:
-        """Keep for a pod what a node offers."""
+    def reserve(self, pod: PendingPod, answer: NodeAnswer) -> None:
+        """Reserve for a pod what a node has for it."""
         assigned_pod = pod.assigned_pod(now=self.clock())
-        self.state.reservations.reserve(judgement.name, assigned_pod, judgement.offer)
+        self.state.reservations.reserve(answer.name, assigned_pod, answer.prediction)

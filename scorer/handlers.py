@@ -22,9 +22,10 @@ from numalign.runtime import calls, server
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
-from scorer import extender_protocol, ranked
+from scorer import extender_protocol
 from scorer.context import ANSWERS, Context
 from scorer.extender_protocol import MAX_SCORE, BadCall
+from scorer.rank_page import page
 from scorer.scheduler_state import PendingPod
 from scorer.settings import PromiseAt, ScorerSettings
 from scorer.volcano import handlers as volcano
@@ -88,15 +89,14 @@ async def _filter(context: Context, body: bytes) -> bytes:
         pod = context.state.pending_pod(call.pod)
     except BadInput as error:
         return extender_protocol.answer_filter_error(f"numalign: {error}")
-    await patiently(context.judge.asking(call.names, pod))
-    poll = context.judge.poll(call.names, pod)
-    filtered = poll.filtered()
-    context.metrics.not_answered.inc(not poll.answered)
+    await patiently(context.nodes.work(call.names, pod))
+    filtered, answered = context.nodes.filtered(call.names, pod)
+    context.metrics.not_answered.inc(not answered)
     for answer, nodes in zip(ANSWERS, (filtered.fit, filtered.failed, filtered.unresolvable), strict=True):
         context.metrics.nodes[answer].inc(len(nodes))
     # With a single node left nobody asks which is the best.
     if len(filtered.fit) == 1 and _reserves(context, pod):
-        context.reserve(pod, *context.judge.ask(filtered.fit, pod))
+        context.reserve(pod, *context.nodes.of(filtered.fit, pod))
     return extender_protocol.answer_filter(call, filtered)
 
 
@@ -105,7 +105,7 @@ async def _prioritize(context: Context, body: bytes) -> bytes:
     pod = context.state.pending_pod(call.pod)
     ranks = await context.ranks(call.names, pod)
     if _reserves(context, pod) and (best := ranks.best(call.names)) is not None:
-        context.reserve(pod, *context.judge.ask([call.names[best]], pod))
+        context.reserve(pod, *context.nodes.of([call.names[best]], pod))
         ranks = ranks.above_equals([best])
     return extender_protocol.answer_scores(call.names, ranks.squeezed(MAX_SCORE))
 
@@ -133,11 +133,11 @@ async def _rank(context: Context, body: bytes) -> bytes:
     call = extender_protocol.read_rank(body)
     pod = context.state.pending_pod(call.pod)
     names = call.names if call.names is not None else sorted(context.state.node_names())
-    away = context.places.away(names, pod.constraints, context.state.snapshot)
-    judged = [name for name in names if name not in away]
-    ranks = await context.ranks(judged, pod)
-    kept = ranked.kept_away(away, pod, judge=context.judge)
-    return ranked.page(context.judge.ask(judged, pod), ranks, subject=pod, age=context.age(), kept=kept)
+    not_eligible = context.nodes.not_eligible(names, pod)
+    eligible = [name for name in names if name not in not_eligible]
+    ranks = await context.ranks(eligible, pod)
+    answers, others = context.nodes.of(eligible, pod), context.nodes.of_not_eligible(not_eligible, pod)
+    return page(answers, ranks, pod=pod, age=context.age(), not_eligible=others)
 
 
 HANDLERS: Mapping[str, Callable[[Context, bytes], Awaitable[bytes]]] = MappingProxyType(

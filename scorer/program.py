@@ -36,7 +36,7 @@ from scorer.binding import Binder, Write
 from scorer.context import CallMetrics, Context
 from scorer.disbelief import Disbelief
 from scorer.handlers import application
-from scorer.judging import Judge
+from scorer.node_answers import NodeAnswers
 from scorer.outcomes import Outcomes, Tell
 from scorer.preempting import Preemption
 from scorer.ranking import Ranker, Ranking, RankingRules
@@ -118,7 +118,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         state.watch = outcomes.update_pod
         self._count(reservations, feed)
         context = self._context(state, feed, rules, replica)
-        caches = (state.caches, pods.caches, outcomes.caches, context.calls.caches, context.places.caches)
+        caches = (state.caches, pods.caches, outcomes.caches, context.calls.caches)
         self.registry.register(CacheSizes(caches))
         app = application(
             self.settings,
@@ -152,7 +152,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         )
         return Context(
             state,
-            Judge(state, unknown=settings.unknown_nodes, clock=time.monotonic),
+            NodeAnswers(state, unknown=settings.unknown_nodes, clock=time.monotonic),
             binder,
             Preemption(state),
             Ranker(rules),

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from types import MappingProxyType
 
-from numalign.cache.arrays import Rows
-from numalign.cache.ranking import NOBODY, Answers, Measure, Ranking, Ranks, Relative, Single, ranks
+from numalign.cache.batch import Batch
+from numalign.cache.ranking import Measure, Ranking, Ranks, Relative, ranks
 from numalign.decision.scoring import Strategy
 from numalign.kube.decode import label_syntax as shapes
 from numalign.model.constraints import Requirement
@@ -93,25 +93,16 @@ class Ranker:
         self._read: Mapping[str, Mapping[str, str]] = {}
         self._numbers: Mapping[str, int] = {}
 
-    def ranks(  # noqa: PLR0913  who was asked, what they said, and how it is to be looked at
-        self,
-        answer: Answers,
-        names: Sequence[str],
-        rows: Rows,
-        labels: Mapping[str, Mapping[str, str]],
-        *,
-        apart: Mapping[int, Single] = NOBODY,
-        opted_out: bool = False,
+    def ranks(
+        self, batch: Batch, labels: Mapping[str, Mapping[str, str]], *, opted_out: bool = False
     ) -> Ranks:
-        """What nodes of these names are worth to one pod, by their place.
+        """What the nodes of a call are worth to one pod, by their position.
 
-        `rows` are their rows in the answer, as `Board.rows` gives them; a node without a row is not admitted.
-        `labels` are those of each node, and are not changed in place. `apart` are nodes, by their place, that
-        were asked by themselves: what stands in their row does not count. A pod has `opted_out` by saying
-        `none`; one that says nothing has not.
+        `labels` are those of each node, and are not changed in place. A pod has `opted_out` by saying `none`;
+        one that says nothing has not.
         """
-        chosen = self._chosen(names, labels) if self._rules.choices else None
-        return ranks(answer, rows, self._rankings, chosen=chosen, apart=apart, opted_out=opted_out)
+        chosen = self._chosen(batch.names, labels) if self._rules.choices else None
+        return ranks(batch, self._rankings, chosen=chosen, opted_out=opted_out)
 
     def _chosen(self, names: Sequence[str], labels: Mapping[str, Mapping[str, str]]) -> Sequence[int]:
         if labels is not self._read:

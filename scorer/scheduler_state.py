@@ -33,6 +33,7 @@ from numalign.model.intent import Match
 from numalign.model.pod import Qos, Role
 from numalign.model.resources import EMPTY
 from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import patiently
 from scorer.fingerprint_reader import PodFingerprintReader
 
 REMEMBERED = 1024
@@ -151,13 +152,14 @@ class SchedulerState:
             fingerprint = snapshot.fingerprints.get(node.name)
             reader = PodFingerprintReader(fingerprint) if fingerprint else None
             self.reservations.update_node(node, reader)
+        await patiently(self.cache.set_unknown(snapshot.bare))
         self.labels = snapshot.node_labels
         self.snapshot = snapshot
 
     async def work_ahead(self, *, sleep: Sleep = asyncio.sleep) -> None:
         """Work out what changed before anybody asks, who is answered in between; never returns."""
         while True:
-            for _ in self.cache.catching_up(AT_ONCE, self._clock):
+            for _ in self.cache.work_ahead(AT_ONCE, self._clock):
                 await sleep(0)
             await sleep(LOOK_SECONDS)
 

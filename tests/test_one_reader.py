@@ -12,7 +12,7 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.model.errors import BadInput
 from tests.notation import node, table
 from tests.scorer.conftest import Scorer, documents, snapshot
-from tests.webhook.conftest import Raw, asked, moment, raw
+from tests.webhook.conftest import Raw, asked, cluster, raw
 from webhook.subject import InvalidPod, ReviewedPod, subject
 
 SINGLE = "single-numa-node"
@@ -31,7 +31,7 @@ def annotated(**words: str) -> Raw:
 
 async def by_webhook(pod: Raw, labels: Labels, _folder: Path) -> str:
     try:
-        found = subject(asked(pod), moment([BIG], labels=labels), reader=PodReader())
+        found = subject(asked(pod), cluster([BIG], labels=labels).snapshot, reader=PodReader())
     except InvalidPod:
         return INVALID
     return found.request.policy if isinstance(found, ReviewedPod) else NOTHING

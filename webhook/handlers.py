@@ -16,13 +16,15 @@ from types import MappingProxyType
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from numalign.cache import Fleet, admission, dra
+from numalign.cache import admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals, shortfalls
 from numalign.cache.pod_question import PodQuestion
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy import PolicyKeeper
 from numalign.model.errors import Mistake
+from numalign.model.node import node_class
 from numalign.runtime import calls, server
 from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
@@ -32,7 +34,7 @@ from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import UNSTEERED, concerns, mutate
 from webhook.review import Allowed, BadReview, Denied, Patched, Review
 from webhook.settings import WebhookSettings
-from webhook.snapshot_holder import Moment, SnapshotHolder
+from webhook.snapshot_holder import SnapshotHolder
 from webhook.subject import InvalidPod, ReviewedPod, SkipReason, subject
 from webhook.validate import Decide, refuse_broken, validate
 from webhook.workloads import Workloads, judge, workload
@@ -70,7 +72,7 @@ class Outcome:
     body: bytes
 
 
-Endpoint = Callable[[Handlers, Review, Moment], Awaitable[Outcome]]
+Endpoint = Callable[[Handlers, Review, Snapshot], Awaitable[Outcome]]
 
 
 def application(  # noqa: PLR0913  what is known, how it is read, and what every part is given
@@ -152,11 +154,11 @@ async def _handle(request: web.Request, *, door: Handlers, name: str) -> web.Res
         door.bad_calls.labels(name, str(int(error.status))).inc()
         door.quiet_log.warning("review.unreadable", webhook=name, mistakes=error.mistakes)
         return web.json_response({"error": str(error)}, status=error.status)
-    moment = door.holder.now
-    if moment is None:
+    snapshot = door.holder.snapshot
+    if snapshot is None:
         return _not_yet()
     try:
-        outcome = await _ENDPOINTS[name](door, asked, moment)
+        outcome = await _ENDPOINTS[name](door, asked, snapshot)
     except Exception as error:
         error.add_note(f"while answering review {asked.uid}")
         raise
@@ -179,12 +181,12 @@ def _body(request: web.Request) -> bytes:
     return calls.body(request)
 
 
-async def _mutation(door: Handlers, asked: Review, moment: Moment) -> Outcome:
-    found = _subject(door, asked, moment)
+async def _mutation(door: Handlers, asked: Review, snapshot: Snapshot) -> Outcome:
+    found = _subject(door, asked, snapshot)
     if isinstance(found, ReviewedPod):
         if concerns(found, mode=door.settings.injection):
-            await patiently(moment.fleet.ask(dra.sure(found.request.question, moment.served)))
-        answer = mutate(found, moment.fleet, mode=door.settings.injection, served=moment.served)
+            await patiently(door.holder.cache.work_ever(dra.sure(found.request.question, snapshot.served)))
+        answer = mutate(found, door.holder.cache, mode=door.settings.injection, served=snapshot.served)
         decision = _mutated(answer)
     else:
         # What cannot be read is refused at validation, as it would be stored.
@@ -198,75 +200,76 @@ def _mutated(answer: Allowed | Patched) -> str:
     return UNSTEERED if UNSTEERED in answer.audit else "admitted"
 
 
-async def _validation(door: Handlers, asked: Review, moment: Moment) -> Outcome:
-    found = _subject(door, asked, moment)
+async def _validation(door: Handlers, asked: Review, snapshot: Snapshot) -> Outcome:
+    found = _subject(door, asked, snapshot)
     if isinstance(found, SkipReason):
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
     elif isinstance(found, InvalidPod):
         answer, decision = refuse_broken(found), "invalid"
     else:
-        await _find_out(door, found.request, moment)
-        answer = validate(found.request, _judge(door, moment))
+        await _find_out(door, found.request, snapshot)
+        answer = validate(found.request, _judge(door, snapshot))
         door.below.count(found.request.namespace, shortfalls(found.request))
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
 
 
-async def _find_out(door: Handlers, asked: PodQuestion, moment: Moment) -> None:
+async def _find_out(door: Handlers, asked: PodQuestion, snapshot: Snapshot) -> None:
     """Find out what has to be known to decide about a pod, and let others be answered meanwhile."""
-    await patiently(admission.steps(asked, moment.fleet, served=moment.served))
-    door.not_answered.inc(not admission.answered(asked, moment.fleet, served=moment.served))
+    await patiently(admission.steps(asked, door.holder.cache, served=snapshot.served))
+    door.not_answered.inc(not admission.answered(asked, door.holder.cache, served=snapshot.served))
 
 
-def _judge(door: Handlers, moment: Moment) -> Decide:
-    """What decides about pods at a moment, and counts what was decided."""
+def _judge(door: Handlers, snapshot: Snapshot) -> Decide:
+    """What decides about pods at a snapshot, and counts what was decided."""
     policy = door.policy.now
     may_fit = door.settings.unknown_nodes == "may-fit"
     refusals = Refusals(policy.never, policy.unknown_resources, unknown_may_fit=may_fit)
 
     def judge(asked: PodQuestion) -> AdmissionDecision:
-        found = admission.decide(asked, moment.fleet, refusals, now=door.wall(), served=moment.served)
+        found = admission.decide(asked, door.holder.cache, refusals, now=door.wall(), served=snapshot.served)
         door.decisions.labels(found.state).inc()
         return found
 
     return judge
 
 
-async def _workloads(door: Handlers, asked: Review, moment: Moment) -> Outcome:
+async def _workloads(door: Handlers, asked: Review, snapshot: Snapshot) -> Outcome:
     mode = door.settings.workloads
-    steps = workload(asked, moment, reader=door.reader, policy=door.policy.now)
+    steps = workload(asked, snapshot, reader=door.reader, policy=door.policy.now)
     found = await result_of(steps)
     if isinstance(found, SkipReason) or mode is Workloads.OFF:
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
     else:
         for pods in found.questions(mode):
-            await _find_out(door, pods, moment)
-        answer = judge(found, _judge(door, moment), mode=mode)
+            await _find_out(door, pods, snapshot)
+        answer = judge(found, _judge(door, snapshot), mode=mode)
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
 
 
 def _state(door: Handlers) -> dict[str, object]:
     """What the webhook knows, for whoever hunts a fault."""
-    moment, feed = door.holder.now, door.holder.feed
-    fleet = moment.fleet if moment else Fleet(())
+    holder, snapshot = door.holder, door.holder.snapshot
     return {
-        "age_seconds": feed.age(),
+        "age_seconds": holder.feed.age(),
         "nodes": {
-            node.name: {"class": fleet.class_of(node), "label": node.label, "known": node.known}
-            for node in fleet.nodes
+            node.name: {"class": node_class(node), "label": node.label, "known": node.known}
+            for node in holder.cache.nodes
         },
-        "nodes_without_topology": fleet.unknown,
-        "namespaces": {name: asdict(rules) for name, rules in moment.namespaces.items()} if moment else {},
+        "nodes_without_topology": holder.cache.unknown,
+        "namespaces": {name: asdict(rules) for name, rules in snapshot.namespaces.items()}
+        if snapshot
+        else {},
         "policy": door.policy.now.to_json(),
     }
 
 
-def _subject(door: Handlers, asked: Review, moment: Moment) -> ReviewedPod | SkipReason | InvalidPod:
+def _subject(door: Handlers, asked: Review, snapshot: Snapshot) -> ReviewedPod | SkipReason | InvalidPod:
     try:
-        return subject(asked, moment, reader=door.reader, policy=door.policy.now)
+        return subject(asked, snapshot, reader=door.reader, policy=door.policy.now)
     except InvalidPod as error:
         return error
 

@@ -53,11 +53,11 @@ class PodsBelow(Collector):
 
     def _counts(self) -> collections.Counter[tuple[str, str]]:
         counts = collections.Counter[tuple[str, str]]()
-        moment = self.holder.now
-        if moment is None:
+        snapshot = self.holder.snapshot
+        if snapshot is None:
             return counts
-        asked = EffectivePolicy.of(moment, self.policy.now)
-        for namespace in moment.namespaces:
+        asked = EffectivePolicy.of(snapshot, self.policy.now)
+        for namespace in snapshot.namespaces:
             rules = asked.rules_for(namespace)
             exempt = asked.exemption(namespace, runtime_class="") is not None
             counts.update({(namespace, name): 0 for name in LEVELS if LEVELS[name](rules) and not exempt})
@@ -113,4 +113,4 @@ class ReviewsBelow(Collector):
                 self._counter.remove(gone, level)
 
     def _known(self) -> Mapping[str, NamespaceRules]:
-        return self._holder.now.namespaces if self._holder.now else {}
+        return self._holder.snapshot.namespaces if self._holder.snapshot else {}

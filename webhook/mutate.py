@@ -9,7 +9,7 @@ if its nodes have gone or may come: what is written holds for as long as the pod
 
 from collections.abc import Set as AbstractSet
 
-from numalign.cache import Fleet, dra
+from numalign.cache import ClusterCache, dra
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import CLASS_LABEL
 from webhook.patch import Mode, Unsteered, inject
@@ -21,7 +21,7 @@ UNSTEERED = "unsteered"
 
 
 def mutate(
-    pod: ReviewedPod, fleet: Fleet, *, mode: Mode, served: AbstractSet[str] = frozenset()
+    pod: ReviewedPod, cache: ClusterCache, *, mode: Mode, served: AbstractSet[str] = frozenset()
 ) -> Allowed | Patched:
     """Keep the pod from the classes that could never take it; nothing, if none could or all could.
 
@@ -30,7 +30,7 @@ def mutate(
     if not concerns(pod, mode=mode):
         return Allowed()
     # Wherever the pod may go: which classes could take it is the same for all that ask this.
-    survey = fleet.ever(dra.sure(pod.request.question, served))
+    survey = cache.ever(dra.sure(pod.request.question, served))
     if not survey.feasible:
         return Allowed()
     operator, classes = Operator.IN, survey.feasible

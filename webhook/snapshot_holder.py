@@ -2,46 +2,27 @@
 What the webhook knows of the cluster at the moment.
 
 A review never waits for a file or an API server: it is answered from the last snapshot there was. The next
-moment is made beside the present one and then takes its place whole, with every answer that still holds.
+one is put into the cache in slices, with reviews answered in between.
 """
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.cache import Fleet
+from numalign.cache import ClusterCache
 from numalign.kube.cluster_state import Problem, Snapshot
 from numalign.kube.feed import Feed, count_age
 from numalign.lru import Caches
-from numalign.model.intent import NamespaceRules
+from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
 _PROBLEMS_LOGGED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The cluster as one snapshot shows it; `served` are the extended resources that DRA serves."""
-
-    fleet: Fleet
-    namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
-    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    served: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, found: Snapshot, *, before: "Moment | None" = None) -> "Moment":
-        """The moment of a snapshot, with the answers of the one before that still hold."""
-        make = before.fleet.following if before else Fleet
-        fleet = make(found.nodes, found.shapes, found.bare)
-        return cls(fleet, found.namespaces, found.namespace_labels, found.served)
-
-
 class SnapshotHolder:
-    """The moment of the last snapshot that a feed gave; `now` is replaced whole, never changed.
+    """The last `snapshot` that a feed gave, and the `cache` of its nodes, which are put in place.
 
     `settled` is called once, when there is a first one: most of what will ever be in memory is there then.
     """
@@ -54,7 +35,8 @@ class SnapshotHolder:
         registry: CollectorRegistry,
         settled: Callable[[], object] = lambda: None,
     ) -> None:
-        self.now: Moment | None = None
+        self.snapshot: Snapshot | None = None
+        self.cache = ClusterCache()
         self._settled = settled
         self.feed = feed
         self._log = log
@@ -68,21 +50,21 @@ class SnapshotHolder:
 
     def waiting_for(self) -> str | None:
         """What readiness lacks: a first snapshot."""
-        return None if self.now else self.feed.waiting_for() or "the first snapshot to be put together"
+        return None if self.snapshot else self.feed.waiting_for() or "the first snapshot to be put together"
 
     def caches(self) -> Caches:
         """What is remembered of the nodes."""
-        return self.now.fleet.caches() if self.now else {}
+        return self.cache.caches()
 
     async def follow(self) -> None:
         """Keep up with the feed; never returns."""
         await self.feed.follow(self.take)
 
     async def take(self, found: Snapshot) -> None:
-        """Make a snapshot the present, without holding up reviews meanwhile."""
-        before = self.now
-        self.now = await asyncio.to_thread(Moment.of, found, before=before)
-        if before is None:
+        """Answer from a snapshot from now on, without holding up reviews meanwhile."""
+        await patiently(self.cache.update(found.nodes, found.shapes, found.bare))
+        first, self.snapshot = self.snapshot is None, found
+        if first:
             self._settled()
         self._count(found)
         self._tell(found)
@@ -90,7 +72,7 @@ class SnapshotHolder:
     def _count(self, found: Snapshot) -> None:
         self._nodes.labels("known").set(len(found.nodes))
         self._nodes.labels("unknown").set(len(found.unknown))
-        self._classes.set(len(self.now.fleet.classes) if self.now else 0)
+        self._classes.set(len(self.cache.classes))
         self._broken.set(len(found.problems))
 
     def _tell(self, found: Snapshot) -> None:

@@ -10,13 +10,13 @@ from enum import StrEnum
 from typing import Any
 
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import runtime_class
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.errors import BadInput
 from webhook.review import AdmissionOperation, GroupVersionKind, Review
-from webhook.snapshot_holder import Moment
 
 POD = GroupVersionKind("", "v1", "Pod")
 
@@ -45,14 +45,14 @@ class ReviewedPod:
 
 
 def subject(
-    review: Review, moment: Moment, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
+    review: Review, snapshot: Snapshot, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
 ) -> ReviewedPod | SkipReason:
     """Read the pod under review; raises `InvalidPod` with every mistake of what it asks for."""
     if review.kind != POD:
         return SkipReason.KIND
     if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
         return SkipReason.OPERATION
-    return read(review.object, review, EffectivePolicy.of(moment, policy), reader)
+    return read(review.object, review, EffectivePolicy.of(snapshot, policy), reader)
 
 
 def exempt(pod: object, review: Review, policy: EffectivePolicy) -> str | None:

@@ -15,6 +15,7 @@ import orjson
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision import wording
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import pods, templates
 from numalign.kube.decode.excess import crowded
 from numalign.kube.decode.parts import Part, group
@@ -28,7 +29,6 @@ from numalign.model.intent import UNRULED
 from numalign.model.resources import CPU, MEMORY
 from numalign.model.steps import Steps
 from webhook.review import AdmissionOperation, Allowed, Denied, Review, StatusReason
-from webhook.snapshot_holder import Moment
 from webhook.subject import InvalidPod, ReviewedPod, SkipReason, exempt, read
 from webhook.validate import SPEAKER, Decide, admitted, in_full, refuse_broken
 
@@ -85,14 +85,14 @@ class Workload:
 
 
 def workload(
-    review: Review, moment: Moment, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
+    review: Review, snapshot: Snapshot, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
 ) -> Steps[Workload | SkipReason]:
     """Read the workload under review, a template at each step, or say why it is none of our business.
 
     Of an update only the templates count that it changes.
     """
     sort = (review.kind.group, review.kind.kind)
-    asked_of_pods = EffectivePolicy.of(moment, policy)
+    asked_of_pods = EffectivePolicy.of(snapshot, policy)
     if reason := _skipped(review, sort, asked_of_pods):
         return reason
     scan = templates.scan(review.object, sort, extra=policy.templates)

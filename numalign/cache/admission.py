@@ -15,7 +15,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from numalign.cache import dra
-from numalign.cache.fleet import Fleet
+from numalign.cache.cluster_cache import ClusterCache
 from numalign.cache.pod_question import Pin, PodQuestion
 from numalign.cache.question import Question
 from numalign.cache.survey import Survey
@@ -92,31 +92,35 @@ NOTHING: AbstractSet[str] = frozenset()
 """Resources that DRA serves, where it serves none."""
 
 
-def steps(pod: PodQuestion, fleet: Fleet, *, served: AbstractSet[str] = NOTHING) -> Iterator[None]:
+def steps(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = NOTHING) -> Iterator[None]:
     """Find out step by step what has to be known; `decide` then answers at once."""
     if not pod.asks:
         return iter(())
     question = dra.sure(pod.question, served)
     if pod.pin is None:
-        return fleet.look(question, pod.constraints)
+        return cache.work_now(question, pod.constraints)
     # One that names its node is held against that node alone.
-    return fleet.hear(pod.pin.node, question) if pod.pin.node else fleet.ask(question, pod.constraints)
+    return (
+        cache.work_on_node(pod.pin.node, question)
+        if pod.pin.node
+        else cache.work_ever(question, pod.constraints)
+    )
 
 
-def answered(pod: PodQuestion, fleet: Fleet, *, served: AbstractSet[str] = NOTHING) -> bool:
+def answered(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = NOTHING) -> bool:
     """Whether every node that was asked has answered in time."""
     if not pod.asks:
         return True
     question = dra.sure(pod.question, served)
     if pod.pin and pod.pin.node:
-        verdict = fleet.verdict(pod.pin.node, question)
+        verdict = cache.verdict(pod.pin.node, question)
         return verdict is None or verdict.answered
-    return not fleet.ever(question, pod.constraints).unanswered
+    return not cache.ever(question, pod.constraints).unanswered
 
 
 def decide(
     pod: PodQuestion,
-    fleet: Fleet,
+    cache: ClusterCache,
     refusals: Refusals,
     *,
     now: float,
@@ -139,7 +143,7 @@ def decide(
         return AdmissionDecision(AdmissionState.NOT_ASKED, warnings=tuple(warnings))
     question = dra.sure(pod.question, served)
     decision = _by_nodes(
-        pod if question is pod.question else replace(pod, question=question), fleet, refusals, now
+        pod if question is pod.question else replace(pod, question=question), cache, refusals, now
     )
     if decision.state in _FOUND_A_NODE and (nothing := _nothing_to_align(pod)):
         decision = AdmissionDecision(AdmissionState.NOTHING_TO_ALIGN, warnings=(nothing,))
@@ -181,16 +185,16 @@ def invalid_text(mistakes: tuple[Mistake, ...]) -> str:
     return f"{first.where}: {first.message}{more}"
 
 
-def _by_nodes(pod: PodQuestion, fleet: Fleet, refusals: Refusals, now: float) -> AdmissionDecision:
-    if not fleet.informed:
+def _by_nodes(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, now: float) -> AdmissionDecision:
+    if not cache.informed:
         return AdmissionDecision(AdmissionState.NOT_KNOWN, warnings=(_NOT_KNOWN,))
     if pod.pin:
         # A pod that somebody has placed is not refused: its controller would only make it again.
-        return AdmissionDecision(AdmissionState.PLACED, warnings=tuple(_of_its_node(pod, pod.pin, fleet)))
-    survey = fleet.ever(pod.question, pod.constraints)
+        return AdmissionDecision(AdmissionState.PLACED, warnings=tuple(_of_its_node(pod, pod.pin, cache)))
+    survey = cache.ever(pod.question, pod.constraints)
     if survey.able:
-        warnings = (*_unlisted(survey, fleet), *_not_answered(pod.question, survey))
-        if fleet.now(pod.question, pod.constraints):
+        warnings = (*_unlisted(survey, cache), *_not_answered(pod.question, survey))
+        if cache.now(pod.question, pod.constraints):
             return AdmissionDecision(AdmissionState.FITS, warnings=warnings)
         waits = f"no node has room for {pod.policy} now; the pod will wait"
         return AdmissionDecision(AdmissionState.WAITS, warnings=(waits, *warnings))
@@ -198,20 +202,20 @@ def _by_nodes(pod: PodQuestion, fleet: Fleet, refusals: Refusals, now: float) ->
         return AdmissionDecision(AdmissionState.NO_NODE_HERE, warnings=(_of_fallback(survey.fallback, now),))
     if survey.unmatched and not survey.unlisted:
         return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
-    return _unable(pod, fleet, refusals, survey)
+    return _unable(pod, cache, refusals, survey)
 
 
 _NOT_KNOWN = "no node topology is known, so the pod was not checked"
 _NOT_MATCHED = "its node selector, affinity and tolerations match no known node, so it was not checked"
 
 
-def _of_its_node(pod: PodQuestion, pin: Pin, fleet: Fleet) -> Iterator[str]:
+def _of_its_node(pod: PodQuestion, pin: Pin, cache: ClusterCache) -> Iterator[str]:
     if pin.node is None:
-        survey = fleet.ever(pod.question, pod.constraints)
+        survey = cache.ever(pod.question, pod.constraints)
         if not (survey.able or survey.fallback or survey.unmatched or survey.bare):
             yield f"{pin.why}, but no node could ever take it"
         return
-    verdict = fleet.verdict(pin.node, pod.question)
+    verdict = cache.verdict(pin.node, pod.question)
     if verdict is not None and not verdict.answered:
         yield f"its node {pin.node} was not asked: it {wording.of_node(verdict)}"
     elif verdict is not None and verdict.refusal:
@@ -219,9 +223,9 @@ def _of_its_node(pod: PodQuestion, pin: Pin, fleet: Fleet) -> Iterator[str]:
         yield f"its node {pin.node} cannot take it {when}: it {wording.of_node(verdict)}"
 
 
-def _unable(pod: PodQuestion, fleet: Fleet, refusals: Refusals, survey: Survey) -> AdmissionDecision:
+def _unable(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, survey: Survey) -> AdmissionDecision:
     """Nothing that is known could take the pod, even where it may go."""
-    if unlisted := tuple(_unlisted(survey, fleet)):
+    if unlisted := tuple(_unlisted(survey, cache)):
         if refusals.unknown_resources is Reaction.DENY:
             return _against(pod, refusals, AdmissionState.UNKNOWN_RESOURCE, "; ".join(unlisted))
         unmatched = (_NOT_MATCHED,) if survey.unmatched else ()
@@ -230,7 +234,7 @@ def _unable(pod: PodQuestion, fleet: Fleet, refusals: Refusals, survey: Survey) 
         may = f"no node of known topology could take it; {wording.nodes(survey.bare)} without topology may"
         return AdmissionDecision(AdmissionState.UNKNOWN_NODE, warnings=(may,))
     floor = pod.rules.enforce or Policy.BEST_EFFORT
-    why = fleet.why_not(pod.question, pod.constraints, floor=floor)
+    why = cache.why_not(pod.question, pod.constraints, floor=floor)
     if not why:
         # It may go to nodes without topology alone, and these are too small.
         return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
@@ -254,11 +258,11 @@ def _of_fallback(fallback: KnownShape, now: float) -> str:
 _NOT_HERE = "no node of a shape that could take it is here"
 
 
-def _unlisted(survey: Survey, fleet: Fleet) -> Iterator[str]:
+def _unlisted(survey: Survey, cache: ClusterCache) -> Iterator[str]:
     """Resources that nobody lists, each with the name that may be meant."""
     if not survey.unlisted:
         return
-    listed = sorted(name for name in fleet.listed if kind(name) is Kind.DEVICE)[:MOST_COMPARED]
+    listed = sorted(name for name in cache.listed if kind(name) is Kind.DEVICE)[:MOST_COMPARED]
     yield from (wording.unlisted(name, listed) for name in survey.unlisted[:MOST_NAMED])
 
 

@@ -36,12 +36,6 @@ class ChangeLog:
             self._era += 1
         self._log.append(row)
 
-    def copy(self) -> "ChangeLog":
-        """The same log, to be continued apart."""
-        other = ChangeLog()
-        other._log, other._era = list(self._log), self._era
-        return other
-
     def since(self, place: tuple[int, int], *, below: int) -> Rows | None:
         """The rows that changed since then, each once, of those below a number; None for all."""
         era, at = place
@@ -114,11 +108,3 @@ class TrackedArray:
         wider = np.zeros((*old.shape[:-1], count + count // 2), dtype=old.dtype)
         wider[..., : old.shape[-1]] = old
         self._array = wider
-
-    def copy(self, changes: ChangeLog) -> "TrackedArray":
-        """The same array, following a copy of its changes."""
-        # The place first: what is patched meanwhile is then done again, and not passed over.
-        place, count = self._place, self._count
-        other = TrackedArray(changes, self._array.copy())
-        other._place, other._count = place, count
-        return other

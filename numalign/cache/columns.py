@@ -113,16 +113,6 @@ class Columns:
         self.facts.note(row)
         self.changes.note(row)
 
-    def copy(self) -> "Columns":
-        """The same nodes, to be changed apart."""
-        other = Columns(self.layout)
-        other.count = self.count
-        other.changes, other.facts = self.changes.copy(), self.facts.copy()
-        other._table = self._table.copy()
-        # Whoever is asked meanwhile, in another thread, may begin to keep more.
-        other._sums = {key: kept.copy(other.changes) for key, kept in list(self._sums.items())}
-        return other
-
     def _grow(self) -> None:
         features, room = self._table.shape
         if self.count > room:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from numalign.cache.arrays import Bools, Ints, Rows
-from numalign.cache.change_log import ChangeLog, TrackedArray
+from numalign.cache.change_log import TrackedArray
 from numalign.cache.label_column import LabelColumn
 from numalign.cache.node_table import NodeTable
 from numalign.lru import LRU, Caches
@@ -37,71 +37,80 @@ NUMBERS: Mapping[Unmet | None, int] = MappingProxyType(
 )
 """What is unmet, in numbers."""
 
-_Asked = Callable[[Constraints, str, Attributes], Unmet | None]
+_Rule = Callable[[Constraints, str, Attributes], Unmet | None]
 """One of the two questions of `model.constraints`."""
 
 
 class Eligibility:
-    """Which of the nodes in tables pods may go to, as things stand whenever it is asked.
+    """Which of the nodes in a table pods may go to, as things stand whenever it is asked."""
 
-    `before` was asked about the tables that these are a copy of. What it found is taken over when this one is
-    asked for the first time, so one thread may make it while another asks the other.
-    """
-
-    def __init__(self, nodes: NodeTable, before: "Eligibility | None" = None) -> None:
+    def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._before = before
-        self._own = _Memory(nodes)
-
-    def following(self, nodes: NodeTable) -> "Eligibility":
-        """The same of a copy of the tables that is changed from now on, while these are not."""
-        # One that was never asked has nothing of its own; so they do not become a chain.
-        return Eligibility(nodes, self._before or self)
+        self._keys = LabelColumn(nodes, lambda node: tuple(node.attributes.labels))
+        self._names = LabelColumn(nodes, lambda node: node.name)
+        self._conditions = LabelColumn(nodes, _condition_of)
+        self._labels: LRU[str, LabelColumn] = LRU(MOST_KEYS, weigh=lambda _, column: column.bytes)
+        self._unmet: LRU[Constraints, _Unmet] = LRU(REMEMBERED, weigh=lambda _, unmet: unmet.weight)
 
     def caches(self) -> Caches:
         """What is remembered of what was asked."""
-        return self._before.caches() if self._before else self._own.caches()
+        return {"eligible": self._unmet, "labels": self._labels}
 
     def ever(self, constraints: Constraints) -> Bools:
         """By row whether the pod may go there as long as labels and lasting taints stay."""
-        found: Bools = self.unmet_ever(constraints) == MAY_GO
-        return found
+        may_go: Bools = self.unmet_ever(constraints) == MAY_GO
+        return may_go
 
     def now(self, constraints: Constraints) -> Bools:
         """By row whether the pod may go there as the node is at the moment."""
-        found: Bools = self.unmet_now(constraints) == MAY_GO
-        return found
+        may_go: Bools = self.unmet_now(constraints) == MAY_GO
+        return may_go
 
     def unmet_ever(self, constraints: Constraints) -> Ints:
         """By row what `model.constraints.unmet_ever` says, in `NUMBERS`; `NO_NODE` where there is none."""
-        kept = self.memory().answer(constraints).ever
-        return kept.current(self._nodes.height, partial(self._unmet, constraints, unmet_ever))
+        array = self._arrays(constraints).ever
+        return array.current(self._nodes.height, partial(self._find_unmet, constraints, unmet_ever))
 
     def unmet_now(self, constraints: Constraints) -> Ints:
         """The same of `model.constraints.unmet_now`."""
-        kept = self.memory().answer(constraints).now
-        return kept.current(self._nodes.height, partial(self._unmet, constraints, unmet_now))
+        array = self._arrays(constraints).now
+        return array.current(self._nodes.height, partial(self._find_unmet, constraints, unmet_now))
 
-    def memory(self) -> "_Memory":
-        """All that was found out until now."""
-        before, self._before = self._before, None
-        if before is not None:
-            self._own = before.memory().copy(self._nodes)
-        return self._own
+    def _arrays(self, constraints: Constraints) -> "_Unmet":
+        unmet = self._unmet.get(constraints, lambda: _Unmet.of(self._nodes, constraints))
+        # It is empty in the beginning, and grows with what is asked.
+        self._unmet.weigh_again(constraints)
+        return unmet
 
-    def _unmet(self, constraints: Constraints, asked: _Asked, rows: Rows | None) -> Ints:
+    def _find_unmet(self, constraints: Constraints, rule: _Rule, rows: Rows | None) -> Ints:
         chosen = slice(None) if rows is None else rows
-        memory, tolerant = self.memory(), Constraints(tolerations=constraints.tolerations)
-        numbers = memory.conditions.numbers[chosen]
-        kinds = [
-            NUMBERS[asked(tolerant, "", kind)] if isinstance(kind, Attributes) else NO_NODE
-            for kind in memory.conditions.kinds
+        tolerant = Constraints(tolerations=constraints.tolerations)
+        numbers = self._conditions.numbers[chosen]
+        by_kind = [
+            NUMBERS[rule(tolerant, "", kind)] if isinstance(kind, Attributes) else NO_NODE
+            for kind in self._conditions.kinds
         ]
-        found: Ints = np.array(kinds, dtype=np.int8)[numbers]
+        unmet: Ints = np.array(by_kind, dtype=np.int8)[numbers]
         if constraints.selective:
-            selected = _Columns(memory.labels_of(constraints), memory.names, chosen).select(constraints)
-            found[~selected & (found != NO_NODE)] = NUMBERS[Unmet.AFFINITY]
-        return found
+            selected = _Columns(self._labels_of(constraints), self._names, chosen).select(constraints)
+            unmet[~selected & (unmet != NO_NODE)] = NUMBERS[Unmet.AFFINITY]
+        return unmet
+
+    def _labels_of(self, constraints: Constraints) -> Mapping[str, LabelColumn]:
+        """By key the labels that matter, of those that some node has: others cost nothing."""
+        expressions = (term.expressions for term in constraints.terms or ())
+        keys = {requirement.key for requirement in chain(constraints.selector, *expressions)}
+        return {key: self._label(key) for key in keys & self._keys_of_nodes()}
+
+    def _keys_of_nodes(self) -> frozenset[str]:
+        kinds = (kind for kind in self._keys.kinds if isinstance(kind, tuple))
+        return frozenset(chain.from_iterable(kinds))
+
+    def _label(self, key: str) -> LabelColumn:
+        column = self._labels.get(key, lambda: LabelColumn(self._nodes, partial(_label_of, key)))
+        # It is empty in the beginning, and grows when it is read.
+        self._labels.weigh_again(key)
+        return column
 
 
 def counted(unmet: Ints, rows: Rows | None = None) -> Mapping[Unmet, int]:
@@ -115,81 +124,30 @@ def counted(unmet: Ints, rows: Rows | None = None) -> Mapping[Unmet, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """What constraints come to on every node, in `NUMBERS`; they take some bytes themselves."""
+class _Unmet:
+    """What is unmet of constraints on every node, in `NUMBERS`; they take some bytes themselves."""
 
     ever: TrackedArray
     now: TrackedArray
     own: int
+
+    @classmethod
+    def of(cls, nodes: NodeTable, constraints: Constraints) -> "_Unmet":
+        """Nothing is known yet."""
+        ever, now = (TrackedArray(nodes.attributes, np.zeros(0, dtype=np.int8)) for _ in range(2))
+        return cls(ever, now, weight(constraints))
 
     @property
     def weight(self) -> int:
         """The bytes that it takes in memory by now."""
         return self.own + self.ever.bytes + self.now.bytes
 
-    def copy(self, changes: ChangeLog) -> "_Answer":
-        """The same, following a copy of the changes."""
-        return _Answer(self.ever.copy(changes), self.now.copy(changes), self.own)
-
-
-class _Memory:
-    """The columns and the answers that are kept."""
-
-    def __init__(self, nodes: NodeTable) -> None:
-        self._nodes = nodes
-        self._keys = LabelColumn(nodes, lambda node: tuple(node.attributes.labels))
-        self.names = LabelColumn(nodes, lambda node: node.name)
-        self.conditions = LabelColumn(nodes, _condition_of)
-        self._labels: LRU[str, LabelColumn] = LRU(MOST_KEYS, weigh=lambda _, values: values.bytes)
-        self._answers: LRU[Constraints, _Answer] = LRU(REMEMBERED, weigh=lambda _, kept: kept.weight)
-
-    def caches(self) -> Caches:
-        return {"eligible": self._answers, "labels": self._labels}
-
-    def copy(self, nodes: NodeTable) -> "_Memory":
-        """The same of a copy of the nodes."""
-        other = _Memory(nodes)
-        other._keys, other.names = self._keys.copy(nodes), self.names.copy(nodes)
-        other.conditions = self.conditions.copy(nodes)
-        for key, values in self._labels.items():
-            other._labels.put(key, values.copy(nodes))
-        for constraints, kept in self._answers.items():
-            other._answers.put(constraints, kept.copy(nodes.attributes))
-        return other
-
-    def answer(self, constraints: Constraints) -> _Answer:
-        """What is known of these constraints."""
-        found = self._answers.get(constraints, lambda: self._nothing(constraints))
-        # It is empty in the beginning, and grows with what is asked.
-        self._answers.weigh_again(constraints)
-        return found
-
-    def _nothing(self, constraints: Constraints) -> _Answer:
-        ever, now = (TrackedArray(self._nodes.attributes, np.zeros(0, dtype=np.int8)) for _ in range(2))
-        return _Answer(ever, now, weight(constraints))
-
-    def labels_of(self, constraints: Constraints) -> Mapping[str, LabelColumn]:
-        """By key the labels that matter, of those that some node has: others cost nothing."""
-        expressions = (term.expressions for term in constraints.terms or ())
-        asked = {each.key for each in chain(constraints.selector, *expressions)}
-        return {key: self._label(key) for key in asked & self._keys_there()}
-
-    def _keys_there(self) -> frozenset[str]:
-        kinds = (kind for kind in self._keys.kinds if isinstance(kind, tuple))
-        return frozenset(chain.from_iterable(kinds))
-
-    def _label(self, key: str) -> LabelColumn:
-        values = self._labels.get(key, lambda: LabelColumn(self._nodes, partial(_label_of, key)))
-        # It is empty in the beginning, and grows when it is read.
-        self._labels.weigh_again(key)
-        return values
-
 
 def _condition_of(node: Node) -> Attributes:
     """All that counts but labels."""
-    told = node.attributes
-    ordinary = told.ready and not (told.cordoned or told.taints)
-    return NO_ATTRIBUTES if ordinary else replace(told, labels=NO_LABELS)
+    attributes = node.attributes
+    ordinary = attributes.ready and not (attributes.cordoned or attributes.taints)
+    return NO_ATTRIBUTES if ordinary else replace(attributes, labels=NO_LABELS)
 
 
 def _label_of(key: str, node: Node) -> str | None:

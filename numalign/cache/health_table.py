@@ -1,5 +1,5 @@
 """
-What ill nodes are in health: equal ones together, and of each ill node the row that stands for it there.
+What ill nodes are in health: equal ones once, and for each ill node the row that stands for it there.
 
 When a device plugin fails on a whole cluster, thousands of nodes are ill at once and alike in health. What
 could ever be is then asked of as many nodes as differ there.
@@ -14,12 +14,12 @@ from numalign.cache.node_table import NOWHERE, NodeTable
 from numalign.model.attributes import NO_ATTRIBUTES
 from numalign.model.node import Node
 
-_FIRST = 16
+_FIRST_ROWS = 16
 
 
 @dataclass(slots=True)
-class _Kind:
-    """Under which name and in which row a node in health stands for how many ill ones."""
+class _HealthyNode:
+    """The name and row of a node in health, and for how many ill ones it stands."""
 
     name: str
     row: int
@@ -27,67 +27,56 @@ class _Kind:
 
 
 class HealthTable:
-    """The nodes in health of those that are ill. Changed in place.
-
-    `nodes` are told apart by what verdicts turn on; their names mean nothing.
-    """
+    """The nodes in health of those that are ill, by what verdicts turn on; changed in place."""
 
     def __init__(self) -> None:
         self.nodes = NodeTable()
-        self._kinds: dict[Node, _Kind] = {}
-        self._told: dict[int, tuple[Node, Node]] = {}
-        self._rows: Rows = np.full(_FIRST, NOWHERE, dtype=np.intp)
-        self._turn = 0
+        self._healthy: dict[Node, _HealthyNode] = {}
+        self._of_row: dict[int, tuple[Node, Node]] = {}
+        self._rows: Rows = np.full(_FIRST_ROWS, NOWHERE, dtype=np.intp)
+        self._count = 0
 
     def put(self, row: int, health: Node | None) -> None:
         """The node in a row is this one in health, with nothing on it; None if it is not ill."""
-        told = self._told.get(row)
-        if health is (told[0] if told else None):
+        before = self._of_row.get(row)
+        if health is (before[0] if before else None):
             return
-        kind = None if health is None else _kind(health)
-        if told is None or told[1] != kind:
+        key = None if health is None else _without_identity(health)
+        if before is None or before[1] != key:
             self._leave(row)
-            if kind is not None:
-                self._enter(row, kind)
-        if health is not None and kind is not None:
-            self._told[row] = health, kind
+            if key is not None:
+                self._enter(row, key)
+        if health is not None and key is not None:
+            self._of_row[row] = health, key
 
     def rows(self, rows: Rows | None, height: int) -> Rows:
-        """For each of these rows, or of so many, the row of its node among `nodes`; -1 for one in health."""
+        """For each of these rows, or of so many, the row among `nodes`; -1 for a node that is not ill."""
         self._grow(height)
         return self._rows[:height] if rows is None else self._rows[rows]
 
-    def copy(self) -> "HealthTable":
-        """The same, to be changed apart."""
-        other = HealthTable()
-        other.nodes, other._turn = self.nodes.copy(), self._turn
-        other._kinds = {node: replace(kind) for node, kind in self._kinds.items()}
-        other._told, other._rows = dict(self._told), self._rows.copy()
-        return other
-
-    def _enter(self, row: int, node: Node) -> None:
-        kind = self._kinds.get(node) or self._new_kind(node)
-        kind.count += 1
+    def _enter(self, row: int, key: Node) -> None:
+        healthy = self._healthy.get(key) or self._add(key)
+        healthy.count += 1
         self._grow(row + 1)
-        self._rows[row] = kind.row
+        self._rows[row] = healthy.row
 
-    def _new_kind(self, node: Node) -> _Kind:
-        self._turn += 1
-        name = str(self._turn)
-        self.nodes.put(replace(node, name=name))
-        kind = self._kinds[node] = _Kind(name, int(self.nodes.rows([name])[0]))
-        return kind
+    def _add(self, key: Node) -> _HealthyNode:
+        self._count += 1
+        name = str(self._count)
+        self.nodes.put(replace(key, name=name))
+        healthy = self._healthy[key] = _HealthyNode(name, int(self.nodes.rows([name])[0]))
+        return healthy
 
     def _leave(self, row: int) -> None:
-        told = self._told.pop(row, None)
-        if told is None:
+        before = self._of_row.pop(row, None)
+        if before is None:
             return
         self._rows[row] = NOWHERE
-        kind = self._kinds[told[1]]
-        kind.count -= 1
-        if not kind.count:
-            self.nodes.drop(kind.name)
-            del self._kinds[told[1]]
+        healthy = self._healthy[before[1]]
+        healthy.count -= 1
+        if not healthy.count:
+            self.nodes.drop(healthy.name)
+            del self._healthy[before[1]]
 
     def _grow(self, height: int) -> None:
         more = height - len(self._rows)
@@ -96,6 +85,6 @@ class HealthTable:
             self._rows = np.concatenate([self._rows, added])
 
 
-def _kind(health: Node) -> Node:
+def _without_identity(health: Node) -> Node:
     """All of it that verdicts turn on."""
     return replace(health, name="", label=None, attributes=NO_ATTRIBUTES, health=None)

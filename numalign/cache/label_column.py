@@ -34,12 +34,6 @@ class LabelColumn:
         self._numbers: dict[Hashable, int] = {None: 0}
         self._whole: tuple[int, list[str]] = (0, [])
 
-    def copy(self, nodes: NodeTable) -> "LabelColumn":
-        """The same of a copy of the nodes."""
-        other = LabelColumn(nodes, self._read)
-        other._kept, other._numbers = self._kept.copy(nodes.attributes), dict(self._numbers)
-        return other
-
     def __len__(self) -> int:
         return len(self._numbers)
 

@@ -1,15 +1,14 @@
 """
-Nodes in tables: one row for each on the board, one table of columns for each layout.
+Nodes by name and by row, their amounts in one table of columns per layout.
 
 Rows number nodes for whoever keeps something by node; a row is used again when its node has gone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from copy import copy
 from itertools import repeat
 from operator import itemgetter
-from typing import Self
 
 import numpy as np
 
@@ -29,7 +28,7 @@ _FIRST = 16
 
 
 class LayoutTable:
-    """The nodes of one layout: their columns, and the row of each on the board."""
+    """The nodes of one layout: their columns, and the row of each in the node table."""
 
     def __init__(self, layout: Layout) -> None:
         self.columns = Columns(layout)
@@ -54,12 +53,6 @@ class LayoutTable:
         last = self.columns.remove(at)
         self._rows[at] = self._rows[last]
         return int(self._rows[at])
-
-    def copy(self) -> "LayoutTable":
-        """The same nodes, to be changed apart."""
-        other = LayoutTable(self.columns.layout)
-        other.columns, other._rows = self.columns.copy(), self._rows.copy()
-        return other
 
 
 class NodeTable:
@@ -106,27 +99,36 @@ class NodeTable:
         # Nearly always there are several, and all are known: then this is the fastest way to look them up.
         if len(names) > 1:
             with suppress(KeyError):
-                found: tuple[int, ...] = itemgetter(*names)(self._rows)
-                return found
+                rows: tuple[int, ...] = itemgetter(*names)(self._rows)
+                return rows
         return map(self._rows.get, names, repeat(NOWHERE))
+
+    def names(self) -> AbstractSet[str]:
+        """The names of all nodes."""
+        return self._rows.keys()
+
+    def get(self, name: str) -> Node | None:
+        """A node by its name; None if there is no such node."""
+        row = self._rows.get(name)
+        return None if row is None else self._nodes[row]
 
     def node(self, row: int) -> Node:
         """The node in a row; raises `KeyError` where there is none."""
-        found = self._nodes[row] if 0 <= row < len(self._nodes) else None
-        if found is None:
+        node = self._nodes[row] if 0 <= row < len(self._nodes) else None
+        if node is None:
             raise KeyError(row)
-        return found
+        return node
 
     def has(self, row: int) -> bool:
         """Whether a node stands in a row."""
         return 0 <= row < len(self._nodes) and self._nodes[row] is not None
 
-    def nodes(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[Node]:
         """All nodes, by row."""
         return (node for node in self._nodes if node is not None)
 
     def put(self, node: Node) -> None:
-        """A node is as it is told now."""
+        """Add a node, or take it over as it is now."""
         row = self._rows.get(node.name)
         if row is None:
             row = self._rows[node.name] = self._new_row()
@@ -145,7 +147,7 @@ class NodeTable:
         self.changes.note(row)
 
     def drop(self, name: str) -> None:
-        """A node is there no more."""
+        """Take a node out, if it is there."""
         row = self._rows.pop(name, None)
         if row is not None:
             self._leave(row)
@@ -155,35 +157,13 @@ class NodeTable:
             self.changes.note(row)
             self.attributes.note(row)
 
-    def copy(self) -> Self:
-        """The same nodes, to be changed apart."""
-        other = copy(self)
-        vars(other).update(self._copies())
-        return other
-
-    def _copies(self) -> Mapping[str, object]:
-        """All that stands here by its name, to be changed apart."""
-        return {
-            "changes": self.changes.copy(),
-            "facts": self.facts.copy(),
-            "attributes": self.attributes.copy(),
-            "_nodes": list(self._nodes),
-            "_rows": dict(self._rows),
-            "_free": list(self._free),
-            "_tables": [table.copy() for table in self._tables],
-            "_numbers": dict(self._numbers),
-            "_table_of": self._table_of.copy(),
-            "_place_of": self._place_of.copy(),
-        }
-
     def tables(self) -> Iterator[tuple[int, LayoutTable]]:
         """All tables that have a node, by number."""
         return ((at, table) for at, table in enumerate(self._tables) if table.columns.count)
 
     def among(self, numbers: Ints) -> Iterator[tuple[int, LayoutTable]]:
         """The tables with these numbers."""
-        found = sorted({*numbers.tolist()})
-        return ((at, self._tables[at]) for at in found if at >= 0)
+        return ((at, self._tables[at]) for at in sorted({*numbers.tolist()}) if at >= 0)
 
     def table(self, number: int) -> LayoutTable:
         """The nodes of one layout."""

@@ -1,5 +1,5 @@
 """
-Which of the nodes that were asked is the best, and what two schedulers are told of it.
+Which of the nodes of a call is the best, and what two schedulers are told of it.
 
 Who can take a pod comes before who cannot, who aligns it before who only tries; then values decide, one
 measure after the other. With thousands of nodes that is a matter of columns: each node's rank is packed into
@@ -11,18 +11,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.arrays import Bools, Ints
+from numalign.cache.batch import Batch
 from numalign.cache.distinct_rows import kinds
-from numalign.cache.question import Question
-from numalign.decision import scoring
 from numalign.decision.scoring import HIGHEST, Strategy, Weights
-from numalign.decision.verdict import Verdict
-from numalign.model.node import Node
 
 
 class Relative(StrEnum):
@@ -44,18 +40,6 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Single:
-    """A node that was asked by itself, as it was before the pod, and what it said."""
-
-    node: Node
-    verdict: Verdict
-
-
-NOBODY: Mapping[int, Single] = MappingProxyType({})
-"""No node was asked by itself."""
-
-
-@dataclass(frozen=True, slots=True)
 class Score:
     """What a node is worth to a pod: `values` by the strategies of its ranking, each 0 to 100.
 
@@ -69,59 +53,41 @@ class Score:
     admitted: bool = False
 
 
-class Answers(Protocol):
-    """What all nodes say to one question, by row; rows of nodes that refuse tell nothing else."""
-
-    @property
-    def question(self) -> Question:
-        """What was asked."""
-
-    @property
-    def admitted(self) -> Bools:
-        """Who takes the pod."""
-
-    @property
-    def aligned(self) -> Bools:
-        """As `scoring.aligned`."""
-
-    @property
-    def width(self) -> Ints:
-        """How many zones the pod gets."""
-
-    def scores(self, strategy: Strategy, weights: Weights) -> Ints:
-        """As `scoring.score`."""
-
-
-def ranks(  # noqa: PLR0913  who was asked, what they said, and how it is to be looked at
-    answer: Answers,
-    rows: Rows,
+def ranks(
+    batch: Batch,
     rankings: Sequence[Ranking],
     *,
     chosen: Sequence[int] | None = None,
-    apart: Mapping[int, Single] = NOBODY,
     opted_out: bool = False,
 ) -> "Ranks":
-    """What nodes are worth to one pod, by their place in a call.
+    """What nodes are worth to one pod, by their position in the call.
 
-    `rows` are theirs in the answer, -1 for one that is not known. Per node, `chosen` is the number of its
-    ranking, the first for all if it is left out. For a node that is `apart`, by its place, what it said by
-    itself counts.
+    Per node, `chosen` is the number of its ranking, the first for all if it is left out.
 
     Nodes of different rankings are compared value by value all the same. Of a node with fewer strategies
     than another the missing ones say the best, for nobody looks for faults there. A pod that has `opted_out`,
     by saying `none`, is as well off on every node that takes it. A pod that says nothing has not: it ranks by
     the policies of the nodes.
     """
-    asked = _Asked(answer, rows, apart)
-    admitted = asked.admitted()
+    admitted = batch.admitted
     width = max(len(ranking.strategies) for ranking in rankings)
     if opted_out:
         return Ranks(admitted, admitted, (HIGHEST * admitted,) * width)
-    values = np.zeros((width, len(rows)), dtype=np.int64)
+    values = np.zeros((width, len(admitted)), dtype=np.int64)
     for ranking, concerned in _in_play(rankings, chosen, admitted):
         for at in range(width):
-            values[at] += concerned * asked.value(ranking, at, admitted)
-    return Ranks(admitted, asked.aligned() & admitted, tuple(values))
+            values[at] += concerned * _value(batch, ranking, at)
+    return Ranks(admitted, batch.aligned & admitted, tuple(values))
+
+
+def _value(batch: Batch, ranking: Ranking, at: int) -> Ints | int:
+    """By one strategy of a ranking; the best, if it has no more of them."""
+    if at >= len(ranking.strategies):
+        return HIGHEST
+    measure = ranking.strategies[at]
+    if isinstance(measure, Relative):
+        return relative_values(measure, batch.zones, batch.admitted)
+    return batch.scores(measure, ranking.weights)
 
 
 def _in_play(
@@ -138,57 +104,9 @@ def _in_play(
             yield ranking, concerned
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What each node of a call said, by its place."""
-
-    answer: Answers
-    rows: Rows
-    apart: Mapping[int, Single]
-
-    def admitted(self) -> Bools:
-        found = self._taken(self.answer.admitted, lambda single: single.verdict.admitted)
-        return found.astype(np.bool_, copy=False)
-
-    def aligned(self) -> Bools:
-        """Whether the kubelets align what the pod means, if the pod has any of it."""
-        question = self.answer.question
-        if not question.concerned:
-            return np.ones(len(self.rows), dtype=np.bool_)
-        return self._taken(self.answer.aligned, lambda single: _is_aligned(single, question)).astype(np.bool_)
-
-    def value(self, ranking: Ranking, at: int, admitted: Bools) -> Ints | int:
-        """By one strategy of a ranking; the best, if it has no more of them."""
-        if at >= len(ranking.strategies):
-            return HIGHEST
-        measure = ranking.strategies[at]
-        if isinstance(measure, Relative):
-            return _RELATIVE[measure](self._taken(self.answer.width, _width), admitted)
-        return self._of_strategy(measure, ranking.weights)
-
-    def _of_strategy(self, strategy: Strategy, weights: Weights) -> Ints:
-        demand = self.answer.question.demand
-
-        def by_itself(single: Single) -> int:
-            placement = single.verdict.placement
-            return scoring.score(strategy, single.node, demand, placement, weights)
-
-        return self._taken(self.answer.scores(strategy, weights), by_itself)
-
-    def _taken(self, column: Ints | Bools, of_single: Callable[[Single], int]) -> Ints:
-        # Row -1 is the last one: what stands there is said by nodes that nobody knows.
-        found = np.append(column, 0)[self.rows]
-        for at, single in self.apart.items():
-            found[at] = of_single(single) if single.verdict.admitted else 0
-        return found
-
-
-def _is_aligned(single: Single, question: Question) -> bool:
-    return scoring.aligned(single.node, question.demand, single.verdict.placement, question.intent)
-
-
-def _width(single: Single) -> int:
-    return len(single.verdict.placement.zones)
+def relative_values(measure: Relative, zones: Ints, admitted: Bools) -> Ints | int:
+    """By how many zones the pod gets on each node, and which nodes take it: 0 to 100, or one for all."""
+    return _RELATIVE[measure](zones, admitted)
 
 
 def _fewer_than_the_most(zones: Ints, admitted: Bools) -> Ints | int:
@@ -201,7 +119,6 @@ def _fewer_than_the_most(zones: Ints, admitted: Bools) -> Ints | int:
 _RELATIVE: Mapping[Relative, Callable[[Ints, Bools], Ints | int]] = MappingProxyType(
     {Relative.NUMA_NODES: _fewer_than_the_most}
 )
-"""By how many zones the pod gets on each node, and which nodes take it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """
-What every node says at the moment, all of them asked at once.
+The cluster as a scheduler sees it: nodes with what is free on them once reservations are counted.
 
-A ledger works out what is free on one node; a board answers for thousands. Here the one follows the other: a
+A ledger works out what is free on one node, tables answer for thousands. Here the one follows the other: a
 node is read anew when anything happened to it, or when time alone changed what is free there, and only once
 somebody asks about it. So a question costs what happened since the last one, and nothing for all the rest.
 """
@@ -12,116 +12,119 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-import numpy as np
-
-from numalign.cache.arrays import Ints, Rows
-from numalign.cache.board import Answer, Board
+from numalign.cache.batch import Batch, OwnNode
+from numalign.cache.cluster_cache import ClusterCache
+from numalign.cache.eligibility import NUMBERS
 from numalign.cache.question import Question
-from numalign.decision.verdict import Verdict
 from numalign.ledger.reservations import Reservations
 from numalign.lru import Caches
+from numalign.model.constraints import Constraints, Unmet
+from numalign.shapes import UnknownNode
 
-STRANGE = 0
-"""The number of what is said of a node whose topology is not known."""
+REMEMBERED = 256
+"""Questions whose answers are kept; the least recently asked goes first."""
 
-ADMITTED = 1
-"""The number of what a node says that takes the pod."""
+_ASKED = frozenset({"nodes", "eligible", "labels", "unknown_eligible", "unknown_labels"})
+"""What a scheduler asks for."""
 
-_REFUSED = 2
+_UNMET: Mapping[int, Unmet] = {number: unmet for unmet, number in NUMBERS.items() if unmet}
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What some nodes say to one question; good until the ledger changes.
+class NotEligible:
+    """What keeps a pod from a node, for now or, if `lasting`, as long as nobody relabels the node."""
 
-    `rows` are their rows in the `answer`, in the order in which they were asked, -1 for a node whose topology
-    is not known.
-    """
-
-    answer: Answer
-    rows: Rows
-
-    def numbers(self) -> Ints:
-        """A number per node: `STRANGE`, `ADMITTED` or, above these, that of a refusal.
-
-        What refuses under the same number does so for the same reason, for good or for now; the same answer
-        means the same by it at any time, and there are few.
-        """
-        rows, said = self.rows, self.answer.said
-        if not len(said):
-            return np.full(len(rows), STRANGE)
-        # Where nothing is refused it says -1.
-        found: Ints = said[rows] + _REFUSED
-        found[rows < 0] = STRANGE
-        return found
-
-    def verdict(self, place: int) -> Verdict:
-        """All that one of these nodes says, by its place; raises `KeyError` for one that is not known."""
-        row = int(self.rows[place])
-        if row < 0:
-            raise KeyError(place)
-        return self.answer.verdict(row)
-
-
-def met(numbers: Ints) -> list[int]:
-    """The numbers that are there."""
-    return list[int](np.flatnonzero(np.bincount(numbers)).tolist())
-
-
-def sorted_by(numbers: Ints, kinds: Mapping[int, int]) -> Ints:
-    """Per place the kind that its number is of, 0 for a number that is of none."""
-    table = np.zeros(numbers.max(initial=max(kinds, default=0)) + 1, dtype=np.int8)
-    table[[*kinds]] = [*kinds.values()]
-    return np.asarray(table[numbers])
+    unmet: Unmet
+    lasting: bool
 
 
 class SchedulerCache:
-    """The nodes of a ledger, in columns, with what is free on them."""
+    """The nodes of a ledger, with what is free on them; nodes without topology are `set_unknown`."""
 
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
-        self._board = Board()
-        self._late = set(reservations.node_names())
+        self._cluster = ClusterCache(remembered=REMEMBERED)
+        self._stale = set(reservations.node_names())
         self._due: list[tuple[float, str]] = []
-        reservations.on_change(self._late.add)
+        reservations.on_change(self._stale.add)
 
     def caches(self) -> Caches:
-        """What is remembered of what was asked."""
-        return self._board.caches()
+        """What is remembered of what was asked, by its name in metrics."""
+        return {name: cache for name, cache in self._cluster.caches().items() if name in _ASKED}
 
-    def ask(self, names: Sequence[str], question: Question, *, now: float) -> Said:
-        """What these nodes say to a question."""
-        self._look(now)
-        self._follow(self._late.intersection(names) if self._late else (), now)
-        return Said(self._board.ask(question), self._board.rows(names))
+    def set_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
+        """Hold these nodes without topology and no others, some at each step."""
+        return self._cluster.update_unknown(unknown)
 
-    def asking(self, names: Sequence[str], question: Question, *, now: float) -> Iterator[None]:
-        """Find out what takes long to say, step by step; what these nodes say is then there at once."""
-        self._look(now)
-        self._follow(self._late.intersection(names) if self._late else (), now)
-        yield from self._board.ask(question).asking()
+    def ask(
+        self, names: Sequence[str], question: Question, *, now: float, uid: str = "", created: int = 0
+    ) -> Batch:
+        """What these nodes answer to a question, whose pod, if it has a `uid`, was `created` then.
 
-    def catching_up(self, most: int, clock: Callable[[], float]) -> Iterator[int]:
+        Where the pod itself holds a reservation, its node is evaluated as if that were not there.
+        """
+        self._refresh(names, now)
+        own = self._own(names, question, now=now, uid=uid, created=created)
+        return self._cluster.ask(names, question, own)
+
+    def work(self, names: Sequence[str], question: Question, *, now: float) -> Iterator[None]:
+        """Work out in steps what `ask` then gives at once."""
+        self._refresh(names, now)
+        yield from self._cluster.work(question)
+
+    def work_ahead(self, most: int, clock: Callable[[], float]) -> Iterator[int]:
         """Read anew what nobody has asked about since, `most` nodes at a time; gives how many are left."""
-        while self._late:
+        while self._stale:
             now = clock()
-            self._look(now)
-            self._follow(tuple(islice(self._late, most)), now)
-            yield len(self._late)
+            self._notice_time(now)
+            self._read(tuple(islice(self._stale, most)), now)
+            yield len(self._stale)
 
-    def _look(self, now: float) -> None:
-        """Notice whose standing has run out of time."""
+    def not_eligible(
+        self, names: Sequence[str], constraints: Constraints, *, now: float
+    ) -> Mapping[str, NotEligible]:
+        """What keeps a pod from these nodes, by name; a node that nobody knows keeps nobody away."""
+        self._refresh(names, now)
+        cluster, found = self._cluster, dict[str, NotEligible]()
+        for table, eligibility in (
+            (cluster.nodes, cluster.eligibility),
+            (cluster.unknown_nodes, cluster.unknown_eligibility),
+        ):
+            lasting, passing = (eligibility.unmet_ever(constraints), eligibility.unmet_now(constraints))
+            for name, row in zip(names, table.rows(names).tolist(), strict=True):
+                if row >= 0 and (unmet := _UNMET.get(int(passing[row]))):
+                    found[name] = NotEligible(unmet, lasting=int(lasting[row]) in _UNMET)
+        return found
+
+    def _own(
+        self, names: Sequence[str], question: Question, *, now: float, uid: str, created: int
+    ) -> OwnNode | None:
+        name = self._reservations.node_of(uid) if uid else None
+        if name is None or name not in names:
+            return None
+        # A reservation of this very pod stands in nobody's way, least of all in its own.
+        prediction = self._reservations.predict(
+            name, question.demand, question.intent, created=created, now=now, without=(uid,)
+        )
+        return prediction and OwnNode(names.index(name), prediction.node, prediction.verdict)
+
+    def _refresh(self, names: Sequence[str], now: float) -> None:
+        self._notice_time(now)
+        self._read(self._stale.intersection(names) if self._stale else (), now)
+
+    def _notice_time(self, now: float) -> None:
+        """Notice nodes on which time alone has changed what is free."""
         while self._due and self._due[0][0] <= now:
-            self._late.add(heapq.heappop(self._due)[1])
+            self._stale.add(heapq.heappop(self._due)[1])
 
-    def _follow(self, names: Iterable[str], now: float) -> None:
+    def _read(self, names: Iterable[str], now: float) -> None:
         for name in names:
-            self._late.discard(name)
-            found = self._reservations.free_capacity(name, now=now)
-            if found is None:
-                self._board.drop(name)
+            self._stale.discard(name)
+            free = self._reservations.free_capacity(name, now=now)
+            if free is None:
+                self._cluster.nodes.drop(name)
                 continue
-            self._board.put(found.node)
+            self._cluster.nodes.put(free.node)
             until = self._reservations.valid_until(name)
             if math.isfinite(until):
                 heapq.heappush(self._due, (until, name))

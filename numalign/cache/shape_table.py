@@ -9,22 +9,32 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 
+import numpy as np
+
+from numalign.cache.arrays import Bools, Rows
 from numalign.cache.change_log import ChangeLog
 from numalign.cache.node_table import NodeTable
+from numalign.model.constraints import Constraints
 from numalign.model.node import Node
+from numalign.model.steps import Steps
 from numalign.shapes import KnownShape, Shape, shape
+
+_SHAPES_A_STEP = 32
 
 
 class ShapeTable(NodeTable):
-    """Shapes by row, each as a node in health with nothing on it.
+    """Shapes by row, each as a node in health with nothing on it. Changed in place.
 
     `told` notes every row of which anything changed: amounts, labels or taints. One that was declared has a
     row of its own, whatever its name: what else is known of a shape of that name is what nodes have shown.
+    `listed` is every resource that a node of some shape lists, whether or not it has any of it.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.told = ChangeLog()
+        self.listed: frozenset[str] = frozenset()
+        self.classes: frozenset[str] = frozenset()
         self._known: dict[str, KnownShape] = {}
 
     def become(self, shapes: Iterable[KnownShape]) -> None:
@@ -38,26 +48,29 @@ class ShapeTable(NodeTable):
             if key not in before or before[key].shape != known.shape:
                 self.put(replace(known.shape.node, name=key))
                 self.told.note(self._rows[key])
+        every = [known.shape for known in keyed.values()]
+        self.listed = frozenset(chain.from_iterable(_listed(shape.node) for shape in every))
+        self.classes = frozenset(shape.node_class for shape in every)
 
     def known(self) -> Iterator[tuple[int, KnownShape]]:
         """Every shape and its row, the declared ones last if that is how they were told."""
         return ((self._rows[key], known) for key, known in self._known.items())
 
-    def of_nodes(self) -> Mapping[str, int]:
+    def rows_by_name(self) -> Mapping[str, int]:
         """The rows of shapes that nodes can be of, by the names of shapes."""
         return self._rows
 
-    def listed(self) -> frozenset[str]:
-        """Every resource that a node of some shape lists, whether or not it has any of it."""
-        nodes = (known.shape.node for known in self._known.values())
-        return frozenset(chain.from_iterable(map(_listed, nodes)))
-
-    def classes(self) -> frozenset[str]:
-        """The class names of all shapes."""
-        return frozenset(known.shape.node_class for known in self._known.values())
-
-    def _copies(self) -> Mapping[str, object]:
-        return {**super()._copies(), "told": self.told.copy(), "_known": dict(self._known)}
+    def may_go(self, constraints: Constraints, rows: Rows | None) -> Steps[Bools]:
+        """Whether a pod may go to nodes of the shapes in these rows, or in all; some at each step."""
+        wanted = range(self.height) if rows is None else rows.tolist()
+        may_go = np.zeros(len(wanted), dtype=np.bool_)
+        shapes = dict(self.known())
+        for at, row in enumerate(wanted):
+            known = shapes.get(row)
+            may_go[at] = known is not None and known.shape.unmet(constraints) is None
+            if (at + 1) % _SHAPES_A_STEP == 0:
+                yield
+        return may_go
 
 
 def derived(named: Iterable[tuple[str, Node]]) -> list[KnownShape]:

@@ -4,7 +4,9 @@ The nodes of a moment whose topology is not known, by row: who may go there, and
 After an outage of an exporter that may be every node there is, so their totals stand in columns as well.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -18,10 +20,8 @@ from numalign.shapes import UnknownNode
 ENOUGH = 2**62
 """In place of an amount that nobody told, which may be enough for everything."""
 
-MOST_RESOURCES = 256
-"""Resources with a column; with more, those that no node lists any more lose theirs."""
-
 _FIRST = 16
+_NODES_A_STEP = 16
 
 
 class UnknownNodeTable(NodeTable):
@@ -29,25 +29,32 @@ class UnknownNodeTable(NodeTable):
 
     def __init__(self) -> None:
         super().__init__()
-        self._bare: Mapping[str, UnknownNode] = {}
+        self._unknown: Mapping[str, UnknownNode] = {}
         self._untold: Bools = np.zeros(_FIRST, dtype=np.bool_)
         self._amounts: dict[str, Ints] = {}
+        self._listing = Counter[str]()
 
-    def become(self, bare: Mapping[str, UnknownNode]) -> None:
-        """Hold these nodes and no others."""
-        before, self._bare = self._bare, bare
-        if before is bare:
+    def put_all(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
+        """Add these nodes, or take them over as they are now; a step after some that changed."""
+        before, self._unknown = self._unknown, unknown
+        if before is unknown:
             return
-        for name in before.keys() - bare.keys():
-            self.drop(name)
-        for node in [node for name, node in bare.items() if before.get(name) != node]:
+        changed = [node for name, node in unknown.items() if before.get(name) != node]
+        for at, node in enumerate(changed):
             self.put(Node(node.name, (), totals=node.totals, attributes=node.attributes))
-        if len(self._amounts) > MOST_RESOURCES:
-            told = frozenset[str]().union(*(node.totals or () for node in bare.values()))
-            self._amounts = {name: self._amounts[name] for name in self._amounts.keys() & told}
+            if (at + 1) % _NODES_A_STEP == 0:
+                yield
+
+    def drop_others(self) -> Iterator[None]:
+        """Take out the nodes that were not among the last that were put; a step after some of them."""
+        for at, name in enumerate(self.names() - self._unknown.keys()):
+            self.drop(name)
+            if (at + 1) % _NODES_A_STEP == 0:
+                yield
 
     def put(self, node: Node) -> None:
-        """A node is as it is told now."""
+        """Add a node, or take it over as it is now."""
+        before = self.get(node.name)
         super().put(node)
         row = self._rows[node.name]
         while row >= len(self._untold):
@@ -57,10 +64,26 @@ class UnknownNodeTable(NodeTable):
             self._amounts[name] = np.full(len(self._untold), _at_least(name), dtype=np.int64)
         for name, amounts in self._amounts.items():
             amounts[row] = _amount(node, name)
+        self._listing.update([*(node.totals or ())])
+        self._delist(before)
 
-    def listed(self) -> frozenset[str]:
-        """Every resource that some of them list, or listed."""
-        return frozenset(self._amounts)
+    def drop(self, name: str) -> None:
+        """Take a node out, if it is there."""
+        node = self.get(name)
+        super().drop(name)
+        self._delist(node)
+
+    def _delist(self, node: Node | None) -> None:
+        """Forget the columns of what no node lists any more."""
+        names = [*((node and node.totals) or ())]
+        self._listing.subtract(names)
+        for name in names:
+            if not self._listing[name]:
+                del self._listing[name], self._amounts[name]
+
+    def listed(self) -> AbstractSet[str]:
+        """Every resource that some of them list."""
+        return self._listing.keys()
 
     def large_enough(self, demand: Demand) -> Bools:
         """By row whether the node as a whole may have what a pod asks for."""
@@ -80,10 +103,6 @@ class UnknownNodeTable(NodeTable):
         self._amounts = {
             name: np.concatenate([amounts, np.zeros_like(amounts)]) for name, amounts in self._amounts.items()
         }
-
-    def _copies(self) -> Mapping[str, object]:
-        amounts = {name: amounts.copy() for name, amounts in self._amounts.items()}
-        return {**super()._copies(), "_untold": self._untold.copy(), "_amounts": amounts}
 
 
 def _amount(node: Node, name: str) -> int:

@@ -17,12 +17,12 @@ from scorer.volcano.protocol import Code, Task, Vote
 async def _predicate(context: Context, body: bytes) -> bytes:
     try:
         task, name = protocol.read_predicate(body)
-        [judgement] = context.judge.ask([name], context.state.pending_pod(task.pod))
+        [answer] = context.nodes.of([name], context.state.pending_pod(task.pod))
     except BadInput as error:
         return protocol.answer_predicate(f"numalign: {error}", Code.BROKEN)
-    if judgement.fits:
+    if answer.fits:
         return protocol.answer_predicate()
-    return protocol.answer_predicate(judgement.reason, Code.NEVER if judgement.permanent else Code.BUSY)
+    return protocol.answer_predicate(answer.reason, Code.NEVER if answer.permanent else Code.BUSY)
 
 
 async def _prioritize(context: Context, body: bytes) -> bytes:
@@ -62,11 +62,11 @@ async def _allocate(context: Context, body: bytes) -> bytes:
         return protocol.answer_task(f"numalign: {error}")
     if not task.node_name or not pod.uid:
         return protocol.answer_task("numalign: a task is allocated with its node and its pod's uid")
-    [judgement] = context.judge.ask([task.node_name], pod)
-    if not judgement.fits:
-        return protocol.answer_task(judgement.reason)
+    [answer] = context.nodes.of([task.node_name], pod)
+    if not answer.fits:
+        return protocol.answer_task(answer.reason)
     if context.may_reserve(pod):
-        context.reserve(pod, judgement)
+        context.reserve(pod, answer)
     return protocol.answer_task()
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache import Fleet, Question
+from numalign.cache import ClusterCache, Question
 from numalign.cache.admission import (
     MOST_NAMED,
     AdmissionDecision,
@@ -52,8 +52,10 @@ def asked(*containers: str, policy: str = SINGLE, **more: Any) -> PodQuestion:  
     return PodQuestion(question=question, **{**facts, "pin": None, "excess": None, **more})
 
 
-def fleet(*nodes: Node, known: tuple[KnownShape, ...] = (), bare: tuple[UnknownNode, ...] = ()) -> Fleet:
-    return Fleet(named(nodes), known, {each.name: each for each in bare})
+def fleet(
+    *nodes: Node, known: tuple[KnownShape, ...] = (), bare: tuple[UnknownNode, ...] = ()
+) -> ClusterCache:
+    return ClusterCache.of(named(nodes), known, {each.name: each for each in bare})
 
 
 ONE_GPU, THREE_GPUS = "cpu=2 mem=1Gi gpu=1", "cpu=2 mem=1Gi gpu=3"
@@ -140,10 +142,10 @@ ADMITTED = [
                 question=Question(asks(ONE_GPU), means("restricted"))),
         fleet(TWO), State.FITS, ["this namespace wants single-numa-node, the pod asks for restricted"]),
     ("its own node is too small",
-        replace(LARGE, pin=Pin("two", PinReason.NODE_NAME)), Fleet([replace(TWO, name="two")]), State.PLACED,
+        replace(LARGE, pin=Pin("two", PinReason.NODE_NAME)), fleet(replace(TWO, name="two")), State.PLACED,
         [f"its node two cannot take it ever: it has at most 2 {GPU} in one zone"]),
     ("its own node has no room now",
-        replace(FITS, pin=Pin("full", PinReason.NODE_NAME)), Fleet([replace(FULL, name="full")]),
+        replace(FITS, pin=Pin("full", PinReason.NODE_NAME)), ClusterCache.of([replace(FULL, name="full")]),
         State.PLACED,
         [f"its node full cannot take it now: it has no {GPU} free in any zone"]),
     ("its own node is not known",
@@ -155,7 +157,7 @@ ADMITTED = [
 
 
 @pytest.mark.parametrize(("pod", "cluster", "state", "told"), table(ADMITTED))
-def test_a_pod_is_admitted(pod: PodQuestion, cluster: Fleet, state: State, told: list[str]) -> None:
+def test_a_pod_is_admitted(pod: PodQuestion, cluster: ClusterCache, state: State, told: list[str]) -> None:
     assert judged(pod, cluster) == AdmissionDecision(state, warnings=tuple(told))
 
 
@@ -193,7 +195,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("pod", "cluster", "state", "why"), table(REFUSED))
-def test_a_pod_is_refused(pod: PodQuestion, cluster: Fleet, state: State, why: str) -> None:
+def test_a_pod_is_refused(pod: PodQuestion, cluster: ClusterCache, state: State, why: str) -> None:
     assert judged(pod, cluster) == AdmissionDecision(state, why)
 
 
@@ -301,7 +303,10 @@ def test_what_was_found_out_in_steps_changes_nothing(pod: PodQuestion) -> None:
 
 
 def test_a_node_that_does_not_answer_is_told_of() -> None:
-    pinned, alone = replace(FITS, pin=Pin("vast", PinReason.NODE_NAME)), Fleet([replace(VAST, name="vast")])
+    pinned, alone = (
+        replace(FITS, pin=Pin("vast", PinReason.NODE_NAME)),
+        ClusterCache.of([replace(VAST, name="vast")]),
+    )
 
     assert not answered(FITS, fleet(VAST))
     assert not answered(pinned, alone)
@@ -358,5 +363,5 @@ def test_who_could_run_anywhere_that_is_known_is_not_refused(  # noqa: PLR0913, 
     assert judged(question, fleet(*nodes, bare=bare), replace(refusals, never=Reaction.WARN)).refusal is None
 
 
-def judged(pod: PodQuestion, cluster: Fleet, refusals: Refusals = Refusals()) -> AdmissionDecision:  # noqa: B008
+def judged(pod: PodQuestion, cluster: ClusterCache, refusals: Refusals = Refusals()) -> AdmissionDecision:  # noqa: B008
     return decide(pod, cluster, refusals, now=NOW)

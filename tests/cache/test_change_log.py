@@ -1,6 +1,5 @@
 """What changed is worked out again, and nothing else."""
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -92,16 +91,6 @@ def test_a_long_log_begins_anew_and_then_all_rows_changed() -> None:
     assert since(changes, (changes.place[0], 0)) == [6]
 
 
-def test_a_copy_of_a_log_is_continued_apart() -> None:
-    changes = noted(*[0] * LONG, 1)
-    copy, place = changes.copy(), changes.place
-    assert copy.place == place
-
-    changes.note(2)
-    assert since(changes, place) == [2]
-    assert since(copy, place) == []
-
-
 # What is patched.
 
 
@@ -189,73 +178,3 @@ def test_of_tables_it_is_the_last_axis_that_is_patched() -> None:
         changes.note(row)
 
     assert kept.current(4, lambda rows: numbers[:, rows]).tolist() == [[1, 20, 3, 4], [5, 60, 7, 8]]
-
-
-# Copies.
-
-
-def copied(source: Doubles) -> Doubles:
-    other = Doubles(*source.numbers)
-    other.changes = source.changes.copy()
-    return other
-
-
-def test_a_copy_goes_its_own_way() -> None:
-    source = Doubles(1, 2, 3, 4)
-    kept = source.patched()
-    source.read(kept)
-    other = copied(source)
-    copy = kept.copy(other.changes)
-    source.put(0, 10)
-    other.put(3, 40)
-
-    assert source.read(kept) == [20, 4, 6, 8]
-    assert other.read(copy) == [2, 4, 6, 80]
-    assert (source.wanted, other.wanted) == ([ALL, [0]], [[3]])
-
-
-def test_a_copy_follows_what_was_not_read_before_it_was_made() -> None:
-    source = Doubles(1, 2, 3, 4)
-    kept = source.patched()
-    source.read(kept)
-    source.put(0, 10)
-    other = copied(source)
-
-    assert other.read(kept.copy(other.changes)) == [20, 4, 6, 8]
-    assert other.wanted == [[0]]
-
-
-def test_a_copy_of_what_nobody_read_is_worked_out_when_it_is_read() -> None:
-    source = Doubles(1, 2, 3)
-    other = copied(source)
-
-    assert other.read(source.patched().copy(other.changes)) == [2, 4, 6]
-    assert other.wanted == [ALL]
-
-
-class Interrupted(np.ndarray[Any, np.dtype[Any]]):
-    """An array whose copy is made while somebody else goes on."""
-
-    meanwhile: Iterable[Callable[[], object]] = ()
-
-    def copy(self, order: Any = "C") -> Any:  # noqa: ANN401 - as numpy has it
-        """Takes its time."""
-        made = np.array(self, order=order)
-        for step in self.meanwhile:
-            step()
-        return made
-
-
-def test_what_is_patched_while_a_copy_is_made_is_patched_in_the_copy_too() -> None:
-    source = Doubles(1, 2, 3, 4)
-    kept = source.patched()
-    interrupted = Interrupted(4, dtype=np.int64)
-    interrupted[:] = 2, 4, 6, 8
-    kept.current(4, lambda _: interrupted)
-    source.put(0, 10)
-    other = copied(source)
-    interrupted.meanwhile = [lambda: source.read(kept)]
-    copy = kept.copy(other.changes)
-
-    assert source.wanted == [[0]]
-    assert other.read(copy) == [20, 4, 6, 8]

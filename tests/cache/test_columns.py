@@ -206,35 +206,12 @@ MANY = 300
 """So many rows that their totals are kept."""
 
 
-@pytest.mark.parametrize("more", [0, MANY])
-def test_a_copy_is_changed_apart(more: int) -> None:
-    made = columns(*free(0, 1, 2, 2, *[1] * more))
-    made.sums(When.NOW, GPU, 2)
-    copy = made.copy()
-    made.put(0, free(2)[0])
-    copy.put(3, free(0)[0])
-
-    assert gpus(made)[:4] == [2, 1, 2, 2]
-    assert gpus(copy)[:4] == [0, 1, 2, 0]
-    assert made.sums(When.NOW, GPU, 2)[:, :4].tolist() == [[2, 1, 2, 2]]
-    assert copy.sums(When.NOW, GPU, 2)[:, :4].tolist() == [[0, 1, 2, 0]]
-
-
 def test_totals_of_many_rows_are_kept() -> None:
     made = columns(*free(*[1] * MANY))
     sums, few = made.sums(When.NOW, GPU, 2), columns(*free(1, 2))
 
     assert np.shares_memory(made.sums(When.NOW, GPU, 2), sums)
     assert not np.shares_memory(few.sums(When.NOW, GPU, 2), few.sums(When.NOW, GPU, 2))
-
-
-def test_a_copy_keeps_what_was_added_up() -> None:
-    made = columns(*free(*[1] * MANY))
-    sums = made.sums(When.NOW, GPU, 2)
-    copied = made.copy().sums(When.NOW, GPU, 2)
-
-    assert copied.tolist() == sums.tolist()
-    assert not np.shares_memory(copied, sums)
 
 
 # What is free changes all day long.

@@ -48,7 +48,7 @@ def tables(nodes: dict[str, Attributes] = NODES) -> NodeTable:
 
 
 def among(nodes: NodeTable, which: list[bool]) -> list[str]:
-    return [told.name for told, here in zip(nodes.nodes(), which, strict=True) if here]
+    return [told.name for told, here in zip(nodes, which, strict=True) if here]
 
 
 def tier(*words: str, operator: Operator = Operator.IN) -> Requirement:

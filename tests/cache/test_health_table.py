@@ -81,15 +81,3 @@ def test_what_others_have_as_well_stays() -> None:
     healths.put(0, EIGHT)
     assert known(healths, 2) == [8, None]
     assert len(healths.nodes) == healths.nodes.height == 1
-
-
-def test_a_copy_changes_apart() -> None:
-    healths = HealthTable()
-    healths.put(0, FOUR)
-    healths.put(1, FOUR)
-    other = healths.copy()
-    other.put(0, EIGHT)
-    other.put(1, None)
-
-    assert [known(healths, 2), known(other, 2)] == [[4, 4], [8, None]]
-    assert [len(healths.nodes), len(other.nodes)] == [1, 1]

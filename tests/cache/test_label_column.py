@@ -67,18 +67,6 @@ def test_names_of_thousands_of_nodes_that_come_and_go_are_not_all_kept() -> None
         assert names.numbers.max() < 8192
 
 
-def test_a_copy_follows_the_copied_nodes_alone() -> None:
-    nodes, others = tables("gold", "silver", None), tables("gold", "silver", None)
-    values = tiers(nodes)
-    assert values.numbers.tolist() == [1, 2, 0]
-    copied = values.copy(others)
-
-    others.put(labelled("n2", "bronze"))
-    assert copied.numbers.tolist() == [1, 2, 3]
-    assert values.numbers.tolist() == [1, 2, 0]
-    assert values.kinds == (None, "gold", "silver")
-
-
 MEETING = [
     # operator                values            the values that meet it
     (Operator.IN,             "2 gold",         ["2", "gold"]),

@@ -1,7 +1,6 @@
 """Which name each row has."""
 
 import numpy as np
-import pytest
 
 from numalign.cache.name_column import NameColumn
 
@@ -43,9 +42,9 @@ def test_no_rows_have_no_names() -> None:
 def test_rows_are_numbered_as_their_names_are_by_somebody_else() -> None:
     made = names("small", None, "large", "small", "unheard of")
 
-    assert made.numbered({"small": 7, "large": 3}, 5).tolist() == [7, -1, 3, 7, -1]
-    assert made.numbered({"small": 7}, 2).tolist() == [7, -1]
-    assert NameColumn().numbered({"small": 7}, 0).tolist() == []
+    assert made.mapped({"small": 7, "large": 3}, 5).tolist() == [7, -1, 3, 7, -1]
+    assert made.mapped({"small": 7}, 2).tolist() == [7, -1]
+    assert NameColumn().mapped({"small": 7}, 0).tolist() == []
 
 
 def test_there_may_be_very_many() -> None:
@@ -55,33 +54,12 @@ def test_there_may_be_very_many() -> None:
     assert made.of(99) == "name-99"
 
 
-def test_a_copy_changes_apart() -> None:
-    made = names("small")
-    other = made.copy()
-    other.put(0, "large")
+def test_names_that_no_row_has_are_forgotten_in_time() -> None:
+    made = names("small", None, "large")
+    for number in range(3000):
+        made.put(3, f"name-{number}")
 
-    assert made.every() == {"small"}
-    assert other.every() == {"large"}
-
-
-@pytest.mark.parametrize("gone", [10, 3000])
-def test_names_that_no_row_has_are_forgotten_in_time(gone: int) -> None:
-    made = names("small", "large")
-    for number in range(gone):
-        made.put(2, f"name-{number}")
-    told = made.every()
-
-    other = made.copy()
-
-    assert other.every() == told
-    assert [other.of(0), other.of(1)] == ["small", "large"]
-    assert other.numbered({"large": 1}, 3).tolist() == [-1, 1, -1]
-    assert len(other.copy()) < 300
-
-
-def test_after_everything_has_gone_there_is_nothing() -> None:
-    made = names(*(f"name-{number}" for number in range(500)))
-    for row in range(500):
-        made.put(row, None)
-
-    assert made.copy().every() == frozenset()
+    assert made.every() == {"small", "large", "name-2999"}
+    assert [made.of(0), made.of(2), made.of(3)] == ["small", "large", "name-2999"]
+    assert made.mapped({"large": 1}, 4).tolist() == [-1, -1, 1, -1]
+    assert len(made) < 300

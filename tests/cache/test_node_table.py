@@ -37,7 +37,7 @@ def stands(made: NodeTable) -> list[tuple[str, object]]:
     numbers, places = made.places(None)
     return [
         (one.name, _told(made, int(numbers[row]), int(places[row]), row))
-        for one in made.nodes()
+        for one in made
         for row in [made.rows([one.name])[0]]
     ]
 
@@ -63,7 +63,7 @@ def test_every_node_has_a_row() -> None:
 
     assert [made.row(name) for name in ("n0", "n1", "n2", "n3")] == [0, 1, 2, None]
     assert made.rows(["n2", "n3", "n0"]).tolist() == [2, -1, 0]
-    assert [one.name for one in made.nodes()] == ["n0", "n1", "n2"]
+    assert [one.name for one in made] == ["n0", "n1", "n2"]
     assert made.node(1).name == "n1"
     assert (len(made), made.height, made.in_columns) == (3, 3, 2)
 
@@ -75,7 +75,7 @@ def test_a_row_without_a_node_has_none() -> None:
     for row in (0, 2, -1):
         with pytest.raises(KeyError, match=str(row)):
             made.node(row)
-    assert [one.name for one in made.nodes()] == ["n1"]
+    assert [one.name for one in made] == ["n1"]
     assert (len(made), made.height, made.in_columns) == (1, 2, 1)
     assert made.places(None)[0].tolist()[0] == GONE
 

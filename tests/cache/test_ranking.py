@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.question import Question
 from numalign.cache.ranking import Measure, Ranking, Ranks, Relative, Score, ranks
 from numalign.decision import scoring
-from numalign.decision.evaluate import NO_INTENT
 from numalign.decision.scoring import HIGHEST, Strategy
 from numalign.model.node import Node
-from tests.answers import Told, asked, ranked, told
-from tests.notation import GPU, asks, node, table
+from tests.batches import batch, ranked
+from tests.notation import GPU, node, table
 
 FEW, MOST, LEAST = Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED
 RELATIVE = Relative.NUMA_NODES
@@ -74,65 +72,59 @@ ALIGNED = [
 
 @pytest.mark.parametrize(("intent", "one", "pod", "expected"), table(ALIGNED))
 def test_aligned_is(intent: str, one: Node, pod: str, *, expected: bool) -> None:
-    answer = told([one], pod, intent)
-    alone = ranks(_nobody(answer), np.array([-1]), [by()], apart={0: answer.nodes[0]})
+    alone = ranks(batch([None], pod, intent, own=(0, one)), [by()])
 
-    assert ranked(answer).score(0).aligned is expected
-    assert alone.score(0) == ranked(answer).score(0)
-
-
-def _nobody(answer: Told) -> Told:
-    return replace(answer, nodes=())
+    assert ranked([one], pod, intent=intent).score(0).aligned is expected
+    assert alone.score(0) == ranked([one], pod, intent=intent).score(0)
 
 
 @pytest.mark.parametrize("intent", ["restricted", "none", "best-effort"])
 def test_a_node_that_refuses_aligns_nothing(intent: str) -> None:
-    assert scores(ranked(told([FULL], POD, intent))) == [REFUSES]
+    assert scores(ranked([FULL], POD, intent=intent)) == [REFUSES]
 
 
 # Strategies.
 
 
 def test_values_stand_in_the_order_of_the_strategies() -> None:
-    answer = told([EMPTY, FULLER], POD)
+    nodes = [EMPTY, FULLER]
 
-    assert values(ranked(answer, by(FEW, MOST, LEAST))) == [(94, 50, 50), (94, 83, 16)]
-    assert values(ranked(answer, by(LEAST, FEW))) == [(50, 94), (16, 94)]
+    assert values(ranked(nodes, POD, by(FEW, MOST, LEAST))) == [(94, 50, 50), (94, 83, 16)]
+    assert values(ranked(nodes, POD, by(LEAST, FEW))) == [(50, 94), (16, 94)]
 
 
 def test_alignment_comes_before_every_strategy() -> None:
-    found = ranked(told([TORN, EMPTY], POD), by(LEAST))
+    found = ranked([TORN, EMPTY], POD, by(LEAST))
 
     assert found.order(names(2)) == [1, 0]
     assert values(found) == [(58,), (50,)]
 
 
 def test_among_equals_the_next_strategy_decides() -> None:
-    assert ranked(told([EMPTY, FULLER], POD), by(FEW, MOST)).order(names(2)) == [1, 0]
+    assert ranked([EMPTY, FULLER], POD, by(FEW, MOST)).order(names(2)) == [1, 0]
 
 
 def test_who_refuses_comes_last_and_equals_stand_by_name() -> None:
-    found = ranked(told([FULL, EMPTY, EMPTY], POD))
+    found = ranked([FULL, EMPTY, EMPTY], POD)
 
     assert found.order(["a", "c", "b"]) == [2, 1, 0]
     assert found.best(["a", "c", "b"]) == 2
 
 
 def test_where_nobody_takes_a_pod_nobody_is_the_best() -> None:
-    assert ranked(told([FULL], POD)).best(["a"]) is None
-    assert ranked(told([], POD)).best([]) is None
+    assert ranked([FULL], POD).best(["a"]) is None
+    assert ranked([], POD).best([]) is None
 
 
 def test_resources_weigh() -> None:
-    answer = told([EMPTY], "cpu=8 mem=1Gi gpu=1")
+    pod = "cpu=8 mem=1Gi gpu=1"
 
-    assert values(ranked(answer, by(MOST))) == [(45,)]
-    assert values(ranked(answer, by(MOST, **{GPU: 3}))) == [(37,)]
+    assert values(ranked([EMPTY], pod, by(MOST))) == [(45,)]
+    assert values(ranked([EMPTY], pod, by(MOST, **{GPU: 3}))) == [(37,)]
 
 
 def test_who_opted_out_is_as_well_off_on_every_node_that_takes_it() -> None:
-    answer = told([LOOSE, FULL, EMPTY], POD)
-    found = ranks(answer, answer.rows, [by(FEW, RELATIVE)], opted_out=True)
+    found = ranks(batch([LOOSE, FULL, EMPTY], POD), [by(FEW, RELATIVE)], opted_out=True)
     best = Score((100, 100), aligned=True, admitted=True)
 
     assert scores(found) == [best, REFUSES, best]
@@ -152,24 +144,24 @@ COUNTED = [
 
 @pytest.mark.parametrize(("nodes", "pod", "expected"), table(COUNTED))
 def test_relative_to_the_others_a_node_is_worth(nodes: list[Node], pod: str, expected: list[int]) -> None:
-    assert values(ranked(told(nodes, pod), by(RELATIVE))) == [(value,) for value in expected]
+    assert values(ranked(nodes, pod, by(RELATIVE))) == [(value,) for value in expected]
 
 
 def test_where_a_pod_would_land_that_is_refused_does_not_count() -> None:
-    found = scores(ranked(told([EMPTY, TORN], POD, "restricted"), by(RELATIVE)))
+    found = scores(ranked([EMPTY, TORN], POD, by(RELATIVE), intent="restricted"))
 
     assert [(score.values, score.admitted) for score in found] == [((0,), True), ((0,), False)]
 
 
 def test_relative_and_other_strategies_mix() -> None:
-    found = ranked(told([EMPTY, TORN], POD), by(MOST, RELATIVE, FEW))
+    found = ranked([EMPTY, TORN], POD, by(MOST, RELATIVE, FEW))
 
     assert values(found) == [(50, 50, 94), (41, 0, 82)]
 
 
 @pytest.mark.parametrize("measure", [*Strategy, *Relative])
 def test_every_strategy_gives_a_value(measure: Measure) -> None:
-    ((value,),) = values(ranked(told([EMPTY], POD), by(measure)))
+    ((value,),) = values(ranked([EMPTY], POD, by(measure)))
 
     assert 0 <= value <= scoring.HIGHEST
 
@@ -178,8 +170,7 @@ def test_every_strategy_gives_a_value(measure: Measure) -> None:
 
 
 def test_nodes_stand_in_the_order_of_the_call_and_one_that_nobody_knows_is_worth_nothing() -> None:
-    answer = told([EMPTY, FULLER, FULL], POD)
-    found = ranks(answer, np.array([1, -1, 0]), [by()])
+    found = ranked([FULLER, None, EMPTY], POD)
 
     assert scores(found) == [
         Score((94, 83), aligned=True, admitted=True),
@@ -188,23 +179,18 @@ def test_nodes_stand_in_the_order_of_the_call_and_one_that_nobody_knows_is_worth
     ]
 
 
-def test_what_a_node_says_by_itself_counts_before_what_stands_in_its_row() -> None:
-    answer = told([FULL, EMPTY, TORN], POD)
-    question = answer.question
-    found = ranks(
-        answer,
-        answer.rows,
-        [by(MOST, RELATIVE)],
-        apart={0: asked(TORN, question), 1: asked(FULL, question), 2: asked(FULLER, question)},
-    )
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_the_verdict_of_the_pods_own_node_counts_before_what_stands_in_its_row(position: int) -> None:
+    nodes: list[Node | None] = [FULL, EMPTY, TORN]
+    others: list[Node] = [TORN, FULL, FULLER]
+    rows = [*nodes[:position], others[position], *nodes[position + 1 :]]
+    own = batch(nodes, POD, own=(position, others[position]))
 
-    assert scores(found) == scores(ranked(told([TORN, FULL, FULLER], POD), by(MOST, RELATIVE)))
-    assert values(found) == [(41, 0), (0, 0), (83, 50)]
+    assert scores(ranks(own, [by(MOST, RELATIVE)])) == scores(ranked(rows, POD, by(MOST, RELATIVE)))
 
 
 def test_nodes_of_different_rankings_are_compared_by_their_values() -> None:
-    answer = told([FULLER, EMPTY], POD)
-    found = ranks(answer, answer.rows, [by(LEAST), by(FEW), by(MOST)], chosen=[2, 1])
+    found = ranks(batch([FULLER, EMPTY], POD), [by(LEAST), by(FEW), by(MOST)], chosen=[2, 1])
 
     assert (values(found), found.order(names(2))) == ([(83,), (94,)], [1, 0])
 
@@ -213,24 +199,22 @@ MORE = [by(FEW), by(FEW, MOST)]
 
 
 def test_where_fewer_strategies_decide_the_others_find_no_fault() -> None:
-    answer = told([EMPTY, EMPTY, FULL], POD)
+    found = ranks(batch([EMPTY, EMPTY, FULL], POD), MORE, chosen=[1, 0, 0])
 
-    assert values(ranks(answer, answer.rows, MORE, chosen=[1, 0, 0])) == [(94, 50), (94, 100), (0, 0)]
+    assert values(found) == [(94, 50), (94, 100), (0, 0)]
 
 
 @pytest.mark.parametrize(("pod", "opted_out"), [("cpu=4..", False), (POD, True)])
 def test_nodes_of_different_rankings_are_equal_to_who_asks_for_no_alignment(
     pod: str, *, opted_out: bool
 ) -> None:
-    answer = told([EMPTY, EMPTY], pod)
-    found = ranks(answer, answer.rows, MORE, chosen=[1, 0], opted_out=opted_out)
+    found = ranks(batch([EMPTY, EMPTY], pod), MORE, chosen=[1, 0], opted_out=opted_out)
 
     assert values(found) == [(100, 100)] * 2
 
 
 def test_before_any_node_is_known_there_is_an_answer() -> None:
-    question = Question(asks(POD), NO_INTENT)
-    found = ranks(Told(question, ()), np.array([-1, -1]), [by()], apart={1: asked(EMPTY, question)})
+    found = ranks(batch([None, None], POD, own=(1, EMPTY)), [by()])
 
     assert [score.admitted for score in scores(found)] == [False, True]
 

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.cache.batch import ADMITTED, UNKNOWN, Batch
 from numalign.cache.question import Question
-from numalign.cache.scheduler_cache import ADMITTED, STRANGE, Said, SchedulerCache, met, sorted_by
+from numalign.cache.scheduler_cache import SchedulerCache
 from numalign.ledger.model import AssignedPod, PlacementRecord, Source, Stage
 from numalign.ledger.reservations import LAG_SECONDS, Reservations
 from numalign.model.intent import Intent, Policy
@@ -44,41 +43,34 @@ def known(*nodes: Node) -> tuple[Reservations, SchedulerCache]:
 
 def takes(cache: SchedulerCache, *names: str, now: float = NOW) -> list[bool]:
     """Which of the nodes take a pod of four CPUs."""
-    return [number == ADMITTED for number in cache.ask(names, FOUR, now=now).numbers().tolist()]
+    return [bool(taken) for taken in cache.ask(names, FOUR, now=now).admitted]
 
 
 def test_nodes_are_asked_in_the_order_of_the_names() -> None:
     _, cache = known(PAIR, SMALL)
-    said = cache.ask(["small", "nobody", "pair"], FOUR, now=NOW)
-    small, *others = said.numbers().tolist()
+    batch = cache.ask(["small", "nobody", "pair"], FOUR, now=NOW)
+    small, *others = batch.codes.tolist()
 
-    assert others == [STRANGE, ADMITTED]
+    assert others == [UNKNOWN, ADMITTED]
     assert small not in others
-    assert said.verdict(0).permanent
+    assert batch.refusals[small].permanent
 
 
 def test_where_nothing_is_known_all_are_strange() -> None:
     _, cache = known()
 
-    assert cache.ask(["a", "b"], FOUR, now=NOW).numbers().tolist() == [STRANGE, STRANGE]
-    assert cache.ask([], FOUR, now=NOW).numbers().tolist() == []
-
-
-def test_a_verdict_of_a_node_that_nobody_knows_is_an_error() -> None:
-    said = known(PAIR)[1].ask(["pair", "nobody"], FOUR, now=NOW)
-
-    with pytest.raises(KeyError):
-        said.verdict(1)
+    assert cache.ask(["a", "b"], FOUR, now=NOW).codes.tolist() == [UNKNOWN, UNKNOWN]
+    assert cache.ask([], FOUR, now=NOW).codes.tolist() == []
 
 
 def test_what_refuses_for_now_and_for_good_has_different_numbers() -> None:
     reservations, cache = known(PAIR, replace(PAIR, name="full"), SMALL)
     reservations.update_pod("full", on("a", 0))
     reservations.update_pod("full", on("b", 1))
-    first, second = (cache.ask(["full", "small"], FOUR, now=NOW).numbers().tolist() for _ in range(2))
+    first, second = (cache.ask(["full", "small"], FOUR, now=NOW).codes.tolist() for _ in range(2))
 
     assert first == second
-    assert len({*first, ADMITTED, STRANGE}) == 4
+    assert len({*first, ADMITTED, UNKNOWN}) == 4
 
 
 def test_what_was_known_before_counts_too() -> None:
@@ -128,14 +120,14 @@ def test_only_what_is_asked_about_is_read_and_only_once() -> None:
 
 def left(cache: SchedulerCache) -> list[int]:
     """How many nodes are still to be read, as they are read one by one."""
-    return [each + 1 for each in cache.catching_up(1, lambda: NOW)]
+    return [each + 1 for each in cache.work_ahead(1, lambda: NOW)]
 
 
 def test_what_nobody_asked_about_is_read_ahead_so_many_at_a_time() -> None:
     _, cache = known(*(replace(PAIR, name=f"n{at}") for at in range(5)))
 
-    assert list(cache.catching_up(2, lambda: NOW)) == [3, 1, 0]
-    assert list(cache.catching_up(2, lambda: NOW)) == []
+    assert list(cache.work_ahead(2, lambda: NOW)) == [3, 1, 0]
+    assert list(cache.work_ahead(2, lambda: NOW)) == []
 
 
 def test_who_reads_ahead_notices_time_too() -> None:
@@ -143,30 +135,10 @@ def test_who_reads_ahead_notices_time_too() -> None:
     reservations.set_complete(complete=False)
     reservations.update_pod("pair", pod("stranger"))
     times = iter([NOW, NOW + LAG_SECONDS])
-    first = list(cache.catching_up(1, lambda: next(times)))
+    first = list(cache.work_ahead(1, lambda: next(times)))
     cache.ask([], FOUR, now=NOW + LAG_SECONDS)
 
-    assert (first, list(cache.catching_up(1, lambda: next(times)))) == ([0], [0])
-
-
-@pytest.mark.parametrize(
-    ("numbers", "kinds", "found"),
-    [
-        ([], {}, []),
-        ([], {3: 1}, []),
-        ([1, 4, 1], {}, [0, 0, 0]),
-        ([1, 4, 1], {4: 2, 9: 1}, [0, 2, 0]),
-        ([0, 1], {0: 1, 1: 2}, [1, 2]),
-    ],
-    ids=["nothing", "nothing there", "no kinds", "more kinds than there are", "all"],
-)
-def test_places_by_the_kind_of_their_number(
-    numbers: list[int], kinds: dict[int, int], found: list[int]
-) -> None:
-    there = np.array(numbers, dtype=np.int64)
-
-    assert sorted_by(there, kinds).tolist() == found
-    assert met(there) == sorted({*numbers})
+    assert (first, list(cache.work_ahead(1, lambda: next(times)))) == ([0], [0])
 
 
 STEPS = st.lists(
@@ -206,14 +178,7 @@ def test_they_say_what_others_say_that_never_looked_before(steps: Sequence[tuple
     assert same(cache.ask(names, FOUR, now=now), SchedulerCache(reservations).ask(names, FOUR, now=now))
 
 
-def same(one: Said, other: Said) -> bool:
+def same(one: Batch, other: Batch) -> bool:
     """Whether two that number in their own way mean the same."""
-    told = []
-    for said in (one, other):
-        numbers = said.numbers().tolist()
-        told.append([number if number == STRANGE else said.verdict(at) for at, number in enumerate(numbers)])
-        takers = [number == ADMITTED for number in numbers]
-        assert takers == [
-            number != STRANGE and said.verdict(at).admitted for at, number in enumerate(numbers)
-        ]
-    return told[0] == told[1]
+    meant = [[batch.refusals.get(code, code) for code in batch.codes.tolist()] for batch in (one, other)]
+    return meant[0] == meant[1]

@@ -66,23 +66,14 @@ def test_shapes_of_one_name_that_were_declared_keep_their_rows_apart() -> None:
 
     rows = [row for row, _ in made.known()]
     assert len({*rows}) == 3
-    assert made.of_nodes()[shape.of(LESS).name] == rows[0]
+    assert made.rows_by_name()[shape.of(LESS).name] == rows[0]
 
 
 def test_what_is_told_of_them_all() -> None:
     made = shapes(known(LESS), known(OTHER))
 
-    assert made.classes() == {shape.of(each).node_class for each in (LESS, OTHER)}
-    assert made.listed() == {"cpu", "memory", "nvidia.com/gpu", "example.com/nic"}
-
-
-def test_a_copy_changes_apart() -> None:
-    made = shapes(known(LESS))
-    other = made.copy()
-    other.become([known(OTHER)])
-
-    assert told(made, lambda: other.become([])) == (0, 0)
-    assert [each for _, each in made.known()] == [known(LESS)]
+    assert made.classes == {shape.of(each).node_class for each in (LESS, OTHER)}
+    assert made.listed == {"cpu", "memory", "nvidia.com/gpu", "example.com/nic"}
 
 
 # Shapes that nodes show.

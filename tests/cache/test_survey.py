@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache import Fleet, Group, Question
+from numalign.cache import ClusterCache, Group, Question
 from numalign.cache.survey import refusal_text
 from numalign.decision.evaluate import evaluate
 from numalign.decision.wording import LONGEST
@@ -134,9 +134,9 @@ def hidden(count: int) -> Mapping[str, UnknownNode]:
 def test_it_is_said_why_not(
     nodes: list[Node], containers: list[str], intent: Intent, unknown: int, text: str
 ) -> None:
-    fleet = Fleet(named(nodes), bare=hidden(unknown))
+    cache = ClusterCache.of(named(nodes), unknown=hidden(unknown))
 
-    said = fleet.why_not(Question(asks(*containers), intent))
+    said = cache.why_not(Question(asks(*containers), intent))
 
     assert said == text
 
@@ -153,14 +153,14 @@ AMOUNTS = [
 @pytest.mark.parametrize(("member", "asked"), table(AMOUNTS))
 def test_an_amount_that_is_advised_fits(member: Node, asked: tuple[str, int, int]) -> None:
     container, much, little = asked
-    fleet = Fleet([member])
+    cache = ClusterCache.of([member])
 
-    text = fleet.why_not(Question(asks(container.format(much)), ALIGNED))
+    text = cache.why_not(Question(asks(container.format(much)), ALIGNED))
     said = re.search(r"Ask for at most ([0-9]+)", text)
 
     assert said
     assert int(said[1]) == little
-    assert fleet.ever(Question(asks(container.format(little)), ALIGNED)).able
+    assert cache.ever(Question(asks(container.format(little)), ALIGNED)).able
 
 
 members = st.sampled_from([TWO_GPUS, FOUR_GPUS, NARROW, LOOSE, APART, WIDE, NO_MEMORY])
@@ -171,16 +171,16 @@ pods = st.builds("cpu={} mem={}Gi gpu={}".format, st.integers(1, 70), st.integer
 def test_a_policy_that_is_advised_is_allowed_and_helps(
     nodes: list[Node], container: str, policy: Policy, floor: Policy
 ) -> None:
-    fleet = Fleet(named(nodes))
+    cache = ClusterCache.of(named(nodes))
     asked = Question(asks(container), means(policy))
-    if fleet.ever(asked).able:
+    if cache.ever(asked).able:
         return
 
-    advised = re.findall(r'se policy "(.*?)"', fleet.why_not(asked, floor=floor))
+    advised = re.findall(r'se policy "(.*?)"', cache.why_not(asked, floor=floor))
 
     for word in map(Policy, advised):
         assert word.at_least(floor)
-        assert fleet.ever(Question(asked.demand, means(word))).able
+        assert cache.ever(Question(asked.demand, means(word))).able
 
 
 FLOORS = [
@@ -193,15 +193,17 @@ FLOORS = [
 
 @pytest.mark.parametrize(("floor", "advised"), FLOORS, ids=[floor for floor, _ in FLOORS])
 def test_no_policy_below_the_floor_is_advised(floor: str, advised: list[str]) -> None:
-    text = Fleet(named([FOUR_GPUS, LOOSE])).why_not(Question(asks(EIGHT), ALIGNED), floor=Policy(floor))
+    text = ClusterCache.of(named([FOUR_GPUS, LOOSE])).why_not(
+        Question(asks(EIGHT), ALIGNED), floor=Policy(floor)
+    )
 
     assert re.findall(r'use policy "(.*?)"', text) == advised
 
 
 def test_each_namespace_hears_its_own_floor() -> None:
-    fleet, asked = Fleet(named([FOUR_GPUS, LOOSE])), Question(asks(EIGHT), ALIGNED)
+    cache, asked = ClusterCache.of(named([FOUR_GPUS, LOOSE])), Question(asks(EIGHT), ALIGNED)
 
-    lax, strict = fleet.why_not(asked), fleet.why_not(asked, floor=Policy.SINGLE_NUMA_NODE)
+    lax, strict = cache.why_not(asked), cache.why_not(asked, floor=Policy.SINGLE_NUMA_NODE)
 
     assert 'use policy "best-effort"' in lax
     assert "use policy" not in strict
@@ -218,7 +220,7 @@ def test_it_never_exceeds_what_an_event_can_hold(names: list[str], unknown: int)
     empty = node(" ".join(["cpu=8 mem=8Gi", *(f"{name}=1" for name in devices)]), policy=SINGLE)
     asked = asks(" ".join(["cpu=1 mem=1Gi", *(f"{name}=2" for name in devices)]))
 
-    text = Fleet(named([empty] * 3), bare=hidden(unknown)).why_not(Question(asked, ALIGNED))
+    text = ClusterCache.of(named([empty] * 3), unknown=hidden(unknown)).why_not(Question(asked, ALIGNED))
 
     assert len(text) <= LONGEST
     assert text.startswith(f"0/{unknown + 3} nodes can align ")
@@ -238,7 +240,7 @@ def test_an_amount_that_would_not_fit_either_is_not_advised() -> None:
     """Eight GPUs are in one zone, but with too few CPUs beside them."""
     apart = node("cpu=8 mem=64Gi gpu=4", "cpu=2 mem=64Gi gpu=8", policy="single-numa-node")
 
-    said = Fleet([apart]).why_not(Question(asks("cpu=4 mem=8Gi gpu=9"), ALIGNED))
+    said = ClusterCache.of([apart]).why_not(Question(asks("cpu=4 mem=8Gi gpu=9"), ALIGNED))
 
     assert "has at most 8 nvidia.com/gpu in one zone" in said
     assert "sk for at most" not in said
@@ -248,14 +250,14 @@ def test_the_order_of_the_nodes_changes_nothing() -> None:
     nodes = named([TWO_GPUS, FOUR_GPUS, NARROW, LOOSE])
     asked = Question(asks(EIGHT), ALIGNED)
 
-    assert Fleet(nodes).why_not(asked) == Fleet(nodes[::-1]).why_not(asked)
+    assert ClusterCache.of(nodes).why_not(asked) == ClusterCache.of(nodes[::-1]).why_not(asked)
 
 
 def test_a_pod_that_no_core_can_hold_hears_why() -> None:
     cores = node("cpu=16", "cpu=16", policy="restricted", options=options("full-pcpus-only"))
     small = node("cpu=2", policy="restricted")
-    fleet = Fleet([cores, replace(small, name="small")])
-    text = fleet.why_not(Question(asks("cpu=3 mem=1Gi"), means("restricted")))
+    cache = ClusterCache.of([cores, replace(small, name="small")])
+    text = cache.why_not(Question(asks("cpu=3 mem=1Gi"), means("restricted")))
 
     assert "1 gives out whole cores of 2 CPUs, and 3 cpu would break one" in text
     assert "1 has at most 2 cpu in total" in text

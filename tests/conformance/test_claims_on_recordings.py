@@ -18,7 +18,7 @@ from numalign.model.pod import Role
 from numalign.model.resources import EMPTY, Resources
 from tests.conformance import agreement
 from tests.conformance.agreement import Asked, Level
-from tests.conformance.test_board_on_recordings import RECORDINGS, scenarios, states
+from tests.conformance.test_cache_on_recordings import RECORDINGS, scenarios, states
 
 pytestmark = pytest.mark.timeout(900)
 

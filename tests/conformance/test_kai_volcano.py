@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
+import numpy as np
 import pytest
 
-from numalign.cache.question import Question
-from numalign.cache.ranking import Ranking, Relative, Single
+from numalign.cache.ranking import Relative, relative_values
 from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode.nrt import Topology, topology
@@ -35,12 +35,10 @@ from numalign.model.machine import Core
 from numalign.model.node import CpuManager, MemoryManager, Node, Zone, managers
 from numalign.model.options import DEFAULTS
 from numalign.model.placement import Placement, ZoneSet
-from numalign.model.pod import Pod, Role
+from numalign.model.pod import Role
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from scorer.volcano import protocol as volcano
 from scorer.volcano.protocol import Code
-from tests.answers import Told
-from tests.answers import ranked as in_call
 from tests.conformance.cases import Json, data, free_by_zone, pod_of, zones_of
 from tests.conformance.conftest import Ledger
 
@@ -276,10 +274,9 @@ def predicated(case: Json) -> Answer:
 def ranked(case: Json) -> Answer:
     """The strategy that is Volcano's own, with the weight that Volcano multiplies by."""
     node = Node("node", zones_of({"zones": [_zone(f"node-{at}", cpu="1") for at in range(8)]}))
-    question = Question(demands.of(Pod("pod")), NO_INTENT)
     counts = case["numaCounts"]
-    told = Told(question, [Single(node, _in_zones(node, count)) for count in counts.values()])
-    (values,) = in_call(told, Ranking((Relative.NUMA_NODES,))).values
+    zones = np.array([len(_in_zones(node, count).placement.zones) for count in counts.values()])
+    values = np.broadcast_to(relative_values(Relative.NUMA_NODES, zones, zones >= 0), zones.shape)
     ours = {name: value * case["weight"] for name, value in zip(counts, values.tolist(), strict=True)}
     return ours, case["expect"]["scores"]
 

@@ -146,7 +146,7 @@ async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> S
         subject = scorer.subject(case.pod)
     except BadInput:
         return Scored(None, Filtered([], {}, {}))
-    return Scored(subject, scorer.judge.poll(names, subject).filtered())
+    return Scored(subject, scorer.nodes.filtered(names, subject)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Webhook:
 
     async def ask(self, case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Said:
         """What it says to a pod that is created."""
-        self.holder.now, self.policy.now = None, cluster_policy
+        self.holder.snapshot, self.policy.now = None, cluster_policy
         await self.holder.take(seen)
         review = request(case.pod, namespace=case.namespace, userInfo={"username": case.user})
         headers = {"Content-Type": "application/json"}

@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from numalign.cache.eligibility import NO_NODE, NUMBERS, Eligibility, counted
 from numalign.cache.node_table import NodeTable
-from numalign.cache.roster import Roster
 from numalign.model.constraints import Constraints, Unmet, unmet_ever, unmet_now
 from numalign.model.node import Node
 from tests.laws.fleets import seeded
@@ -34,7 +33,7 @@ def by_rules(nodes: NodeTable, one: Constraints) -> list[tuple[int, int]]:
     """By row what the rules say for good and for now, in numbers."""
     said = {
         row: tuple(NUMBERS[ask(one, told.name, told.attributes)] for ask in (unmet_ever, unmet_now))
-        for told in nodes.nodes()
+        for told in nodes
         if (row := nodes.row(told.name)) is not None
     }
     return [said.get(row, (NO_NODE, NO_NODE)) for row in range(nodes.height)]  # type: ignore[misc]
@@ -62,19 +61,19 @@ def test_each_node_counts_once_and_by_what_it_says_first(nodes: list[int], pod: 
     for at, seed in enumerate(nodes):
         made.put(standing(f"n{at}", seed))
 
-    said = [unmet_now(one, told.name, told.attributes) for told in made.nodes()]
+    said = [unmet_now(one, told.name, told.attributes) for told in made]
     unmet = Eligibility(made).unmet_now(one)
     assert counted(unmet) == dict(Counter(filter(None, said)))
     assert counted(unmet, made.rows(["n2", "n0"])) == dict(Counter(filter(None, [said[2], said[0]])))
 
 
 class Changes(RuleBasedStateMachine):
-    """Nodes come, change and go, few constraints are asked again and again, moments follow one another."""
+    """Nodes come, change and go, and few constraints are asked again and again."""
 
     @initialize(seed=seeds, pods=st.lists(seeds, min_size=3, max_size=3))
     def start(self, seed: int, pods: list[int]) -> None:
         """Some nodes, and nobody has asked yet."""
-        self.nodes, self.pods = Roster(), [asked(seed) for seed in pods]
+        self.nodes, self.pods = NodeTable(), [asked(seed) for seed in pods]
         self.eligible = Eligibility(self.nodes)
         for at, name in enumerate(NAMES[:4]):
             self.nodes.put(standing(name, seed + at))
@@ -99,15 +98,6 @@ class Changes(RuleBasedStateMachine):
     def glance(self, which: int) -> None:
         """Somebody asks one of two things, so that they are found out at different times."""
         assert len(self.eligible.now(self.pods[which])) == self.nodes.height
-
-    @rule(seed=seeds)
-    def follow(self, seed: int) -> None:
-        """The next moment begins, and the one before goes on saying what it said."""
-        before, known = self.eligible, [in_columns(self.eligible, one) for one in self.pods[:1]]
-        self.nodes = self.nodes.copy()
-        self.eligible = before.following(self.nodes)
-        self.put(NAMES[0], seed)
-        assert [in_columns(before, one) for one in self.pods[:1]] == known
 
     @invariant()
     def it_is_said_what_the_rules_say(self) -> None:

@@ -33,7 +33,7 @@ from scorer.binding import Binder, Write
 from scorer.context import CallMetrics, Context
 from scorer.extender_protocol import BindingCall, Filtered
 from scorer.handlers import application
-from scorer.judging import Judge, Judgement
+from scorer.node_answers import NodeAnswer, NodeAnswers
 from scorer.outcomes import Outcomes
 from scorer.preempting import Preemption
 from scorer.ranking import Ranker, RankingRules
@@ -177,7 +177,7 @@ def _resources(zone: Zone) -> Iterable[Raw]:
         yield {"name": name, **{column: render(name, bag[name]) for column, bag in columns.items()}}
 
 
-def filtered(judged: Sequence[Judgement]) -> Filtered:
+def filtered(judged: Sequence[NodeAnswer]) -> Filtered:
     """What becomes of nodes that were asked one by one."""
     no = [each for each in judged if not each.fits]
     now, ever = ({each.name: each.reason for each in no if each.permanent is kind} for kind in (False, True))
@@ -294,12 +294,12 @@ class Scorer:
         self.pods = PodInformer(
             self.register, self.register.reader, log=self.told.log, registry=self.registry
         )
-        self.judge = Judge(self.register, unknown=self.settings().unknown_nodes, clock=self.time)
+        self.nodes = NodeAnswers(self.register, unknown=self.settings().unknown_nodes, clock=self.time)
         self.preemption = Preemption(self.register)
         self.binder = self.a_binder()
         self.context = Context(
             self.register,
-            self.judge,
+            self.nodes,
             self.binder,
             self.preemption,
             Ranker(self.rules),
@@ -353,11 +353,11 @@ class Scorer:
 
     # What is asked.
 
-    def ask(self, made: Raw, *names: str) -> list[Judgement]:
+    def ask(self, made: Raw, *names: str) -> list[NodeAnswer]:
         """What these nodes say to a pod, which is the same one by one and all at once."""
         subject = self.subject(made)
-        judged = self.judge.ask(names, subject)
-        assert self.judge.poll(names, subject).filtered() == filtered(judged)
+        judged = self.nodes.of(names, subject)
+        assert self.nodes.filtered(names, subject)[0] == filtered(judged)
         return judged
 
     def fits(self, made: Raw, *names: str) -> list[bool]:
@@ -371,9 +371,9 @@ class Scorer:
     def promised(self, made: Raw, place: str) -> AssignedPod:
         """Promise a pod its zones on a node, as a bind or a prioritize before did, and give the promise."""
         subject = self.subject(made)
-        [judged] = self.judge.ask([place], subject)
+        [judged] = self.nodes.of([place], subject)
         assert judged.fits, judged.reason
-        self.reservations.reserve(place, subject.assigned_pod(now=self.time()), judged.offer)
+        self.reservations.reserve(place, subject.assigned_pod(now=self.time()), judged.prediction)
         found = self.reservations.assigned_pod(subject.uid)
         assert found
         return found

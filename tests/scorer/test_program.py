@@ -595,7 +595,7 @@ async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> 
         "asked",
         "readings",
         "questions",
-        "answers",
+        "nodes",
         "askings",
         "records",
         "unreadable",
@@ -605,10 +605,10 @@ async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> 
     asking = bench.pod(raw(FOUR))
     async with bench.running() as scorer:
         await scorer.until(scorer.ready)
-        before = await scorer.metric('cache_bytes{cache="answers"}')
+        before = await scorer.metric('cache_bytes{cache="nodes"}')
         await scorer.fit(asking, "n1")
         sizes = {name: await scorer.metric(f'cache_entries{{cache="{name}"}}') for name in names}
-        after = await scorer.metric('cache_bytes{cache="answers"}')
+        after = await scorer.metric('cache_bytes{cache="nodes"}')
 
-    assert (before, sizes["answers"], sizes["asked"], sizes["calls"]) == (0, 1, 1, 0)
+    assert (before, sizes["nodes"], sizes["asked"], sizes["calls"]) == (0, 1, 1, 0)
     assert after > 1000

@@ -1,10 +1,11 @@
 """Which strategies rank a node, by its labels, and how people write them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
+from numalign.cache.batch import Batch
 from numalign.decision.scoring import Strategy
 from numalign.model.constraints import Operator, Requirement
 from scorer.ranking import (
@@ -18,7 +19,7 @@ from scorer.ranking import (
     parse_strategies,
     parse_weights,
 )
-from tests.answers import Told, asked, told
+from tests.batches import batch
 from tests.notation import node, table
 
 FEW, MOST, LEAST = Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED
@@ -60,15 +61,15 @@ BY_MEASURE = {FEW: (94,), MOST: (18,), LEAST: (81,)}
 Labels = Mapping[str, Mapping[str, str]]
 
 
-def values(ranker: Ranker, answer: Told, names: list[str], labels: Labels) -> list[tuple[int, ...]]:
-    """What these nodes, which stand in rows in that order, are worth."""
-    found = ranker.ranks(answer, names, answer.rows, labels)
+def values(ranker: Ranker, answer: Batch, names: list[str], labels: Labels) -> list[tuple[int, ...]]:
+    """What these nodes are worth under these names."""
+    found = ranker.ranks(replace(answer, names=names), labels)
     return [found.score(place).values for place in range(len(names))]
 
 
 def test_each_node_is_ranked_by_its_labels() -> None:
     labels = {"a": {"pool": "gpu"}, "b": {"rack": "7"}, "elsewhere": {"rack": "8"}}
-    found = values(Ranker(RULES), told([HALF] * 3, POD), ["b", "c", "a"], labels)
+    found = values(Ranker(RULES), batch([HALF] * 3, POD), ["b", "c", "a"], labels)
 
     assert found == [BY_MEASURE[measure] for measure in (LEAST, FEW, MOST)]
 
@@ -77,12 +78,12 @@ def test_a_choice_may_concern_nodes_without_any_labels() -> None:
     bare = (Requirement("pool", Operator.DOES_NOT_EXIST),)
     ranker = Ranker(RankingRules(Ranking((FEW,)), (Choice(bare, Ranking((MOST,))),)))
 
-    found = values(ranker, told([HALF] * 2, POD), ["a", "b"], {"b": {"pool": "x"}})
+    found = values(ranker, batch([HALF] * 2, POD), ["a", "b"], {"b": {"pool": "x"}})
     assert found == [BY_MEASURE[MOST], BY_MEASURE[FEW]]
 
 
 def test_labels_that_change_choose_anew() -> None:
-    ranker, answer = Ranker(RULES), told([HALF] * 2, POD)
+    ranker, answer = Ranker(RULES), batch([HALF] * 2, POD)
     first: Labels = {"a": {"pool": "gpu"}, "b": {"pool": "gpu"}}
     second: Labels = {**first, "a": {"rack": "7"}}
 
@@ -103,7 +104,7 @@ class Read(dict[str, str]):
 
 
 def test_labels_are_not_looked_at_again_until_they_change() -> None:
-    ranker, answer, kept = Ranker(RULES), told([HALF], POD), Read(pool="gpu")
+    ranker, answer, kept = Ranker(RULES), batch([HALF], POD), Read(pool="gpu")
     values(ranker, answer, ["a"], first := {"a": kept})
     looked = kept.looks
     for labels in (first, {"a": kept, "b": {"rack": "7"}}):
@@ -115,25 +116,17 @@ def test_labels_are_not_looked_at_again_until_they_change() -> None:
 def test_without_choices_labels_do_not_matter() -> None:
     ranker = Ranker(RankingRules(Ranking((MOST,))))
 
-    assert values(ranker, told([HALF], POD), ["a"], {"a": {"pool": "gpu"}}) == [BY_MEASURE[MOST]]
+    assert values(ranker, batch([HALF], POD), ["a"], {"a": {"pool": "gpu"}}) == [BY_MEASURE[MOST]]
 
 
-def test_a_node_that_was_asked_by_itself_is_ranked_by_its_labels_too() -> None:
-    answer = told([], POD)
-    found = Ranker(RULES).ranks(
-        answer,
-        ["a", "b"],
-        np.array([-1, -1]),
-        {"b": {"pool": "gpu"}},
-        apart={1: asked(HALF, answer.question)},
-    )
+def test_the_own_node_of_a_pod_is_ranked_by_its_labels_too() -> None:
+    answer = batch([None, None], POD, own=(1, HALF))
 
-    assert [found.score(place).values for place in range(2)] == [(0,), BY_MEASURE[MOST]]
+    assert values(Ranker(RULES), answer, ["a", "b"], {"b": {"pool": "gpu"}}) == [(0,), BY_MEASURE[MOST]]
 
 
 def test_who_opted_out_is_ranked_by_nothing() -> None:
-    answer = told([HALF] * 2, POD)
-    found = Ranker(RULES).ranks(answer, ["a", "b"], answer.rows, {"b": {"pool": "gpu"}}, opted_out=True)
+    found = Ranker(RULES).ranks(batch([HALF] * 2, POD), {"n1": {"pool": "gpu"}}, opted_out=True)
 
     assert [found.score(place).values for place in range(2)] == [(100,)] * 2
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
@@ -16,8 +16,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from numalign.cache import Fleet
+from numalign.cache import ClusterCache
 from numalign.cache.admission import Refusals, decide
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import PolicyKeeper
@@ -35,7 +36,7 @@ from webhook.handlers import application
 from webhook.patch import Operation
 from webhook.review import Review
 from webhook.settings import WebhookSettings
-from webhook.snapshot_holder import Moment, SnapshotHolder
+from webhook.snapshot_holder import SnapshotHolder
 from webhook.subject import ReviewedPod, SkipReason, subject
 from webhook.validate import Decide
 
@@ -88,29 +89,37 @@ def asked(made: object, **changes: object) -> Review:
     return review.read(orjson.dumps(request(made, **changes)))
 
 
-def moment(
+class Cluster(NamedTuple):
+    """A cluster that a review is answered from."""
+
+    cache: ClusterCache
+    snapshot: Snapshot = Snapshot()
+
+
+def cluster(
     members: Iterable[Node] = (),
     *,
     unknown: int = 0,
     labels: Mapping[str, str] | None = None,
     others: Mapping[str, str] | None = None,
-) -> Moment:
+) -> Cluster:
     """A cluster of these nodes, whose namespace `team` has these labels (unprefixed) and others."""
     full = {**(others or {}), **{f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}}
     rules, _ = intent.parse_namespace(full)
-    bare = {name: UnknownNode(name) for name in (f"bare-{number}" for number in range(unknown))}
-    return Moment(Fleet(named(members), bare=bare), {TEAM: rules}, namespace_labels={TEAM: full})
+    hidden = {name: UnknownNode(name) for name in (f"bare-{number}" for number in range(unknown))}
+    snapshot = Snapshot(namespaces={TEAM: rules}, namespace_labels={TEAM: full})
+    return Cluster(ClusterCache.of(named(members), unknown=hidden), snapshot)
 
 
-def decided(now: Moment, *, may_fit: bool = False) -> Decide:
-    """What decides about pods at a moment."""
+def decided(now: Cluster, *, may_fit: bool = False) -> Decide:
+    """What decides about pods of a cluster."""
     refusals = Refusals(unknown_may_fit=may_fit)
-    return partial(decide, fleet=now.fleet, refusals=refusals, now=0.0)
+    return partial(decide, cache=now.cache, refusals=refusals, now=0.0)
 
 
-def read(made: Raw, now: Moment, *, match: Match = Match.SATISFIES) -> ReviewedPod:
+def read(made: Raw, now: Cluster, *, match: Match = Match.SATISFIES) -> ReviewedPod:
     """The pod as the subject of a review; one that is looked at."""
-    found = subject(asked(made), now, reader=PodReader(match))
+    found = subject(asked(made), now.snapshot, reader=PodReader(match))
     assert not isinstance(found, SkipReason)
     return found
 

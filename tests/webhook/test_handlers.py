@@ -12,12 +12,12 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from numalign.cache.admission import AdmissionState
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.files.policy import ClusterPolicy, Default
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import Node, node_class
 from tests.notation import node, table
 from tests.webhook.conftest import UID, Caller, Door, Raw, patched, raw, request, with_spec
-from webhook.snapshot_holder import Moment
 
 SINGLE = "single-numa-node"
 MIB = 2**20
@@ -357,7 +357,7 @@ async def test_metrics_tell_the_size_of_all_that_is_remembered(served: Door) -> 
         names = (
             "readings",
             "questions",
-            "able",
+            "shapes",
             "room",
             "surveys",
             "groups",
@@ -367,7 +367,7 @@ async def test_metrics_tell_the_size_of_all_that_is_remembered(served: Door) -> 
         sizes = {name: await caller.metric("numalign_cache_entries", cache=name) for name in names}
         taken = await caller.metric("numalign_cache_bytes", cache="readings")
 
-    assert (sizes["readings"], sizes["questions"], sizes["able"], sizes["askings"]) == (1, 1, 1, 1)
+    assert (sizes["readings"], sizes["questions"], sizes["shapes"], sizes["askings"]) == (1, 1, 1, 1)
     assert taken > 1000
 
 
@@ -586,7 +586,7 @@ async def test_before_the_snapshot_the_caller_is_asked_to_come_again(door: Door)
 
 async def test_our_own_fault_is_logged_with_the_review(door: Door) -> None:
     """A cluster that is none stands for whatever we may have overlooked."""
-    door.holder.now = cast("Moment", object())
+    door.holder.snapshot = cast("Snapshot", object())
     async with door.open() as caller:
         status, _ = await caller.send("/validate", GOOD)
 

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from numalign.cache import Fleet
+from numalign.cache import ClusterCache
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import node_class
 from numalign.shapes import KnownShape, shape
 from tests.naming import named
 from tests.notation import node, table
-from tests.webhook.conftest import Raw, moment, patched, raw, read, with_spec
+from tests.webhook.conftest import Cluster, Raw, cluster, patched, raw, read, with_spec
 from webhook.mutate import concerns, mutate
 from webhook.patch import Mode
 from webhook.review import Allowed
-from webhook.snapshot_holder import Moment
 
 SINGLE = "single-numa-node"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -26,7 +25,7 @@ LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 BUSY = node("cpu=8/8/0 mem=8Gi gpu=4", "cpu=8/8/0 mem=8Gi gpu=4", policy=SINGLE)
 SMALL_CLASS, LARGE_CLASS = node_class(SMALL), node_class(LARGE)
 
-BOTH = moment([SMALL, SMALL, LARGE])
+BOTH = cluster([SMALL, SMALL, LARGE])
 
 TWO_GPUS = "cpu=2 mem=1Gi gpu=2"
 ASKING = raw(TWO_GPUS, policy=SINGLE)
@@ -51,27 +50,27 @@ RATHER = {
 ZONE = {"key": "zone", "operator": "In", "values": ["z"]}
 
 
-def affinity_of(made: Raw, now: Moment, mode: Mode) -> Any:  # noqa: ANN401 - JSON, to compare with literals
+def affinity_of(made: Raw, now: Cluster, mode: Mode) -> Any:  # noqa: ANN401 - JSON, to compare with literals
     """The affinity of the pod as it would be stored; None if nothing was written."""
-    answer = mutate(read(made, now), now.fleet, mode=mode)
+    answer = mutate(read(made, now), now.cache, mode=mode)
     if isinstance(answer, Allowed):
         return None
     return patched(made, answer.operations)["spec"]["affinity"]
 
 
 EXCLUDE, INCLUDE, PREFER, OFF = "exclude", "include", "prefer", "off"
-FITS, TIGHT, FULL, BARE = moment([LARGE]), moment([SMALL]), moment([SMALL, BUSY]), moment([])
+FITS, TIGHT, FULL, BARE = cluster([LARGE]), cluster([SMALL]), cluster([SMALL, BUSY]), cluster([])
 PINNED = with_spec(ASKING, nodeName="n1")
 
 VAST = node(*["cpu=8 mem=8Gi gpu=4"] * 18, policy=SINGLE)
 """More zones than anybody answers for."""
 
-VASTLY, MAY = moment([SMALL, LARGE, VAST]), required(rule("In", LARGE_CLASS, node_class(VAST)))
+VASTLY, MAY = cluster([SMALL, LARGE, VAST]), required(rule("In", LARGE_CLASS, node_class(VAST)))
 
 REMEMBERED, DECLARED = KnownShape(shape.of(LARGE), seen=1.0), KnownShape(shape.of(LARGE), declared=True)
-WAS, COMES = (Moment(Fleet([SMALL], [each])) for each in (REMEMBERED, DECLARED))
-GREW = Moment(Fleet([LARGE], [KnownShape(shape.of(SMALL), seen=1.0)]))
-ILL = Moment(Fleet(named([SMALL, replace(SMALL, health=LARGE)])))
+WAS, COMES = (Cluster(ClusterCache.of([SMALL], [each])) for each in (REMEMBERED, DECLARED))
+GREW = Cluster(ClusterCache.of([LARGE], [KnownShape(shape.of(SMALL), seen=1.0)]))
+ILL = Cluster(ClusterCache.of(named([SMALL, replace(SMALL, health=LARGE)])))
 CHOOSY = with_spec(ASKING, nodeSelector={"pool": "elsewhere"})
 
 WRITTEN = [
@@ -95,13 +94,13 @@ WRITTEN = [
     ("an ill node is what it is in health",       ASKING, ILL,   EXCLUDE, NOT_SMALL),
     ("where the pod may go does not matter",      CHOOSY, BOTH,  EXCLUDE, NOT_SMALL),
     ("unknown nodes are not written about",
-        ASKING, moment([SMALL, LARGE], unknown=3), EXCLUDE, NOT_SMALL),
+        ASKING, cluster([SMALL, LARGE], unknown=3), EXCLUDE, NOT_SMALL),
     ("a default asks as the pod itself would",
-        raw(TWO_GPUS), moment([SMALL, LARGE], labels={"default": SINGLE}), EXCLUDE, NOT_SMALL),
+        raw(TWO_GPUS), cluster([SMALL, LARGE], labels={"default": SINGLE}), EXCLUDE, NOT_SMALL),
     ("none opts out of a default",
-        raw(TWO_GPUS, policy="none"), moment([SMALL, LARGE], labels={"default": SINGLE}), EXCLUDE, None),
+        raw(TWO_GPUS, policy="none"), cluster([SMALL, LARGE], labels={"default": SINGLE}), EXCLUDE, None),
     ("a level alone writes nothing",
-        raw(TWO_GPUS), moment([SMALL, LARGE], labels={"warn": SINGLE}), EXCLUDE, None),
+        raw(TWO_GPUS), cluster([SMALL, LARGE], labels={"warn": SINGLE}), EXCLUDE, None),
     ("Volcano's words ask as well",
         raw(TWO_GPUS, annotations={"volcano.sh/numa-topology-policy": SINGLE}), BOTH, EXCLUDE, NOT_SMALL),
     ("best effort keeps from what its kubelet would refuse",
@@ -114,7 +113,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("made", "now", "mode", "affinity"), table(WRITTEN))
-def test_the_affinity_that_is_stored(made: Raw, now: Moment, mode: str, affinity: object) -> None:
+def test_the_affinity_that_is_stored(made: Raw, now: Cluster, mode: str, affinity: object) -> None:
     assert affinity_of(made, now, Mode(mode)) == affinity
 
 
@@ -123,13 +122,13 @@ CROWDED = with_spec(ASKING, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorT
 
 @pytest.mark.parametrize("mode", [EXCLUDE, INCLUDE, PREFER])
 def test_a_pod_with_more_terms_than_are_read_is_left_alone_and_the_audit_log_says_so(mode: str) -> None:
-    assert mutate(read(CROWDED, BOTH), BOTH.fleet, mode=Mode(mode)) == Allowed(
+    assert mutate(read(CROWDED, BOTH), BOTH.cache, mode=Mode(mode)) == Allowed(
         audit={"unsteered": "its node affinity has more than 512 terms"}
     )
 
 
 def test_nothing_is_said_of_it_where_nothing_would_be_written() -> None:
-    assert mutate(read(CROWDED, FITS), FITS.fleet, mode=Mode.OFF) == Allowed()
+    assert mutate(read(CROWDED, FITS), FITS.cache, mode=Mode.OFF) == Allowed()
 
 
 AUDITED = [
@@ -142,17 +141,17 @@ AUDITED = [
 
 @pytest.mark.parametrize(("mode", "written"), AUDITED, ids=[mode for mode, _ in AUDITED])
 def test_the_audit_log_keeps_what_was_written(mode: str, written: str) -> None:
-    answer = mutate(read(ASKING, BOTH), BOTH.fleet, mode=Mode(mode))
+    answer = mutate(read(ASKING, BOTH), BOTH.cache, mode=Mode(mode))
 
     assert (dict(answer.audit), answer.warnings) == ({"classes": written}, ())
 
 
 def test_equal_reviews_get_equal_answers_whatever_the_order_of_the_nodes() -> None:
     others = [node(f"cpu={cpus} mem=8Gi gpu=1", policy=SINGLE) for cpus in range(1, 60)]
-    one, other = moment([LARGE, *others]), moment([*reversed(others), LARGE])
+    one, other = cluster([LARGE, *others]), cluster([*reversed(others), LARGE])
 
-    first = mutate(read(ASKING, one), one.fleet, mode=Mode.EXCLUDE)
-    second = mutate(read(ASKING, other), other.fleet, mode=Mode.EXCLUDE)
+    first = mutate(read(ASKING, one), one.cache, mode=Mode.EXCLUDE)
+    second = mutate(read(ASKING, other), other.cache, mode=Mode.EXCLUDE)
 
     assert first == second
     assert len(first.audit["classes"]) <= 1000
@@ -160,7 +159,7 @@ def test_equal_reviews_get_equal_answers_whatever_the_order_of_the_nodes() -> No
 
 def test_a_pod_that_was_patched_by_a_smaller_cluster_is_kept_from_new_classes_too() -> None:
     single = node("cpu=8 mem=8Gi gpu=1", policy=SINGLE)
-    later = moment([SMALL, LARGE, single])
+    later = cluster([SMALL, LARGE, single])
     stored = with_spec(ASKING, affinity=NOT_SMALL)
 
     assert affinity_of(stored, later, Mode.EXCLUDE) == required(
@@ -170,7 +169,7 @@ def test_a_pod_that_was_patched_by_a_smaller_cluster_is_kept_from_new_classes_to
 
 def test_nothing_is_asked_of_the_nodes_for_a_pod_that_cannot_be_patched() -> None:
     free = raw("cpu=2 mem=1Gi", policy="single-numa-node")
-    now = moment([node("cpu=8 mem=8Gi", policy="single-numa-node")])
+    now = cluster([node("cpu=8 mem=8Gi", policy="single-numa-node")])
 
     assert concerns(read(free, now), mode=Mode.EXCLUDE)
     assert not concerns(read(free, now), mode=Mode.OFF)

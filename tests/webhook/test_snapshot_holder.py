@@ -17,7 +17,7 @@ from numalign.shapes import KnownShape, shape
 from tests.notation import asks, means, node
 from tests.webhook import conftest
 from tests.webhook.conftest import Door, Told, raw
-from webhook.snapshot_holder import Moment, SnapshotHolder
+from webhook.snapshot_holder import SnapshotHolder
 
 SINGLE = "single-numa-node"
 SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
@@ -63,22 +63,21 @@ class Followed:
     feed: Fed = field(default_factory=Fed)
     told: Told = field(default_factory=Told)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    settled: list[Moment | None] = field(default_factory=list)
+    settled: list[Snapshot | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.holder = SnapshotHolder(
             self.feed,
             log=self.told.log,
             registry=self.registry,
-            settled=lambda: self.settled.append(self.holder.now),
+            settled=lambda: self.settled.append(self.holder.snapshot),
         )
 
-    async def take(self, *snapshots: Snapshot) -> Moment:
-        """Follow the feed through these; the moment at the end."""
+    async def take(self, *snapshots: Snapshot) -> SnapshotHolder:
+        """Follow the feed through these; what is held at the end."""
         self.feed.snapshots = list(snapshots)
         await self.holder.follow()
-        assert self.holder.now
-        return self.holder.now
+        return self.holder
 
     def count(self, name: str, **labels: str) -> float:
         """What a metric says; 0 if it was never touched."""
@@ -91,8 +90,8 @@ def followed() -> Followed:
 
 
 async def test_it_is_told_once_that_there_is_a_first_moment(followed: Followed) -> None:
-    first = await followed.take(shown({"n1": SMALL}))
-    await followed.take(shown({"n1": SMALL, "n2": LARGE}))
+    first = shown({"n1": SMALL})
+    await followed.take(first, shown({"n1": SMALL, "n2": LARGE}))
 
     assert followed.settled == [first]
 
@@ -101,11 +100,12 @@ async def test_a_snapshot_is_a_fleet_and_the_rules_of_namespaces(followed: Follo
     members = {"a": SMALL, "b": LARGE, "c": Node("c", zones=())}
     now = await followed.take(shown(members, team={"enforce": SINGLE}, quiet={}))
 
-    assert [member.name for member in now.fleet.nodes] == ["a", "b"]
-    assert now.fleet.unknown == 1
-    assert now.namespaces["team"] == NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
-    assert now.namespaces["quiet"] == UNRULED
-    assert now.namespace_labels["team"] == {"numalign.io/enforce": SINGLE}
+    assert [member.name for member in now.cache.nodes] == ["a", "b"]
+    assert now.cache.unknown == 1
+    assert now.snapshot
+    assert now.snapshot.namespaces["team"] == NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
+    assert now.snapshot.namespaces["quiet"] == UNRULED
+    assert now.snapshot.namespace_labels["team"] == {"numalign.io/enforce": SINGLE}
     assert followed.told.of("snapshot.loaded")[0]["nodes"] == 2
 
 
@@ -113,10 +113,8 @@ async def test_shapes_and_nodes_without_topology_are_in_it_too(followed: Followe
     known = KnownShape(shape.of(LARGE), seen=1.0)
     found = replace(shown({"a": SMALL, "c": Node("c", zones=())}), shapes=(known,))
     asked = Question(asks("cpu=1 mem=1Gi gpu=4"), means(SINGLE))
-    first = await followed.take(found)
-    later = await followed.take(replace(found, shapes=()))
+    surveys = [(await followed.take(each)).cache.ever(asked) for each in (found, replace(found, shapes=()))]
 
-    surveys = [each.fleet.ever(asked) for each in (first, later)]
     assert [(each.fallback, each.bare, each.unknown) for each in surveys] == [(known, 1, 1), (None, 1, 1)]
 
 
@@ -128,7 +126,7 @@ async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
     assert followed.count("numalign_nodes", topology="known") == 2
     assert followed.count("numalign_nodes", topology="unknown") == 1
     assert followed.count("numalign_classes") == 2
-    assert now.fleet.classes == tuple(sorted({"blue", node_class(SMALL)}))
+    assert now.cache.classes == tuple(sorted({"blue", node_class(SMALL)}))
     assert followed.count("numalign_snapshot_problems") == 1
     assert 'numalign.io/enforce]: "strictly"' in followed.told.of("snapshot.problem")[0]["problem"]
 
@@ -163,8 +161,8 @@ async def test_one_broken_object_does_not_hide_the_others(followed: Followed) ->
     short = replace(SMALL, zones=(replace(SMALL.zones[0], name="zone"), SMALL.zones[1]))
     now = await followed.take(shown({"a": short, "b": LARGE}))
 
-    assert [member.name for member in now.fleet.nodes] == ["b"]
-    assert now.fleet.unknown == 1
+    assert [member.name for member in now.cache.nodes] == ["b"]
+    assert now.cache.unknown == 1
     assert followed.count("numalign_snapshot_problems") == 1
 
 
@@ -184,14 +182,6 @@ async def test_a_problem_that_comes_again_is_told_again(followed: Followed) -> N
     await followed.take(broken, good, broken)
 
     assert len(followed.told.of("snapshot.problem")) == 2
-
-
-async def test_a_review_in_between_does_not_see_half_of_two_snapshots(followed: Followed) -> None:
-    """A review keeps the moment it began in."""
-    before = await followed.take(shown({"a": SMALL}))
-    after = await followed.take(shown({"a": SMALL, "b": LARGE}))
-
-    assert [len(before.fleet.nodes), len(after.fleet.nodes)] == [1, 2]
 
 
 async def test_a_review_is_answered_from_the_last_snapshot(door: Door) -> None:

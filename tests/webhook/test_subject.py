@@ -9,7 +9,7 @@ from numalign.kube.files.policy import ClusterPolicy, Default, Exemptions
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import Match, NamespaceRules, Policy
 from tests.notation import asks, means, table
-from tests.webhook.conftest import POLICY, Raw, asked, moment, raw, read, with_spec
+from tests.webhook.conftest import POLICY, Raw, asked, cluster, raw, read, with_spec
 from webhook.subject import InvalidPod, ReviewedPod, SkipReason, subject
 
 SINGLE = "single-numa-node"
@@ -49,13 +49,15 @@ SKIPPED = [
 
 @pytest.mark.parametrize(("pod", "changes", "labels", "skip"), table(SKIPPED))
 def test_a_review_is_left_when(pod: object, changes: Raw, labels: dict[str, str], skip: str) -> None:
-    assert subject(asked(pod, **changes), moment(labels=labels), reader=PodReader()) is SkipReason(skip)
+    assert subject(asked(pod, **changes), cluster(labels=labels).snapshot, reader=PodReader()) is SkipReason(
+        skip
+    )
 
 
 def test_a_namespace_that_the_snapshot_does_not_show_asks_nothing() -> None:
-    now = moment(labels={"enforce": SINGLE})
+    now = cluster(labels={"enforce": SINGLE})
 
-    assert subject(asked(SILENT, namespace="other"), now, reader=PodReader()) is SkipReason.SILENT
+    assert subject(asked(SILENT, namespace="other"), now.snapshot, reader=PodReader()) is SkipReason.SILENT
 
 
 # What the cluster's own policy adds.
@@ -82,14 +84,14 @@ EXEMPTED = [
 
 @pytest.mark.parametrize(("pod", "changes", "skip"), table(EXEMPTED))
 def test_a_review_is_left_by_the_policy_when(pod: Raw, changes: Raw, skip: SkipReason) -> None:
-    assert subject(asked(pod, **changes), moment(), reader=PodReader(), policy=EXEMPT) is skip
+    assert subject(asked(pod, **changes), cluster().snapshot, reader=PodReader(), policy=EXEMPT) is skip
 
 
 def test_a_default_of_the_cluster_holds_where_the_namespace_is_meant() -> None:
     policy = ClusterPolicy((GOLD,))
 
     found = [
-        subject(asked(SILENT), moment(others={"tier": tier}), reader=PodReader(), policy=policy)
+        subject(asked(SILENT), cluster(others={"tier": tier}).snapshot, reader=PodReader(), policy=policy)
         for tier in ("gold", "lead")
     ]
 
@@ -102,7 +104,7 @@ def test_everything_a_pod_asks_is_in_its_question() -> None:
     made = raw("init cpu=1 mem=1Gi", "sidecar cpu=1 mem=1Gi", "cpu=2 mem=1Gi gpu=1", policy="restricted")
     made["metadata"]["annotations"].update(annotations)
 
-    found = read(made, moment(), match=Match.EQUAL)
+    found = read(made, cluster(), match=Match.EQUAL)
 
     assert found.request.question.intent == means("restricted gpu cpu", scope="pod", match="equal")
     assert found.request.question.demand == asks(
@@ -168,20 +170,20 @@ MISTAKES = [
 @pytest.mark.parametrize(("pod", "places"), table(MISTAKES))
 def test_each_mistake_is_named_once_at_its_place(pod: Raw, places: list[str]) -> None:
     with pytest.raises(InvalidPod) as caught:
-        read(pod, moment())
+        read(pod, cluster())
 
     assert [mistake.where for mistake in caught.value.mistakes] == places
 
 
 def test_a_broken_pod_matters_where_its_namespace_asks_something() -> None:
     with pytest.raises(InvalidPod):
-        read(BROKEN, moment(labels={"warn": SINGLE}))
+        read(BROKEN, cluster(labels={"warn": SINGLE}))
 
 
 def test_other_kinds_are_none_of_our_business() -> None:
     """A rule that is too broad must not refuse Deployments for having no containers."""
     kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
 
-    assert subject(asked({}, kind=kind), moment(labels={"enforce": "restricted"}), reader=PodReader()) == (
-        SkipReason.KIND
-    )
+    assert subject(
+        asked({}, kind=kind), cluster(labels={"enforce": "restricted"}).snapshot, reader=PodReader()
+    ) == (SkipReason.KIND)

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from numalign.model.errors import Mistake
 from numalign.model.intent import Match
 from tests.notation import node, table
-from tests.webhook.conftest import POLICY, Raw, decided, moment, raw, read, with_spec
+from tests.webhook.conftest import POLICY, Cluster, Raw, cluster, decided, raw, read, with_spec
 from webhook.review import Allowed, Denied, StatusReason
-from webhook.snapshot_holder import Moment
 from webhook.subject import InvalidPod
 from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, refuse_broken, validate
 
@@ -19,7 +18,7 @@ TWO = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
 FULL = node("cpu=8/8/1 mem=8Gi gpu=2", "cpu=8/8/1 mem=8Gi gpu=2", policy=SINGLE)
 LOOSE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy="none")
 
-ROOM, NO_ROOM, BARE = moment([TWO]), moment([FULL]), moment([])
+ROOM, NO_ROOM, BARE = cluster([TWO]), cluster([FULL]), cluster([])
 
 ONE_GPU, FOUR_GPUS = "cpu=2 mem=1Gi gpu=1", "cpu=2 mem=1Gi gpu=4"
 FITS = raw(ONE_GPU, policy=SINGLE)
@@ -28,13 +27,13 @@ SILENT = raw(ONE_GPU)
 SHARED = raw("cpu=1..2 mem=1Gi")
 
 
-def verdict(made: Raw, now: Moment, *, match: str = "satisfies", may_fit: bool = False) -> Allowed | Denied:
+def verdict(made: Raw, now: Cluster, *, match: str = "satisfies", may_fit: bool = False) -> Allowed | Denied:
     return validate(read(made, now, match=Match(match)).request, decided(now, may_fit=may_fit))
 
 
-def under(*, unknown: int = 0, **labels: str) -> Moment:
+def under(*, unknown: int = 0, **labels: str) -> Cluster:
     """A node of two GPUs a zone, and these labels on the namespace."""
-    return moment([TWO], unknown=unknown, labels=labels)
+    return cluster([TWO], unknown=unknown, labels=labels)
 
 
 # Admitted, and what is said.
@@ -62,13 +61,13 @@ ADMITTED = [
     ("less than is wanted",              BEST_EFFORT, WANTED,                                [WANTS_MORE]),
     ("less than is audited",             BEST_EFFORT, AUDITED_LEVEL,                         []),
     ("warned twice",
-        BEST_EFFORT, moment([FULL], labels={"warn": "restricted"}),
+        BEST_EFFORT, cluster([FULL], labels={"warn": "restricted"}),
         [WANTS_MORE, "numalign: no node has room for best-effort now; the pod will wait"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "now", "said"), table(ADMITTED))
-def test_a_pod_is_admitted(made: Raw, now: Moment, said: list[str]) -> None:
+def test_a_pod_is_admitted(made: Raw, now: Cluster, said: list[str]) -> None:
     answer = verdict(made, now)
 
     assert isinstance(answer, Allowed)
@@ -99,7 +98,7 @@ DENIED = [
         NEVER_FITS.format(4, ", 3 publish no NUMA topology")),
     ("it says less",                     BEST_EFFORT, under(enforce="restricted"),
         enforced("restricted", "best-effort", RESTRICTED_UP)),
-    ("even where nothing is known",      SILENT,      moment([], labels={"enforce": "restricted"}),
+    ("even where nothing is known",      SILENT,      cluster([], labels={"enforce": "restricted"}),
         enforced("restricted", "nothing", RESTRICTED_UP)),
     ("a level, before that it never fits", raw(FOUR_GPUS, policy="best-effort"), under(enforce=SINGLE),
         enforced(SINGLE, "best-effort", SINGLE)),
@@ -107,14 +106,14 @@ DENIED = [
 
 
 @pytest.mark.parametrize(("made", "now", "text"), table(DENIED))
-def test_a_pod_is_refused(made: Raw, now: Moment, text: str) -> None:
+def test_a_pod_is_refused(made: Raw, now: Cluster, text: str) -> None:
     assert verdict(made, now) == Denied(
         reason=StatusReason.FORBIDDEN, message=text, audit={"verdict": "denied"}
     )
 
 
 def test_a_policy_is_advised_only_if_the_namespace_would_take_it() -> None:
-    lax, strict = moment([TWO, LOOSE]), moment([TWO, LOOSE], labels={"enforce": "restricted"})
+    lax, strict = cluster([TWO, LOOSE]), cluster([TWO, LOOSE], labels={"enforce": "restricted"})
 
     answers = verdict(NEVER, lax), verdict(NEVER, strict)
 
@@ -187,7 +186,7 @@ def test_no_warning_is_longer_than_clients_show(
 ) -> None:
     made = raw(container, policy=policy)
     made["spec"]["containers"][0]["name"] = name
-    answer = verdict(on_node(made) if placed else made, moment([FULL], labels=labels))
+    answer = verdict(on_node(made) if placed else made, cluster([FULL], labels=labels))
 
     assert all(len(said) <= LONGEST_WARNING or said.startswith("numalign: 0/") for said in answer.warnings)
     assert all(len(said) <= LONGEST_SHOWN for said in answer.warnings)
@@ -212,7 +211,7 @@ AUDITED = [
 
 @pytest.mark.parametrize(("made", "labels", "kept"), table(AUDITED))
 def test_the_audit_log_keeps(made: Raw, labels: dict[str, str], kept: str) -> None:
-    assert verdict(made, moment([TWO], labels=labels)).audit == {"verdict": kept}
+    assert verdict(made, cluster([TWO], labels=labels)).audit == {"verdict": kept}
 
 
 # Pods that cannot be read.

@@ -18,9 +18,8 @@ from numalign.kube.files.policy import NO_POLICY, ClusterPolicy, Default, Exempt
 from numalign.model.errors import MOST_MISTAKES
 from numalign.model.intent import NamespaceRules, Policy
 from tests.notation import node, table
-from tests.webhook.conftest import POLICY, Raw, asked, decided, moment, raw, with_spec
+from tests.webhook.conftest import POLICY, Cluster, Raw, asked, cluster, decided, raw, with_spec
 from webhook.review import Allowed, Denied, Review, StatusReason
-from webhook.snapshot_holder import Moment
 from webhook.subject import SkipReason
 from webhook.validate import LONGEST_SHOWN
 from webhook.workloads import Workload, Workloads, judge, workload
@@ -29,7 +28,7 @@ SINGLE = "single-numa-node"
 WARN, DENY, OFF = Workloads
 
 TWO = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
-ROOM, BARE = moment([TWO]), moment([])
+ROOM, BARE = cluster([TWO]), cluster([])
 
 FITS = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
 NEVER = raw("cpu=2 mem=1Gi gpu=4", policy=SINGLE)
@@ -61,11 +60,11 @@ def volcano(*pods: Raw, **changes: object) -> Review:
     return applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}, **changes)
 
 
-def read(review: Review, now: Moment = ROOM, *, policy: ClusterPolicy = NO_POLICY) -> Workload | SkipReason:
+def read(review: Review, now: Cluster = ROOM, *, policy: ClusterPolicy = NO_POLICY) -> Workload | SkipReason:
     found: list[Workload | SkipReason] = []
 
     def steps() -> Iterator[None]:
-        found.append((yield from workload(review, now, reader=PodReader(), policy=policy)))
+        found.append((yield from workload(review, now.snapshot, reader=PodReader(), policy=policy)))
 
     for _ in steps():
         pass
@@ -73,14 +72,14 @@ def read(review: Review, now: Moment = ROOM, *, policy: ClusterPolicy = NO_POLIC
 
 
 def answer(
-    review: Review, now: Moment = ROOM, *, mode: Workloads = WARN, may_fit: bool = False
+    review: Review, now: Cluster = ROOM, *, mode: Workloads = WARN, may_fit: bool = False
 ) -> Allowed | Denied:
     found = read(review, now)
     assert isinstance(found, Workload)
     return judge(found, decided(now, may_fit=may_fit), mode=mode)
 
 
-def said(review: Review, now: Moment = ROOM, *, mode: Workloads = WARN) -> list[str]:
+def said(review: Review, now: Cluster = ROOM, *, mode: Workloads = WARN) -> list[str]:
     """The warnings to a workload that is let pass."""
     given_ = answer(review, now, mode=mode)
     assert isinstance(given_, Allowed)
@@ -132,7 +131,7 @@ SKIPPED = [
 
 @pytest.mark.parametrize(("review", "labels", "skip"), table(SKIPPED))
 def test_a_workload_is_left_when(review: Review, labels: dict[str, str], skip: str) -> None:
-    assert read(review, moment([TWO], labels=labels)) is SkipReason(skip)
+    assert read(review, cluster([TWO], labels=labels)) is SkipReason(skip)
 
 
 @pytest.mark.parametrize("owner", PARTLY, ids=["no controller", "another group", "a text", "a number"])
@@ -160,7 +159,7 @@ EXEMPTED = [
 
 @pytest.mark.parametrize("review", table(EXEMPTED))
 def test_a_workload_is_exempt_if(review: Review) -> None:
-    assert read(review, moment([TWO], labels={"warn": SINGLE}), policy=SOME) is SkipReason.EXEMPT
+    assert read(review, cluster([TWO], labels={"warn": SINGLE}), policy=SOME) is SkipReason.EXEMPT
 
 
 def test_only_the_exempt_templates_of_a_workload_are_left() -> None:
@@ -343,7 +342,7 @@ def test_no_more_mistakes_are_told_than_anybody_reads() -> None:
 def test_templates_are_read_one_at_each_step() -> None:
     review = volcano(*[NEVER] * MOST_TEMPLATES)
 
-    assert sum(1 for _ in workload(review, ROOM, reader=PodReader())) == MOST_TEMPLATES
+    assert sum(1 for _ in workload(review, ROOM.snapshot, reader=PodReader())) == MOST_TEMPLATES
 
 
 def test_whoever_has_more_owners_than_are_read_is_looked_at_itself() -> None:
@@ -377,7 +376,7 @@ WARNED = [
 
 @pytest.mark.parametrize(("pod", "labels", "beginnings"), table(WARNED))
 def test_whoever_applies_a_workload_hears(pod: Raw, labels: dict[str, str], beginnings: list[str]) -> None:
-    warnings = said(deployment(pod), moment([TWO], labels=labels))
+    warnings = said(deployment(pod), cluster([TWO], labels=labels))
 
     assert len(warnings) == len(beginnings)
     for warning, beginning in zip(warnings, beginnings, strict=True):
@@ -385,7 +384,7 @@ def test_whoever_applies_a_workload_hears(pod: Raw, labels: dict[str, str], begi
 
 
 def test_the_decisive_comes_first() -> None:
-    now = moment([TWO], labels={"warn": SINGLE})
+    now = cluster([TWO], labels={"warn": SINGLE})
 
     warnings = said(volcano(VAIN, SILENT, NEVER, MISSPELT), now)
 
@@ -410,15 +409,15 @@ def test_a_long_place_leaves_room_for_the_reason() -> None:
     assert "rrr.template: 0/1 nodes can align" in given_.warnings[0]
 
 
-@pytest.mark.parametrize("now", [BARE, moment([], unknown=3)], ids=["no node", "none that is known"])
-def test_where_no_topology_is_known_nothing_is_refused(now: Moment) -> None:
+@pytest.mark.parametrize("now", [BARE, cluster([], unknown=3)], ids=["no node", "none that is known"])
+def test_where_no_topology_is_known_nothing_is_refused(now: Cluster) -> None:
     unchecked = "numalign: spec.template: no node topology is known, so the pod was not checked"
 
     assert said(deployment(NEVER), now, mode=DENY) == [unchecked]
 
 
 def test_a_template_that_cannot_be_read_is_told_where_somebody_asks() -> None:
-    now = moment([TWO], labels={"enforce": "restricted"})
+    now = cluster([TWO], labels={"enforce": "restricted"})
     odd = {"list": [], "text": "x", "number": 7}
 
     for value in odd.values():
@@ -429,7 +428,7 @@ def test_a_template_that_cannot_be_read_is_told_where_somebody_asks() -> None:
 
 
 def test_a_huge_workload_is_not_reckoned() -> None:
-    now = moment([TWO], labels={"enforce": "restricted"})
+    now = cluster([TWO], labels={"enforce": "restricted"})
 
     (warning,) = said(volcano(*[NEVER] * 101), now, mode=DENY)
 
@@ -513,7 +512,7 @@ def test_limits_alone_are_requests_too() -> None:
 
 
 def test_a_level_of_the_namespace_refuses_pods_and_not_their_workload() -> None:
-    now = moment([TWO], labels={"enforce": SINGLE})
+    now = cluster([TWO], labels={"enforce": SINGLE})
 
     assert said(deployment(SILENT), now, mode=DENY) == [REFUSED]
 
@@ -533,7 +532,7 @@ AUDITED = [
 
 @pytest.mark.parametrize(("review", "labels", "kept"), table(AUDITED))
 def test_the_audit_log_keeps(review: Review, labels: dict[str, str], kept: str) -> None:
-    assert answer(review, moment([TWO], labels=labels)).audit == {"verdict": kept}
+    assert answer(review, cluster([TWO], labels=labels)).audit == {"verdict": kept}
 
 
 # Questions, and laws.
@@ -541,7 +540,7 @@ def test_the_audit_log_keeps(review: Review, labels: dict[str, str], kept: str) 
 
 @pytest.mark.parametrize(("mode", "gpus"), [(Workloads.WARN, [1, 4]), (Workloads.DENY, [1, 4, 1, 4])])
 def test_what_the_nodes_will_be_asked_is_known_before_each_once(mode: Workloads, gpus: list[int]) -> None:
-    found = read(volcano(FITS, NEVER, FITS, SILENT), moment([TWO], labels={"warn": "none"}))
+    found = read(volcano(FITS, NEVER, FITS, SILENT), cluster([TWO], labels={"warn": "none"}))
 
     assert isinstance(found, Workload)
     known = found.questions(mode)
@@ -573,7 +572,7 @@ anything = st.recursive(
 def test_without_the_mode_for_it_nothing_is_refused_or_written(
     pods: list[Raw], labels: dict[str, str], mode: Workloads, may_fit: object
 ) -> None:
-    now = moment([TWO], unknown=1, labels=labels)
+    now = cluster([TWO], unknown=1, labels=labels)
     found = read(volcano(*pods), now)
     if isinstance(found, Workload):
         given_ = judge(found, decided(now, may_fit=bool(may_fit)), mode=mode)
@@ -591,7 +590,7 @@ def test_any_object_is_left_or_answered(
     review = asked(
         {"metadata": metadata, "spec": spec}, kind={"group": group, "version": number, "kind": kind}
     )
-    now = moment([TWO], labels=labels)
+    now = cluster([TWO], labels=labels)
     found = read(review, now)
     if isinstance(found, Workload):
         assert type(judge(found, decided(now), mode=DENY)) in {Allowed, Denied}

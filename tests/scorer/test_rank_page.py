@@ -6,12 +6,12 @@ import orjson
 import pytest
 
 from numalign.cache.ranking import Ranking, Ranks, Score
+from numalign.cache.scheduler_cache import NotEligible
 from numalign.decision.scoring import Strategy
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.selectors import requirements
 from numalign.model.constraints import Unmet
-from scorer import ranked
-from scorer.places import Away
+from scorer import rank_page
 from scorer.ranking import Choice, Ranker, RankingRules
 from tests.notation import node
 from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Scorer, on, raw, running
@@ -33,8 +33,8 @@ async def cluster(**told: Any) -> Scorer:  # noqa: ANN401  as `snapshot`
 
 def ranks(scorer: Scorer, made: Raw, *names: str, rules: RankingRules = USUAL) -> Ranks:
     subject = scorer.subject(made)
-    poll = scorer.judge.poll(names, subject)
-    return ranked.ranks(poll, subject, register=scorer.register, ranker=Ranker(rules))
+    batch = scorer.nodes.batch(names, subject)
+    return Ranker(rules).ranks(batch, scorer.register.labels, opted_out=subject.opted_out)
 
 
 def scores(scorer: Scorer, made: Raw, *names: str, rules: RankingRules = USUAL) -> list[Score]:
@@ -44,8 +44,8 @@ def scores(scorer: Scorer, made: Raw, *names: str, rules: RankingRules = USUAL) 
 
 def page(scorer: Scorer, made: Raw, *names: str) -> Raw:
     subject, found = scorer.subject(made), ranks(scorer, made, *names)
-    judged = scorer.judge.ask(names, subject)
-    read: Raw = orjson.loads(ranked.page(judged, found, subject=subject, age=0.5))
+    judged = scorer.nodes.of(names, subject)
+    read: Raw = orjson.loads(rank_page.page(judged, found, pod=subject, age=0.5))
     return read
 
 
@@ -167,24 +167,24 @@ async def test_an_age_that_nobody_knows_is_null() -> None:
     subject = scorer.subject(raw(FOUR))
     found = ranks(scorer, raw(FOUR))
 
-    assert orjson.loads(ranked.page([], found, subject=subject, age=float("inf")))["age"] is None
+    assert orjson.loads(rank_page.page([], found, pod=subject, age=float("inf")))["age"] is None
 
 
 # Nodes that the pod may not go to.
 
-CORDONED, TAINTED = Away(Unmet.CORDONED, lasting=False), Away(Unmet.TAINT, lasting=True)
+CORDONED, TAINTED = NotEligible(Unmet.CORDONED, lasting=False), NotEligible(Unmet.TAINT, lasting=True)
 
 
 async def test_nodes_that_a_pod_may_not_go_to_come_last_with_why() -> None:
     scorer, pod = await cluster(), raw(FOUR)
     subject, names = scorer.subject(pod), ["empty", "bare"]
-    away = {"other": TAINTED, "fuller": CORDONED, "another": Away(Unmet.AFFINITY, lasting=True)}
+    away = {"other": TAINTED, "fuller": CORDONED, "another": NotEligible(Unmet.AFFINITY, lasting=True)}
 
     judged, kept = (
-        scorer.judge.ask(names, subject),
-        ranked.kept_away(away, subject, judge=scorer.judge),
+        scorer.nodes.of(names, subject),
+        scorer.nodes.of_not_eligible(away, subject),
     )
-    said = ranked.page(judged, ranks(scorer, pod, *names), subject=subject, age=0.5, kept=kept)
+    said = rank_page.page(judged, ranks(scorer, pod, *names), pod=subject, age=0.5, not_eligible=kept)
     [*first, another, fuller, other] = orjson.loads(said)["nodes"]
     assert [each["name"] for each in first] == names
     assert another == {
@@ -206,9 +206,11 @@ async def test_nodes_that_a_pod_may_not_go_to_come_last_with_why() -> None:
     ("why", "reason"),
     [(CORDONED, "node(s) have no zone with 4 cpu"), (TAINTED, "node(s) had untolerated taints")],
 )
-async def test_of_a_cordoned_node_that_is_too_small_it_is_told_that_it_is(why: Away, reason: str) -> None:
+async def test_of_a_cordoned_node_that_is_too_small_it_is_told_that_it_is(
+    why: NotEligible, reason: str
+) -> None:
     scorer = await cluster()
-    [said] = ranked.kept_away({"small": why}, scorer.subject(raw(FOUR)), judge=scorer.judge)
+    [said] = scorer.nodes.of_not_eligible({"small": why}, scorer.subject(raw(FOUR)))
 
     assert (said.fits, said.permanent) == (False, True)
     assert said.reason.startswith(reason)

@@ -1,12 +1,11 @@
-"""Which of a moment's nodes changed, and in what way."""
+"""Which nodes of a cluster changed, and in what way."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from numalign.cache.columns import When
-from numalign.cache.roster import Roster
+from numalign.cache.cluster_nodes import ClusterNodes
 from numalign.model.attributes import Attributes, Taint
 from numalign.model.intent import Policy
 from numalign.model.node import Node
@@ -23,13 +22,14 @@ def tainted(key: str) -> Node:
     return replace(FREE, attributes=Attributes(taints=(Taint(key),)))
 
 
-def roster(*nodes: Node) -> Roster:
-    made = Roster()
-    made.become({each.name: each for each in nodes})
+def nodes_of(*nodes: Node) -> ClusterNodes:
+    made = ClusterNodes()
+    for each in nodes:
+        made.put(each)
     return made
 
 
-def changed(made: Roster, change: Callable[[], object]) -> tuple[int, int]:
+def changed(made: ClusterNodes, change: Callable[[], object]) -> tuple[int, int]:
     """How many rows changed in any way, and how many in their facts."""
     logs = (made.changes, made.facts)
     places = [log.place for log in logs]
@@ -53,28 +53,28 @@ CHANGES = [
 
 @pytest.mark.parametrize(("after", "rows"), table(CHANGES))
 def test_it_is_told_what_changed_if(after: Node, rows: tuple[int, int]) -> None:
-    made = roster(FREE)
+    made = nodes_of(FREE)
 
     assert changed(made, lambda: made.put(after)) == rows
     assert made.get("n") == after
     assert made.shape_of("n") == shape.of(after).name
     assert made.shapes.every() == {shape.of(after).name}
-    assert made.labels.every() == {*filter(None, [after.label])}
+    assert made.classes.every() == {*filter(None, [after.label])}
 
 
 def test_a_node_that_is_ill_is_of_the_shape_that_it_had() -> None:
-    assert roster(ILL).shape_of("n") == roster(WITH_GPUS).shape_of("n") != roster(FREE).shape_of("n")
+    assert nodes_of(ILL).shape_of("n") == nodes_of(WITH_GPUS).shape_of("n") != nodes_of(FREE).shape_of("n")
 
 
 def test_a_taint_that_passes_does_not_matter_to_the_shape_and_a_lasting_one_does() -> None:
     passing = tainted("node.kubernetes.io/disk-pressure")
-    own, passing_by, dedicated = (roster(each).shape_of("n") for each in (FREE, passing, tainted("gpu")))
+    own, passing_by, dedicated = (nodes_of(each).shape_of("n") for each in (FREE, passing, tainted("gpu")))
 
     assert own == passing_by != dedicated
 
 
 def test_what_shapes_are_called_is_forgotten_when_it_is_too_much_and_found_out_again() -> None:
-    made = Roster(most_kinds=3)
+    made = ClusterNodes(most_shape_names=3)
     for limit in range(8):
         made.put(replace(FREE, max_zones=limit))
     made.put(FREE)
@@ -83,54 +83,16 @@ def test_what_shapes_are_called_is_forgotten_when_it_is_too_much_and_found_out_a
 
 
 def test_a_node_that_leaves_has_changed_in_everything() -> None:
-    made = roster(FREE, replace(FREE, name="other"))
+    made = nodes_of(FREE, replace(FREE, name="other"))
 
     assert changed(made, lambda: made.drop("n")) == (1, 1)
     assert made.get("n") is None
-    assert [node.name for node in made.nodes()] == ["other"]
+    assert [node.name for node in made] == ["other"]
 
 
 def test_what_is_not_there_cannot_leave() -> None:
-    made = roster(FREE)
+    made = nodes_of(FREE)
 
     assert changed(made, lambda: made.drop("nowhere")) == (0, 0)
     with pytest.raises(KeyError):
         made.shape_of("nowhere")
-
-
-def test_it_becomes_what_it_is_told_and_nothing_else() -> None:
-    made = roster(FREE, replace(FREE, name="other"))
-    made.become({"new": replace(USED, name="new"), "n": FREE})
-
-    assert {each.name for each in made.nodes()} == {"new", "n"}
-    assert [made.get("new"), made.get("n"), made.get("other")] == [replace(USED, name="new"), FREE, None]
-    assert made.shapes.every() == {shape.of(FREE).name}
-
-
-def test_a_copy_changes_apart() -> None:
-    made = roster(FREE)
-    other = made.copy()
-
-    assert changed(made, lambda: other.put(replace(FREE, policy=Policy.NONE))) == (0, 0)
-    assert made.shape_of("n") == shape.of(FREE).name
-    assert other.shape_of("n") != shape.of(FREE).name
-
-
-def free(made: Roster, name: str) -> list[int]:
-    """What columns say is free of CPUs on a node."""
-    numbers, places = made.places(made.rows([name]))
-    free: list[int] = made.table(int(numbers[0])).columns.of((When.NOW, "cpu"))[:, places[0]].tolist()
-    return free
-
-
-def test_columns_of_a_copy_are_its_own() -> None:
-    made = roster(FREE, replace(FREE, name="other"))
-    copied = made.copy()
-    made.put(USED)
-    copied.drop("other")
-    copied.put(replace(USED, name="new"))
-
-    assert (free(made, "n"), free(made, "other")) == ([3], [8])
-    assert (free(copied, "n"), free(copied, "new")) == ([8], [3])
-    assert (made.row("new"), copied.row("other")) == (None, None)
-    assert copied.row("new") == made.row("other")

@@ -5,6 +5,7 @@ There are nodes in health and ill ones, labels, taints and conditions, shapes of
 nodes without topology. Nothing is tolerated, whatever the fleet was before.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from numalign.cache import Fleet, Question
+from numalign.cache import ClusterCache, Question
 from numalign.decision.evaluate import evaluate
 from numalign.model.constraints import ANYWHERE, Constraints, unmet_ever, unmet_now
 from numalign.model.node import Node, node_class
@@ -66,9 +67,9 @@ def asked(pick: Pick, names: list[str]) -> Asked:
     return Asked(question(pick), ANYWHERE if pick(SELDOM) else constraints(pick, names))
 
 
-def fleet_of(made: World, before: Fleet | None = None) -> Fleet:
-    """The fleet of a cluster; shapes of nodes that are here are read off these."""
-    return (before.following if before else Fleet)(made.nodes, _once(made), made.bare)
+def cache_of(made: World) -> ClusterCache:
+    """The cache of a cluster; shapes of nodes that are here are read off these."""
+    return ClusterCache.of(made.nodes, _once(made), made.bare)
 
 
 def _once(made: World) -> tuple[KnownShape, ...]:
@@ -148,8 +149,8 @@ def plain(made: World, pod: Asked) -> Plain:
     )
 
 
-def said(made: Fleet, pod: Asked) -> Plain:
-    """What a fleet says."""
+def answered(made: ClusterCache, pod: Asked) -> Plain:
+    """What a cache answers."""
     survey = made.ever(*pod)
     feasible = set(survey.feasible)
     return Plain(
@@ -166,30 +167,36 @@ seeds = st.integers(0, 2**32)
 
 
 @given(seeds, st.lists(seeds, min_size=1, max_size=3))
-def test_a_fleet_says_what_the_rules_say_of_shapes_and_nodes(seed: int, pods: list[int]) -> None:
+def test_a_cluster_answers_what_the_rules_answer_for_shapes_and_nodes(seed: int, pods: list[int]) -> None:
     made = seeded(world, seed)
     names = [node.name for node in made.nodes]
     every = [seeded(lambda pick: asked(pick, names), pod) for pod in pods]
-    whole = fleet_of(made)
+    cluster = cache_of(made)
 
     for pod in (*every, *every):
         found = plain(made, pod)
         event("able" if found.able else "fallback" if found.fallback else "never")
-        assert said(whole, pod) == found
+        assert answered(cluster, pod) == found
 
 
 @HALF
 @given(st.lists(seeds, min_size=2, max_size=4), seeds)
-def test_whatever_a_fleet_was_before_it_says_what_a_new_one_does(moments: list[int], seed: int) -> None:
+def test_whatever_a_cluster_was_before_it_answers_as_a_new_one_does(moments: list[int], seed: int) -> None:
     worlds = [seeded(world, moment) for moment in moments]
     mixed = [*worlds, _mixed(worlds[0], worlds[1])]
     pods = [seeded(lambda pick: asked(pick, ["n0", "n1"]), seed + at) for at in range(3)]
-    following: Fleet | None = None
+    cluster = ClusterCache()
 
     for made in (*mixed, mixed[0]):
-        following = fleet_of(made, following)
-        fresh = fleet_of(made)
-        assert [said(following, pod) for pod in pods] == [said(fresh, pod) for pod in pods]
+        # Others ask, and wait for what they asked, while the cluster is on its way to be another one.
+        waiting = [cluster.work_now(*pod) for pod in pods]
+        for step, _ in enumerate(cluster.update(made.nodes, _once(made), made.bare)):
+            next(waiting[step % 3], None)
+            answered(cluster, pods[step % 3])
+        for work in waiting:
+            deque(work, maxlen=0)
+        fresh = cache_of(made)
+        assert [answered(cluster, pod) for pod in pods] == [answered(fresh, pod) for pod in pods]
 
 
 def _mixed(one: World, other: World) -> World:
@@ -206,7 +213,7 @@ def test_an_outage_changes_nothing_of_what_could_ever_be(seed: int, pod: int) ->
     cured = tuple(_cured(node) for node in made.nodes)
     asks = seeded(lambda pick: asked(pick, [node.name for node in made.nodes]), pod)
 
-    ill, healthy = (fleet_of(made._replace(nodes=nodes)).ever(*asks) for nodes in (made.nodes, cured))
+    ill, healthy = (cache_of(made._replace(nodes=nodes)).ever(*asks) for nodes in (made.nodes, cured))
 
     assert ill == healthy
 
@@ -229,6 +236,6 @@ def test_whatever_a_node_that_is_here_could_take_is_not_impossible(seed: int, po
         and could(node.in_health(), asks.question)
     ]
 
-    survey = fleet_of(made).ever(*asks)
+    survey = cache_of(made).ever(*asks)
 
     assert not able or survey.able or survey.fallback

@@ -2,16 +2,16 @@
 
 import gc
 import weakref
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache import Fleet, Question
-from numalign.cache.fleet import HEARD
+from numalign.cache import ClusterCache, Question
+from numalign.cache.cluster_cache import FULL_TEXTS, GUESSES
 from numalign.decision.evaluate import evaluate
 from numalign.decision.verdict import Verdict
 from numalign.model.attributes import UNSCHEDULABLE, Attributes, Labels, Taint
@@ -36,7 +36,7 @@ def question(*containers: str, policy: str = BINDING) -> Question:
     return Question(asks(*containers), means(policy))
 
 
-def bare(**totals: Resources | None) -> dict[str, UnknownNode]:
+def unknown(**totals: Resources | None) -> dict[str, UnknownNode]:
     return {name: UnknownNode(name, amounts) for name, amounts in totals.items()}
 
 
@@ -48,9 +48,20 @@ def labelled(made: Node, label: str) -> Node:
     return replace(made, label=label)
 
 
-def steps(fleet: Fleet, asked: Question) -> int:
+def remembering(*nodes: Node) -> ClusterCache:
+    """These nodes, and few questions that are remembered."""
+    return update(ClusterCache(remembered=FEW), *nodes)
+
+
+def update(cache: ClusterCache, *nodes: Node, shapes: Sequence[KnownShape] = ()) -> ClusterCache:
+    """The same cache, with these nodes and no others."""
+    deque(cache.update(nodes, shapes, {}), maxlen=0)
+    return cache
+
+
+def steps(cache: ClusterCache, asked: Question) -> int:
     """In how many steps it was found out."""
-    return len(list(fleet.ask(asked)))
+    return len(list(cache.work_ever(asked)))
 
 
 @st.composite
@@ -107,7 +118,7 @@ def test_a_class_can_hold_a_pod_if_any_node_of_that_name_can(members: list[Node]
     feasible: set[str] = set().union(*map(names_of, able))
     every: set[str] = set().union(*map(names_of, members))
 
-    survey = Fleet(members, bare=bare(a=None, b=None, c=None)).ever(asked)
+    survey = ClusterCache.of(members, unknown=unknown(a=None, b=None, c=None)).ever(asked)
 
     assert survey.feasible == tuple(sorted(feasible))
     assert survey.infeasible == tuple(sorted(every - feasible))
@@ -118,36 +129,23 @@ def test_a_class_can_hold_a_pod_if_any_node_of_that_name_can(members: list[Node]
 def test_some_node_has_room_now_if_one_that_ever_could_says_so(members: list[Node], asked: Question) -> None:
     room = [evaluate(made, asked.demand, asked.intent).admitted for made in members if could(made, asked)]
 
-    assert Fleet(members).now(asked) is any(room)
-
-
-@settings(max_examples=25)
-@given(fleets, fleets, fleets, st.lists(questions, min_size=1, max_size=2))
-def test_a_following_fleet_says_what_a_new_one_would(
-    first: list[Node], second: list[Node], third: list[Node], asked: list[Question]
-) -> None:
-    fleet = Fleet(first)
-    for members in (first, second, third):
-        fleet = fleet.following(members, bare=bare(a=None))
-        fresh = Fleet(members, bare=bare(a=None))
-        assert [fleet.ever(each) for each in asked] == [fresh.ever(each) for each in asked]
-        assert [fleet.now(each) for each in asked] == [fresh.now(each) for each in asked]
+    assert ClusterCache.of(members).now(asked) is any(room)
 
 
 @given(nodes())
 def test_the_class_of_a_node_is_that_of_its_facts(made: Node) -> None:
-    fleet = Fleet([made])
+    cache = ClusterCache.of([made])
 
-    assert fleet.class_of(made) == node_class(made)
-    assert fleet.classes == tuple(sorted(names_of(made)))
+    assert node_class(made) == node_class(made)
+    assert cache.classes == tuple(sorted(names_of(made)))
 
 
 def test_one_node_is_asked_by_its_name_as_things_stand() -> None:
     busy = replace(node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING), name="busy")
-    fleet = Fleet([SMALL, busy])
+    cache = ClusterCache.of([SMALL, busy])
 
-    assert fleet.verdict("busy", ONE_GPU) == evaluate(busy, ONE_GPU.demand, ONE_GPU.intent)
-    assert fleet.verdict("nowhere", ONE_GPU) is None
+    assert cache.verdict("busy", ONE_GPU) == evaluate(busy, ONE_GPU.demand, ONE_GPU.intent)
+    assert cache.verdict("nowhere", ONE_GPU) is None
 
 
 # Names.
@@ -165,7 +163,7 @@ CLASS_NAMES = [
 
 @pytest.mark.parametrize(("members", "feasible"), table(CLASS_NAMES))
 def test_present_labels_are_class_names_too(members: list[Node], feasible: set[str]) -> None:
-    survey = Fleet(named(members)).ever(TWO_GPUS)
+    survey = ClusterCache.of(named(members)).ever(TWO_GPUS)
     labels = {made.label for made in members}
 
     assert labels & set(survey.feasible) == feasible
@@ -175,7 +173,7 @@ def test_present_labels_are_class_names_too(members: list[Node], feasible: set[s
 def test_a_stale_label_does_not_condemn_the_class_whose_name_it_bears() -> None:
     stale = labelled(LARGE, node_class(SMALL))
 
-    survey = Fleet([SMALL, stale]).ever(TWO_GPUS)
+    survey = ClusterCache.of([SMALL, stale]).ever(TWO_GPUS)
 
     assert survey.infeasible == ()
     assert survey.feasible == tuple(sorted({node_class(SMALL), node_class(LARGE)}))
@@ -185,7 +183,7 @@ def test_nodes_of_one_shape_that_differ_in_mebibytes_are_judged_by_the_largest()
     less, exact = named(node(f"cpu=8 mem={mebibytes}Mi", policy=BINDING) for mebibytes in (8190, 8191))
     assert node_class(exact) == node_class(less)
 
-    survey = Fleet([less, exact]).ever(question("cpu=1 mem=8191Mi"))
+    survey = ClusterCache.of([less, exact]).ever(question("cpu=1 mem=8191Mi"))
 
     assert (survey.feasible, survey.infeasible, survey.able) == ((node_class(exact),), (), 2)
 
@@ -193,8 +191,8 @@ def test_nodes_of_one_shape_that_differ_in_mebibytes_are_judged_by_the_largest()
 # Nothing is asked twice, and nobody waits for long.
 
 
-def looks(fleet: Fleet, asked: Question) -> int:
-    return len(list(fleet.look(asked)))
+def looks(cache: ClusterCache, asked: Question) -> int:
+    return len(list(cache.work_now(asked)))
 
 
 OFF = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=BINDING, options=options("full-pcpus-only"))
@@ -213,7 +211,7 @@ def unlike_shapes(count: int) -> list[Node]:
 
 
 def test_shapes_are_asked_and_not_their_nodes() -> None:
-    columns, alone = Fleet(many(SMALL, 50)), Fleet(many(OFF, 50))
+    columns, alone = ClusterCache.of(many(SMALL, 50)), ClusterCache.of(many(OFF, 50))
 
     assert [steps(columns, ONE_GPU), steps(alone, ONE_GPU)] == [1, 1]
 
@@ -221,13 +219,13 @@ def test_shapes_are_asked_and_not_their_nodes() -> None:
 def test_shapes_that_stand_in_columns_are_asked_together_and_the_others_one_by_one() -> None:
     # Of many shapes it takes a step to find out which of them a pod may go to.
     sizes = named(node(f"cpu={8 + number} mem=8Gi gpu=1", policy=BINDING) for number in range(50))
-    columns, alone = Fleet(sizes), Fleet(unlike_shapes(50))
+    columns, alone = ClusterCache.of(sizes), ClusterCache.of(unlike_shapes(50))
 
     assert [steps(columns, ONE_GPU), steps(alone, ONE_GPU)] == [1 + 1, 1 + 50]
 
 
 def test_every_node_is_asked_before_a_pod_is_turned_away() -> None:
-    columns, alone = Fleet(many(SMALL, 50)), Fleet(many(OFF, 50))
+    columns, alone = ClusterCache.of(many(SMALL, 50)), ClusterCache.of(many(OFF, 50))
 
     assert [steps(columns, TWO_GPUS), steps(alone, TWO_GPUS)] == [1 + 1, 1 + 50]
     assert [steps(columns, TWO_GPUS), steps(alone, TWO_GPUS)] == [0, 0]
@@ -235,35 +233,23 @@ def test_every_node_is_asked_before_a_pod_is_turned_away() -> None:
 
 @pytest.mark.parametrize("made", table([("in columns", SMALL), ("by the rules", OFF)]))
 def test_an_answer_is_remembered(made: Node) -> None:
-    fleet = Fleet(many(made, 5))
+    cache = ClusterCache.of(many(made, 5))
 
-    assert [bool(steps(fleet, ONE_GPU)), steps(fleet, ONE_GPU)] == [True, 0]
+    assert [bool(steps(cache, ONE_GPU)), steps(cache, ONE_GPU)] == [True, 0]
 
 
 def test_an_equal_question_is_the_same_question() -> None:
-    fleet = Fleet([SMALL, LARGE])
-    steps(fleet, question("cpu=2 mem=1Gi gpu=1"))
+    cache = ClusterCache.of([SMALL, LARGE])
+    steps(cache, question("cpu=2 mem=1Gi gpu=1"))
 
-    assert steps(fleet, question("cpu=2 mem=1024Mi gpu=1")) == 0
+    assert steps(cache, question("cpu=2 mem=1024Mi gpu=1")) == 0
 
 
 def test_another_intent_is_another_question() -> None:
-    fleet = Fleet(unlike_shapes(3))
-    steps(fleet, ONE_GPU)
+    cache = ClusterCache.of(unlike_shapes(3))
+    steps(cache, ONE_GPU)
 
-    assert steps(fleet, replace(ONE_GPU, intent=means("restricted"))) == 3
-
-
-def test_what_was_asked_in_part_is_asked_no_more() -> None:
-    fleet = Fleet(unlike_shapes(50))
-    half = fleet.ask(ONE_GPU)
-    for _ in range(21):
-        next(half)
-
-    # One of the steps is already begun.
-    assert steps(fleet, ONE_GPU) == 30
-    assert list(half) == []
-    assert fleet.ever(ONE_GPU).able == 50
+    assert steps(cache, replace(ONE_GPU, intent=means("restricted"))) == 3
 
 
 FOLLOWING = [
@@ -279,33 +265,22 @@ FOLLOWING = [
 @pytest.mark.parametrize(("after", "asked"), table(FOLLOWING))
 def test_only_nodes_whose_facts_have_changed_are_asked_when(after: Node, asked: int) -> None:
     members = many(OFF, 50)
-    before = Fleet(members)
-    steps(before, ONE_GPU)
+    cache = ClusterCache.of(members)
+    steps(cache, ONE_GPU)
 
-    following = before.following([replace(after, name=members[0].name), *members[1:]])
+    update(cache, replace(after, name=members[0].name), *members[1:])
 
-    assert steps(following, ONE_GPU) == asked
+    assert steps(cache, ONE_GPU) == asked
 
 
 def test_nodes_that_leave_and_join_leave_the_others_in_peace() -> None:
     members = many(OFF, 50)
-    before = Fleet(members[:-1])
-    steps(before, ONE_GPU)
+    cache = ClusterCache.of(members[:-1])
+    steps(cache, ONE_GPU)
 
-    less, more = before.following(members[1:-1]), before.following(members)
-
-    assert [steps(less, ONE_GPU), steps(more, ONE_GPU)] == [0, 0]
-    assert [less.ever(ONE_GPU).able, more.ever(ONE_GPU).able] == [48, 50]
-
-
-def test_answers_outlive_moments_in_which_nobody_asks() -> None:
-    fleet = Fleet(many(OFF, 20))
-    steps(fleet, ONE_GPU)
-    for _ in range(1200):
-        fleet = fleet.following(fleet.nodes)
-
-    assert steps(fleet, ONE_GPU) == 0
-    assert fleet.ever(ONE_GPU).able == 20
+    for some, able in ((members[1:-1], 48), (members, 50)):
+        update(cache, *some)
+        assert (steps(cache, ONE_GPU), cache.ever(ONE_GPU).able) == (0, able)
 
 
 TAKEN = node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING)
@@ -313,105 +288,39 @@ TAKEN = node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING)
 
 def test_what_fits_now_is_looked_at_once_and_later_only_on_nodes_that_have_changed() -> None:
     taken = many(replace(OFF, zones=SPREAD.zones), 50)
-    fleet = Fleet(taken)
-    first, second = looks(fleet, ONE_GPU), looks(fleet, ONE_GPU)
-    same = fleet.following(fleet.nodes)
-    changed = same.following([replace(taken[0], zones=TAKEN.zones), *taken[1:]])
-    freed = changed.following([replace(taken[0], zones=OFF.zones), *taken[1:]])
+    cache = ClusterCache.of(taken)
+    first, second = looks(cache, ONE_GPU), looks(cache, ONE_GPU)
 
     # Their shape is asked whether it ever could, and then all are whether they can now.
     assert first > 50
-    assert [second, looks(same, ONE_GPU)] == [0, 0]
+    assert second <= GUESSES
     # Another node under its name is asked both.
-    assert [looks(changed, ONE_GPU), changed.now(ONE_GPU)] == [2, False]
-    assert [looks(freed, ONE_GPU) <= 2, freed.now(ONE_GPU)] == [True, True]
+    update(cache, replace(taken[0], zones=TAKEN.zones), *taken[1:])
+    assert [looks(cache, ONE_GPU), cache.now(ONE_GPU)] == [GUESSES + 2, False]
+    update(cache, replace(taken[0], zones=OFF.zones), *taken[1:])
+    assert [looks(cache, ONE_GPU) <= GUESSES, cache.now(ONE_GPU)] == [True, True]
 
 
 def test_a_node_that_has_room_is_asked_again_only_when_it_has_changed() -> None:
     free, taken = replace(SMALL, name="n"), replace(TAKEN, name="n")
-    fleet = Fleet([free])
-    assert fleet.now(ONE_GPU)
-    same = fleet.following(fleet.nodes)
-    assert same.now(ONE_GPU)
+    cache = ClusterCache.of([free])
 
-    assert not same.following([taken]).now(ONE_GPU)
-    assert not same.following([]).now(ONE_GPU)
+    room = [update(cache, *nodes).now(ONE_GPU) for nodes in ([free], [free], [taken], [free], [])]
 
-
-def test_two_moments_that_follow_the_same_one_find_their_own_room() -> None:
-    before = Fleet([replace(SMALL, name="n")])
-    one, other = before.following([replace(TAKEN, name="n")]), before.following(before.nodes)
-
-    assert [one.now(ONE_GPU), other.now(ONE_GPU), before.now(ONE_GPU)] == [False, True, True]
-
-
-@given(
-    st.lists(st.lists(st.sampled_from(["free", "taken", "gone", "same"]), min_size=3, max_size=3), max_size=6)
-)
-def test_what_fits_now_is_what_a_fleet_without_a_past_says(story: list[list[str]]) -> None:
-    states = {"free": SMALL, "taken": TAKEN}
-    present: dict[str, Node] = {}
-    fleet = Fleet([])
-    for step in story:
-        for name, state in zip("abc", step, strict=True):
-            if state in states:
-                present[name] = replace(states[state], name=name)
-            elif state == "gone":
-                present.pop(name, None)
-        fleet = fleet.following(present.values())
-        assert fleet.now(ONE_GPU) == Fleet(present.values()).now(ONE_GPU)
+    assert room == [True, True, False, True, False]
 
 
 def test_looking_ends_at_the_first_node_with_room() -> None:
-    fleet = Fleet(many(SMALL, 50))
+    cache = ClusterCache.of(many(SMALL, 50))
 
-    assert looks(fleet, ONE_GPU) == steps(Fleet(many(SMALL, 50)), ONE_GPU)
-    assert fleet.now(ONE_GPU)
+    assert looks(cache, ONE_GPU) == steps(ClusterCache.of(many(SMALL, 50)), ONE_GPU)
+    assert cache.now(ONE_GPU)
 
 
 def test_room_on_the_last_of_many_nodes_is_found() -> None:
-    fleet = Fleet([*many(replace(TAKEN, name="taken"), 50), SMALL])
+    cache = ClusterCache.of([*many(replace(TAKEN, name="taken"), 50), SMALL])
 
-    assert fleet.now(ONE_GPU)
-
-
-def test_the_next_moment_can_be_made_while_this_one_is_asked() -> None:
-    members = many(SMALL, 30)
-    fleet = Fleet(members)
-
-    def follow() -> Fleet:
-        made = fleet
-        for number in range(30):
-            made = made.following([*members[:number], replace(LARGE, name="new"), *members[number + 1 :]])
-        return made
-
-    with ThreadPoolExecutor() as aside:
-        making = aside.submit(follow)
-        said = {fleet.ever(each).able for each in unlike(300)}
-        last = making.result()
-
-    assert said == {0}
-    assert last.ever(TWO_GPUS).able == 1
-
-
-# Two moments that live at once: a review that waits keeps the moment it began in.
-
-
-def test_an_earlier_moment_still_answers_when_a_later_one_has_been_asked() -> None:
-    before = Fleet([SMALL])
-    after = before.following([SMALL, LARGE])
-
-    after.ever(TWO_GPUS)
-
-    assert before.ever(TWO_GPUS).able == 0
-    assert after.ever(TWO_GPUS).able == 1
-
-
-def test_two_moments_that_follow_the_same_one_do_not_mix_their_answers() -> None:
-    before = Fleet([PLAIN])
-    one, other = before.following([LARGE]), before.following([SMALL])
-
-    assert [one.ever(TWO_GPUS).able, other.ever(TWO_GPUS).able] == [1, 0]
+    assert cache.now(ONE_GPU)
 
 
 # Bounds.
@@ -437,80 +346,65 @@ def unlike(count: int) -> Iterable[Question]:
 
 
 def test_the_least_recently_asked_is_forgotten_first() -> None:
-    fleet = Fleet([SMALL], remembered=FEW)
+    cache = remembering(SMALL)
     other = question("cpu=3 mem=1Gi")
-    steps(fleet, ONE_GPU)
-    steps(fleet, other)
-    steps(fleet, ONE_GPU)
+    steps(cache, ONE_GPU)
+    steps(cache, other)
+    steps(cache, ONE_GPU)
     for each in unlike(FEW - 1):
-        steps(fleet, each)
+        steps(cache, each)
 
-    # Another moment remembers the answers alone.
-    after = fleet.following(fleet.nodes)
-
-    assert [steps(after, ONE_GPU), steps(after, other)] == [0, 1]
+    assert [steps(cache, ONE_GPU), steps(cache, other)] == [0, 1]
 
 
 def test_room_is_found_for_a_pod_whose_answers_were_forgotten() -> None:
-    fleet = Fleet([SMALL], remembered=FEW)
-    fleet.now(ONE_GPU)
+    cache = remembering(SMALL)
+    cache.now(ONE_GPU)
     for each in unlike(FEW):
-        fleet.ever(ONE_GPU)
-        fleet.now(each)
+        cache.ever(ONE_GPU)
+        cache.now(each)
 
-    assert fleet.now(ONE_GPU)
-
-
-def test_who_has_forgotten_what_was_known_does_not_go_on_where_only_changes_are_asked() -> None:
-    gone, gpu = (known(LARGE, seen=1.0),), "cpu=4 mem=8Gi gpu=1"
-    before = Fleet([SMALL], gone, remembered=1)
-    before.ever(TWO_GPUS)
-    after = before.following([SMALL, node(gpu, gpu, policy=BINDING)], gone)
-    begun = after.ask(TWO_GPUS)
-    next(begun)
-    after.ever(ONE_GPU)
-
-    assert after.ever(TWO_GPUS).fallback == gone[0]
+    assert cache.now(ONE_GPU)
 
 
-FORGETTING: list[tuple[str, Callable[[Fleet, Question], object]]] = [
-    ("what could ever be", Fleet.ever),
-    ("what fits now", Fleet.now),
-    ("why not", Fleet.why_not),
+FORGETTING: list[tuple[str, Callable[[ClusterCache, Question], object]]] = [
+    ("what could ever be", ClusterCache.ever),
+    ("what fits now", ClusterCache.now),
+    ("why not", ClusterCache.why_not),
 ]
 
 
 @pytest.mark.parametrize("ask", table(FORGETTING))
-def test_in_one_moment_memory_is_bounded_for(ask: Callable[[Fleet, Question], object]) -> None:
-    fleet = Fleet([SMALL], remembered=FEW).following([SMALL])
+def test_in_one_moment_memory_is_bounded_for(ask: Callable[[ClusterCache, Question], object]) -> None:
+    cache = remembering(SMALL)
     first = traced(question("cpu=99 mem=1Gi"))
     gone = weakref.ref(first.demand)
-    ask(fleet, first)
+    ask(cache, first)
     del first
     for each in unlike(FEW):
-        ask(fleet, each)
+        ask(cache, each)
     gc.collect()
 
     assert gone() is None
 
 
 def test_an_empty_fleet_can_hold_nothing() -> None:
-    fleet = Fleet([], bare=bare(a=None, b=None))
-    survey = fleet.ever(ONE_GPU)
+    cache = ClusterCache.of([], unknown=unknown(a=None, b=None))
+    survey = cache.ever(ONE_GPU)
 
     assert (survey.feasible, survey.infeasible, survey.able, survey.unknown) == ((), (), 0, 2)
-    assert not fleet.now(ONE_GPU)
-    assert fleet.classes == ()
+    assert not cache.now(ONE_GPU)
+    assert cache.classes == ()
 
 
 def test_room_is_looked_for_only_on_nodes_that_could_ever_take_the_pod() -> None:
     small = node("cpu=2 mem=4Gi", policy="restricted", options=options("full-pcpus-only"))
     large = replace(OFF, name="large", zones=TAKEN.zones)
-    fleet, asked = Fleet([*many(small, 50), large]), question("cpu=4 mem=1Gi")
-    steps(fleet, asked)
+    cache, asked = ClusterCache.of([*many(small, 50), large]), question("cpu=4 mem=1Gi")
+    steps(cache, asked)
 
-    assert 0 < looks(fleet, asked) < 5
-    assert not fleet.now(asked)
+    assert 0 < looks(cache, asked) < 5
+    assert not cache.now(asked)
 
 
 # What is kept of pods that fit nowhere.
@@ -527,36 +421,36 @@ def verdicts() -> list[Verdict]:
 
 def test_of_pods_that_fit_nowhere_the_sentence_is_kept_and_not_what_every_shape_says() -> None:
     others = verdicts()
-    fleet = Fleet([SMALL, LARGE])
-    for gpus in range(10, 10 + 2 * HEARD):
-        assert fleet.why_not(never(gpus))
+    cache = ClusterCache.of([SMALL, LARGE])
+    for gpus in range(10, 10 + 2 * FULL_TEXTS):
+        assert cache.why_not(never(gpus))
     gc.collect()
 
     strangers = set(map(id, others))
     held = [each for each in verdicts() if id(each) not in strangers]
 
-    assert 0 < len(held) <= HEARD * len(fleet.classes)
+    assert 0 < len(held) <= FULL_TEXTS * len(cache.classes)
 
 
 def test_whoever_knows_the_sentence_hears_no_shape_again() -> None:
-    fleet = Fleet([SMALL, LARGE])
-    first = len(list(fleet.look(never(10))))
-    said = fleet.why_not(never(10))
-    for gpus in range(11, 11 + 2 * HEARD):
-        fleet.why_not(never(gpus))
+    cache = ClusterCache.of([SMALL, LARGE])
+    first = len(list(cache.work_now(never(10))))
+    said = cache.why_not(never(10))
+    for gpus in range(11, 11 + 2 * FULL_TEXTS):
+        cache.why_not(never(gpus))
 
-    assert first >= len(fleet.classes)
-    assert list(fleet.look(never(10))) == []
-    assert fleet.why_not(never(10)) == said
+    assert first >= len(cache.classes)
+    assert list(cache.work_now(never(10))) == []
+    assert cache.why_not(never(10)) == said
 
 
 def test_another_floor_is_answered_though_what_the_shapes_said_is_forgotten() -> None:
-    fleet, other = (Fleet([SMALL, LARGE]) for _ in range(2))
-    fleet.why_not(never(10))
-    for gpus in range(11, 11 + 2 * HEARD):
-        fleet.why_not(never(gpus))
+    cache, other = (ClusterCache.of([SMALL, LARGE]) for _ in range(2))
+    cache.why_not(never(10))
+    for gpus in range(11, 11 + 2 * FULL_TEXTS):
+        cache.why_not(never(gpus))
 
-    assert fleet.why_not(never(10), floor=Policy.RESTRICTED) == other.why_not(
+    assert cache.why_not(never(10), floor=Policy.RESTRICTED) == other.why_not(
         never(10), floor=Policy.RESTRICTED
     )
 
@@ -601,21 +495,21 @@ HOPES = [
 def test_hope_is_a_shape_that_could_take_the_pod_if(
     members: list[Node], shapes: list[KnownShape], found: tuple[int, KnownShape | None]
 ) -> None:
-    survey = Fleet(members, shapes).ever(TWO_GPUS)
+    survey = ClusterCache.of(members, shapes).ever(TWO_GPUS)
 
     assert (survey.able, survey.fallback) == found
 
 
 def test_classes_of_shapes_without_nodes_are_named_too() -> None:
-    survey = Fleet([SMALL], [GONE, known(EMPTY_HANDED, seen=1.0)]).ever(TWO_GPUS)
+    survey = ClusterCache.of([SMALL], [GONE, known(EMPTY_HANDED, seen=1.0)]).ever(TWO_GPUS)
 
     assert survey.feasible == (node_class(LARGE),)
     assert survey.infeasible == tuple(sorted({node_class(SMALL), node_class(EMPTY_HANDED)}))
 
 
 def test_class_names_are_the_same_wherever_the_pod_may_go() -> None:
-    fleet = Fleet([SMALL, IN_POOL_A])
-    anywhere, nowhere = fleet.ever(TWO_GPUS), fleet.ever(TWO_GPUS, selecting("pool", "b"))
+    cache = ClusterCache.of([SMALL, IN_POOL_A])
+    anywhere, nowhere = cache.ever(TWO_GPUS), cache.ever(TWO_GPUS, selecting("pool", "b"))
 
     assert (anywhere.feasible, anywhere.infeasible) == (nowhere.feasible, nowhere.infeasible)
     assert [anywhere.able, nowhere.able] == [1, 0]
@@ -645,47 +539,48 @@ PLACES = [
 def test_nodes_count_that_the_pod_may_go_to(
     members: list[Node], constraints: Constraints, found: tuple[int, bool]
 ) -> None:
-    fleet = Fleet(named(members))
+    cache = ClusterCache.of(named(members))
 
-    assert (fleet.ever(TWO_GPUS, constraints).able, fleet.now(TWO_GPUS, constraints)) == found
+    assert (cache.ever(TWO_GPUS, constraints).able, cache.now(TWO_GPUS, constraints)) == found
 
 
 def test_a_node_that_is_uncordoned_has_room_again_and_one_that_is_cordoned_has_none() -> None:
     cordoned = replace(CORDONED, name="n")
-    fleet = Fleet([cordoned])
-    assert not fleet.now(TWO_GPUS, ANY_POOL)
+    cache = ClusterCache.of([cordoned])
+    assert not cache.now(TWO_GPUS, ANY_POOL)
 
-    free = fleet.following([replace(LARGE, name="n")])
-    again = free.following([cordoned])
+    room = [update(cache, one).now(TWO_GPUS, ANY_POOL) for one in (replace(LARGE, name="n"), cordoned)]
 
-    assert [free.now(TWO_GPUS, ANY_POOL), again.now(TWO_GPUS, ANY_POOL)] == [True, False]
+    assert room == [True, False]
 
 
 def test_a_shape_that_comes_back_gives_hope_and_one_that_is_forgotten_takes_it() -> None:
-    without = Fleet([SMALL])
-    fleets = [without, remembering := without.following([SMALL], [GONE]), remembering.following([SMALL])]
+    cache = ClusterCache()
+    known_shapes: list[list[KnownShape]] = [[], [GONE], []]
 
-    assert [each.ever(TWO_GPUS).fallback for each in fleets] == [None, GONE, None]
+    fallbacks = [update(cache, SMALL, shapes=shapes).ever(TWO_GPUS).fallback for shapes in known_shapes]
+
+    assert fallbacks == [None, GONE, None]
 
 
 ILL = replace(EMPTY_HANDED, health=LARGE)
 
 
 def test_an_ill_node_could_take_the_pod_and_has_no_room() -> None:
-    fleet = Fleet([ILL])
+    cache = ClusterCache.of([ILL])
 
-    assert fleet.ever(TWO_GPUS).able == 1
-    assert not fleet.now(TWO_GPUS)
-    assert fleet.classes == (node_class(LARGE),)
+    assert cache.ever(TWO_GPUS).able == 1
+    assert not cache.now(TWO_GPUS)
+    assert cache.classes == (node_class(LARGE),)
 
 
 def test_nodes_without_topology_count_that_are_large_enough_and_that_the_pod_may_go_to() -> None:
-    hidden = bare(large=bag("cpu=8 mem=8Gi gpu=4"), small=bag("cpu=8 mem=8Gi"), untold=None)
+    hidden = unknown(large=bag("cpu=8 mem=8Gi gpu=4"), small=bag("cpu=8 mem=8Gi"), untold=None)
     tainted = UnknownNode("tainted", None, Attributes(taints=(Taint("dedicated"),)))
-    fleet = Fleet([SMALL], bare=hidden | {"tainted": tainted})
+    cache = ClusterCache.of([SMALL], unknown=hidden | {"tainted": tainted})
 
-    assert [fleet.ever(TWO_GPUS, each).bare for each in (ANY_POOL, TOLERANT)] == [2, 3]
-    assert fleet.unknown == 4
+    assert [cache.ever(TWO_GPUS, each).bare for each in (ANY_POOL, TOLERANT)] == [2, 3]
+    assert cache.unknown == 4
 
 
 ONCE_IN_A = known(IN_POOL_A, seen=1.0)
@@ -705,13 +600,13 @@ UNMATCHED = [
 def test_a_selector_matches_something_or_nothing(
     members: list[Node], shapes: list[KnownShape], hidden: dict[str, UnknownNode], unmatched: object
 ) -> None:
-    survey = Fleet(members, shapes, hidden).ever(TWO_GPUS, selecting("pool", "a"))
+    survey = ClusterCache.of(members, shapes, hidden).ever(TWO_GPUS, selecting("pool", "a"))
 
     assert survey.unmatched is unmatched
 
 
 NICS = question("cpu=1 mem=1Gi nic=1")
-HAD_NICS, LISTS_NICS = known(node("cpu=1 nic=1")), bare(x=bag("cpu=1 nic=0"))
+HAD_NICS, LISTS_NICS = known(node("cpu=1 nic=1")), unknown(x=bag("cpu=1 nic=0"))
 UNLISTED = [
     # what is known              nodes                  shapes      bare        unlisted
     ("none of it anywhere",      [SMALL],               [],         {},         (NIC,)),
@@ -725,21 +620,26 @@ UNLISTED = [
 def test_what_nobody_lists_is_told(
     members: list[Node], shapes: list[KnownShape], hidden: dict[str, UnknownNode], unlisted: tuple[str, ...]
 ) -> None:
-    fleet = Fleet(members, shapes, hidden)
+    cache = ClusterCache.of(members, shapes, hidden)
 
-    assert fleet.ever(NICS).unlisted == unlisted
-    assert fleet.listed.isdisjoint(unlisted)
+    assert cache.ever(NICS).unlisted == unlisted
+    assert cache.listed.isdisjoint(unlisted)
 
 
 def test_pages_are_told_that_nobody_lists_and_cpus_and_memory_never_are() -> None:
-    fleet = Fleet([node("gpu=4", totals="gpu=4 huge2m=0")])
+    cache = ClusterCache.of([node("gpu=4", totals="gpu=4 huge2m=0")])
     asked = question("cpu=1 mem=1Gi huge=1Gi huge2m=2Mi gpu=1")
 
-    assert fleet.ever(asked).unlisted == (HUGE,)
+    assert cache.ever(asked).unlisted == (HUGE,)
 
 
 def test_a_fleet_is_informed_if_any_shape_is_known() -> None:
-    fleets = Fleet([]), Fleet([SMALL]), Fleet([], [GONE]), Fleet([], bare=bare(x=None))
+    fleets = (
+        ClusterCache(),
+        ClusterCache.of([SMALL]),
+        ClusterCache.of([], [GONE]),
+        ClusterCache.of([], unknown=unknown(x=None)),
+    )
 
     assert [each.informed for each in fleets] == [False, True, True, False]
 
@@ -747,9 +647,9 @@ def test_a_fleet_is_informed_if_any_shape_is_known() -> None:
 def test_groups_tell_of_each_shape_what_it_says_and_who_may_go_to_its_nodes() -> None:
     tainted = placed(SMALL, "dedicated", pool="a", name="tainted")
     here = [placed(SMALL, pool="a", name="one"), placed(SMALL, pool="b", name="two"), tainted]
-    fleet = Fleet(here, [known(PLAIN, seen=3.0)])
+    cache = ClusterCache.of(here, [known(PLAIN, seen=3.0)])
 
-    groups = {each.known.shape.name: each for each in fleet.groups(TWO_GPUS, selecting("pool", "a"))}
+    groups = {each.known.shape.name: each for each in cache.groups(TWO_GPUS, selecting("pool", "a"))}
 
     own, other, gone = (groups[shape.of(each).name] for each in (here[0], tainted, PLAIN))
     assert (own.nodes, own.kept_away) == (1, {Unmet.AFFINITY: 1})
@@ -759,9 +659,9 @@ def test_groups_tell_of_each_shape_what_it_says_and_who_may_go_to_its_nodes() ->
 
 
 def test_a_sentence_counts_the_nodes_that_a_pod_may_not_go_to() -> None:
-    fleet = Fleet([placed(SMALL, name="one"), placed(LARGE, "dedicated", name="two")])
+    cache = ClusterCache.of([placed(SMALL, name="one"), placed(LARGE, "dedicated", name="two")])
 
-    said = fleet.why_not(TWO_GPUS, ANY_POOL)
+    said = cache.why_not(TWO_GPUS, ANY_POOL)
 
     assert said.startswith('0/2 nodes can align container "c0" as single-numa-node')
     assert str(Unmet.TAINT).removeprefix("had") in said
@@ -772,6 +672,6 @@ def test_more_memory_can_make_a_shape_refuse_what_a_node_of_it_takes() -> None:
     asked = question("cpu=12 mem=8000Mi gpu=2", policy="restricted")
     assert [could(each, asked) for each in (less, more)] == [True, False]
 
-    fleet = Fleet([less, more])
+    cache = ClusterCache.of([less, more])
 
-    assert (fleet.ever(asked).able, fleet.now(asked)) == (1, True)
+    assert (cache.ever(asked).able, cache.now(asked)) == (1, True)

@@ -1,12 +1,14 @@
 """What nodes say to a pod at the moment, and that nobody is told what was true a moment ago."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.ranking import Ranking, Relative, Single
+from numalign.cache import ClusterCache
+from numalign.cache.ranking import Ranking
 from numalign.decision.scoring import Strategy
 from numalign.kube.files.policy import parse
 from numalign.ledger.model import Prediction
@@ -15,7 +17,6 @@ from numalign.ledger.reservations import LAG_SECONDS
 from numalign.model.node import Node
 from scorer import reasons
 from scorer.extender_protocol import Candidates, answer_filter
-from scorer.ranked import ranks
 from scorer.ranking import Ranker, RankingRules
 from scorer.scheduler_state import PendingPod
 from tests.notation import node, table
@@ -41,8 +42,6 @@ ONE = BOTH[:1]
 
 SILENT = raw(FOUR, policy=None)
 
-RULES = RankingRules(Ranking((Relative.NUMA_NODES, *Strategy)))
-
 
 async def test_nodes_are_asked_in_the_order_of_the_call(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": SMALL, "c": LOOSE})
@@ -53,7 +52,7 @@ async def test_nodes_are_asked_in_the_order_of_the_call(scorer: Scorer) -> None:
         ("a", True, False),
         ("b", False, True),
     ]
-    assert found[1].offer
+    assert found[1].prediction
     assert found[1].reason == ""
 
 
@@ -85,30 +84,30 @@ async def test_a_node_that_does_not_answer_is_taken_for_an_unknown_one(
     known, found = scorer.ask(made, "a", "vast")
 
     assert (known.answered, found.answered) == (True, False)
-    assert (found.fits, found.permanent, found.offer) == (fits, False, None)
+    assert (found.fits, found.permanent, found.prediction) == (fits, False, None)
     assert "too many zones for an answer in time" in found.reason
 
 
 async def test_who_was_not_answered_by_a_node_is_known_of_the_whole_call(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "vast": VAST})
     subject = scorer.subject(raw(FOUR))
-    polls = [scorer.judge.poll(names, subject) for names in (["a", "vast"], ["a"])]
-    filtered_ = [poll.filtered() for poll in polls]
+    both, one = (scorer.nodes.filtered(names, subject) for names in (["a", "vast"], ["a"]))
 
-    assert [each.fit for each in filtered_] == [["a"], ["a"]]
-    assert list(filtered_[0].failed) == ["vast"]
-    assert [poll.answered for poll in polls] == [False, True]
+    assert [both[0].fit, one[0].fit] == [["a"], ["a"]]
+    assert list(both[0].failed) == ["vast"]
+    assert [both[1], one[1]] == [False, True]
 
 
 async def test_what_takes_long_is_found_out_in_steps_before_all_are_asked(scorer: Scorer) -> None:
     large = node(*["cpu=8 mem=8Gi gpu=2"] * 12, policy=SINGLE)
     await scorer.know({"a": EMPTY, "b": large, "c": large})
     subject = scorer.subject(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"))
-    steps = list(scorer.judge.asking(["a", "b", "c"], subject))
+    steps = list(scorer.nodes.work(["a", "b", "c"], subject))
 
     # Of each of the two large nodes, as it is and with nothing on it: its containers, and the node itself.
-    assert len(steps) == 2 * 2 * 3
-    assert list(scorer.judge.asking(["a", "b", "c"], subject)) == []
+    # And a step for the columns of all others, as they are and empty.
+    assert len(steps) == 2 * 2 * 3 + 2
+    assert list(scorer.nodes.work(["a", "b", "c"], subject)) == []
     assert scorer.fits(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"), "a", "b", "c") == [True] * 3
 
 
@@ -130,7 +129,7 @@ async def test_on_a_node_that_publishes_nothing(unknown: str, made: Raw, name: s
     await scorer.know({"a": EMPTY}, unknown=["bare"])
     [found] = scorer.ask(made, name)
 
-    assert (found.fits, found.offer) == (fits, None)
+    assert (found.fits, found.prediction) == (fits, None)
     assert found.reason == ("" if fits else reasons.UNKNOWN)
 
 
@@ -235,8 +234,8 @@ async def test_whom_a_pod_waits_for_depends_on_when_it_was_created(scorer: Score
     def waits_for(minute: int) -> list[str]:
         born = f"2027-01-15T07:{minute}:00Z"
         [found] = scorer.ask(raw("cpu=2 mem=1Gi", name=f"at-{minute}", creationTimestamp=born), "a")
-        assert found.offer
-        return [each.name[1] for each in found.offer.waits_for]
+        assert found.prediction
+        return [each.name[1] for each in found.prediction.waits_for]
 
     assert [waits_for(minute) for minute in (29, 31, 30, 31)] == [["first"], [], ["first"], []]
 
@@ -244,22 +243,12 @@ async def test_whom_a_pod_waits_for_depends_on_when_it_was_created(scorer: Score
 async def test_to_filter_parts_the_nodes_in_the_order_of_the_call(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": SMALL, "c": EMPTY, "d": EMPTY, "e": SMALL}, unknown=["bare"])
     scorer.see(running(on("c", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
-    found = scorer.judge.poll(["e", "d", "c", "bare", "b", "a"], scorer.subject(raw(FOUR))).filtered()
+    found, _ = scorer.nodes.filtered(["e", "d", "c", "bare", "b", "a"], scorer.subject(raw(FOUR)))
     now, never = (scorer.ask(raw(FOUR), name)[0].reason for name in ("c", "b"))
 
     assert found.fit == ["d", "a"]
     assert found.failed == {"c": now}
     assert list(found.unresolvable.items()) == [("e", never), ("bare", reasons.UNKNOWN), ("b", never)]
-
-
-async def test_a_reason_is_worded_once_for_all_nodes_and_pods_that_have_it(scorer: Scorer) -> None:
-    await scorer.know({f"small-{at}": SMALL for at in range(3)})
-    first, again = (
-        scorer.judge.poll(names, scorer.subject(raw(FOUR, name=name))).filtered().unresolvable
-        for name, names in (("one", ["small-0", "small-1"]), ("twin", ["small-2"]))
-    )
-
-    assert first["small-0"] is first["small-1"] is again["small-2"]
 
 
 # A law: whatever happened, all nodes asked at once say what each says by itself, and what a ledger says that
@@ -327,19 +316,19 @@ async def test_all_at_once_they_say_what_each_says_by_itself(
 def agree(scorer: Scorer, made: Raw) -> None:
     """Fails unless both ways lead to the same bytes."""
     call, subject = Candidates(made, tuple(NAMES)), scorer.subject(made)
-    poll, judged = scorer.judge.poll(NAMES, subject), scorer.judge.ask(NAMES, subject)
+    judged = scorer.nodes.of(NAMES, subject)
     fresh = [fresh_offer(scorer, subject, name) for name in NAMES]
 
-    assert [each.offer for each in judged] == fresh
-    assert answer_filter(call, poll.filtered()) == answer_filter(call, filtered(judged))
-    by_rules = {at: Single(each.node, each.verdict) for at, each in enumerate(fresh) if each}
-    rows, labels, ranker = poll.said.rows, scorer.register.labels, Ranker(RULES)
-    one_by_one = ranker.ranks(poll.said.answer, NAMES, rows, labels, apart=by_rules)
-    at_once = ranks(poll, subject, register=scorer.register, ranker=ranker)
-    assert at_once.squeezed(10) == one_by_one.squeezed(10)
-    assert [at_once.score(at) for at in range(len(NAMES))] == [
-        one_by_one.score(at) for at in range(len(NAMES))
-    ]
+    assert [each.prediction for each in judged] == fresh
+    assert answer_filter(call, scorer.nodes.filtered(NAMES, subject)[0]) == answer_filter(
+        call, filtered(judged)
+    )
+    ranker, labels = Ranker(RankingRules(Ranking(tuple(Strategy)))), scorer.register.labels
+    at_once = ranker.ranks(scorer.nodes.batch(NAMES, subject), labels, opted_out=subject.opted_out)
+    for at, each in enumerate(fresh):
+        one = ClusterCache.of([replace(each.node, name=NAMES[at])] if each else [])
+        alone = ranker.ranks(one.ask([NAMES[at]], subject.question), labels, opted_out=subject.opted_out)
+        assert at_once.score(at) == alone.score(0)
 
 
 def fresh_offer(scorer: Scorer, subject: PendingPod, name: str) -> Prediction | None:

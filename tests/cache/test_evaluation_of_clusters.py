@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.cache import Question, batch_scoring, feasibility
-from numalign.cache.board import Answer, Board
+from numalign.cache import ClusterCache, Question, batch_scoring, feasibility
+from numalign.cache.arrays import Bools
+from numalign.cache.evaluation import Evaluation
 from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Cause
@@ -18,7 +19,7 @@ from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.options import Options
 from numalign.model.resources import Resources
-from tests.boards import board_of, differences, ghosts
+from tests.batches import differences, ghosts
 from tests.notation import GPU, asks, machine, means, node, options, pod, table
 
 BINDING = "single-numa-node"
@@ -38,63 +39,74 @@ ONE_GPU = question("cpu=2 mem=1Gi gpu=1")
 A, B, C = named("a", FREE, FREE), named("b", FREE, BUSY), named("c", BUSY, BUSY)
 
 
-def takers(board: Board, asked: Question = ONE_GPU) -> list[str]:
+def ask(cache: ClusterCache, asked: Question) -> Evaluation:
+    """What all nodes answer."""
+    return cache.ask([], asked).evaluation
+
+
+def permanent(answer: Evaluation) -> Bools:
+    """Which nodes, all of them here, refuse for good."""
+    refused: Bools = ~(answer.admitted | answer.able)
+    return refused
+
+
+def takers(cache: ClusterCache, asked: Question = ONE_GPU) -> list[str]:
     """The names of the nodes that take the pod."""
-    admitted = board.ask(asked).admitted
-    return [node.name for node in board.nodes() if admitted[board.rows([node.name])[0]]]
+    admitted = ask(cache, asked).admitted
+    return [node.name for node in cache.nodes if admitted[cache.nodes.rows([node.name])[0]]]
 
 
 # Who stands where.
 
 
 def test_an_empty_board_says_nothing() -> None:
-    board = Board()
-    answer = board.ask(ONE_GPU)
+    cache = ClusterCache()
+    answer = ask(cache, ONE_GPU)
 
-    assert len(board) == 0
+    assert len(cache.nodes) == 0
     assert not len(answer.admitted)
-    assert not len(answer.said)
+    assert not len(answer.refusals)
     assert not len(answer.scores(Strategy.MOST_ALLOCATED))
 
 
 def test_a_name_that_nobody_put_has_no_row() -> None:
-    board = board_of([A])
+    cache = ClusterCache.of([A])
 
-    assert board.row("a") == 0
-    assert board.row("nobody") is None
-    assert board.rows(["nobody", "a"]).tolist() == [-1, 0]
-    assert board.rows([]).tolist() == []
+    assert cache.nodes.row("a") == 0
+    assert cache.nodes.row("nobody") is None
+    assert cache.nodes.rows(["nobody", "a"]).tolist() == [-1, 0]
+    assert cache.nodes.rows([]).tolist() == []
 
 
 def test_a_node_that_nobody_put_can_be_dropped_all_the_same() -> None:
-    board = board_of([A])
-    board.drop("nobody")
+    cache = ClusterCache.of([A])
+    cache.nodes.drop("nobody")
 
-    assert takers(board) == ["a"]
+    assert takers(cache) == ["a"]
 
 
 @pytest.mark.parametrize("row", [-1, 0, 2, 99])
 def test_a_row_without_a_node_cannot_be_asked_for_one(row: int) -> None:
-    board = board_of([A, B])
-    board.drop("a")
+    cache = ClusterCache.of([A, B])
+    cache.nodes.drop("a")
 
     with pytest.raises(KeyError):
-        board.node(row)
+        cache.nodes.node(row)
     with pytest.raises(KeyError):
-        board.ask(ONE_GPU).verdict(row)
+        ask(cache, ONE_GPU).verdict(row)
 
 
 def test_a_row_of_a_node_that_is_gone_says_no_until_another_has_it() -> None:
-    board = board_of([A, B])
-    answer = board.ask(ONE_GPU)
+    cache = ClusterCache.of([A, B])
+    answer = ask(cache, ONE_GPU)
     assert answer.admitted.tolist() == [True, True]
 
-    board.drop("a")
-    assert ghosts(board, ONE_GPU, [B]) == []
+    cache.nodes.drop("a")
+    assert ghosts(cache, ONE_GPU, [B]) == []
     assert answer.scores(Strategy.MOST_ALLOCATED).tolist()[0] == -1
 
-    board.put(named("d", FREE, FREE))
-    assert board.row("d") == 0
+    cache.nodes.put(named("d", FREE, FREE))
+    assert cache.nodes.row("d") == 0
     assert answer.admitted.tolist() == [True, True]
 
 
@@ -102,53 +114,53 @@ def test_a_row_of_a_node_that_is_gone_says_no_until_another_has_it() -> None:
 
 
 def test_a_question_is_answered_once() -> None:
-    board = board_of([A])
+    cache = ClusterCache.of([A])
 
-    assert board.ask(ONE_GPU) is board.ask(question("cpu=2 mem=1Gi gpu=1"))
+    assert ask(cache, ONE_GPU) is ask(cache, question("cpu=2 mem=1Gi gpu=1"))
 
 
 def test_an_answer_is_always_about_things_as_they_stand() -> None:
-    board = board_of([A])
-    answer = board.ask(ONE_GPU)
+    cache = ClusterCache.of([A])
+    answer = ask(cache, ONE_GPU)
     assert answer.admitted.tolist() == [True]
 
-    board.put(named("a", BUSY, BUSY))
+    cache.nodes.put(named("a", BUSY, BUSY))
     assert answer.admitted.tolist() == [False]
-    assert answer.permanent.tolist() == [False]
+    assert permanent(answer).tolist() == [False]
     assert answer.able.tolist() == [True]
 
 
 def test_what_a_node_said_is_kept_until_it_changes() -> None:
-    board = board_of([A])
-    answer = board.ask(ONE_GPU)
+    cache = ClusterCache.of([A])
+    answer = ask(cache, ONE_GPU)
     first = answer.verdict(0)
 
-    board.put(A)
+    cache.nodes.put(A)
     assert answer.verdict(0) is first
-    board.put(named("a", FREE, BUSY))
+    cache.nodes.put(named("a", FREE, BUSY))
     assert answer.verdict(0) is not first
 
 
 def test_so_many_answers_are_kept_and_no_more() -> None:
-    board = Board([A], remembered=2)
+    cache = ClusterCache(remembered=2)
     first, second, third = (question(f"cpu={count} mem=1Gi") for count in (1, 2, 3))
-    kept = {asked: weakref.ref(board.ask(asked)) for asked in (first, second)}
+    kept = {asked: weakref.ref(ask(cache, asked)) for asked in (first, second)}
 
-    board.ask(first)
-    board.ask(third)
+    ask(cache, first)
+    ask(cache, third)
     gc.collect()
 
-    assert kept[first]() is board.ask(first)
+    assert kept[first]() is ask(cache, first)
     assert kept[second]() is None
 
 
 @pytest.mark.parametrize("containers", [1, 20])
 def test_an_answer_knows_what_it_takes(containers: int) -> None:
-    board = board_of(replace(A, name=f"n{number}") for number in range(300))
+    cache = ClusterCache.of(replace(A, name=f"n{number}") for number in range(300))
     asked = [question(*[f"cpu=1 mem={size}Mi gpu=0"] * containers) for size in (1, 2)]
 
-    def answered(question: Question) -> Answer:
-        answer = board.ask(question)
+    def answered(question: Question) -> Evaluation:
+        answer = ask(cache, question)
         for row in range(300):
             answer.verdict(row)
         assert len(answer.admitted) == 300
@@ -164,17 +176,17 @@ def test_an_answer_knows_what_it_takes(containers: int) -> None:
     finally:
         tracemalloc.stop()
     assert taken / 2 < answer.weight < 2 * taken
-    board.ask(asked[1])
-    assert board.caches()["answers"].bytes > answer.weight
+    ask(cache, asked[1])
+    assert cache.caches()["nodes"].bytes > answer.weight
 
 
 def test_more_changes_than_anybody_notes_are_not_missed() -> None:
-    board = board_of([A, B])
-    answer = board.ask(ONE_GPU)
+    cache = ClusterCache.of([A, B])
+    answer = ask(cache, ONE_GPU)
     assert answer.admitted.tolist() == [True, True]
 
     for count in range(5000):
-        board.put(named("b", *([BUSY, BUSY] if count % 2 else [FREE, BUSY])))
+        cache.nodes.put(named("b", *([BUSY, BUSY] if count % 2 else [FREE, BUSY])))
     assert answer.admitted.tolist() == [True, False]
 
 
@@ -201,10 +213,10 @@ def test_more_changes_than_anybody_notes_are_not_missed() -> None:
     ),
 )
 def test_nodes_that_amounts_describe_stand_in_columns(made: Node, in_columns: int) -> None:
-    board = board_of([made])
+    cache = ClusterCache.of([made])
 
-    assert board.in_columns == in_columns
-    assert differences(board, ONE_GPU, [made]) == []
+    assert cache.nodes.in_columns == in_columns
+    assert differences(cache, ONE_GPU, [made]) == []
 
 
 @pytest.mark.parametrize(("kinds", "in_columns"), [(32, 1), (33, 0), (80, 0)])
@@ -214,28 +226,28 @@ def test_a_node_of_more_resources_than_can_be_told_apart_is_asked_by_the_rules(
     names = [f"example.com/d{at:02}" for at in range(kinds)]
     made = named("a", " ".join(f"{name}=1" for name in names))
     asked = question(" ".join(f"{name}=2" for name in names), policy="restricted")
-    board = board_of([made])
+    cache = ClusterCache.of([made])
 
-    assert board.in_columns == in_columns
-    assert differences(board, asked, [made]) == []
+    assert cache.nodes.in_columns == in_columns
+    assert differences(cache, asked, [made]) == []
 
 
 def test_a_node_may_come_into_columns_and_leave_them() -> None:
-    board, odd = board_of([A, B]), named("a", FREE, FREE, told=options("align-by-socket"))
+    cache, odd = ClusterCache.of([A, B]), named("a", FREE, FREE, told=options("align-by-socket"))
     for made, in_columns in ((A, 2), (odd, 1), (A, 2), (odd, 1), (named("a", "cpu=8//9", FREE), 1), (A, 2)):
-        board.put(made)
-        assert board.in_columns == in_columns
-        assert differences(board, ONE_GPU, [made, B]) == []
+        cache.nodes.put(made)
+        assert cache.nodes.in_columns == in_columns
+        assert differences(cache, ONE_GPU, [made, B]) == []
 
 
 def test_memory_that_nobody_holds_any_more_is_as_a_new_board_would_see_it() -> None:
     zones = ["cpu=8 mem=4Gi//2Gi", "cpu=8 mem=4Gi//2Gi", "cpu=8 mem=4Gi//0"]
     before = node(*zones, policy="restricted", blocks=[(0, 1)])
     after = replace(before, zones=tuple(replace(zone, assignments=0) for zone in before.zones))
-    board = board_of([before])
-    board.put(after)
+    cache = ClusterCache.of([before])
+    cache.nodes.put(after)
 
-    assert differences(board, question("cpu=1 mem=2Gi | cpu=1 mem=2Gi"), [after]) == []
+    assert differences(cache, question("cpu=1 mem=2Gi | cpu=1 mem=2Gi"), [after]) == []
 
 
 def test_every_policy_has_its_columns() -> None:
@@ -312,36 +324,39 @@ def test_there_is_an_example_of_every_cause() -> None:
 @pytest.mark.parametrize("cause", CAUSES)
 def test_nodes_that_refuse_alike_are_said_to(cause: Cause) -> None:
     one, other, asked = CAUSES[cause]
-    board = board_of([one, other])
-    numbers, verdict = board.ask(asked).said.tolist(), evaluate(one, asked.demand, asked.intent)
+    cache = ClusterCache.of([one, other])
+    numbers, verdict = ask(cache, asked).refusals.tolist(), evaluate(one, asked.demand, asked.intent)
 
     assert verdict.refusal is not None
     assert verdict.refusal.cause is cause
     assert numbers[0] == numbers[1] >= 0
-    assert differences(board, asked, [one, other]) == []
+    assert differences(cache, asked, [one, other]) == []
 
 
 def test_a_refusal_for_now_is_not_one_for_ever() -> None:
     busy, small = named("busy", BUSY, BUSY), named("small", "cpu=8 mem=8Gi gpu=0", "cpu=8 mem=8Gi gpu=0")
-    board = board_of([busy, small, A])
-    answer = board.ask(ONE_GPU)
+    cache = ClusterCache.of([busy, small, A])
+    answer = ask(cache, ONE_GPU)
 
-    assert answer.permanent.tolist() == [False, True, False]
-    assert len({*answer.said.tolist()}) == 3
-    assert answer.said.tolist()[2] == -1
+    assert permanent(answer).tolist() == [False, True, False]
+    assert len({*answer.refusals.tolist()}) == 3
+    assert answer.refusals.tolist()[2] == -1
 
 
 def test_of_several_containers_the_one_that_is_spread_is_what_refuses() -> None:
     small = named("small", "cpu=4//2", "cpu=4//2", policy="best-effort")
     taken = named("taken", "cpu=4//3", "cpu=4//2", policy="best-effort")
-    board, asked = board_of([small, taken]), question("cpu=1 mem=1Gi | cpu=3 mem=1Gi", policy="restricted")
-    refusals = [board.ask(asked).verdict(row).refusal for row in range(2)]
+    cache, asked = (
+        ClusterCache.of([small, taken]),
+        question("cpu=1 mem=1Gi | cpu=3 mem=1Gi", policy="restricted"),
+    )
+    refusals = [ask(cache, asked).verdict(row).refusal for row in range(2)]
 
     assert [refusal and (refusal.container, refusal.cause) for refusal in refusals] == [
         ("c1", Cause.ZONES_TOO_SMALL),
         ("c1", Cause.SPREAD),
     ]
-    assert differences(board, asked, [small, taken]) == []
+    assert differences(cache, asked, [small, taken]) == []
 
 
 def test_a_container_that_is_spread_parts_the_whole_pod() -> None:
@@ -349,7 +364,7 @@ def test_a_container_that_is_spread_parts_the_whole_pod() -> None:
     asked = Question(asks("cpu=1 mem=1Gi | cpu=3 mem=1Gi"), means("restricted", scope="pod"))
 
     assert not evaluate(made, asked.demand, asked.intent).admitted
-    assert differences(board_of([made]), asked, [made]) == []
+    assert differences(ClusterCache.of([made]), asked, [made]) == []
 
 
 # Who is ill.
@@ -368,46 +383,46 @@ def without_gpus(name: str, told: Node) -> Node:
 TWO_GPUS = question("cpu=2 mem=1Gi gpu=2")
 
 
-def outage(count: int, told: Node = A) -> Board:
-    return board_of([without_gpus(f"n{at}", told) for at in range(count)])
+def outage(count: int, told: Node = A) -> ClusterCache:
+    return ClusterCache.of([without_gpus(f"n{at}", told) for at in range(count)])
 
 
 def test_a_node_that_is_ill_takes_nothing_and_refuses_nothing_for_good() -> None:
-    board = board_of([without_gpus("ill", A), C])
-    answer = board.ask(ONE_GPU)
+    cache = ClusterCache.of([without_gpus("ill", A), C])
+    answer = ask(cache, ONE_GPU)
 
     assert answer.admitted.tolist() == [False, False]
     assert answer.able.tolist() == [True, True]
-    assert answer.permanent.tolist() == [False, False]
+    assert permanent(answer).tolist() == [False, False]
 
 
 def test_a_node_that_is_ill_refuses_for_good_what_it_would_refuse_in_health() -> None:
-    board = board_of([without_gpus("ill", A), A])
-    answer = board.ask(TWO_GPUS)
+    cache = ClusterCache.of([without_gpus("ill", A), A])
+    answer = ask(cache, TWO_GPUS)
 
-    assert answer.permanent.tolist() == [True, True]
+    assert permanent(answer).tolist() == [True, True]
     assert answer.verdict(0).permanent
     assert str(answer.verdict(0).refusal) == str(answer.verdict(1).refusal)
 
 
 def test_a_node_is_asked_anew_when_it_falls_ill_and_when_it_recovers() -> None:
-    board = board_of([A, B])
-    answer = board.ask(TWO_GPUS)
+    cache = ClusterCache.of([A, B])
+    answer = ask(cache, TWO_GPUS)
     large = replace(named("a", "cpu=8 mem=8Gi gpu=2"), name="a")
 
     for told, able in ((A, False), (without_gpus("a", large), True), (large, True), (A, False)):
-        board.put(told)
+        cache.nodes.put(told)
         assert answer.able.tolist() == [able, False]
-        assert differences(board, TWO_GPUS, board.nodes()) == []
+        assert differences(cache, TWO_GPUS, cache.nodes) == []
 
 
 def test_who_comes_in_place_of_an_ill_node_is_in_health() -> None:
-    board = outage(3)
-    assert board.ask(ONE_GPU).able.all()
+    cache = outage(3)
+    assert ask(cache, ONE_GPU).able.all()
 
-    board.drop("n1")
-    board.put(replace(without_gpus("n3", A), health=None))
-    assert board.ask(ONE_GPU).able.tolist() == [True, False, True]
+    cache.nodes.drop("n1")
+    cache.nodes.put(replace(without_gpus("n3", A), health=None))
+    assert ask(cache, ONE_GPU).able.tolist() == [True, False, True]
 
 
 def test_of_ill_nodes_that_are_alike_the_rules_are_asked_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,20 +432,20 @@ def test_of_ill_nodes_that_are_alike_the_rules_are_asked_of_one(monkeypatch: pyt
         asked.append(told.name)
         return evaluating(told, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("numalign.cache.batch.evaluating", evaluated)
+    monkeypatch.setattr("numalign.cache.evaluation.evaluating", evaluated)
     odd = named("odd", FREE, FREE, told=options("full-pcpus-only"))
-    answer = outage(50, odd).ask(ONE_GPU)
+    answer = ask(outage(50, odd), ONE_GPU)
 
     assert answer.able.all()
     assert len(asked) == 1
 
 
 def test_who_may_go_to_a_node_makes_no_answer_stale() -> None:
-    board = board_of([A, without_gpus("ill", A)])
-    before = board.changes.place, board.facts.place
+    cache = ClusterCache.of([A, without_gpus("ill", A)])
+    before = cache.nodes.changes.place, cache.nodes.facts.place
 
     for told in (A, without_gpus("ill", A)):
         cordoned = Attributes(cordoned=True)
         health = told.health and replace(told.health, attributes=cordoned)
-        board.put(replace(told, attributes=cordoned, health=health))
-    assert (board.changes.place, board.facts.place) == before
+        cache.nodes.put(replace(told, attributes=cordoned, health=health))
+    assert (cache.nodes.changes.place, cache.nodes.facts.place) == before

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from numalign.cache import Question
-from numalign.cache.batch import Answer
+from numalign.cache.arrays import Bools
+from numalign.cache.evaluation import Evaluation
 from numalign.cache.node_table import NodeTable
 from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.scoring import Strategy
@@ -53,11 +54,17 @@ class Watched(NodeTable):
         return found
 
 
-def answer(nodes: NodeTable, pod: str = "cpu=1 mem=1Gi gpu=2", intent: Intent = NO_INTENT) -> Answer:
-    return Answer(nodes, Question(asks(pod), intent))
+def answer(nodes: NodeTable, pod: str = "cpu=1 mem=1Gi gpu=2", intent: Intent = NO_INTENT) -> Evaluation:
+    return Evaluation(nodes, Question(asks(pod), intent))
 
 
-def watched(*nodes: Node) -> tuple[Watched, Answer]:
+def permanent(answer: Evaluation) -> Bools:
+    """Which nodes, all of them here, refuse for good."""
+    refused: Bools = ~(answer.admitted | answer.able)
+    return refused
+
+
+def watched(*nodes: Node) -> tuple[Watched, Evaluation]:
     tables = Watched(*named(nodes))
     return tables, answer(tables)
 
@@ -70,18 +77,18 @@ def test_of_every_node_it_is_told() -> None:
 
     assert found.admitted.tolist() == [True, False, False, True, False, False]
     assert found.able.tolist() == [True, True, False, True, True, False]
-    assert found.permanent.tolist() == [False, False, True, False, False, True]
+    assert permanent(found).tolist() == [False, False, True, False, False, True]
     assert found.aligned.tolist() == [True, False, False, True, False, False]
-    assert found.width.tolist() == [1, -1, -1, 1, -1, -1]
+    assert found.zones.tolist() == [1, -1, -1, 1, -1, -1]
     assert found.scores(FEWEST).tolist() == [94, -1, -1, 94, -1, -1]
-    assert (found.said >= 0).tolist() == [False, True, True, False, True, True]
+    assert (found.refusals >= 0).tolist() == [False, True, True, False, True, True]
 
 
 def test_the_kinds_of_numbers_are_as_announced() -> None:
     _, found = watched(ROOMY, ODD)
-    numbers = (found.width, found.scores(MOST), found.said)
+    numbers = (found.zones, found.scores(MOST), found.refusals)
 
-    assert found.admitted.dtype == found.permanent.dtype == np.bool_
+    assert found.admitted.dtype == permanent(found).dtype == np.bool_
     assert [each.dtype.name for each in numbers] == ["int16", "int16", "int32"]
 
 
@@ -93,24 +100,23 @@ def test_rows_of_nodes_that_are_gone_say_no() -> None:
 
     for bools in (found.admitted, found.able, found.aligned):
         assert bools.tolist() == [False, False, True]
-    assert found.permanent.tolist() == [False] * 3
-    for numbers in (found.width, found.scores(FEWEST)):
+    for numbers in (found.zones, found.scores(FEWEST)):
         assert (numbers >= 0).tolist() == [False, False, True]
-    assert found.said.tolist() == [-1] * 3
+    assert found.refusals.tolist() == [-1] * 3
 
 
 def test_without_nodes_there_is_nothing_to_say() -> None:
     _, found = watched()
 
-    arrays = (found.admitted, found.able, found.permanent, found.aligned, found.width, found.said)
+    arrays = (found.admitted, found.able, permanent(found), found.aligned, found.zones, found.refusals)
     assert [len(each) for each in (*arrays, found.scores(MOST))] == [0] * 7
 
 
 def test_where_the_pod_would_come_to_is_what_the_rules_say() -> None:
     tables, found = watched(ROOMY, ODD)
 
-    assert found.placed(0) == evaluate(tables.node(0), asks("cpu=1 mem=1Gi gpu=2")).placement
-    assert found.placed(1).zones == {0}
+    assert found.placement(0) == evaluate(tables.node(0), asks("cpu=1 mem=1Gi gpu=2")).placement
+    assert found.placement(1).zones == {0}
 
 
 def test_of_a_row_without_a_node_there_is_no_verdict() -> None:
@@ -126,7 +132,7 @@ def test_only_the_rules_know_where_a_pod_lands_by_chance() -> None:
     tables = Watched(*named([none, left(none, "gpu=1", "gpu=1", "gpu=1"), left(none, *["gpu=0"] * 3)]))
     found = answer(tables, "gpu=3")
 
-    assert found.width.tolist() == [2, 3, -1]
+    assert found.zones.tolist() == [2, 3, -1]
     assert found.scores(FEWEST).tolist() == [82, 70, -1]
     assert found.aligned.tolist() == [False] * 3
 
@@ -138,7 +144,7 @@ def test_a_pod_comes_to_where_there_is_room_as_things_stand() -> None:
     found = answer(tables)
 
     assert found.scores(MOST).tolist()[0] == (25 + 12 + 100) // 3
-    assert found.width.tolist() == [1, 2]
+    assert found.zones.tolist() == [1, 2]
     assert found.aligned.tolist() == [True, False]
     assert found.able.tolist() == [True, True]
 
@@ -156,7 +162,7 @@ def test_a_promise_is_the_pods_own() -> None:
 
 def test_who_refuses_alike_has_one_number() -> None:
     tables, found = watched(BUSY, BUSY, SMALL, ODD_BUSY, ODD_BUSY, ROOMY, ODD_SMALL)
-    said = found.said.tolist()
+    said = found.refusals.tolist()
 
     assert (said[0], said[3]) == (said[1], said[4])
     assert len({said[0], said[2], said[3], said[6]}) >= 3
@@ -170,15 +176,15 @@ def test_a_refusal_for_now_and_one_for_good_have_two_numbers() -> None:
 
     for pod, numbers in (("gpu=1", 1), ("gpu=2", 1)):
         found = answer(tables, pod)
-        assert len({*found.said.tolist()} - {-1}) == numbers
-    assert answer(tables, "gpu=1").permanent.tolist() == [False, False]
-    assert answer(tables, "gpu=2").permanent.tolist() == [True, True]
+        assert len({*found.refusals.tolist()} - {-1}) == numbers
+    assert permanent(answer(tables, "gpu=1")).tolist() == [False, False]
+    assert permanent(answer(tables, "gpu=2")).tolist() == [True, True]
 
 
 def test_odd_nodes_with_the_same_words_have_one_number_and_with_others_another() -> None:
     two = machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", devices="gpu=0,1", policy="restricted")
     _, found = watched(ODD_SMALL, ODD_SMALL, two, ODD_BUSY)
-    said = found.said.tolist()
+    said = found.refusals.tolist()
 
     assert said[0] == said[1]
     assert said[3] not in said[:2]
@@ -186,9 +192,9 @@ def test_odd_nodes_with_the_same_words_have_one_number_and_with_others_another()
 
 def test_numbers_stay_while_nodes_come_and_go() -> None:
     tables, found = watched(*[BUSY] * 4, *[SMALL] * 4)
-    before = found.said.tolist()
+    before = found.refusals.tolist()
     tables.put(replace(SMALL, name="n0"))
-    after = found.said.tolist()
+    after = found.refusals.tolist()
 
     assert after == [before[4], *before[1:]]
 
@@ -196,17 +202,17 @@ def test_numbers_stay_while_nodes_come_and_go() -> None:
 # What is worked out again.
 
 
-def _alike(found: Answer) -> list[int]:
+def _alike(found: Evaluation) -> list[int]:
     """By row the first one of which the same is said."""
-    said = found.said.tolist()
+    said = found.refusals.tolist()
     return [said.index(number) for number in said]
 
 
-LOOKS: dict[str, Callable[[Answer], list[Any]]] = {
+LOOKS: dict[str, Callable[[Evaluation], list[Any]]] = {
     "admitted": lambda found: found.admitted.tolist(),
     "able": lambda found: found.able.tolist(),
     "aligned": lambda found: found.aligned.tolist(),
-    "width": lambda found: found.width.tolist(),
+    "width": lambda found: found.zones.tolist(),
     "said": _alike,
     "scores": lambda found: found.scores(MOST).tolist(),
 }
@@ -214,7 +220,7 @@ looks = pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 
 
 @looks
-def test_what_is_known_is_not_asked_again(look: Callable[[Answer], list[Any]]) -> None:
+def test_what_is_known_is_not_asked_again(look: Callable[[Evaluation], list[Any]]) -> None:
     tables, found = watched(*[ODD] * 4, *[ODD_SMALL] * 4, *[ODD_BUSY] * 4)
     look(found)
     tables.looked()
@@ -224,7 +230,7 @@ def test_what_is_known_is_not_asked_again(look: Callable[[Answer], list[Any]]) -
 
 
 @looks
-def test_only_nodes_that_changed_are_asked_again(look: Callable[[Answer], list[Any]]) -> None:
+def test_only_nodes_that_changed_are_asked_again(look: Callable[[Evaluation], list[Any]]) -> None:
     tables, found = watched(*[ODD] * 4, *[ODD_SMALL] * 4, *[ODD_BUSY] * 4)
     look(found)
     tables.looked()
@@ -237,7 +243,7 @@ def test_only_nodes_that_changed_are_asked_again(look: Callable[[Answer], list[A
 
 
 @looks
-def test_columns_that_changed_are_read_again(look: Callable[[Answer], list[Any]]) -> None:
+def test_columns_that_changed_are_read_again(look: Callable[[Evaluation], list[Any]]) -> None:
     tables, found = watched(*[ROOMY] * 6, *[SMALL] * 6, *[BUSY] * 6)
     look(found)
     tables.looked()
@@ -257,7 +263,7 @@ def test_whether_a_node_could_ever_take_it_is_not_asked_again_for_what_is_free()
     tables.put(replace(ODD_SMALL, name="n1"))
 
     assert found.able.tolist() == [True, False, True, True] + [False] * 4
-    assert tables.looked() == ["n1"]
+    assert {*tables.looked()} == {"n1"}
 
 
 def test_nodes_in_columns_are_not_looked_at_but_for_one_of_a_layout() -> None:
@@ -265,7 +271,7 @@ def test_nodes_in_columns_are_not_looked_at_but_for_one_of_a_layout() -> None:
 
     assert found.admitted.all()
     assert found.aligned.all()
-    assert (found.width == 1).all()
+    assert (found.zones == 1).all()
     assert (found.scores(MOST) > 0).all()
     assert len(tables.looked()) == 2
 

@@ -1,5 +1,5 @@
 """
-A board against the rules, on every state that real kubelets were recorded in.
+The cache against the rules, on every state that real kubelets were recorded in.
 
 A state is the node as the rules know it before a recorded decision, and it takes the place of the one before
 on the board. Decisions in a row ask with different intents, so that these are judged on real states as well.
@@ -12,12 +12,11 @@ from functools import cache
 import pytest
 from hypothesis import settings
 
-from numalign.cache import Question
-from numalign.cache.board import Board
+from numalign.cache import ClusterCache, Question
 from numalign.decision.evaluate import NO_INTENT
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
-from tests.boards import differences
+from tests.batches import differences
 from tests.conformance import agreement
 from tests.conformance.agreement import Level, Recorded
 
@@ -52,13 +51,13 @@ def states(recorded: Recorded, level: Level) -> Iterator[tuple[Node, Question]]:
 
 @pytest.mark.parametrize("level", [Level.MACHINE, Level.CONFIGURED, Level.COUNTS])
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_in_every_recorded_state_a_board_says_what_the_rules_say(name: str, level: Level) -> None:
+def test_in_every_recorded_state_the_cache_answers_what_the_rules_answer(name: str, level: Level) -> None:
     in_columns = 0
     for recorded in scenarios(name):
-        board = Board()
+        cluster = ClusterCache()
         for node, question in states(recorded, level):
-            board.put(node)
-            in_columns += board.in_columns
-            assert differences(board, question, [node]) == [], recorded.node["name"]
+            cluster.nodes.put(node)
+            in_columns += cluster.nodes.in_columns
+            assert differences(cluster, question, [node]) == [], recorded.node["name"]
 
     assert (in_columns > 0) is (level is not Level.MACHINE)

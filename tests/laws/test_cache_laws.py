@@ -1,8 +1,8 @@
 """
-Laws of a board: of all nodes at once it says what the rules say of each.
+Laws of the cache: for all nodes at once it answers what the rules answer for each.
 
 Nothing is tolerated: verdicts, reasons, permanence, placements and scores are those of the rules, whichever
-way a node takes through the board, whatever was put, dropped or asked before, and beside whichever others.
+way a node takes through the cache, whatever was put, dropped or asked before, and beside whichever others.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
-from numalign.cache.board import Board
+from numalign.cache import ClusterCache
 from numalign.decision import wording
 from numalign.decision.evaluate import evaluate
 from numalign.decision.verdict import Cause
@@ -24,7 +24,7 @@ from numalign.model.machine import Machine
 from numalign.model.node import Node
 from numalign.model.options import CpuOption, FeatureGate, TopologyOption
 from numalign.model.resources import ZoneId
-from tests.boards import Said, board_of, by_board, differences, ghosts
+from tests.batches import NodeFacts, by_cache, differences, ghosts
 from tests.laws.fleets import (
     HUNDREDS,
     LARGE,
@@ -59,34 +59,37 @@ HALF, FEW = settings(max_examples=max(4, TRIED // 2)), settings(max_examples=max
 
 
 @given(cases)
-def test_of_every_node_a_board_says_what_the_rules_say(asked: Case) -> None:
-    assert differences(board_of(asked.nodes), asked.question, asked.nodes, asked.weights) == []
+def test_of_every_node_the_cache_answers_what_the_rules_answer(asked: Case) -> None:
+    assert differences(ClusterCache.of(asked.nodes), asked.question, asked.nodes, asked.weights) == []
 
 
 @given(seeds)
-def test_of_many_nodes_a_board_says_what_the_rules_say_of_each(seed: int) -> None:
+def test_of_many_nodes_the_cache_answers_what_the_rules_answer_of_each(seed: int) -> None:
     asked, others = made(seed, LARGE), (seed + 1, seed + 2)
-    board = board_of(asked.nodes)
-    event(f"{board.in_columns * 10 // len(board)} of 10 nodes in columns")
+    cache = ClusterCache.of(asked.nodes)
+    event(f"{cache.nodes.in_columns * 10 // len(cache.nodes)} of 10 nodes in columns")
 
     for one in (asked.question, *(seeded(question, other) for other in others)):
-        assert differences(board, one, asked.nodes, asked.weights) == []
+        assert differences(cache, one, asked.nodes, asked.weights) == []
 
 
 @FEW
 @given(seeds)
-def test_of_hundreds_of_a_kind_a_board_says_what_the_rules_say_of_each(seed: int) -> None:
+def test_of_hundreds_of_a_kind_the_cache_answers_what_the_rules_answer_of_each(seed: int) -> None:
     asked = made(seed, HUNDREDS)
 
-    assert differences(board_of(asked.nodes), asked.question, asked.nodes, asked.weights) == []
+    assert differences(ClusterCache.of(asked.nodes), asked.question, asked.nodes, asked.weights) == []
 
 
 @given(cases, st.lists(seeds, min_size=1, max_size=3))
 def test_one_question_has_no_part_in_the_answer_to_another(asked: Case, others: list[int]) -> None:
-    board, every = board_of(asked.nodes), [asked.question, *(seeded(question, seed) for seed in others)]
+    cache, every = (
+        ClusterCache.of(asked.nodes),
+        [asked.question, *(seeded(question, seed) for seed in others)],
+    )
 
     for one in (*every, *every):
-        assert differences(board, one, asked.nodes, asked.weights) == []
+        assert differences(cache, one, asked.nodes, asked.weights) == []
 
 
 @HALF
@@ -95,7 +98,9 @@ def test_the_order_in_which_nodes_are_put_changes_nothing(seed: int) -> None:
     asked = made(seed, LARGE)
     mixed = Random(seed).sample(asked.nodes, len(asked.nodes))  # noqa: S311 - an order keeps no secret
 
-    assert said(board_of(mixed), asked, asked.nodes) == said(board_of(asked.nodes), asked, asked.nodes)
+    assert facts_of(ClusterCache.of(mixed), asked, asked.nodes) == facts_of(
+        ClusterCache.of(asked.nodes), asked, asked.nodes
+    )
 
 
 @given(cases, st.sampled_from([tuple(range(1, 9)), (0, 2, 3, 5, 8, 13, 21, 99)]))
@@ -103,19 +108,19 @@ def test_other_ids_in_the_same_order_change_nothing(asked: Case, others: tuple[i
     new = zone_ids(*others)
     nodes = [renamed(node, dict(zip(node.ids, new, strict=False))) for node in asked.nodes]
 
-    before, after = (without_ids(said(board_of(some), asked, some)) for some in (asked.nodes, nodes))
+    before, after = (
+        without_ids(facts_of(ClusterCache.of(some), asked, some)) for some in (asked.nodes, nodes)
+    )
     assert before == after
 
 
-def said(board: Board, asked: Case, nodes: Iterable[Node]) -> dict[str, Said]:
-    """What a board says of these nodes, by name."""
+def facts_of(cache: ClusterCache, asked: Case, nodes: Iterable[Node]) -> dict[str, NodeFacts]:
+    """What a cache says of these nodes, by name."""
     names = [node.name for node in nodes]
-    return dict(
-        zip(names, by_board(board.ask(asked.question), board.rows(names), asked.weights), strict=True)
-    )
+    return dict(zip(names, by_cache(cache.ask(names, asked.question), asked.weights), strict=True))
 
 
-def without_ids(every: Mapping[str, Said]) -> list[tuple[object, ...]]:
+def without_ids(every: Mapping[str, NodeFacts]) -> list[tuple[object, ...]]:
     """What is said, but for the ids of zones."""
     return [
         (*one[:3], *one[4:], wording.sentence(one.verdict) if one.verdict.refusal else "")
@@ -153,33 +158,33 @@ WHICH = st.integers(0, 2)
 
 @dataclass
 class Kept:
-    """A board, and the nodes that stand on it."""
+    """A cache, and the nodes that stand on it."""
 
-    board: Board
+    cache: ClusterCache
     nodes: dict[str, Node] = field(default_factory=dict)
 
     def put(self, name: str, node: Node) -> None:
         """A node comes, or is not what it was."""
         self.nodes[name] = replace(node, name=name)
-        self.board.put(self.nodes[name])
+        self.cache.nodes.put(self.nodes[name])
 
     def drop(self, name: str) -> None:
         """A node goes, if it is there."""
         self.nodes.pop(name, None)
-        self.board.drop(name)
+        self.cache.nodes.drop(name)
 
 
 class Changes(RuleBasedStateMachine):
-    """Nodes come, change and go on a board, and few questions are asked again and again."""
+    """Nodes come, change and go on a cache, and few questions are asked again and again."""
 
-    boards: Bundle[Kept] = Bundle("boards")
+    caches: Bundle[Kept] = Bundle("caches")
 
-    @initialize(target=boards, seed=seeds, asked=st.lists(seeds, min_size=3, max_size=3))
+    @initialize(target=caches, seed=seeds, asked=st.lists(seeds, min_size=3, max_size=3))
     def start(self, seed: int, asked: list[int]) -> Kept:
         """Nodes of three kinds, most of them of the first."""
         self.kinds = [seeded(build, seed + at) for at, build in enumerate((counted, counted, described))]
         self.questions = [seeded(question, seed) for seed in asked]
-        kept = Kept(Board())
+        kept = Kept(ClusterCache())
         for at, name in enumerate(NAMES):
             kept.put(name, self.node(0, seed + at))
         return kept
@@ -189,7 +194,7 @@ class Changes(RuleBasedStateMachine):
         return seeded(lambda pick: like(pick, self.kinds[kind]), seed)
 
     @rule(
-        kept=boards,
+        kept=caches,
         name=st.sampled_from(NAMES),
         kind=st.sampled_from([0, 0, 0, 0, 1, 2]),
         seed=seeds,
@@ -200,37 +205,38 @@ class Changes(RuleBasedStateMachine):
         kept.put(name, self.node(kind, seed))
         self.ask(kept, which)
 
-    @rule(kept=boards, seed=seeds)
+    @rule(kept=caches, seed=seeds)
     def put_all(self, kept: Kept, seed: int) -> None:
         """Nothing is as it was."""
         for at, name in enumerate(NAMES):
             kept.put(name, self.node(0, seed + at))
 
-    @rule(kept=boards)
+    @rule(kept=caches)
     def put_again(self, kept: Kept) -> None:
         """Everything is as it was."""
         for node in kept.nodes.values():
-            kept.board.put(node)
+            kept.cache.nodes.put(node)
 
-    @rule(kept=boards, name=st.sampled_from(NAMES), which=WHICH)
+    @rule(kept=caches, name=st.sampled_from(NAMES), which=WHICH)
     def drop(self, kept: Kept, name: str, which: int) -> None:
         """One node goes, and somebody asks."""
         kept.drop(name)
         self.ask(kept, which)
 
-    @rule(kept=boards, which=WHICH, part=st.sampled_from(["admitted", "able", "width", "said"]))
+    @rule(kept=caches, which=WHICH, part=st.sampled_from(["admitted", "able", "zones", "refusals"]))
     def glance(self, kept: Kept, which: int, part: str) -> None:
         """One thing is looked at and the rest is not, so that they are worked out at different times."""
-        assert len(getattr(kept.board.ask(self.questions[which]), part)) >= len(kept.nodes)
+        evaluation = kept.cache.ask([], self.questions[which]).evaluation
+        assert len(getattr(evaluation, part)) >= len(kept.nodes)
 
-    @rule(kept=boards, which=WHICH)
+    @rule(kept=caches, which=WHICH)
     def ask(self, kept: Kept, which: int) -> None:
         """The answer is what the rules say, whatever happened before."""
         nodes, asked = list(kept.nodes.values()), self.questions[which]
 
-        assert len(kept.board) == len(nodes)
-        assert differences(kept.board, asked, nodes) == []
-        assert ghosts(kept.board, asked, nodes) == []
+        assert len(kept.cache.nodes) == len(nodes)
+        assert differences(kept.cache, asked, nodes) == []
+        assert ghosts(kept.cache, asked, nodes) == []
 
 
 TestChanges = Changes.TestCase
@@ -246,7 +252,7 @@ def corners() -> Counter[object]:
     met: Counter[object] = Counter()
     for seed in range(400):
         asked = made(seed, SMALL)
-        met["in columns"] += board_of(asked.nodes).in_columns
+        met["in columns"] += ClusterCache.of(asked.nodes).nodes.in_columns
         for node in asked.nodes:
             met.update(facts(node))
             verdict = evaluate(node, asked.question.demand, asked.question.intent)

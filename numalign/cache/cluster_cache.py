@@ -1,0 +1,529 @@
+"""
+A cluster in memory: its nodes, the shapes that nodes can be of, and what they answer to pods.
+
+What could *ever* be is asked of shapes, which hardly ever change; what fits *now*, of the nodes of those that
+could. Nodes are put and dropped in place, and what was worked out is patched for the rows that changed.
+Whatever can take long is done in steps, so that others are answered in between.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.batch import Batch, OwnNode
+from numalign.cache.change_log import TrackedArray
+from numalign.cache.cluster_nodes import ClusterNodes
+from numalign.cache.eligibility import MAY_GO, Eligibility, counted
+from numalign.cache.evaluation import Evaluation
+from numalign.cache.question import Question
+from numalign.cache.shape_table import ShapeTable, derived
+from numalign.cache.survey import Group, Survey, refusal_text
+from numalign.cache.unknown_node_table import UnknownNodeTable
+from numalign.decision.evaluate import evaluate, evaluating
+from numalign.decision.verdict import Verdict
+from numalign.kubelet import work_limit
+from numalign.lru import LRU, Caches
+from numalign.memory_size import weight
+from numalign.model.constraints import ANYWHERE, Constraints, unmet_now
+from numalign.model.demand import with_request
+from numalign.model.intent import Policy
+from numalign.model.node import Node, alike
+from numalign.model.resources import CPU, MEMORY, NODE_LEVEL
+from numalign.model.steps import Steps, finished
+from numalign.shapes import KnownShape, UnknownNode
+
+REMEMBERED = 1024
+"""Questions whose answers are kept; the least recently asked goes first."""
+
+MOST_BYTES = 2**26
+"""Of all answers of nodes together: of 5,000 nodes one takes a tenth of a MiB, more for many containers."""
+
+FULL_TEXTS = 128
+"""Questions of which the verdict of every shape is kept, until the sentence is made of them.
+
+That is as much as all templates of a workload come to. The sentence is some hundred bytes, what it is made
+of grows with the shapes. Pods that fit nowhere are rare, so more would fill memory for a long time.
+"""
+
+GUESSES = 8
+"""Nodes that are asked for room one by one before all are: nearly always one of them has some."""
+
+_VERDICTS = 64
+_NODES_A_STEP = 4
+
+_EVERYWHERE = NODE_LEVEL | {CPU, MEMORY}
+"""Resources that every node has, whether or not it lists them."""
+
+_Version = tuple[object, ...]
+"""As of when something is known."""
+
+_Pod = tuple[Question, Constraints]
+"""What a pod asks, and where it may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Able:
+    """What could ever take a pod: which shapes, which nodes; and which of the nodes are not answered."""
+
+    shapes: Bools
+    nodes: Bools
+    unanswered: Bools
+
+
+class ClusterCache:
+    """Nodes, shapes and nodes without topology, each under a name of its own. Used by one thread.
+
+    Of questions, the answers to so many are `remembered`.
+    """
+
+    def __init__(self, *, remembered: int = REMEMBERED) -> None:
+        self.nodes = ClusterNodes()
+        self._shapes = ShapeTable()
+        self.unknown_nodes = UnknownNodeTable()
+        self.eligibility = Eligibility(self.nodes)
+        self.unknown_eligibility = Eligibility(self.unknown_nodes)
+        self._told_shapes: Sequence[KnownShape] = ()
+        self._updates = 0
+        self._shape_rows: tuple[_Version | None, Rows] = (None, np.zeros(0, dtype=np.intp))
+        self._of_nodes: LRU[Question, Evaluation] = LRU(
+            remembered, most_bytes=MOST_BYTES, weigh=_weight_of_evaluation
+        )
+        self._of_shapes: LRU[Question, Evaluation] = LRU(remembered, weigh=_weight_of_evaluation)
+        self._eligible_shapes: LRU[Constraints, TrackedArray] = LRU(remembered, weigh=_weight_of_array)
+        self._room: LRU[_Pod, Node] = LRU(remembered, weigh=_weight_of_room)
+        self._surveys: LRU[_Pod, tuple[_Version, Survey]] = LRU(remembered, weigh=_weight_of_survey)
+        self._why: LRU[tuple[Question, Constraints, Policy], tuple[_Version, str]] = LRU(
+            remembered, weigh=_weight_of_text
+        )
+        self._groups: LRU[Question, tuple[object, Mapping[int, Verdict]]] = LRU(
+            min(FULL_TEXTS, remembered), weigh=_weight_of_groups
+        )
+        self._verdicts: LRU[tuple[str, Question], tuple[Node, Verdict]] = LRU(
+            _VERDICTS, weigh=_weight_of_verdict
+        )
+
+    @classmethod
+    def of(
+        cls,
+        nodes: Iterable[Node],
+        shapes: Sequence[KnownShape] = (),
+        unknown: Mapping[str, UnknownNode] | None = None,
+    ) -> "ClusterCache":
+        """The cluster of these nodes; see `update`."""
+        cache = cls()
+        for _ in cache.update(nodes, shapes, unknown or {}):
+            pass
+        return cache
+
+    def caches(self) -> Caches:
+        """What is remembered, by its name in metrics."""
+        return {
+            "nodes": self._of_nodes,
+            "shapes": self._of_shapes,
+            "eligible_shapes": self._eligible_shapes,
+            "room": self._room,
+            "surveys": self._surveys,
+            "groups": self._groups,
+            "verdicts": self._verdicts,
+            "refusals": self._why,
+            **self.eligibility.caches(),
+            **{f"unknown_{name}": cache for name, cache in self.unknown_eligibility.caches().items()},
+        }
+
+    # What the cluster is.
+
+    def update(
+        self, nodes: Iterable[Node], shapes: Sequence[KnownShape], unknown: Mapping[str, UnknownNode]
+    ) -> Iterator[None]:
+        """Hold these nodes, shapes and nodes without topology, and no others, some nodes at each step.
+
+        Shapes of nodes that are not among the `shapes` are read off these nodes.
+        """
+        by_name = {node.name: node for node in nodes}
+        # Nearly all are the very objects that they were.
+        changed = [node for name, node in by_name.items() if self.nodes.get(name) is not node]
+        for at, node in enumerate(changed, start=1):
+            self.nodes.put(node)
+            if at % _NODES_A_STEP == 0:
+                yield
+        # Whatever goes, goes last: in between a node may stand here twice, and is never missing.
+        yield from self._counted(self.unknown_nodes.put_all(unknown))
+        for at, name in enumerate(self.nodes.names() - by_name.keys(), start=1):
+            self.nodes.drop(name)
+            if at % _NODES_A_STEP == 0:
+                yield
+        every = [*shapes, *self._unlisted_shapes(shapes)]
+        if every != self._told_shapes:
+            self._told_shapes = every
+            self._updates += 1
+            self._shapes.become(every)
+        yield from self._counted(self.unknown_nodes.drop_others())
+
+    def update_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
+        """Hold these nodes without topology and no others, some of them at each step."""
+        yield from self._counted(self.unknown_nodes.put_all(unknown))
+        yield from self._counted(self.unknown_nodes.drop_others())
+
+    def _counted(self, steps: Iterator[None]) -> Iterator[None]:
+        for _ in steps:
+            self._updates += 1
+            yield
+        self._updates += 1
+
+    def _unlisted_shapes(self, shapes: Iterable[KnownShape]) -> list[KnownShape]:
+        missing = self.nodes.shapes.every() - {each.shape.name for each in shapes if not each.declared}
+        if not missing:
+            return []
+        named = ((self.nodes.shape_of(node.name), node) for node in self.nodes)
+        return derived((name, node) for name, node in named if name in missing)
+
+    def _version(self) -> _Version:
+        """Of everything that could ever be: what is free on nodes is no part of it."""
+        return self._updates, self.nodes.facts.place, self.nodes.attributes.place
+
+    @property
+    def unknown(self) -> int:
+        """How many nodes have no topology."""
+        return len(self.unknown_nodes)
+
+    @property
+    def informed(self) -> bool:
+        """Whether any shape is known: of a node that is here or was, or because it is declared."""
+        return len(self._shapes) > 0
+
+    @property
+    def listed(self) -> frozenset[str]:
+        """Every resource that a shape lists, or a node without topology."""
+        return self._shapes.listed | self.unknown_nodes.listed()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Every class name of a shape, and every one that a node is labelled with, sorted."""
+        return tuple(sorted(self._shapes.classes | self.nodes.classes.every()))
+
+    # Many nodes at once, as they are now.
+
+    def ask(self, names: Sequence[str], question: Question, own: OwnNode | None = None) -> Batch:
+        """What these nodes answer to a question."""
+        return Batch(names, self.nodes.rows(names), self._evaluation(question), own)
+
+    def work(self, question: Question) -> Iterator[None]:
+        """Work out in steps what `ask` then gives at once."""
+        return self._evaluation(question).work()
+
+    def _evaluation(self, question: Question) -> Evaluation:
+        evaluation = self._of_nodes.get(
+            question, lambda: Evaluation(self.nodes, question, self.nodes.healths)
+        )
+        # It is empty in the beginning, and grows with what is read of it.
+        self._of_nodes.weigh_again(question)
+        return evaluation
+
+    # One node.
+
+    def verdict(self, name: str, question: Question) -> Verdict | None:
+        """The verdict of one node as things stand; None for a node whose topology is not known."""
+        return finished(self.work_on_node(name, question))
+
+    def work_on_node(self, name: str, question: Question) -> Steps[Verdict | None]:
+        """Work out in steps what `verdict` then gives at once."""
+        node, kept = self.nodes.get(name), self._verdicts.find((name, question))
+        if node is None:
+            return None
+        if kept is None or kept[0] is not node:
+            kept = node, (yield from evaluating(node, question.demand, question.intent))
+            self._verdicts.put((name, question), kept)
+        return kept[1]
+
+    # What could ever be.
+
+    def work_ever(self, question: Question, constraints: Constraints = ANYWHERE) -> Iterator[None]:
+        """Work out in steps what `ever` then gives at once."""
+        if not self._is_current(self._surveys.find((question, constraints))):
+            yield from self._work_able(question, constraints)
+
+    def ever(self, question: Question, constraints: Constraints = ANYWHERE) -> Survey:
+        """What could take the pod, in health and with nothing else on it, and be where the pod may go."""
+        key = question, constraints
+        kept = self._surveys.find(key)
+        if kept is None or not self._is_current(kept):
+            kept = self._version(), self._survey(question, constraints)
+            self._surveys.put(key, kept)
+        return kept[1]
+
+    def _is_current(self, kept: tuple[_Version, object] | None) -> bool:
+        return kept is not None and kept[0] == self._version()
+
+    def _survey(self, question: Question, constraints: Constraints) -> Survey:
+        able, open_shapes = self._able(question, constraints), self._eligible(constraints)
+        open_nodes = self.eligibility.ever(constraints)
+        feasible, count = self._classes_of(able), int(np.count_nonzero(able.nodes & open_nodes))
+        unknown = self.unknown_eligibility.ever(constraints)
+        return Survey(
+            feasible=tuple(name for name in self.classes if name in feasible),
+            infeasible=tuple(name for name in self.classes if name not in feasible),
+            able=count,
+            known=len(self.nodes),
+            unknown=self.unknown,
+            unanswered=int(np.count_nonzero(able.unanswered & open_nodes)),
+            fallback=None if count else self._fallback(able.shapes & open_shapes),
+            unmatched=not (open_shapes.any() or unknown.any()),
+            bare=int(np.count_nonzero(unknown & self.unknown_nodes.large_enough(question.demand))),
+            unlisted=tuple(self._unlisted(question)),
+        )
+
+    def _unlisted(self, question: Question) -> list[str]:
+        # CPUs and memory are not listed by zones whose kubelet gives no hints for them.
+        listed = self.listed | _EVERYWHERE
+        return [name for name in question.demand.total.positive() if name not in listed]
+
+    def _classes_of(self, able: _Able) -> set[str]:
+        """The names of classes of which some node could take a pod."""
+        shapes = (known.shape for row, known in self._shapes.known() if able.shapes[row])
+        return {*(shape.node_class for shape in shapes), *self.nodes.classes.among(able.nodes)}
+
+    def _fallback(self, shapes: Bools) -> KnownShape | None:
+        """Of these shapes the one that comes back soonest, as far as anybody can tell."""
+        return max(
+            (known for row, known in self._shapes.known() if shapes[row]), key=_last_seen, default=None
+        )
+
+    def _able(self, question: Question, constraints: Constraints) -> _Able:
+        """What could take the pod; a shape whose largest node could not, can still have one that could.
+
+        Nodes of a shape differ by parts of a GiB. More can be worse, where amounts of one resource and of
+        another have to be found on as many zones; so each node is asked before a pod is turned away.
+        """
+        of_shapes = self._shape_evaluation(question)
+        shapes, unanswered = of_shapes.able, self._nodes_of(of_shapes.unanswered)
+        nodes = self._nodes_of(shapes)
+        if (shapes & self._eligible(constraints)).any():
+            return _Able(shapes, nodes, unanswered)
+        of_nodes = self._evaluation(question)
+        able = of_nodes.able
+        rows = self._rows_of_shapes()[able]
+        # In the middle of an update a node may be here before its shape is.
+        shapes[rows[rows >= 0]] = True
+        return _Able(shapes, nodes | able, unanswered | of_nodes.unanswered)
+
+    def _work_able(self, question: Question, constraints: Constraints) -> Iterator[None]:
+        """Work out in steps what `_able` then gives at once."""
+        array, shapes = self._eligible_array(constraints), self._shape_evaluation(question)
+        yield from array.catching_up(self._shapes.height, partial(self._shapes.may_go, constraints))
+        yield from shapes.work_ever()
+        if not (shapes.able & self._eligible(constraints)).any():
+            yield from self._evaluation(question).work_ever()
+
+    def _shape_evaluation(self, question: Question) -> Evaluation:
+        evaluation = self._of_shapes.get(question, lambda: Evaluation(self._shapes, question))
+        self._of_shapes.weigh_again(question)
+        return evaluation
+
+    def _eligible(self, constraints: Constraints) -> Bools:
+        """Which shapes have nodes that a pod may go to."""
+        may_go = partial(self._shapes.may_go, constraints)
+        return self._eligible_array(constraints).current(
+            self._shapes.height, lambda rows: finished(may_go(rows))
+        )
+
+    def _eligible_array(self, constraints: Constraints) -> TrackedArray:
+        array = self._eligible_shapes.get(
+            constraints, lambda: TrackedArray(self._shapes.told, np.zeros(0, dtype=np.bool_))
+        )
+        self._eligible_shapes.weigh_again(constraints)
+        return array
+
+    def _rows_of_shapes(self) -> Rows:
+        """By row of a node the row of its shape, -1 for none."""
+        version = self._version()
+        if self._shape_rows[0] != version:
+            rows = self.nodes.shapes.mapped(self._shapes.rows_by_name(), self.nodes.height)
+            self._shape_rows = version, rows
+        return self._shape_rows[1]
+
+    def _nodes_of(self, shapes: Bools) -> Bools:
+        """The rows of the nodes of some shapes."""
+        # A row without a node counts from the end, and so meets the entry that is no shape's.
+        nodes: Bools = np.append(shapes, np.False_)[self._rows_of_shapes()]
+        return nodes
+
+    # What fits now.
+
+    def work_now(self, question: Question, constraints: Constraints = ANYWHERE) -> Iterator[None]:
+        """Work out in steps what `now` or, for a pod that fits nowhere, `why_not` then gives at once."""
+        yield from self.work_ever(question, constraints)
+        if self.ever(question, constraints).able:
+            yield from self._find_room(question, constraints)
+            return
+        for policy in _below(question.intent.policy):
+            yield from self.work_ever(question.with_policy(policy), constraints)
+        if not any(self._is_current(self._why.find((question, constraints, floor))) for floor in Policy):
+            yield from self._find_groups(question)
+
+    def now(self, question: Question, constraints: Constraints = ANYWHERE) -> bool:
+        """Whether some node that could ever take the pod, and where it may go, could do so as things stand.
+
+        One that does not answer (`Survey`) may do so.
+        """
+        for _ in self.work_now(question, constraints):
+            pass
+        return self._witness((question, constraints)) is not None
+
+    def _witness(self, pod: _Pod) -> Node | None:
+        """The node that had room when somebody looked last, if it is as it was."""
+        before = self._room.find(pod)
+        node = self.nodes.get(before.name) if before else None
+        if node is None or not alike(node, before):
+            return None
+        return node if unmet_now(pod[1], node.name, node.attributes) is None else None
+
+    def _find_room(self, question: Question, constraints: Constraints) -> Iterator[None]:
+        """Keep a node that has room, if there is one; nearly always one of the first has some."""
+        pod = question, constraints
+        if self._witness(pod):
+            return
+        evaluation = self._evaluation(question)
+        rows = self._rows_with_hope(question, constraints)
+        yield from self._guess_room(pod, evaluation, rows[:GUESSES])
+        if len(rows) <= GUESSES or self._witness(pod):
+            return
+        yield from evaluation.work_now()
+        rows = self._rows_with_hope(question, constraints)
+        rows = rows[evaluation.possible[rows]]
+        if len(rows):
+            self._room.put(pod, self.nodes.node(int(rows[0])))
+
+    def _rows_with_hope(self, question: Question, constraints: Constraints) -> Rows:
+        """The nodes that could ever take the pod, and that it may go to now."""
+        able = self._able(question, constraints).nodes & self.eligibility.now(constraints)
+        return np.flatnonzero(able)
+
+    def _guess_room(self, pod: _Pod, evaluation: Evaluation, rows: Rows) -> Iterator[None]:
+        for row in rows.tolist():
+            # It may have gone since the first step.
+            if not self.nodes.has(row):
+                continue
+            node, verdict = self.nodes.node(row), (yield from evaluation.work_verdict(row))
+            if not verdict.refused:
+                self._room.put(pod, node)
+                return
+            yield
+
+    # Why a pod fits nowhere.
+
+    def why_not(
+        self,
+        question: Question,
+        constraints: Constraints = ANYWHERE,
+        *,
+        floor: Policy = Policy.BEST_EFFORT,
+    ) -> str:
+        """Why no node could ever take the pod, and what would help; no policy below `floor` is advised.
+
+        Empty where no node that it may go to refuses it.
+        """
+        key = question, constraints, floor
+        kept = self._why.find(key)
+        if kept is None or not self._is_current(kept):
+            kept = self._version(), self._because(question, constraints, floor)
+            self._why.put(key, kept)
+        return kept[1]
+
+    def _because(self, question: Question, constraints: Constraints, floor: Policy) -> str:
+        looser = (policy for policy in _below(question.intent.policy) if policy.at_least(floor))
+        helpful = (
+            policy for policy in looser if self._surely_able(question.with_policy(policy), constraints)
+        )
+        return refusal_text(
+            self.groups(question, constraints),
+            question.intent,
+            unknown=self.unknown,
+            looser=next(helpful, None),
+            enough=partial(self._fits_with, question, constraints),
+        )
+
+    def groups(self, question: Question, constraints: Constraints = ANYWHERE) -> tuple[Group, ...]:
+        """The verdict of each shape, and which of its nodes a pod may go to; the declared ones last."""
+        verdicts = finished(self._find_groups(question))
+        unmet, rows = self.eligibility.unmet_ever(constraints), self._rows_of_shapes()
+        return tuple(_group(known, verdicts[row], unmet[rows == row]) for row, known in self._shapes.known())
+
+    def _find_groups(self, question: Question) -> Steps[Mapping[int, Verdict]]:
+        """The verdict of each shape by its row, one at each step."""
+        kept, place = self._groups.find(question), self._shapes.told.place
+        if kept is None or kept[0] != place:
+            verdicts = {}
+            for row, known in [*self._shapes.known()]:
+                verdicts[row] = yield from evaluating(known.shape.node, question.demand, question.intent)
+                yield
+            kept = place, verdicts
+            self._groups.put(question, kept)
+        # Shapes may have come meanwhile.
+        if place != self._shapes.told.place:
+            return (yield from self._find_groups(question))
+        return kept[1]
+
+    def _surely_able(self, question: Question, constraints: Constraints) -> bool:
+        survey = self.ever(question, constraints)
+        return survey.able > survey.unanswered
+
+    def _fits_with(
+        self, question: Question, constraints: Constraints, container: str, resource: str, amount: int
+    ) -> bool:
+        """Whether the pod would fit somewhere if it asked for this much; no, if that takes long to say."""
+        less = with_request(question.demand, container, resource, amount)
+        left, eligible = work_limit.LIMIT_AT_ONCE, self._eligible(constraints)
+        for row, known in self._shapes.known():
+            if not eligible[row]:
+                continue
+            left -= work_limit.units(known.shape.node, less)
+            if left < 0 or evaluate(known.shape.node, less, question.intent).admitted:
+                return left >= 0
+        return False
+
+
+def _group(known: KnownShape, verdict: Verdict, unmet: Ints) -> Group:
+    return Group(known, int(np.count_nonzero(unmet == MAY_GO)), verdict, counted(unmet))
+
+
+def _last_seen(known: KnownShape) -> tuple[bool, float]:
+    """Nodes that are here come first, then those that were here last; what was only declared comes last."""
+    return known.nodes > 0, known.seen or 0.0
+
+
+def _below(policy: Policy) -> list[Policy]:
+    """The policies that promise something, but less than this one, the tightest first."""
+    return [other for other in reversed(Policy) if other is not Policy.NONE and not other.at_least(policy)]
+
+
+def _weight_of_evaluation(_question: Question, evaluation: Evaluation) -> int:
+    return evaluation.weight
+
+
+def _weight_of_array(constraints: Constraints, array: TrackedArray) -> int:
+    return weight(constraints) + array.bytes
+
+
+def _weight_of_room(pod: _Pod, _node: Node) -> int:
+    # The node is there anyway.
+    return pod[0].weight + weight(pod[1])
+
+
+def _weight_of_survey(pod: _Pod, kept: tuple[_Version, Survey]) -> int:
+    # The shape is there anyway.
+    return pod[0].weight + weight(pod[1], replace(kept[1], fallback=None))
+
+
+def _weight_of_text(key: tuple[Question, Constraints, Policy], kept: tuple[_Version, str]) -> int:
+    return key[0].weight + weight(key[1], kept[1])
+
+
+def _weight_of_groups(question: Question, kept: tuple[object, Mapping[int, Verdict]]) -> int:
+    return question.weight + weight(kept[1])
+
+
+def _weight_of_verdict(key: tuple[str, Question], kept: tuple[Node, Verdict]) -> int:
+    return key[1].weight + weight(kept[1])

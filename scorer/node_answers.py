@@ -1,0 +1,104 @@
+"""
+What each node answers to a pod at the moment, and why.
+
+To filter and to rank thousands of nodes it is enough to know who takes the pod and how well, and for that all
+are asked at once. Whoever wants to know where on a node the pod would come to, and for whom it would have to
+wait, asks that node by itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from numalign.cache.batch import Batch
+from numalign.cache.scheduler_cache import NotEligible
+from numalign.ledger.model import Prediction
+from scorer import reasons
+from scorer.extender_protocol import Filtered
+from scorer.filtering import filtered
+from scorer.scheduler_state import PendingPod, SchedulerState
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """What one node answers; `prediction` is None if its topology is not known, or it has not `answered`."""
+
+    name: str
+    prediction: Prediction | None
+    fits: bool
+    permanent: bool = False
+    reason: str = ""
+    answered: bool = True
+
+
+class NodeAnswers:
+    """Asks nodes. Pods that must be aligned fit on a node of unknown topology only if those `may-fit`."""
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        *,
+        unknown: Literal["cannot-fit", "may-fit"],
+        clock: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._unknown = unknown
+        self._clock = clock
+
+    def work(self, names: Sequence[str], pod: PendingPod) -> Iterator[None]:
+        """Work out in steps what `batch` then gives at once."""
+        return self._state.cache.work(names, pod.question, now=self._clock())
+
+    def batch(self, names: Sequence[str], pod: PendingPod) -> Batch:
+        """Which of these nodes take the pod, and how well."""
+        return self._state.cache.ask(names, pod.question, now=self._clock(), uid=pod.uid, created=pod.created)
+
+    def filtered(self, names: Sequence[str], pod: PendingPod) -> tuple[Filtered, bool]:
+        """Which of these nodes take the pod, and whether all of them have answered."""
+        batch = self.batch(names, pod)
+        return filtered(batch, unknown_fit=self._unknown_fit(pod)), batch.answered
+
+    def of(self, names: Iterable[str], pod: PendingPod) -> list[NodeAnswer]:
+        """What each of these nodes answers by itself, in their order."""
+        return [self._of_node(name, pod) for name in names]
+
+    def of_not_eligible(
+        self, reasons_by_name: Mapping[str, NotEligible], pod: PendingPod
+    ) -> list[NodeAnswer]:
+        """What is told of nodes that the pod may not go to.
+
+        Of one that will take pods again it is told before that what it would refuse then too.
+        """
+        later = [name for name, why in reasons_by_name.items() if not why.lasting]
+        never = {answer.name: answer for answer in self.of(later, pod) if answer.permanent}
+        return [
+            never.get(name)
+            or NodeAnswer(name, None, fits=False, permanent=why.lasting, reason=reasons.kept_away(why.unmet))
+            for name, why in reasons_by_name.items()
+        ]
+
+    def not_eligible(self, names: Sequence[str], pod: PendingPod) -> Mapping[str, NotEligible]:
+        """Which of these nodes the pod may not go to, and why."""
+        return self._state.cache.not_eligible(names, pod.constraints, now=self._clock())
+
+    def _of_node(self, name: str, pod: PendingPod) -> NodeAnswer:
+        # A reservation of this very pod stands in nobody's way, least of all in its own.
+        prediction = self._state.predict(name, pod, without=(pod.uid,))
+        if prediction is None:
+            return self._of_unknown(name, pod)
+        verdict = prediction.verdict
+        if verdict.admitted:
+            return NodeAnswer(name, prediction, fits=True)
+        reason = reasons.reason(verdict)
+        if not verdict.answered:
+            return NodeAnswer(name, None, fits=self._unknown_fit(pod), reason=reason, answered=False)
+        return NodeAnswer(name, prediction, fits=False, permanent=verdict.permanent, reason=reason)
+
+    def _of_unknown(self, name: str, pod: PendingPod) -> NodeAnswer:
+        if self._unknown_fit(pod):
+            return NodeAnswer(name, None, fits=True)
+        return NodeAnswer(name, None, fits=False, permanent=True, reason=reasons.UNKNOWN)
+
+    def _unknown_fit(self, pod: PendingPod) -> bool:
+        """Whether the pod is let on a node of unknown topology, or that takes too long to answer."""
+        return self._unknown == "may-fit" or not pod.question.intent.binding

@@ -1,0 +1,80 @@
+"""The order of nodes for a pod, for people: `/v1/rank`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from numalign.cache.ranking import Ranks, Score
+from numalign.decision import wording
+from numalign.decision.verdict import Verdict
+from numalign.kube.decode import placements
+from scorer.node_answers import NodeAnswer
+from scorer.scheduler_state import PendingPod
+
+
+def page(
+    answers: Sequence[NodeAnswer],
+    ranks: Ranks,
+    *,
+    pod: PendingPod,
+    age: float | None,
+    not_eligible: Sequence[NodeAnswer] = (),
+) -> bytes:
+    """Every node with what it answers, the best first, as JSON.
+
+    The `ranks` are of the nodes of `answers`; those that the pod may not go to come last, by name.
+    """
+    best_first = ranks.order([answer.name for answer in answers])
+    # To those who refuse alike, and last, belong those that nobody knows: of these there is the least to say.
+    order = sorted(best_first, key=lambda position: answers[position].prediction is None)
+    intent = pod.question.intent
+    return orjson.dumps(
+        {
+            "pod": f"{pod.namespace}/{pod.name}",
+            "policy": intent.policy,
+            "age": age,
+            "nodes": [
+                *(_shown(answers[position], ranks.score(position)) for position in order),
+                *map(_refused, sorted(not_eligible, key=lambda answer: answer.name)),
+            ],
+        },
+        option=orjson.OPT_NON_STR_KEYS,
+    )
+
+
+def _shown(answer: NodeAnswer, score: Score) -> Mapping[str, Any]:
+    prediction = answer.prediction
+    shown = {"name": answer.name, "fits": True} if answer.fits else _refused(answer)
+    if prediction is None:
+        return {**shown, "known": None}
+    verdict = prediction.verdict
+    return {
+        **shown,
+        "aligned": score.aligned,
+        "scores": score.values,
+        "placement": placements.render(prediction.node, verdict.placement) if verdict.admitted else None,
+        "certain": prediction.record is not None,
+        "waitsFor": ["/".join(pod.name) for pod in (*prediction.waits_for, *prediction.terminating)],
+        "basis": prediction.basis,
+        "known": verdict.known,
+        "doubts": [str(doubt) for doubt in verdict.doubts],
+    }
+
+
+def _refused(answer: NodeAnswer) -> Mapping[str, Any]:
+    """What is shown of a node that does not take the pod."""
+    refusal = _refusal(answer.prediction.verdict) if answer.prediction else {}
+    shown = {"fits": False, "permanent": answer.permanent, "reason": answer.reason}
+    return {"name": answer.name, **shown, **refusal}
+
+
+def _refusal(verdict: Verdict) -> Mapping[str, Any]:
+    refusal = verdict.refusal
+    if refusal is None:
+        return {}
+    return {
+        "refuser": refusal.refuser,
+        "because": wording.sentence(verdict),
+        "shortages": [*map(wording.shortage, refusal.shortages)],
+    }
