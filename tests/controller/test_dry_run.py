@@ -1,23 +1,17 @@
 """What a dry run prints."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from controller.dry_run import report
-from controller.node_classes import NodeClasses
-from numalign.model.node import Node, node_class
+from numalign.model.node import node_class
 from numalign.model.resources import Resources
+from tests.controller.conftest import seen
 from tests.notation import node
 
 SMALL, LARGE = node("cpu=8", "cpu=8"), node("cpu=64", "cpu=64")
 IS_SMALL, IS_LARGE = node_class(SMALL), node_class(LARGE)
-
-
-def seen(labels: Mapping[str, str | None], **nodes: Node) -> NodeClasses:
-    """These labels, and the classes of these topologies."""
-    return NodeClasses(labels, {name: node_class(made) for name, made in nodes.items()})
 
 
 def test_a_dry_run_lists_every_change() -> None:

@@ -1,8 +1,7 @@
 """Labels become true and stay it, with as few writes as that takes."""
 
 import asyncio
-import math
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -18,17 +17,12 @@ from controller.node_classes import NodeClasses
 from harness.fake_api import FakeApi
 from numalign.kube.client import ClusterError, Forbidden, NotFound, Patch, Unreachable
 from numalign.model.node import Node, node_class
-from tests.controller.conftest import Steps
-from tests.notation import node
+from tests.controller.conftest import Steps, seen
+from tests.notation import node, table
 from tests.webhook.conftest import Clock
 
 SMALL, LARGE = node("cpu=8", "cpu=8"), node("cpu=64", "cpu=64")
 IS_SMALL, IS_LARGE = node_class(SMALL), node_class(LARGE)
-
-
-def seen(labels: Mapping[str, str | None], **nodes: Node) -> NodeClasses:
-    """These labels, and the classes of these topologies."""
-    return NodeClasses(labels, {name: node_class(made) for name, made in nodes.items()})
 
 
 @dataclass
@@ -59,13 +53,10 @@ class Nodes:
 class World(Steps):
     """A label writer that runs second by second, and the cluster around it.
 
-    `known` are the topologies; `blind` is whether the watch shows nothing new. It `leads`, but only the first
-    `leads_for` times that it is asked.
+    `known` are the topologies; `blind` is whether the watch shows nothing new.
     """
 
     known: dict[str, Node] = field(default_factory=dict)
-    leads: bool = True
-    leads_for: float = math.inf
     age: float = 0.0
     blind: bool = False
 
@@ -79,11 +70,6 @@ class World(Steps):
         self.nodes.labels[name] = label
         if made:
             self.known[name] = made
-
-    def leading(self) -> bool:
-        """What the election says."""
-        self.leads_for -= 1
-        return self.leads and self.leads_for >= 0
 
     async def run(self, seconds: float) -> list[tuple[str, str | None]]:
         """Go on for so long, and give what was written meanwhile."""
@@ -209,23 +195,17 @@ async def test_a_topology_that_comes_back_in_time_changes_nothing(work: World) -
         assert await work.run(2) == []
 
 
-async def test_who_could_not_follow_gives_the_whole_grace_again(work: World) -> None:
+@pytest.mark.parametrize("frozen", [False, True], ids=["stale", "frozen"])
+async def test_who_could_not_follow_gives_the_whole_grace_again(work: World, *, frozen: bool) -> None:
     await work.run(3)
     del work.known["a"]
     await work.run(200)
-    work.age = 1000
-    await work.run(200)
-    work.age = 0
-
-    assert await work.run(298) == []
-    assert await work.run(5) == [("a", None)]
-
-
-async def test_a_process_that_was_frozen_gives_the_whole_grace_again(work: World) -> None:
-    await work.run(3)
-    del work.known["a"]
-    await work.run(200)
-    work.clock.seconds += 200
+    if frozen:
+        work.clock.seconds += 200
+    else:
+        work.age = 1000
+        await work.run(200)
+        work.age = 0
 
     assert await work.run(298) == []
     assert await work.run(5) == [("a", None)]
@@ -294,28 +274,23 @@ async def test_a_right_that_is_missing_is_said_once_and_asked_for_ever_less(work
     assert {name for name, _ in await work.run(600)} == set("abcd")
 
 
-async def test_a_node_that_refuses_does_not_hold_up_the_others() -> None:
+@pytest.mark.parametrize(
+    ("refusing", "others", "seconds"),
+    table([("two do not even end the turn", 2, 2, 0.5), ("many do in time", 20, 40, 400)]),
+)
+async def test_nodes_that_refuse_do_not_hold_up_the_others(
+    refusing: int, others: int, seconds: float
+) -> None:
     work = World()
-    for at in range(60):
-        work.has(f"n{at:02}", SMALL)
-        if at < 20:
-            work.nodes.broken[f"n{at:02}"] = Unreachable("denied by a webhook")
-    with labelling(work):
-        await work.run(400)
-
-    assert work.labelled() == {f"n{at:02}" for at in range(20, 60)}
-
-
-async def test_two_nodes_that_refuse_do_not_even_end_the_turn() -> None:
-    work = World()
-    for name in "abcd":
+    names = [f"n{at:02}" for at in range(refusing + others)]
+    for name in names:
         work.has(name, SMALL)
-    for name in "ab":
+    for name in names[:refusing]:
         work.nodes.broken[name] = Unreachable("denied by a webhook")
     with labelling(work):
-        await work.run(0.5)
+        await work.run(seconds)
 
-    assert work.labelled() == {"c", "d"}
+    assert work.labelled() == set(names[refusing:])
 
 
 async def test_an_api_server_that_does_not_answer_is_asked_less_and_less(work: World) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,11 +27,6 @@ SMALL, LARGE = node("cpu=8 gpu=1", "cpu=8 gpu=1"), node("cpu=8 gpu=4", "cpu=8 gp
 ILL = node("cpu=8", "cpu=8")
 HOUR = 3600.0
 Json = dict[str, Any]
-
-
-def named(name: str, made: Node) -> Node:
-    """A node of this name."""
-    return replace(made, name=name)
 
 
 @dataclass
@@ -119,9 +113,6 @@ class ConfigMap:
 class World(Steps):
     """A shape writer that runs second by second, its book, and the ConfigMap. It `leads` if it is asked."""
 
-    leads: bool = True
-    leads_for: float = math.inf
-
     def __post_init__(self) -> None:
         super().__post_init__()
         self.configmap = ConfigMap(self.clock)
@@ -143,11 +134,6 @@ class World(Steps):
     def has(self, name: str, made: Node, label: str | None = None) -> Node:
         """A node is seen like this; gives it with its health."""
         return self.book.update_node(replace(made, name=name, label=label), identity=Identity())
-
-    def leading(self) -> bool:
-        """What the election says."""
-        self.leads_for -= 1
-        return self.leads and self.leads_for >= 0
 
     async def run(self, seconds: float) -> list[float]:
         """Go on for so long; gives when something was written."""
@@ -185,7 +171,7 @@ def classes(memory: RememberedShapes) -> set[str]:
     return {each.shape.node_class for each in memory.shapes}
 
 
-A, B = named("a", SMALL), named("b", LARGE)
+A, B = replace(SMALL, name="a"), replace(LARGE, name="b")
 
 
 # What is written.
