@@ -41,15 +41,14 @@ class ConnectionTable:
         return len(self._peers)
 
     def enter(self, connection: OpenConnection) -> None:
-        """One more; another one may have to go."""
+        """Count one more; where there is no room, another one is cut."""
         if self.size and len(self) >= self.size:
             self._make_room()
-        self._peers[connection] = connection.peer
-        self.held[connection.peer] += 1
+        self._add(connection)
         self.rest(connection)
 
     def leave(self, connection: OpenConnection) -> None:
-        """One less; nothing happens to one that has left."""
+        """Count one less; one that has left already is left alone."""
         peer = self._peers.pop(connection, None)
         if peer is None:
             return
@@ -62,8 +61,11 @@ class ConnectionTable:
         """A connection has become another peer's: its certificate was shown."""
         if connection in self._peers:
             self.leave(connection)
-            self._peers[connection] = connection.peer
-            self.held[connection.peer] += 1
+            self._add(connection)
+
+    def _add(self, connection: OpenConnection) -> None:
+        self._peers[connection] = connection.peer
+        self.held[connection.peer] += 1
 
     def work(self, connection: OpenConnection) -> None:
         """A call of this connection is being handled: it stays."""

@@ -150,12 +150,12 @@ class HttpConnection(web.RequestHandler):
             self._welcome.cancel()
 
     def work(self) -> None:
-        """A call is whole and being handled: nothing more is heard before it is answered."""
+        """Keep the connection while a call is handled: nothing more is read before it is answered."""
         self._listener.connections.work(self)
         self._works = True
 
     def rest(self) -> None:
-        """It is answered."""
+        """Read on, for the call is answered."""
         self._listener.connections.rest(self)
         self._works = False
         if self._early:
@@ -251,7 +251,11 @@ class Listener:
     async def _welcome(self, accepted: socket.socket, connection: HttpConnection) -> None:
         """Greet a newcomer, with TLS if that is how it is done here."""
         try:
-            await self._in_turn(accepted, connection.peer)
+            try:
+                await self._turns.wait(connection.peer)
+            except asyncio.CancelledError:
+                accepted.close()
+                raise
             await self._greet(accepted, connection)
         except ConnectionAbortedError:
             self.state.slow(Slow.HANDSHAKE, seconds=self.state.timeouts.handshake)
@@ -261,23 +265,13 @@ class Listener:
             if not connection.is_in:
                 self.connections.leave(connection)
 
-    async def _in_turn(self, accepted: socket.socket, peer: Peer) -> None:
-        try:
-            await self._turns.wait(peer)
-        except asyncio.CancelledError:
-            accepted.close()
-            raise
-
     async def _greet(self, accepted: socket.socket, connection: HttpConnection) -> None:
         """From here on asyncio closes the connection if it comes to nothing."""
-        connect = asyncio.get_running_loop().connect_accepted_socket
-        if self.context is None:
-            await connect(lambda: connection, accepted)
-            return
-        await connect(
+        timeouts = self.state.timeouts
+        await asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection,
             accepted,
             ssl=self.context,
-            ssl_handshake_timeout=self.state.timeouts.handshake,
-            ssl_shutdown_timeout=self.state.timeouts.lingering,
+            ssl_handshake_timeout=timeouts.handshake if self.context else None,
+            ssl_shutdown_timeout=timeouts.lingering if self.context else None,
         )
