@@ -201,9 +201,18 @@ def functions(tree: ast.Module) -> list[Function]:
     return [node for body in bodies for node in body if isinstance(node, Function)]
 
 
+def wrappers_in(tree: ast.Module) -> dict[str, frozenset[str]]:
+    return {function.name: levels for function in functions(tree) if (levels := wrapper(function))}
+
+
+def inherited(path: str) -> dict[str, frozenset[str]]:
+    """The functions that log for others, of the one module whose classes others inherit them from."""
+    return wrappers_in(sources()["certs/watcher.py"]) if path.startswith("certs/") else {}
+
+
 def said(path: str, tree: ast.Module) -> Iterator[Said]:
     """The events that a module logs."""
-    wrappers = {function.name: found for function in functions(tree) if (found := wrapper(function))}
+    wrappers = {**inherited(path), **wrappers_in(tree)}
     for function in functions(tree):
         variables = ways(function)
         for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
