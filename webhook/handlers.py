@@ -1,5 +1,5 @@
 """
-Door 1: the API server comes in with an AdmissionReview and leaves with an answer.
+The endpoints of the webhook: each reads an AdmissionReview of the API server and answers it.
 
 Three ways to be wrong, never mixed. The *call* is bad: HTTP 4xx, the API server is told. The *pod* is bad: a
 review that says no, its owner is told. *We* are bad: the server's middleware answers 500, and the failure
@@ -29,10 +29,18 @@ from numalign.runtime import calls, server
 from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, not_answered
-from webhook import review
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import UNSTEERED, concerns, mutate
-from webhook.review import Allowed, BadReview, Denied, Patched, Review
+from webhook.review import (
+    Allowed,
+    BadReview,
+    Denied,
+    Patched,
+    Review,
+    answer_mutation,
+    answer_validation,
+    read,
+)
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import SnapshotHolder
 from webhook.subject import InvalidPod, ReviewedPod, SkipReason, subject
@@ -44,23 +52,44 @@ JSON = "application/json"
 _BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 2.5)
 
 
+class ReviewMetrics:
+    """What is counted of reviews."""
+
+    def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self.reviews = counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"])
+        self.below = ReviewsBelow(holder, registry)
+        self.bad_calls = counter(
+            f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]
+        )
+        self.not_answered = not_answered(registry)
+        self.decisions = counter(
+            f"{PREFIX}decisions",
+            "Decisions about pods and templates of workloads, by what they rest on.",
+            ["state"],
+        )
+        for state in AdmissionState:
+            self.decisions.labels(state)
+        self.seconds = Histogram(
+            f"{PREFIX}review_seconds",
+            "From the whole request in hand to the answer in bytes.",
+            ["webhook"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class Handlers:
-    """What the endpoints share."""
+class Context:
+    """What reviews are answered with."""
 
     holder: SnapshotHolder
     policy: PolicyKeeper
     settings: WebhookSettings
     log: Log
-    quiet_log: QuietLog
     reader: PodReader
-    reviews: Counter
-    below: ReviewsBelow
-    bad_calls: Counter
-    not_answered: Counter
-    decisions: Counter
-    seconds: Histogram
-    wall: Callable[[], float]
+    metrics: ReviewMetrics
+    quiet_log: QuietLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +101,7 @@ class Outcome:
     body: bytes
 
 
-Endpoint = Callable[[Handlers, Review, Snapshot], Awaitable[Outcome]]
+Endpoint = Callable[[Context, Review, Snapshot], Awaitable[Outcome]]
 
 
 def application(  # noqa: PLR0913  what is known, how it is read, and what every part is given
@@ -85,93 +114,48 @@ def application(  # noqa: PLR0913  what is known, how it is read, and what every
     registry: CollectorRegistry,
 ) -> web.Application:
     """The webhook's routes on the common server."""
-    door = _door(settings, holder, policy, reader, log=log, registry=registry)
+    metrics = ReviewMetrics(holder, registry)
+    context = Context(holder, policy, settings, log, reader, metrics, QuietLog(log))
     registry.register(PodsBelow(holder, policy, reader))
     registry.register(CacheSizes((holder.caches, reader.caches)))
     return server.application(
-        [web.post(f"/{name}", partial(_handle, door=door, name=name)) for name in _ENDPOINTS],
+        [web.post(f"/{name}", partial(_handle, context=context, name=name)) for name in _ENDPOINTS],
         log=log,
         registry=registry,
         checks={"snapshot": holder.waiting_for},
         limits=settings.limits,
-        state=partial(_state, door) if settings.debug_state else None,
+        state=partial(_state, context) if settings.debug_state else None,
     )
 
 
-def _door(  # noqa: PLR0913  likewise
-    settings: WebhookSettings,
-    holder: SnapshotHolder,
-    policy: PolicyKeeper,
-    reader: PodReader,
-    *,
-    log: Log,
-    registry: CollectorRegistry,
-) -> Handlers:
-    counter = partial(Counter, registry=registry)
-    return Handlers(
-        holder,
-        policy,
-        settings,
-        log,
-        QuietLog(log),
-        reader,
-        reviews=counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"]),
-        below=ReviewsBelow(holder, registry),
-        bad_calls=counter(f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]),
-        not_answered=not_answered(registry),
-        decisions=_decisions(registry),
-        seconds=Histogram(
-            f"{PREFIX}review_seconds",
-            "From the whole request in hand to the answer in bytes.",
-            ["webhook"],
-            buckets=_BUCKETS,
-            registry=registry,
-        ),
-        wall=time.time,
-    )
-
-
-def _decisions(registry: CollectorRegistry) -> Counter:
-    """Counts what decisions about pods and templates rest on."""
-    counter = Counter(
-        f"{PREFIX}decisions",
-        "Decisions about pods and templates of workloads, by what they rest on.",
-        ["state"],
-        registry=registry,
-    )
-    for state in AdmissionState:
-        counter.labels(state)
-    return counter
-
-
-async def _handle(request: web.Request, *, door: Handlers, name: str) -> web.Response:
-    """Read, decide, answer; a call that is no review is told so."""
+async def _handle(request: web.Request, *, context: Context, name: str) -> web.Response:
+    """Read, decide, answer; a call that is no review is answered with what is wrong with it."""
     try:
         body = _body(request)
         began = time.perf_counter()
-        asked = review.read(body)
+        review = read(body)
     except BadReview as error:
-        door.bad_calls.labels(name, str(int(error.status))).inc()
-        door.quiet_log.warning("review.unreadable", webhook=name, mistakes=error.mistakes)
+        context.metrics.bad_calls.labels(name, str(int(error.status))).inc()
+        context.quiet_log.warning("review.unreadable", webhook=name, mistakes=error.mistakes)
         return web.json_response({"error": str(error)}, status=error.status)
-    snapshot = door.holder.snapshot
+    snapshot = context.holder.snapshot
     if snapshot is None:
         return _not_yet()
     try:
-        outcome = await _ENDPOINTS[name](door, asked, snapshot)
+        outcome = await _ENDPOINTS[name](context, review, snapshot)
     except Exception as error:
-        error.add_note(f"while answering review {asked.uid}")
+        error.add_note(f"while answering review {review.uid}")
         raise
-    door.seconds.labels(name).observe(time.perf_counter() - began)
-    door.reviews.labels(name, outcome.decision).inc()
-    _tell(door.log, name, asked, outcome)
+    context.metrics.seconds.labels(name).observe(time.perf_counter() - began)
+    context.metrics.reviews.labels(name, outcome.decision).inc()
+    _log(context.log, name, review, outcome)
     return web.Response(body=outcome.body, content_type=JSON)
 
 
 def _not_yet() -> web.Response:
     """The API server asks again after a second, within the time that it has."""
-    said = {"error": "no snapshot could be read yet"}
-    return web.json_response(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
+    error = {"error": "no snapshot could be read yet"}
+    return web.json_response(error, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
 
 
 def _body(request: web.Request) -> bytes:
@@ -181,17 +165,17 @@ def _body(request: web.Request) -> bytes:
     return calls.body(request)
 
 
-async def _mutation(door: Handlers, asked: Review, snapshot: Snapshot) -> Outcome:
-    found = _subject(door, asked, snapshot)
-    if isinstance(found, ReviewedPod):
-        if concerns(found, mode=door.settings.injection):
-            await patiently(door.holder.cache.work_ever(dra.sure(found.request.question, snapshot.served)))
-        answer = mutate(found, door.holder.cache, mode=door.settings.injection, served=snapshot.served)
+async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
+    pod = _subject(context, review, snapshot)
+    if isinstance(pod, ReviewedPod):
+        if concerns(pod, mode=context.settings.injection):
+            await patiently(context.holder.cache.work_ever(dra.sure(pod.request.question, snapshot.served)))
+        answer = mutate(pod, context.holder.cache, mode=context.settings.injection, served=snapshot.served)
         decision = _mutated(answer)
     else:
         # What cannot be read is refused at validation, as it would be stored.
-        answer, decision = Allowed(), "skipped" if isinstance(found, SkipReason) else "invalid"
-    return Outcome(decision, answer, review.answer_mutation(asked.uid, answer))
+        answer, decision = Allowed(), "skipped" if isinstance(pod, SkipReason) else "invalid"
+    return Outcome(decision, answer, answer_mutation(review.uid, answer))
 
 
 def _mutated(answer: Allowed | Patched) -> str:
@@ -200,59 +184,63 @@ def _mutated(answer: Allowed | Patched) -> str:
     return UNSTEERED if UNSTEERED in answer.audit else "admitted"
 
 
-async def _validation(door: Handlers, asked: Review, snapshot: Snapshot) -> Outcome:
-    found = _subject(door, asked, snapshot)
-    if isinstance(found, SkipReason):
+async def _validation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
+    pod = _subject(context, review, snapshot)
+    if isinstance(pod, SkipReason):
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
-    elif isinstance(found, InvalidPod):
-        answer, decision = refuse_broken(found), "invalid"
+    elif isinstance(pod, InvalidPod):
+        answer, decision = refuse_broken(pod), "invalid"
     else:
-        await _find_out(door, found.request, snapshot)
-        answer = validate(found.request, _judge(door, snapshot))
-        door.below.count(found.request.namespace, shortfalls(found.request))
+        await _find_out(context, pod.request, snapshot)
+        answer = validate(pod.request, _judge(context, snapshot))
+        context.metrics.below.count(pod.request.namespace, shortfalls(pod.request))
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
-    return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
+    return Outcome(decision, answer, answer_validation(review.uid, answer))
 
 
-async def _find_out(door: Handlers, asked: PodQuestion, snapshot: Snapshot) -> None:
+async def _find_out(context: Context, pod: PodQuestion, snapshot: Snapshot) -> None:
     """Find out what has to be known to decide about a pod, and let others be answered meanwhile."""
-    await patiently(admission.steps(asked, door.holder.cache, served=snapshot.served))
-    door.not_answered.inc(not admission.answered(asked, door.holder.cache, served=snapshot.served))
+    await patiently(admission.steps(pod, context.holder.cache, served=snapshot.served))
+    context.metrics.not_answered.inc(
+        not admission.answered(pod, context.holder.cache, served=snapshot.served)
+    )
 
 
-def _judge(door: Handlers, snapshot: Snapshot) -> Decide:
+def _judge(context: Context, snapshot: Snapshot) -> Decide:
     """What decides about pods at a snapshot, and counts what was decided."""
-    policy = door.policy.now
-    may_fit = door.settings.unknown_nodes == "may-fit"
+    policy = context.policy.now
+    may_fit = context.settings.unknown_nodes == "may-fit"
     refusals = Refusals(policy.never, policy.unknown_resources, unknown_may_fit=may_fit)
 
-    def judge(asked: PodQuestion) -> AdmissionDecision:
-        found = admission.decide(asked, door.holder.cache, refusals, now=door.wall(), served=snapshot.served)
-        door.decisions.labels(found.state).inc()
-        return found
+    def judge(pod: PodQuestion) -> AdmissionDecision:
+        decision = admission.decide(
+            pod, context.holder.cache, refusals, now=time.time(), served=snapshot.served
+        )
+        context.metrics.decisions.labels(decision.state).inc()
+        return decision
 
     return judge
 
 
-async def _workloads(door: Handlers, asked: Review, snapshot: Snapshot) -> Outcome:
-    mode = door.settings.workloads
-    steps = workload(asked, snapshot, reader=door.reader, policy=door.policy.now)
-    found = await result_of(steps)
-    if isinstance(found, SkipReason) or mode is Workloads.OFF:
+async def _workloads(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
+    mode = context.settings.workloads
+    steps = workload(review, snapshot, reader=context.reader, policy=context.policy.now)
+    reviewed = await result_of(steps)
+    if isinstance(reviewed, SkipReason) or mode is Workloads.OFF:
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
     else:
-        for pods in found.questions(mode):
-            await _find_out(door, pods, snapshot)
-        answer = judge(found, _judge(door, snapshot), mode=mode)
+        for pods in reviewed.questions(mode):
+            await _find_out(context, pods, snapshot)
+        answer = judge(reviewed, _judge(context, snapshot), mode=mode)
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
-    return Outcome(decision, answer, review.answer_validation(asked.uid, answer))
+    return Outcome(decision, answer, answer_validation(review.uid, answer))
 
 
-def _state(door: Handlers) -> dict[str, object]:
+def _state(context: Context) -> dict[str, object]:
     """What the webhook knows, for whoever hunts a fault."""
-    holder, snapshot = door.holder, door.holder.snapshot
+    holder, snapshot = context.holder, context.holder.snapshot
     return {
         "age_seconds": holder.feed.age(),
         "nodes": {
@@ -263,30 +251,30 @@ def _state(door: Handlers) -> dict[str, object]:
         "namespaces": {name: asdict(rules) for name, rules in snapshot.namespaces.items()}
         if snapshot
         else {},
-        "policy": door.policy.now.to_json(),
+        "policy": context.policy.now.to_json(),
     }
 
 
-def _subject(door: Handlers, asked: Review, snapshot: Snapshot) -> ReviewedPod | SkipReason | InvalidPod:
+def _subject(context: Context, review: Review, snapshot: Snapshot) -> ReviewedPod | SkipReason | InvalidPod:
     try:
-        return subject(asked, snapshot, reader=door.reader, policy=door.policy.now)
+        return subject(review, snapshot, reader=context.reader, policy=context.policy.now)
     except InvalidPod as error:
         return error
 
 
-def _tell(log: Log, name: str, asked: Review, outcome: Outcome) -> None:
+def _log(log: Log, name: str, review: Review, outcome: Outcome) -> None:
     """One line per decision; those that changed nothing only for whoever hunts a fault."""
-    say = log.debug if outcome.decision in _QUIET else log.info
+    line = log.debug if outcome.decision in _QUIET else log.info
     refusal = {"message": outcome.answer.message} if isinstance(outcome.answer, Denied) else {}
-    say(
+    line(
         "review.decided",
         webhook=name,
-        uid=asked.uid,
-        namespace=asked.namespace,
-        kind=asked.kind.kind,
-        name=asked.name or _name(asked.object),
-        user=asked.user.username,
-        dry_run=asked.dry_run,
+        uid=review.uid,
+        namespace=review.namespace,
+        kind=review.kind.kind,
+        name=review.name or _name(review.object),
+        user=review.user.username,
+        dry_run=review.dry_run,
         decision=outcome.decision,
         warnings=outcome.answer.warnings,
         **refusal,

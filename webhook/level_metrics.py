@@ -56,13 +56,13 @@ class PodsBelow(Collector):
         snapshot = self.holder.snapshot
         if snapshot is None:
             return counts
-        asked = EffectivePolicy.of(snapshot, self.policy.now)
+        policy = EffectivePolicy.of(snapshot, self.policy.now)
         for namespace in snapshot.namespaces:
-            rules = asked.rules_for(namespace)
-            exempt = asked.exemption(namespace, runtime_class="") is not None
+            rules = policy.rules_for(namespace)
+            exempt = policy.exemption(namespace, runtime_class="") is not None
             counts.update({(namespace, name): 0 for name in LEVELS if LEVELS[name](rules) and not exempt})
         for pods in self.holder.feed.pod_counts():
-            reading = self.reader.read(pods.request, pods.namespace, asked)
+            reading = self.reader.read(pods.request, pods.namespace, policy)
             below = shortfalls(reading) if isinstance(reading, PodQuestion) else ()
             counts.update({(pods.namespace, name): pods.count for name in below})
         return counts
@@ -88,13 +88,13 @@ class ReviewsBelow(Collector):
 
     def count(self, namespace: str, levels: Iterable[str]) -> None:
         """A pod in this namespace falls short of these levels."""
-        known = self._known()
-        name = namespace if namespace in known else UNKNOWN
+        namespaces = self._namespaces()
+        name = namespace if namespace in namespaces else UNKNOWN
         for level in levels:
             self._named.add(name)
             self._counter.labels(name, level).inc()
         # Namespaces may come and go while nobody reads the metrics.
-        if len(self._named) > len(known) + 1:
+        if len(self._named) > len(namespaces) + 1:
             self._forget()
 
     def describe(self) -> Iterable[Metric]:
@@ -107,10 +107,10 @@ class ReviewsBelow(Collector):
         return self._counter.collect()
 
     def _forget(self) -> None:
-        for gone in self._named - self._known().keys() - {UNKNOWN}:
+        for gone in self._named - self._namespaces().keys() - {UNKNOWN}:
             self._named.discard(gone)
             for level in LEVELS:
                 self._counter.remove(gone, level)
 
-    def _known(self) -> Mapping[str, NamespaceRules]:
+    def _namespaces(self) -> Mapping[str, NamespaceRules]:
         return self._holder.snapshot.namespaces if self._holder.snapshot else {}

@@ -1,5 +1,5 @@
 """
-What the webhook knows of the cluster at the moment.
+What the webhook knows of the cluster.
 
 A review never waits for a file or an API server: it is answered from the last snapshot there was. The next
 one is put into the cache in slices, with reviews answered in between.
@@ -40,7 +40,7 @@ class SnapshotHolder:
         self._settled = settled
         self.feed = feed
         self._log = log
-        self._told: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self._problems: frozenset[Problem] = frozenset()
         gauge = partial(Gauge, registry=registry)
         self._nodes = gauge(f"{PREFIX}nodes", "Nodes by whether their topology is known.", ["topology"])
@@ -60,36 +60,36 @@ class SnapshotHolder:
         """Keep up with the feed; never returns."""
         await self.feed.follow(self.take)
 
-    async def take(self, found: Snapshot) -> None:
+    async def take(self, snapshot: Snapshot) -> None:
         """Answer from a snapshot from now on, without holding up reviews meanwhile."""
-        await patiently(self.cache.update(found.nodes, found.shapes, found.bare))
-        first, self.snapshot = self.snapshot is None, found
+        await patiently(self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
+        first, self.snapshot = self.snapshot is None, snapshot
         if first:
             self._settled()
-        self._count(found)
-        self._tell(found)
+        self._count(snapshot)
+        self._log_changes(snapshot)
 
-    def _count(self, found: Snapshot) -> None:
-        self._nodes.labels("known").set(len(found.nodes))
-        self._nodes.labels("unknown").set(len(found.unknown))
+    def _count(self, snapshot: Snapshot) -> None:
+        self._nodes.labels("known").set(len(snapshot.nodes))
+        self._nodes.labels("unknown").set(len(snapshot.unknown))
         self._classes.set(len(self.cache.classes))
-        self._broken.set(len(found.problems))
+        self._broken.set(len(snapshot.problems))
 
-    def _tell(self, found: Snapshot) -> None:
+    def _log_changes(self, snapshot: Snapshot) -> None:
         """A line for what is new: a cluster that is followed changes all the time."""
-        for problem in self._new_problems(found):
+        for problem in self._new_problems(snapshot):
             self._log.warning("snapshot.problem", problem=problem)
-        told = {
-            "nodes": len(found.nodes),
-            "unknown": len(found.unknown),
-            "namespaces": len(found.namespaces),
-            "problems": len(found.problems),
+        counts = {
+            "nodes": len(snapshot.nodes),
+            "unknown": len(snapshot.unknown),
+            "namespaces": len(snapshot.namespaces),
+            "problems": len(snapshot.problems),
         }
-        say = self._log.debug if told == self._told else self._log.info
-        say("snapshot.loaded", **told, ignored=dict(found.ignored))
-        self._told = told
+        line = self._log.debug if counts == self._counts else self._log.info
+        line("snapshot.loaded", **counts, ignored=dict(snapshot.ignored))
+        self._counts = counts
 
-    def _new_problems(self, found: Snapshot) -> Iterator[Problem]:
-        new = [problem for problem in found.problems if problem not in self._problems]
-        self._problems = frozenset(found.problems)
+    def _new_problems(self, snapshot: Snapshot) -> Iterator[Problem]:
+        new = [problem for problem in snapshot.problems if problem not in self._problems]
+        self._problems = frozenset(snapshot.problems)
         yield from new[:_PROBLEMS_LOGGED]
