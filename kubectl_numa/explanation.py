@@ -41,7 +41,7 @@ class Chance(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAnswer:
+class NodeExplanation:
     """What one node says.
 
     `unmet` is why the pod may not go there now, `lasting` whether that stays as long as the labels and taints
@@ -157,7 +157,7 @@ class ShapeAnswer:
 class NodeGroup:
     """Nodes of one class that say the same, by name; `answer` is the first one's."""
 
-    answer: NodeAnswer
+    answer: NodeExplanation
     names: tuple[str, ...]
 
 
@@ -169,7 +169,7 @@ class Explanation:
     """
 
     pod: PodDecision
-    answers: tuple[NodeAnswer, ...]
+    answers: tuple[NodeExplanation, ...]
     absent: tuple[ShapeAnswer, ...]
     unknown: tuple[str, ...]
     never: str | None = None
@@ -236,7 +236,7 @@ def explain(
     return Explanation(pod, answers, absent, cluster.snapshot.unknown, never)
 
 
-def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iterator[NodeAnswer]:
+def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iterator[NodeExplanation]:
     question, verdicts = cluster.by_node(pod), dict[Node, tuple[Verdict, int | None]]()
     for node in cluster.snapshot.nodes:
         state = _state(node)
@@ -248,7 +248,7 @@ def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iter
         verdict, value = verdicts[state]
         unmet = unmet_now(pod.constraints, node.name, node.attributes)
         lasting = unmet is not None and unmet_ever(pod.constraints, node.name, node.attributes) is not None
-        yield NodeAnswer(node, verdict, None if unmet else value, unmet, lasting)
+        yield NodeExplanation(node, verdict, None if unmet else value, unmet, lasting)
 
 
 def _state(node: Node) -> Node:
@@ -257,9 +257,9 @@ def _state(node: Node) -> Node:
     return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)
 
 
-def groups(answers: Iterable[NodeAnswer]) -> list[NodeGroup]:
+def groups(answers: Iterable[NodeExplanation]) -> list[NodeGroup]:
     """Answers that differ only in the node's name, put together; the best first."""
-    alike: dict[tuple[object, ...], list[NodeAnswer]] = {}
+    alike: dict[tuple[object, ...], list[NodeExplanation]] = {}
     for answer in answers:
         key = (answer.node_class, answer.chance, answer.reason, answer.score, repr(answer.placement))
         alike.setdefault(key, []).append(answer)

@@ -9,7 +9,7 @@ from collections import Counter
 from kubectl_numa.explanation import (
     Chance,
     Explanation,
-    NodeAnswer,
+    NodeExplanation,
     NodeGroup,
     ShapeAnswer,
     groups,
@@ -62,7 +62,7 @@ def show(explanation: Explanation, paper: Paper, *, now: float) -> None:
         paper.entry("  rests on ", _rests_on(explanation), indent=_INDENT, label_style="dim", style="dim")
 
 
-def show_node(explanation: Explanation, answer: NodeAnswer, paper: Paper) -> None:
+def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -> None:
     """One node in depth: its zones as they are, what the kubelet would do, and what is short where."""
     node, verdict, demand = answer.node, answer.verdict, explanation.pod.demand
     paper.write("")
@@ -119,8 +119,8 @@ def _group(group: NodeGroup, paper: Paper) -> None:
     _detail("now" if answer.chance is Chance.LATER else "why", answer.reason, paper)
 
 
-def _head(answer: NodeAnswer | ShapeAnswer, names: str, node_class: str, paper: Paper) -> None:
-    score = answer.score if isinstance(answer, NodeAnswer) else None
+def _head(answer: NodeExplanation | ShapeAnswer, names: str, node_class: str, paper: Paper) -> None:
+    score = answer.score if isinstance(answer, NodeExplanation) else None
     label = f"  {answer.chance:<6} " + ("" if score is None else f"{score:>3}")
     paper.write("")
     paper.entry(label, names, indent=_INDENT, label_style=STYLES[answer.chance], style="bold")

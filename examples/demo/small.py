@@ -17,7 +17,7 @@ from examples.demo.bundled import Story
 from examples.demo.calls import PodOutcome, Post, admit
 from examples.demo.tally import OutcomeCounts
 from kubectl_numa import explanation
-from kubectl_numa.explanation import Chance, Explanation, NodeAnswer, quantities
+from kubectl_numa.explanation import Chance, Explanation, NodeExplanation, quantities
 from kubectl_numa.lines import Paper, amounts, some, zones
 from kubectl_numa.pages import wish
 from kubectl_numa.questions import ClusterView, PodDecision
@@ -165,7 +165,7 @@ def _zones(pod: ComparedPod) -> Iterator[str]:
         yield f"{', '.join(names)}: {sentence}"
 
 
-def _sentence(answer: NodeAnswer) -> str:
+def _sentence(answer: NodeExplanation) -> str:
     if answer.placement is not None:
         return f"{zones(answer.placement)} (score {answer.score})"
     return f"{'never' if answer.chance is Chance.NEVER else 'not now'}: {answer.reason}"

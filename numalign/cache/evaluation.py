@@ -75,7 +75,7 @@ class _Part:
     units: Sequence[Unit] = ()
 
 
-class _Parts(NamedTuple):
+class _TriedParts(NamedTuple):
     """What is tried on some rows, layout by layout, and which of them stand in no table."""
 
     parts: Sequence[_Part]
@@ -95,7 +95,7 @@ class _Recent(NamedTuple):
 
     place: tuple[int, int]
     rows: bytes
-    parts: _Parts
+    parts: _TriedParts
 
 
 class Evaluation:
@@ -386,12 +386,12 @@ class Evaluation:
             self._arrays[key] = TrackedArray(_log(self._nodes, key), empty)
         return self._arrays[key]
 
-    def _parts(self, when: FreeOrEmpty, rows: Rows | None) -> _Parts:
+    def _parts(self, when: FreeOrEmpty, rows: Rows | None) -> _TriedParts:
         """What is tried on these rows; on a few it is the same as before, as long as nothing changes."""
         if rows is None:
             tables, _ = self._nodes.places(None)
             every = [_Part(table.rows, self._trial(at, when)) for at, table in self._nodes.tables()]
-            return _Parts(every, tables == ODD)
+            return _TriedParts(every, tables == ODD)
         if len(rows) > _FEW:
             return self._tried_on(when, rows)
         recent, place, key = self._recent.get(when), self._nodes.changes.place, rows.tobytes()
@@ -399,11 +399,11 @@ class Evaluation:
             recent = self._recent[when] = _Recent(place, key, self._tried_on(when, rows))
         return recent.parts
 
-    def _tried_on(self, when: FreeOrEmpty, rows: Rows) -> _Parts:
+    def _tried_on(self, when: FreeOrEmpty, rows: Rows) -> _TriedParts:
         tables, places = self._nodes.places(rows)
         positions = [(at, (tables == at).nonzero()[0]) for at, _ in self._nodes.among(tables)]
         parts = [_Part(those, self._trial(at, when, places[those])) for at, those in positions]
-        return _Parts(parts, tables == ODD)
+        return _TriedParts(parts, tables == ODD)
 
     def _parts_with(self, wanted: Bools, when: FreeOrEmpty, rows: Rows | None) -> Iterator[_Part]:
         """Those in which any row is wanted; of many rows these alone, of few all that are tried anyway."""
