@@ -351,14 +351,15 @@ class FakeApi:
         async with client:
             yield Api(client, namespace="default")
 
-    def kubeconfig(self, path: Path, *, namespace: str = "default") -> Path:
-        """Write a kubeconfig that leads here."""
+    def kubeconfig(self, path: Path, *, namespace: str | None = "default") -> Path:
+        """Write a kubeconfig that leads here; its context may name no namespace."""
+        context = {"cluster": "c", "user": "u"} | ({"namespace": namespace} if namespace else {})
         content = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "c", "cluster": {"server": self.url}}],
             "users": [{"name": "u", "user": {"token": self.token or "none"}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
+            "contexts": [{"name": "x", "context": context}],
             "current-context": "x",
         }
         path.write_bytes(orjson.dumps(content))

@@ -32,6 +32,11 @@ def namespace(name: str, **labels: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
+def pod(name: str, *, namespace: str = "default", **fields: object) -> Json:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **fields}
+
+
 def configuration(name: str, **fields: object) -> Json:
     version = "kubelet.config.k8s.io/v1beta1"
     return {"apiVersion": version, "kind": "KubeletConfiguration", "metadata": {"name": name}, **fields}

@@ -3,13 +3,13 @@
 import inspect
 import re
 import socket
-from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.fake_api import FakeApi
 from numalign.kube import client as cluster_api
 from numalign.kube import collect
 from numalign.kube.client import (
@@ -22,18 +22,13 @@ from numalign.kube.client import (
     Unreachable,
 )
 from numalign.kube.files import snapshot
-
-# The fixtures of conftest.py: a server whose fields tell it what to do, and a writer of kubeconfigs.
-Api = Any
-Kubeconfig = Callable[..., str]
+from numalign.kube.kinds import PODS
+from tests.kube.conftest import Kubeconfig
+from tests.kube.objects import node, nrt, pod
 
 V1ALPHA1 = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 NAMESPACES = "/api/v1/namespaces"
 V1ALPHA2 = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
-
-
-def named(name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name}}
 
 
 def kinds(found: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -59,41 +54,39 @@ async def test_what_was_collected_is_a_snapshot(kubeconfig: Kubeconfig) -> None:
     assert [(problem.kind, problem.name) for problem in seen.problems] == [("NodeResourceTopology", "a")]
 
 
-async def test_a_long_list_comes_in_pages(api: Api, kubeconfig: Kubeconfig) -> None:
-    api.page, api.lists["/api/v1/nodes"] = 2, [named(f"n{index}") for index in range(5)]
-
-    found = await collect.collect(kubeconfig=kubeconfig())
-
-    assert [name for _, kind, name in kinds(found) if kind == "Node"] == ["n0", "n1", "n2", "n3", "n4"]
-    queries = [query for path, query in api.asked if path == "/api/v1/nodes"]
-    assert queries == [
-        {"limit": "500"},
-        {"limit": "500", "continue": "2"},
-        {"limit": "500", "continue": "4"},
-    ]
-
-
-async def test_a_list_whose_next_page_is_gone_is_read_again_as_a_whole(
-    api: Api, kubeconfig: Kubeconfig
+@pytest.mark.parametrize(
+    ("expires", "queries"),
+    [
+        (None, [{"limit"}, {"limit", "continue"}, {"limit", "continue"}]),
+        (2, [{"limit"}, {"limit", "continue"}, {"limit", "continue"}, set()]),
+    ],
+    ids=["one after another", "and as a whole where the next is gone"],
+)
+async def test_a_long_list_comes_in_pages(
+    api: FakeApi, kubeconfig: Kubeconfig, expires: int | None, queries: list[set[str]]
 ) -> None:
-    api.page, api.expire_after = 2, 3
-    api.lists["/api/v1/nodes"] = [named(f"n{index}") for index in range(5)]
+    api.page, api.expire_pages_after = 2, expires
+    for name in "cde":
+        api.put(node(name))
 
     found = await collect.collect(kubeconfig=kubeconfig())
 
-    assert [name for _, kind, name in kinds(found) if kind == "Node"] == ["n0", "n1", "n2", "n3", "n4"]
-    assert [query for path, query in api.asked if path == "/api/v1/nodes"][-1] == {}
+    assert [name for _, kind, name in kinds(found) if kind == "Node"] == [*"abcde"]
+    asked = api.asked("LIST", "/api/v1/nodes")
+    assert [{*page.query} for page in asked] == queries
+    assert {page.query.get("limit") for page in asked} <= {"500", None}
 
 
-async def test_an_older_exporter_is_read_too(api: Api, kubeconfig: Kubeconfig) -> None:
-    api.lists[V1ALPHA1] = api.lists.pop(V1ALPHA2)
+async def test_an_older_exporter_is_read_too(api: FakeApi, kubeconfig: Kubeconfig) -> None:
+    api.not_served = {V1ALPHA2}
+    api.put({**nrt("a"), "apiVersion": "topology.node.k8s.io/v1alpha1"})
 
     found = await collect.collect(kubeconfig=kubeconfig())
 
     assert ("topology.node.k8s.io/v1alpha1", "NodeResourceTopology", "a") in kinds(found)
 
 
-async def test_only_what_is_read_leaves_the_cluster(api: Api, kubeconfig: Kubeconfig) -> None:
+async def test_only_what_is_read_leaves_the_cluster(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     container = {
         "name": "main",
         "image": "example",
@@ -104,15 +97,14 @@ async def test_only_what_is_read_leaves_the_cluster(api: Api, kubeconfig: Kubeco
         "numalign.io/policy": "restricted",
         "kubectl.kubernetes.io/last-applied-configuration": "secret",
     }
-    api.lists["/api/v1/pods"] = [
+    metadata = {"name": "p", "namespace": "n", "uid": "v", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    spec = {"containers": [container], "volumes": []}
+    written = {**metadata, "annotations": annotations, "managedFields": [{}]}
+    api.put({"apiVersion": "v1", "kind": "Pod", "metadata": written, "spec": spec})
+    api.put(
         {
-            "metadata": {"name": "p", "namespace": "n", "annotations": annotations, "managedFields": [{}]},
-            "spec": {"containers": [container], "volumes": []},
-        }
-    ]
-    api.lists["/api/v1/nodes"] = [
-        {
-            "metadata": {"name": "a", "labels": {"x": "y"}, "annotations": {"b": "c"}, "uid": "u"},
+            **node("c"),
+            "metadata": {"name": "c", "labels": {"x": "y"}, "annotations": {"b": "c"}, "uid": "u"},
             "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "providerID": "secret"},
             "status": {
                 "allocatable": {"cpu": "4"},
@@ -121,14 +113,14 @@ async def test_only_what_is_read_leaves_the_cluster(api: Api, kubeconfig: Kubeco
                 "nodeInfo": {"kubeletVersion": "v1.34.4", "machineID": "secret", "systemUUID": "secret"},
             },
         }
-    ]
+    )
 
     found = await collect.collect(kubeconfig=kubeconfig(), with_pods=True)
 
-    assert found["items"][0] == {
+    assert found["items"][2] == {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "a", "labels": {"x": "y"}, "uid": "u"},
+        "metadata": {"name": "c", "labels": {"x": "y"}, "uid": "u"},
         "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
         "status": {
             "allocatable": {"cpu": "4"},
@@ -139,7 +131,7 @@ async def test_only_what_is_read_leaves_the_cluster(api: Api, kubeconfig: Kubeco
     assert found["items"][-1] == {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "p", "namespace": "n", "annotations": {"numalign.io/policy": "restricted"}},
+        "metadata": {**metadata, "annotations": {"numalign.io/policy": "restricted"}},
         "spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}]},
     }
 
@@ -150,19 +142,19 @@ async def test_only_what_is_read_leaves_the_cluster(api: Api, kubeconfig: Kubeco
     ids=["as asked", "of the context", "default"],
 )
 async def test_a_pod_is_found_in_its_namespace(
-    api: Api, kubeconfig: Kubeconfig, asked: str | None, usual: str | None, expected: str
+    api: FakeApi, kubeconfig: Kubeconfig, asked: str | None, usual: str | None, expected: str
 ) -> None:
-    api.lists[f"/api/v1/namespaces/{expected}/pods"] = [named("web")]
+    made = api.put(pod("web", namespace=expected))
 
     found = await collect.pod("web", namespace=asked, kubeconfig=kubeconfig(namespace=usual))
 
-    assert found == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}
+    assert found == PODS.described(made)
 
 
-async def test_a_name_cannot_lead_elsewhere(api: Api, kubeconfig: Kubeconfig) -> None:
+async def test_a_name_cannot_lead_elsewhere(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     with pytest.raises(NotFound, match=re.escape("pod default/../../nodes/a is not there")):
         await collect.pod("../../nodes/a", kubeconfig=kubeconfig())
-    assert [path for path, _ in api.asked] == ["/api/v1/namespaces/default/pods/../../nodes/a"]
+    assert [asked.path for asked in api.requests] == ["/api/v1/namespaces/default/pods/../../nodes/a"]
 
 
 LISTS_THAT_FAIL: list[tuple[str, HTTPStatus, type[Exception], str]] = [
@@ -179,9 +171,9 @@ LISTS_THAT_FAIL: list[tuple[str, HTTPStatus, type[Exception], str]] = [
 
 @pytest.mark.parametrize(("path", "code", "error", "sentence"), LISTS_THAT_FAIL)
 async def test_a_failing_list_is_told(  # noqa: PLR0913, PLR0917  a row of the table
-    api: Api, kubeconfig: Kubeconfig, path: str, code: HTTPStatus, error: type[Exception], sentence: str
+    api: FakeApi, kubeconfig: Kubeconfig, path: str, code: HTTPStatus, error: type[Exception], sentence: str
 ) -> None:
-    api.failures[path] = code
+    api.failures[path], api.not_served = code, {V1ALPHA1}
 
     with pytest.raises(error, match=re.escape(sentence)):
         await collect.collect(kubeconfig=kubeconfig())
@@ -199,7 +191,7 @@ async def test_a_failing_list_is_told(  # noqa: PLR0913, PLR0917  a row of the t
     ids=["no JSON", "no list", "no object", "no mark", "a list at the top"],
 )
 async def test_an_answer_that_makes_no_sense_is_told(
-    api: Api, kubeconfig: Kubeconfig, body: bytes, sentence: str
+    api: FakeApi, kubeconfig: Kubeconfig, body: bytes, sentence: str
 ) -> None:
     api.oddities["/api/v1/nodes"] = body
 
@@ -216,17 +208,9 @@ async def test_nobody_listening_is_unreachable(kubeconfig: Kubeconfig) -> None:
             await collect.collect(kubeconfig=kubeconfig(server=server))
 
 
-async def test_a_server_that_speaks_no_tls_is_unreachable(api: Api, tmp_path: Path) -> None:
-    server = api.url.replace("http:", "https:")
-    path = tmp_path / "config"
-    path.write_text(
-        f"clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n"
-        "users: [{name: u, user: {token: t}}]\n"
-        "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
-    )
-
+async def test_a_server_that_speaks_no_tls_is_unreachable(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     with pytest.raises(Unreachable, match="cannot be asked"):
-        await collect.collect(kubeconfig=str(path))
+        await collect.collect(kubeconfig=kubeconfig(server=api.url.replace("http:", "https:")))
 
 
 @pytest.mark.parametrize(
@@ -280,20 +264,26 @@ def test_the_drawn_tree_is_the_tree() -> None:
     assert drawn == [error.__name__ for error in ClusterError.__subclasses__()]
 
 
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-CONFIG_MAPS = "/api/v1/namespaces/numalign/configmaps"
+SHAPES = "/api/v1/namespaces/numalign/configmaps/numalign-shapes"
 
 
-def install(api: Api, **data: str) -> None:
+def install(api: FakeApi, **data: str) -> None:
     service = {"namespace": "numalign", "name": "numalign"}
-    api.lists[CONFIGURATIONS] = [
-        {**named("zz-numalign"), "webhooks": [{"clientConfig": {"service": service}}]}
-    ]
-    api.lists[CONFIG_MAPS] = [{**named("numalign-shapes"), "data": data}] if data else []
+    api.put(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "zz-numalign"},
+            "webhooks": [{"clientConfig": {"service": service}}],
+        }
+    )
+    metadata = {"name": "numalign-shapes", "namespace": "numalign"}
+    if data:
+        api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
 
 async def test_what_is_remembered_is_collected_where_numalign_is_installed(
-    api: Api, kubeconfig: Kubeconfig
+    api: FakeApi, kubeconfig: Kubeconfig
 ) -> None:
     install(api, losses="{}")
 
@@ -306,7 +296,7 @@ async def test_what_is_remembered_is_collected_where_numalign_is_installed(
     }
 
 
-async def test_nothing_is_remembered_where_nobody_wrote_it_down(api: Api, kubeconfig: Kubeconfig) -> None:
+async def test_nothing_is_remembered_where_nobody_wrote_it_down(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     install(api)
 
     assert "ConfigMap" not in {kind for _, kind, _ in kinds(await collect.collect(kubeconfig=kubeconfig()))}
@@ -317,9 +307,11 @@ DEVICE_CLASSES = "/apis/resource.k8s.io/{}/deviceclasses"
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
 async def test_device_classes_are_collected_in_the_version_that_is_served(
-    api: Api, kubeconfig: Kubeconfig, version: str
+    api: FakeApi, kubeconfig: Kubeconfig, version: str
 ) -> None:
-    api.lists[DEVICE_CLASSES.format(version)] = [{**named("gpus"), "spec": {"config": [], "selectors": []}}]
+    gpus = {"metadata": {"name": "gpus"}, "spec": {"config": [], "selectors": []}}
+    api.not_served = {DEVICE_CLASSES.format("v1")}
+    api.documents[DEVICE_CLASSES.format(version)] = {"items": [gpus]}
 
     found = await collect.collect(kubeconfig=kubeconfig())
     assert found["items"][-1] == {
@@ -330,15 +322,12 @@ async def test_device_classes_are_collected_in_the_version_that_is_served(
     }
 
 
-DENIED = {
-    "deviceclasses": DEVICE_CLASSES.format("v1"),
-    "ConfigMap numalign-shapes": f"{CONFIG_MAPS}/numalign-shapes",
-}
+DENIED = {"deviceclasses": DEVICE_CLASSES.format("v1"), "ConfigMap numalign-shapes": SHAPES}
 
 
 @pytest.mark.parametrize(("what", "path"), DENIED.items(), ids=DENIED)
 async def test_what_may_not_be_seen_is_told_and_left_out(
-    api: Api, kubeconfig: Kubeconfig, what: str, path: str
+    api: FakeApi, kubeconfig: Kubeconfig, what: str, path: str
 ) -> None:
     install(api, losses="{}")
     api.failures[path] = HTTPStatus.FORBIDDEN
