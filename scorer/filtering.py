@@ -19,8 +19,9 @@ def filtered(batch: Batch, *, unknown_fit: bool) -> Filtered:
         # Whoever were evicted there, no topology would appear.
         texts[UNKNOWN] = reasons.UNKNOWN
         permanent.add(UNKNOWN)
-    failed, unresolvable = (
-        {name: texts[code] for name, code in batch.with_codes(codes).items()}
-        for codes in (texts.keys() - permanent, permanent)
+    fit, (failed, unresolvable) = batch.split(texts.keys() - permanent, permanent)
+    return Filtered(
+        [*fit],
+        {name: texts[code] for name, code in failed.items()},
+        {name: texts[code] for name, code in unresolvable.items()},
     )
-    return Filtered(batch.without_codes(texts.keys()), failed, unresolvable)

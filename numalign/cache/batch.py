@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -93,16 +93,21 @@ class Batch:
         refused = (np.flatnonzero(counts[_FIRST_REFUSAL:]) + _FIRST_REFUSAL).tolist()
         return {code: self._verdict(int((self.codes == code).argmax())) for code in refused}
 
-    def with_codes(self, codes: Collection[int]) -> Mapping[str, int]:
-        """The names of nodes that have one of these codes, with that code, in the order of the call."""
-        chosen = np.isin(self.codes, [*codes])
-        if not chosen.any():
-            return {}
-        return dict(zip(compress(self.names, chosen.tolist()), self.codes[chosen].tolist(), strict=True))
+    def split(self, *groups: Collection[int]) -> tuple[Sequence[str], Sequence[Mapping[str, int]]]:
+        """The names of nodes whose code is in no group, and by group the others, each with its code.
 
-    def without_codes(self, codes: Collection[int]) -> list[str]:
-        """The names of the other nodes, in the order of the call."""
-        return [*compress(self.names, np.isin(self.codes, [*codes], invert=True).tolist())]
+        All are in the order of the call, and no code is in two groups.
+        """
+        kinds = np.zeros(max((UNKNOWN, *chain(*groups), self.codes.max(initial=0))) + 1, dtype=np.int8)
+        for kind, group in enumerate(groups, start=1):
+            kinds[[*group]] = kind
+        of_nodes = kinds[self.codes]
+        if not of_nodes.any():
+            return self.names, [{} for _ in groups]
+        chosen = [of_nodes == kind for kind in range(len(groups) + 1)]
+        others, *grouped = ([*compress(self.names, some.tolist())] for some in chosen)
+        codes = (self.codes[some].tolist() for some in chosen[1:])
+        return others, [dict(zip(*named, strict=True)) for named in zip(grouped, codes, strict=True)]
 
     @property
     def answered(self) -> bool:
