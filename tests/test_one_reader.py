@@ -39,7 +39,7 @@ async def by_webhook(pod: Raw, labels: Labels, _folder: Path) -> str:
 
 async def by_scorer(pod: Raw, labels: Labels, _folder: Path) -> str:
     scorer = Scorer()
-    await scorer.register.update_snapshot(snapshot({"a": BIG}, team=labels))
+    await scorer.state.update_snapshot(snapshot({"a": BIG}, team=labels))
     try:
         return scorer.subject(pod).question.intent.policy
     except BadInput:

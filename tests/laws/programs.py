@@ -137,7 +137,7 @@ def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
 async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Scored:
     scorer = Scorer(match=Match(case.match))
     scorer.obey(cluster_policy)
-    await scorer.register.update_snapshot(seen)
+    await scorer.state.update_snapshot(seen)
     # There are no pods in it, so exporters know more of what is taken.
     complete = False
     scorer.reservations.set_complete(complete)

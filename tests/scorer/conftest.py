@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,9 +23,7 @@ from numalign.ledger.model import AssignedPod
 from numalign.ledger.reservations import Reservations
 from numalign.model import intent
 from numalign.model.intent import Match
-from numalign.model.node import Node, Zone
-from numalign.model.pod import Container, Role
-from numalign.model.resources import Resources, render
+from numalign.model.node import Node
 from numalign.runtime import logs, server
 from scorer import binding
 from scorer.binding import Binder, Write
@@ -39,7 +36,9 @@ from scorer.preempting import Preemption
 from scorer.ranking import Ranker, RankingRules
 from scorer.scheduler_state import PendingPod, SchedulerState
 from scorer.settings import PromiseAt, ScorerSettings
-from tests.notation import node, pod
+from tests.manifests import labelled, pod_spec, topology
+from tests.notation import node
+from tests.served import Told
 
 Raw = dict[str, Any]
 
@@ -63,27 +62,30 @@ def raw(
     **metadata: object,
 ) -> Raw:
     """A v1 Pod in the namespace `team`, of containers in the notation of the tables."""
-    made = pod(*containers)
-    roles = {role: [_container(each) for each in made.containers if each.role is role] for role in Role}
-    for sidecar in roles[Role.SIDECAR]:
-        sidecar["restartPolicy"] = "Always"
     written = {**({POLICY: policy} if policy else {}), **(annotations or {})}
     told = {"name": name, "namespace": TEAM, "uid": uid(name), "creationTimestamp": BORN}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {**told, "annotations": written, **metadata},
-        "spec": {
-            "initContainers": [*roles[Role.INIT], *roles[Role.SIDECAR]],
-            "containers": roles[Role.APP],
-            **(spec or {}),
-        },
+        "spec": {**pod_spec(*containers), **(spec or {})},
     }
 
 
 def uid(name: str) -> str:
     """The uid of a pod of this name."""
     return f"uid-of-{name}"
+
+
+def binding_call(made: Raw, place: str) -> Raw:
+    """What a scheduler sends to have the pod bound to a node."""
+    metadata = made["metadata"]
+    return {
+        "PodName": metadata["name"],
+        "PodNamespace": metadata["namespace"],
+        "PodUID": metadata["uid"],
+        "Node": place,
+    }
 
 
 def on(place: str, made: Raw, *, record: Sequence[Mapping[str, object]] | None = None) -> Raw:
@@ -130,9 +132,9 @@ def snapshot(
 def documents(members: Mapping[str, Node], **namespaces: Mapping[str, str]) -> list[Raw]:
     """What kubectl prints of such nodes and namespaces; a node without zones publishes no topology."""
     return [
-        *(_node(name) for name in members),
-        *(_topology(name, made) for name, made in members.items() if made.zones),
-        *(_namespace(name, told) for name, told in namespaces.items()),
+        *(labelled("Node", name, {"pool": name}) for name in members),
+        *(topology(name, made) for name, made in members.items() if made.zones),
+        *(labelled("Namespace", name, _prefixed(labels)) for name, labels in namespaces.items()),
     ]
 
 
@@ -140,63 +142,11 @@ def _prefixed(told: Mapping[str, str]) -> dict[str, str]:
     return {key if "/" in key else f"{intent.PREFIX}{key}": value for key, value in told.items()}
 
 
-def _container(made: Container) -> Raw:
-    amounts = {"requests": made.requests, "limits": made.limits}
-    return {"name": made.name, "resources": {key: _written(bag) for key, bag in amounts.items() if bag}}
-
-
-def _written(bag: Resources) -> dict[str, str]:
-    return {name: render(name, amount) for name, amount in bag.items()}
-
-
-def _node(name: str) -> Raw:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": name}}}
-
-
-def _namespace(name: str, told: Mapping[str, str]) -> Raw:
-    metadata = {"name": name, "labels": _prefixed(told)}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-
-
-def _topology(name: str, made: Node) -> Raw:
-    attributes = {"topologyManagerPolicy": made.policy, "topologyManagerScope": made.scope}
-    return {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": name},
-        "attributes": [{"name": key, "value": value} for key, value in attributes.items()],
-        "zones": [
-            {"name": zone.name, "type": "Node", "resources": [*_resources(zone)]} for zone in made.zones
-        ],
-    }
-
-
-def _resources(zone: Zone) -> Iterable[Raw]:
-    columns = {"capacity": zone.capacity, "allocatable": zone.allocatable, "available": zone.free}
-    for name in zone.capacity:
-        yield {"name": name, **{column: render(name, bag[name]) for column, bag in columns.items()}}
-
-
 def filtered(judged: Sequence[NodeAnswer]) -> Filtered:
     """What becomes of nodes that were asked one by one."""
     no = [each for each in judged if not each.fits]
     now, ever = ({each.name: each.reason for each in no if each.permanent is kind} for kind in (False, True))
     return Filtered([each.name for each in judged if each.fits], now, ever)
-
-
-@dataclass
-class Told:
-    """A log, and what was said to it."""
-
-    stream: io.StringIO = field(default_factory=io.StringIO)
-
-    def __post_init__(self) -> None:
-        self.log = logs.to(self.stream, level="debug", form="json")
-
-    def of(self, event: str) -> list[Raw]:
-        """The lines of one event."""
-        lines = map(json.loads, self.stream.getvalue().splitlines())
-        return [line for line in lines if line["event"] == event]
 
 
 _TURNS = 20
@@ -284,21 +234,19 @@ class Scorer:
     def __post_init__(self) -> None:
         self.reservations = Reservations()
         self.policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
-        self.register = SchedulerState(
+        self.state = SchedulerState(
             self.reservations, policy=self.policy, match=self.match, clock=self.time, wall=self.time.wall
         )
         self.outcomes = Outcomes(
-            self.register, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
+            self.state, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
         )
-        self.register.watch = self.outcomes.update_pod
-        self.pods = PodInformer(
-            self.register, self.register.reader, log=self.told.log, registry=self.registry
-        )
-        self.nodes = NodeAnswers(self.register, unknown=self.settings().unknown_nodes, clock=self.time)
-        self.preemption = Preemption(self.register)
+        self.state.watch = self.outcomes.update_pod
+        self.pods = PodInformer(self.state, self.state.reader, log=self.told.log, registry=self.registry)
+        self.nodes = NodeAnswers(self.state, unknown=self.settings().unknown_nodes, clock=self.time)
+        self.preemption = Preemption(self.state)
         self.binder = self.a_binder()
         self.context = Context(
-            self.register,
+            self.state,
             self.nodes,
             self.binder,
             self.preemption,
@@ -321,7 +269,7 @@ class Scorer:
     def a_binder(self) -> Binder:
         """What binds."""
         return Binder(
-            self.register,
+            self.state,
             write=(self.write or self.writes) if self.binds else None,
             acts_for=lambda: self.proved if self.leads else 0.0,
             patience=self.patience,
@@ -336,7 +284,7 @@ class Scorer:
 
     async def know(self, members: Mapping[str, Node], **told: Any) -> None:  # noqa: ANN401  as `snapshot`
         """The cluster is this now."""
-        await self.register.update_snapshot(snapshot(members, **told))
+        await self.state.update_snapshot(snapshot(members, **told))
 
     def obey(self, policy: ClusterPolicy) -> None:
         """Put another policy in force."""
@@ -366,7 +314,7 @@ class Scorer:
 
     def subject(self, made: Raw) -> PendingPod:
         """The pod, as a call tells it."""
-        return self.register.pending_pod(made)
+        return self.state.pending_pod(made)
 
     def promised(self, made: Raw, place: str) -> AssignedPod:
         """Promise a pod its zones on a node, as a bind or a prioritize before did, and give the promise."""
@@ -380,9 +328,8 @@ class Scorer:
 
     async def bind(self, made: Raw, place: str, **other: str) -> str:
         """The answer to a call that wants the pod bound there."""
-        metadata = made["metadata"]
-        said = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
-        return await self.binder.bind(BindingCall(**{**said, "node": place, **other}))
+        who = {key: made["metadata"][key] for key in ("name", "namespace", "uid")}
+        return await self.binder.bind(BindingCall(**{**who, "node": place, **other}))
 
     def kept(self) -> dict[str, str | None]:
         """Which pods are promised a node and not seen there, and which node."""
@@ -404,7 +351,7 @@ class Scorer:
             log=self.told.log,
             registry=self.registry,
             checks={},
-            state=lambda: {"pods": len(self.register.pods)},
+            state=lambda: {"pods": len(self.state.pods)},
         )
 
     @contextlib.asynccontextmanager
@@ -449,21 +396,7 @@ class Caller:
 
     async def bind(self, made: Raw, place: str) -> str:
         """The error that is answered to a bind; empty if there is none."""
-        metadata = made["metadata"]
-        said = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"]}
-        found = await self.ask("/bind", {**said, "PodUID": metadata["uid"], "Node": place})
-        return str(found["Error"])
-
-    async def metric(self, name: str, **labels: str) -> float:
-        """What the page of metrics says; 0 for what it does not list."""
-        async with self.watching.get("/metrics") as answer:
-            page = await answer.text()
-        wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        for line in page.splitlines():
-            found = re.fullmatch(r"numalign_(\w+)(?:\{(.*)\})? (\S+)", line)
-            if found and found[1] == name and wanted == set(filter(None, (found[2] or "").split(","))):
-                return float(found[3])
-        return 0
+        return str((await self.ask("/bind", binding_call(made, place)))["Error"])
 
 
 EMPTY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)

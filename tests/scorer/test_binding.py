@@ -649,8 +649,8 @@ class Counted:
 
     def __init__(self, scorer: Scorer) -> None:
         self.asked = self.most = self._since = 0
-        self._offer = scorer.register.predict
-        scorer.register.predict = self  # type: ignore[method-assign]
+        self._offer = scorer.state.predict
+        scorer.state.predict = self  # type: ignore[method-assign]
 
     def __call__(self, *asked: Any, **told: Any) -> Any:  # noqa: ANN401  as `SchedulerState.offer`
         """Ask."""

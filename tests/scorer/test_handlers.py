@@ -10,14 +10,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from numalign.decision.scoring import Strategy
 from numalign.kube.client import Conflict, Forbidden, Unreachable
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
-from numalign.model.intent import Match
 from scorer import reasons
 from scorer.handlers import HANDLERS
-from scorer.ranking import Ranking, RankingRules
 from scorer.settings import PromiseAt
 from tests.notation import node, table
 from tests.scorer.conftest import (
@@ -29,6 +26,7 @@ from tests.scorer.conftest import (
     Raw,
     Scorer,
     Writes,
+    binding_call,
     on,
     raw,
     running,
@@ -108,20 +106,6 @@ async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(caller
     }
 
 
-async def test_whole_nodes_come_back_as_they_came(caller: Caller) -> None:
-    nodes = [{"metadata": {"name": name, "x": {"y": [name]}}, "status": {"z": 0.5}} for name in NAMES]
-    answer = await caller.ask(
-        "/filter",
-        {"Pod": raw(FOUR), "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None},
-    )
-    scores = await caller.ask("/prioritize", {"Pod": raw(FOUR), "Nodes": {"items": nodes}})
-
-    assert answer["NodeNames"] is None
-    assert answer["Nodes"] == {"metadata": {}, "items": nodes[:2]}
-    assert {*answer["FailedNodes"], *answer["FailedAndUnresolvableNodes"]} == {*NAMES[2:]}
-    assert [each["Host"] for each in scores] == NAMES
-
-
 async def test_what_a_stock_scheduler_sends_is_answered(scorer: Scorer, caller: Caller) -> None:
     calls = RECORDED / "kube-scheduler-v1.34.4"
     await scorer.know({"node-a.example": EMPTY})
@@ -146,42 +130,7 @@ async def test_what_a_stock_scheduler_sends_is_answered(scorer: Scorer, caller: 
     assert scorer.kept() == {"newcomer-0": "node-a.example"}
 
 
-SILENT, TRIES = raw(FOUR, policy=None), raw(FOUR, policy="best-effort")
-
-UNKNOWN = [
-    # what it shows                      what they may do  the pod  whether it fits
-    ("a pod that must be aligned",       "cannot-fit",     raw(FOUR), False),
-    ("one that need not",                "cannot-fit",     SILENT,    True),
-    ("one that must, where they may",    "may-fit",        raw(FOUR), True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("unknown", "made", "fits"), table(UNKNOWN))
-@pytest.mark.parametrize("name", ["bare", "nobody-has-heard-of-it"])
-async def test_on_nodes_that_nobody_knows(unknown: str, made: Raw, name: str, *, fits: bool) -> None:
-    scorer = await cluster(Scorer(unknown=unknown))
-    async with scorer.open() as caller:
-        answer = await caller.filter(made, name, "empty")
-        scores = await caller.prioritize(made, name, "empty")
-
-    assert (name in answer["NodeNames"]) is fits
-    assert answer["FailedAndUnresolvableNodes"].get(name) == (None if fits else reasons.UNKNOWN)
-    assert scores == {name: 0, "empty": 10}
-
-
-async def test_a_name_that_comes_twice_is_answered_once(caller: Caller) -> None:
-    answer = await caller.filter(raw(FOUR), "empty", "full", "empty", "full")
-    scores = await caller.prioritize(raw(FOUR), "empty", "full", "empty")
-
-    assert (answer["NodeNames"], [*answer["FailedNodes"]]) == (["empty"], ["full"])
-    assert [*scores] == ["empty", "full"]
-
-
-async def test_no_names_are_no_nodes(caller: Caller) -> None:
-    answer = await caller.filter(raw(FOUR))
-    scores = await caller.prioritize(raw(FOUR))
-
-    assert (answer["NodeNames"], answer["Error"], scores) == ([], "", {})
+SILENT = raw(FOUR, policy=None)
 
 
 async def test_a_pod_that_is_wrong_is_told_so_where_its_owner_reads_it(caller: Caller) -> None:
@@ -194,13 +143,11 @@ async def test_a_pod_that_is_wrong_is_told_so_where_its_owner_reads_it(caller: C
     assert "numalign.io/policy" in said["error"]
 
 
-async def test_nodes_are_counted_by_what_they_say(caller: Caller) -> None:
+async def test_nodes_are_counted_by_what_they_say(scorer: Scorer, caller: Caller) -> None:
     await caller.filter(raw(FOUR), *NAMES)
-    counted = [
-        await caller.metric("filtered_nodes_total", answer=answer) for answer in ("fits", "not_now", "never")
-    ]
-    calls = await caller.metric("scheduler_calls_total", verb="filter", result="answered")
-    timed = await caller.metric("scheduler_call_seconds_count", verb="filter")
+    counted = [scorer.count("filtered_nodes_total", answer=answer) for answer in ("fits", "not_now", "never")]
+    calls = scorer.count("scheduler_calls_total", verb="filter", result="answered")
+    timed = scorer.count("scheduler_call_seconds_count", verb="filter")
 
     assert (counted, calls, timed) == ([2, 1, 3], 1, 1)
 
@@ -208,43 +155,11 @@ async def test_nodes_are_counted_by_what_they_say(caller: Caller) -> None:
 async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer, caller: Caller) -> None:
     await scorer.know({"a": EMPTY, "vast": node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)})
     answers = [await caller.filter(raw(FOUR), *names) for names in (["a", "vast"], ["a"])]
-    counted = await caller.metric("questions_not_answered_total")
+    counted = scorer.count("questions_not_answered_total")
 
     assert [answer["NodeNames"] for answer in answers] == [["a"], ["a"]]
     assert list(answers[0]["FailedNodes"]) == ["vast"]
     assert counted == 1
-
-
-NAMESPACES: list[tuple[str, dict[str, str], Raw, list[str]]] = [
-    ("nothing is asked for",          {},                                      SILENT,    ["empty", "loose"]),
-    ("a default is",                  {"default": SINGLE},                     SILENT,    ["empty"]),
-    ("a pod has words of its own",    {"default": SINGLE},                     TRIES,     ["empty", "loose"]),
-    ("a namespace is left out",       {"admission": "disabled"},               raw(FOUR), ["empty", "loose"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("labels", "made", "fit"), table(NAMESPACES))
-async def test_where_a_namespace_says(
-    scorer: Scorer, caller: Caller, labels: dict[str, str], made: Raw, fit: list[str]
-) -> None:
-    await scorer.know({"empty": EMPTY, "loose": LOOSE}, team=labels)
-    answer = await caller.filter(made, "empty", "loose")
-
-    assert answer["NodeNames"] == fit
-
-
-@pytest.mark.parametrize(("match", "fit"), [(Match.SATISFIES, ["tight", "empty"]), (Match.EQUAL, ["tight"])])
-async def test_the_same_word_may_be_wanted_of_the_node(match: Match, fit: list[str]) -> None:
-    scorer = Scorer(match=match)
-    await scorer.know({"tight": TIGHT, "empty": EMPTY})
-    async with scorer.open() as caller:
-        answer = await caller.filter(raw(FOUR, policy="restricted"), "tight", "empty")
-
-    assert answer["NodeNames"] == fit
-    for why in answer["FailedAndUnresolvableNodes"].values():
-        assert why == (
-            'node(s) have kubelet policy "single-numa-node", not "restricted" (numalign: restricted)'
-        )
 
 
 # Prioritize.
@@ -257,13 +172,8 @@ async def test_scores_are_whole_numbers_from_0_to_10_and_say_which_is_best(calle
     assert {type(score) for score in scores.values()} == {int}
 
 
-async def test_other_strategies_turn_the_order_around() -> None:
-    rules = RankingRules(Ranking((Strategy.LEAST_ALLOCATED,)))
-    scorer = await cluster(Scorer(rules=rules))
-    async with scorer.open() as caller:
-        scores = await caller.prioritize(raw(FOUR), "empty", "fuller")
-
-    assert scores["empty"] > scores["fuller"]
+async def test_a_pod_that_opts_out_is_as_well_off_everywhere(caller: Caller) -> None:
+    assert await caller.prioritize(raw(FOUR, policy="none"), "empty", "fuller") == {"empty": 10, "fuller": 10}
 
 
 # Promises of those who do not bind.
@@ -356,7 +266,7 @@ async def test_a_pod_is_filtered_ranked_and_bound(scorer: Scorer, caller: Caller
     fit = (await caller.filter(raw(FOUR), *NAMES))["NodeNames"]
     scores = await caller.prioritize(raw(FOUR), *fit)
     why = await caller.bind(raw(FOUR), max(scores, key=scores.__getitem__))
-    counted = await caller.metric("binds_total", outcome="bound")
+    counted = scorer.count("binds_total", outcome="bound")
 
     assert (why, scorer.kept(), counted) == ("", {"web": "fuller"}, 1)
 
@@ -404,31 +314,26 @@ async def test_nodes_are_ranked_for_people(caller: Caller, call: Raw, names: lis
     assert (answer["pod"], answer["age"]) == ("team/web", 0.5)
 
 
-async def test_for_people_nodes_that_take_no_pods_now_come_last(scorer: Scorer, caller: Caller) -> None:
-    ready, away = EMPTY, replace(EMPTY, attributes=Attributes(ready=False))
-    await scorer.know({"a": away, "b": ready, "c": away})
-    answer = await caller.ask("/v1/rank", raw(FOUR))
-    filtered = await caller.ask("/filter", {"Pod": raw(FOUR), "NodeNames": ["a", "b"]})
-
-    assert [(each["name"], each["fits"], each.get("reason")) for each in answer["nodes"]] == [
-        ("b", True, None),
-        ("a", False, "node(s) were not ready"),
-        ("c", False, "node(s) were not ready"),
-    ]
-    assert filtered["NodeNames"] == ["a", "b"], "a scheduler has asked that itself"
+GOLD = Attributes(Labels({"tier": "gold"}))
+AWAY = {
+    # the node: what it is, and why it is not for pods that want gold
+    "a": (Attributes(), (True, "node(s) didn't match the pod's node affinity/selector")),
+    "b": (GOLD, (None, None)),
+    "c": (replace(GOLD, taints=(Taint("dedicated"),)), (True, "node(s) had untolerated taints")),
+    "d": (replace(GOLD, ready=False), (False, "node(s) were not ready")),
+}
 
 
-async def test_for_people_a_pod_is_judged_on_nodes_that_it_may_go_to(scorer: Scorer, caller: Caller) -> None:
-    gold = replace(EMPTY, attributes=Attributes(Labels({"tier": "gold"})))
-    tainted = replace(EMPTY, attributes=Attributes(Labels({"tier": "gold"}), (Taint("dedicated"),)))
-    await scorer.know({"a": EMPTY, "b": gold, "c": tainted})
-    answer = await caller.ask("/v1/rank", raw(FOUR, spec={"nodeSelector": {"tier": "gold"}}))
+async def test_for_people_nodes_that_a_pod_may_not_go_to_come_last(scorer: Scorer, caller: Caller) -> None:
+    made = raw(FOUR, spec={"nodeSelector": {"tier": "gold"}})
+    await scorer.know({name: replace(EMPTY, attributes=attributes) for name, (attributes, _) in AWAY.items()})
+    answer = await caller.ask("/v1/rank", made)
+    filtered = await caller.filter(made, *AWAY)
 
     assert [(each["name"], each.get("permanent"), each.get("reason")) for each in answer["nodes"]] == [
-        ("b", None, None),
-        ("a", True, "node(s) didn't match the pod's node affinity/selector"),
-        ("c", True, "node(s) had untolerated taints"),
+        (name, *AWAY[name][1]) for name in "bacd"
     ]
+    assert filtered["NodeNames"] == [*AWAY], "a scheduler has asked that itself"
 
 
 # Volcano.
@@ -601,7 +506,7 @@ async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(
         assert (path, status) == (path, 400)
         assert "JSON" in said["error"] or "empty" in said["error"]
         assert len(said["error"]) < 1000
-        bad = await caller.metric("scheduler_calls_total", verb=path, result="bad")
+        bad = scorer.count("scheduler_calls_total", verb=path, result="bad")
         assert bad == 1
     after = await caller.filter(raw(FOUR), "empty")
 
@@ -623,14 +528,10 @@ POD = raw(FOUR)
 WRONG: list[tuple[str, str, Raw, str]] = [
     # what it is            the path       the call                                       what is said
     ("no nodes",            "/filter",     {"Pod": POD},                                  "neither is there"),
-    ("names of no kind",    "/prioritize", {"Pod": POD, "NodeNames": ["a", 7]},           "NodeNames[1]"),
     ("a path for a name",   "/bind",
      {"PodName": "../a", "PodNamespace": "b", "PodUID": "u", "Node": "c"},                "PodName: "),
-    ("no victims",          "/preempt",    {"Pod": POD},                                  "neither is there"),
     ("a wrong pod",         "/preempt",    {"Pod": BROKEN, "NodeNameToMetaVictims": {}},  "numalign.io"),
-    ("a name for names",    "/v1/rank",    {"pod": POD, "nodes": "a"},                    "must be a list"),
     ("nothing to rank",     "/v1/rank",    {"pod": BROKEN},                             "numalign.io/policy"),
-    ("another key",         "/v1/rank",    {"pod": POD, "node": ["a"]},                 "none of the fields"),
 ]  # fmt: skip
 
 
@@ -696,13 +597,13 @@ ERRORS = (None, None, None, Conflict("is bound"), Forbidden("no"), Unreachable("
 def anything(dice: random.Random, pods: Sequence[Raw]) -> tuple[str, object]:
     """A call of any kind: good, half good, or wrong."""
     made, name = dice.choice(pods), dice.choice([*NAMES, "nobody", "../x", ""])
-    metadata, names = made["metadata"], dice.choices(NAMES, k=dice.randrange(5))
-    told = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"]}
+    names = dice.choices(NAMES, k=dice.randrange(5))
+    other: Raw = dice.choice([{}, {"PodUID": "stranger"}, {"PodUID": ""}])
     victims = {name: {"Pods": [{"UID": uid("half")}], "NumPDBViolations": 0}}
     calls: Mapping[str, object] = {
         "filter": {"Pod": made, "NodeNames": names},
         "prioritize": {"Pod": made, "NodeNames": names},
-        "bind": {**told, "PodUID": dice.choice([metadata["uid"], "stranger", ""]), "Node": name},
+        "bind": {**binding_call(made, name), **other},
         "preempt": {"Pod": made, "NodeNameToMetaVictims": victims},
         "v1/rank": {"pod": made, "nodes": dice.choice([names, None, 7])},
         "volcano/predicate": {"task": task(made), "node": {"Name": name}},

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from numalign.cache import ClusterCache
 from numalign.cache.ranking import Ranking
 from numalign.decision.scoring import Strategy
-from numalign.kube.files.policy import parse
 from numalign.ledger.model import Prediction
 from numalign.ledger.ordering import predict
 from numalign.ledger.reservations import LAG_SECONDS
@@ -56,15 +55,6 @@ async def test_nodes_are_asked_in_the_order_of_the_call(scorer: Scorer) -> None:
     assert found[1].reason == ""
 
 
-async def test_what_is_taken_now_is_no_permanent_refusal(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
-    [found] = scorer.ask(raw(FOUR), "a")
-
-    assert (found.fits, found.permanent) == (False, False)
-    assert found.reason.startswith("node(s) have no zone with 4 cpu")
-
-
 VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
 """More zones than anybody answers for."""
 
@@ -86,16 +76,6 @@ async def test_a_node_that_does_not_answer_is_taken_for_an_unknown_one(
     assert (known.answered, found.answered) == (True, False)
     assert (found.fits, found.permanent, found.prediction) == (fits, False, None)
     assert "too many zones for an answer in time" in found.reason
-
-
-async def test_who_was_not_answered_by_a_node_is_known_of_the_whole_call(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY, "vast": VAST})
-    subject = scorer.subject(raw(FOUR))
-    both, one = (scorer.nodes.filtered(names, subject) for names in (["a", "vast"], ["a"]))
-
-    assert [both[0].fit, one[0].fit] == [["a"], ["a"]]
-    assert list(both[0].failed) == ["vast"]
-    assert [both[1], one[1]] == [False, True]
 
 
 async def test_what_takes_long_is_found_out_in_steps_before_all_are_asked(scorer: Scorer) -> None:
@@ -129,16 +109,9 @@ async def test_on_a_node_that_publishes_nothing(unknown: str, made: Raw, name: s
     await scorer.know({"a": EMPTY}, unknown=["bare"])
     [found] = scorer.ask(made, name)
 
-    assert (found.fits, found.prediction) == (fits, None)
+    # No eviction makes a topology appear, so the scheduler must not try one.
+    assert (found.fits, found.permanent, found.prediction) == (fits, not fits, None)
     assert found.reason == ("" if fits else reasons.UNKNOWN)
-
-
-async def test_nobody_is_evicted_from_a_node_that_publishes_nothing(scorer: Scorer) -> None:
-    """No eviction makes a topology appear, so the scheduler must not try one."""
-    await scorer.know({"a": EMPTY}, unknown=["bare"])
-    [found] = scorer.ask(raw(FOUR), "bare")
-
-    assert found.permanent
 
 
 async def test_a_namespace_asks_for_those_that_say_nothing(scorer: Scorer) -> None:
@@ -148,79 +121,14 @@ async def test_a_namespace_asks_for_those_that_say_nothing(scorer: Scorer) -> No
     assert scorer.fits(raw(FOUR, policy="best-effort"), "loose", "bare") == [True, True]
 
 
-async def test_a_policy_that_changes_counts_at_once(scorer: Scorer) -> None:
-    await scorer.know({"loose": LOOSE})
-    before = scorer.fits(raw(FOUR), "loose")
-    scorer.obey(parse(b"exemptions: {namespaces: [team]}"))
-
-    assert [*before, *scorer.fits(raw(FOUR), "loose")] == [False, True]
-
-
-# What changes.
-
-
-CHANGES = [
-    # what happens                     before                            after
-    ("a pod comes",                    [],                               ["on both"]),
-    ("a pod goes",                     ["on both"],                      []),
-    ("a pod is promised its zones",    ["on one"],                       ["on one", "promise"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("before", "after"), table(CHANGES))
-async def test_no_answer_outlives_what_it_was_given_for(
-    scorer: Scorer, before: list[str], after: list[str]
-) -> None:
-    await scorer.know({"a": EMPTY})
-    asked = raw(ALL, name="asked")
-
-    def arrange(words: list[str]) -> None:
-        for name, record in (("on both", BOTH), ("on one", ONE)):
-            if name in words:
-                scorer.see(running(on("a", raw(ALL, name=name.replace(" ", "-")), record=record)))
-            else:
-                scorer.lose(name.replace(" ", "-"))
-        if "promise" in words:
-            scorer.promised(raw(ALL, name="promised"), "a")
-
-    arrange(before)
-    first = scorer.fits(asked, "a")
-    arrange(after)
-    fresh = Scorer()
-    fresh.reservations = scorer.reservations
-
-    expected = scorer.reservations.predict(
-        "a", scorer.subject(asked).question.demand, scorer.subject(asked).question.intent, now=scorer.time()
-    )
-    assert expected
-    assert scorer.fits(asked, "a") == [expected.verdict.admitted] != first
-
-
-async def test_a_topology_that_changes_is_asked_anew(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    answers = scorer.fits(raw(FOUR), "a")
-    await scorer.know({"a": SMALL})
-    answers += scorer.fits(raw(FOUR), "a")
-    await scorer.know({}, unknown=["a"])
-    answers += scorer.fits(raw(FOUR), "a")
-    await scorer.know({"a": EMPTY})
-
-    assert [*answers, *scorer.fits(raw(FOUR), "a")] == [True, False, False, True]
-
-
-async def test_a_promise_to_a_pod_stands_in_everybodys_way_but_its_own(scorer: Scorer) -> None:
-    await scorer.know({"one": node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)})
-    scorer.promised(raw(ALL), "one")
-
-    assert scorer.fits(raw(ALL), "one") == [True]
-    assert scorer.fits(raw(ALL, name="twin"), "one") == [False]
-    assert scorer.fits(raw(ALL), "one") == [True]
-
-
-async def test_to_ask_about_a_pod_that_is_there_gives_its_room_to_nobody(scorer: Scorer) -> None:
+@pytest.mark.parametrize("there", [True, False], ids=["it runs there", "it has a reservation"])
+async def test_what_a_pod_has_stands_in_everybodys_way_but_its_own(scorer: Scorer, *, there: bool) -> None:
     """`kubectl get pod -o json` of a pod that runs can be ranked, and says nothing to the next pod."""
     await scorer.know({"one": node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)})
-    scorer.see(running(on("one", raw(ALL), record=ONE)))
+    if there:
+        scorer.see(running(on("one", raw(ALL), record=ONE)))
+    else:
+        scorer.promised(raw(ALL), "one")
 
     assert scorer.fits(raw(ALL), "one") == [True]
     assert scorer.fits(raw(ALL, name="twin"), "one") == [False]
@@ -238,17 +146,6 @@ async def test_whom_a_pod_waits_for_depends_on_when_it_was_created(scorer: Score
         return [each.name[1] for each in found.prediction.waits_for]
 
     assert [waits_for(minute) for minute in (29, 31, 30, 31)] == [["first"], [], ["first"], []]
-
-
-async def test_to_filter_parts_the_nodes_in_the_order_of_the_call(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY, "b": SMALL, "c": EMPTY, "d": EMPTY, "e": SMALL}, unknown=["bare"])
-    scorer.see(running(on("c", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
-    found, _ = scorer.nodes.filtered(["e", "d", "c", "bare", "b", "a"], scorer.subject(raw(FOUR)))
-    now, never = (scorer.ask(raw(FOUR), name)[0].reason for name in ("c", "b"))
-
-    assert found.fit == ["d", "a"]
-    assert found.failed == {"c": now}
-    assert list(found.unresolvable.items()) == [("e", never), ("bare", reasons.UNKNOWN), ("b", never)]
 
 
 # A law: whatever happened, all nodes asked at once say what each says by itself, and what a ledger says that
@@ -287,7 +184,7 @@ class Life:
             )
         elif what == "lose":
             scorer.lose(name)
-        elif what == "promise" and uid(name) not in scorer.register.pods and scorer.fits(made, place)[0]:
+        elif what == "promise" and uid(name) not in scorer.state.pods and scorer.fits(made, place)[0]:
             scorer.promised(made, place)
         elif what == "take":
             others = {each: known for each, known in self.members.items() if each != place}
@@ -323,7 +220,7 @@ def agree(scorer: Scorer, made: Raw) -> None:
     assert answer_filter(call, scorer.nodes.filtered(NAMES, subject)[0]) == answer_filter(
         call, filtered(judged)
     )
-    ranker, labels = Ranker(RankingRules(Ranking(tuple(Strategy)))), scorer.register.labels
+    ranker, labels = Ranker(RankingRules(Ranking(tuple(Strategy)))), scorer.state.labels
     at_once = ranker.ranks(scorer.nodes.batch(NAMES, subject), labels, opted_out=subject.opted_out)
     for at, each in enumerate(fresh):
         one = ClusterCache.of([replace(each.node, name=NAMES[at])] if each else [])
@@ -337,6 +234,6 @@ def fresh_offer(scorer: Scorer, subject: PendingPod, name: str) -> Prediction | 
     if found is None:
         return None
     if scorer.reservations.node_of(subject.uid) == name:
-        return scorer.register.predict(name, subject, without=[subject.uid])
+        return scorer.state.predict(name, subject, without=[subject.uid])
     demand, intent = subject.question.demand, subject.question.intent
     return predict(found, demand, intent, created=subject.created, now=scorer.time(), lag=LAG_SECONDS)

@@ -5,12 +5,11 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import orjson
@@ -28,7 +27,8 @@ from scorer.program import LEASE, ScorerProgram
 from scorer.settings import ScorerSettings
 from tests import faster
 from tests.notation import GPU, node, table
-from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, Told, documents, on, raw, running
+from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, binding_call, documents, on, raw, running
+from tests.served import Served, Told
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,87 +48,36 @@ HERE = ("--bind", "127.0.0.1", *PORTS, "--drain-seconds", "0", "--insecure-http"
 
 
 @dataclass
-class Running:
-    """A scorer that runs, and what it said."""
-
-    told: Told
-    task: asyncio.Task[int]
-
-    async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
-        """Wait for something that can only be looked at; fails after ten seconds."""
-        for _ in range(500):
-            if self.task.done():
-                pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
-            if await happened():
-                return
-            await asyncio.sleep(0.02)
-        pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
-
-    async def said(self, event: str) -> None:
-        """Wait for a line in the log."""
-
-        async def there() -> bool:
-            return bool(self.told.of(event))
-
-        await self.until(there)
-
-    async def ready(self) -> bool:
-        """Whether it says that it is ready."""
-        return (await self.get("/readyz"))[0] == HTTPStatus.OK
-
-    async def get(self, path: str) -> tuple[int, Any]:
-        """Status and content of a page."""
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(self._where(path, "metrics_port")) as answer,
-        ):
-            return answer.status, await answer.json()
+class Running(Served):
+    """A scorer that runs."""
 
     async def metric(self, name: str) -> float:
         """What the page of metrics says in the line that begins so."""
-        where = self._where("/metrics", "metrics_port")
-        async with aiohttp.ClientSession() as session, session.get(where) as answer:
-            page = await answer.text()
+        _, page = await self.text("/metrics")
         [line] = (line for line in page.splitlines() if line.startswith(f"numalign_{name} "))
         return float(line.split()[-1])
 
-    async def ask(self, path: str, said: object) -> Any:  # noqa: ANN401  JSON
-        """What is answered to a call that makes sense."""
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(self._where(path), data=orjson.dumps(said)) as answer,
-        ):
-            assert answer.status == HTTPStatus.OK, await answer.text()
-            return await answer.json()
-
     async def sends_away(self) -> bool:
         """Whether it closes the connection of whoever calls it."""
-        async with aiohttp.ClientSession() as session, session.post(self._where("/filter")) as answer:
+        async with aiohttp.ClientSession() as session, session.post(self.url("/filter")) as answer:
             return answer.headers.get("Connection") == "close"
 
-    async def fit(self, made: Raw, *names: str) -> list[str]:
+    async def fit(self, pod: Raw, *names: str) -> list[str]:
         """The nodes that take a pod."""
-        found: list[str] = (await self.ask("/filter", {"Pod": made, "NodeNames": names}))["NodeNames"]
-        return found
+        fit: list[str] = (await self.ask("/filter", {"Pod": pod, "NodeNames": names}))["NodeNames"]
+        return fit
 
-    async def until_fit(self, made: Raw, *names: str, of: Sequence[str]) -> None:
+    async def until_fit(self, pod: Raw, *names: str, of: Sequence[str]) -> None:
         """Wait until these of some nodes take a pod."""
 
         async def fit() -> bool:
-            return await self.fit(made, *of) == [*names]
+            return await self.fit(pod, *of) == [*names]
 
         await self.until(fit)
 
-    async def bind(self, made: Raw, place: str) -> str:
+    async def bind(self, pod: Raw, node: str) -> str:
         """The error of a bind; empty if there is none."""
-        metadata = made["metadata"]
-        said = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"]}
-        answer = await self.ask("/bind", {**said, "PodUID": metadata["uid"], "Node": place})
-        return str(answer["Error"])
-
-    def _where(self, path: str, port: str = "port") -> str:
-        [listening] = self.told.of("server.listening")
-        return f"http://127.0.0.1:{listening[port]}{path}"
+        return str((await self.ask("/bind", binding_call(pod, node)))["Error"])
 
 
 @dataclass
@@ -159,17 +108,8 @@ class Bench:
     async def running(self, *argv: str) -> AsyncIterator[Running]:
         """A scorer with these flags; ended in order, with exit code 0."""
         flags = argv if "--snapshot" in argv else (*self.kubeconfig(), *argv)
-        stop = Stop()
-        task = asyncio.create_task(self.program(*flags).serve(stop))
-        made = Running(self.told, task)
-        try:
-            await made.said("server.listening")
-            yield made
-            stop.ask()
-            assert await task == 0
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        async with Running.running(self.program(*flags), self.told) as scorer:
+            yield scorer
 
     def pod(self, made: Raw) -> Raw:
         """A pod is there, with the uid that the API server gives it."""
@@ -335,7 +275,7 @@ async def test_a_closed_door_is_said_and_keeps_from_readiness(
 ) -> None:
     bench.api.failures[where] = status
     async with bench.running() as scorer:
-        await scorer.said(events[status])
+        await scorer.logged(events[status])
 
         assert not await scorer.ready()
 
@@ -359,7 +299,7 @@ async def test_who_may_not_write_events_goes_on(bench: Bench) -> None:
         await scorer.until(scorer.ready)
         await scorer.bind(made, "a")
         bench.pod({**bench.found("web"), "status": {"phase": "Failed", "reason": "TopologyAffinityError"}})
-        await scorer.said("event.lost")
+        await scorer.logged("event.lost")
 
         assert await scorer.ready()
 
@@ -404,7 +344,7 @@ async def test_a_promise_that_nobody_comes_for_expires(bench: Bench) -> None:
     async with bench.running("--promise", "prioritize", "--promise-seconds", "0.1") as scorer:
         await scorer.until(scorer.ready)
         await scorer.ask("/prioritize", {"Pod": made, "NodeNames": ["a"]})
-        await scorer.said("promise.expired")
+        await scorer.logged("promise.expired")
         kept = await scorer.metric("promises")
 
     [line] = bench.told.of("promise.expired")
@@ -560,15 +500,6 @@ async def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-async def test_it_shows_every_setting_and_whence_it_came() -> None:
-    process = await started("--print-config", "--insecure-http", "--weights", "cpu=2")
-    said, complaint = await process.communicate()
-
-    lines = {" ".join(line.split()) for line in said.decode().splitlines()}
-    assert (process.returncode, complaint) == (0, b"")
-    assert {"weights: cpu=2 # flag --weights", "promise: bind # default"} <= lines
-
-
 async def test_it_lists_every_mistake_and_does_not_start() -> None:
     process = await started("--promise", "never", "--strategies", "Best", "--portt", "1")
     said, listed = await process.communicate()
@@ -591,23 +522,13 @@ async def test_a_file_that_is_wrong_is_told_in_the_log(tmp_path: Path) -> None:
 
 
 async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> None:
-    names = [
-        "asked",
-        "readings",
-        "questions",
-        "nodes",
-        "askings",
-        "records",
-        "unreadable",
-        "refused",
-        "calls",
-    ]
+    keys = ["asked", "readings", "questions", "nodes", "askings", "records", "unreadable", "refused", "calls"]
     asking = bench.pod(raw(FOUR))
     async with bench.running() as scorer:
         await scorer.until(scorer.ready)
         before = await scorer.metric('cache_bytes{cache="nodes"}')
         await scorer.fit(asking, "n1")
-        sizes = {name: await scorer.metric(f'cache_entries{{cache="{name}"}}') for name in names}
+        sizes = {name: await scorer.metric(f'cache_entries{{cache="{name}"}}') for name in keys}
         after = await scorer.metric('cache_bytes{cache="nodes"}')
 
     assert (before, sizes["nodes"], sizes["asked"], sizes["calls"]) == (0, 1, 1, 0)

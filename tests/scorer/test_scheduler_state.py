@@ -76,7 +76,7 @@ async def test_a_pod_that_has_ended_holds_nothing_long_before_it_is_deleted(
     scorer.see({**on("a", raw(FOUR), record=FIRST), "status": {"phase": phase}})
 
     assert free(scorer) == [8, 8]
-    assert uid("web") in scorer.register.pods
+    assert uid("web") in scorer.state.pods
 
 
 async def test_a_pod_that_is_being_deleted_holds_its_zones_until_it_has_ended(scorer: Scorer) -> None:
@@ -163,7 +163,7 @@ async def test_whoever_watches_hears_of_a_pod_before_its_promise_is_gone(scorer:
         known = scorer.reservations.assigned_pod(now.uid) is not None
         heard.append((now.phase, before.phase if before else None, known))
 
-    scorer.register.watch = watch
+    scorer.state.watch = watch
     scorer.see(raw(FOUR))
     scorer.promised(raw(FOUR), "a")
     scorer.see({**on("a", raw(FOUR)), "status": {"phase": "Failed"}})
@@ -180,10 +180,8 @@ async def test_a_topology_that_says_the_same_again_changes_nothing(scorer: Score
     told = replace(EMPTY, name="a")
     await scorer.know({"a": told}, fingerprints={"a": mark})
     before = scorer.reservations.free_capacity("a", now=scorer.time())
-    assert scorer.register.snapshot
-    await scorer.register.update_snapshot(
-        replace(scorer.register.snapshot, fingerprints={"a": replace(mark)})
-    )
+    assert scorer.state.snapshot
+    await scorer.state.update_snapshot(replace(scorer.state.snapshot, fingerprints={"a": replace(mark)}))
 
     assert scorer.reservations.free_capacity("a", now=scorer.time()) is before
 
@@ -237,18 +235,18 @@ async def test_nodes_are_worked_out_before_anybody_asks(scorer: Scorer) -> None:
             scorer.see(running(on("n1", raw(FOUR), record=FIRST)))
 
     with pytest.raises(asyncio.CancelledError):
-        await scorer.register.work_ahead(sleep=sleep)
+        await scorer.state.work_ahead(sleep=sleep)
 
     assert slept == [0, 0, 0, LOOK_SECONDS, 0, LOOK_SECONDS]
-    assert not list(scorer.register.cache.work_ahead(1, scorer.time))
+    assert not list(scorer.state.cache.work_ahead(1, scorer.time))
 
 
 async def test_all_nodes_are_those_with_a_topology_and_those_without(scorer: Scorer) -> None:
-    before = [*scorer.register.node_names()]
+    before = [*scorer.state.node_names()]
     await scorer.know({"b": EMPTY, "a": EMPTY}, unknown=["c"])
     scorer.see(on("ghost", raw(FOUR)))
 
-    assert (before, sorted(scorer.register.node_names())) == ([], ["a", "b", "c"])
+    assert (before, sorted(scorer.state.node_names())) == ([], ["a", "b", "c"])
 
 
 # What is asked of a pod.
@@ -284,7 +282,7 @@ async def test_a_waiting_pod_is_known_by_what_was_seen_of_it_where_nobody_looks_
     await scorer.know({"a": EMPTY}, team=labels)
     scorer.see(raw(FOUR, policy="nonsense"))
 
-    found = scorer.register.waiting(uid("web"))
+    found = scorer.state.waiting(uid("web"))
 
     assert (found and found.question.intent.policy) == expected
 
@@ -294,7 +292,7 @@ async def test_a_waiting_pod_of_an_exempt_runtime_class_asks_nothing(scorer: Sco
     await scorer.know({"a": EMPTY}, team={})
     scorer.see(raw(FOUR, spec={"runtimeClassName": "virtual"}))
 
-    found = scorer.register.waiting(uid("web"))
+    found = scorer.state.waiting(uid("web"))
 
     assert found
     assert found.question.intent == means("none")
@@ -313,7 +311,7 @@ async def test_where_users_are_exempt_a_pod_that_cannot_be_read_may_be_theirs(
     found = scorer.subject(made)
 
     assert found.question.intent == means("none")
-    assert scorer.register.waiting(uid("web")) == found
+    assert scorer.state.waiting(uid("web")) == found
 
 
 async def test_where_a_pod_may_go_is_told_with_it(scorer: Scorer) -> None:
@@ -356,9 +354,9 @@ exemptions:
 async def test_the_policy_file_says_what_is_asked(scorer: Scorer, made: Raw, expected: str) -> None:
     scorer.obey(parse(POLICY_FILE))
     await scorer.know({"a": EMPTY}, team={"example.com/x": "y"}, system={})
-    assert scorer.register.snapshot
+    assert scorer.state.snapshot
     gold = {TEAM: {"tier": "gold"}}
-    await scorer.register.update_snapshot(replace(scorer.register.snapshot, namespace_labels=gold))
+    await scorer.state.update_snapshot(replace(scorer.state.snapshot, namespace_labels=gold))
 
     assert intent(scorer, made) == means(expected)
 
@@ -438,7 +436,7 @@ async def test_what_dra_serves_may_change_while_a_pod_waits(scorer: Scorer, poli
     for served in ((), (GPU,), (NIC,)):
         await scorer.know({"bare": BARE}, served=served)
         # A bind goes by what was asked before.
-        waiting = scorer.register.waiting(uid("web"))
+        waiting = scorer.state.waiting(uid("web"))
         asked_before = waiting and scorer.nodes.of(["bare"], waiting)[0].fits
         found.append((asked_before, *scorer.fits(made, "bare")))
 
@@ -463,7 +461,7 @@ async def test_what_was_seen_of_a_waiting_pod_is_compared_whoever_serves_its_dev
     scorer.see(raw(FOUR))
     asked = scorer.subject(raw(FOUR))
 
-    assert scorer.register.waiting(uid("web")) is asked
+    assert scorer.state.waiting(uid("web")) is asked
     assert asked.question.demand.by_dra == {GPU}
 
 
@@ -473,7 +471,7 @@ async def test_what_was_seen_of_a_waiting_pod_is_compared_whoever_serves_its_dev
 def test_a_pod_waits_if_somebody_asked_about_it_or_it_is_seen(scorer: Scorer) -> None:
     scorer.subject(raw(FOUR, name="asked"))
     scorer.see(raw(FOUR, name="seen"))
-    found = [scorer.register.waiting(uid(name)) for name in ("asked", "seen", "stranger")]
+    found = [scorer.state.waiting(uid(name)) for name in ("asked", "seen", "stranger")]
 
     assert [each.name if each else None for each in found] == ["asked", "seen", None]
     assert len({id(each.question) for each in found if each}) == 1
@@ -482,13 +480,13 @@ def test_a_pod_waits_if_somebody_asked_about_it_or_it_is_seen(scorer: Scorer) ->
 def test_a_pod_that_cannot_be_read_is_not_waited_for(scorer: Scorer) -> None:
     scorer.see(raw(FOUR, policy="strictly"))
 
-    assert scorer.register.waiting(uid("web")) is None
+    assert scorer.state.waiting(uid("web")) is None
 
 
 def test_a_pod_without_a_uid_is_answered_and_not_remembered(scorer: Scorer) -> None:
     found = scorer.subject(raw(FOUR, uid=""))
 
-    assert (found.uid, scorer.register.waiting("")) == ("", None)
+    assert (found.uid, scorer.state.waiting("")) == ("", None)
 
 
 @pytest.mark.parametrize("wrong", ["u" * 129, "a uid", "\t"])
@@ -500,10 +498,10 @@ def test_what_is_no_uid_makes_no_pod(scorer: Scorer, wrong: str) -> None:
 def test_who_asked_is_forgotten_when_the_pod_is_gone(scorer: Scorer) -> None:
     scorer.see(raw(FOUR))
     scorer.subject(raw(FOUR))
-    assert len(scorer.register.caches()["asked"]) == 1
+    assert len(scorer.state.caches()["asked"]) == 1
 
-    scorer.register.remove_pod(uid("web"))
-    assert len(scorer.register.caches()["asked"]) == 0
+    scorer.state.remove_pod(uid("web"))
+    assert len(scorer.state.caches()["asked"]) == 0
 
 
 def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Scorer) -> None:
@@ -513,7 +511,7 @@ def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Score
             container["name"] = f"c{at}-{number}-{'x' * 1000}"
         scorer.subject(made)
 
-    sizes = {name: (cache.bytes, len(cache)) for name, cache in scorer.register.caches().items()}
+    sizes = {name: (cache.bytes, len(cache)) for name, cache in scorer.state.caches().items()}
     assert sizes.keys() >= {"asked", "readings", "askings", "questions", "nodes"}
     sizes = {name: size for name, size in sizes.items() if size[1]}
     assert all(size <= MOST_BYTES for size, _ in sizes.values()), sizes
@@ -525,7 +523,7 @@ def test_where_pods_may_go_is_remembered_within_the_same_bounds(scorer: Scorer) 
         selector = {f"{at}-{number}": f"{at}{'x' * 2000}" for at in range(500)}
         scorer.subject(raw(FOUR, name=f"p{number}", uid=f"u{number}", spec={"nodeSelector": selector}))
 
-    asked, read = (scorer.register.caches()[name] for name in ("asked", "readings"))
+    asked, read = (scorer.state.caches()[name] for name in ("asked", "readings"))
     assert max(asked.bytes, read.bytes) <= MOST_BYTES
     assert 10 < len(asked) == len(read) < 40
 
@@ -533,7 +531,7 @@ def test_where_pods_may_go_is_remembered_within_the_same_bounds(scorer: Scorer) 
 def test_what_a_pod_asks_for_is_what_was_asked_last(scorer: Scorer) -> None:
     scorer.see(raw(FOUR))
     scorer.subject(raw(FOUR, policy="best-effort"))
-    found = scorer.register.waiting(uid("web"))
+    found = scorer.state.waiting(uid("web"))
 
     assert found
     assert found.question.intent.policy is Policy.BEST_EFFORT
@@ -542,7 +540,7 @@ def test_what_a_pod_asks_for_is_what_was_asked_last(scorer: Scorer) -> None:
 def test_what_is_seen_of_a_pod_counts_more_than_what_a_caller_says(scorer: Scorer) -> None:
     scorer.see(raw(FOUR))
     scorer.subject(raw("cpu=1 mem=1Gi"))
-    found = scorer.register.waiting(uid("web"))
+    found = scorer.state.waiting(uid("web"))
 
     assert found
     assert found.question.demand == scorer.subject(raw(FOUR)).question.demand

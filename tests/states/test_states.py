@@ -116,7 +116,7 @@ async def test_the_scorer(state: State) -> None:
     scorer = Scorer()
     scorer.policy.now = written(state)
     pile = snapshot.build(files.objects([left_behind(state)]), shape_history=book())
-    await scorer.register.update_snapshot(pile.snapshot())
+    await scorer.state.update_snapshot(pile.snapshot())
 
     async with scorer.open() as caller:
         ranked = await caller.ask("/v1/rank", {"pod": state.pod})

@@ -1,0 +1,109 @@
+"""A program that runs in the process of its tests, and what it writes into its log."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Protocol, Self
+
+import aiohttp
+import orjson
+import pytest
+
+from numalign.runtime import logs
+from numalign.runtime.server import Stop
+
+
+@dataclass
+class Told:
+    """A log, and its lines."""
+
+    stream: io.StringIO = field(default_factory=io.StringIO)
+
+    def __post_init__(self) -> None:
+        self.log = logs.to(self.stream, level="debug", form="json")
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """The lines of one event."""
+        lines = map(json.loads, self.stream.getvalue().splitlines())
+        return [line for line in lines if line["event"] == event]
+
+
+class Program(Protocol):
+    """What serves until it is told to stop."""
+
+    async def serve(self, stop: Stop) -> int:
+        """The exit code."""
+
+
+@dataclass
+class Served:
+    """A program that runs, and its log."""
+
+    told: Told
+    task: asyncio.Task[int]
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, program: Program, told: Told) -> AsyncIterator[Self]:
+        """It listens by now; ended in order, with exit code 0."""
+        stop = Stop()
+        task = asyncio.create_task(program.serve(stop))
+        served = cls(told, task)
+        try:
+            await served.logged("server.listening")
+            yield served
+            stop.ask()
+            assert await task == 0
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
+        """Wait for something that can only be looked at; fails after ten seconds."""
+        for _ in range(500):
+            if self.task.done():
+                pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
+            if await happened():
+                return
+            await asyncio.sleep(0.02)
+        pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
+
+    async def logged(self, event: str) -> None:
+        """Wait for a line in the log."""
+
+        async def logged() -> bool:
+            return bool(self.told.of(event))
+
+        await self.until(logged)
+
+    async def ready(self) -> bool:
+        """Whether it says that it is ready."""
+        return (await self.text("/readyz"))[0] == HTTPStatus.OK
+
+    async def text(self, path: str) -> tuple[int, str]:
+        """Status and content of a page that tells of the program."""
+        async with aiohttp.ClientSession() as session, session.get(self.url(path, "metrics_port")) as answer:
+            return answer.status, await answer.text()
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        """The same of a page in JSON."""
+        status, text = await self.text(path)
+        return status, orjson.loads(text)
+
+    async def ask(self, path: str, call: object) -> Any:  # noqa: ANN401  JSON
+        """What is answered to a call that makes sense."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(self.url(path), data=orjson.dumps(call)) as answer,
+        ):
+            assert answer.status == HTTPStatus.OK, await answer.text()
+            return await answer.json()
+
+    def url(self, path: str, port: str = "port") -> str:
+        """Where a path of one of its ports is."""
+        [listening] = self.told.of("server.listening")
+        return f"http://127.0.0.1:{listening[port]}{path}"
