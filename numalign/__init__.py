@@ -1,1 +1,1 @@
-"""What every door of numalign shares: the rules, the fleet, the process and the API server."""
+"""What every program of numalign shares: values, rules, ledger, cache, process and API server."""

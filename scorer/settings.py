@@ -1,4 +1,4 @@
-"""What the scorer can be told, beyond what every door can."""
+"""Settings of the scorer, beyond those that every program has."""
 
 from collections.abc import Iterator
 from enum import StrEnum

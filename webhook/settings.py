@@ -1,4 +1,4 @@
-"""What the webhook can be told, beyond what every door can."""
+"""Settings of the webhook, beyond those that every program has."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
 """
-The shapes of a moment, by row: each as a node in columns, and which of them pods may go to.
+The shapes of a cluster, by row: each as a node in columns, and which of them pods may go to.
 
 Shapes are few and hardly ever change, so what was found out about them holds for a long time.
 """

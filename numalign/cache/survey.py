@@ -1,4 +1,4 @@
-"""What a whole fleet says to one pod."""
+"""What all shapes and nodes of a cluster answer to one pod."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping

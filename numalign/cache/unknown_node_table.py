@@ -1,5 +1,5 @@
 """
-The nodes of a moment whose topology is not known, by row: who may go there, and what they have as a whole.
+The nodes whose topology is not known, by row: who may go there, and what they have as a whole.
 
 After an outage of an exporter that may be every node there is, so their totals stand in columns as well.
 """

@@ -2,7 +2,7 @@
 Broken input, said once and completely.
 
 A person who mends a manifest wants every mistake in one answer, each with its place. So whatever reads
-input collects `Mistake`s and raises one error that holds them all; a door decides what a mistake costs
+input collects `Mistake`s and raises one error that holds them all; a program decides what a mistake costs
 (a refused pod, an object left out of a snapshot, an exit code), never the reader.
 
 What is wrong was often written by somebody who means harm: a name of megabytes, a million wrong entries. So a

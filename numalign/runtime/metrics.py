@@ -39,7 +39,7 @@ def registry(*, program: str) -> CollectorRegistry:
 
 
 def not_answered(registry: CollectorRegistry) -> Counter:
-    """What both doors count: questions that some node could not be asked, for it would take too long."""
+    """Counts questions that some node could not be asked, for it would take too long."""
     return Counter(
         f"{PREFIX}questions_not_answered",
         "Pods of which it takes too long to say what becomes of them on some of the nodes.",

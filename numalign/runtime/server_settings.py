@@ -2,7 +2,7 @@
 What every program that goes on running can be told, and what those that answer calls can.
 
 Mix-ins for a program's settings: where it tells of itself, how it logs and how it ends; where it answers,
-with which certificate, and how much it takes on at once. The names are the same on every door, so that one
+with which certificate, and how much it takes on at once. The names are the same in every program, so that one
 chart and one habit serve all.
 """
 
