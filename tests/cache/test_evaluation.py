@@ -1,5 +1,8 @@
-"""What nodes say to one question is worked out once, and again where something changed."""
+"""What all nodes answer to one question: worked out once, and again where something changed."""
 
+import gc
+import tracemalloc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -7,17 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numalign.cache import Question
+from numalign.cache import ClusterCache, Question
 from numalign.cache.arrays import Bools
 from numalign.cache.evaluation import Evaluation
 from numalign.cache.node_table import NodeTable
-from numalign.decision.evaluate import NO_INTENT, evaluate
+from numalign.decision.evaluate import NO_INTENT, evaluate, evaluating
 from numalign.decision.scoring import Strategy
-from numalign.model.intent import Intent, Policy
+from numalign.decision.verdict import Cause
+from numalign.model import demand
+from numalign.model.attributes import Attributes
+from numalign.model.intent import Intent
 from numalign.model.node import Node
-from numalign.model.resources import MEMORY
+from numalign.model.options import Options
+from numalign.model.resources import MEMORY, Resources
+from tests.batches import differences
 from tests.in_columns import left, named
-from tests.notation import GPU, asks, machine, means, node
+from tests.notation import GPU, asks, machine, means, node, options, pod, table
 
 ZONE = "cpu=8 mem=8Gi gpu=2"
 ROOMY = node(ZONE, ZONE, policy="single-numa-node")
@@ -29,7 +37,7 @@ ODD_SMALL = machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", devices="gpu=0,1", po
 
 MOST, FEWEST = Strategy.MOST_ALLOCATED, Strategy.LEAST_NUMA_NODES
 
-KEPT = 4096
+MOST_VERDICTS = 4096
 """So many verdicts are kept."""
 
 
@@ -44,17 +52,19 @@ class Watched(NodeTable):
 
     def node(self, row: int) -> Node:
         """As it is."""
-        found = super().node(row)
-        self.looked_at.append(found.name)
-        return found
+        answer = super().node(row)
+        self.looked_at.append(answer.name)
+        return answer
 
     def looked(self) -> list[str]:
         """At which nodes somebody looked since the last time."""
-        found, self.looked_at = self.looked_at, []
-        return found
+        answer, self.looked_at = self.looked_at, []
+        return answer
 
 
-def answer(nodes: NodeTable, pod: str = "cpu=1 mem=1Gi gpu=2", intent: Intent = NO_INTENT) -> Evaluation:
+def evaluation_of(
+    nodes: NodeTable, pod: str = "cpu=1 mem=1Gi gpu=2", intent: Intent = NO_INTENT
+) -> Evaluation:
     return Evaluation(nodes, Question(asks(pod), intent))
 
 
@@ -66,135 +76,79 @@ def permanent(answer: Evaluation) -> Bools:
 
 def watched(*nodes: Node) -> tuple[Watched, Evaluation]:
     tables = Watched(*named(nodes))
-    return tables, answer(tables)
+    return tables, evaluation_of(tables)
 
 
 # What it says.
 
 
 def test_of_every_node_it_is_told() -> None:
-    _, found = watched(ROOMY, BUSY, SMALL, ODD, ODD_BUSY, ODD_SMALL)
+    _, answer = watched(ROOMY, BUSY, SMALL, ODD, ODD_BUSY, ODD_SMALL)
 
-    assert found.admitted.tolist() == [True, False, False, True, False, False]
-    assert found.able.tolist() == [True, True, False, True, True, False]
-    assert permanent(found).tolist() == [False, False, True, False, False, True]
-    assert found.aligned.tolist() == [True, False, False, True, False, False]
-    assert found.zones.tolist() == [1, -1, -1, 1, -1, -1]
-    assert found.scores(FEWEST).tolist() == [94, -1, -1, 94, -1, -1]
-    assert (found.refusals >= 0).tolist() == [False, True, True, False, True, True]
+    assert answer.admitted.tolist() == [True, False, False, True, False, False]
+    assert answer.able.tolist() == [True, True, False, True, True, False]
+    assert permanent(answer).tolist() == [False, False, True, False, False, True]
+    assert answer.aligned.tolist() == [True, False, False, True, False, False]
+    assert answer.zones.tolist() == [1, -1, -1, 1, -1, -1]
+    assert answer.scores(FEWEST).tolist() == [94, -1, -1, 94, -1, -1]
+    assert (answer.refusals >= 0).tolist() == [False, True, True, False, True, True]
 
 
 def test_the_kinds_of_numbers_are_as_announced() -> None:
-    _, found = watched(ROOMY, ODD)
-    numbers = (found.zones, found.scores(MOST), found.refusals)
+    _, answer = watched(ROOMY, ODD)
+    numbers = (answer.zones, answer.scores(MOST), answer.refusals)
 
-    assert found.admitted.dtype == permanent(found).dtype == np.bool_
+    assert answer.admitted.dtype == permanent(answer).dtype == np.bool_
     assert [each.dtype.name for each in numbers] == ["int16", "int16", "int32"]
 
 
 def test_rows_of_nodes_that_are_gone_say_no() -> None:
-    tables, found = watched(ROOMY, ODD, ROOMY)
-    assert found.admitted.all()
+    tables, answer = watched(ROOMY, ODD, ROOMY)
+    assert answer.admitted.all()
     for name in ("n0", "n1"):
         tables.drop(name)
 
-    for bools in (found.admitted, found.able, found.aligned):
+    for bools in (answer.admitted, answer.able, answer.aligned):
         assert bools.tolist() == [False, False, True]
-    for numbers in (found.zones, found.scores(FEWEST)):
+    for numbers in (answer.zones, answer.scores(FEWEST)):
         assert (numbers >= 0).tolist() == [False, False, True]
-    assert found.refusals.tolist() == [-1] * 3
+    assert answer.refusals.tolist() == [-1] * 3
 
 
 def test_without_nodes_there_is_nothing_to_say() -> None:
-    _, found = watched()
+    _, answer = watched()
 
-    arrays = (found.admitted, found.able, permanent(found), found.aligned, found.zones, found.refusals)
-    assert [len(each) for each in (*arrays, found.scores(MOST))] == [0] * 7
-
-
-def test_where_the_pod_would_come_to_is_what_the_rules_say() -> None:
-    tables, found = watched(ROOMY, ODD)
-
-    assert found.placement(0) == evaluate(tables.node(0), asks("cpu=1 mem=1Gi gpu=2")).placement
-    assert found.placement(1).zones == {0}
-
-
-def test_of_a_row_without_a_node_there_is_no_verdict() -> None:
-    tables, found = watched(ROOMY)
-    tables.drop("n0")
-
-    with pytest.raises(KeyError):
-        found.verdict(0)
-
-
-def test_only_the_rules_know_where_a_pod_lands_by_chance() -> None:
-    none = node(ZONE, ZONE, ZONE, policy="none")
-    tables = Watched(*named([none, left(none, "gpu=1", "gpu=1", "gpu=1"), left(none, *["gpu=0"] * 3)]))
-    found = answer(tables, "gpu=3")
-
-    assert found.zones.tolist() == [2, 3, -1]
-    assert found.scores(FEWEST).tolist() == [82, 70, -1]
-    assert found.aligned.tolist() == [False] * 3
-
-
-def test_a_pod_comes_to_where_there_is_room_as_things_stand() -> None:
-    best = replace(ROOMY, policy=Policy.BEST_EFFORT)
-    apart = left(best, "cpu=0", "gpu=0")
-    tables = Watched(*named([left(best, "gpu=1", "cpu=4"), apart]))
-    found = answer(tables)
-
-    assert found.scores(MOST).tolist()[0] == (25 + 12 + 100) // 3
-    assert found.zones.tolist() == [1, 2]
-    assert found.aligned.tolist() == [True, False]
-    assert found.able.tolist() == [True, True]
-
-
-def test_a_promise_is_the_pods_own() -> None:
-    tables = Watched(*named([replace(ROOMY, policy=Policy.BEST_EFFORT), ROOMY]))
-
-    assert answer(tables, "gpu=3", means("single-numa-node")).admitted.tolist() == [False, False]
-    assert answer(tables, "gpu=3").admitted.tolist() == [True, False]
-    assert answer(tables, "gpu=3", means("best-effort")).aligned.tolist() == [True, False]
+    arrays = (answer.admitted, answer.able, permanent(answer), answer.aligned, answer.zones, answer.refusals)
+    assert [len(each) for each in (*arrays, answer.scores(MOST))] == [0] * 7
 
 
 # Why nodes refuse.
 
 
 def test_who_refuses_alike_has_one_number() -> None:
-    tables, found = watched(BUSY, BUSY, SMALL, ODD_BUSY, ODD_BUSY, ROOMY, ODD_SMALL)
-    said = found.refusals.tolist()
+    tables, answer = watched(BUSY, BUSY, SMALL, ODD_BUSY, ODD_BUSY, ROOMY, ODD_SMALL)
+    refusals = answer.refusals.tolist()
 
-    assert (said[0], said[3]) == (said[1], said[4])
-    assert len({said[0], said[2], said[3], said[6]}) >= 3
-    assert said[5] == -1
+    assert (refusals[0], refusals[3]) == (refusals[1], refusals[4])
+    assert len({refusals[0], refusals[2], refusals[3], refusals[6]}) >= 3
+    assert refusals[5] == -1
     assert tables.in_columns == 4
-
-
-def test_a_refusal_for_now_and_one_for_good_have_two_numbers() -> None:
-    full = left(SMALL, "gpu=0", "gpu=0")
-    tables = Watched(*named([full, SMALL]))
-
-    for pod, numbers in (("gpu=1", 1), ("gpu=2", 1)):
-        found = answer(tables, pod)
-        assert len({*found.refusals.tolist()} - {-1}) == numbers
-    assert permanent(answer(tables, "gpu=1")).tolist() == [False, False]
-    assert permanent(answer(tables, "gpu=2")).tolist() == [True, True]
 
 
 def test_odd_nodes_with_the_same_words_have_one_number_and_with_others_another() -> None:
     two = machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", devices="gpu=0,1", policy="restricted")
-    _, found = watched(ODD_SMALL, ODD_SMALL, two, ODD_BUSY)
-    said = found.refusals.tolist()
+    _, answer = watched(ODD_SMALL, ODD_SMALL, two, ODD_BUSY)
+    refusals = answer.refusals.tolist()
 
-    assert said[0] == said[1]
-    assert said[3] not in said[:2]
+    assert refusals[0] == refusals[1]
+    assert refusals[3] not in refusals[:2]
 
 
 def test_numbers_stay_while_nodes_come_and_go() -> None:
-    tables, found = watched(*[BUSY] * 4, *[SMALL] * 4)
-    before = found.refusals.tolist()
+    tables, answer = watched(*[BUSY] * 4, *[SMALL] * 4)
+    before = answer.refusals.tolist()
     tables.put(replace(SMALL, name="n0"))
-    after = found.refusals.tolist()
+    after = answer.refusals.tolist()
 
     assert after == [before[4], *before[1:]]
 
@@ -202,123 +156,412 @@ def test_numbers_stay_while_nodes_come_and_go() -> None:
 # What is worked out again.
 
 
-def _alike(found: Evaluation) -> list[int]:
+def _alike(answer: Evaluation) -> list[int]:
     """By row the first one of which the same is said."""
-    said = found.refusals.tolist()
-    return [said.index(number) for number in said]
+    refusals = answer.refusals.tolist()
+    return [refusals.index(number) for number in refusals]
 
 
 LOOKS: dict[str, Callable[[Evaluation], list[Any]]] = {
-    "admitted": lambda found: found.admitted.tolist(),
-    "able": lambda found: found.able.tolist(),
-    "aligned": lambda found: found.aligned.tolist(),
-    "width": lambda found: found.zones.tolist(),
+    "admitted": lambda answer: answer.admitted.tolist(),
+    "able": lambda answer: answer.able.tolist(),
+    "aligned": lambda answer: answer.aligned.tolist(),
+    "width": lambda answer: answer.zones.tolist(),
     "said": _alike,
-    "scores": lambda found: found.scores(MOST).tolist(),
+    "scores": lambda answer: answer.scores(MOST).tolist(),
 }
 looks = pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 
 
 @looks
 def test_what_is_known_is_not_asked_again(look: Callable[[Evaluation], list[Any]]) -> None:
-    tables, found = watched(*[ODD] * 4, *[ODD_SMALL] * 4, *[ODD_BUSY] * 4)
-    look(found)
+    tables, answer = watched(*[ODD] * 4, *[ODD_SMALL] * 4, *[ODD_BUSY] * 4)
+    look(answer)
     tables.looked()
 
-    look(found)
+    look(answer)
     assert tables.looked() == []
 
 
 @looks
 def test_only_nodes_that_changed_are_asked_again(look: Callable[[Evaluation], list[Any]]) -> None:
-    tables, found = watched(*[ODD] * 4, *[ODD_SMALL] * 4, *[ODD_BUSY] * 4)
-    look(found)
+    tables, answer = watched(*[ODD] * 4, *[ODD_SMALL] * 4, *[ODD_BUSY] * 4)
+    look(answer)
     tables.looked()
     for name, one in (("n3", ODD_BUSY), ("n8", ODD), ("n6", ODD_BUSY)):
         tables.put(replace(one, name=name))
-    after = look(found)
+    after = look(answer)
 
     assert {*tables.looked()} <= {"n3", "n6", "n8"}
-    assert after == look(answer(tables))
+    assert after == look(evaluation_of(tables))
 
 
 @looks
 def test_columns_that_changed_are_read_again(look: Callable[[Evaluation], list[Any]]) -> None:
-    tables, found = watched(*[ROOMY] * 6, *[SMALL] * 6, *[BUSY] * 6)
-    look(found)
+    tables, answer = watched(*[ROOMY] * 6, *[SMALL] * 6, *[BUSY] * 6)
+    look(answer)
     tables.looked()
     for name, one in (("n1", BUSY), ("n7", ROOMY), ("n14", ROOMY), ("n15", SMALL)):
         tables.put(replace(one, name=name))
-    after = look(found)
+    after = look(answer)
 
     assert tables.looked() == []
-    assert after == look(answer(tables))
+    assert after == look(evaluation_of(tables))
 
 
 def test_whether_a_node_could_ever_take_it_is_not_asked_again_for_what_is_free() -> None:
-    tables, found = watched(*[ODD] * 4, *[ODD_SMALL] * 4)
-    assert found.able.tolist() == [True] * 4 + [False] * 4
+    tables, answer = watched(*[ODD] * 4, *[ODD_SMALL] * 4)
+    assert answer.able.tolist() == [True] * 4 + [False] * 4
     tables.looked()
     tables.put(replace(ODD_BUSY, name="n0"))
     tables.put(replace(ODD_SMALL, name="n1"))
 
-    assert found.able.tolist() == [True, False, True, True] + [False] * 4
+    assert answer.able.tolist() == [True, False, True, True] + [False] * 4
     assert {*tables.looked()} == {"n1"}
 
 
 def test_nodes_in_columns_are_not_looked_at_but_for_one_of_a_layout() -> None:
-    tables, found = watched(*[ROOMY] * 5, *[replace(ROOMY, max_zones=16)] * 5)
+    tables, answer = watched(*[ROOMY] * 5, *[replace(ROOMY, max_zones=16)] * 5)
 
-    assert found.admitted.all()
-    assert found.aligned.all()
-    assert (found.zones == 1).all()
-    assert (found.scores(MOST) > 0).all()
+    assert answer.admitted.all()
+    assert answer.aligned.all()
+    assert (answer.zones == 1).all()
+    assert (answer.scores(MOST) > 0).all()
     assert len(tables.looked()) == 2
 
 
 def test_a_layout_that_comes_later_is_planned_then() -> None:
-    tables, found = watched(*[ROOMY] * 5)
-    assert found.admitted.tolist() == [True] * 5
+    tables, answer = watched(*[ROOMY] * 5)
+    assert answer.admitted.tolist() == [True] * 5
     tables.put(replace(ROOMY, name="n5", max_zones=16))
 
-    assert found.admitted.tolist() == [True] * 6
-    assert found.scores(FEWEST).tolist() == [94] * 5 + [97]
+    assert answer.admitted.tolist() == [True] * 6
+    assert answer.scores(FEWEST).tolist() == [94] * 5 + [97]
 
 
 def test_scores_are_kept_by_strategy_and_weights() -> None:
-    _, found = watched(ROOMY, ROOMY)
+    _, answer = watched(ROOMY, ROOMY)
 
-    assert found.scores(FEWEST).tolist() == [94, 94]
-    assert found.scores(MOST).tolist() == [(12 + 12 + 100) // 3] * 2
-    assert found.scores(MOST, {GPU: 7, MEMORY: 2}).tolist() == [(12 + 2 * 12 + 7 * 100) // 10] * 2
-    assert found.scores(MOST, {MEMORY: 2, GPU: 7}).tolist() == [73, 73]
+    assert answer.scores(FEWEST).tolist() == [94, 94]
+    assert answer.scores(MOST).tolist() == [(12 + 12 + 100) // 3] * 2
+    assert answer.scores(MOST, {GPU: 7, MEMORY: 2}).tolist() == [(12 + 2 * 12 + 7 * 100) // 10] * 2
+    assert answer.scores(MOST, {MEMORY: 2, GPU: 7}).tolist() == [73, 73]
 
 
 # Verdicts of single nodes.
 
 
 def test_a_verdict_is_kept_while_its_node_stands() -> None:
-    tables, found = watched(ODD, ROOMY)
-    first = found.verdict(0)
-    assert found.verdict(0) is first
+    tables, answer = watched(ODD, ROOMY)
+    first = answer.verdict(0)
+    assert answer.verdict(0) is first
 
     tables.put(replace(ODD, name="n1"))
-    assert found.verdict(0) is first
+    assert answer.verdict(0) is first
     tables.put(replace(ODD_BUSY, name="n0"))
-    assert not found.verdict(0).admitted
+    assert not answer.verdict(0).admitted
 
 
 def test_only_so_many_verdicts_are_kept() -> None:
     tables = NodeTable()
     bare = node()
-    for at in range(KEPT + 1):
+    for at in range(MOST_VERDICTS + 1):
         tables.put(replace(bare, name=f"n{at}"))
-    found = answer(tables)
-    first = found.verdict(0)
-    for row in range(1, KEPT):
-        found.verdict(row)
-    assert found.verdict(0) is first
+    answer = evaluation_of(tables)
+    first = answer.verdict(0)
+    for row in range(1, MOST_VERDICTS):
+        answer.verdict(row)
+    assert answer.verdict(0) is first
 
-    found.verdict(KEPT)
-    assert found.verdict(0) is not first
-    assert found.verdict(0) == first
+    answer.verdict(MOST_VERDICTS)
+    assert answer.verdict(0) is not first
+    assert answer.verdict(0) == first
+
+
+BINDING = "single-numa-node"
+FREE_ZONE = "cpu=8 mem=8Gi gpu=1"
+BUSY_ZONE = "cpu=8//1 mem=8Gi gpu=1//0"
+
+
+def called(name: str, *zones: str, policy: str = BINDING, chosen: Options | None = None) -> Node:
+    return replace(node(*zones, policy=policy, options=chosen or Options()), name=name)
+
+
+def question(*containers: str, policy: str = "none", match: str = "satisfies") -> Question:
+    return Question(asks(*containers), means(policy, match=match))
+
+
+ONE_GPU = question("cpu=2 mem=1Gi gpu=1")
+A, B, C = (
+    called("a", FREE_ZONE, FREE_ZONE),
+    called("b", FREE_ZONE, BUSY_ZONE),
+    called("c", BUSY_ZONE, BUSY_ZONE),
+)
+
+
+def ask(cache: ClusterCache, pod: Question) -> Evaluation:
+    """What all nodes answer."""
+    return cache.ask([], pod).evaluation
+
+
+# Who stands where.
+
+
+@pytest.mark.parametrize("row", [-1, 0, 2, 99])
+def test_a_row_without_a_node_cannot_be_asked_for_one(row: int) -> None:
+    cache = ClusterCache.of([A, B])
+    cache.nodes.drop("a")
+
+    with pytest.raises(KeyError):
+        cache.nodes.node(row)
+    with pytest.raises(KeyError):
+        ask(cache, ONE_GPU).verdict(row)
+
+
+# What is kept.
+
+
+def test_a_question_is_answered_once() -> None:
+    cache = ClusterCache.of([A])
+
+    assert ask(cache, ONE_GPU) is ask(cache, question("cpu=2 mem=1Gi gpu=1"))
+
+
+def test_so_many_answers_are_kept_and_no_more() -> None:
+    cache = ClusterCache(remembered=2)
+    first, second, third = (question(f"cpu={count} mem=1Gi") for count in (1, 2, 3))
+    kept = {asked: weakref.ref(ask(cache, asked)) for asked in (first, second)}
+
+    ask(cache, first)
+    ask(cache, third)
+    gc.collect()
+
+    assert kept[first]() is ask(cache, first)
+    assert kept[second]() is None
+
+
+@pytest.mark.parametrize("containers", [1, 20])
+def test_an_answer_knows_what_it_takes(containers: int) -> None:
+    cache = ClusterCache.of(replace(A, name=f"n{number}") for number in range(300))
+    asked = [question(*[f"cpu=1 mem={size}Mi gpu=0"] * containers) for size in (1, 2)]
+
+    def answered(question: Question) -> Evaluation:
+        answer = ask(cache, question)
+        for row in range(300):
+            answer.verdict(row)
+        assert len(answer.admitted) == 300
+        return answer
+
+    answered(asked[0])
+    gc.collect()
+    tracemalloc.start()
+    try:
+        answer = answered(asked[1])
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken / 2 < answer.weight < 2 * taken
+    ask(cache, asked[1])
+    assert cache.caches()["nodes"].bytes > answer.weight
+
+
+def test_more_changes_than_anybody_notes_are_not_missed() -> None:
+    cache = ClusterCache.of([A, B])
+    answer = ask(cache, ONE_GPU)
+    assert answer.admitted.tolist() == [True, True]
+
+    for count in range(5000):
+        cache.nodes.put(called("b", *([BUSY_ZONE, BUSY_ZONE] if count % 2 else [FREE_ZONE, BUSY_ZONE])))
+    assert answer.admitted.tolist() == [True, False]
+
+
+# Columns and rules.
+
+
+@pytest.mark.parametrize(
+    ("made", "in_columns"),
+    table(
+        [
+            ("amounts alone", A, 1),
+            ("no zone", replace(A, zones=()), 0),
+            ("eight zones", called("a", *[FREE_ZONE] * 8), 1),
+            ("more zones than sets can be kept of", called("a", *["cpu=1"] * 9), 0),
+            (
+                "an option of the CPU manager",
+                called("a", FREE_ZONE, FREE_ZONE, chosen=options("align-by-socket")),
+                0,
+            ),
+            (
+                "the closest zones",
+                called("a", FREE_ZONE, FREE_ZONE, chosen=options("prefer-closest-numa-nodes")),
+                1,
+            ),
+            ("a gate", called("a", FREE_ZONE, FREE_ZONE, chosen=options("PodLevelResourceManagers")), 0),
+            ("cores of different size", replace(called("a", "cpu=6", "cpu=6"), threads=4), 0),
+            ("zones of different size", called("a", "cpu=8", "cpu=4"), 0),
+            ("a described machine", machine("cpu=0-3", "cpu=4-7", policy=BINDING), 0),
+            ("more free than there is", called("a", "cpu=8//9", "cpu=8"), 0),
+            ("memory in groups", node(FREE_ZONE, FREE_ZONE, policy=BINDING, blocks=[(0, 1)]), 1),
+        ]
+    ),
+)
+def test_nodes_that_amounts_describe_stand_in_columns(made: Node, in_columns: int) -> None:
+    cache = ClusterCache.of([made])
+
+    assert cache.nodes.in_columns == in_columns
+    assert differences(cache, ONE_GPU, [made]) == []
+
+
+@pytest.mark.parametrize(("kinds", "in_columns"), [(32, 1), (33, 0), (80, 0)])
+def test_a_node_of_more_resources_than_can_be_told_apart_is_asked_by_the_rules(
+    kinds: int, in_columns: int
+) -> None:
+    names = [f"example.com/d{at:02}" for at in range(kinds)]
+    made = called("a", " ".join(f"{name}=1" for name in names))
+    asked = question(" ".join(f"{name}=2" for name in names), policy="restricted")
+    cache = ClusterCache.of([made])
+
+    assert cache.nodes.in_columns == in_columns
+    assert differences(cache, asked, [made]) == []
+
+
+def test_memory_that_nobody_holds_any_more_is_as_a_new_cache_would_see_it() -> None:
+    zones = ["cpu=8 mem=4Gi//2Gi", "cpu=8 mem=4Gi//2Gi", "cpu=8 mem=4Gi//0"]
+    before = node(*zones, policy="restricted", blocks=[(0, 1)])
+    after = replace(before, zones=tuple(replace(zone, assignments=0) for zone in before.zones))
+    cache = ClusterCache.of([before])
+    cache.nodes.put(after)
+
+    assert differences(cache, question("cpu=1 mem=2Gi | cpu=1 mem=2Gi"), [after]) == []
+
+
+# Refusals.
+
+HUGE_POD = question("cpu=99 mem=1Gi")
+GATED = options("PodLevelResourceManagers")
+CROWDED = Question(
+    demand.of(pod("cpu=2 mem=1Gi", "", requests="cpu=2 mem=1Gi", limits="cpu=2 mem=1Gi")), means("none")
+)
+
+
+def whole(name: str, *zones: str) -> Node:
+    """A node that serves pods as a whole."""
+    return replace(node(FREE_ZONE, *zones, policy=BINDING, scope="pod", options=GATED), name=name)
+
+
+CAUSES: dict[Cause, tuple[Node, Node, Question]] = {
+    Cause.NODE_TOO_SMALL: (A, B, HUGE_POD),
+    Cause.ZONES_TOO_SMALL: (B, C, question("cpu=9 mem=1Gi", policy=BINDING)),
+    Cause.WIDTHS_DIFFER: (
+        called("a", FREE_ZONE, FREE_ZONE, policy="restricted"),
+        called("b", FREE_ZONE, BUSY_ZONE, policy="restricted"),
+        question("cpu=9 mem=1Gi"),
+    ),
+    Cause.NOT_TOGETHER: (
+        called("a", "cpu=8//1 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1//0"),
+        called("b", "cpu=8 mem=8Gi gpu=1//0", "cpu=8//1 mem=8Gi gpu=1"),
+        ONE_GPU,
+    ),
+    Cause.SPREAD: (
+        called("a", "cpu=8 mem=8Gi//1Gi", "cpu=8//1 mem=8Gi", policy="best-effort"),
+        called("b", "cpu=8 mem=8Gi//1Gi", "cpu=8//1 mem=8Gi", policy="best-effort"),
+        question("cpu=2 mem=1Gi | cpu=6 mem=1Gi", policy="restricted"),
+    ),
+    Cause.NOT_ALLOCATED: (
+        called("a", BUSY_ZONE, BUSY_ZONE, policy="none"),
+        called("b", BUSY_ZONE, BUSY_ZONE, policy="none"),
+        ONE_GPU,
+    ),
+    Cause.NOT_WHOLE_CORES: (
+        called("a", FREE_ZONE, FREE_ZONE, chosen=options("full-pcpus-only")),
+        called("b", FREE_ZONE, BUSY_ZONE, chosen=options("full-pcpus-only")),
+        question("cpu=3 mem=1Gi"),
+    ),
+    Cause.NOT_EXCLUSIVE: (A, B, question("cpu=1.. mem=1Gi..", policy=f"{BINDING} cpu")),
+    Cause.NOT_ALIGNED: (
+        called("a", FREE_ZONE, FREE_ZONE, policy="none"),
+        called("b", FREE_ZONE, BUSY_ZONE, policy="none"),
+        question("cpu=1 mem=1Gi", policy="restricted"),
+    ),
+    Cause.NOTHING_TO_SHARE: (whole("a", FREE_ZONE), whole("b", BUSY_ZONE), CROWDED),
+    Cause.OTHER_POLICY: (A, B, question("cpu=1 mem=1Gi", policy="restricted", match="equal")),
+    Cause.NOT_ANSWERED: (
+        called("a", *[FREE_ZONE] * 18, policy="restricted"),
+        called("b", *[FREE_ZONE] * 17, BUSY_ZONE, policy="restricted"),
+        question("cpu=1 mem=1Gi"),
+    ),
+}
+"""Two nodes that refuse a pod for this cause."""
+
+
+def test_there_is_an_example_of_every_cause() -> None:
+    assert CAUSES.keys() == set(Cause)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_nodes_that_refuse_alike_are_said_to(cause: Cause) -> None:
+    one, other, asked = CAUSES[cause]
+    cache = ClusterCache.of([one, other])
+    numbers, verdict = ask(cache, asked).refusals.tolist(), evaluate(one, asked.demand, asked.intent)
+
+    assert verdict.refusal is not None
+    assert verdict.refusal.cause is cause
+    assert numbers[0] == numbers[1] >= 0
+    assert differences(cache, asked, [one, other]) == []
+
+
+def test_a_refusal_for_now_is_not_one_for_ever() -> None:
+    busy, small = (
+        called("busy", BUSY_ZONE, BUSY_ZONE),
+        called("small", "cpu=8 mem=8Gi gpu=0", "cpu=8 mem=8Gi gpu=0"),
+    )
+    cache = ClusterCache.of([busy, small, A])
+    answer = ask(cache, ONE_GPU)
+
+    assert permanent(answer).tolist() == [False, True, False]
+    assert len({*answer.refusals.tolist()}) == 3
+    assert answer.refusals.tolist()[2] == -1
+
+
+# Who is ill.
+
+
+def without_gpus(name: str, healthy: Node) -> Node:
+    """The node while its device plugin is down."""
+    zones = (
+        replace(zone, allocatable=has, free=has)
+        for zone in healthy.zones
+        for has in [Resources({**zone.allocatable, GPU: 0})]
+    )
+    return replace(healthy, name=name, zones=tuple(zones), health=healthy.emptied())
+
+
+def outage(count: int, healthy: Node = A) -> ClusterCache:
+    return ClusterCache.of([without_gpus(f"n{at}", healthy) for at in range(count)])
+
+
+def test_of_ill_nodes_that_are_alike_the_rules_are_asked_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def evaluated(told: Node, *rest: object) -> object:
+        asked.append(told.name)
+        return evaluating(told, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("numalign.cache.evaluation.evaluating", evaluated)
+    odd = called("odd", FREE_ZONE, FREE_ZONE, chosen=options("full-pcpus-only"))
+    answer = ask(outage(50, odd), ONE_GPU)
+
+    assert answer.able.all()
+    assert len(asked) == 1
+
+
+def test_who_may_go_to_a_node_makes_no_answer_stale() -> None:
+    cache = ClusterCache.of([A, without_gpus("ill", A)])
+    before = cache.nodes.changes.place, cache.nodes.facts.place
+
+    for told in (A, without_gpus("ill", A)):
+        cordoned = Attributes(cordoned=True)
+        health = told.health and replace(told.health, attributes=cordoned)
+        cache.nodes.put(replace(told, attributes=cordoned, health=health))
+    assert (cache.nodes.changes.place, cache.nodes.facts.place) == before
