@@ -31,8 +31,9 @@ from tests import faster, rights
 from tests.notation import node
 from tests.pairs import MUTATING, VALIDATING, configuration
 from tests.rights import NAMESPACE, Right, Row
+from tests.served import Told
 from tests.webhook import conftest
-from tests.webhook.conftest import Told, raw
+from tests.webhook.conftest import raw
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 

@@ -52,7 +52,7 @@ def asked(*containers: str, policy: str = SINGLE, **more: Any) -> PodQuestion:  
     return PodQuestion(question=question, **{**facts, "pin": None, "excess": None, **more})
 
 
-def fleet(
+def cache_of(
     *nodes: Node, known: tuple[KnownShape, ...] = (), bare: tuple[UnknownNode, ...] = ()
 ) -> ClusterCache:
     return ClusterCache.of(named(nodes), known, {each.name: each for each in bare})
@@ -90,68 +90,72 @@ CLAIMED = 'devices of DRA give the kubelet no hints: whether claim "nic" will be
 ADMITTED = [
     # what it shows                 the pod, the cluster, the state and what is told
     ("a node has room",
-        FITS, fleet(TWO), State.FITS, []),
+        FITS, cache_of(TWO), State.FITS, []),
     ("none has room now",
-        FITS, fleet(FULL), State.WAITS, [WAITS]),
+        FITS, cache_of(FULL), State.WAITS, [WAITS]),
     ("a cordoned node is none with room",
-        LARGE, fleet(TWO, AWAY), State.WAITS, [WAITS]),
+        LARGE, cache_of(TWO, AWAY), State.WAITS, [WAITS]),
     ("nor is one that is not ready",
-        LARGE, fleet(TWO, NOT_READY), State.WAITS, [WAITS]),
+        LARGE, cache_of(TWO, NOT_READY), State.WAITS, [WAITS]),
     ("nor is one that is ill",
-        LARGE, fleet(ILL), State.WAITS, [WAITS]),
+        LARGE, cache_of(ILL), State.WAITS, [WAITS]),
     ("nothing is known",
-        FITS, fleet(), State.NOT_KNOWN, [NOT_KNOWN]),
+        FITS, cache_of(), State.NOT_KNOWN, [NOT_KNOWN]),
     ("nothing but a node without topology",
-        FITS, fleet(bare=(LARGE_BARE,)), State.NOT_KNOWN, [NOT_KNOWN]),
+        FITS, cache_of(bare=(LARGE_BARE,)), State.NOT_KNOWN, [NOT_KNOWN]),
     ("a shape that was here",
-        LARGE, fleet(TWO, known=(GONE,)), State.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
+        LARGE, cache_of(TWO, known=(GONE,)), State.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
     ("a shape that was here, and nothing is",
-        LARGE, fleet(known=(GONE,)), State.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
+        LARGE, cache_of(known=(GONE,)), State.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
     ("a shape that is declared",
-        LARGE, fleet(TWO, known=(DECLARED,)), State.NO_NODE_HERE,
+        LARGE, cache_of(TWO, known=(DECLARED,)), State.NO_NODE_HERE,
         [f"{NOT_HERE}; the policy file declares one"]),
     ("a selector that nobody matches",
-        replace(FITS, constraints=GOLD), fleet(TWO), State.NOT_MATCHED, [NOT_MATCHED]),
+        replace(FITS, constraints=GOLD), cache_of(TWO), State.NOT_MATCHED, [NOT_MATCHED]),
     ("taints that it does not tolerate",
-        FITS, fleet(TAINTED), State.NOT_MATCHED, [NOT_MATCHED]),
+        FITS, cache_of(TAINTED), State.NOT_MATCHED, [NOT_MATCHED]),
     ("taints of all nodes but one without topology that is too small",
-        LARGE, fleet(TAINTED, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
+        LARGE, cache_of(TAINTED, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
     ("and some of them are too small as well",
-        LARGE, fleet(TAINTED, TAINTED_TWO, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
+        LARGE, cache_of(TAINTED, TAINTED_TWO, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
     ("a resource that nobody lists",
-        asked("cpu=2 mem=1Gi nvidia.com/gpuu=1"), fleet(TOLD), State.UNKNOWN_RESOURCE, [MISSPELT]),
+        asked("cpu=2 mem=1Gi nvidia.com/gpuu=1"), cache_of(TOLD), State.UNKNOWN_RESOURCE, [MISSPELT]),
     ("a node without topology that is large enough",
-        LARGE, fleet(TWO, bare=(LARGE_BARE, SMALL_BARE)), State.UNKNOWN_NODE, [MAY]),
+        LARGE, cache_of(TWO, bare=(LARGE_BARE, SMALL_BARE)), State.UNKNOWN_NODE, [MAY]),
     ("one of which nothing is told",
-        LARGE, fleet(TWO, bare=(UNTOLD_BARE,)), State.UNKNOWN_NODE, [MAY]),
+        LARGE, cache_of(TWO, bare=(UNTOLD_BARE,)), State.UNKNOWN_NODE, [MAY]),
     ("a node that does not answer",
-        FITS, fleet(VAST), State.FITS, [f"1 node was {NOT_ASKED}"]),
+        FITS, cache_of(VAST), State.FITS, [f"1 node was {NOT_ASKED}"]),
     ("two that do not answer, and one that says no",
-        LARGE, fleet(VAST, VAST, TWO), State.FITS, [f"2 nodes were {NOT_ASKED}"]),
+        LARGE, cache_of(VAST, VAST, TWO), State.FITS, [f"2 nodes were {NOT_ASKED}"]),
     ("nothing to align",
-        asked("cpu=1..2 mem=1Gi"), fleet(TWO), State.NOTHING_TO_ALIGN, [IN_VAIN]),
+        asked("cpu=1..2 mem=1Gi"), cache_of(TWO), State.NOTHING_TO_ALIGN, [IN_VAIN]),
+    ("a policy for what it does not ask for",
+        replace(FITS, question=Question(asks(ONE_GPU), means(f"{SINGLE} nic"))),
+        cache_of(TWO), State.NOTHING_TO_ALIGN,
+        ["numalign.io/resources names nothing that a kubelet could align for this pod"]),
     ("nobody asks",
-        asked(THREE_GPUS, policy="none", by=None), fleet(TWO), State.NOT_ASKED, []),
+        asked(THREE_GPUS, policy="none", by=None), cache_of(TWO), State.NOT_ASKED, []),
     ("too much of something to be steered",
-        replace(FITS, excess=ExceededLimit.OWNERS), fleet(TWO), State.FITS,
+        replace(FITS, excess=ExceededLimit.OWNERS), cache_of(TWO), State.FITS,
         [f"the pod is left as it is: {ExceededLimit.OWNERS}"]),
     ("devices that come by DRA",
-        replace(FITS, claims=("nic",)), fleet(TWO), State.FITS, [CLAIMED]),
+        replace(FITS, claims=("nic",)), cache_of(TWO), State.FITS, [CLAIMED]),
     ("less than the namespace wants",
         replace(FITS, rules=NamespaceRules(warn=Policy.SINGLE_NUMA_NODE),
                 question=Question(asks(ONE_GPU), means("restricted"))),
-        fleet(TWO), State.FITS, ["this namespace wants single-numa-node, the pod asks for restricted"]),
+        cache_of(TWO), State.FITS, ["this namespace wants single-numa-node, the pod asks for restricted"]),
     ("its own node is too small",
-        replace(LARGE, pin=Pin("two", PinReason.NODE_NAME)), fleet(replace(TWO, name="two")), State.PLACED,
+        replace(LARGE, pin=Pin("two", PinReason.NODE_NAME)), cache_of(replace(TWO, name="two")), State.PLACED,
         [f"its node two cannot take it ever: it has at most 2 {GPU} in one zone"]),
     ("its own node has no room now",
         replace(FITS, pin=Pin("full", PinReason.NODE_NAME)), ClusterCache.of([replace(FULL, name="full")]),
         State.PLACED,
         [f"its node full cannot take it now: it has no {GPU} free in any zone"]),
     ("its own node is not known",
-        replace(LARGE, pin=Pin("who", PinReason.NODE_NAME)), fleet(TWO), State.PLACED, []),
+        replace(LARGE, pin=Pin("who", PinReason.NODE_NAME)), cache_of(TWO), State.PLACED, []),
     ("a DaemonSet that no node could take",
-        replace(LARGE, pin=Pin(None, PinReason.DAEMON_SET)), fleet(TWO), State.PLACED,
+        replace(LARGE, pin=Pin(None, PinReason.DAEMON_SET)), cache_of(TWO), State.PLACED,
         ["a DaemonSet owns it, but no node could ever take it"]),
 ]  # fmt: skip
 
@@ -171,26 +175,26 @@ ENFORCED = (
 REFUSED = [
     # what it shows                 the pod, the cluster, the state and why
     ("no shape could take it",
-        LARGE, fleet(TWO), State.NEVER, f"{TOO_LARGE}. {LESS}"),
+        LARGE, cache_of(TWO), State.NEVER, f"{TOO_LARGE}. {LESS}"),
     ("no shape that it may go to, others are counted",
-        replace(LARGE, constraints=GOLD), fleet(FOUR, GOLDEN), State.NEVER,
+        replace(LARGE, constraints=GOLD), cache_of(FOUR, GOLDEN), State.NEVER,
         (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
          f" 1 didn't match the pod's node affinity/selector. {LESS}")),
     ("none whose taints it tolerates",
-        LARGE, fleet(TWO, TAINTED), State.NEVER,
+        LARGE, cache_of(TWO, TAINTED), State.NEVER,
         (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
          f" 1 had untolerated taints. {LESS}")),
     ("nor one that was here",
-        asked("cpu=2 mem=1Gi gpu=6"), fleet(TWO, known=(GONE,)), State.NEVER,
+        asked("cpu=2 mem=1Gi gpu=6"), cache_of(TWO, known=(GONE,)), State.NEVER,
         (f'0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 4 {GPU} in total, nor can any shape'
          f" that was here before or is declared. Ask for at most 4 {GPU}.")),
     ("a node without topology is too small",
-        LARGE, fleet(TWO, bare=(SMALL_BARE,)), State.NEVER,
+        LARGE, cache_of(TWO, bare=(SMALL_BARE,)), State.NEVER,
         (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
          f" 1 publishes no NUMA topology. {LESS}")),
     ("the namespace enforces more",
         replace(asked(ONE_GPU, policy="restricted"), rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)),
-        fleet(TWO), State.BELOW_ENFORCED, ENFORCED),
+        cache_of(TWO), State.BELOW_ENFORCED, ENFORCED),
 ]  # fmt: skip
 
 
@@ -200,7 +204,7 @@ def test_a_pod_is_refused(pod: PodQuestion, cluster: ClusterCache, state: State,
 
 
 def test_best_effort_is_never_refused_for_nodes() -> None:
-    found = judged(asked("cpu=2 mem=1Gi gpu=6", policy="best-effort"), fleet(TWO))
+    found = judged(asked("cpu=2 mem=1Gi gpu=6", policy="best-effort"), cache_of(TWO))
 
     assert found == AdmissionDecision(
         State.NEVER, waived=f"0/1 nodes can align the pod as best-effort: 1 has at most 4 {GPU} in total."
@@ -208,7 +212,7 @@ def test_best_effort_is_never_refused_for_nodes() -> None:
 
 
 def test_in_the_first_week_nobody_is_refused_for_shapes() -> None:
-    found = judged(LARGE, fleet(TWO), Refusals(never=Reaction.WARN))
+    found = judged(LARGE, cache_of(TWO), Refusals(never=Reaction.WARN))
 
     assert found == AdmissionDecision(State.NEVER, waived=f"{TOO_LARGE}. {LESS}")
 
@@ -217,7 +221,7 @@ def test_nor_are_namespaces_overruled_by_it() -> None:
     rules = NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
     pod = replace(asked(ONE_GPU, policy="restricted"), rules=rules)
 
-    assert judged(pod, fleet(TWO), Refusals(never=Reaction.WARN)).refusal
+    assert judged(pod, cache_of(TWO), Refusals(never=Reaction.WARN)).refusal
 
 
 GPUU = asked("cpu=2 mem=1Gi nvidia.com/gpuu=1")
@@ -250,32 +254,32 @@ UNLISTED = [
 def test_a_resource_that_nobody_lists(
     pod: PodQuestion, refusals: Refusals, expected: AdmissionDecision
 ) -> None:
-    assert judged(pod, fleet(TOLD), refusals) == expected
+    assert judged(pod, cache_of(TOLD), refusals) == expected
 
 
 def test_of_many_resources_that_nobody_lists_the_first_are_told() -> None:
     names = " ".join(f"example.com/{number}=1" for number in range(MOST_NAMED + 3))
 
-    assert len(judged(asked(f"cpu=2 mem=1Gi {names}"), fleet(TOLD)).warnings) == MOST_NAMED
+    assert len(judged(asked(f"cpu=2 mem=1Gi {names}"), cache_of(TOLD)).warnings) == MOST_NAMED
 
 
 def test_nodes_without_topology_save_nobody_where_they_cannot_fit() -> None:
-    found = judged(LARGE, fleet(TWO, bare=(LARGE_BARE,)), Refusals(unknown_may_fit=False))
+    found = judged(LARGE, cache_of(TWO, bare=(LARGE_BARE,)), Refusals(unknown_may_fit=False))
 
     assert (found.state, bool(found.refusal)) == (State.NEVER, True)
 
 
 def test_nobody_is_refused_for_a_resource_that_dra_serves() -> None:
     pod = asked("cpu=2 mem=1Gi gpu=9")
-    found = decide(pod, fleet(TWO), Refusals(), now=NOW, served=frozenset({GPU}))
+    found = decide(pod, cache_of(TWO), Refusals(), now=NOW, served=frozenset({GPU}))
 
     assert found.refusal is None
     assert any(text.startswith("devices of DRA give the kubelet no hints") for text in found.warnings)
-    assert decide(pod, fleet(TWO), Refusals(), now=NOW).refusal
+    assert decide(pod, cache_of(TWO), Refusals(), now=NOW).refusal
 
 
 def test_other_resources_are_held_against_nodes_all_the_same() -> None:
-    found = decide(asked("cpu=80 mem=1Gi gpu=9"), fleet(TWO), Refusals(), now=NOW, served=frozenset({GPU}))
+    found = decide(asked("cpu=80 mem=1Gi gpu=9"), cache_of(TWO), Refusals(), now=NOW, served=frozenset({GPU}))
 
     assert found.refusal
     assert GPU not in found.refusal
@@ -294,11 +298,11 @@ STEPS = [
 
 @pytest.mark.parametrize("pod", table([(what, pod) for what, pod in STEPS]))
 def test_what_was_found_out_in_steps_changes_nothing(pod: PodQuestion) -> None:
-    patient = fleet(TWO, GOLDEN, FULL)
+    patient = cache_of(TWO, GOLDEN, FULL)
     for _ in steps(pod, patient):
         pass
 
-    assert judged(pod, patient) == judged(pod, fleet(TWO, GOLDEN, FULL))
+    assert judged(pod, patient) == judged(pod, cache_of(TWO, GOLDEN, FULL))
     assert answered(pod, patient)
 
 
@@ -308,7 +312,7 @@ def test_a_node_that_does_not_answer_is_told_of() -> None:
         ClusterCache.of([replace(VAST, name="vast")]),
     )
 
-    assert not answered(FITS, fleet(VAST))
+    assert not answered(FITS, cache_of(VAST))
     assert not answered(pinned, alone)
     [warning] = judged(pinned, alone).warnings
     assert warning.startswith("its node vast was not asked: it has too many zones for an answer")
@@ -353,14 +357,16 @@ def test_who_could_run_anywhere_that_is_known_is_not_refused(  # noqa: PLR0913, 
     bare: tuple[UnknownNode, ...],
 ) -> None:
     question = replace(asked(pod, policy=policy), constraints=constraints)
-    before = judged(question, fleet(*nodes, bare=bare), refusals)
+    before = judged(question, cache_of(*nodes, bare=bare), refusals)
     remembered = tuple(KnownShape(of(each), seen=NOW) for each in nodes)
-    emptied = judged(question, fleet(known=remembered, bare=bare), refusals)
+    emptied = judged(question, cache_of(known=remembered, bare=bare), refusals)
 
     # Nodes that leave take no hope along.
     assert (emptied.refusal is None) >= (before.refusal is None)
     # Whoever is not refused where refusals are made is not where none is.
-    assert judged(question, fleet(*nodes, bare=bare), replace(refusals, never=Reaction.WARN)).refusal is None
+    assert (
+        judged(question, cache_of(*nodes, bare=bare), replace(refusals, never=Reaction.WARN)).refusal is None
+    )
 
 
 def judged(pod: PodQuestion, cluster: ClusterCache, refusals: Refusals = Refusals()) -> AdmissionDecision:  # noqa: B008

@@ -137,13 +137,13 @@ def test_of_a_pod_that_states_nothing(one: Node, pod: str, word: str) -> None:
     ("one", "pod", "words", "word"),
     table(
         [
-            ("a best effort that would be kept as a promise", RESTRICTED, "gpu=3", "best-effort", "yes"),
+            ("a best effort that would be kept", RESTRICTED, "gpu=3", "best-effort", "yes"),
             ("a best effort that would not", BEST, "cpu=9 mem=1Gi gpu=1", "best-effort", "no"),
-            ("where no promise is kept", NONE, "gpu=1", "best-effort", "no"),
+            ("where nothing is kept", NONE, "gpu=1", "best-effort", "no"),
             ("about what lies well", BEST, "cpu=9 mem=1Gi gpu=1", "best-effort gpu", "ask"),
             ("about nothing that it asks for", BEST, "cpu=9 mem=1Gi gpu=1", "best-effort nic", "yes"),
             ("after a container that spilled", BEST, "gpu=3 | gpu=1", "best-effort", "ask"),
-            ("a promise that is kept", RESTRICTED, "gpu=3", "restricted", "yes"),
+            ("an intent that is kept", RESTRICTED, "gpu=3", "restricted", "yes"),
             ("a single zone", BEST, "gpu=2", "single-numa-node", "yes"),
         ]
     ),

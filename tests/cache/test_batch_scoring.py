@@ -32,7 +32,7 @@ NAMES = (CPU, MEMORY, GPU)
 
 
 @dataclass(frozen=True)
-class Fleet:
+class Placed:
     """Nodes, and by unit of a pod what it asks and on which zones of each node it lies, as bits."""
 
     nodes: tuple[Node, ...]
@@ -102,7 +102,7 @@ asked_by_one = st.fixed_dictionaries({}, optional={CPU: cpus, MEMORY: memory, GP
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> Fleet:
+def placed_nodes(draw: st.DrawFn) -> Placed:
     """Nodes of one layout with amounts of all sizes, and units on any of their zones, or on none."""
     count = draw(st.integers(1, 4))
     distances: dict[Ids, int] = {(one, other): draw(costs) for one in range(count) for other in range(count)}
@@ -117,7 +117,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
     masks = [
         tuple(draw(st.integers(0, 2**count - 1)) if each else 0 for _ in nodes) for each in map(bool, asked)
     ]
-    return Fleet(tuple(_with_free(layout, free) for free in nodes), tuple(asked), tuple(masks))
+    return Placed(tuple(_with_free(layout, free) for free in nodes), tuple(asked), tuple(masks))
 
 
 def _with_free(told: Node, frees: Sequence[dict[str, int]]) -> Node:
@@ -126,9 +126,9 @@ def _with_free(told: Node, frees: Sequence[dict[str, int]]) -> Node:
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-@given(fleets(), weights)
-def test_columns_say_what_the_rules_say(strategy: Strategy, fleet: Fleet, weights: Weights) -> None:
-    assert fleet.by_columns(strategy, weights) == fleet.by_rules(strategy, weights)
+@given(placed_nodes(), weights)
+def test_columns_say_what_the_rules_say(strategy: Strategy, placed: Placed, weights: Weights) -> None:
+    assert placed.by_columns(strategy, weights) == placed.by_rules(strategy, weights)
 
 
 # What only certain amounts show.

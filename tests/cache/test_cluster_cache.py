@@ -84,7 +84,7 @@ def nodes(draw: st.DrawFn) -> Node:
     return replace(made, label=draw(st.sampled_from([None, "blue", "green"])))
 
 
-fleets = st.lists(nodes(), min_size=0, max_size=5).map(named)
+clusters = st.lists(nodes(), min_size=0, max_size=5).map(named)
 containers = st.builds(
     "cpu={} mem={}Gi gpu={}".format, st.integers(0, 4), st.integers(1, 3), st.integers(0, 2)
 )
@@ -112,7 +112,7 @@ def names_of(made: Node) -> set[str]:
 # Equal to the rules.
 
 
-@given(fleets, questions)
+@given(clusters, questions)
 def test_a_class_can_hold_a_pod_if_any_node_of_that_name_can(members: list[Node], asked: Question) -> None:
     able = [made for made in members if could(made, asked)]
     feasible: set[str] = set().union(*map(names_of, able))
@@ -125,7 +125,7 @@ def test_a_class_can_hold_a_pod_if_any_node_of_that_name_can(members: list[Node]
     assert (survey.able, survey.known, survey.unknown) == (len(able), len(members), 3)
 
 
-@given(fleets, questions)
+@given(clusters, questions)
 def test_some_node_has_room_now_if_one_that_ever_could_says_so(members: list[Node], asked: Question) -> None:
     room = [evaluate(made, asked.demand, asked.intent).admitted for made in members if could(made, asked)]
 
@@ -375,7 +375,7 @@ FORGETTING: list[tuple[str, Callable[[ClusterCache, Question], object]]] = [
 
 
 @pytest.mark.parametrize("ask", table(FORGETTING))
-def test_in_one_moment_memory_is_bounded_for(ask: Callable[[ClusterCache, Question], object]) -> None:
+def test_memory_is_bounded_for(ask: Callable[[ClusterCache, Question], object]) -> None:
     cache = remembering(SMALL)
     first = traced(question("cpu=99 mem=1Gi"))
     gone = weakref.ref(first.demand)
@@ -388,7 +388,7 @@ def test_in_one_moment_memory_is_bounded_for(ask: Callable[[ClusterCache, Questi
     assert gone() is None
 
 
-def test_an_empty_fleet_can_hold_nothing() -> None:
+def test_an_empty_cluster_can_hold_nothing() -> None:
     cache = ClusterCache.of([], unknown=unknown(a=None, b=None))
     survey = cache.ever(ONE_GPU)
 
@@ -633,15 +633,15 @@ def test_pages_are_told_that_nobody_lists_and_cpus_and_memory_never_are() -> Non
     assert cache.ever(asked).unlisted == (HUGE,)
 
 
-def test_a_fleet_is_informed_if_any_shape_is_known() -> None:
-    fleets = (
+def test_a_cache_is_informed_if_any_shape_is_known() -> None:
+    caches = (
         ClusterCache(),
         ClusterCache.of([SMALL]),
         ClusterCache.of([], [GONE]),
         ClusterCache.of([], unknown=unknown(x=None)),
     )
 
-    assert [each.informed for each in fleets] == [False, True, True, False]
+    assert [each.informed for each in caches] == [False, True, True, False]
 
 
 def test_groups_tell_of_each_shape_what_it_says_and_who_may_go_to_its_nodes() -> None:

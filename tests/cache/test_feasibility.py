@@ -324,7 +324,7 @@ def test_containers_of_a_pod_that_was_placed_as_one_may_have_to_fit_one_zone_eac
     assert says("gpu=2 | gpu=2", POD, intent=means("restricted", scope="container")) == [ASK]
 
 
-def test_what_is_promised_of_a_container_that_was_spread_the_rules_say() -> None:
+def test_whether_a_container_that_was_spread_keeps_an_intent_the_rules_say() -> None:
     spread = left(BEST, "gpu=2", "gpu=1")
 
     assert says("gpu=1 | gpu=2", spread, intent=means("single-numa-node")) == [ASK]

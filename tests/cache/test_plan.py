@@ -161,7 +161,7 @@ def test_nodes_of_a_layout_refuse_a_pod_or_not(one: Node, intent: Intent, *, ref
         ]
     ),
 )
-def test_a_promise_would_be_broken_or_not(one: Node, words: str, *, unalignable: bool) -> None:
+def test_an_intent_could_not_be_kept_or_could(one: Node, words: str, *, unalignable: bool) -> None:
     assert plan(one, asks("cpu=2 mem=1Gi"), means(words)).unalignable is unalignable
 
 

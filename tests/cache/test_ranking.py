@@ -364,7 +364,7 @@ def _ascending(count: int) -> list[Score]:
 
 
 @given(any_scores, st.data())
-def test_who_is_promised_comes_before_equals_and_before_nobody_else(
+def test_who_has_a_reservation_comes_before_equals_and_before_nobody_else(
     drawn: Drawn, data: st.DataObject
 ) -> None:
     given_, width = drawn
@@ -372,8 +372,8 @@ def test_who_is_promised_comes_before_equals_and_before_nobody_else(
     after = made(given_, width).above_equals([place])
 
     def before_others(at: int) -> tuple[tuple[int, ...], bool, str]:
-        promised = at == place and given_[at].admitted
-        return tuple(-part for part in rank(given_[at])), not promised, labels[at]
+        reserved = at == place and given_[at].admitted
+        return tuple(-part for part in rank(given_[at])), not reserved, labels[at]
 
     assert after.order(labels) == sorted(range(len(given_)), key=before_others)
 
@@ -385,7 +385,7 @@ def test_one_of_equals_can_be_put_before_the_others_and_before_nobody_else() -> 
     assert found.above_equals([]).squeezed(10) == found.squeezed(10) == [0, 0, 10]
 
 
-def test_who_refuses_is_not_promised_anything() -> None:
+def test_who_refuses_is_not_put_above_equals() -> None:
     found = made([NO, *kinds(1)]).above_equals([0])
 
     assert found.squeezed(10) == [0, 10]

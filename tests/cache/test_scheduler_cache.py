@@ -1,4 +1,4 @@
-"""Nodes in columns follow the ledger: nothing that is asked is of a moment ago, and nothing is read twice."""
+"""Nodes in columns follow the ledger: no answer is stale, and nothing is read twice."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -142,7 +142,7 @@ def test_who_reads_ahead_notices_time_too() -> None:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["put", "strange", "promise", "drop", "report", "unreport", "ask", "wait"]),
+    st.tuples(st.sampled_from(["put", "strange", "reserve", "drop", "report", "unreport", "ask", "wait"]),
               st.integers(0, 3)),
     max_size=20,
 )  # fmt: skip
@@ -158,7 +158,7 @@ def test_they_say_what_others_say_that_never_looked_before(steps: Sequence[tuple
             reservations.update_pod(place, on(f"p{at}", at % 2))
         elif what == "strange":
             reservations.update_pod(place, replace(pod(f"p{at}"), since=now))
-        elif what == "promise":
+        elif what == "reserve":
             offer = reservations.predict(place, FOUR.demand, now=now)
             reservations.reserve(place, replace(pod(f"q{at}", stage=Stage.RESERVED), since=now), offer)
         elif what == "drop":

@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from controller.node_classes import NodeClasses
 from numalign.model.node import Node, node_class
-from tests.webhook.conftest import Clock, Told
+from tests.served import Told
+from tests.webhook.conftest import Clock
 
 
 @dataclass

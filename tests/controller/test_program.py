@@ -29,8 +29,8 @@ from numalign.runtime.settings import load
 from numalign.shapes import Identity, ShapeHistory
 from tests import faster
 from tests.notation import node, table
+from tests.served import Told
 from tests.webhook import conftest
-from tests.webhook.conftest import Told
 
 SINGLE = "single-numa-node"
 SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)

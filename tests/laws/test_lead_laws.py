@@ -23,7 +23,7 @@ from numalign.kube.client import Unreachable
 from numalign.kube.lease import LEASE_DURATION_SECONDS, RENEW_DEADLINE_SECONDS, Handover, LeaderElector
 from numalign.ledger.reservations import NEWS_SECONDS
 from tests.kube.test_lease import TURN, Clock, Store, Wire
-from tests.runtime.conftest import Told
+from tests.served import Told
 
 REPLICAS = 3
 Event = tuple[Any, ...]

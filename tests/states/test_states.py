@@ -21,7 +21,7 @@ from numalign.shapes import ShapeHistory
 from tests.scorer.conftest import Scorer
 from tests.states.machines import Json, documents
 from tests.states.states import STATES, State
-from tests.webhook.conftest import Caller, Door
+from tests.webhook.conftest import Caller, Webhook
 
 PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
 
@@ -40,22 +40,22 @@ def test_the_page_lists_just_these_states() -> None:
 
 @every_state
 async def test_a_webhook_that_saw_the_cluster_change(state: State, tmp_path: Path) -> None:
-    door = webhook(state, tmp_path)
+    webhook = webhook_of(state, tmp_path)
     for machines in (state.before, state.machines):
-        door.put_bytes(orjson.dumps(documents(machines)))
-        await door.load()
+        webhook.put_bytes(orjson.dumps(documents(machines)))
+        await webhook.load()
 
-    async with door.open(unknown_nodes=state.unknown_nodes) as caller:
+    async with webhook.open(unknown_nodes=state.unknown_nodes) as caller:
         await expect(state, caller)
 
 
 @every_state
 async def test_a_webhook_that_starts_now(state: State, tmp_path: Path) -> None:
-    door = webhook(state, tmp_path)
-    door.put_bytes(orjson.dumps(left_behind(state)))
-    await door.load()
+    webhook = webhook_of(state, tmp_path)
+    webhook.put_bytes(orjson.dumps(left_behind(state)))
+    await webhook.load()
 
-    async with door.open(unknown_nodes=state.unknown_nodes) as caller:
+    async with webhook.open(unknown_nodes=state.unknown_nodes) as caller:
         await expect(state, caller)
 
 
@@ -75,11 +75,11 @@ async def expect(state: State, caller: Caller) -> None:
     assert all(part in text for part, text in zip(expected, warnings, strict=True)), warnings
 
 
-def webhook(state: State, folder: Path) -> Door:
+def webhook_of(state: State, folder: Path) -> Webhook:
     """A webhook that is told of the state's policy file, and of nothing else yet."""
-    door = Door(folder / "cluster.json")
-    door.policy.now = written(state)
-    return door
+    webhook = Webhook(folder / "cluster.json")
+    webhook.policy.now = written(state)
+    return webhook
 
 
 # kubectl numa.

@@ -24,13 +24,12 @@ from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import PolicyKeeper
 from numalign.model import intent
 from numalign.model.intent import Match
-from numalign.model.node import Node, Zone
-from numalign.model.pod import Container, Role
-from numalign.model.resources import Resources, render
-from numalign.runtime import logs, server
+from numalign.model.node import Node
+from numalign.runtime import server
 from numalign.shapes import UnknownNode
+from tests.manifests import labelled, pod_spec, topology
 from tests.naming import named
-from tests.notation import pod
+from tests.served import Told
 from webhook import review
 from webhook.handlers import application
 from webhook.patch import Operation
@@ -51,19 +50,12 @@ SOON = 0.01
 
 def raw(*containers: str, policy: str | None = None, annotations: Mapping[str, str] | None = None) -> Raw:
     """A v1 Pod of containers in the notation of the tables."""
-    made = pod(*containers)
-    roles = {role: [_container(each) for each in made.containers if each.role is role] for role in Role}
-    for sidecar in roles[Role.SIDECAR]:
-        sidecar["restartPolicy"] = "Always"
     written = {**(annotations or {}), **({POLICY: policy} if policy else {})}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"generateName": "web-", "annotations": written},
-        "spec": {
-            "initContainers": [*roles[Role.INIT], *roles[Role.SIDECAR]],
-            "containers": roles[Role.APP],
-        },
+        "spec": pod_spec(*containers),
     }
 
 
@@ -85,7 +77,7 @@ def request(made: object, **changes: object) -> Raw:
 
 
 def asked(made: object, **changes: object) -> Review:
-    """The same review, as the door reads it."""
+    """The same review, as the webhook reads it."""
     return review.read(orjson.dumps(request(made, **changes)))
 
 
@@ -145,67 +137,16 @@ def snapshot(
     members: Mapping[str, Node], *, namespaces: Mapping[str, Mapping[str, str]] | None = None
 ) -> Raw:
     """What kubectl prints of such nodes and namespaces; a node without zones publishes no topology."""
-    items = [_node(name, made.label) for name, made in members.items()]
-    items += [_topology(name, made) for name, made in members.items() if made.zones]
-    for name, labels in (namespaces or {}).items():
-        full = {f"{intent.PREFIX}{key}": value for key, value in labels.items()}
-        items.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": full}})
-    return {"apiVersion": "v1", "kind": "List", "items": items}
-
-
-def _container(made: Container) -> Raw:
-    amounts = {"requests": made.requests, "limits": made.limits}
-    return {"name": made.name, "resources": {key: _written(bag) for key, bag in amounts.items() if bag}}
-
-
-def _written(bag: Resources) -> dict[str, str]:
-    return {name: render(name, amount) for name, amount in bag.items()}
-
-
-def _node(name: str, label: str | None) -> Raw:
-    labels = {f"{intent.PREFIX}class": label} if label else {}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-
-
-def _topology(name: str, made: Node) -> Raw:
-    attributes = {"topologyManagerPolicy": made.policy, "topologyManagerScope": made.scope}
-    zones = [
-        {
-            "name": zone.name,
-            "type": "Node",
-            "resources": [
-                {"name": key, **{column: render(key, bag[key]) for column, bag in _columns(zone)}}
-                for key in zone.capacity
-            ],
-        }
-        for zone in made.zones
+    items = [
+        labelled("Node", name, {f"{intent.PREFIX}class": made.label} if made.label else {})
+        for name, made in members.items()
     ]
-    return {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": name},
-        "attributes": [{"name": key, "value": value} for key, value in attributes.items()],
-        "zones": zones,
-    }
-
-
-def _columns(zone: Zone) -> list[tuple[str, Resources]]:
-    return [("capacity", zone.capacity), ("allocatable", zone.allocatable), ("available", zone.free)]
-
-
-@dataclass
-class Told:
-    """A log, and what was said to it."""
-
-    stream: io.StringIO = field(default_factory=io.StringIO)
-
-    def __post_init__(self) -> None:
-        self.log = logs.to(self.stream, level="debug", form="json")
-
-    def of(self, event: str) -> list[Raw]:
-        """The lines of one event."""
-        lines = map(json.loads, self.stream.getvalue().splitlines())
-        return [line for line in lines if line["event"] == event]
+    items += [topology(name, made) for name, made in members.items() if made.zones]
+    for name, labels in (namespaces or {}).items():
+        items.append(
+            labelled("Namespace", name, {f"{intent.PREFIX}{key}": value for key, value in labels.items()})
+        )
+    return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 @dataclass
@@ -220,7 +161,7 @@ class Clock:
 
 
 @dataclass
-class Door:
+class Webhook:
     """A webhook in this process, its snapshot file, and a client of it."""
 
     path: Path
@@ -324,6 +265,6 @@ class Caller:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Door:
+def webhook(tmp_path: Path) -> Webhook:
     """A webhook without a snapshot file."""
-    return Door(tmp_path / "cluster.json")
+    return Webhook(tmp_path / "cluster.json")

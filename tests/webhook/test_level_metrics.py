@@ -7,7 +7,8 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy import PolicyKeeper
-from tests.webhook.conftest import Door, Raw, raw
+from tests.notation import table
+from tests.webhook.conftest import Raw, Webhook, raw, with_spec
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 
 SINGLE = "single-numa-node"
@@ -19,89 +20,81 @@ def running(namespace: str, name: str, made: Raw, **status: str) -> Raw:
     return {**made, "metadata": metadata, "status": {"phase": "Running", **status}}
 
 
-async def counted(door: Door) -> dict[tuple[str, str], float]:
-    await door.load()
-    [family] = PodsBelow(door.holder, door.policy, PodReader()).collect()
+async def counted(webhook: Webhook) -> dict[tuple[str, str], float]:
+    await webhook.load()
+    [family] = PodsBelow(webhook.holder, webhook.policy, PodReader()).collect()
     return {(each.labels["namespace"], each.labels["level"]): each.value for each in family.samples}
 
 
-async def test_pods_that_fall_short_are_counted_by_namespace_and_level(door: Door) -> None:
-    pods = [
-        running("team", "silent", raw(ALIGNABLE)),
-        running("team", "loose", raw(ALIGNABLE, policy="best-effort")),
-        running("team", "tight", raw(ALIGNABLE, policy=SINGLE)),
-        running("other", "silent", raw(ALIGNABLE)),
-    ]
-    door.put(
-        {}, pods=pods, team={"audit": "restricted", "warn": "best-effort"}, other={}, calm={"enforce": SINGLE}
-    )
+SILENT = raw(ALIGNABLE)
+BURSTABLE = with_spec(SILENT, containers=[{"name": "main", "resources": {"requests": {"cpu": "100m"}}}])
+PODS = [
+    running("team", "silent", SILENT),
+    running("team", "loose", raw(ALIGNABLE, policy="best-effort")),
+    running("team", "tight", raw(ALIGNABLE, policy=SINGLE)),
+    running("other", "silent", SILENT),
+]
+BROKEN: list[Raw] = [
+    {**spec, "apiVersion": "v1", "kind": "Pod"} for spec in ({}, {"spec": 1}, {"spec": {"containers": "x"}})
+]
+ENDED = [running("team", "done", SILENT, phase="Succeeded"), running("away", "a", SILENT)]
+BY_DEFAULT = {"team": {"audit": "restricted", "default": SINGLE}}
+TEAM = {"team": {"audit": SINGLE}}
+AWAY = {"away": {"audit": SINGLE, "admission": "disabled"}}
+LEVELS = {"team": {"audit": "restricted", "warn": "best-effort"}, "other": {}, "calm": {"enforce": SINGLE}}
+NONE = {("team", "audit"): 0}
 
-    assert await counted(door) == {
-        ("calm", "enforce"): 0,
-        ("team", "audit"): 2,
-        ("team", "warn"): 1,
-    }
-
-
-async def test_what_a_kubelet_would_not_align_falls_short_of_nothing(door: Door) -> None:
-    burstable = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}]}
-    pods = [running("team", "small", {**raw(ALIGNABLE), "spec": burstable})]
-    door.put({}, pods=pods, team={"audit": SINGLE})
-
-    assert await counted(door) == {("team", "audit"): 0}
-
-
-async def test_a_namespace_default_speaks_for_silent_pods(door: Door) -> None:
-    door.put({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": "restricted", "default": SINGLE})
-
-    assert await counted(door) == {("team", "audit"): 0}
+COUNTED: list[tuple[str, list[Raw], dict[str, dict[str, str]], dict[tuple[str, str], int]]] = [
+    # what it shows                               the pods, the namespaces, what is counted
+    ("pods by namespace and level",
+        PODS, LEVELS, {("calm", "enforce"): 0, ("team", "audit"): 2, ("team", "warn"): 1}),
+    ("none that a kubelet would not align",       [running("team", "small", BURSTABLE)], TEAM, NONE),
+    ("none for which a default speaks",           PODS[:1], BY_DEFAULT, NONE),
+    ("none that ended, or in disabled namespaces", ENDED, TEAM | AWAY, NONE),
+    ("none that cannot be read",                  BROKEN, TEAM, NONE),
+]  # fmt: skip
 
 
-async def test_ended_pods_and_disabled_namespaces_are_left_out(door: Door) -> None:
-    pods = [
-        running("team", "done", raw(ALIGNABLE), phase="Succeeded"),
-        running("away", "a", raw(ALIGNABLE)),
-    ]
-    door.put({}, pods=pods, team={"audit": SINGLE}, away={"audit": SINGLE, "admission": "disabled"})
+@pytest.mark.parametrize(("pods", "namespaces", "counts"), table(COUNTED))
+async def test_pods_that_fall_short_are_counted(
+    webhook: Webhook,
+    pods: list[Raw],
+    namespaces: dict[str, dict[str, str]],
+    counts: dict[tuple[str, str], int],
+) -> None:
+    webhook.put({}, pods=pods, **namespaces)
 
-    assert await counted(door) == {("team", "audit"): 0}
+    assert await counted(webhook) == counts
 
 
-async def test_the_policy_of_the_cluster_is_heard(door: Door, tmp_path: Path) -> None:
+async def test_the_policy_of_the_cluster_is_heard(webhook: Webhook, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text("defaults:\n- audit: restricted\nexemptions: {namespaces: [free]}\n")
-    door.policy = PolicyKeeper(path, log=door.told.log, registry=CollectorRegistry())
-    door.policy.load()
+    webhook.policy = PolicyKeeper(path, log=webhook.told.log, registry=CollectorRegistry())
+    webhook.policy.load()
     pods = [running(name, "a", raw(ALIGNABLE)) for name in ("team", "free")]
-    door.put({}, pods=pods, team={}, free={})
+    webhook.put({}, pods=pods, team={}, free={})
 
-    assert await counted(door) == {("team", "audit"): 1}
-
-
-async def test_before_there_is_a_snapshot_nothing_is_counted(door: Door) -> None:
-    assert await counted(door) == {}
+    assert await counted(webhook) == {("team", "audit"): 1}
 
 
-async def test_it_stands_on_the_page_of_metrics(door: Door) -> None:
-    door.put({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": SINGLE})
-    await door.load()
-    async with door.open() as caller:
+async def test_before_there_is_a_snapshot_nothing_is_counted(webhook: Webhook) -> None:
+    assert await counted(webhook) == {}
+
+
+async def test_it_stands_on_the_page_of_metrics(webhook: Webhook) -> None:
+    webhook.put({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": SINGLE})
+    await webhook.load()
+    async with webhook.open() as caller:
         assert await caller.metric("numalign_pods_below", namespace="team", level="audit") == 1
-
-
-@pytest.mark.parametrize("broken", [{}, {"spec": 1}, {"spec": {"containers": "x"}}])
-async def test_a_pod_that_cannot_be_read_is_not_counted(door: Door, broken: Raw) -> None:
-    door.put({}, pods=[{**broken, "apiVersion": "v1", "kind": "Pod"}], team={"audit": SINGLE})
-
-    assert await counted(door) == {("team", "audit"): 0}
 
 
 # Reviews.
 
 
-def below(door: Door) -> dict[tuple[str, str], float]:
+def below(webhook: Webhook) -> dict[tuple[str, str], float]:
     """What is counted of reviews, as it is scraped."""
-    found = (sample for family in door.registry.collect() for sample in family.samples)
+    found = (sample for family in webhook.registry.collect() for sample in family.samples)
     return {
         (each.labels["namespace"], each.labels["level"]): each.value
         for each in found
@@ -109,15 +102,15 @@ def below(door: Door) -> dict[tuple[str, str], float]:
     }
 
 
-async def test_namespaces_that_nobody_knows_are_counted_together(door: Door) -> None:
-    door.put({}, team={})
-    await door.load()
-    counted = ReviewsBelow(door.holder, door.registry)
+async def test_namespaces_that_nobody_knows_are_counted_together(webhook: Webhook) -> None:
+    webhook.put({}, team={})
+    await webhook.load()
+    counted = ReviewsBelow(webhook.holder, webhook.registry)
 
     for name in ("team", "phantom", "ghost", "team"):
         counted.count(name, ("warn", "audit"))
 
-    assert below(door) == {
+    assert below(webhook) == {
         ("team", "warn"): 2,
         ("team", "audit"): 2,
         ("", "warn"): 2,
@@ -125,29 +118,29 @@ async def test_namespaces_that_nobody_knows_are_counted_together(door: Door) -> 
     }
 
 
-async def test_before_there_is_a_snapshot_no_namespace_is_known(door: Door) -> None:
-    ReviewsBelow(door.holder, door.registry).count("team", ("warn",))
+async def test_before_there_is_a_snapshot_no_namespace_is_known(webhook: Webhook) -> None:
+    ReviewsBelow(webhook.holder, webhook.registry).count("team", ("warn",))
 
-    assert below(door) == {("", "warn"): 1}
+    assert below(webhook) == {("", "warn"): 1}
 
 
-async def test_a_namespace_that_is_gone_takes_its_counts_with_it(door: Door) -> None:
-    door.put({}, team={}, other={})
-    await door.load()
-    counted = ReviewsBelow(door.holder, door.registry)
+async def test_a_namespace_that_is_gone_takes_its_counts_with_it(webhook: Webhook) -> None:
+    webhook.put({}, team={}, other={})
+    await webhook.load()
+    counted = ReviewsBelow(webhook.holder, webhook.registry)
     for name in ("team", "other"):
         counted.count(name, ("warn", "enforce"))
-    door.put({}, other={})
-    await door.load()
+    webhook.put({}, other={})
+    await webhook.load()
 
-    assert below(door) == {("other", "warn"): 1, ("other", "enforce"): 1}
+    assert below(webhook) == {("other", "warn"): 1, ("other", "enforce"): 1}
 
 
-async def test_namespaces_that_come_and_go_leave_nothing_though_nobody_looks(door: Door) -> None:
-    counter = ReviewsBelow(door.holder, door.registry)
+async def test_namespaces_that_come_and_go_leave_nothing_though_nobody_looks(webhook: Webhook) -> None:
+    counter = ReviewsBelow(webhook.holder, webhook.registry)
     for number in range(20):
-        door.put({}, **{f"team-{number}": {}, "other": {}})
-        await door.load()
+        webhook.put({}, **{f"team-{number}": {}, "other": {}})
+        await webhook.load()
         counter.count(f"team-{number}", ("warn",))
 
     assert len(list(counter.describe())) == 1

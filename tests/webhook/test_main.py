@@ -19,7 +19,7 @@ import pytest
 
 from certs import authority
 from tests.notation import node
-from tests.webhook.conftest import UID, Door, Raw, raw, request
+from tests.webhook.conftest import UID, Raw, Webhook, raw, request
 
 SINGLE = "single-numa-node"
 SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
@@ -73,20 +73,20 @@ async def running(*argv: object) -> AsyncIterator[Program]:
 
 
 async def test_it_answers_over_tls_follows_its_snapshot_and_ends_on_sigterm(
-    door: Door, tmp_path: Path
+    webhook: Webhook, tmp_path: Path
 ) -> None:
-    door.put({"a": SMALL})
+    webhook.put({"a": SMALL})
     pair = authority.issue(names=["localhost", "127.0.0.1"], days=1, now=datetime.now(UTC))
     files = authority.write(pair, tmp_path / "tls")
     trust = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(files.ca)))
-    flags = ["--snapshot", door.path, "--tls-cert", files.cert, "--tls-key", files.key]
+    flags = ["--snapshot", webhook.path, "--tls-cert", files.cert, "--tls-key", files.key]
 
     async with running(*flags, "--snapshot-reload-seconds", 0.05) as program:
         place = await program.line("server.listening")
         base = f"https://127.0.0.1:{place['port']}"
         async with aiohttp.ClientSession(base, connector=trust) as session:
             never = await validated(session)
-            door.put({"a": SMALL, "b": LARGE})
+            webhook.put({"a": SMALL, "b": LARGE})
             await program.line("snapshot.loaded")
             fits = await validated(session)
         code = await program.end()
@@ -108,15 +108,15 @@ async def validated(session: aiohttp.ClientSession) -> Raw:
         return response
 
 
-async def test_it_starts_without_a_snapshot_and_waits_for_it(door: Door) -> None:
-    flags = ["--snapshot", door.path, "--insecure-http", "--snapshot-reload-seconds", 0.05]
+async def test_it_starts_without_a_snapshot_and_waits_for_it(webhook: Webhook) -> None:
+    flags = ["--snapshot", webhook.path, "--insecure-http", "--snapshot-reload-seconds", 0.05]
 
     async with running(*flags) as program:
         place = await program.line("server.listening")
         async with aiohttp.ClientSession(f"http://127.0.0.1:{place['metrics_port']}") as session:
             async with session.get("/readyz") as answer:
                 early = answer.status
-            door.put({"a": LARGE})
+            webhook.put({"a": LARGE})
             await program.line("snapshot.loaded")
             async with session.get("/readyz") as answer:
                 late = answer.status
@@ -136,18 +136,3 @@ async def test_it_lists_every_mistake_in_its_settings_and_does_not_start() -> No
     for flag in ("--injection", "--port", "--snapshoot", "--tls-cert"):
         assert flag in text
     assert text.endswith("numalign-webhook --help lists every setting\n")
-
-
-async def test_its_help_lists_every_setting() -> None:
-    process = await started("--help")
-    said, _ = await process.communicate()
-
-    assert process.returncode == 0
-    for flag in (
-        "--snapshot ",
-        "--snapshot-reload-seconds",
-        "--injection",
-        "--policy-match",
-        "--unknown-nodes",
-    ):
-        assert flag in said.decode()

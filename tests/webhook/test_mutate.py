@@ -127,10 +127,6 @@ def test_a_pod_with_more_terms_than_are_read_is_left_alone_and_the_audit_log_say
     )
 
 
-def test_nothing_is_said_of_it_where_nothing_would_be_written() -> None:
-    assert mutate(read(CROWDED, FITS), FITS.cache, mode=Mode.OFF) == Allowed()
-
-
 AUDITED = [
     # mode      what the audit log keeps
     ("exclude", f"NotIn {SMALL_CLASS}"),

@@ -9,6 +9,7 @@ from numalign.cache.pod_question import MOST_TERMS, ExceededLimit, Pin, PinReaso
 from numalign.kube.decode.scheduling import scheduling
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
+from tests.notation import table
 from webhook.patch import Mode, Operation, Unsteered, inject
 
 CLASS = "numalign.io/class"
@@ -86,9 +87,7 @@ MISSING_PARENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("pod", "path", "value"), [row[1:] for row in MISSING_PARENTS], ids=[row[0] for row in MISSING_PARENTS]
-)
+@pytest.mark.parametrize(("pod", "path", "value"), table(MISSING_PARENTS))
 def test_missing_parents_are_made_in_one_operation(pod: Raw, path: str, value: Raw) -> None:
     assert wire(inject(pod, NOT_AB, mode=Mode.EXCLUDE)) == [
         {"op": "add", "path": f"/spec/{path}", "value": value}
@@ -139,9 +138,7 @@ TIGHTENED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("terms", "requirement", "expected"), [row[1:] for row in TIGHTENED], ids=[row[0] for row in TIGHTENED]
-)
+@pytest.mark.parametrize(("terms", "requirement", "expected"), table(TIGHTENED))
 def test_the_requirement(
     terms: list[Raw], requirement: Requirement, expected: list[tuple[str, str, object]]
 ) -> None:
@@ -162,17 +159,11 @@ PREFERENCES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("pod", "path", "value"), [row[1:] for row in PREFERENCES], ids=[row[0] for row in PREFERENCES]
-)
+@pytest.mark.parametrize(("pod", "path", "value"), table(PREFERENCES))
 def test_a_preference(pod: Raw, path: str, value: object) -> None:
     assert wire(inject(pod, IN_AB, mode=Mode.PREFER)) == [
         {"op": "add", "path": f"/spec/affinity/nodeAffinity/{path}", "value": value}
     ]
-
-
-def test_a_preference_is_not_repeated() -> None:
-    assert inject(preferred({"weight": 1}, OUR_WISH), IN_AB, mode=Mode.PREFER) == ()
 
 
 NOTHING: list[tuple[str, Raw, Requirement, Mode]] = [
@@ -183,9 +174,7 @@ NOTHING: list[tuple[str, Raw, Requirement, Mode]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("pod", "requirement", "mode"), [row[1:] for row in NOTHING], ids=[row[0] for row in NOTHING]
-)
+@pytest.mark.parametrize(("pod", "requirement", "mode"), table(NOTHING))
 def test_nothing_is_written_when_it(pod: Raw, requirement: Requirement, mode: Mode) -> None:
     assert inject(pod, requirement, mode=mode) == ()
 
@@ -206,7 +195,7 @@ PINNED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pod", "node", "why"), [row[1:] for row in PINNED], ids=[row[0] for row in PINNED])
+@pytest.mark.parametrize(("pod", "node", "why"), table(PINNED))
 def test_a_pod_is_pinned_and_not_patched_when_placed_by(pod: Raw, node: str | None, why: PinReason) -> None:
     assert scheduling(pod).pin == Pin(node, why)
     for requirement, mode in [(NOT_AB, Mode.EXCLUDE), (IN_AB, Mode.INCLUDE), (IN_AB, Mode.PREFER)]:
@@ -226,7 +215,7 @@ FREE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pod", [row[1] for row in FREE], ids=[row[0] for row in FREE])
+@pytest.mark.parametrize("pod", table(FREE))
 def test_a_pod_is_not_pinned(pod: Raw) -> None:
     assert scheduling(pod).pin is None
     assert inject(pod, NOT_AB, mode=Mode.EXCLUDE) != ()
@@ -277,28 +266,6 @@ def test_a_pod_of_another_shape_is_refused(pod: Raw, message: str) -> None:
     assert caught.value.mistakes == scheduling(pod).mistakes
     [mistake] = caught.value.mistakes
     assert str(mistake).partition(", not ")[0] == message
-
-
-def test_every_mistake_is_said_at_once_with_its_place() -> None:
-    pod = required(
-        {"matchExpressions": [{"key": 1, "operator": [], "values": "a"}], "matchFields": 0}, all_of(zone)
-    )
-    pod["metadata"] = {"ownerReferences": [*DAEMON["metadata"]["ownerReferences"], "nobody"]}
-    pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"].append(7)
-    pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"].append(all_of({"values": [True]}))
-
-    with pytest.raises(BadPod) as caught:
-        inject(pod, NOT_AB, mode=Mode.EXCLUDE)
-
-    assert [str(mistake).partition(", not ")[0] for mistake in caught.value.mistakes] == [
-        f"{SELECTOR}[0].matchExpressions[0].values: must be a list",
-        f"{SELECTOR}[0].matchExpressions[0].key: must be a text",
-        f"{SELECTOR}[0].matchExpressions[0].operator: must be a text",
-        f"{SELECTOR}[0].matchFields: must be a list",
-        f"{SELECTOR}[2]: must be an object",
-        f"{SELECTOR}[3].matchExpressions[0].values[0]: must be a text",
-        "metadata.ownerReferences[1]: must be an object",
-    ]
 
 
 IMPOSSIBLE = [

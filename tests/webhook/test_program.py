@@ -26,8 +26,9 @@ from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from tests.notation import node, table
+from tests.served import Told
 from tests.webhook import conftest
-from tests.webhook.conftest import Raw, Told, raw, request
+from tests.webhook.conftest import Raw, raw, request
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 
@@ -351,7 +352,7 @@ CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = 
 
 @pytest.mark.parametrize("status", [UNKNOWN, DENIED], ids=["401", "403"])
 @pytest.mark.parametrize(("flags", "where", "events", "ready"), table(CLOSED))
-async def test_a_closed_door_is_said_and_keeps_from_readiness_only_what_answers_need(  # noqa: PLR0913  a table
+async def test_what_is_forbidden_is_logged_and_keeps_from_readiness_only_what_answers_need(  # noqa: PLR0913  a table
     bench: Bench,
     flags: tuple[str, ...],
     where: Where,

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.model.errors import MOST_MISTAKES, Mistake
+from tests.notation import table
 from webhook.patch import Operation
 from webhook.review import (
     AdmissionOperation,
@@ -161,7 +162,7 @@ NOT_JSON = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("call", [row[1] for row in NOT_JSON], ids=[row[0] for row in NOT_JSON])
+@pytest.mark.parametrize("call", table(NOT_JSON))
 def test_what_is_no_json_is_a_bad_request(call: bytes) -> None:
     status, message = refusal(call)
 
@@ -217,9 +218,7 @@ NOT_A_REVIEW: list[tuple[str, Raw, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"), [row[1:] for row in NOT_A_REVIEW], ids=[row[0] for row in NOT_A_REVIEW]
-)
+@pytest.mark.parametrize(("changes", "said"), table(NOT_A_REVIEW))
 def test_what_is_no_review_is_unprocessable(changes: Raw, said: str) -> None:
     assert refusal(body(**changes)) == (HTTPStatus.UNPROCESSABLE_ENTITY, f"request.{said}")
 
@@ -245,7 +244,7 @@ FRAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("frame", "said"), [row[1:] for row in FRAMES], ids=[row[0] for row in FRAMES])
+@pytest.mark.parametrize(("frame", "said"), table(FRAMES))
 def test_another_frame_is_unprocessable(frame: Raw, said: str) -> None:
     call = orjson.dumps({"apiVersion": V1, "kind": "AdmissionReview", "request": REQUEST} | frame)
 
@@ -301,7 +300,7 @@ def test_any_value_anywhere_is_read_or_refused_with_its_place(member: str, value
 
 
 @given(st.binary())
-def test_no_bytes_end_the_door(noise: bytes) -> None:
+def test_any_bytes_are_answered(noise: bytes) -> None:
     assert refusal(noise)[1]
 
 
@@ -383,7 +382,7 @@ CUTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "left"), [row[1:] for row in CUTS], ids=[row[0] for row in CUTS])
+@pytest.mark.parametrize(("message", "left"), table(CUTS))
 def test_a_long_refusal_ends(message: str, left: str) -> None:
     denied = Denied(reason=StatusReason.FORBIDDEN, message=message)
 
@@ -413,7 +412,7 @@ WARNINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "carried"), [row[1:] for row in WARNINGS], ids=[row[0] for row in WARNINGS])
+@pytest.mark.parametrize(("said", "carried"), table(WARNINGS))
 def test_warnings(said: tuple[str, ...], carried: list[str]) -> None:
     for allowed in (
         answer_validation("u", Allowed(warnings=said)),

@@ -18,7 +18,7 @@ TWO = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
 FULL = node("cpu=8/8/1 mem=8Gi gpu=2", "cpu=8/8/1 mem=8Gi gpu=2", policy=SINGLE)
 LOOSE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy="none")
 
-ROOM, NO_ROOM, BARE = cluster([TWO]), cluster([FULL]), cluster([])
+ROOM = cluster([TWO])
 
 ONE_GPU, FOUR_GPUS = "cpu=2 mem=1Gi gpu=1", "cpu=2 mem=1Gi gpu=4"
 FITS = raw(ONE_GPU, policy=SINGLE)
@@ -38,31 +38,21 @@ def under(*, unknown: int = 0, **labels: str) -> Cluster:
 
 # Admitted, and what is said.
 
-IN_VAIN = "numalign: single-numa-node has nothing to align: the pod is Burstable, without devices"
-UNCHECKED = "numalign: no node topology is known, so the pod was not checked"
-WAITS = "numalign: no node has room for single-numa-node now; the pod will wait"
-WANTS_MORE = "numalign: this namespace wants restricted, the pod asks for best-effort"
-
-VAIN = raw("cpu=1..2 mem=1Gi", policy=SINGLE)
 BEST_EFFORT = raw(ONE_GPU, policy="best-effort")
 OPTED_OUT = raw(ONE_GPU, policy="none")
 
-WANTED, AUDITED_LEVEL = under(warn="restricted"), under(audit="restricted")
-
+# Of which pods it is said is held of admission itself.
 ADMITTED = [
     # what it shows                      the pod      the cluster                            what is said
     ("a pod that fits",                  FITS,        ROOM,                                  []),
-    ("a pod that must wait",             FITS,        NO_ROOM,                               [WAITS]),
-    ("an intent that is vacuous",        VAIN,        ROOM,                                  [IN_VAIN]),
-    ("an empty cluster",                 FITS,        BARE,                                  [UNCHECKED]),
     ("as much as is enforced",           FITS,        under(enforce=SINGLE),                 []),
     ("no level for what nobody aligns",  SHARED,      under(enforce=SINGLE),                 []),
     ("enough by the default",            SILENT,      under(enforce=SINGLE, default=SINGLE), []),
-    ("less than is wanted",              BEST_EFFORT, WANTED,                                [WANTS_MORE]),
-    ("less than is audited",             BEST_EFFORT, AUDITED_LEVEL,                         []),
+    ("less than is audited",             BEST_EFFORT, under(audit="restricted"),             []),
     ("warned twice",
         BEST_EFFORT, cluster([FULL], labels={"warn": "restricted"}),
-        [WANTS_MORE, "numalign: no node has room for best-effort now; the pod will wait"]),
+        ["numalign: this namespace wants restricted, the pod asks for best-effort",
+         "numalign: no node has room for best-effort now; the pod will wait"]),
 ]  # fmt: skip
 
 
@@ -158,18 +148,6 @@ def test_a_pod_with_more_terms_than_are_read_is_not_placed_and_its_owner_is_warn
 
 @pytest.mark.parametrize("made", [on_node(SILENT), of_daemon(SILENT)], ids=["on a node", "of a DaemonSet"])
 def test_a_namespace_enforces_its_policy_on_placed_pods_too(made: Raw) -> None:
-    assert isinstance(verdict(made, under(enforce="restricted")), Denied)
-
-
-def test_an_intent_about_nothing_that_the_pod_asks_for_is_told_and_does_not_count() -> None:
-    written = {"numalign.io/policy": SINGLE, "numalign.io/resources": "nvidia.com/gpus"}
-    made = raw(ONE_GPU, annotations=written)
-
-    admitted = verdict(made, ROOM)
-    assert isinstance(admitted, Allowed)
-    assert admitted.warnings == (
-        "numalign: numalign.io/resources names nothing that a kubelet could align for this pod",
-    )
     assert isinstance(verdict(made, under(enforce="restricted")), Denied)
 
 

@@ -139,11 +139,6 @@ def test_an_owner_counts_only_if_it_is_a_controller_that_is_looked_at(owner: obj
     assert isinstance(read(with_owners([owner])), Workload)
 
 
-@pytest.mark.parametrize("owners", [None, {}, "x"], ids=repr)
-def test_owners_of_another_shape_are_none(owners: object) -> None:
-    assert isinstance(read(with_owners(owners)), Workload)
-
-
 BY_CI = {"userInfo": {"username": "ci"}}
 BY_KATA = with_spec(NEVER, runtimeClassName="kata")
 SOME = ClusterPolicy(exemptions=Exemptions(("ci",), frozenset({"batch"}), frozenset({"kata"})))
@@ -237,15 +232,6 @@ def test_a_workload_that_is_annotated_later_is_told_too() -> None:
     assert (
         read(replace(deployment(SILENT, operation="UPDATE"), object=after, old=after)) is SkipReason.UNCHANGED
     )
-
-
-def test_a_topology_policy_that_no_node_can_keep_is_refused_as_an_annotation_is() -> None:
-    task = {"template": template(raw("cpu=2 mem=1Gi gpu=4")), "topologyPolicy": SINGLE}
-
-    found = answer(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": [task]}), mode=DENY)
-
-    assert isinstance(found, Denied)
-    assert "spec.tasks[0].template: 0/1 nodes can align" in found.message
 
 
 # Updates.

@@ -29,7 +29,7 @@ from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.shapes import KnownShape, LabelValues, shape
 from tests.notation import node, table
-from tests.webhook.conftest import Told
+from tests.served import Told
 
 PAGE = Path(__file__).parents[3] / "docs" / "policy.md"
 
