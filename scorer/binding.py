@@ -120,6 +120,7 @@ class BindMetrics:
         return cls(binds, seconds)
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class Binder:
     """Binds pods through `write`, as long as it `acts_for` longer than that takes; without one it refuses.
 
@@ -127,36 +128,25 @@ class Binder:
     without topology only if such nodes `may-fit`.
     """
 
-    def __init__(  # noqa: PLR0913  what it works with, and its time
-        self,
-        state: SchedulerState,
-        *,
-        write: Write | None,
-        acts_for: Callable[[], float],
-        patience: float,
-        unknown: Literal["cannot-fit", "may-fit"],
-        log: Log,
-        metrics: BindMetrics,
-        clock: Callable[[], float],
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._state = state
-        self._reservations = state.reservations
-        self._write = write
-        self._acts_for = acts_for
-        self._patience = patience
-        self._unknown = unknown
-        self._log = log
-        self._quiet_log = QuietLog(log, lines=MANY_LINES)
-        self._metrics = metrics
-        self._clock = clock
-        self._sleep = sleep
-        self._queues: dict[str, _Queue] = {}
-        self._working = asyncio.Lock()
-        self._binding: set[str] = set()
-        self._written: dict[str, _Written] = {}
-        self._many = FEW
-        state.reservations.on_change(self._node_changed)
+    state: SchedulerState
+    write: Write | None
+    acts_for: Callable[[], float]
+    patience: float
+    unknown: Literal["cannot-fit", "may-fit"]
+    log: Log
+    metrics: BindMetrics
+    clock: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
+    _quiet_log: QuietLog = field(init=False)
+    _queues: dict[str, _Queue] = field(init=False, default_factory=dict)
+    _working: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    _binding: set[str] = field(init=False, default_factory=set)
+    _written: dict[str, _Written] = field(init=False, default_factory=dict)
+    _many: int = field(init=False, default=FEW)
+
+    def __post_init__(self) -> None:
+        self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
+        self.state.reservations.on_change(self._node_changed)
 
     @property
     def remembered(self) -> tuple[int, int]:
@@ -165,25 +155,25 @@ class Binder:
 
     async def bind(self, call: BindingCall) -> str:
         """Bind a pod; the reason why not, or an empty text."""
-        began, pod = self._clock(), f"{call.namespace}/{call.name}"
+        began, pod = self.clock(), f"{call.namespace}/{call.name}"
         outcome, why = BindOutcome.BOUND, ""
         try:
             await self._binding_cycle(call)
         except _Refused as error:
             outcome, why = error.outcome, f"numalign: {error}"
-        self._metrics.binds.labels(outcome.value).inc()
-        self._metrics.seconds.observe(self._clock() - began)
+        self.metrics.binds.labels(outcome.value).inc()
+        self.metrics.seconds.observe(self.clock() - began)
         if why:
             fields = {"pod": pod, "node": call.node, "outcome": outcome.value, "reason": why}
             self._quiet_log.warning("bind.refused", **fields)
         else:
-            self._log.info("bind.done", pod=pod, node=call.node)
+            self.log.info("bind.done", pod=pod, node=call.node)
         return why
 
     async def _binding_cycle(self, call: BindingCall) -> None:
         """Reserve, permit and bind in turn; raises `_Refused`, with nothing left of what failed."""
-        deadline = self._clock() + self._patience
-        if self._write is None or not self._leads():
+        deadline = self.clock() + self.patience
+        if self.write is None or not self._leads():
             raise _Refused(BindOutcome.NOT_LEADING, "this replica does not hold the lease, and binds nothing")
         if call.uid in self._binding:
             raise _Refused(BindOutcome.BEING_BOUND, "the pod is being bound by another call at this moment")
@@ -195,13 +185,13 @@ class Binder:
             if written:
                 # It may be bound already. Its zones were kept meanwhile, and others waited for it.
                 async with self._in_turn(call.node):
-                    await self._bind(call, written.annotations, self._write)
+                    await self._bind(call, written.annotations, self.write)
                 return
             reservation = self._reserve(call.node, pod)
             try:
                 async with self._in_turn(call.node) as queue:
                     prediction = await self._permit(call.node, pod, reservation, queue, deadline)
-                    await self._bind(call, self._annotations(call.node, prediction), self._write)
+                    await self._bind(call, self._annotations(call.node, prediction), self.write)
             except (_Refused, asyncio.CancelledError):
                 self._unreserve(call.uid)
                 raise
@@ -210,7 +200,7 @@ class Binder:
 
     def _leads(self) -> bool:
         """Whether a bind that is begun now is over before anybody else may bind."""
-        return self._acts_for() > BIND_SECONDS
+        return self.acts_for() > BIND_SECONDS
 
     async def _yield(self) -> None:
         """Let everybody else have a turn: between any two of these one pod is worked on."""
@@ -219,24 +209,24 @@ class Binder:
 
     def _forget(self, uid: str) -> None:
         """Of pods that were seen since, or whose reservation has expired, forget what was written."""
-        if not self._reservations.is_reserved(uid):
+        if not self.state.reservations.is_reserved(uid):
             self._written.pop(uid, None)
         if len(self._written) >= self._many:
-            reserved = filter(self._reservations.is_reserved, self._written)
+            reserved = filter(self.state.reservations.is_reserved, self._written)
             self._written = {uid: self._written[uid] for uid in reserved}
             self._many = max(FEW, 2 * len(self._written))
 
     def _pod(self, call: BindingCall) -> PendingPod:
         """The pod; raises `_Refused` for one that is gone, on a node already, or was never heard of."""
-        assigned_pod, written = self._reservations.assigned_pod(call.uid), self._written.get(call.uid)
-        node = self._reservations.node_of(call.uid)
+        assigned_pod, written = self.state.reservations.assigned_pod(call.uid), self._written.get(call.uid)
+        node = self.state.reservations.node_of(call.uid)
         if assigned_pod and not assigned_pod.reserved:
             raise _Refused(BindOutcome.BOUND_ALREADY, f"the pod is on node {node} already")
         if written and written.done:
             raise _Refused(BindOutcome.BOUND_ALREADY, f"the pod was bound to node {node} a moment ago")
         if written and node != call.node:
             raise _Refused(BindOutcome.UNCERTAIN, f"nobody knows yet whether the pod is on node {node}")
-        pod = self._state.waiting(call.uid)
+        pod = self.state.waiting(call.uid)
         if pod is None:
             raise _Refused(BindOutcome.UNKNOWN_POD, "no pod with this uid waits for a node: it may be gone")
         if (pod.namespace, pod.name) != (call.namespace, call.name):
@@ -248,28 +238,28 @@ class Binder:
 
     def _predict(self, node: str, pod: PendingPod) -> Prediction | None:
         """What the node answers, with all that was reserved before this pod and nothing after it."""
-        return self._state.predict(node, pod, without=self._reservations.reserved_since(pod.uid))
+        return self.state.predict(node, pod, without=self.state.reservations.reserved_since(pod.uid))
 
     def _reserve(self, node: str, pod: PendingPod) -> _Reservation:
         """Ask the node once more, and reserve what it offers; raises `_Refused`."""
-        new = self._reservations.node_of(pod.uid) is None
+        new = self.state.reservations.node_of(pod.uid) is None
         prediction = self._predict(node, pod)
         if prediction is None or not prediction.verdict.answered:
-            if self._unknown == "cannot-fit" and pod.question.intent.binding:
+            if self.unknown == "cannot-fit" and pod.question.intent.binding:
                 why = reasons.reason(prediction.verdict) if prediction else reasons.UNKNOWN
                 raise _Refused(BindOutcome.LOST, f"{node}: {why}")
         elif prediction.verdict.refused:
             raise _lost(prediction)
-        self._reservations.reserve(node, pod.assigned_pod(now=self._clock()), prediction)
+        self.state.reservations.reserve(node, pod.assigned_pod(now=self.clock()), prediction)
         # A pod that is reserved anew comes after those that it was before, which may change its zones.
-        return _Reservation(prediction if new else None, self._reservations.node_info(node))
+        return _Reservation(prediction if new else None, self.state.reservations.node_info(node))
 
     def _unreserve(self, uid: str) -> None:
         """Let go of the zones; if the pod may be bound, they are kept until it is seen or that expires."""
         if uid in self._written:
-            self._reservations.mark_unconfirmed(uid)
+            self.state.reservations.mark_unconfirmed(uid)
         else:
-            self._reservations.unreserve(uid)
+            self.state.reservations.unreserve(uid)
 
     # Permit.
 
@@ -294,37 +284,37 @@ class Binder:
         What is predicted then is reserved in place of what was, and returned; None if there is no answer.
         """
         # Whoever had nobody before it has not waited, and its prediction is a moment old.
-        if self._reservations.node_info(node) is not reservation.info:
+        if self.state.reservations.node_info(node) is not reservation.info:
             await self._yield()
         while True:
             queue.changed.clear()
             prediction = reservation.prediction
             # While others were bound, anything may have happened on the node.
-            if prediction is None or self._reservations.node_info(node) is not reservation.info:
+            if prediction is None or self.state.reservations.node_info(node) is not reservation.info:
                 prediction = self._predict(node, pod)
             if prediction is None or not prediction.verdict.answered:
                 return None
             if not prediction.verdict.admitted:
                 raise _lost(prediction)
-            now = self._clock()
+            now = self.clock()
             late, risks = now >= deadline, self._risks(node, pod, now) if prediction.reservable else ()
             # Whoever leaves may take long; then nobody can say where the pod will sit, and that is all.
             if not risks and (prediction.reservable or (late and not prediction.waits_for)):
-                self._reservations.update_reservation(pod.uid, prediction)
+                self.state.reservations.update_reservation(pod.uid, prediction)
                 return prediction
             if late:
                 raise _Refused(BindOutcome.WAITED, f"{node}: {reasons.WAITING}")
             # Time alone may change what the node answers, too.
-            self._reservations.free_capacity(node, now=now)
+            self.state.reservations.free_capacity(node, now=now)
             settled = [risk.since + NEWS_SECONDS + _A_MOMENT for risk in risks if risk.admitted]
-            until = min([deadline, self._reservations.valid_until(node), *settled])
+            until = min([deadline, self.state.reservations.valid_until(node), *settled])
             await self._change_of(queue, max(until - now, 0))
             await self._yield()
 
     def _risks(self, node: str, pod: PendingPod, now: float) -> tuple[AssignedPod, ...]:
         """Pods that were taken in a moment ago, for which this one could be refused."""
-        since = self._reservations.reserved_since(pod.uid)
-        return self._reservations.at_risk(node, pod.question.demand, now=now, without=since)
+        since = self.state.reservations.reserved_since(pod.uid)
+        return self.state.reservations.at_risk(node, pod.question.demand, now=now, without=since)
 
     def _node_changed(self, node: str) -> None:
         if queue := self._queues.get(node):
@@ -332,20 +322,20 @@ class Binder:
 
     async def _change_of(self, queue: _Queue, seconds: float) -> None:
         """Wait for a change of the node, so long at most, and a little longer for more of them."""
-        tasks = [asyncio.ensure_future(wait) for wait in (queue.changed.wait(), self._sleep(seconds))]
+        tasks = [asyncio.ensure_future(wait) for wait in (queue.changed.wait(), self.sleep(seconds))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
         if queue.changed.is_set():
-            await self._sleep(LOOK_SECONDS)
+            await self.sleep(LOOK_SECONDS)
 
     # Bind.
 
     def _annotations(self, node: str, prediction: Prediction | None) -> Mapping[str, str]:
         """What is written on the pod: its placement, or nothing, where nobody can be certain."""
-        info = self._reservations.node_info(node)
+        info = self.state.reservations.node_info(node)
         if prediction is None or prediction.record is None or info is None:
             return {}
         return {intent.PLACEMENT: placement_records.write(prediction.verdict.placement.kept, info.node)}

@@ -61,7 +61,7 @@ class CallMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class CallContext:
     """What calls are answered with.
 
     `leading` says whether reservations may be made here, `elsewhere` whether that is for another replica.

@@ -5,6 +5,8 @@ What stands on a pod may have been written by anybody, so a thousand pods with f
 flood the log nor be passed over in silence: a gauge counts them all, and a line names as many as fit.
 """
 
+from dataclasses import KW_ONLY, dataclass, field
+
 from numalign.ledger.reservations import Reservations
 from numalign.runtime.logs import Log
 
@@ -15,17 +17,18 @@ LONGEST_NAMES = 200
 """Characters of the names of a pod's resources."""
 
 
+@dataclass(eq=False, slots=True)
 class Disbelief:
     """Looks through a ledger for pods whose record says what cannot be."""
 
-    def __init__(self, reservations: Reservations, *, log: Log) -> None:
-        self._reservations = reservations
-        self._log = log
-        self._logged: set[str] = set()
+    reservations: Reservations
+    _: KW_ONLY
+    log: Log
+    _logged: set[str] = field(init=False, default_factory=set)
 
     def look(self) -> None:
         """Name those that were not named before, as many as fit into a line."""
-        refuted = {pod.uid: (node, pod) for node, pod in self._reservations.refuted()}
+        refuted = {pod.uid: (node, pod) for node, pod in self.reservations.refuted()}
         self._logged &= refuted.keys()
         new = [uid for uid in refuted if uid not in self._logged][:IN_A_LINE]
         if not new:
@@ -35,4 +38,4 @@ class Disbelief:
             f"{'/'.join(pod.name)} on {node}: {', '.join(sorted(pod.refuted))[:LONGEST_NAMES]}"
             for node, pod in map(refuted.__getitem__, new)
         ]
-        self._log.warning("record.disbelieved", pods=lines, more=len(refuted) - len(self._logged))
+        self.log.warning("record.disbelieved", pods=lines, more=len(refuted) - len(self._logged))

@@ -18,7 +18,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -210,17 +209,18 @@ def answer_filter(call: Candidates, filtered: Filtered) -> bytes:
     """The body to answer filter with; what is `fit` must have been asked for."""
     fit = tuple(filtered.fit)
     items = None if call.nodes is None else [orjson.Fragment(call.nodes[name]) for name in fit]
-    return _filter_result(
-        Nodes=None if items is None else {"metadata": {}, "items": items},
-        NodeNames=fit if items is None else None,
-        FailedNodes=filtered.failed,
-        FailedAndUnresolvableNodes=filtered.unresolvable,
-    )
+    result = {
+        "Nodes": None if items is None else {"metadata": {}, "items": items},
+        "NodeNames": fit if items is None else None,
+        "FailedNodes": filtered.failed,
+        "FailedAndUnresolvableNodes": filtered.unresolvable,
+    }
+    return orjson.dumps({**_FILTER_RESULT, **result})
 
 
 def answer_filter_error(error: str) -> bytes:
     """The body that ends the attempt to schedule the pod, and says why on it; goes with HTTP 200."""
-    return _filter_result(Error=error)
+    return orjson.dumps({**_FILTER_RESULT, "Error": error})
 
 
 def answer_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
@@ -289,14 +289,11 @@ def read_pod(part: Part) -> Mapping[str, Any]:
 def read_names(part: Part) -> tuple[str, ...]:
     """The texts of a list in their order, each once. Without a `Part` for each: there may be thousands."""
     names = part.value
-    if type(names) is not list:
-        part.elements()
-        return ()
-    if _all_texts(names):
+    if type(names) is list and _all_texts(names):
         return tuple(names if len({*names}) == len(names) else dict.fromkeys(names))
-    wrong = (at for at, name in enumerate(names) if type(name) is not str)
-    for at in islice(wrong, _ENOUGH):
-        Part(names[at], at, part).required_text()
+    for name in part.elements():
+        if type(name.value) is not str:
+            name.required_text()
     return ()
 
 
@@ -318,12 +315,8 @@ def needed_object(part: Part) -> Mapping[str, Any] | None:
 
 
 def objects(part: Part) -> Iterator[Part]:
-    """Each object of a list; ends where enough is wrong, since a list may be as long as a body."""
-    for entry in part.elements():
-        if needed_object(entry) is not None:
-            yield entry
-        if len(entry.mistakes) >= _ENOUGH:
-            return
+    """Each object of a list."""
+    return (entry for entry in part.elements() if needed_object(entry) is not None)
 
 
 def settle(call: Part, *keys: str) -> None:
@@ -343,9 +336,9 @@ def spelled(part: Part, *keys: str) -> None:
     """Note the keys of an object that Go would read as known ones, though nobody writes them so."""
     lower = {key.lower(): key for key in keys}
     fields = part.value if type(part.value) is dict else {}
-    alike = (key for key in fields if key not in keys and key.lower() in lower)
-    for key in islice(alike, _ENOUGH):
-        part[key].wrong(f"must be spelled {lower[key.lower()]}")
+    for key in fields:
+        if key not in keys and key.lower() in lower:
+            part[key].wrong(f"must be spelled {lower[key.lower()]}")
 
 
 def written(part: Part, key: str) -> Part:
@@ -430,10 +423,6 @@ def _matching(part: Part, pattern: re.Pattern[str]) -> str:
     if text and not pattern.fullmatch(text):
         part.wrong(f"{named(text)} has characters or a length that Kubernetes does not allow here")
     return text
-
-
-def _filter_result(**filled: object) -> bytes:
-    return orjson.dumps({**_FILTER_RESULT, **filled})
 
 
 # As Go writes a call with names: the pod, no nodes, and the names.

@@ -23,7 +23,7 @@ from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
 from scorer import extender_protocol
-from scorer.context import ANSWERS, Context
+from scorer.context import ANSWERS, CallContext
 from scorer.extender_protocol import MAX_SCORE, BadCall
 from scorer.rank_page import page
 from scorer.scheduler_state import PendingPod
@@ -35,7 +35,7 @@ JSON = "application/json"
 
 def application(  # noqa: PLR0913  what the server and the handlers are made of
     settings: ScorerSettings,
-    context: Context,
+    context: CallContext,
     *,
     log: Log,
     registry: CollectorRegistry,
@@ -53,7 +53,7 @@ def application(  # noqa: PLR0913  what the server and the handlers are made of
     )
 
 
-async def _handle(request: web.Request, *, context: Context, name: str) -> web.Response:
+async def _handle(request: web.Request, *, context: CallContext, name: str) -> web.Response:
     """Answer; whoever calls the wrong replica is sent away."""
     response = await _response(calls.body(request), context, name)
     if context.elsewhere():
@@ -62,7 +62,7 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
     return response
 
 
-async def _response(body: bytes, context: Context, name: str) -> web.Response:
+async def _response(body: bytes, context: CallContext, name: str) -> web.Response:
     """Read, decide, answer; a call that makes no sense is told so."""
     if context.state.snapshot is None:
         error = {"error": "nothing is known of the cluster yet"}
@@ -83,7 +83,7 @@ async def _response(body: bytes, context: Context, name: str) -> web.Response:
 # kube-scheduler.
 
 
-async def _filter(context: Context, body: bytes) -> bytes:
+async def _filter(context: CallContext, body: bytes) -> bytes:
     call = context.calls.candidates(body)
     try:
         pod = context.state.pending_pod(call.pod)
@@ -100,7 +100,7 @@ async def _filter(context: Context, body: bytes) -> bytes:
     return extender_protocol.answer_filter(call, filtered)
 
 
-async def _prioritize(context: Context, body: bytes) -> bytes:
+async def _prioritize(context: CallContext, body: bytes) -> bytes:
     call = context.calls.candidates(body)
     pod = context.state.pending_pod(call.pod)
     ranks = await context.ranks(call.names, pod)
@@ -110,17 +110,17 @@ async def _prioritize(context: Context, body: bytes) -> bytes:
     return extender_protocol.answer_scores(call.names, ranks.squeezed(MAX_SCORE))
 
 
-def _reserves(context: Context, pod: PendingPod) -> bool:
+def _reserves(context: CallContext, pod: PendingPod) -> bool:
     """Whether zones are reserved for a pod before it is bound."""
     return context.promise is PromiseAt.PRIORITIZE and context.may_reserve(pod)
 
 
-async def _bind(context: Context, body: bytes) -> bytes:
+async def _bind(context: CallContext, body: bytes) -> bytes:
     error = await context.binder.bind(extender_protocol.read_binding(body))
     return extender_protocol.answer_binding(error)
 
 
-async def _preempt(context: Context, body: bytes) -> bytes:
+async def _preempt(context: CallContext, body: bytes) -> bytes:
     call = extender_protocol.read_preemption(body)
     pod = context.state.pending_pod(call.pod)
     return extender_protocol.answer_preemption(context.preemption.worthwhile(pod, call.victims))
@@ -129,7 +129,7 @@ async def _preempt(context: Context, body: bytes) -> bytes:
 # People.
 
 
-async def _rank(context: Context, body: bytes) -> bytes:
+async def _rank(context: CallContext, body: bytes) -> bytes:
     call = extender_protocol.read_rank(body)
     pod = context.state.pending_pod(call.pod)
     names = call.names if call.names is not None else sorted(context.state.node_names())
@@ -140,7 +140,7 @@ async def _rank(context: Context, body: bytes) -> bytes:
     return page(answers, ranks, pod=pod, age=context.age(), not_eligible=others)
 
 
-HANDLERS: Mapping[str, Callable[[Context, bytes], Awaitable[bytes]]] = MappingProxyType(
+HANDLERS: Mapping[str, Callable[[CallContext, bytes], Awaitable[bytes]]] = MappingProxyType(
     {
         "filter": _filter,
         "prioritize": _prioritize,

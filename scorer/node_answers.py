@@ -31,27 +31,21 @@ class NodeAnswer:
     answered: bool = True
 
 
+@dataclass(frozen=True, slots=True)
 class NodeAnswers:
     """Asks nodes. Pods that must be aligned fit on a node of unknown topology only if those `may-fit`."""
 
-    def __init__(
-        self,
-        state: SchedulerState,
-        *,
-        unknown: Literal["cannot-fit", "may-fit"],
-        clock: Callable[[], float],
-    ) -> None:
-        self._state = state
-        self._unknown = unknown
-        self._clock = clock
+    state: SchedulerState
+    unknown: Literal["cannot-fit", "may-fit"]
+    clock: Callable[[], float]
 
     def work(self, names: Sequence[str], pod: PendingPod) -> Iterator[None]:
         """Work out in steps what `batch` then gives at once."""
-        return self._state.cache.work(names, pod.question, now=self._clock())
+        return self.state.cache.work(names, pod.question, now=self.clock())
 
     def batch(self, names: Sequence[str], pod: PendingPod) -> Batch:
         """Which of these nodes take the pod, and how well."""
-        return self._state.cache.ask(names, pod.question, now=self._clock(), uid=pod.uid, created=pod.created)
+        return self.state.cache.ask(names, pod.question, now=self.clock(), uid=pod.uid, created=pod.created)
 
     def filtered(self, names: Sequence[str], pod: PendingPod) -> tuple[Filtered, bool]:
         """Which of these nodes take the pod, and whether all of them have answered."""
@@ -79,11 +73,11 @@ class NodeAnswers:
 
     def not_eligible(self, names: Sequence[str], pod: PendingPod) -> Mapping[str, NotEligible]:
         """Which of these nodes the pod may not go to, and why."""
-        return self._state.cache.not_eligible(names, pod.constraints, now=self._clock())
+        return self.state.cache.not_eligible(names, pod.constraints, now=self.clock())
 
     def _of_node(self, name: str, pod: PendingPod) -> NodeAnswer:
         # A reservation of this very pod stands in nobody's way, least of all in its own.
-        prediction = self._state.predict(name, pod, without=(pod.uid,))
+        prediction = self.state.predict(name, pod, without=(pod.uid,))
         if prediction is None:
             return self._of_unknown(name, pod)
         verdict = prediction.verdict
@@ -101,4 +95,4 @@ class NodeAnswers:
 
     def _unknown_fit(self, pod: PendingPod) -> bool:
         """Whether the pod is let on a node of unknown topology, or that takes too long to answer."""
-        return self._unknown == "may-fit" or not pod.question.intent.binding
+        return self.unknown == "may-fit" or not pod.question.intent.binding

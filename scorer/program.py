@@ -15,12 +15,11 @@ from functools import partial
 
 from prometheus_client import Gauge
 
+from numalign.cache.ranking import Ranking
 from numalign.kube import bindings, live_feed
 from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.client import Api
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.compose import Background, ClusterProgram, SnapshotSource
-from numalign.kube.events import Event
 from numalign.kube.feed import Feed, count_age
 from numalign.kube.files.policy import PolicyKeeper
 from numalign.kube.lease import Handover, LeaderElector
@@ -33,13 +32,13 @@ from numalign.runtime.metrics import PREFIX, CacheSizes
 from numalign.runtime.server import BackgroundTask, Stop
 from scorer import binding, ranking, ranking_file
 from scorer.binding import Binder, Write
-from scorer.context import CallMetrics, Context
+from scorer.context import CallContext, CallMetrics
 from scorer.disbelief import Disbelief
 from scorer.handlers import application
 from scorer.node_answers import NodeAnswers
 from scorer.outcomes import Outcomes, Tell
 from scorer.preempting import Preemption
-from scorer.ranking import Ranker, Ranking, RankingRules
+from scorer.ranking import Ranker, RankingRules
 from scorer.scheduler_state import SchedulerState
 from scorer.settings import PromiseAt, ScorerSettings
 
@@ -49,20 +48,16 @@ LOOK_SECONDS = 1.0
 """How often reservations are looked through for those that nobody came for, and pods for false records."""
 
 
-def _tell_nobody(_event: Event) -> None:
-    """A file has no pods that anybody could be told about."""
-
-
 @dataclass(frozen=True, slots=True)
 class Replica:
     """What the process is among its replicas: who writes binds and events, and whether it leads.
 
     `acts_for` gives for how many seconds it leads for sure, see `LeaderElector`; `elsewhere` is whether
-    another one should. With a file it never leads.
+    another one should. With a file it never leads, and there is no pod that an event could be about.
     """
 
     write: Write | None = None
-    tell: Tell = _tell_nobody
+    tell: Tell = lambda _event: None
     acts_for: Callable[[], float] = lambda: 0.0
     elsewhere: Callable[[], bool] = lambda: False
     background: Background = field(default_factory=Background)
@@ -98,7 +93,8 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             match=settings.policy_match,
             clock=time.monotonic,
             wall=time.time,
-            complete=_has_pods if settings.snapshot else _always,
+            # A file without a single pod is one that pods were left out of.
+            complete=lambda snapshot: snapshot.pods > 0 or not settings.snapshot,
         )
 
     async def _run(  # noqa: PLR0913  what the parts are made of
@@ -130,18 +126,20 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         )
         tasks: dict[str, BackgroundTask] = {
             "snapshot": partial(feed.follow, state.update_snapshot),
-            "promises": partial(self._expire, reservations),
-            "records": partial(self._report_records, reservations),
+            "promises": partial(_repeat, partial(self._expire, reservations)),
+            "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
             "standings": state.work_ahead,
             **source.tasks,
             **replica.background.tasks,
         }
         return await server.serve(app, self.settings, stop=stop, tasks=tasks)
 
-    def _context(self, state: SchedulerState, feed: Feed, rules: RankingRules, replica: Replica) -> Context:
+    def _context(
+        self, state: SchedulerState, feed: Feed, rules: RankingRules, replica: Replica
+    ) -> CallContext:
         settings = self.settings
         binder = Binder(
-            state,
+            state=state,
             write=replica.write,
             acts_for=replica.acts_for,
             patience=settings.bind_wait_seconds,
@@ -150,7 +148,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             metrics=binding.BindMetrics.of(self.registry),
             clock=time.monotonic,
         )
-        return Context(
+        return CallContext(
             state,
             NodeAnswers(state, unknown=settings.unknown_nodes, clock=time.monotonic),
             binder,
@@ -182,19 +180,10 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             ),
         )
 
-    async def _expire(self, reservations: Reservations) -> None:
-        """Give up the reservations that nobody came for; never returns."""
-        while True:
-            for pod in reservations.expire(time.monotonic()):
-                self.log.warning("promise.expired", pod="/".join(pod.name))
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def _report_records(self, reservations: Reservations) -> None:
-        """Report records that are not believed; never returns."""
-        disbelief = Disbelief(reservations, log=self.log)
-        while True:
-            disbelief.look()
-            await asyncio.sleep(LOOK_SECONDS)
+    def _expire(self, reservations: Reservations) -> None:
+        """Give up the reservations that nobody came for."""
+        for pod in reservations.expire(time.monotonic()):
+            self.log.warning("promise.expired", pod="/".join(pod.name))
 
     def _count(self, reservations: Reservations, feed: Feed) -> None:
         count_age(feed, self.registry)
@@ -219,14 +208,11 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             nodes.labels(basis).set_function(partial(_nodes_with, reservations, basis))
 
 
-def _always(_snapshot: Snapshot) -> bool:
-    """An API server lists every pod."""
-    return True
-
-
-def _has_pods(snapshot: Snapshot) -> bool:
-    """A file without a single pod is one that pods were left out of."""
-    return snapshot.pods > 0
+async def _repeat(look: Callable[[], None]) -> None:
+    """Look again and again; never returns."""
+    while True:
+        look()
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def _rules(settings: ScorerSettings) -> RankingRules:

@@ -7,7 +7,6 @@ import orjson
 
 from numalign.cache.ranking import Ranks, Score
 from numalign.decision import wording
-from numalign.decision.verdict import Verdict
 from numalign.kube.decode import placements
 from scorer.node_answers import NodeAnswer
 from scorer.scheduler_state import PendingPod
@@ -64,17 +63,13 @@ def _shown(answer: NodeAnswer, score: Score) -> Mapping[str, Any]:
 
 def _refused(answer: NodeAnswer) -> Mapping[str, Any]:
     """What is shown of a node that does not take the pod."""
-    refusal = _refusal(answer.prediction.verdict) if answer.prediction else {}
-    shown = {"fits": False, "permanent": answer.permanent, "reason": answer.reason}
-    return {"name": answer.name, **shown, **refusal}
-
-
-def _refusal(verdict: Verdict) -> Mapping[str, Any]:
-    refusal = verdict.refusal
-    if refusal is None:
-        return {}
+    shown = {"name": answer.name, "fits": False, "permanent": answer.permanent, "reason": answer.reason}
+    verdict = answer.prediction.verdict if answer.prediction else None
+    if verdict is None or verdict.refusal is None:
+        return shown
     return {
-        "refuser": refusal.refuser,
+        **shown,
+        "refuser": verdict.refusal.refuser,
         "because": wording.sentence(verdict),
-        "shortages": [*map(wording.shortage, refusal.shortages)],
+        "shortages": [*map(wording.shortage, verdict.refusal.shortages)],
     }

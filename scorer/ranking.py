@@ -20,22 +20,6 @@ from numalign.kube.decode import label_syntax as shapes
 from numalign.model.constraints import Requirement
 from numalign.model.spelling import closest_word
 
-__all__ = [
-    "HEAVIEST",
-    "MEASURES",
-    "WEIGHS",
-    "Choice",
-    "Measure",
-    "Ranker",
-    "Ranking",
-    "RankingRules",
-    "Relative",
-    "no_resource",
-    "not_one",
-    "parse_strategies",
-    "parse_weights",
-]
-
 HEAVIEST = 100
 """What a resource can weigh at most, as in kube-scheduler's own plugins."""
 

@@ -9,22 +9,13 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from numalign.cache.ranking import Measure, Ranking
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.selectors import requirements
 from numalign.kube.files import edited
 from numalign.kube.files.edited import members, only
 from numalign.model.errors import BadInput
-from scorer.ranking import (
-    HEAVIEST,
-    MEASURES,
-    WEIGHS,
-    Choice,
-    Measure,
-    Ranking,
-    RankingRules,
-    no_resource,
-    not_one,
-)
+from scorer.ranking import HEAVIEST, MEASURES, WEIGHS, Choice, RankingRules, no_resource, not_one
 
 MOST_WEIGHTS = 64
 """Of resources in one entry; a pod asks for a handful."""

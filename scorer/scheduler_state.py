@@ -9,7 +9,7 @@ pod only: nobody can claim room by calling.
 import asyncio
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from typing import NamedTuple
 
 from numalign.cache import Question, dra
@@ -105,6 +105,7 @@ Watcher = Callable[[PodInfo, PodInfo | None], None]
 """Is called with a pod as it is now, and as it was."""
 
 
+@dataclass(eq=False)
 class SchedulerState:
     """Everything that is known. Times are seconds of `clock`; `wall` is seconds since 1970.
 
@@ -112,30 +113,26 @@ class SchedulerState:
     comes with all pods.
     """
 
-    def __init__(  # noqa: PLR0913  a ledger, what is asked of pods, and two clocks
-        self,
-        reservations: Reservations,
-        *,
-        policy: PolicyKeeper,
-        match: Match,
-        clock: Callable[[], float],
-        wall: Callable[[], float],
-        watch: Watcher = lambda _now, _before: None,
-        complete: Callable[[Snapshot], bool] = lambda _snapshot: True,
-    ) -> None:
-        self.reservations = reservations
-        self.cache = SchedulerCache(reservations)
+    reservations: Reservations
+    _: KW_ONLY
+    policy: PolicyKeeper
+    match: InitVar[Match]
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    watch: Watcher = lambda _now, _before: None
+    complete: Callable[[Snapshot], bool] = lambda _snapshot: True
+    pods: dict[str, PodInfo] = field(init=False, default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(init=False, default_factory=dict)
+    snapshot: Snapshot | None = field(init=False, default=None)
+    cache: SchedulerCache = field(init=False)
+    reader: PodReader = field(init=False)
+    _last: tuple[tuple[object, ...], PendingPod] | None = field(init=False, default=None)
+    _asked: LRU[str, PendingPod] = field(init=False)
+
+    def __post_init__(self, match: Match) -> None:
+        self.cache = SchedulerCache(self.reservations)
         self.reader = PodReader(match)
-        self.pods: dict[str, PodInfo] = {}
-        self.labels: Mapping[str, Mapping[str, str]] = {}
-        self.snapshot: Snapshot | None = None
-        self.watch = watch
-        self._policy = policy
-        self._clock = clock
-        self._wall = wall
-        self._complete = complete
-        self._last: tuple[tuple[object, ...], PendingPod] | None = None
-        self._asked: LRU[str, PendingPod] = LRU(REMEMBERED, weigh=lambda _uid, pod: pod.weight)
+        self._asked = LRU(REMEMBERED, weigh=lambda _uid, pod: pod.weight)
 
     def caches(self) -> Caches:
         """What is remembered of pods that were asked about."""
@@ -146,7 +143,7 @@ class SchedulerState:
     async def update_snapshot(self, snapshot: Snapshot) -> None:
         """The nodes and namespaces are these now."""
         names = {node.name for node in snapshot.nodes}
-        self.reservations.set_complete(self._complete(snapshot))
+        self.reservations.set_complete(self.complete(snapshot))
         self.reservations.remove_nodes(set(self.reservations.node_names()) - names)
         for node in snapshot.nodes:
             fingerprint = snapshot.fingerprints.get(node.name)
@@ -159,7 +156,7 @@ class SchedulerState:
     async def work_ahead(self, *, sleep: Sleep = asyncio.sleep) -> None:
         """Work out what changed before anybody asks, who is answered in between; never returns."""
         while True:
-            for _ in self.cache.work_ahead(AT_ONCE, self._clock):
+            for _ in self.cache.work_ahead(AT_ONCE, self.clock):
                 await sleep(0)
             await sleep(LOOK_SECONDS)
 
@@ -170,26 +167,26 @@ class SchedulerState:
         # Whoever watches may want to know what was reserved for the pod, which its end takes away.
         self.watch(pod, before)
         if pod.ended:
-            self.reservations.remove_pod(pod.uid, now=self._clock())
+            self.reservations.remove_pod(pod.uid, now=self.clock())
         elif pod.node:
             if pod.leaving and not (before and before.leaving):
-                self.reservations.mark_terminating(pod.uid, now=self._clock())
+                self.reservations.mark_terminating(pod.uid, now=self.clock())
             self.reservations.update_pod(pod.node, self._assigned_pod(pod))
 
     def remove_pod(self, uid: str) -> None:
         """A pod is there no more."""
         self.pods.pop(uid, None)
         self._asked.drop(uid)
-        self.reservations.remove_pod(uid, now=self._clock())
+        self.reservations.remove_pod(uid, now=self.clock())
 
     def _assigned_pod(self, pod: PodInfo) -> AssignedPod:
-        age = max(0.0, self._wall() - pod.started) if pod.acknowledged and pod.started else 0.0
+        age = max(0.0, self.wall() - pod.started) if pod.acknowledged and pod.started else 0.0
         return AssignedPod(
             pod.uid,
             (pod.namespace, pod.name),
             pod.demand,
             Stage.ADMITTED if pod.acknowledged else Stage.BOUND,
-            since=self._clock() - age,
+            since=self.clock() - age,
             created=pod.created,
             record=pod.record,
             terminating=pod.leaving,
@@ -203,7 +200,7 @@ class SchedulerState:
         The same object is read once, as long as nothing changes what is asked of it.
         """
         # Who filters prioritizes next, with the object that `Calls` has kept.
-        inputs = (pod, self.snapshot, self._policy.now)
+        inputs = (pod, self.snapshot, self.policy.now)
         if self._last is None or any(map(operator.is_not, self._last[0], inputs)):
             self._last = inputs, self._read(pod)
         pending = self._last[1]
@@ -244,7 +241,7 @@ class SchedulerState:
 
         Nobody knows who made a pod. If an exempt user did, it was admitted however it was written.
         """
-        return isinstance(reading, Invalid) and not self._policy.now.exemptions.users
+        return isinstance(reading, Invalid) and not self.policy.now.exemptions.users
 
     def _pending(self, identity: _Identity, reading: PodReading) -> PendingPod:
         if isinstance(reading, PodQuestion):
@@ -258,7 +255,7 @@ class SchedulerState:
 
     def _effective_policy(self) -> EffectivePolicy:
         """What is asked of pods as of now, which may change while a pod is asked about."""
-        return EffectivePolicy.of(self.snapshot or Snapshot(), self._policy.now)
+        return EffectivePolicy.of(self.snapshot or Snapshot(), self.policy.now)
 
     def predict(self, name: str, pod: PendingPod, *, without: Iterable[str]) -> Prediction | None:
         """What a node answers a pod now, once those in `without` are gone; None if the node is not known."""
@@ -267,7 +264,7 @@ class SchedulerState:
             pod.question.demand,
             pod.question.intent,
             created=pod.created,
-            now=self._clock(),
+            now=self.clock(),
             without=without,
         )
 

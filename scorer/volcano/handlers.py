@@ -5,43 +5,33 @@ Its client understands nothing but HTTP 200, so whatever is wrong with a call or
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from numalign.model.errors import BadInput
-from scorer.context import Context
+from scorer.context import CallContext
 from scorer.extender_protocol import Victims
 from scorer.volcano import protocol
 from scorer.volcano.protocol import Code, Task, Vote
 
 
-async def _predicate(context: Context, body: bytes) -> bytes:
-    try:
-        task, name = protocol.read_predicate(body)
-        [answer] = context.nodes.of([name], context.state.pending_pod(task.pod))
-    except BadInput as error:
-        return protocol.answer_predicate(f"numalign: {error}", Code.BROKEN)
+async def _predicate(context: CallContext, body: bytes) -> bytes:
+    task, name = protocol.read_predicate(body)
+    [answer] = context.nodes.of([name], context.state.pending_pod(task.pod))
     if answer.fits:
         return protocol.answer_predicate()
     return protocol.answer_predicate(answer.reason, Code.NEVER if answer.permanent else Code.BUSY)
 
 
-async def _prioritize(context: Context, body: bytes) -> bytes:
-    try:
-        task, names = protocol.read_prioritize(body)
-        ranks = await context.ranks(names, context.state.pending_pod(task.pod))
-    except BadInput as error:
-        _log(context, "prioritize", error)
-        return protocol.answer_prioritize({})
+async def _prioritize(context: CallContext, body: bytes) -> bytes:
+    task, names = protocol.read_prioritize(body)
+    ranks = await context.ranks(names, context.state.pending_pod(task.pod))
     return protocol.answer_prioritize(dict(zip(names, ranks.absolute(), strict=True)))
 
 
-async def _preemptable(context: Context, body: bytes) -> bytes:
-    try:
-        evictor, evictees = protocol.read_preemptable(body)
-        pod = context.state.pending_pod(evictor.pod)
-    except BadInput as error:
-        _log(context, "preemptable", error)
-        return protocol.answer_preemptable(Vote.ABSTAIN)
+async def _preemptable(context: CallContext, body: bytes) -> bytes:
+    evictor, evictees = protocol.read_preemptable(body)
+    pod = context.state.pending_pod(evictor.pod)
     by_node: dict[str, list[Task]] = {}
     for task in evictees:
         by_node.setdefault(task.node_name, []).append(task)
@@ -53,13 +43,10 @@ async def _preemptable(context: Context, body: bytes) -> bytes:
     return protocol.answer_preemptable(Vote.PERMIT if victims else Vote.REJECT, victims)
 
 
-async def _allocate(context: Context, body: bytes) -> bytes:
+async def _allocate(context: CallContext, body: bytes) -> bytes:
     """Within its session Volcano tells where it has put a task, so the zones can be reserved at once."""
-    try:
-        task = protocol.read_task(body)
-        pod = context.state.pending_pod(task.pod)
-    except BadInput as error:
-        return protocol.answer_task(f"numalign: {error}")
+    task = protocol.read_task(body)
+    pod = context.state.pending_pod(task.pod)
     if not task.node_name or not pod.uid:
         return protocol.answer_task("numalign: a task is allocated with its node and its pod's uid")
     [answer] = context.nodes.of([task.node_name], pod)
@@ -70,34 +57,55 @@ async def _allocate(context: Context, body: bytes) -> bytes:
     return protocol.answer_task()
 
 
-async def _deallocate(context: Context, body: bytes) -> bytes:
-    try:
-        task = protocol.read_task(body)
-    except BadInput as error:
-        return protocol.answer_task(f"numalign: {error}")
-    context.state.reservations.unreserve(task.uid)
+async def _deallocate(context: CallContext, body: bytes) -> bytes:
+    context.state.reservations.unreserve(protocol.read_task(body).uid)
     return protocol.answer_task()
 
 
-async def _session(_context: Context, _body: bytes) -> bytes:
+async def _session(_context: CallContext, _body: bytes) -> bytes:
     """Sessions begin and end; what is known here does not depend on them."""
     return protocol.answer_task()
 
 
-def _log(context: Context, verb: str, error: BadInput) -> None:
-    """For answers that have no room for a text."""
-    context.quiet_log.warning("call.unreadable", verb=f"volcano/{verb}", mistakes=list(error.mistakes))
-
-
-HANDLERS: Mapping[str, Callable[[Context, bytes], Awaitable[bytes]]] = MappingProxyType(
+_VERBS: Mapping[str, Callable[[CallContext, bytes], Awaitable[bytes]]] = MappingProxyType(
     {
-        "volcano/predicate": _predicate,
-        "volcano/prioritize": _prioritize,
-        "volcano/preemptable": _preemptable,
-        "volcano/allocate": _allocate,
-        "volcano/deallocate": _deallocate,
-        "volcano/onSessionOpen": _session,
-        "volcano/onSessionClose": _session,
+        "predicate": _predicate,
+        "prioritize": _prioritize,
+        "preemptable": _preemptable,
+        "allocate": _allocate,
+        "deallocate": _deallocate,
+        "onSessionOpen": _session,
+        "onSessionClose": _session,
     }
+)
+
+_WITHOUT_TEXT: Mapping[str, bytes] = MappingProxyType(
+    {
+        "prioritize": protocol.answer_prioritize({}),
+        "preemptable": protocol.answer_preemptable(Vote.ABSTAIN),
+    }
+)
+"""What is answered to a call that cannot be read where an answer has no room for a text: that is logged."""
+
+
+async def _answer(context: CallContext, body: bytes, *, verb: str) -> bytes:
+    """What a verb answers, or what is wrong with the call or its pod."""
+    try:
+        return await _VERBS[verb](context, body)
+    except BadInput as error:
+        if verb in _WITHOUT_TEXT:
+            mistakes = list(error.mistakes)
+            context.quiet_log.warning("call.unreadable", verb=f"volcano/{verb}", mistakes=mistakes)
+            return _WITHOUT_TEXT[verb]
+        text = f"numalign: {error}"
+        return (
+            protocol.answer_predicate(text, Code.BROKEN)
+            if verb == "predicate"
+            else protocol.answer_task(text)
+        )
+
+
+HANDLERS: Mapping[str, Callable[[CallContext, bytes], Awaitable[bytes]]] = MappingProxyType(
+    {f"volcano/{verb}": partial(_answer, verb=verb) for verb in _VERBS}
 )
 """By path; none raises for anything that a body holds."""

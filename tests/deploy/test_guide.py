@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from certs import authority, secret
+from numalign.cache.ranking import Ranking
 from numalign.decision.scoring import Strategy
 from numalign.kube.files import policy
 from numalign.model import intent
 from numalign.model.errors import BadInput
 from numalign.runtime.clock import utc_now
 from scorer import ranking, ranking_file
-from scorer.ranking import Ranking
 from tests.deploy import patched
 from tests.deploy.render import CHART, DEPLOY, MANIFESTS, installed, made, run
 

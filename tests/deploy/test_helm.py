@@ -11,10 +11,10 @@ import kubernetes_validate
 import pytest
 
 from controller.settings import ControllerSettings
+from numalign.cache.ranking import Ranking
 from numalign.kube.files import policy
 from numalign.runtime.server_settings import ProcessSettings
 from scorer import ranking, ranking_file
-from scorer.ranking import Ranking
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import (
     CHART,

@@ -27,7 +27,7 @@ from numalign.model.node import Node
 from numalign.runtime import logs, server
 from scorer import binding
 from scorer.binding import Binder, Write
-from scorer.context import CallMetrics, Context
+from scorer.context import CallContext, CallMetrics
 from scorer.extender_protocol import BindingCall, Filtered
 from scorer.handlers import application
 from scorer.node_answers import NodeAnswer, NodeAnswers
@@ -245,7 +245,7 @@ class Scorer:
         self.nodes = NodeAnswers(self.state, unknown=self.settings().unknown_nodes, clock=self.time)
         self.preemption = Preemption(self.state)
         self.binder = self.a_binder()
-        self.context = Context(
+        self.context = CallContext(
             self.state,
             self.nodes,
             self.binder,
@@ -269,7 +269,7 @@ class Scorer:
     def a_binder(self) -> Binder:
         """What binds."""
         return Binder(
-            self.state,
+            state=self.state,
             write=(self.write or self.writes) if self.binds else None,
             acts_for=lambda: self.proved if self.leads else 0.0,
             patience=self.patience,
