@@ -101,9 +101,11 @@ def admitting(node: Node, demand: Demand) -> Steps[PodAdmitResult]:
     # In pod scope with the gate the pod-level validation runs before the hints are made.
     crowded = level.crowded if level else frozenset()
     decision = yield from _decide(node, start, demand.whole, crowded)
+    # scope_pod.go merges before it allocates anything, so a pod that is refused here holds nothing.
     if not decision.admitted:
         refusal = Rejection(RejectionReason.TOPOLOGY_AFFINITY, demand.whole, tuple(sorted(crowded)))
         return _refused(refusal, start, start)
+    # AllocatePod then serves the pod once, in place of an Allocate for each container.
     if level:
         return _as_one(node, demand, start, decision.affinity, crowded)
     return (yield from _by_container(node, demand, start, shared=decision))
@@ -114,6 +116,7 @@ def effective_demand(node: Node, demand: Demand) -> Demand:
 
     Of devices that DRA serves they read only those of which the node has a device plugin.
     """
+    # DRA is no hint provider: the topology manager asks the three managers alone.
     if demand.by_dra:
         demand = by_plugins(demand, node.devices)
     level = _pod_level(node, demand)
@@ -121,6 +124,7 @@ def effective_demand(node: Node, demand: Demand) -> Demand:
 
 
 def _pod_level(node: Node, demand: Demand) -> PodLevel | None:
+    # PodLevelResourceManagers is off by default, in 1.37 too; without it the managers leave such pods alone.
     return demand.pod_level if node.options.on(FeatureGate.POD_LEVEL_MANAGERS) else None
 
 
@@ -129,6 +133,7 @@ def _by_container(
 ) -> Steps[PodAdmitResult]:
     """Serve one container after another, each with an affinity of its own unless they share one."""
     state, served = start, list[_Given]()
+    # Init containers as listed, sidecars in place among them, then apps: the order of scope_container.go.
     for step in demand.steps:
         if served:
             yield
@@ -145,6 +150,7 @@ def _by_container(
     # A later container may have taken over an init container's memory, so blocks are read at the end.
     memory = _memory_by_container(state)
     grants = tuple(_grant(node, given, state, memory[given.step.container]) for given in served)
+    # The next pod meets the memory as it is once AddContainer was called for every container of this one.
     running = state._replace(memory=state.memory and memory_manager.containers_started(state.memory))
     held = assignments_since(start, running)
     # A container alone holds what it was given.
@@ -157,12 +163,14 @@ def _as_one(
 ) -> PodAdmitResult:
     """Serve the pod as a whole, without devices, and let its containers divide it (AllocatePod)."""
     whole = demand.whole
+    # The CPU manager before the memory manager, the order in which providers were added.
     with_cpus = pod_level.allocate_cpus(start, demand, affinity, crowded)
     if isinstance(with_cpus, RejectionReason):
         return _refused(Rejection(with_cpus, whole, (CPU,)), start, start)
     state, cpus = with_cpus
     with_memory = pod_level.allocate_memory(state, demand, affinity, crowded)
     if isinstance(with_memory, RejectionReason):
+        # The pod's CPUs are stored by then (SetPodCPUSet), and no later error takes them back.
         given = state.cpus.given if state.cpus else 0
         return _refused(Rejection(with_memory, whole, tuple(whole.memory), given), start, start)
     state, memory = with_memory
@@ -200,6 +208,7 @@ def release(node: Node, leaving: Iterable[Assignments]) -> Node:
 def min_widths(node: Node, step: Step) -> dict[str, int]:
     """For each resource of a step that the node aligns: the fewest zones that could hold it by hardware."""
     state = read_state(node, step.devices)
+    # minAffinitySize comes from totals: busy and reserved CPUs count, busy and unhealthy devices too.
     widths = {
         name: device_manager.min_affinity_size(pool.devices, step.devices[name])
         for name, pool in state.devices.items()
@@ -207,6 +216,7 @@ def min_widths(node: Node, step: Step) -> dict[str, int]:
     if state.cpus and step.cpu:
         widths[CPU] = cpu_manager.min_affinity_size(state.cpus.topology.sizes, step.cpu // MILLI)
     if state.memory:
+        # calculateHints gives all names of memory the same hints, so they have one width.
         widths |= dict.fromkeys(step.memory, memory_manager.min_affinity_size(state.memory, step.memory))
     return widths
 
@@ -230,8 +240,10 @@ def whole_cores(node: Node) -> tuple[int, int]:
 
 def numa_info(node: Node) -> NumaInfo:
     """The zones as the merge compares them; distances that nobody published are all alike."""
+    # NewNUMAInfo reads distances under prefer-closest-numa-nodes alone.
     if TopologyOption.PREFER_CLOSEST not in node.options.topology:
         return NumaInfo(len(node.zones))
+    # By position: CalculateAverageFor reads rows by id, which goes wrong where ids have gaps.
     costs = [dict(zone.costs) for zone in node.zones]
     return NumaInfo(
         len(node.zones), tuple(tuple(row.get(zone.id, 0) for zone in node.zones) for row in costs)
@@ -253,10 +265,12 @@ def _decide(
     Of `crowded` resources a pod that is served as a whole can have none: validatePodScopeResources failed.
     """
     hints: list[ResourceHints] = []
+    # scope_none.go asks no provider for hints and goes straight to Allocate (admitPolicyNone).
     if node.policy is not Policy.NONE:
         hints += device_manager.topology_hints(state.devices, step)
         if state.cpus:
             hints += [impossible(CPU)] if CPU in crowded else cpu_manager.topology_hints(state.cpus, step)
+        # One crowded name is enough: GetPodTopologyHints then gives an empty list for each of them.
         if state.memory and crowded & step.memory.keys():
             hints += [impossible(name) for name in step.memory]
         elif state.memory:
@@ -268,6 +282,7 @@ def _allocate(
     state: ManagersState, step: Step, affinity: TopologyHint
 ) -> tuple[ManagersState, _Given] | Rejection:
     """Let each manager give out what a step requests, in the kubelet's order; the first failure refuses."""
+    # Errors become UnexpectedAdmissionError (GetPodAdmitResult), except those with a reason of their own.
     allocated = device_manager.allocate(state.devices, step, affinity.mask)
     if isinstance(allocated, str):
         return Rejection(RejectionReason.UNEXPECTED_ADMISSION, step, (allocated,))
@@ -321,6 +336,7 @@ def _amounts_of(node: Node, state: ManagersState, held: Assignments) -> Mapping[
 
 
 def _cpu_entries(state: CpuState | None, cpus: CpuSet) -> Iterable[Entry]:
+    # By where CPUs are and not by the affinity: allocateCPUs takes the rest from beyond it.
     counts = cpu_manager.cpus_per_zone(state.topology, cpus) if state else ()
     return ((1 << at, CPU, count * MILLI) for at, count in enumerate(counts) if count)
 

@@ -120,6 +120,7 @@ def topology_hints(states: DeviceStates, step: Step) -> list[ResourceHints]:
 
     There are none for a resource of which no device has NUMA information: that is "don't care".
     """
+    # GetTopologyHints looks at no QoS class: devices of Burstable and BestEffort pods are aligned too.
     return [
         _hints(name, state, step.devices[name])
         for name, state in states.items()
@@ -162,6 +163,7 @@ def _described(node: Node, places: tuple[DevicePlace, ...], stock: tuple[int, ..
     position = {zone: at for at, zone in enumerate(node.ids)}
     devices = Devices(
         places=tuple(bits(position[zone] for zone in place.zones) for place in places),
+        # allDevices, unhealthy ones included, is what generateDeviceTopologyHints counts for the least width.
         total=tuple(place.total for place in places),
         zones=len(position),
         healthy=any(place.healthy for place in places),
@@ -225,6 +227,7 @@ def _allocation(state: DeviceState, request: int, mask: Mask | None) -> Allocati
 def _drawn(amounts: ZoneAmounts, group: Sequence[int], request: int) -> Allocation:
     """So many from places that are as good as each other."""
     # Where a group has more than is needed in several places, the kubelet picks in Go map order.
+    # A plugin with GetPreferredAllocation chooses by itself, which nobody outside of it can know.
     open_to = [amounts[at] for at in group if amounts[at]]
     return Allocation(draw(amounts, group, request), len(open_to) > 1 and 0 < request < sum(open_to))
 

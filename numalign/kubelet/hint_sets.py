@@ -47,23 +47,27 @@ def of(several: Iterable[Mask]) -> HintSet:
 
 def listed(hints: HintSet) -> list[Mask]:
     """The masks, by number."""
+    # Digits as bytes leave the walk over 2^n masks to C.
     bits = f"{hints:b}".encode().translate(_DIGITS)[::-1]
     return list(compress(range(len(bits)), bits))
 
 
 def lowest(hints: HintSet) -> Mask:
     """The mask with the smallest number; there has to be one."""
+    # Of masks as wide as each other the kubelet takes the smaller number (IsLessThan of bitmask.go).
     return (hints & -hints).bit_length() - 1
 
 
 def every(zones: int) -> HintSet:
     """All masks of so many zones."""
+    # IterateBitMasks begins with masks of one zone, so bit 0 is never set.
     return (1 << (1 << zones)) - 2
 
 
 @lru_cache(maxsize=256)
 def inside(most: Mask) -> HintSet:
     """The masks that hold nothing beyond this one."""
+    # Doubling takes one shift for each zone, where a walk takes one step for each mask.
     hints = 1
     for zone in members(most):
         hints |= hints << (1 << zone)
@@ -82,6 +86,7 @@ def around(least: Mask, zones: int) -> HintSet:
 
 def touching(some: Mask, zones: int) -> HintSet:
     """The masks of so many zones that hold any of this one."""
+    # What touches none of these zones lies inside the others.
     return every(zones) & ~inside(bitmask.full(zones) & ~some)
 
 
@@ -103,6 +108,7 @@ def narrowest(hints: HintSet) -> HintSet:
 
 def reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ...] = ()) -> HintSet:
     """The masks whose zones have as much as asked together, with what sits between zones for each of them."""
+    # A set is 32 bytes for the eight zones of max-allowable-numa-nodes' default, and 8 KiB for sixteen.
     find = _kept_reaching if len(amounts) <= MOST_KEPT else _few_reaching
     return find(amounts, request, between)
 
@@ -115,8 +121,10 @@ def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
     """
     counts = (_over_supersets(_side_by_side(hints, zones), zones) for hints in (one, other))
     code, size = _code(zones), _size(zones)
+    # Mask by mask: one product of the long numbers would mix their fields.
     apart = (memoryview(count.to_bytes(size << zones, sys.byteorder)).cast(code) for count in counts)
     ways = int.from_bytes(array(code, map(mul, *apart)).tobytes(), sys.byteorder)
+    # The kubelet throws away a permutation whose merged mask is empty (policy.go).
     return _any_way(_exactly(ways, zones), zones) & ~1
 
 
@@ -141,6 +149,7 @@ def _side_by_side(hints: HintSet, zones: int) -> int:
 def _over_supersets(fields: int, zones: int) -> int:
     """Add to each mask all masks around it (the zeta transform over supersets)."""
     bits = 8 * _size(zones)
+    # No field runs over into the next one: what it adds up is at most the number of masks.
     for zone, without in enumerate(_without_zone(zones)):
         fields += fields >> (bits << zone) & without
     return fields
@@ -157,6 +166,7 @@ def _exactly(fields: int, zones: int) -> int:
 def _any_way(fields: int, zones: int) -> HintSet:
     """The masks whose field is not 0."""
     size = _size(zones)
+    # Shifts bring bits of the next field in only above the lowest bit, and that one alone is read.
     for half in (8 * size >> fold for fold in range(1, (8 * size).bit_length())):
         fields |= fields >> half
     lowest_bytes = fields.to_bytes(size << zones, "little")[::size]
@@ -194,16 +204,19 @@ def _by_width(zones: int) -> tuple[HintSet, ...]:
 
 def _reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ...]) -> HintSet:
     """Which masks of the first zones will do depends only on what the others have, and still touch."""
+    # Masks of three zones fill a byte, so parts of three zones or more can be joined as bytes.
     first = max(_BYTE, len(amounts) // 2)
     own, last = bitmask.sums(amounts[:first]), bitmask.sums(amounts[first:])
     tables: dict[tuple[Between, ...], _Least] = {}
     parts = []
     for others, more in enumerate(last):
         beyond = others << first
+        # What the others touch already counts once, and must not count again for the first zones.
         apart = tuple([(place, count) for place, count in between if not place & beyond])
         if apart not in tables:
             tables[apart] = _least(own, apart)
         totals, least = tables[apart]
+        # One zone of several is enough for a device to count (AnySet of bitmask.go).
         missing = request - more - sum([count for place, count in between if place & beyond])
         parts.append(least[bisect_left(totals, missing)])
     return int.from_bytes(b"".join(parts), "little") & ~1

@@ -44,6 +44,7 @@ Entry = tuple[Mask, str, int]
 
 def read_state(node: Node, devices: Iterable[str]) -> ManagersState:
     """The managers' state of a node, that of the device manager for these resources."""
+    # A manager of policy none has no opinion and charges nobody, so there is nothing to read of it.
     return ManagersState(
         cpu_manager.state(node), memory_manager.state(node), device_manager.states(node, devices)
     )
@@ -51,6 +52,7 @@ def read_state(node: Node, devices: Iterable[str]) -> ManagersState:
 
 def assignments_since(before: ManagersState, after: ManagersState) -> Assignments:
     """What was assigned to one pod between two states."""
+    # While one pod is admitted nothing else is given out, so whatever is missing since then is its.
     cpus = after.cpus.given if after.cpus else 0
     devices = {name: subtract(pool.free, after.devices[name].free) for name, pool in before.devices.items()}
     return Assignments(cpus, devices, after.memory.blocks if after.memory else ())
@@ -59,7 +61,9 @@ def assignments_since(before: ManagersState, after: ManagersState) -> Assignment
 def removed(state: ManagersState, assignments: Assignments) -> ManagersState:
     """The state after the managers dropped a pod to which this was assigned."""
     cpus = state.cpus and state.cpus.released(assignments.cpus)
+    # Of memory the order matters in which pods go: RemoveContainer gives back to the lowest zone first.
     memory = state.memory and memory_manager.without_blocks(state.memory, assignments.blocks)
+    # Of devices it does not: UpdateAllocatedDevices counts anew what the pods that stay have.
     devices = {
         name: pool._replace(free=add(pool.free, assignments.devices[name]))
         if name in assignments.devices
@@ -90,6 +94,7 @@ def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts
         counts = (cpu_manager.cpus_per_zone(cpus.topology, cpus.free) for cpus in (before.cpus, after.cpus))
         spent[CPU] = tuple(count * MILLI for count in subtract(*counts))
     if before.memory and after.memory:
+        # As updateMachineState took it from each zone; RTE takes the full block off every zone of it.
         remaining = after.memory.free
         spent |= {name: subtract(free, remaining[name]) for name, free in before.memory.free.items()}
     return spent
@@ -127,6 +132,7 @@ def _stock(stock: Stock | None, before: ManagersState, after: ManagersState) -> 
     if stock is None and before.cpus == after.cpus:
         return None
     earlier = stock or Stock()
+    # Devices that the pod does not name were not read, and nobody took any.
     devices = (
         (name, after.devices[name].free if name in after.devices else free) for name, free in earlier.devices
     )

@@ -28,6 +28,7 @@ def allocate_cpus(
     # Policy none asks for no hints, so this is the first that hears of it.
     if CPU in crowded:
         return RejectionReason.EMPTY_SHARED_POOL
+    # enforceSMTAlignment is asked for what the pod states, and allocateCPUs has no reusable CPUs here.
     allocated = cpu_manager.allocate(state.cpus, demand.whole, affinity.mask)
     if isinstance(allocated, RejectionReason):
         return allocated
@@ -45,6 +46,7 @@ def allocate_memory(
         return state, {}
     if crowded & whole.memory.keys():
         return RejectionReason.EMPTY_SHARED_POOL
+    # The steps of Allocate for what the pod states: default hint, extension, and the test of groups.
     after = memory_manager.allocate(state.memory, whole, affinity)
     if after is None:
         return RejectionReason.UNEXPECTED_ADMISSION
@@ -68,6 +70,7 @@ def divide_cpus(
     for step in steps:
         if step.cpu:
             # Within what the pod was given, by the same choice as anywhere: no affinity decides any more.
+            # takeByTopology alone: a part of the pod can break a core even under full-pcpus-only.
             cpus = cpu_manager.allocate_cpus(state, free, step.cpu // MILLI)
             if isinstance(cpus, RejectionReason):
                 return cpus

@@ -69,6 +69,7 @@ def _spreads(distances: Distances) -> Sequence[int]:
     """
     spreads = [0]
     for zone, row in enumerate(distances):
+        # Distances need not be the same both ways, and CalculateAverageFor adds up both.
         both = tuple([distance + distances[at][zone] for at, distance in enumerate(row[:zone])])
         spreads += [
             spread + more + row[zone] for spread, more in zip(spreads, bitmask.sums(both), strict=True)
@@ -126,6 +127,7 @@ def _best_effort(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Decisi
 
 def _restricted(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decision:
     """Admit what all resources prefer; of a refused container no affinity is kept."""
+    # canAdmitPodResult of policy_restricted.go asks for Preferred alone, however wide the mask is.
     merged = _preferred(hints, numa)
     return Decision(merged, admitted=True) if merged else _REFUSED
 
@@ -157,6 +159,7 @@ def _best_not_preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps
     that needs most; else it is the widest below, else the narrowest above.
     """
     lists, everything = [hint.possible for hint in hints if hint.possible], bitmask.full(numa.count)
+    # An empty list stands for a nil mask: it neither raises the limit nor takes a zone from the others.
     limit = max((hint_sets.narrowest_width(possible, 0) for possible in lists), default=0)
     # The lowest mask of the wanted width is often there, and no other can beat it.
     if not numa.distances and _first_is_reached(lists, bitmask.full(limit), everything):
@@ -166,6 +169,7 @@ def _best_not_preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps
     for width in (*range(limit, 0, -1), *range(limit + 1, numa.count + 1)):
         if alike := hint_sets.of_width(reachable, width):
             return numa.best(alike)
+    # No permutation kept a zone, so the hint stays what the fold began with: all zones, not preferred.
     return everything
 
 

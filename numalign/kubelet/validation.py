@@ -27,6 +27,7 @@ MAX_ZONES = "max-allowable-numa-nodes"
 RESERVED_CPUS = "reservedSystemCPUs"
 RESERVED_MEMORY = "reservedMemory"
 
+# NewStaticPolicyOptions of policy_options.go stops at the first of these, in this order.
 CLASHES = (
     (CpuOption.FULL_PCPUS_ONLY, CpuOption.DISTRIBUTE_ACROSS_CORES),
     (CpuOption.DISTRIBUTE_ACROSS_NUMA, CpuOption.DISTRIBUTE_ACROSS_CORES),
@@ -69,6 +70,7 @@ StartCheck = Callable[[Node, Reserved | None], Iterator[StartError]]
 
 
 def _options_without_use(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
+    # NewNonePolicy of policy_none.go takes no option, whichever it is.
     if node.options.cpu:
         yield (
             CPU_OPTIONS,
@@ -85,9 +87,11 @@ def _clashing_options(node: Node, _reserved: Reserved | None) -> Iterator[StartE
 def _sockets(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     if CpuOption.ALIGN_BY_SOCKET not in node.options.cpu:
         return
+    # ValidateStaticPolicyOptions, which needs the topology manager's policy and the machine for it.
     where = f"{CPU_OPTIONS}.{CpuOption.ALIGN_BY_SOCKET}"
     if node.policy is Policy.SINGLE_NUMA_NODE:
         yield where, f"it is not compatible with topologyManagerPolicy {Policy.SINGLE_NUMA_NODE}"
+    # NumNUMANodes counts zones that own CPUs, and NumSockets every socket.
     laid = node.machine.topology if node.machine else None
     if laid and len(laid.sockets) > laid.zones_with_cpus:
         counts = f"{len(laid.sockets)} sockets are more than the {laid.zones_with_cpus} zones that have CPUs"
@@ -95,17 +99,20 @@ def _sockets(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
 
 
 def _no_reserved_cpu(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
+    # NewManager of cpu_manager.go: otherwise exclusive CPUs could use up the shared pool.
     if node.machine and not node.machine.reserved:
         yield RESERVED_CPUS, "the CPU manager's policy static needs more than zero CPUs reserved"
 
 
 def _no_reserved_memory(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
+    # NewPolicyStatic adds up memory alone, so reserved hugepages do not help.
     if node.machine and not any(map(_kept, node.zones)):
         yield RESERVED_MEMORY, "the memory manager's policy Static needs memory reserved on some zone"
 
 
 def _kept(zone: Zone) -> int:
     """The memory of a zone that is neither for pods nor in hugepages."""
+    # Hugepages are taken out of a zone's memory, whether they are for pods or reserved.
     huge = sum(
         amount for name, amount in zone.capacity.items() if kind(name) is Kind.MEMORY and name != MEMORY
     )
@@ -113,6 +120,7 @@ def _kept(zone: Zone) -> int:
 
 
 def _strange_zones(node: Node, reserved: Reserved | None) -> Iterator[StartError]:
+    # getTotalMemoryTypeReserved of memory_manager.go, by NUMA id.
     for zone in sorted((reserved.zones.keys() if reserved else set()) - {zone.id for zone in node.zones}):
         yield RESERVED_MEMORY, f"zone {zone} does not exist on this machine"
 
@@ -120,6 +128,7 @@ def _strange_zones(node: Node, reserved: Reserved | None) -> Iterator[StartError
 def _unequal_sums(_node: Node, reserved: Reserved | None) -> Iterator[StartError]:
     if reserved is None:
         return
+    # validateReservedMemory: a name that one side does not mention counts as zero there.
     zones = EMPTY
     for amounts in reserved.zones.values():
         zones = zones.plus(amounts)
@@ -133,6 +142,7 @@ def _unequal_sums(_node: Node, reserved: Reserved | None) -> Iterator[StartError
 
 
 def _too_many_zones(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
+    # NewPolicyOptions refuses a low limit before NewManager of topology_manager.go counts any zone.
     where = f"{TOPOLOGY_OPTIONS}.{MAX_ZONES}"
     if node.max_zones < DEFAULT_MAX_ZONES:
         yield where, f"{node.max_zones} is less than {DEFAULT_MAX_ZONES}, the least that it can be"
@@ -141,6 +151,7 @@ def _too_many_zones(node: Node, _reserved: Reserved | None) -> Iterator[StartErr
 
 
 def _no_distances(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
+    # NewNUMAInfo wants the distances of every zone, but only under this option.
     silent = [str(zone.id) for zone in node.zones if not zone.costs]
     if node.machine and TopologyOption.PREFER_CLOSEST in node.options.topology and silent:
         where = f"{TOPOLOGY_OPTIONS}.{TopologyOption.PREFER_CLOSEST}"

@@ -46,6 +46,7 @@ class Work(NamedTuple):
         own = _CONTAINER * self.containers + self.looks // _EARLIER
         if not self.lists:
             return own
+        # Beyond it one piece alone takes too long, however few containers there are.
         if zones > MOST_ZONES:
             return LIMIT + 1
         return own + self.lists * _list(zones) + self.merges * _merge(zones)
@@ -65,7 +66,9 @@ def estimate(node: Node, demand: Demand) -> Work:
     """What it takes at the most to admit a pod."""
     silent = node.policy is Policy.NONE
     whole = () if silent or node.scope is Scope.CONTAINER else (demand.whole,)
+    # scope_pod.go asks for hints once, and still allocates container by container.
     aligned = whole or demand.steps
+    # Policy none is no exception: without an affinity the memory manager's Allocate makes hints itself.
     kept = [_kept(node, step) for step in (*demand.steps, *whole)]
     pieces = [0 if silent else _pieces(node, step) for step in aligned]
     between = 0 if silent else sum(_between(node, step) for step in aligned)
@@ -73,7 +76,9 @@ def estimate(node: Node, demand: Demand) -> Work:
     return Work(
         containers=len(demand.steps),
         lists=sum(pieces) + between + 2 * sum(kept),
+        # The other policies need preferred masks alone, which one AND of the lists finds.
         merges=merged if node.policy is Policy.BEST_EFFORT else 0,
+        # Allocate goes through the blocks of init containers (updateInitContainersMemoryBlocks).
         looks=len(demand.steps) * sum(kept),
     )
 
