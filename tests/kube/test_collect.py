@@ -97,14 +97,14 @@ async def test_only_what_is_read_leaves_the_cluster(api: FakeApi, kubeconfig: Ku
         "numalign.io/policy": "restricted",
         "kubectl.kubernetes.io/last-applied-configuration": "secret",
     }
-    metadata = {"name": "p", "namespace": "n", "uid": "v", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    metadata = {"name": "p", "namespace": "n"}
     spec = {"containers": [container], "volumes": []}
     written = {**metadata, "annotations": annotations, "managedFields": [{}]}
-    api.put({"apiVersion": "v1", "kind": "Pod", "metadata": written, "spec": spec})
-    api.put(
+    made_pod = api.put({"apiVersion": "v1", "kind": "Pod", "metadata": written, "spec": spec})
+    made_node = api.put(
         {
             **node("c"),
-            "metadata": {"name": "c", "labels": {"x": "y"}, "annotations": {"b": "c"}, "uid": "u"},
+            "metadata": {"name": "c", "labels": {"x": "y"}, "annotations": {"b": "c"}},
             "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "providerID": "secret"},
             "status": {
                 "allocatable": {"cpu": "4"},
@@ -120,7 +120,7 @@ async def test_only_what_is_read_leaves_the_cluster(api: FakeApi, kubeconfig: Ku
     assert found["items"][2] == {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "c", "labels": {"x": "y"}, "uid": "u"},
+        "metadata": {"name": "c", "labels": {"x": "y"}, "uid": made_node["metadata"]["uid"]},
         "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
         "status": {
             "allocatable": {"cpu": "4"},
@@ -131,7 +131,12 @@ async def test_only_what_is_read_leaves_the_cluster(api: FakeApi, kubeconfig: Ku
     assert found["items"][-1] == {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**metadata, "annotations": {"numalign.io/policy": "restricted"}},
+        "metadata": {
+            **metadata,
+            "uid": made_pod["metadata"]["uid"],
+            "creationTimestamp": made_pod["metadata"]["creationTimestamp"],
+            "annotations": {"numalign.io/policy": "restricted"},
+        },
         "spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}]},
     }
 

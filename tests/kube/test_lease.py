@@ -48,6 +48,10 @@ class Clock:
         """The time now."""
         return self.seconds
 
+    def passes(self, seconds: float) -> None:
+        """Let time pass."""
+        self.seconds += seconds
+
     def wall(self) -> datetime:
         """The wall clock, which is as wrong as a test wants it."""
         return NOON + timedelta(seconds=self.seconds - 1000 + self.jump)
@@ -80,7 +84,13 @@ class Candidate:
     chance: float = 0.5
 
     def join(
-        self, api: Leases, *, identity: str = "a", within: float = 5, handover: Handover = NO_HANDOVER
+        self,
+        api: Leases,
+        *,
+        identity: str = "a",
+        within: float = 5,
+        handover: Handover = NO_HANDOVER,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
         """Begin."""
         self.election = LeaderElector(
@@ -92,7 +102,7 @@ class Candidate:
             registry=self.registry,
             clock=self.clock,
             now=self.clock.wall,
-            sleep=self.naps,
+            sleep=sleep or self.naps,
             chance=lambda: self.chance,
             within=within,
             handover=handover,
@@ -128,7 +138,7 @@ class Candidate:
         return self.registry.get_sample_value("numalign_leader")
 
 
-Join = Callable[[str], Awaitable[Candidate]]
+Join = Callable[..., Awaitable[Candidate]]
 
 
 @pytest.fixture
@@ -144,14 +154,24 @@ async def api() -> AsyncIterator[FakeApi]:
 
 @pytest.fixture
 async def join(api: FakeApi, clock: Clock) -> AsyncIterator[Join]:
-    """Makes candidates at one API server and one clock, each with its first turn over."""
+    """Makes candidates at one API server (or `at` another) and one clock, each with its first turn over.
+
+    Of one behind a wire the first turn is the test's own matter.
+    """
     made: list[Candidate] = []
     async with api.client() as client:
 
-        async def join(identity: str) -> Candidate:
-            made.append(Candidate(clock))
-            made[-1].join(client, identity=identity)
-            await made[-1].turn(after=0)
+        async def join(
+            identity: str = "a",
+            *,
+            at: Leases | None = None,
+            chance: float = 0.5,
+            **options: Any,  # noqa: ANN401  those of `Candidate.join`
+        ) -> Candidate:
+            made.append(Candidate(clock, chance=chance))
+            made[-1].join(at or client, identity=identity, **options)
+            if not isinstance(at, Wire):
+                await made[-1].turn(after=0)
             return made[-1]
 
         yield join
@@ -245,9 +265,9 @@ async def test_a_leader_that_was_frozen_is_none_before_it_has_asked_anybody(cloc
     assert await first.turn()
 
 
-async def test_the_proof_counts_from_when_the_renewal_began(clock: Clock) -> None:
-    wire, first = Wire(Store()), Candidate(clock)
-    first.join(wire)
+async def test_the_proof_counts_from_when_the_renewal_began(clock: Clock, join: Join) -> None:
+    wire = Wire(Store())
+    first = await join(at=wire)
     for _ in range(3):
         await wire.step()
     clock.seconds += 4
@@ -258,7 +278,6 @@ async def test_the_proof_counts_from_when_the_renewal_began(clock: Clock) -> Non
     assert first.leading
     clock.seconds += 0.1
     assert not first.leading
-    await first.leave()
 
 
 async def test_who_is_told_to_end_lets_another_lead_at_once(api: FakeApi, join: Join) -> None:
@@ -418,31 +437,26 @@ async def test_who_led_long_ago_does_not_know_who_led_since(api: FakeApi, join: 
     assert await first.turn(after=LEASE_DURATION_SECONDS)
 
 
-async def test_of_two_that_find_no_lease_one_makes_it(clock: Clock) -> None:
+async def test_of_two_that_find_no_lease_one_makes_it(join: Join) -> None:
     store = Store()
-    slow, quick = Candidate(clock), Candidate(clock)
     wire = Wire(store)
-    slow.join(wire, identity="slow")
+    slow = await join("slow", at=wire)
     await wire.step()
     await wire.step()
-    quick.join(store, identity="quick")
-    assert await quick.turn()
+    quick = await join("quick", at=store)
 
     wire.open()
     await slow.turn()
 
     assert (slow.leading, quick.leading) == (False, True)
     assert slow.said() == []
-    await slow.leave()
-    await quick.leave()
 
 
-async def test_a_lease_that_was_changed_meanwhile_is_read_again(clock: Clock) -> None:
+async def test_a_lease_that_was_changed_meanwhile_is_read_again(join: Join) -> None:
     store = Store()
     wire = Wire(store)
-    first = Candidate(clock)
     store.put(**GIVEN_UP)
-    first.join(wire)
+    first = await join(at=wire)
     await wire.step()
     await wire.step()
     store.put(**HELD)
@@ -451,7 +465,6 @@ async def test_a_lease_that_was_changed_meanwhile_is_read_again(clock: Clock) ->
     assert not await first.turn()
     assert first.said() == []
     assert store.spec["holderIdentity"] == "b"
-    await first.leave()
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -512,40 +525,32 @@ async def test_an_answer_that_makes_no_sense_is_a_failure(api: FakeApi, join: Jo
     assert "makes no sense" in first.told.of("lease.failed")[0]["error"]
 
 
-async def test_an_api_server_that_never_answers_is_given_up(clock: Clock) -> None:
-    first = Candidate(clock)
-    first.join(Wire(Store()), within=0.02)
+async def test_an_api_server_that_never_answers_is_given_up(join: Join) -> None:
+    first = await join(at=Wire(Store()), within=0.02)
 
     await first.turn()
 
     assert first.told.of("lease.failed")[0]["error"] == "the API server did not answer within 0.02 s"
-    await first.leave()
 
 
-async def test_renewals_differ_though_the_wall_clock_stands_still_or_jumps_back(clock: Clock) -> None:
-    store, first = Store(), Candidate(clock)
-    first.join(store)
-    seen = set()
+async def test_renewals_differ_though_the_wall_clock_stands_still_or_jumps_back(
+    clock: Clock, join: Join
+) -> None:
+    store = Store()
+    first, seen = await join(at=store), set()
     for jump in (0, -2, -3600, 0, 7200, -7200):
         clock.jump += jump
         await first.turn(after=2)
         seen.add(store.spec["renewTime"])
     assert len(seen) == 6
-    await first.leave()
 
 
-async def test_the_same_name_started_again_is_another_candidate(clock: Clock) -> None:
-    store, before, again = Store(), Candidate(clock, chance=0.25), Candidate(clock, chance=0.75)
-    before.join(store, identity="pod")
-    again.join(store, identity="pod")
-    await before.turn()
+async def test_the_same_name_started_again_is_another_candidate(join: Join) -> None:
+    before, again = [await join("pod", chance=chance) for chance in (0.25, 0.75)]
 
-    assert not await again.turn()
-
+    assert (before.leading, again.leading) == (True, False)
     assert before.election.identity == "pod_40000000"
     assert again.election.identity == "pod_c0000000"
-    await before.leave()
-    await again.leave()
 
 
 INHERITED = [
@@ -558,12 +563,12 @@ INHERITED = [
 
 
 @pytest.mark.parametrize(("lease", "waits"), table(INHERITED))
-async def test_a_new_leader_waits_before_it_acts_if(clock: Clock, lease: Json | None, waits: float) -> None:
-    store, first = Store(), Candidate(clock)
+async def test_a_new_leader_waits_before_it_acts_if(
+    api: FakeApi, clock: Clock, join: Join, lease: Json | None, waits: float
+) -> None:
     if lease:
-        store.put(**lease)
-    first.join(store, handover=Handover(released=2.0, lost=6.0))
-    await first.turn()
+        write(api, **lease)
+    first = await join(handover=Handover(released=2.0, lost=6.0))
     if not first.leading:
         await first.turn(after=LEASE_DURATION_SECONDS)
 
@@ -575,32 +580,27 @@ async def test_a_new_leader_waits_before_it_acts_if(clock: Clock, lease: Json | 
     assert all(leads for leads, _, _ in acts)
     assert next(seconds for _, seconds, left in acts if left) == waits
     assert first.told.of("lease.acquired")[0]["acts_in"] == waits
-    await first.leave()
 
 
-async def test_nobody_waits_for_its_own_acts(clock: Clock) -> None:
-    store, first = Store(), Candidate(clock)
-    first.join(store, handover=Handover(released=2.0, lost=6.0))
-    await first.turn()
+async def test_nobody_waits_for_its_own_acts(api: FakeApi, clock: Clock, join: Join) -> None:
+    first = await join(handover=Handover(released=2.0, lost=6.0))
 
     clock.seconds += RENEW_DEADLINE_SECONDS + 1
     assert first.election.acts_for() == 0
     await first.turn(after=0)
     assert first.election.acts_for() == RENEW_DEADLINE_SECONDS
-    store.lease = None
+    api.delete(LEASE)
     await first.turn(after=0)
     assert first.election.acts_for() == RENEW_DEADLINE_SECONDS
-    await first.leave()
 
 
-async def test_the_lease_is_given_up_when_all_that_was_begun_is_over(clock: Clock) -> None:
-    store, first, over = Store(), Candidate(clock), asyncio.Event()
+async def test_the_lease_is_given_up_when_all_that_was_begun_is_over(join: Join) -> None:
+    store, over = Store(), asyncio.Event()
 
     async def until_over() -> None:
         await over.wait()
 
-    first.join(store, handover=Handover(over=until_over))
-    await first.turn()
+    first = await join(at=store, handover=Handover(over=until_over))
     leaving = asyncio.create_task(first.leave())
     for _ in range(10):
         await asyncio.sleep(0)
@@ -757,33 +757,20 @@ class World:
     def __init__(self) -> None:
         self.clock, self.store = Clock(), Store()
         self.wires = [Wire(self.store) for _ in range(3)]
-        self.told = Told()
-        self.elections = [self._election(at) for at in range(3)]
-        self.tasks = [asyncio.create_task(election.run()) for election in self.elections]
-
-    def _election(self, at: int) -> LeaderElector:
-        return LeaderElector(
-            self.wires[at],
-            namespace="numalign-system",
-            name="numalign-webhook",
-            identity=f"candidate-{at}",
-            log=self.told.log,
-            registry=CollectorRegistry(),
-            clock=self.clock,
-            now=self.clock.wall,
-            sleep=self.wires[at].sleep,
-            chance=lambda: 0.5,
-        )
+        self.candidates = [Candidate(self.clock) for _ in self.wires]
+        for at, (candidate, wire) in enumerate(zip(self.candidates, self.wires, strict=True)):
+            candidate.join(wire, identity=f"candidate-{at}", sleep=wire.sleep)
 
     @property
     def leaders(self) -> list[int]:
         """Those who lead by their own account."""
-        return [at for at, election in enumerate(self.elections) if election.leading]
+        return [at for at, candidate in enumerate(self.candidates) if candidate.leading]
 
     @property
     def present(self) -> list[int]:
         """Those who were not told to end."""
-        return [at for at, task in enumerate(self.tasks) if not task.done() and not task.cancelling()]
+        tasks = [candidate.task for candidate in self.candidates]
+        return [at for at, task in enumerate(tasks) if not task.done() and not task.cancelling()]
 
     async def steps(self, who: int, count: int, *, arrives: bool = True) -> None:
         """One candidate gets so far; the last step is lost, if it does not arrive."""
@@ -807,10 +794,10 @@ class World:
 
     async def end(self) -> None:
         """Stop everything."""
-        for task, wire in zip(self.tasks, self.wires, strict=True):
+        for candidate, wire in zip(self.candidates, self.wires, strict=True):
             wire.open()
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+            candidate.task.cancel()
+        await asyncio.gather(*(candidate.leave() for candidate in self.candidates))
 
 
 def _holder_is_erased(world: World) -> None:
@@ -818,26 +805,14 @@ def _holder_is_erased(world: World) -> None:
         world.store.put(**world.store.spec | {"holderIdentity": ""})
 
 
-def _time_passes(world: World, seconds: float) -> None:
-    world.clock.seconds += seconds
-
-
-def _wall_clock_jumps(world: World, seconds: float) -> None:
-    world.clock.jump += seconds
-
-
-def _candidate_ends(world: World, who: int) -> None:
-    world.tasks[who].cancel()
-
-
 HAPPENINGS: dict[str, Callable[..., Awaitable[None] | None]] = {
     "steps": World.steps,
     "lost": partial(World.steps, arrives=False),
-    "pass": _time_passes,
-    "wall": _wall_clock_jumps,
+    "pass": lambda world, seconds: world.clock.passes(seconds),
+    "wall": lambda world, seconds: setattr(world.clock, "jump", world.clock.jump + seconds),
     "delete": lambda world: setattr(world.store, "lease", None),
     "erase": _holder_is_erased,
-    "leave": _candidate_ends,
+    "leave": lambda world, who: (world.candidates[who].task.cancel(), None)[1],
 }
 
 
