@@ -226,20 +226,25 @@ def _sum(kind: Kind) -> dict[str, str]:
 # What a platform team says.
 
 _LEVELS = ["restricted", "single-numa-node", "best-effort", "none", "tight"]
-_SAID = [{}, {}, *({"default": level} for level in _LEVELS), *({"warn": level} for level in _LEVELS[:2])]
+_LEVELS_ASKED = [
+    {},
+    {},
+    *({"default": level} for level in _LEVELS),
+    *({"warn": level} for level in _LEVELS[:2]),
+]
 _STRICT = [{"enforce": level} for level in _LEVELS]
 
 
 def _namespaces(pick: Pick) -> Iterator[Raw]:
-    told = {
-        "team": pick(_SAID),
-        "strict": {**pick(_SAID), **pick(_STRICT)},
-        "quiet": {**pick(_SAID), "admission": "disabled"},
+    labelled = {
+        "team": pick(_LEVELS_ASKED),
+        "strict": {**pick(_LEVELS_ASKED), **pick(_STRICT)},
+        "quiet": {**pick(_LEVELS_ASKED), "admission": "disabled"},
     }
-    for name, said in told.items():
+    for name, asked in labelled.items():
         labels = {
             "kubernetes.io/metadata.name": name,
-            **{f"numalign.io/{key}": each for key, each in said.items()},
+            **{f"numalign.io/{key}": level for key, level in asked.items()},
         }
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
@@ -299,8 +304,8 @@ def _required(*terms: Raw) -> Raw:
     }
 
 
-def _expressions(**told: object) -> Raw:
-    return {"matchExpressions": [told]}
+def _expressions(**expression: object) -> Raw:
+    return {"matchExpressions": [expression]}
 
 
 _AFFINITIES: list[Raw] = [
@@ -336,8 +341,8 @@ def pod(pick: Pick, namespace: str) -> Raw:
 
 
 def _pod(namespace: str, annotations: Mapping[str, str], containers: list[Raw]) -> Raw:
-    told = {"name": "web", "namespace": namespace, "uid": "uid-of-web", "annotations": dict(annotations)}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": told, "spec": {"containers": containers}}
+    metadata = {"name": "web", "namespace": namespace, "uid": "uid-of-web", "annotations": dict(annotations)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
 
 
 def _container(pick: Pick, name: str) -> Raw:

@@ -189,12 +189,12 @@ def _any_hardware(pick: Pick, ids: Sequence[ZoneId], names: Sequence[str]) -> Ma
 
 
 def _zone(pick: Pick, at: ZoneId, listed: Listed, *, plain: bool) -> Zone:
-    amounts = {name: told for name, told in listed.items() if told}
+    amounts = {name: amounts for name, amounts in listed.items() if amounts}
     whole = {CPU, GPU, NIC} if plain else {GPU, NIC}
     capacity, most = (
         {
-            name: max(0, told[which] * UNITS[name] - (0 if name in whole else pick(FRACTIONS)))
-            for name, told in amounts.items()
+            name: max(0, hardware[which] * UNITS[name] - (0 if name in whole else pick(FRACTIONS)))
+            for name, hardware in amounts.items()
         }
         for which in range(2)
     )
@@ -204,10 +204,10 @@ def _zone(pick: Pick, at: ZoneId, listed: Listed, *, plain: bool) -> Zone:
 
 def _with_costs(pick: Pick, zones: Sequence[Zone]) -> Iterator[Zone]:
     """Zones with distances: mostly none, else all, or some of them."""
-    told, gaps = pick(SOMETIMES), pick(SELDOM)
+    distant, gaps = pick(SOMETIMES), pick(SELDOM)
     for zone in zones:
         to = [other.id for other in zones if not gaps or other.id >= zone.id]
-        costs = tuple((there, 10 if there == zone.id else pick(NEAR)) for there in to) if told else ()
+        costs = tuple((there, 10 if there == zone.id else pick(NEAR)) for there in to) if distant else ()
         yield replace(zone, costs=costs)
 
 
@@ -218,8 +218,8 @@ def _totals(pick: Pick, zones: Sequence[Zone]) -> Resources | None:
     whole = Resources()
     for zone in zones:
         whole = whole.plus(zone.allocatable)
-    told = {name: pick([amount, amount, 2 * amount, amount // 2]) for name, amount in whole.items()}
-    kept = {name: amount for name, amount in told.items() if not pick(SELDOM)}
+    totals = {name: pick([amount, amount, 2 * amount, amount // 2]) for name, amount in whole.items()}
+    kept = {name: amount for name, amount in totals.items() if not pick(SELDOM)}
     return Resources(pick([PLENTY, PLENTY, {}]) | kept | pick([{}, {"pods": 110, STORAGE: 4 * 2**30}]))
 
 
@@ -244,8 +244,8 @@ def _left(pick: Pick, zone: Zone, wear: Sequence[Callable[[int], int]] = WEAR) -
 def _strangely_left(pick: Pick, zone: Zone) -> Resources:
     """More than there is, of what is nowhere else, or nothing told."""
     free = _left(pick, zone, INCREDIBLE)
-    told = {name: amount for name, amount in free.items() if not pick(SELDOM)}
-    return Resources(told | ({GPU: 2, MEMORY: UNITS[MEMORY]} if pick(SELDOM) else {}))
+    listed = {name: amount for name, amount in free.items() if not pick(SELDOM)}
+    return Resources(listed | ({GPU: 2, MEMORY: UNITS[MEMORY]} if pick(SELDOM) else {}))
 
 
 def _grouped(pick: Pick, zones: tuple[Zone, ...]) -> tuple[Zone, ...]:
@@ -344,8 +344,8 @@ def ill(pick: Pick, node: Node) -> Node:
     sight = pick([True, False])
 
     def left(amounts: Resources) -> Resources:
-        told = {name: less(amount) if name in gone else amount for name, amount in amounts.items()}
-        return Resources({name: amount for name, amount in told.items() if amount is not None})
+        amount_left = {name: less(amount) if name in gone else amount for name, amount in amounts.items()}
+        return Resources({name: amount for name, amount in amount_left.items() if amount is not None})
 
     zones = tuple(
         replace(

@@ -48,7 +48,7 @@ NOW = time.time()
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class WebhookAnswer:
     """What the webhook says: why it refuses, if it does, and its warnings, all as a client shows them."""
 
     refusal: str | None
@@ -67,7 +67,7 @@ class Scored:
 class Answers:
     """What all programs say of one case."""
 
-    webhook: Said
+    webhook: WebhookAnswer
     checked: Checked
     explained: Explanation | None
     scored: Scored
@@ -84,9 +84,9 @@ class Programs:
         """What they say."""
         cluster_policy = policy.parse(yaml.safe_dump(_policy(case)).encode())
         checked, explained = self._cli(case, cluster_policy)
-        said = self._runner.run(self._webhook(case).ask(case, _seen(case, cluster_policy), cluster_policy))
+        webhook = self._runner.run(self._webhook(case).ask(case, _seen(case, cluster_policy), cluster_policy))
         scored = self._runner.run(_score(case, _seen(case, cluster_policy), cluster_policy))
-        return Answers(said, checked, explained, scored)
+        return Answers(webhook, checked, explained, scored)
 
     def close(self) -> None:
         """End the webhooks."""
@@ -94,10 +94,10 @@ class Programs:
             self._runner.run(each.client.close())
 
     def _webhook(self, case: Case) -> "Webhook":
-        told = (case.unknown, case.match)
-        if told not in self._webhooks:
-            self._webhooks[told] = self._runner.run(Webhook.started(*told))
-        return self._webhooks[told]
+        key = (case.unknown, case.match)
+        if key not in self._webhooks:
+            self._webhooks[key] = self._runner.run(Webhook.started(*key))
+        return self._webhooks[key]
 
     def _cli(self, case: Case, cluster_policy: ClusterPolicy) -> tuple[Checked, Explanation | None]:
         match, may_fit = Match(case.match), case.unknown == "may-fit"
@@ -129,9 +129,9 @@ def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
         "metadata": {"name": codec.NAME, "namespace": "numalign"},
         "data": codec.encode(before.to_remember()),
     }
-    book = ShapeHistory(wall=lambda: NOW)
-    book.declare(cluster_policy.shapes)
-    return snapshot.of([*case.items, remembered], shape_history=book)
+    history = ShapeHistory(wall=lambda: NOW)
+    history.declare(cluster_policy.shapes)
+    return snapshot.of([*case.items, remembered], shape_history=history)
 
 
 async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Scored:
@@ -161,8 +161,13 @@ class Webhook:
     async def started(cls, unknown: str, match: str) -> "Webhook":
         """One with these settings."""
         registry, log = CollectorRegistry(), logs.to(io.StringIO(), level="error", form="json")
-        told = {"snapshot": "none", "insecure_http": True, "unknown_nodes": unknown, "policy_match": match}
-        chosen = WebhookSettings.model_validate(told)
+        settings = {
+            "snapshot": "none",
+            "insecure_http": True,
+            "unknown_nodes": unknown,
+            "policy_match": match,
+        }
+        chosen = WebhookSettings.model_validate(settings)
         feed = FileFeed(Path("none"), every=0, log=log, registry=registry)
         holder = SnapshotHolder(feed, log=log, registry=registry)
         keeper = PolicyKeeper(None, log=log, registry=registry)
@@ -173,7 +178,7 @@ class Webhook:
         await client.start_server()
         return cls(holder, keeper, client)
 
-    async def ask(self, case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Said:
+    async def ask(self, case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> WebhookAnswer:
         """What it says to a pod that is created."""
         self.holder.snapshot, self.policy.now = None, cluster_policy
         await self.holder.take(seen)
@@ -182,4 +187,4 @@ class Webhook:
         async with self.client.post("/validate", data=orjson.dumps(review), headers=headers) as answer:
             response: Raw = (await answer.json())["response"]
         refusal = None if response["allowed"] else response["status"]["message"]
-        return Said(refusal, tuple(response.get("warnings", ())))
+        return WebhookAnswer(refusal, tuple(response.get("warnings", ())))

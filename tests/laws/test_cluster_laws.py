@@ -1,8 +1,8 @@
 """
-Laws of a fleet: what could ever be is what the rules say of shapes, and what fits now what they say of nodes.
+Laws of a cluster: what could ever be is what the rules say of shapes, what fits now what they say of nodes.
 
 There are nodes in health and ill ones, labels, taints and conditions, shapes of which no node is here, and
-nodes without topology. Nothing is tolerated, whatever the fleet was before.
+nodes without topology. Nothing is tolerated, whatever the cluster was before.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ from tests.laws.places import attributes, constraints
 HALF = settings(max_examples=max(4, settings().max_examples // 2))
 
 
-class World(NamedTuple):
+class KnownCluster(NamedTuple):
     """All that is known of a cluster."""
 
     nodes: tuple[Node, ...]
@@ -33,20 +33,20 @@ class World(NamedTuple):
     bare: Mapping[str, UnknownNode]
 
 
-class Asked(NamedTuple):
+class PendingPod(NamedTuple):
     """What a pod asks, and where it may go."""
 
     question: Question
     constraints: Constraints
 
 
-def world(pick: Pick) -> World:
+def known_cluster(pick: Pick) -> KnownCluster:
     """A cluster of a few nodes; of some shapes there are no nodes any more, or not yet."""
     nodes = tuple(_somewhere(pick, node) for node in fleet(pick)) if pick([*OFTEN, True]) else ()
     others = [_somewhere(pick, node) for node in fleet(pick)] if pick(OFTEN) else []
     known = [replace(_known(pick, node)) for node in others]
     bare = [UnknownNode(f"bare{at}", node.totals, attributes(pick)) for at, node in enumerate(others)]
-    return World(nodes, tuple(known), {node.name: node for node in bare} if pick(SOMETIMES) else {})
+    return KnownCluster(nodes, tuple(known), {node.name: node for node in bare} if pick(SOMETIMES) else {})
 
 
 def _somewhere(pick: Pick, node: Node) -> Node:
@@ -62,33 +62,33 @@ def _declared(node: Node) -> KnownShape:
     return KnownShape(shape.of(node), declared=True)
 
 
-def asked(pick: Pick, names: list[str]) -> Asked:
+def asked(pick: Pick, names: list[str]) -> PendingPod:
     """What one pod asks."""
-    return Asked(question(pick), ANYWHERE if pick(SELDOM) else constraints(pick, names))
+    return PendingPod(question(pick), ANYWHERE if pick(SELDOM) else constraints(pick, names))
 
 
-def cache_of(made: World) -> ClusterCache:
+def cache_of(made: KnownCluster) -> ClusterCache:
     """The cache of a cluster; shapes of nodes that are here are read off these."""
     return ClusterCache.of(made.nodes, _once(made), made.bare)
 
 
-def _once(made: World) -> tuple[KnownShape, ...]:
+def _once(made: KnownCluster) -> tuple[KnownShape, ...]:
     """What is known beside nodes, each shape once; whoever remembers knows all that nodes here show, too."""
-    here = _shapes_here(made)
+    present = _shapes_here(made)
     found: dict[str, KnownShape] = {}
     for known in (each for each in made.shapes if not each.declared):
         own = found.get(known.shape.name, known)
-        joined = reduce(Shape.joined, (known.shape, *here.get(known.shape.name, ())), own.shape)
+        joined = reduce(Shape.joined, (known.shape, *present.get(known.shape.name, ())), own.shape)
         found[joined.name] = replace(known, shape=joined)
     return (*found.values(), *(each for each in made.shapes if each.declared))
 
 
-def _shapes_here(made: World) -> dict[str, list[Shape]]:
-    here: dict[str, list[Shape]] = {}
+def _shapes_here(made: KnownCluster) -> dict[str, list[Shape]]:
+    present: dict[str, list[Shape]] = {}
     for node in made.nodes:
         own = shape.of(node)
-        here.setdefault(own.name, []).append(own)
-    return here
+        present.setdefault(own.name, []).append(own)
+    return present
 
 
 def could(node: Node, pod: Question) -> bool:
@@ -107,12 +107,12 @@ class Plain(NamedTuple):
     now: bool
 
 
-def plain(made: World, pod: Asked) -> Plain:
+def plain(made: KnownCluster, pod: PendingPod) -> Plain:
     """What the rules come to, asked one by one."""
     given_ones = _once(made)
-    told = {each.shape.name for each in given_ones if not each.declared}
-    here = _shapes_here(made)
-    read = [KnownShape(reduce(Shape.joined, own)) for name, own in here.items() if name not in told]
+    remembered = {each.shape.name for each in given_ones if not each.declared}
+    present = _shapes_here(made)
+    read = [KnownShape(reduce(Shape.joined, own)) for name, own in present.items() if name not in remembered]
     shapes = [each.shape for each in (*given_ones, *read)]
     takes = [could(each.node, pod.question) for each in shapes]
     reached = [each.unmet(pod.constraints) is None for each in shapes]
@@ -149,7 +149,7 @@ def plain(made: World, pod: Asked) -> Plain:
     )
 
 
-def answered(made: ClusterCache, pod: Asked) -> Plain:
+def answered(made: ClusterCache, pod: PendingPod) -> Plain:
     """What a cache answers."""
     survey = made.ever(*pod)
     feasible = set(survey.feasible)
@@ -168,7 +168,7 @@ seeds = st.integers(0, 2**32)
 
 @given(seeds, st.lists(seeds, min_size=1, max_size=3))
 def test_a_cluster_answers_what_the_rules_answer_for_shapes_and_nodes(seed: int, pods: list[int]) -> None:
-    made = seeded(world, seed)
+    made = seeded(known_cluster, seed)
     names = [node.name for node in made.nodes]
     every = [seeded(lambda pick: asked(pick, names), pod) for pod in pods]
     cluster = cache_of(made)
@@ -181,9 +181,9 @@ def test_a_cluster_answers_what_the_rules_answer_for_shapes_and_nodes(seed: int,
 
 @HALF
 @given(st.lists(seeds, min_size=2, max_size=4), seeds)
-def test_whatever_a_cluster_was_before_it_answers_as_a_new_one_does(moments: list[int], seed: int) -> None:
-    worlds = [seeded(world, moment) for moment in moments]
-    mixed = [*worlds, _mixed(worlds[0], worlds[1])]
+def test_whatever_a_cluster_was_before_it_answers_as_a_new_one_does(states: list[int], seed: int) -> None:
+    clusters = [seeded(known_cluster, state) for state in states]
+    mixed = [*clusters, _mixed(clusters[0], clusters[1])]
     pods = [seeded(lambda pick: asked(pick, ["n0", "n1"]), seed + at) for at in range(3)]
     cluster = ClusterCache()
 
@@ -199,17 +199,17 @@ def test_whatever_a_cluster_was_before_it_answers_as_a_new_one_does(moments: lis
         assert [answered(cluster, pod) for pod in pods] == [answered(fresh, pod) for pod in pods]
 
 
-def _mixed(one: World, other: World) -> World:
+def _mixed(one: KnownCluster, other: KnownCluster) -> KnownCluster:
     """Some nodes of one cluster, with the attributes that those of the other have."""
     nodes = tuple(
         replace(node, attributes=like.attributes) for node, like in zip(one.nodes, other.nodes, strict=False)
     )
-    return World(nodes, other.shapes, one.bare)
+    return KnownCluster(nodes, other.shapes, one.bare)
 
 
 @given(seeds, seeds)
 def test_an_outage_changes_nothing_of_what_could_ever_be(seed: int, pod: int) -> None:
-    made = seeded(world, seed)
+    made = seeded(known_cluster, seed)
     cured = tuple(_cured(node) for node in made.nodes)
     asks = seeded(lambda pick: asked(pick, [node.name for node in made.nodes]), pod)
 
@@ -227,7 +227,7 @@ def _cured(node: Node) -> Node:
 
 @given(seeds, seeds)
 def test_whatever_a_node_that_is_here_could_take_is_not_impossible(seed: int, pod: int) -> None:
-    made = seeded(world, seed)
+    made = seeded(known_cluster, seed)
     asks = seeded(lambda pick: asked(pick, [node.name for node in made.nodes]), pod)
     able = [
         node

@@ -32,9 +32,9 @@ def asked(seed: int) -> Constraints:
 def by_rules(nodes: NodeTable, one: Constraints) -> list[tuple[int, int]]:
     """By row what the rules say for good and for now, in numbers."""
     said = {
-        row: tuple(NUMBERS[ask(one, told.name, told.attributes)] for ask in (unmet_ever, unmet_now))
-        for told in nodes
-        if (row := nodes.row(told.name)) is not None
+        row: tuple(NUMBERS[ask(one, one_node.name, one_node.attributes)] for ask in (unmet_ever, unmet_now))
+        for one_node in nodes
+        if (row := nodes.row(one_node.name)) is not None
     }
     return [said.get(row, (NO_NODE, NO_NODE)) for row in range(nodes.height)]  # type: ignore[misc]
 
@@ -61,7 +61,7 @@ def test_each_node_counts_once_and_by_what_it_says_first(nodes: list[int], pod: 
     for at, seed in enumerate(nodes):
         made.put(standing(f"n{at}", seed))
 
-    said = [unmet_now(one, told.name, told.attributes) for told in made]
+    said = [unmet_now(one, one_node.name, one_node.attributes) for one_node in made]
     unmet = Eligibility(made).unmet_now(one)
     assert counted(unmet) == dict(Counter(filter(None, said)))
     assert counted(unmet, made.rows(["n2", "n0"])) == dict(Counter(filter(None, [said[2], said[0]])))
@@ -101,7 +101,7 @@ class Changes(RuleBasedStateMachine):
 
     @invariant()
     def it_is_said_what_the_rules_say(self) -> None:
-        """Of the first of them at every moment, of the others only when they are asked."""
+        """Of the first of them after every step, of the others only when they are asked."""
         for one in self.pods[:1]:
             assert in_columns(self.eligible, one) == by_rules(self.nodes, one)
 
@@ -111,8 +111,8 @@ TestChanges = Changes.TestCase
 
 def test_every_reason_is_drawn() -> None:
     pods = [asked(seed) for seed in range(60)]
-    told = [standing("n0", seed).attributes for seed in range(60)]
+    attributes_of = [standing("n0", seed).attributes for seed in range(60)]
 
-    met = Counter(unmet_now(pod, "n0", each) for pod in pods for each in told)
+    met = Counter(unmet_now(pod, "n0", each) for pod in pods for each in attributes_of)
     assert met.keys() == {None, *Unmet}
     assert min(met.values()) > len(pods)

@@ -40,18 +40,18 @@ def programs() -> Iterator[Programs]:
         made.close()
 
 
-def differences(said: Answers) -> Iterator[str]:
+def differences(answers: Answers) -> Iterator[str]:
     """Wherever two programs contradict each other."""
-    yield from _of_webhook_and_check(said)
-    if said.checked.pod and said.explained:
-        yield from _of_scorer_and_explain(said, said.explained)
+    yield from _of_webhook_and_check(answers)
+    if answers.checked.pod and answers.explained:
+        yield from _of_scorer_and_explain(answers, answers.explained)
 
 
-def _of_webhook_and_check(said: Answers) -> Iterator[str]:
-    checked, webhook = said.checked, said.webhook
+def _of_webhook_and_check(answers: Answers) -> Iterator[str]:
+    checked, webhook = answers.checked, answers.webhook
     if webhook.refusal is None and checked.result is CheckResult.BAD:
         # What nobody asks numalign about is the API server's to refuse.
-        if said.scored.subject and said.scored.subject.question.intent.binding:
+        if answers.scored.subject and answers.scored.subject.question.intent.binding:
             yield f"the webhook admits what check cannot read: {checked.refusal}"
         return
     refusal = None if checked.refusal is None else f"{SPEAKER}{checked.refusal}"
@@ -62,8 +62,8 @@ def _of_webhook_and_check(said: Answers) -> Iterator[str]:
         yield f"the webhook warns of {webhook.warnings}, check of {warnings}"
 
 
-def _of_scorer_and_explain(said: Answers, explained: Explanation) -> Iterator[str]:
-    asked, scored = explained.pod, said.scored
+def _of_scorer_and_explain(answers: Answers, explained: Explanation) -> Iterator[str]:
+    asked, scored = explained.pod, answers.scored
     if asked.exempt and asked.exempt.startswith("users"):
         # Who made a pod is forgotten when it comes to be scheduled.
         return
@@ -76,11 +76,11 @@ def _of_scorer_and_explain(said: Answers, explained: Explanation) -> Iterator[st
         return
     if scored.subject.opted_out != (asked.by is StatedBy.POD and asked.question.intent.policy is Policy.NONE):
         yield f"the scorer takes the pod for one that opted out: {scored.subject.opted_out}"
-    yield from _of_nodes(said, explained)
+    yield from _of_nodes(answers, explained)
 
 
-def _of_nodes(said: Answers, explained: Explanation) -> Iterator[str]:
-    where, fit = explained.pod.constraints, {*said.scored.filtered.fit}
+def _of_nodes(answers: Answers, explained: Explanation) -> Iterator[str]:
+    where, fit = explained.pod.constraints, {*answers.scored.filtered.fit}
     may_go = {
         each.node.name
         for each in explained.answers
@@ -90,8 +90,8 @@ def _of_nodes(said: Answers, explained: Explanation) -> Iterator[str]:
     if shown != fit & may_go:
         yield f"explain shows that it fits on {shown}, the scorer on {fit & may_go}"
     # A resource that nobody lists is refused by its name, where the policy wants that, and not for nodes.
-    decided = said.checked.pod.decision.state if said.checked.pod else None
-    if said.checked.result is not CheckResult.NEVER or decided is not AdmissionState.NEVER:
+    decided = answers.checked.pod.decision.state if answers.checked.pod else None
+    if answers.checked.result is not CheckResult.NEVER or decided is not AdmissionState.NEVER:
         return
     if fit & may_go:
         yield f"the webhook refuses as never what fits on {fit & may_go}"
@@ -119,21 +119,21 @@ def well(*, namespace: dict[str, str] | None = None, **annotations: str) -> Case
 
 
 def test_a_default_gives_a_pod_a_policy_that_says_a_scope_alone(programs: Programs) -> None:
-    said = programs.ask(well(namespace={"default": "single-numa-node"}, scope="pod"))
+    answers = programs.ask(well(namespace={"default": "single-numa-node"}, scope="pod"))
 
-    assert [*differences(said)] == []
-    assert (said.webhook.refusal, said.checked.result) == (None, CheckResult.OK)
-    assert said.scored.subject is not None
-    assert said.scored.subject.question.intent == Intent(Policy.SINGLE_NUMA_NODE, scope=Scope.POD)
-    assert said.scored.filtered.fit == ["n0"]
+    assert [*differences(answers)] == []
+    assert (answers.webhook.refusal, answers.checked.result) == (None, CheckResult.OK)
+    assert answers.scored.subject is not None
+    assert answers.scored.subject.question.intent == Intent(Policy.SINGLE_NUMA_NODE, scope=Scope.POD)
+    assert answers.scored.filtered.fit == ["n0"]
 
 
 def test_a_misspelt_policy_in_a_disabled_namespace_is_nobodys_business(programs: Programs) -> None:
-    said = programs.ask(well(namespace={"admission": "disabled"}, policy="singel-numa-node"))
+    answers = programs.ask(well(namespace={"admission": "disabled"}, policy="singel-numa-node"))
 
-    assert [*differences(said)] == []
-    assert (said.webhook.refusal, said.checked.result) == (None, CheckResult.OK)
-    assert said.scored.filtered.fit == ["n0"]
+    assert [*differences(answers)] == []
+    assert (answers.webhook.refusal, answers.checked.result) == (None, CheckResult.OK)
+    assert answers.scored.filtered.fit == ["n0"]
 
 
 def test_a_pod_that_only_a_small_node_without_topology_lets_in_is_not_refused(programs: Programs) -> None:
@@ -142,20 +142,20 @@ def test_a_pod_that_only_a_small_node_without_topology_lets_in_is_not_refused(pr
     lonely = replace(
         well(policy="single-numa-node"), items=[node(small)], before=[node(large), topology(large)]
     )
-    said = programs.ask(lonely)
+    answers = programs.ask(lonely)
 
-    assert [*differences(said)] == []
-    assert said.webhook.refusal is None
-    assert len(said.webhook.warnings) == 1
+    assert [*differences(answers)] == []
+    assert answers.webhook.refusal is None
+    assert len(answers.webhook.warnings) == 1
 
 
 def test_a_law_that_nothing_could_break_says_nothing(programs: Programs) -> None:
-    said = programs.ask(well(policy="single-numa-node"))
+    answers = programs.ask(well(policy="single-numa-node"))
     other = programs.ask(well(policy="singel-numa-node"))
 
-    assert [*differences(replace(said, webhook=other.webhook))]
-    assert [*differences(replace(said, scored=other.scored))]
-    assert [*differences(replace(said, checked=other.checked))]
+    assert [*differences(replace(answers, webhook=other.webhook))]
+    assert [*differences(replace(answers, scored=other.scored))]
+    assert [*differences(replace(answers, checked=other.checked))]
 
 
 # Whatever is drawn.
@@ -163,10 +163,10 @@ def test_a_law_that_nothing_could_break_says_nothing(programs: Programs) -> None
 
 @given(drawn(case))
 def test_all_programs_say_the_same(programs: Programs, asked: Case) -> None:
-    said = programs.ask(asked)
-    event(said.checked.result)
+    answers = programs.ask(asked)
+    event(answers.checked.result)
 
-    assert [*differences(said)] == []
+    assert [*differences(answers)] == []
 
 
 @given(st.integers(0, 2**32))

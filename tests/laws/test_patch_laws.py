@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from numalign.kube.decode.scheduling import scheduling
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
+from tests.json_patch import applied
 from webhook.patch import Mode, Operation, inject
 
 Raw = dict[str, Any]
@@ -34,30 +35,6 @@ NODES = [
 
 
 # The judge.
-
-
-def applied(pod: Raw, operations: Iterable[Operation]) -> Raw:
-    """The pod after the operations, as bytes would carry both."""
-    document: Raw = orjson.loads(orjson.dumps(pod))
-    for operation in orjson.loads(orjson.dumps(tuple(operations))):
-        *parents, last = operation["path"].split("/")[1:]
-        target: Any = document
-        for step in parents:
-            target = target[int(step)] if isinstance(target, list) else target[step]
-        put(target, last, op=operation["op"], value=operation["value"])
-    return document
-
-
-def put(target: Any, last: str, *, op: str, value: object) -> None:  # noqa: ANN401 - any JSON
-    if isinstance(target, list):
-        at = len(target) if last == "-" else int(last)
-        if not 0 <= at < len(target) + (op == "add"):
-            raise IndexError(last)
-        target[at : at + (op == "replace")] = [value]
-    elif isinstance(target, dict) and (op == "add" or last in target):
-        target[last] = value
-    else:
-        raise KeyError(last)
 
 
 def number(text: str) -> int | None:

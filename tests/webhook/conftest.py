@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +31,6 @@ from tests.naming import named
 from tests.served import Told
 from webhook import review
 from webhook.handlers import application
-from webhook.patch import Operation
 from webhook.review import Review
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import SnapshotHolder
@@ -114,23 +112,6 @@ def read(made: Raw, now: Cluster, *, match: Match = Match.SATISFIES) -> Reviewed
     found = subject(asked(made), now.snapshot, reader=PodReader(match))
     assert not isinstance(found, SkipReason)
     return found
-
-
-def patched(made: Raw, operations: Iterable[Operation | Mapping[str, Any]]) -> Raw:
-    """The pod after a JSON patch that adds and replaces (RFC 6902)."""
-    document: Raw = json.loads(json.dumps(made))
-    for operation in orjson.loads(orjson.dumps(list(operations))):
-        *parents, last = operation["path"].removeprefix("/").split("/")
-        here: Any = document
-        for step in parents:
-            here = here[int(step)] if isinstance(here, list) else here[step]
-        if not isinstance(here, list):
-            here[last] = operation["value"]
-        elif operation["op"] == "add":
-            here.insert(len(here) if last == "-" else int(last), operation["value"])
-        else:
-            here[int(last)] = operation["value"]
-    return document
 
 
 def snapshot(

@@ -15,8 +15,9 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.files.policy import ClusterPolicy, Default
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import Node, node_class
+from tests.json_patch import applied
 from tests.notation import node, table
-from tests.webhook.conftest import UID, Caller, Raw, Webhook, patched, raw, request, with_spec
+from tests.webhook.conftest import UID, Caller, Raw, Webhook, raw, request, with_spec
 
 SINGLE = "single-numa-node"
 MIB = 2**20
@@ -46,7 +47,7 @@ async def served(webhook: Webhook) -> Webhook:
 async def test_a_pod_is_patched_and_then_admitted(served: Webhook) -> None:
     async with served.open() as caller:
         first = await caller.ask("/mutate", FITS)
-        stored = patched(FITS, orjson.loads(b64decode(first["patch"])))
+        stored = applied(FITS, orjson.loads(b64decode(first["patch"])))
         again = await caller.ask("/mutate", stored)
         checked = await caller.ask("/validate", stored)
 

@@ -9,9 +9,10 @@ from numalign.cache import ClusterCache
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import node_class
 from numalign.shapes import KnownShape, shape
+from tests.json_patch import applied
 from tests.naming import named
 from tests.notation import node, table
-from tests.webhook.conftest import Cluster, Raw, cluster, patched, raw, read, with_spec
+from tests.webhook.conftest import Cluster, Raw, cluster, raw, read, with_spec
 from webhook.mutate import concerns, mutate
 from webhook.patch import Mode
 from webhook.review import Allowed
@@ -55,7 +56,7 @@ def affinity_of(made: Raw, now: Cluster, mode: Mode) -> Any:  # noqa: ANN401 - J
     answer = mutate(read(made, now), now.cache, mode=mode)
     if isinstance(answer, Allowed):
         return None
-    return patched(made, answer.operations)["spec"]["affinity"]
+    return applied(made, answer.operations)["spec"]["affinity"]
 
 
 EXCLUDE, INCLUDE, PREFER, OFF = "exclude", "include", "prefer", "off"
