@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from numalign.cache import ClusterCache, Question
 from numalign.cache.cluster_cache import FULL_TEXTS, GUESSES
 from numalign.decision.evaluate import evaluate
 from numalign.decision.verdict import Verdict
-from numalign.model.attributes import UNSCHEDULABLE, Attributes, Labels, Taint
+from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.constraints import Constraints, Operator, Requirement, Tolerating, Toleration, Unmet
 from numalign.model.demand import Demand
-from numalign.model.intent import Match, Policy
+from numalign.model.intent import Policy
 from numalign.model.node import Node, node_class
 from numalign.model.resources import CPU, Resources
 from numalign.shapes import KnownShape, UnknownNode, shape
@@ -64,80 +62,12 @@ def steps(cache: ClusterCache, asked: Question) -> int:
     return len(list(cache.work_ever(asked)))
 
 
-@st.composite
-def zone_texts(draw: st.DrawFn) -> str:
-    def amount(name: str, most: int, unit: str = "") -> str:
-        full = draw(st.integers(0, most))
-        return f"{name}={full}{unit}/{full}{unit}/{draw(st.integers(0, full))}{unit}"
-
-    return " ".join([amount("cpu", 4), amount("mem", 3, "Gi"), amount("gpu", 2)])
-
-
-@st.composite
-def nodes(draw: st.DrawFn) -> Node:
-    made = node(
-        *draw(st.lists(zone_texts(), min_size=1, max_size=3)),
-        policy=draw(st.sampled_from(Policy)),
-        scope=draw(st.sampled_from(["container", "pod"])),
-        totals=draw(st.sampled_from([None, "cpu=4 mem=4Gi gpu=2"])),
-    )
-    return replace(made, label=draw(st.sampled_from([None, "blue", "green"])))
-
-
-clusters = st.lists(nodes(), min_size=0, max_size=5).map(named)
-containers = st.builds(
-    "cpu={} mem={}Gi gpu={}".format, st.integers(0, 4), st.integers(1, 3), st.integers(0, 2)
-)
-questions = st.builds(
-    Question,
-    st.lists(containers, min_size=1, max_size=2).map(lambda texts: asks(*texts)),
-    st.builds(
-        means,
-        st.sampled_from(Policy),
-        scope=st.sampled_from([None, "container", "pod"]),
-        match=st.sampled_from(Match),
-    ),
-)
-
-
 def could(made: Node, asked: Question) -> bool:
     """What the rules say of the node with nothing on it."""
     return evaluate(made.emptied(), asked.demand, asked.intent).admitted
 
 
-def names_of(made: Node) -> set[str]:
-    return {node_class(made), *filter(None, [made.label])}
-
-
-# Equal to the rules.
-
-
-@given(clusters, questions)
-def test_a_class_can_hold_a_pod_if_any_node_of_that_name_can(members: list[Node], asked: Question) -> None:
-    able = [made for made in members if could(made, asked)]
-    feasible: set[str] = set().union(*map(names_of, able))
-    every: set[str] = set().union(*map(names_of, members))
-
-    survey = ClusterCache.of(members, unknown=unknown(a=None, b=None, c=None)).ever(asked)
-
-    assert survey.feasible == tuple(sorted(feasible))
-    assert survey.infeasible == tuple(sorted(every - feasible))
-    assert (survey.able, survey.known, survey.unknown) == (len(able), len(members), 3)
-
-
-@given(clusters, questions)
-def test_some_node_has_room_now_if_one_that_ever_could_says_so(members: list[Node], asked: Question) -> None:
-    room = [evaluate(made, asked.demand, asked.intent).admitted for made in members if could(made, asked)]
-
-    assert ClusterCache.of(members).now(asked) is any(room)
-
-
-@given(nodes())
-def test_the_class_of_a_node_is_that_of_its_facts(made: Node) -> None:
-    cache = ClusterCache.of([made])
-
-    assert node_class(made) == node_class(made)
-    assert cache.classes == tuple(sorted(names_of(made)))
+# One node.
 
 
 def test_one_node_is_asked_by_its_name_as_things_stand() -> None:
@@ -301,25 +231,10 @@ def test_what_fits_now_is_looked_at_once_and_later_only_on_nodes_that_have_chang
     assert [looks(cache, ONE_GPU) <= GUESSES, cache.now(ONE_GPU)] == [True, True]
 
 
-def test_a_node_that_has_room_is_asked_again_only_when_it_has_changed() -> None:
-    free, taken = replace(SMALL, name="n"), replace(TAKEN, name="n")
-    cache = ClusterCache.of([free])
-
-    room = [update(cache, *nodes).now(ONE_GPU) for nodes in ([free], [free], [taken], [free], [])]
-
-    assert room == [True, True, False, True, False]
-
-
 def test_looking_ends_at_the_first_node_with_room() -> None:
     cache = ClusterCache.of(many(SMALL, 50))
 
     assert looks(cache, ONE_GPU) == steps(ClusterCache.of(many(SMALL, 50)), ONE_GPU)
-    assert cache.now(ONE_GPU)
-
-
-def test_room_on_the_last_of_many_nodes_is_found() -> None:
-    cache = ClusterCache.of([*many(replace(TAKEN, name="taken"), 50), SMALL])
-
     assert cache.now(ONE_GPU)
 
 
@@ -515,53 +430,8 @@ def test_class_names_are_the_same_wherever_the_pod_may_go() -> None:
     assert [anywhere.able, nowhere.able] == [1, 0]
 
 
-CORDONED = replace(LARGE, attributes=Attributes(taints=(UNSCHEDULABLE,), cordoned=True))
-TIRED = replace(LARGE, attributes=Attributes(ready=False))
 TOLERANT = Constraints(tolerations=(Toleration("dedicated", Tolerating.EXISTS),))
 ANY_POOL = Constraints()
-
-PLACES = [
-    # what it shows                        nodes                         constraints             able, room
-    ("any node",                           [IN_POOL_A],                  ANY_POOL,               (1, True)),
-    ("the nodes that it selects",          [IN_POOL_A, IN_POOL_B],       selecting("pool", "a"), (1, True)),
-    ("none that it selects",               [IN_POOL_A],                  selecting("pool", "b"), (0, False)),
-    ("a lasting taint",                    [placed(LARGE, "dedicated")], ANY_POOL,               (0, False)),
-    ("a lasting taint that it tolerates",  [placed(LARGE, "dedicated")], TOLERANT,               (1, True)),
-    ("a taint that passes",
-        [placed(LARGE, "node.kubernetes.io/disk-pressure")],                      ANY_POOL,      (1, False)),
-    ("a cordoned node",                    [CORDONED],                   ANY_POOL,               (1, False)),
-    ("one that is not ready",              [TIRED],                      ANY_POOL,               (1, False)),
-    ("room elsewhere",                     [CORDONED, IN_POOL_A],        ANY_POOL,               (2, True)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("members", "constraints", "found"), table(PLACES))
-def test_nodes_count_that_the_pod_may_go_to(
-    members: list[Node], constraints: Constraints, found: tuple[int, bool]
-) -> None:
-    cache = ClusterCache.of(named(members))
-
-    assert (cache.ever(TWO_GPUS, constraints).able, cache.now(TWO_GPUS, constraints)) == found
-
-
-def test_a_node_that_is_uncordoned_has_room_again_and_one_that_is_cordoned_has_none() -> None:
-    cordoned = replace(CORDONED, name="n")
-    cache = ClusterCache.of([cordoned])
-    assert not cache.now(TWO_GPUS, ANY_POOL)
-
-    room = [update(cache, one).now(TWO_GPUS, ANY_POOL) for one in (replace(LARGE, name="n"), cordoned)]
-
-    assert room == [True, False]
-
-
-def test_a_shape_that_comes_back_gives_hope_and_one_that_is_forgotten_takes_it() -> None:
-    cache = ClusterCache()
-    known_shapes: list[list[KnownShape]] = [[], [GONE], []]
-
-    fallbacks = [update(cache, SMALL, shapes=shapes).ever(TWO_GPUS).fallback for shapes in known_shapes]
-
-    assert fallbacks == [None, GONE, None]
-
 
 ILL = replace(EMPTY_HANDED, health=LARGE)
 

@@ -5,7 +5,7 @@ from time import perf_counter
 
 import pytest
 
-from numalign.cache.eligibility import MOST_KEYS, NUMBERS, REMEMBERED, Eligibility, counted
+from numalign.cache.eligibility import MOST_KEYS, REMEMBERED, Eligibility
 from numalign.cache.node_table import NodeTable
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.constraints import (
@@ -16,7 +16,6 @@ from numalign.model.constraints import (
     Requirement,
     Term,
     Toleration,
-    Unmet,
 )
 from numalign.model.node import Node
 from tests.notation import node, table
@@ -84,53 +83,6 @@ def test_a_pod_may_go_to(constraints: Constraints, ever: str, now: str) -> None:
 
     assert ", ".join(among(nodes, eligible.ever(constraints).tolist())) == ever
     assert ", ".join(among(nodes, eligible.now(constraints).tolist())) == now
-
-
-def test_reasons_are_counted_by_node() -> None:
-    nodes = tables()
-    eligible, asked = Eligibility(nodes), Constraints((tier("gold"),))
-
-    assert counted(eligible.unmet_ever(asked)) == {Unmet.AFFINITY: 2, Unmet.TAINT: 1}
-    assert counted(eligible.unmet_now(asked)) == {Unmet.AFFINITY: 2, Unmet.TAINT: 2, Unmet.NOT_READY: 1}
-    assert counted(eligible.unmet_now(asked), nodes.rows(["tainted", "gold"])) == {Unmet.TAINT: 1}
-    assert counted(eligible.unmet_now(asked), nodes.rows([])) == {}
-
-
-CHANGES = [
-    # what happens to a node that the pod may go to      what is said of it then
-    ("its label",     Attributes(SILVER),                Unmet.AFFINITY),
-    ("no label",      Attributes(),                      Unmet.AFFINITY),
-    ("a taint",       Attributes(GOLD, (GPU_TAINT,)),    Unmet.TAINT),
-    ("cordoned",      Attributes(GOLD, cordoned=True),   Unmet.CORDONED),
-    ("not ready",     Attributes(GOLD, ready=False),     Unmet.NOT_READY),
-    ("another label", Attributes(Labels({**GOLD, "more": ""})), None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("after", "unmet"), table(CHANGES))
-def test_a_node_is_asked_again_when_it_changes(after: Attributes, unmet: Unmet | None) -> None:
-    nodes, asked = tables(), Constraints((tier("gold"),))
-    eligible = Eligibility(nodes)
-    before = eligible.unmet_now(asked).tolist()
-
-    nodes.put(standing("gold", after))
-    found = eligible.unmet_now(asked).tolist()
-    assert found == [NUMBERS[unmet], *before[1:]]
-
-
-def test_who_is_gone_takes_no_pod() -> None:
-    nodes = tables()
-    eligible = Eligibility(nodes)
-    assert eligible.now(ANYWHERE)[0]
-
-    nodes.drop("gold")
-    assert not eligible.now(ANYWHERE)[0]
-    assert not eligible.ever(ANYWHERE)[0]
-    assert not eligible.ever(ANYWHERE)[0]
-
-
-def test_where_nobody_is_nobody_may_go() -> None:
-    assert Eligibility(NodeTable()).now(ANYWHERE).tolist() == []
 
 
 # What hostile pods say.

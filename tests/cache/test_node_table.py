@@ -90,14 +90,6 @@ def test_a_row_is_used_again_when_its_node_has_gone() -> None:
     assert made.height == 4
 
 
-def test_a_node_that_comes_back_is_a_node_like_any_other() -> None:
-    made = tables(*named([TWO, TWO]))
-    made.drop("n0")
-    made.put(called("n0", TWO, "gpu=1", "gpu=2"))
-
-    assert stands(made) == [("n0", [1, 2]), ("n1", [4, 4])]
-
-
 def test_who_is_not_there_cannot_go() -> None:
     made = tables(*named([TWO]))
 
@@ -213,17 +205,6 @@ def test_a_table_that_nobody_stands_in_is_not_shown() -> None:
     assert [number for number, _ in made.tables()] == [0, 1]
 
 
-def test_a_node_leaves_columns_that_cannot_describe_it_and_comes_back() -> None:
-    made = tables(*named([TWO, TWO]))
-    made.put(called("n0", DESCRIBED))
-    assert stands(made) == [("n0", "odd"), ("n1", [4, 4])]
-    assert made.in_columns == 1
-
-    made.put(called("n0", TWO, "gpu=1", ""))
-    assert stands(made) == [("n0", [1, 4]), ("n1", [4, 4])]
-    assert made.in_columns == 2
-
-
 def test_a_node_that_reports_more_than_it_has_leaves_columns() -> None:
     made = tables(*named([TWO, TWO]))
     made.put(called("n0", TWO, "gpu=5", ""))
@@ -231,14 +212,6 @@ def test_a_node_that_reports_more_than_it_has_leaves_columns() -> None:
 
     made.put(called("n0", TWO, "gpu=3", ""))
     assert stands(made) == [("n0", [3, 4]), ("n1", [4, 4])]
-
-
-def test_an_odd_node_that_goes_leaves_no_place() -> None:
-    made = tables(*named([DESCRIBED, TWO]))
-    made.drop("n0")
-
-    assert stands(made) == [("n1", [4, 4])]
-    assert made.places(None)[0].tolist()[:2] == [GONE, 0]
 
 
 def test_places_are_told_of_some_rows() -> None:

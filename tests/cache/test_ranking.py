@@ -276,10 +276,6 @@ def test_absolute_are(drawn: list[tuple[tuple[int, ...], bool]], numbers: list[f
     assert made(told, len(told[0].values)).absolute() == pytest.approx(numbers)
 
 
-def test_on_a_scale_of_a_hundred_who_refuses_has_nothing() -> None:
-    assert made([REFUSES], 2).absolute() == [0]
-
-
 def test_numbers_are_plain_ones() -> None:
     found = made(kinds(2))
 
@@ -383,13 +379,6 @@ def test_one_of_equals_can_be_put_before_the_others_and_before_nobody_else() -> 
 
     assert found.above_equals([1]).squeezed(10) == [0, 5, 10]
     assert found.above_equals([]).squeezed(10) == found.squeezed(10) == [0, 0, 10]
-
-
-def test_who_refuses_is_not_put_above_equals() -> None:
-    found = made([NO, *kinds(1)]).above_equals([0])
-
-    assert found.squeezed(10) == [0, 10]
-    assert found.score(0) == REFUSES
 
 
 @given(few_values)

@@ -73,13 +73,6 @@ def test_what_refuses_for_now_and_for_good_has_different_numbers() -> None:
     assert len({*first, ADMITTED, UNKNOWN}) == 4
 
 
-def test_what_was_known_before_counts_too() -> None:
-    reservations = Reservations()
-    reservations.update_node(PAIR)
-
-    assert takes(SchedulerCache(reservations), "pair") == [True]
-
-
 def test_whatever_happens_counts_at_once() -> None:
     reservations, cache = known(PAIR)
     seen = [takes(cache, "pair")]
