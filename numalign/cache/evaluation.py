@@ -234,10 +234,10 @@ class Evaluation:
             unsure[ill.here] = False
         for at in unsure.nonzero()[0]:
             row = int(at if rows is None else rows[at])
-            # It may have gone since the first step.
+            # It may have gone since the first step, and may go while it is evaluated.
             if self._nodes.has(row):
-                verdict = yield from self._evaluated(aspect.when, row)
-                answers[at] = aspect.by_rules(self._nodes.node(row), self.question, verdict)
+                node, verdict = self._nodes.node(row), (yield from self._evaluated(aspect.when, row))
+                answers[at] = aspect.by_rules(node, self.question, verdict)
             yield
         return answers
 

@@ -161,6 +161,19 @@ def test_every_node_is_asked_before_a_pod_is_turned_away() -> None:
     assert [steps(columns, TWO_GPUS), steps(alone, TWO_GPUS)] == [0, 0]
 
 
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_a_node_may_go_while_it_is_evaluated(done: int) -> None:
+    cache, asked = ClusterCache.of(many(OFF, 2)), question(*["cpu=2 mem=1Gi"] * 2)
+    work = cache.work(asked)
+    for _ in range(done):
+        next(work)
+
+    update(cache, SMALL)
+    deque(work, maxlen=0)
+
+    assert cache.ask(["small"], asked).admitted.tolist() == [True]
+
+
 @pytest.mark.parametrize("made", table([("in columns", SMALL), ("by the rules", OFF)]))
 def test_an_answer_is_remembered(made: Node) -> None:
     cache = ClusterCache.of(many(made, 5))
