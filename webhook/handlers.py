@@ -6,8 +6,9 @@ review that says no, its owner is told. *We* are bad: the server's middleware an
 policy of the webhook configuration decides.
 """
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from http import HTTPStatus
@@ -192,35 +193,45 @@ async def _validation(context: Context, review: Review, snapshot: Snapshot) -> O
     elif isinstance(pod, InvalidPod):
         answer, decision = refuse_broken(pod), "invalid"
     else:
-        await _find_out(context, pod.request, snapshot)
-        answer = validate(pod.request, _judge(context, snapshot))
+        answer = validate(pod.request, await _decided(context, [pod.request]))
         context.metrics.below.count(pod.request.namespace, shortfalls(pod.request))
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, answer_validation(review.uid, answer))
 
 
-async def _find_out(context: Context, pod: PodQuestion, snapshot: Snapshot) -> None:
-    """Find out what has to be known to decide about a pod, and let others be answered meanwhile."""
-    await patiently(admission.steps(pod, context.holder.cache, served=snapshot.served))
-    context.metrics.not_answered.inc(
-        not admission.answered(pod, context.holder.cache, served=snapshot.served)
-    )
+async def _decided(context: Context, pods: Iterable[PodQuestion]) -> Decide:
+    """What is decided about these pods, each as things stand by then; whatever is looked up is counted."""
+    decisions: dict[PodQuestion, AdmissionDecision] = {}
+    for pod in pods:
+        if decisions:
+            await asyncio.sleep(0)
+        decisions[pod] = await _decision(context, pod)
 
-
-def _judge(context: Context, snapshot: Snapshot) -> Decide:
-    """What decides about pods at a snapshot, and counts what was decided."""
-    policy = context.policy.now
-    may_fit = context.settings.unknown_nodes == "may-fit"
-    refusals = Refusals(policy.never, policy.unknown_resources, unknown_may_fit=may_fit)
-
-    def judge(pod: PodQuestion) -> AdmissionDecision:
-        decision = admission.decide(
-            pod, context.holder.cache, refusals, now=time.time(), served=snapshot.served
-        )
+    def decide(pod: PodQuestion) -> AdmissionDecision:
+        decision = decisions[pod]
         context.metrics.decisions.labels(decision.state).inc()
         return decision
 
-    return judge
+    return decide
+
+
+async def _decision(context: Context, pod: PodQuestion) -> AdmissionDecision:
+    """What is decided about a pod; who is refused in the middle of an update is looked at again after it."""
+    holder, decision = context.holder, await _decision_by_now(context, pod)
+    if decision.refusal and decision.state is not AdmissionState.BELOW_ENFORCED and holder.updating:
+        async with holder.lock:
+            decision = await _decision_by_now(context, pod)
+    context.metrics.not_answered.inc(not admission.answered(pod, holder.cache, served=holder.served))
+    return decision
+
+
+async def _decision_by_now(context: Context, pod: PodQuestion) -> AdmissionDecision:
+    """Find out what has to be known, and let others be answered meanwhile; then decide."""
+    holder = context.holder
+    await patiently(admission.steps(pod, holder.cache, served=holder.served))
+    policy, may_fit = context.policy.now, context.settings.unknown_nodes == "may-fit"
+    refusals = Refusals(policy.never, policy.unknown_resources, unknown_may_fit=may_fit)
+    return admission.decide(pod, holder.cache, refusals, now=time.time(), served=holder.served)
 
 
 async def _workloads(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
@@ -231,9 +242,7 @@ async def _workloads(context: Context, review: Review, snapshot: Snapshot) -> Ou
         answer: Allowed | Denied = Allowed()
         decision = "skipped"
     else:
-        for pods in reviewed.questions(mode):
-            await _find_out(context, pods, snapshot)
-        answer = judge(reviewed, _judge(context, snapshot), mode=mode)
+        answer = judge(reviewed, await _decided(context, reviewed.questions(mode)), mode=mode)
         decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision, answer, answer_validation(review.uid, answer))
 

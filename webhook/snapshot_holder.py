@@ -2,9 +2,11 @@
 What the webhook knows of the cluster.
 
 A review never waits for a file or an API server: it is answered from the last snapshot there was. The next
-one is put into the cache in slices, with reviews answered in between.
+one is put into the cache in slices, with reviews answered in between. Only a refusal waits for the last one:
+half of one cluster and half of another may lack what both have.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -37,6 +39,9 @@ class SnapshotHolder:
     ) -> None:
         self.snapshot: Snapshot | None = None
         self.cache = ClusterCache()
+        self.lock = asyncio.Lock()
+        """Whoever holds it reads the cache as one snapshot made it."""
+        self.updating = False
         self._settled = settled
         self.feed = feed
         self._log = log
@@ -56,14 +61,24 @@ class SnapshotHolder:
         """What is remembered of the nodes."""
         return self.cache.caches()
 
+    @property
+    def served(self) -> frozenset[str]:
+        """The extended resources that DRA serves, as of the nodes in the cache."""
+        return self.snapshot.served if self.snapshot else frozenset()
+
     async def follow(self) -> None:
         """Keep up with the feed; never returns."""
         await self.feed.follow(self.take)
 
     async def take(self, snapshot: Snapshot) -> None:
         """Answer from a snapshot from now on, without holding up reviews meanwhile."""
-        await patiently(self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
-        first, self.snapshot = self.snapshot is None, snapshot
+        async with self.lock:
+            self.updating = True
+            try:
+                await patiently(self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
+                first, self.snapshot = self.snapshot is None, snapshot
+            finally:
+                self.updating = False
         if first:
             self._settled()
         self._count(snapshot)

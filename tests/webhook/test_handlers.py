@@ -13,10 +13,13 @@ import pytest
 from numalign.cache.admission import AdmissionState
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.files.policy import ClusterPolicy, Default
+from numalign.model.attributes import Attributes, Labels
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import Node, node_class
+from numalign.runtime import cooperative
+from numalign.shapes import UnknownNode
 from tests.json_patch import applied
-from tests.notation import node, table
+from tests.notation import bag, node, table
 from tests.webhook.conftest import UID, Caller, Raw, Webhook, raw, request, with_spec
 
 SINGLE = "single-numa-node"
@@ -75,6 +78,30 @@ async def test_a_pod_that_fits_nowhere_passes_mutation_and_ends_at_validation(se
     assert not checked["allowed"]
     assert (checked["status"]["code"], checked["status"]["reason"]) == (403, "Forbidden")
     assert checked["status"]["message"].startswith('numalign: 0/3 nodes can align container "c0" as')
+
+
+async def test_nobody_is_refused_for_half_of_a_cluster_and_half_of_the_next(
+    served: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cooperative, "SECONDS", 0.0)
+    names = [f"unknown-{number:04}" for number in range(4000)]
+    first = served.holder.snapshot or Snapshot()
+
+    def with_large(large: str) -> Snapshot:
+        """Nodes without topology that have all changed, one of which is large enough for the pod."""
+        attributes = Attributes(Labels({"large": large}))
+        amounts = {name: bag(f"cpu=8 mem=8Gi gpu={8 * (name == large)}") for name in names}
+        return replace(
+            first, bare={name: UnknownNode(name, has, attributes) for name, has in amounts.items()}
+        )
+
+    await served.holder.take(with_large(names[0]))
+    async with served.open() as caller:
+        update = asyncio.create_task(served.holder.take(with_large(names[-1])))
+        reviews = [await caller.ask("/validate", NEVER) for _ in range(3)]
+        await update
+
+    assert [review["allowed"] for review in reviews] == [True] * 3
 
 
 async def test_a_pod_that_cannot_be_read_is_invalid_at_validation_only(served: Webhook) -> None:
