@@ -28,3 +28,12 @@ async def seconds_until(
             pytest.fail(f"{within:.0f} s were not enough until {what}; seen last: {seen}")
         await asyncio.sleep(every)
     return monotonic() - began
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Wait for something that can only be looked at; fails after ten seconds."""
+    for _ in range(2000):
+        if happened():
+            return
+        await asyncio.sleep(OFTEN)
+    pytest.fail("it never happened")

@@ -1,6 +1,11 @@
 """Objects of a cluster as an API server or a file has them, and machines as people describe them."""
 
+from collections.abc import Callable
 from typing import Any
+
+import pytest
+
+from numalign.model.errors import BadInput
 
 Json = dict[str, Any]
 
@@ -61,3 +66,10 @@ def machine_zone(number: object = 0, **fields: object) -> Json:
         "reservedMemory": GIB,
         **fields,
     }
+
+
+def mistakes(error: type[BadInput], decode: Callable[..., object], *written: object) -> list[str]:
+    """What a decoder raises about what is written: every mistake with its place, in order."""
+    with pytest.raises(error) as raised:
+        decode(*written)
+    return [str(mistake) for mistake in raised.value.mistakes]

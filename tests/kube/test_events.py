@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
+from harness.waiting import until
 from numalign.kube.client import ObjectWriter, Query, Unreachable
 from numalign.kube.events import (
     LONGEST_MESSAGE,
@@ -98,15 +99,6 @@ class Recording:
 async def recording() -> AsyncIterator[tuple[FakeApi, Recording]]:
     async with FakeApi() as server, server.client() as api:
         yield server, Recording(api)
-
-
-async def until(happened: Callable[[], object]) -> None:
-    """Wait for something that can only be looked at; fails after ten seconds."""
-    for _ in range(2000):
-        if happened():
-            return
-        await asyncio.sleep(0.005)
-    pytest.fail("it never happened")
 
 
 async def test_an_event_says_what_happened_to_which_pod() -> None:

@@ -13,6 +13,7 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.node import CpuManager, MemoryManager
 from numalign.model.options import CpuOption, FeatureGate, TopologyOption
 from numalign.model.resources import Resources, ZoneId
+from tests.kube.objects import mistakes
 from tests.notation import table
 
 MIB = 2**20
@@ -32,12 +33,6 @@ def kept_on_zones(*memory: object) -> dict[str, Any]:
     """Memory that is reserved on zone 0, 1, ..."""
     told = [{"numaNode": at, "limits": {"memory": amount}} for at, amount in enumerate(memory)]
     return {"reservedMemory": told}
-
-
-def mistakes(written: dict[str, Any]) -> list[str]:
-    with pytest.raises(BadTopology) as raised:
-        kubelet_configuration(written)
-    return [str(mistake) for mistake in raised.value.mistakes]
 
 
 def test_everything_that_matters_is_read() -> None:
@@ -176,7 +171,7 @@ def test_every_mistake_is_told_with_its_path() -> None:
         "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "many"},
     }
 
-    assert mistakes(written) == [
+    assert mistakes(BadTopology, kubelet_configuration, written) == [
         "metadata.name: is missing",
         (
             'topologyManagerPolicy: "strict" is none of the known words: '
@@ -240,7 +235,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("fields", "said"), table(WRONG))
 def test_what_no_kubelet_would_read_is_a_mistake(fields: dict[str, Any], said: list[str]) -> None:
-    assert mistakes(raw(**fields)) == said
+    assert mistakes(BadTopology, kubelet_configuration, raw(**fields)) == said
 
 
 def test_memory_told_size_by_size_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:

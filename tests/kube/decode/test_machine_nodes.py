@@ -1,7 +1,7 @@
 """Nodes whose machine was described: what every zone has, and configurations that tell of another machine."""
 
 import gzip
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from numalign.model.machine import DevicePlace
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import CpuOption, Options, TopologyOption
 from numalign.model.resources import Resources, ZoneId
-from tests.kube.objects import GIB, Json
+from tests.kube.objects import GIB, Json, mistakes
 from tests.kube.objects import described_machine as raw
 from tests.kube.objects import machine_zone as zone
 from tests.notation import table
@@ -35,12 +35,6 @@ OFF = KubeletConfiguration("n", cpu_manager=CpuManager.NONE, memory_manager=Memo
 
 def join(written: Json, configured: KubeletConfiguration | None = STATIC, **policies: Any) -> Node:  # noqa: ANN401 fields of Topology
     return machine_nodes.join(machine(written), Topology("n", (), **policies), configured=configured)
-
-
-def mistakes(read: Callable[[], object]) -> list[str]:
-    with pytest.raises(BadNode) as raised:
-        read()
-    return [str(mistake) for mistake in raised.value.mistakes]
 
 
 def test_zones_hold_what_an_exporter_would_publish() -> None:
@@ -186,7 +180,7 @@ CONTRADICTIONS = [
 
 @pytest.mark.parametrize(("said", "told"), table(CONTRADICTIONS))
 def test_a_configuration_of_another_machine_is_a_mistake(said: Mapping[str, Any], told: list[str]) -> None:
-    assert mistakes(lambda: join(raw(), KubeletConfiguration("n", **said))) == told
+    assert mistakes(BadNode, join, raw(), KubeletConfiguration("n", **said)) == told
 
 
 def test_a_configuration_that_asks_more_of_the_machine_than_it_has_is_a_mistake() -> None:
@@ -196,7 +190,7 @@ def test_a_configuration_that_asks_more_of_the_machine_than_it_has_is_a_mistake(
         reserved_cpus=bits([0, 9]),
         reserved=Reserved({ZoneId(0): Resources({"memory": 5 * GIB})}, 5 * GIB),
     )
-    assert mistakes(lambda: join(bare, said)) == [
+    assert mistakes(BadNode, join, bare, said) == [
         "reservedSystemCPUs: CPU 9 is not on this machine",
         "reservedMemory: zone 0 does not have 5Gi beside its hugepages",
     ]
@@ -212,7 +206,7 @@ def test_what_no_kubelet_starts_with_is_a_mistake() -> None:
         topology_options=frozenset(TopologyOption),
     )
     assert [
-        text.partition(": the kubelet does not start: ")[0] for text in mistakes(lambda: join(bare, said))
+        text.partition(": the kubelet does not start: ")[0] for text in mistakes(BadNode, join, bare, said)
     ] == [
         "reservedSystemCPUs",
         "reservedMemory",
@@ -223,7 +217,7 @@ def test_what_no_kubelet_starts_with_is_a_mistake() -> None:
 def test_more_zones_than_can_be_walked_are_a_mistake() -> None:
     many = raw(*(zone(number) for number in range(17)))
     walked = "zones: 17 are more than the 16 whose sets can be walked here"
-    assert mistakes(lambda: join(many))[0] == walked
+    assert mistakes(BadNode, join, many)[0] == walked
 
     spread = KubeletConfiguration(
         "n",
@@ -234,7 +228,7 @@ def test_more_zones_than_can_be_walked_are_a_mistake() -> None:
         kept_cpus=9,
     )
     unnamed = many | {"reservedSystemCPUs": None}
-    assert mistakes(lambda: join(unnamed, spread)) == [walked], "before any CPU is reserved by such a walk"
+    assert mistakes(BadNode, join, unnamed, spread) == [walked], "before any CPU is reserved by such a walk"
 
 
 SCRAPS = st.recursive(

@@ -1,7 +1,5 @@
 """Machines as people and recordings describe them, and as they should not."""
 
-from collections.abc import Callable
-
 import pytest
 
 from numalign.kube.decode.machines import DescribedMachine, ZoneMemory, machine
@@ -9,16 +7,10 @@ from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
 from numalign.model.machine import Core
 from numalign.model.resources import Resources, ZoneId
-from tests.kube.objects import GIB, Json
+from tests.kube.objects import GIB, Json, mistakes
 from tests.kube.objects import described_machine as raw
 from tests.kube.objects import machine_zone as zone
 from tests.notation import table
-
-
-def mistakes(read: Callable[[], object]) -> list[str]:
-    with pytest.raises(BadTopology) as raised:
-        read()
-    return [str(mistake) for mistake in raised.value.mistakes]
 
 
 def test_all_of_a_machine_is_read() -> None:
@@ -169,4 +161,4 @@ WRONG = [
 
 @pytest.mark.parametrize(("written", "said"), table(WRONG))
 def test_every_mistake_is_told_with_its_place(written: Json, said: list[str]) -> None:
-    assert mistakes(lambda: machine(written)) == said
+    assert mistakes(BadTopology, machine, written) == said

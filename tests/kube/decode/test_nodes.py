@@ -14,6 +14,7 @@ from numalign.model.options import CpuOption, FeatureGate, Options, TopologyOpti
 from numalign.model.resources import Resources, ZoneId
 from numalign.shapes.identity import Identity
 from numalign.shapes.unknown_node import UnknownNode
+from tests.kube.objects import mistakes
 from tests.notation import bag, table
 
 
@@ -86,9 +87,7 @@ def test_a_label_and_a_taint_must_make_sense() -> None:
         "status": {"conditions": [{"type": 1}, {"type": "Ready", "status": True}]},
     }
 
-    with pytest.raises(BadTopology) as raised:
-        facts(written)
-    assert [str(mistake) for mistake in raised.value.mistakes] == [
+    assert mistakes(BadTopology, facts, written) == [
         "metadata.labels.pool: must be a text, not a number",
         "metadata.labels.other: must be a text, not a number",
         "spec.taints[0].key: is missing",
@@ -180,9 +179,7 @@ def test_every_mistake_is_told_with_its_path() -> None:
         "status": {"allocatable": {"cpu": "-1", "nvidia.com/gpu": []}},
     }
 
-    with pytest.raises(BadTopology) as raised:
-        facts(written)
-    assert [str(mistake) for mistake in raised.value.mistakes] == [
+    assert mistakes(BadTopology, facts, written) == [
         "metadata.name: is missing",
         'status.allocatable.cpu: "-1" is negative: an amount is zero or more',
         "status.allocatable[nvidia.com/gpu]: must be an amount, not a list",

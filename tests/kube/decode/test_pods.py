@@ -8,6 +8,7 @@ from numalign.kube.decode import pods
 from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod
 from numalign.model.pod import Container, Pod, Role
 from numalign.model.resources import Resources
+from tests.kube.objects import mistakes
 from tests.notation import table
 
 GIB = 2**30
@@ -145,11 +146,9 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("written", "mistakes"), table(MISTAKES))
-def test_every_mistake_is_told_with_its_path(written: dict[str, Any], mistakes: list[str]) -> None:
-    with pytest.raises(BadPod) as raised:
-        pods.pod(written)
-    assert [str(mistake) for mistake in raised.value.mistakes] == mistakes
+@pytest.mark.parametrize(("written", "expected"), table(MISTAKES))
+def test_every_mistake_is_told_with_its_path(written: dict[str, Any], expected: list[str]) -> None:
+    assert mistakes(BadPod, pods.pod, written) == expected
 
 
 def test_mistakes_in_different_places_are_told_together() -> None:

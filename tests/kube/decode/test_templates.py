@@ -18,6 +18,7 @@ from numalign.kube.decode.templates import (
 )
 from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod, Mistake
 from numalign.model.pod import Container, Pod
+from tests.kube.objects import mistakes
 
 
 def container(name: str = "main", **fields: object) -> dict[str, Any]:
@@ -135,24 +136,13 @@ def test_a_pod_is_its_own() -> None:
     assert (made.where, made.pod) == ("", Pod("a", "default", containers=(Container("main"),)))
 
 
-def test_a_mistake_in_the_name_of_a_pod_is_told_once() -> None:
-    with pytest.raises(BadPod) as raised:
-        pods_of(raw(container(), metadata={"name": 1}))
+def test_a_mistake_in_a_name_is_told_once_for_all_templates() -> None:
+    job = workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD_SPEC}] * 2})
 
-    assert [str(mistake) for mistake in raised.value.mistakes] == [
-        "metadata.name: must be a text, not a number"
-    ]
-
-
-def test_a_mistake_in_the_name_of_a_workload_is_told_once_for_all_its_templates() -> None:
-    written = workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD_SPEC}] * 2})
-
-    with pytest.raises(BadPod) as raised:
-        pods_of({**written, "metadata": {"name": 1}})
-
-    assert [str(mistake) for mistake in raised.value.mistakes] == [
-        "metadata.name: must be a text, not a number"
-    ]
+    for written in (raw(container()), job):
+        assert mistakes(BadPod, pods_of, {**written, "metadata": {"name": 1}}) == [
+            "metadata.name: must be a text, not a number"
+        ]
 
 
 TASKS = [{"template": {"spec": {"containers": [{}]}}}, {"template": [1]}]
@@ -184,14 +174,11 @@ ASTRAY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("written", "mistakes"), ASTRAY.values(), ids=ASTRAY)
+@pytest.mark.parametrize(("written", "expected"), ASTRAY.values(), ids=ASTRAY)
 def test_mistakes_in_workloads_have_the_path_from_the_top(
-    written: tuple[str, str, object], mistakes: list[str]
+    written: tuple[str, str, object], expected: list[str]
 ) -> None:
-    with pytest.raises(BadPod) as raised:
-        pods_of(workload(*written))
-
-    assert [str(mistake) for mistake in raised.value.mistakes] == mistakes
+    assert mistakes(BadPod, pods_of, workload(*written)) == expected
 
 
 ABSENT: dict[str, tuple[str, str, object]] = {

@@ -7,6 +7,7 @@ import pytest
 from numalign.kube.decode.parts import Part
 from numalign.kube.files import edited
 from numalign.model.errors import BadInput, Mistake
+from tests.kube.objects import mistakes
 from tests.notation import table
 
 
@@ -40,12 +41,9 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "mistakes"), table(BAD))
-def test_a_document_is_refused_if(data: bytes, mistakes: list[str]) -> None:
-    with pytest.raises(BadMenu) as raised:
-        parse(data)
-
-    assert [str(mistake) for mistake in raised.value.mistakes] == mistakes
+@pytest.mark.parametrize(("data", "expected"), table(BAD))
+def test_a_document_is_refused_if(data: bytes, expected: list[str]) -> None:
+    assert mistakes(BadMenu, parse, data) == expected
 
 
 def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from harness.waiting import until
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.informer import Sink
@@ -89,15 +90,6 @@ async def running(followed: Followed) -> AsyncIterator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-async def until(happened: Callable[[], object]) -> None:
-    """Wait for something that can only be looked at; fails after ten seconds."""
-    for _ in range(2000):
-        if happened():
-            return
-        await asyncio.sleep(0.005)
-    pytest.fail("it never happened")
 
 
 UNREADABLE: list[tuple[str, Callable[[Followed], object]]] = [
