@@ -14,6 +14,7 @@ Most calls carry a pod that was sent a moment ago with other names, for whoever 
 a call is known by its bytes, and only the names are read; whatever is not exactly so is read in full.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -289,20 +290,15 @@ def read_pod(part: Part) -> Mapping[str, Any]:
 def read_names(part: Part) -> tuple[str, ...]:
     """The texts of a list in their order, each once. Without a `Part` for each: there may be thousands."""
     names = part.value
-    if type(names) is list and _all_texts(names):
-        return tuple(names if len({*names}) == len(names) else dict.fromkeys(names))
+    if type(names) is list:
+        with contextlib.suppress(TypeError):
+            # Nothing but texts can be joined.
+            "".join(names)
+            return tuple(names if len({*names}) == len(names) else dict.fromkeys(names))
     for name in part.elements():
         if type(name.value) is not str:
             name.required_text()
     return ()
-
-
-def _all_texts(values: list[Any]) -> bool:
-    try:
-        "".join(values)
-    except TypeError:
-        return False
-    return True
 
 
 def needed_object(part: Part) -> Mapping[str, Any] | None:

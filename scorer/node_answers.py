@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from numalign.cache.batch import Batch
+from numalign.cache.batch import UNKNOWN, Batch
 from numalign.cache.scheduler_cache import NotEligible
 from numalign.ledger.model import Prediction
 from scorer import reasons
 from scorer.extender_protocol import Filtered
-from scorer.filtering import filtered
 from scorer.scheduler_state import PendingPod, SchedulerState
 
 
@@ -50,7 +49,7 @@ class NodeAnswers:
     def filtered(self, names: Sequence[str], pod: PendingPod) -> tuple[Filtered, bool]:
         """Which of these nodes take the pod, and whether all of them have answered."""
         batch = self.batch(names, pod)
-        return filtered(batch, unknown_fit=self._unknown_fit(pod)), batch.answered
+        return _filtered(batch, unknown_fit=self._unknown_fit(pod)), batch.answered
 
     def of(self, names: Iterable[str], pod: PendingPod) -> list[NodeAnswer]:
         """What each of these nodes answers by itself, in their order."""
@@ -79,7 +78,10 @@ class NodeAnswers:
         # A reservation of this very pod stands in nobody's way, least of all in its own.
         prediction = self.state.predict(name, pod, without=(pod.uid,))
         if prediction is None:
-            return self._of_unknown(name, pod)
+            fits = self._unknown_fit(pod)
+            return NodeAnswer(
+                name, None, fits=fits, permanent=not fits, reason="" if fits else reasons.UNKNOWN
+            )
         verdict = prediction.verdict
         if verdict.admitted:
             return NodeAnswer(name, prediction, fits=True)
@@ -88,11 +90,28 @@ class NodeAnswers:
             return NodeAnswer(name, None, fits=self._unknown_fit(pod), reason=reason, answered=False)
         return NodeAnswer(name, prediction, fits=False, permanent=verdict.permanent, reason=reason)
 
-    def _of_unknown(self, name: str, pod: PendingPod) -> NodeAnswer:
-        if self._unknown_fit(pod):
-            return NodeAnswer(name, None, fits=True)
-        return NodeAnswer(name, None, fits=False, permanent=True, reason=reasons.UNKNOWN)
-
     def _unknown_fit(self, pod: PendingPod) -> bool:
         """Whether the pod is let on a node of unknown topology, or that takes too long to answer."""
         return self.unknown == "may-fit" or not pod.question.intent.binding
+
+
+def _filtered(batch: Batch, *, unknown_fit: bool) -> Filtered:
+    """The nodes that take the pod, and the reasons of the others, in the order of the call.
+
+    With `unknown_fit` so do nodes of unknown topology, and those that would take too long to answer.
+    """
+    refusals = {
+        code: verdict for code, verdict in batch.refusals.items() if verdict.answered or not unknown_fit
+    }
+    texts = {code: reasons.reason(verdict) for code, verdict in refusals.items()}
+    permanent = {code for code, verdict in refusals.items() if verdict.permanent}
+    if not unknown_fit:
+        # Whoever were evicted there, no topology would appear.
+        texts[UNKNOWN] = reasons.UNKNOWN
+        permanent.add(UNKNOWN)
+    fit, (failed, unresolvable) = batch.split(texts.keys() - permanent, permanent)
+    return Filtered(
+        [*fit],
+        {name: texts[code] for name, code in failed.items()},
+        {name: texts[code] for name, code in unresolvable.items()},
+    )

@@ -90,14 +90,12 @@ class Ranker:
 
     def _chosen(self, names: Sequence[str], labels: Mapping[str, Mapping[str, str]]) -> Sequence[int]:
         if labels is not self._read:
-            self._numbers = {name: self._number(name, mine) for name, mine in labels.items()}
+            self._numbers = {
+                name: self._numbers[name] if self._read.get(name) is mine else self._rules.number_of(mine)
+                for name, mine in labels.items()
+            }
             self._read = labels
         return list(map(self._numbers.get, names, repeat(self._bare)))
-
-    def _number(self, name: str, labels: Mapping[str, str]) -> int:
-        if self._read.get(name) is labels:
-            return self._numbers[name]
-        return self._rules.number_of(labels)
 
 
 def parse_strategies(text: str) -> tuple[Measure, ...]:

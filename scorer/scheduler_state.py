@@ -259,13 +259,9 @@ class SchedulerState:
 
     def predict(self, name: str, pod: PendingPod, *, without: Iterable[str]) -> Prediction | None:
         """What a node answers a pod now, once those in `without` are gone; None if the node is not known."""
+        question, now = pod.question, self.clock()
         return self.reservations.predict(
-            name,
-            pod.question.demand,
-            pod.question.intent,
-            created=pod.created,
-            now=self.clock(),
-            without=without,
+            name, question.demand, question.intent, created=pod.created, now=now, without=without
         )
 
     def node_names(self) -> Iterator[str]:

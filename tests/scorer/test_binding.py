@@ -207,15 +207,6 @@ async def test_whoever_calls_again_and_again_fills_no_log(scorer: Scorer) -> Non
     assert len(scorer.told.of("bind.refused")) == MANY_LINES
 
 
-async def test_without_the_right_to_write_every_bind_is_refused() -> None:
-    scorer = Scorer(binds=False)
-    await scorer.know({"a": EMPTY})
-    scorer.see(raw(FOUR))
-    await scorer.bind(raw(FOUR), "a")
-
-    assert (outcomes(scorer), scorer.kept()) == ({"not_leading": 1}, {})
-
-
 @pytest.mark.parametrize(("key", "value"), [("name", "other"), ("namespace", "default")])
 async def test_a_name_that_is_not_of_this_uid_is_refused(scorer: Scorer, key: str, value: str) -> None:
     why = await scorer.bind(raw(FOUR), "a", **{key: value})
@@ -363,7 +354,7 @@ async def test_what_may_have_been_bound_is_bound_nowhere_else_until_its_promise_
     assert (kept, late, scorer.kept()) == ({"web": "a"}, "", {"web": "b"})
 
 
-async def adrift(scorer: Scorer) -> tuple[Raw, Raw]:
+async def unconfirmed(scorer: Scorer) -> tuple[Raw, Raw]:
     """A pod that may have been bound, and one that was created later and would find other zones before it."""
     first = raw(SEVEN, name="first", creationTimestamp="2027-01-15T07:59:00Z")
     second = raw(TWO, name="second", creationTimestamp="2027-01-15T07:59:01Z")
@@ -378,7 +369,7 @@ async def test_nobody_is_bound_before_a_pod_that_may_have_been_bound_if_that_mak
     scorer: Scorer,
 ) -> None:
     """Though it was created earlier: it may still come last."""
-    first, second = await adrift(scorer)
+    first, second = await unconfirmed(scorer)
     early = await scorer.bind(second, "a")
     scorer.see(running(on("a", first)))
     late = await scorer.bind(second, "a")
@@ -391,7 +382,7 @@ async def test_nobody_is_bound_before_a_pod_that_may_have_been_bound_if_that_mak
 async def test_what_may_have_been_bound_is_bound_again_with_the_same_record_and_waits_for_nobody(
     scorer: Scorer,
 ) -> None:
-    first, second = await adrift(scorer)
+    first, second = await unconfirmed(scorer)
     asked: list[str] = []
     scorer.writes.first = lambda: asked.append("")
     await scorer.bind(second, "a")
@@ -403,21 +394,13 @@ async def test_what_may_have_been_bound_is_bound_again_with_the_same_record_and_
     assert record_of(scorer) == placed({"cpu": "7", "memory": "1Gi"}, "node-0")
 
 
-async def test_a_pod_that_may_have_been_bound_and_is_gone_leaves_nothing(scorer: Scorer) -> None:
-    scorer.writes.error = Unreachable("cannot be asked")
-    await scorer.bind(raw(FOUR), "a")
-    scorer.lose("web")
-
-    assert scorer.kept() == {}
-
-
 # In its turn.
 
 
-async def rivals(scorer: Scorer, *, created: str = "2027-01-15T07:59:00Z") -> Raw:
+async def rivals(scorer: Scorer) -> Raw:
     """A pod of seven CPUs is on its way to a node, and one of two comes after it."""
     first = raw(SEVEN, name="first")
-    second = raw(TWO, name="second", creationTimestamp=created)
+    second = raw(TWO, name="second")
     scorer.see(first, second)
     assert await scorer.bind(first, "a") == ""
     scorer.see(on("a", first))
@@ -439,23 +422,24 @@ async def test_a_pod_waits_for_one_that_is_on_its_way_until_that_is_admitted(sco
     assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
 
 
-async def test_a_pod_that_was_created_later_does_not_wait(scorer: Scorer) -> None:
-    second = await rivals(scorer, created="2027-01-15T07:59:01Z")
-    began = scorer.time()
-
-    assert await scorer.bind(second, "a") == ""
-    assert scorer.time() == began
-    assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
-
-
-async def test_a_pod_that_comes_to_its_zones_in_any_order_does_not_wait(scorer: Scorer) -> None:
+@pytest.mark.parametrize(
+    ("containers", "created"),
+    [(TWO, "2027-01-15T07:59:01Z"), ("cpu=1 mem=1Gi", "2027-01-15T07:59:00Z")],
+    ids=["created later", "of the same zones in any order"],
+)
+async def test_nobody_waits_for_whom_the_order_makes_no_difference(
+    scorer: Scorer, containers: str, created: str
+) -> None:
     await rivals(scorer)
-    third = raw("cpu=1 mem=1Gi", name="third")
+    third = raw(containers, name="third", creationTimestamp=created)
     scorer.see(third)
     began = scorer.time()
 
     assert await scorer.bind(third, "a") == ""
     assert scorer.time() == began
+    assert [entry["zones"] for entry in record_of(scorer)] == [
+        ["node-1"] if containers == TWO else ["node-0"]
+    ]
 
 
 async def test_patience_ends_and_nothing_stays_promised(scorer: Scorer) -> None:
@@ -649,15 +633,15 @@ class Counted:
 
     def __init__(self, scorer: Scorer) -> None:
         self.asked = self.most = self._since = 0
-        self._offer = scorer.state.predict
+        self._predict = scorer.state.predict
         scorer.state.predict = self  # type: ignore[method-assign]
 
-    def __call__(self, *asked: Any, **told: Any) -> Any:  # noqa: ANN401  as `SchedulerState.offer`
+    def __call__(self, *asked: Any, **told: Any) -> Any:  # noqa: ANN401  as `SchedulerState.predict`
         """Ask."""
         self.asked += 1
         self._since += 1
         self.most = max(self.most, self._since)
-        return self._offer(*asked, **told)
+        return self._predict(*asked, **told)
 
     async def everybody_else(self) -> None:
         """Has a turn again and again."""

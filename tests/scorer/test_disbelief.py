@@ -49,14 +49,6 @@ async def test_a_huge_pod_that_claims_little_leaves_a_full_node_full(
     assert scorer.reservations.count_by_basis()[Basis.OBSERVED] == 0
 
 
-async def test_what_is_true_is_believed_again(scorer: Scorer) -> None:
-    scorer.see(there(HALF_OF_IT, "web", []))
-    scorer.see(there(HALF_OF_IT, "web", half(1)))
-
-    assert scorer.fits(raw(HALF_OF_IT), "wide") == [True]
-    assert scorer.reservations.count_refuted() == 0
-
-
 async def test_a_pod_that_is_resized_holds_what_its_kubelet_gave_it(scorer: Scorer) -> None:
     """No kubelet takes back what its managers gave, whatever the pod's spec says from then on."""
     scorer.see(there(HALF_OF_IT, "grown", half(0)))
@@ -65,14 +57,6 @@ async def test_a_pod_that_is_resized_holds_what_its_kubelet_gave_it(scorer: Scor
     assert scorer.reservations.count_refuted() == 0
     assert scorer.fits(raw(HALF_OF_IT), "wide") == [True]
     assert scorer.fits(raw("cpu=64 mem=1Gi | cpu=1 mem=1Gi"), "wide") == [False]
-
-
-async def test_a_node_that_gives_out_other_resources_is_another_ground_for_belief(scorer: Scorer) -> None:
-    scorer.see(there(HALF_OF_IT, "web", [{"zones": ["node-0"], "amount": {"cpu": "64"}}]))
-    before = scorer.reservations.count_refuted()
-    await scorer.know({"wide": node("cpu=64", "cpu=64", policy=SINGLE)})
-
-    assert (before, scorer.reservations.count_refuted()) == (1, 0)
 
 
 async def test_each_pod_is_told_of_once(scorer: Scorer) -> None:

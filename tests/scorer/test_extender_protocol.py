@@ -30,6 +30,7 @@ from scorer.extender_protocol import (
     read_preemption,
     read_rank,
 )
+from scorer.volcano import protocol
 from tests.notation import table
 from tests.scorer.wire import Raw, Read, anything, refusal
 
@@ -48,6 +49,15 @@ READERS: Mapping[str, Read] = {
     "rank": read_rank,
 }
 
+ALL_READERS: Mapping[str, Read] = {
+    **READERS,
+    "volcano predicate": protocol.read_predicate,
+    "volcano prioritize": protocol.read_prioritize,
+    "volcano preemptable": protocol.read_preemptable,
+    "volcano allocate": protocol.read_task,
+}
+
+of_both_protocols = pytest.mark.parametrize("read", ALL_READERS.values(), ids=ALL_READERS)
 every_reader = pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 
 POD: Raw = {"metadata": {"name": "web-0", "namespace": "team", "uid": "u-0"}, "spec": {"containers": []}}
@@ -169,7 +179,7 @@ NOT_JSON = [
 ]  # fmt: skip
 
 
-@every_reader
+@of_both_protocols
 @pytest.mark.parametrize("call", table(NOT_JSON))
 def test_what_is_no_json_is_a_bad_request(read: Read, call: bytes) -> None:
     status, [line] = refusal(read, call)
@@ -178,7 +188,7 @@ def test_what_is_no_json_is_a_bad_request(read: Read, call: bytes) -> None:
     assert line.startswith("the body is not JSON: ")
 
 
-@every_reader
+@of_both_protocols
 @pytest.mark.parametrize(
     ("call", "why"),
     [
@@ -470,7 +480,7 @@ def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
     assert told
 
 
-@every_reader
+@of_both_protocols
 @given(noise=st.binary())
 def test_any_bytes_are_refused(read: Read, noise: bytes) -> None:
     assert refusal(read, noise)[1]
@@ -490,27 +500,6 @@ def test_an_answer_with_names_is_as_the_scheduler_reads_it() -> None:
         "FailedAndUnresolvableNodes": {"d": "too small"},
         "Error": "",
     }
-
-
-def test_whole_nodes_are_answered_with_whole_nodes() -> None:
-    answer = orjson.loads(answer_filter(whole("a", "b"), Filtered(["b"], {"a": "busy"}, {})))
-
-    assert answer["NodeNames"] is None
-    assert answer["Nodes"] == {
-        "metadata": {},
-        "items": [{"metadata": {"name": "b"}, "spec": {"podCIDR": "of b"}}],
-    }
-
-
-@pytest.mark.parametrize(
-    ("asked", "key", "empty"),
-    [(named("a"), "NodeNames", []), (whole("a"), "Nodes", {"metadata": {}, "items": []})],
-    ids=["names", "nodes"],
-)
-def test_where_no_node_is_left_the_list_is_empty_and_never_null(
-    asked: Candidates, key: str, empty: object
-) -> None:
-    assert orjson.loads(answer_filter(asked, Filtered((), {"a": "busy"}, {})))[key] == empty
 
 
 def test_an_attempt_is_given_up_with_a_sentence() -> None:
@@ -552,12 +541,13 @@ def test_names_keep_their_order_and_each_is_there_once_in_both_forms(sent: list[
 
 @given(st.lists(st.text(min_size=1), unique=True, max_size=20))
 def test_whatever_is_fit_comes_back_in_the_form_of_the_call(sent: list[str]) -> None:
-    found = Filtered(sent[::2], dict.fromkeys(sent[1::2], "busy"), {})
-    by_name, by_node = (orjson.loads(answer_filter(ask(*sent), found)) for ask in (named, whole))
+    fit, call = Filtered(sent[::2], dict.fromkeys(sent[1::2], "busy"), {}), whole(*sent)
+    by_name, by_node = (orjson.loads(answer_filter(asked, fit)) for asked in (named(*sent), call))
+    items = [orjson.loads((call.nodes or {})[name]) for name in sent[::2]]
 
-    assert (
-        by_name["NodeNames"] == [node["metadata"]["name"] for node in by_node["Nodes"]["items"]] == sent[::2]
-    )
+    # Where no node is left a list is empty, and never null.
+    assert (by_name["NodeNames"], by_name["Nodes"]) == (sent[::2], None)
+    assert (by_node["NodeNames"], by_node["Nodes"]) == (None, {"metadata": {}, "items": items})
 
 
 victims = st.builds(Victims, st.lists(st.text(min_size=1), unique=True).map(tuple), st.integers(0, 2**31 - 1))

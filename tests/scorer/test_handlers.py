@@ -204,16 +204,6 @@ async def test_of_nodes_that_are_as_good_the_promised_one_is_above_the_others(
     assert [name for name, number in numbers.items() if number == max(numbers.values())] == [promised]
 
 
-async def test_a_promise_is_moved_when_the_pod_is_ranked_again(early: Scorer) -> None:
-    async with early.open() as caller:
-        await caller.prioritize(raw(FOUR), "empty", "fuller")
-        first = early.kept()
-        await caller.prioritize(raw(FOUR), "empty", "full")
-
-    assert (first, early.kept()) == ({"web": "fuller"}, {"web": "empty"})
-    assert early.fits(raw(ALL, name="other"), "fuller") == [True]
-
-
 async def test_a_single_node_that_is_left_is_promised_at_filter(early: Scorer) -> None:
     """A scheduler does not ask which of one node is the best."""
     async with early.open() as caller:
@@ -269,15 +259,6 @@ async def test_a_pod_is_filtered_ranked_and_bound(scorer: Scorer, caller: Caller
     counted = scorer.count("binds_total", outcome="bound")
 
     assert (why, scorer.kept(), counted) == ("", {"web": "fuller"}, 1)
-
-
-@pytest.mark.parametrize("promise", PromiseAt)
-async def test_a_refused_bind_is_a_good_answer(promise: PromiseAt) -> None:
-    scorer = await cluster(Scorer(promise=promise))
-    async with scorer.open() as caller:
-        why = await caller.bind(raw(FOUR), "empty")
-
-    assert why == "numalign: no pod with this uid waits for a node: it may be gone"
 
 
 # Preempt.
@@ -569,16 +550,6 @@ async def test_before_anything_is_known_everybody_is_asked_to_come_again(path: s
 
     assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
     assert said == {"error": "nothing is known of the cluster yet"}
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("GET", "/filter", 405), ("PUT", "/bind", 405), ("POST", "/filter/", 404), ("POST", "/rank", 404)],
-)
-async def test_calls_of_other_kinds(scorer: Scorer, method: str, path: str, status: int) -> None:
-    async with scorer.open() as caller, caller.client.request(method, path) as answer:
-        assert answer.status == status
-        assert (await answer.json())["error"]
 
 
 @pytest.mark.parametrize(("wanted", "status"), [(True, 200), (False, 404)])

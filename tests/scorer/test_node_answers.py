@@ -213,12 +213,12 @@ async def test_all_at_once_they_say_what_each_says_by_itself(
 def agree(scorer: Scorer, made: Raw) -> None:
     """Fails unless both ways lead to the same bytes."""
     call, subject = Candidates(made, tuple(NAMES)), scorer.subject(made)
-    judged = scorer.nodes.of(NAMES, subject)
-    fresh = [fresh_offer(scorer, subject, name) for name in NAMES]
+    answers = scorer.nodes.of(NAMES, subject)
+    fresh = [fresh_prediction(scorer, subject, name) for name in NAMES]
 
-    assert [each.prediction for each in judged] == fresh
+    assert [each.prediction for each in answers] == fresh
     assert answer_filter(call, scorer.nodes.filtered(NAMES, subject)[0]) == answer_filter(
-        call, filtered(judged)
+        call, filtered(answers)
     )
     ranker, labels = Ranker(RankingRules(Ranking(tuple(Strategy)))), scorer.state.labels
     at_once = ranker.ranks(scorer.nodes.batch(NAMES, subject), labels, opted_out=subject.opted_out)
@@ -228,7 +228,7 @@ def agree(scorer: Scorer, made: Raw) -> None:
         assert at_once.score(at) == alone.score(0)
 
 
-def fresh_offer(scorer: Scorer, subject: PendingPod, name: str) -> Prediction | None:
+def fresh_prediction(scorer: Scorer, subject: PendingPod, name: str) -> Prediction | None:
     """What a node says where nothing was worked out before."""
     found = scorer.reservations.node_info(name)
     if found is None:

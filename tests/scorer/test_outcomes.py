@@ -129,14 +129,6 @@ async def test_a_refusal_counts_once_however_often_the_pod_is_seen(scorer: Score
     assert (refusals(scorer), len(scorer.teller)) == ({"ranked": 1}, 1)
 
 
-async def test_two_pods_are_two_refusals(scorer: Scorer) -> None:
-    for made in (raw(FOUR), raw(FOUR, name="other")):
-        scorer.ask(made, "a")
-        life(scorer, made)
-
-    assert refusals(scorer) == {"ranked": 2}
-
-
 NO_REFUSALS = [
     # what happens         what the pod says of it
     ("it fails by itself", {"phase": "Failed", "reason": "Error", "message": "exit code 1"}),

@@ -500,16 +500,6 @@ async def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-async def test_it_lists_every_mistake_and_does_not_start() -> None:
-    process = await started("--promise", "never", "--strategies", "Best", "--portt", "1")
-    said, listed = await process.communicate()
-
-    assert (process.returncode, said) == (2, b"")
-    text = listed.decode()
-    assert text.startswith("numalign-scorer: 4 mistakes in the settings\n")
-    assert all(flag in text for flag in ("--promise", "--strategies", "--portt", "--tls-cert"))
-
-
 async def test_a_file_that_is_wrong_is_told_in_the_log(tmp_path: Path) -> None:
     wrong = tmp_path / "ranking.yaml"
     wrong.write_text("strategies: [Best]\n")

@@ -116,12 +116,6 @@ def test_the_own_node_of_a_pod_is_ranked_by_its_labels_too() -> None:
     assert values(Ranker(RULES), answer, ["a", "b"], {"b": {"pool": "gpu"}}) == [(0,), BY_MEASURE[MOST]]
 
 
-def test_who_opted_out_is_ranked_by_nothing() -> None:
-    found = Ranker(RULES).ranks(batch([HALF] * 2, POD), {"n1": {"pool": "gpu"}}, opted_out=True)
-
-    assert [found.score(place).values for place in range(2)] == [(100,)] * 2
-
-
 # What people write.
 
 

@@ -11,7 +11,6 @@ from numalign.kube.files.policy import parse
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis, Stage
 from numalign.lru import MOST_BYTES
-from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadInput
 from numalign.model.intent import Intent, Policy
 from scorer.scheduler_state import AT_ONCE, LOOK_SECONDS
@@ -79,14 +78,6 @@ async def test_a_pod_that_has_ended_holds_nothing_long_before_it_is_deleted(
     assert uid("web") in scorer.state.pods
 
 
-async def test_a_pod_that_is_being_deleted_holds_its_zones_until_it_has_ended(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    leaving = on("a", raw(FOUR, deletionTimestamp="2027-01-15T08:00:00Z"), record=FIRST)
-    scorer.see(running(leaving))
-
-    assert free(scorer) == [4, 8]
-
-
 async def test_pods_are_kept_for_a_node_whose_topology_comes_later_or_again(scorer: Scorer) -> None:
     scorer.see(running(on("a", raw(FOUR), record=FIRST)))
     await scorer.know({"a": EMPTY})
@@ -96,33 +87,6 @@ async def test_pods_are_kept_for_a_node_whose_topology_comes_later_or_again(scor
     await scorer.know({"a": EMPTY, "b": EMPTY})
 
     assert (first, meanwhile, free(scorer)) == ([4, 8], None, [4, 8])
-
-
-async def test_a_promise_follows_its_pod_to_another_node(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY, "b": EMPTY})
-    scorer.promised(raw(FOUR), "a")
-    scorer.see(on("b", raw(FOUR), record=OTHER))
-
-    assert (free(scorer, "a"), free(scorer, "b")) == ([8, 8], [8, 4])
-    assert scorer.kept() == {}
-
-
-async def test_a_promise_ends_with_its_pod(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    scorer.see(raw(FOUR))
-    scorer.promised(raw(FOUR), "a")
-    before = free(scorer)
-    scorer.lose("web")
-
-    assert (before, free(scorer), scorer.kept()) == ([4, 8], [8, 8], {})
-
-
-async def test_what_was_promised_counts_for_a_pod_that_carries_no_record(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    scorer.promised(raw(FOUR), "a")
-    scorer.see(running(on("a", raw(FOUR))))
-
-    assert (basis(scorer), free(scorer)) == (Basis.OBSERVED, [4, 8])
 
 
 async def test_a_pod_that_nobody_promised_anything_counts_everywhere_until_a_topology_has_it(
@@ -186,30 +150,25 @@ async def test_a_topology_that_says_the_same_again_changes_nothing(scorer: Score
     assert scorer.reservations.free_capacity("a", now=scorer.time()) is before
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        ([(TEAM, "web"), (TEAM, "small")], (Basis.ANCHORED, [4, 8])),
-        ([(TEAM, "small")], (Basis.ANCHORED, [0, 4])),
-        ([(TEAM, "stranger")], (Basis.REPORTED, [4, 4])),
-    ],
-    ids=["with the pod", "before the pod", "of pods that nobody knows"],
-)
+MINE, ALL_PODS = Method.WITH_EXCLUSIVE_RESOURCES, Method.ALL
+STANDS_FOR = [
+    # which pods                         their names         of which pods  what is known of the node
+    ("with the pod",                     ["web", "small"],   ALL_PODS,      Basis.ANCHORED, [4, 8]),
+    ("before the pod",                   ["small"],          ALL_PODS,      Basis.ANCHORED, [0, 4]),
+    ("pods that nobody knows",           ["stranger"],       ALL_PODS,      Basis.REPORTED, [4, 4]),
+    ("without those that have nothing",  ["web"],            MINE,          Basis.ANCHORED, [4, 8]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("names", "method", "rests_on", "expected"), table(STANDS_FOR))
 async def test_a_fingerprint_tells_which_pods_a_topology_accounts_for(
-    scorer: Scorer, names: list[tuple[str, str]], expected: tuple[Basis, list[int]]
+    scorer: Scorer, names: list[str], method: Method, rests_on: Basis, expected: list[int]
 ) -> None:
-    await scorer.know({"a": HALF}, fingerprints={"a": Fingerprint(fingerprints.fingerprint(names))})
-    scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
-
-    assert (basis(scorer), free(scorer)) == expected
-
-
-async def test_a_fingerprint_may_leave_out_pods_with_nothing_of_their_own(scorer: Scorer) -> None:
-    mark = Fingerprint(fingerprints.fingerprint([(TEAM, "web")]), Method.WITH_EXCLUSIVE_RESOURCES)
+    mark = Fingerprint(fingerprints.fingerprint([(TEAM, name) for name in names]), method)
     await scorer.know({"a": HALF}, fingerprints={"a": mark})
     scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
 
-    assert (basis(scorer), free(scorer)) == (Basis.ANCHORED, [4, 8])
+    assert (basis(scorer), free(scorer)) == (rests_on, expected)
 
 
 async def test_a_fingerprint_that_is_told_no_more_is_forgotten(scorer: Scorer) -> None:
@@ -314,14 +273,6 @@ async def test_where_users_are_exempt_a_pod_that_cannot_be_read_may_be_theirs(
     assert scorer.state.waiting(uid("web")) == found
 
 
-async def test_where_a_pod_may_go_is_told_with_it(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-
-    found = scorer.subject(raw(FOUR, spec={"nodeSelector": {"pool": "x"}}))
-
-    assert found.constraints.selector == (Requirement("pool", Operator.IN, frozenset({"x"})),)
-
-
 async def test_the_same_object_is_read_anew_once_something_else_is_asked(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
     first = scorer.subject(SILENT)
@@ -391,15 +342,6 @@ def test_pods_that_ask_for_the_same_share_their_question(scorer: Scorer) -> None
 
     assert one is other
     assert len({one, more, looser}) == 3
-
-
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [(raw(FOUR, policy="none"), True), (SILENT, False), (SAYS, False)],
-    ids=["says none", "says nothing", "says something"],
-)
-def test_a_pod_has_opted_out_only_if_it_says_so(scorer: Scorer, made: Raw, *, expected: bool) -> None:
-    assert scorer.subject(made).opted_out is expected
 
 
 # Devices that DRA may serve.
@@ -548,20 +490,11 @@ def test_what_is_seen_of_a_pod_counts_more_than_what_a_caller_says(scorer: Score
 
 async def test_from_its_deletion_on_a_pod_makes_those_that_came_late_doubtful(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
-    seven = [{"zones": ["node-0"], "amount": {"cpu": "7", "memory": "1Gi"}}]
-    old = on("a", raw("cpu=7 mem=1Gi", name="old"), record=seven)
-    late = on(
-        "a",
-        raw("cpu=2 mem=1Gi", name="late"),
-        record=[{"zones": ["node-1"], "amount": {"cpu": "2", "memory": "1Gi"}}],
-    )
-    scorer.see(running(old), late)
-    leaving = running(old)
-    leaving["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
-    before = [each.doubtful for each in scorer.reservations.assigned_pods()]
-    scorer.see(leaving)
+    old, late = ([{"zones": [f"node-{at}"], "amount": {"cpu": "7", "memory": "1Gi"}}] for at in (0, 1))
+    seven, doubtful = "cpu=7 mem=1Gi", []
+    for deleted in (None, "2027-01-15T08:00:00Z"):
+        scorer.see(running(on("a", raw(seven, name="old", deletionTimestamp=deleted), record=old)))
+        scorer.see(on("a", raw(seven, name="late"), record=late))
+        doubtful.append([pod.doubtful for pod in scorer.reservations.assigned_pods()])
 
-    assert (before, [each.doubtful for each in scorer.reservations.assigned_pods()]) == (
-        [False, False],
-        [False, True],
-    )
+    assert doubtful == [[False, False], [False, True]]

@@ -121,27 +121,6 @@ def test_a_task_can_do_without_namespace_and_node(absent: str) -> None:
 # Bad input.
 
 
-NO_OBJECT = [
-    ("nothing", b""),
-    ("bytes, not UTF-8", b'{"task": "\xff"}'),
-    ("NaN", b'{"task": NaN}'),
-    ("lists in lists", b"[" * 5000 + b"]" * 5000),
-    ("10 MiB of lists", b"[" * (10 << 20)),
-    ("two documents", b"{}{}"),
-    ("a list", b"[]"),
-    ("null", b"null"),
-]
-
-
-@every_reader
-@pytest.mark.parametrize("call", table(NO_OBJECT))
-def test_what_is_no_object_is_a_bad_request(read: Read, call: bytes) -> None:
-    status, [said] = refusal(read, call)
-
-    assert status == HTTPStatus.BAD_REQUEST
-    assert said.startswith("the body ")
-
-
 BAD_TASKS: list[tuple[str, object, list[str]]] = [
     # what it is       the task                           what is said of it
     ("nothing",        {}, ["UID: is missing", "Name: is missing", "Pod: is missing"]),
@@ -235,12 +214,6 @@ def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
         told = refused.mistakes
 
     assert told
-
-
-@every_reader
-@given(noise=st.binary())
-def test_any_bytes_are_refused(read: Read, noise: bytes) -> None:
-    assert refusal(read, noise)[1]
 
 
 # Answers.
