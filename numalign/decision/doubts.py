@@ -134,4 +134,4 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
 )
 
 SENTENCES: Mapping[Doubt, str] = MappingProxyType({doubt: row.sentence for doubt, row in _ROWS.items()})
-"""What a person is told of each."""
+"""A sentence about each doubt, without a full stop."""

@@ -28,7 +28,7 @@ UNSATISFIED = "IntentNotSatisfied"
 """The reason of a refusal that the kubelet would not make."""
 
 NO_INTENT = Intent(Policy.NONE)
-"""What a pod that says nothing asks for: the node's own policy still holds."""
+"""The intent of a pod that states none: the node's own policy alone decides."""
 
 
 def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
@@ -42,7 +42,7 @@ def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
 
 
 def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[Verdict]:
-    """The same in steps of at most some hundredths of a second."""
+    """As `evaluate`, in steps of at most some hundredths of a second."""
     now = yield from _judging(node, kubelet.effective_demand(node, demand), intent)
     if now.admitted:
         return now
@@ -65,7 +65,7 @@ def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> b
 
 
 def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
-    """What a kubelet's refusal comes down to on this node; None if it admitted the pod."""
+    """The refusal with its cause, needs and shortages on this node; None if the kubelet admitted the pod."""
     refused = admission.refusal
     if refused is None:
         return None
@@ -125,14 +125,14 @@ def _total(node: Node, name: str) -> int | None:
 
 
 def most_of(node: Node, name: str) -> int | None:
-    """The most of a resource that the node as a whole could be asked for; None where nobody told."""
+    """The most that a pod can ask of the node as a whole, in the unit of the name; None if not known."""
     has = _total(node, name)
     # CPUs are reserved whole, so beyond what its zones list a node may have almost one more.
     return has + MILLI - 1 if has is not None and name == CPU and node.totals is None else has
 
 
 def by_kind(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
-    """What the node refuses whatever its amounts: its policy, or what its kubelet does not align."""
+    """The refusal for the node's policy or what its kubelet does not align, whatever it has; else None."""
     return _other_policy(node, intent) or unaligned(node, demand, intent)
 
 
@@ -143,7 +143,7 @@ def _other_policy(node: Node, intent: Intent) -> Refusal | None:
 
 
 def unaligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
-    """A promise about resources that this kubelet does not align; on one zone it is kept anyway."""
+    """The refusal of a binding intent for what is not pinned or aligned here; None on a node of one zone."""
     if not intent.binding or len(node.zones) == 1:
         return None
     return _not_exclusive(demand, intent) or _not_aligned(node, demand, intent)

@@ -132,11 +132,11 @@ def _least_numa_nodes(node: Node, units: list[_Unit], _weights: Weights) -> int:
 
 
 CostTable = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
-"""What each zone of a node lists."""
+"""For each zone of a node its id, and (zone id, distance) pairs as its topology lists them."""
 
 
 def nearest(costs: CostTable, zones: Collection[ZoneId]) -> bool:
-    """Whether no other set of as many zones is closer together."""
+    """Whether no set of as many zones has a smaller sum of distances; perhaps False beyond `MOST_SETS`."""
     return _distance(_table(costs), zones) == _least_distance(costs, len(zones))
 
 
@@ -191,7 +191,7 @@ def _amounts(node: Node, unit: _Unit) -> list[Amount]:
 
 
 def whole(name: str, amount: int) -> int:
-    """An amount in the units that are compared: a part of a CPU counts as a whole one."""
+    """An amount in whole units: millicores as CPUs, rounded up, anything else as it is."""
     return -(-amount // MILLI) if name == CPU else amount
 
 
@@ -235,7 +235,7 @@ OF_AMOUNTS: Mapping[Strategy, Callable[[list[Amount], Weights], int]] = MappingP
         Strategy.BALANCED_ALLOCATION: _balanced,
     }
 )
-"""What the amounts of one unit are worth, by the strategies that look at nothing else."""
+"""The score of one unit's amounts, 0 to 100, by the strategies that look at nothing else."""
 
 _STRATEGIES: Mapping[Strategy, Callable[[Node, list[_Unit], Weights], int]] = MappingProxyType(
     {

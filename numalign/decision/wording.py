@@ -162,7 +162,7 @@ def sentence(verdict: Verdict) -> str:
 
 
 def refused(refusal: Refusal, *, free: str = " free") -> str:
-    """The same of a refusal by itself, of a node as it stands."""
+    """As `sentence`, of a refusal alone; `free` follows amounts, empty for a node with nothing on it."""
     policy = f' (kubelet policy "{refusal.policy}")' if _by_topology_manager(refusal) else ""
     return f"{_subject(refusal)}: the node {_singular(_written(refusal, free))}{policy}"
 
@@ -178,12 +178,12 @@ def reason(verdict: Verdict) -> str:
 
 
 def of_node(verdict: Verdict) -> str:
-    """What is wrong with a node, as it follows the name of the node."""
+    """Why a node refuses, as words that follow its name; raises like `sentence`."""
     return _singular(_written(_refusal(verdict), _free(verdict)))
 
 
 def shortage(short: Shortage) -> str:
-    """What one zone lacks."""
+    """One line: the zone's name, the resource, how much is asked and how much is free."""
     request, free = render(short.resource, short.asked), render(short.resource, short.free)
     return f"{short.zone_name}: {short.resource} {request} asked, {free} free"
 
@@ -201,7 +201,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What all nodes and shapes come to.
+    """All nodes and shapes, counted by why they refuse a pod.
 
     `nodes` that the pod may go to refuse it; others are `kept_away` by their labels and taints, and so many
     publish no topology (`unknown`). `shapes` are those of which no node is here.
@@ -241,7 +241,7 @@ def refusal_text(tally: Tally, intent: Intent, *, looser: Policy | None, enough:
 
 
 def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str:
-    """Why a namespace does not let a pod pass, and what its owner can do."""
+    """The message for a pod whose policy is looser than what its namespace enforces."""
     choices = " or ".join(policy for policy in Policy if policy.at_least(level))
     asks = asked or "nothing"
     return (
@@ -251,14 +251,14 @@ def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str
 
 
 def unlisted(resource: str, resources: Iterable[str]) -> str:
-    """That no node lists a resource, and which of the known ones may be meant."""
+    """The message that no node lists a resource, with the known name that is most like it, if any."""
     close = closest_word(resource, resources)
     hint = f'; "{close}" is meant?' if close else ""
     return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{hint}'
 
 
 def lacking(missing: Mapping[str, int]) -> str:
-    """What a node has not got that it had in health, as it follows its name."""
+    """The amounts that a node had in health and lacks now, as words that follow its name."""
     return f"lacks {_named(f'{render(name, amount)} {name}' for name, amount in missing.items())} that it had"
 
 
@@ -269,7 +269,7 @@ def kept_away(unmet: Unmet, *, lasting: bool) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long something is past, as a person says it."""
+    """A time in its largest whole unit, as `2 days`, `3 h` or `5 min`; below one, `less than a minute`."""
     for unit, one, many in _UNITS:
         count = int(seconds // unit)
         if count > 0:
@@ -281,7 +281,7 @@ _UNITS = ((86400, "day", "days"), (3600, "h", "h"), (60, "min", "min"))
 
 
 def nodes(count: int) -> str:
-    """So many nodes."""
+    """A count of nodes in words: `1 node`, `2 nodes`."""
     return "1 node" if count == 1 else f"{count} nodes"
 
 

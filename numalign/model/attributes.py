@@ -81,7 +81,7 @@ class Taint:
 
     @property
     def passing(self) -> bool:
-        """Whether it comes and goes with the condition of the node."""
+        """Whether it is set and taken back with the condition of the node, by its key."""
         return self.key in _PASSING or self.key.startswith(_PASSING_PREFIXES)
 
     def __str__(self) -> str:
@@ -137,9 +137,9 @@ class Attributes:
 
     @property
     def lasting(self) -> tuple[Taint, ...]:
-        """The taints that say something about tomorrow, in order."""
+        """The taints that are not `passing`, sorted by key, value and effect."""
         return shared(tuple(sorted(taint for taint in self.taints if not taint.passing)))
 
 
 NO_ATTRIBUTES = Attributes()
-"""Of a node that nobody told of."""
+"""Of a node whose Node object is not known: no labels, no taints, ready."""

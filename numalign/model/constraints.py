@@ -113,7 +113,7 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether the taint does not keep the pod away."""
+        """Whether it tolerates this taint (Toleration.ToleratesTaint)."""
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
         return self.operator is not Tolerating.EQUAL or self.value == taint.value
@@ -127,7 +127,7 @@ class Term:
     fields: tuple[Requirement, ...] = ()
 
     def holds(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node of this name, with these labels, is meant."""
+        """Whether all expressions hold for these labels and all fields for this name; False if empty."""
         if not self.expressions and not self.fields:
             return False
         return all(one.allows(name) for one in self.fields) and all(
@@ -157,7 +157,7 @@ class Constraints:
 
     @property
     def selective(self) -> bool:
-        """Whether labels or names of nodes matter."""
+        """Whether there is a node selector or required node affinity."""
         return bool(self.selector) or self.terms is not None
 
     def select(self, name: str, labels: Mapping[str, str]) -> bool:
@@ -192,7 +192,7 @@ def unmet_ever(constraints: Constraints, name: str, attributes: Attributes) -> U
 
 
 def unmet_now(constraints: Constraints, name: str, attributes: Attributes) -> Unmet | None:
-    """The same of a node as it is at the moment."""
+    """Why the pod may not go to a node now, for its condition or a passing taint too; None if it may."""
     if lasting := unmet_ever(constraints, name, attributes):
         return lasting
     if attributes.cordoned and not constraints.tolerate([UNSCHEDULABLE]):

@@ -39,14 +39,14 @@ class Step:
     loose: tuple[str, ...] = ()
     managed: bool = False
     asks: Resources = field(init=False, compare=False)
-    """Everything that a manager could pin, by name."""
+    """Amounts by name: those of `exclusive`, and devices of which more than zero are asked."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "asks", Resources({**self.exclusive, **self.devices.positive()}))
 
     @property
     def exclusive(self) -> Resources:
-        """What the managers of CPU and memory could pin, by name."""
+        """Amounts by name: millicores of exclusive CPUs, if any, and bytes of memory and hugepages."""
         return Resources({CPU: self.cpu, **self.memory} if self.cpu else self.memory)
 
 
@@ -79,7 +79,7 @@ class Demand:
     pod_level: PodLevel | None = None
     by_dra: frozenset[str] = frozenset()
     kinds: frozenset[Kind] = field(init=False, compare=False)
-    """The managers of whose resources its steps ask for some."""
+    """The kinds of all resources in the `asks` of its steps."""
 
     def __post_init__(self) -> None:
         kinds = frozenset(kind(name) for step in self.steps for name in step.asks)
@@ -119,7 +119,7 @@ def with_request(demand: Demand, container: str, resource: str, amount: int) -> 
 
 
 def without(demand: Demand, devices: AbstractSet[str]) -> Demand:
-    """The same demand without these devices, as a pod asks that has them by other ways."""
+    """The demand without these devices in any step or total, none `by_dra`; itself if it names none."""
     if not any(name in devices for name in (*demand.total, *demand.whole.devices)):
         return demand
     steps = tuple(replace(step, devices=_less(step.devices, devices)) for step in demand.steps)

@@ -58,7 +58,7 @@ class Mistake:
         return f"{head}\n  {self.text}\n  {' ' * self.at}^"
 
     def under(self, prefix: str) -> "Mistake":
-        """The same mistake, seen from a parent of the place where it stands."""
+        """The same mistake with `prefix` and a dot before its place."""
         where = f"{prefix}.{self.where}" if self.where else prefix
         return Mistake(where, self.message, self.text, self.at)
 

@@ -56,7 +56,7 @@ class Policy(StrEnum):
     SINGLE_NUMA_NODE = "single-numa-node"
 
     def at_least(self, other: "Policy") -> bool:
-        """Whether this promises no less than the other."""
+        """Whether this policy is the other one or a tighter one."""
         return _TIGHTNESS[self] >= _TIGHTNESS[other]
 
 
@@ -71,7 +71,7 @@ class Scope(StrEnum):
 
 
 class Match(StrEnum):
-    """How a node's own policy must stand to the pod's: able to keep its promise, or the same word."""
+    """How a node's policy must relate to the pod's: able to satisfy it, or equal to it."""
 
     SATISFIES = "satisfies"
     EQUAL = "equal"
@@ -99,21 +99,21 @@ class Intent:
 
     @property
     def binding(self) -> bool:
-        """Whether a node can fail to keep it; `none` and `best-effort` are kept by every node."""
+        """Whether the policy is `restricted` or tighter; every node satisfies `none` and `best-effort`."""
         return self.policy.at_least(Policy.RESTRICTED)
 
     def names(self, resource: str) -> bool:
-        """Whether this resource is written out in the intent."""
+        """Whether a name or prefix in `resources` matches this resource."""
         return any(_covers(pattern, resource) for pattern in self.resources)
 
     def concerns(self, resource: str) -> bool:
-        """Whether this resource is one that must sit together with the others."""
+        """Whether the policy covers this resource: any, if `resources` is empty."""
         return not self.resources or self.names(resource)
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRules:
-    """What a namespace's labels say about the pods in it."""
+    """The policies in a namespace's labels, None where a label is missing or cannot be read."""
 
     default: Policy | None = None
     enforce: Policy | None = None
@@ -123,7 +123,7 @@ class NamespaceRules:
 
 
 UNRULED = NamespaceRules()
-"""What holds where no label says anything."""
+"""The rules of a namespace without such labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class IntentAnnotations:
     without_policy: tuple[Mistake, ...] = ()
 
     def wrong(self, default: Policy | None) -> tuple[Mistake, ...]:
-        """Every mistake, where pods that name no policy are asked for this one."""
+        """Every mistake under this default policy; without one, those of `without_policy` too."""
         return (*self.mistakes, *(() if default else self.without_policy))
 
     def intent(self, default: Policy | None = None, match: Match = Match.SATISFIES) -> Intent | None:
@@ -156,7 +156,7 @@ class IntentAnnotations:
 
 
 def read(annotations: Mapping[str, str]) -> IntentAnnotations:
-    """What annotations say, with every mistake in them, unknown `numalign.io/` keys included."""
+    """Read a pod's annotations; mistakes, unknown `numalign.io/` keys too, are returned, not raised."""
     mistakes = list(_unknown_keys(annotations, known=_ON_PODS, kind="annotations"))
     policy = _read_policy(annotations, mistakes)
     resources = tuple(_read_resources(annotations.get(RESOURCES), mistakes))

@@ -81,7 +81,7 @@ class CpuTopology:
 
     @property
     def everything(self) -> CpuSet:
-        """All CPUs."""
+        """The CPUs of all zones, reserved ones included."""
         return union(self.zones)
 
 
@@ -115,7 +115,7 @@ class Stock:
 
 
 def full_stock(machine: Machine) -> Stock:
-    """What the machine could give out with nothing on it."""
+    """All CPUs but the reserved ones, and by resource the healthy devices of each place."""
     return Stock(
         machine.topology.everything & ~machine.reserved,
         tuple((name, tuple(place.healthy for place in places)) for name, places in machine.devices),
@@ -157,7 +157,7 @@ def read_list(text: str) -> CpuSet:
 
 
 def render_list(held: CpuSet) -> str:
-    """The kernel's list format."""
+    """The set in the kernel's list format, as in `0-3,8`; an empty text for no CPU."""
     runs: list[tuple[int, int]] = []
     for one in members(held):
         first, last = runs[-1] if runs else (one, one - 2)

@@ -75,7 +75,7 @@ class Zone:
     assignments: int = 0
 
     def emptied(self) -> "Zone":
-        """The zone with nothing given out."""
+        """The zone with all that is allocatable free and no memory groups; itself if it is so already."""
         if not self.cells and not self.assignments and self.free == self.allocatable:
             return self
         return replace(self, free=self.allocatable, cells=frozenset(), assignments=0)
@@ -124,7 +124,7 @@ class Node:
             object.__setattr__(self, "stock", full_stock(self.machine))
 
     def emptied(self) -> "Node":
-        """The node with nothing on it."""
+        """The node with its zones emptied and its machine's stock full; itself if it is so already."""
         stock = full_stock(self.machine) if self.machine else None
         zones = tuple(zone.emptied() for zone in self.zones)
         if stock == self.stock and zones == self.zones:
@@ -132,11 +132,11 @@ class Node:
         return replace(self, zones=zones, stock=stock)
 
     def in_health(self) -> "Node":
-        """The node with nothing on it and all that it had before it fell ill, if it has."""
+        """The node with nothing given out: `health` of a node that is ill, of any other `emptied`."""
         return self.health or self.emptied()
 
     def aligns(self, resource: str) -> bool:
-        """Whether this kubelet gives hints for a resource at all."""
+        """Whether this kubelet gives hints for a resource; of devices, for those that its zones list."""
         manager = kind(resource)
         return manager in self.hinting and (manager is not Kind.DEVICE or resource in self.devices)
 
@@ -217,7 +217,7 @@ def _short(resource: str) -> str:
 
 
 def alike(node: Node | None, before: Node | None) -> bool:
-    """Whether verdicts on two nodes are the same: they differ in who may go there, or in their names."""
+    """Whether two nodes differ in name, label and attributes at most; None is alike None alone."""
     if node is before or node is None or before is None:
         return node is before
     # Parts that are one object are equal without being looked at.

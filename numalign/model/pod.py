@@ -47,7 +47,7 @@ class Container:
         )
 
     def defaulted(self) -> "Container":
-        """With the requests that the API server derives from limits."""
+        """The container with a request for each limit that has none, as the API server sets it."""
         return replace(self, requests=Resources({**self.limits, **self.requests}))
 
 

@@ -90,21 +90,21 @@ class Resources(Mapping[str, int]):
         return f"Resources({self._amounts})"
 
     def plus(self, other: Mapping[str, int]) -> "Resources":
-        """Both together; a name that only one of them has counts as it stands."""
+        """The sum by name; a name that only one of them has keeps its amount."""
         return Resources({name: self.get(name, 0) + other.get(name, 0) for name in {*self, *other}})
 
     def most(self, other: Mapping[str, int]) -> "Resources":
-        """The larger amount of each name."""
+        """The larger amount of each name that either of them has."""
         return Resources({name: max(self.get(name, 0), other.get(name, 0)) for name in {*self, *other}})
 
     def within(self, most: "Resources") -> bool:
-        """Whether there is no more of anything than in the other."""
+        """Whether no amount exceeds that of its name in the other, which is zero for a name it lacks."""
         return (
             self is most or self == most or all(amount <= most.get(name, 0) for name, amount in self.items())
         )
 
     def positive(self) -> "Resources":
-        """Only the names that something is asked of."""
+        """Only the names with amounts above zero."""
         return Resources({name: amount for name, amount in self.items() if amount > 0})
 
 
@@ -143,6 +143,6 @@ def parse_amount(name: str, text: object) -> int:
 
 
 def render(name: str, amount: int) -> str:
-    """The quantity a person would write for this amount of this resource."""
+    """The quantity of an amount: `1500m` of cpu, `16Gi` of memory, a plain number of anything else."""
     show = {Kind.CPU: quantity.render_millis, Kind.MEMORY: quantity.render_units}
     return show.get(kind(name), str)(amount)

@@ -17,7 +17,7 @@ Value = TypeVar("Value", bound=Hashable)
 
 
 def shared(value: Value) -> Value:
-    """The value that was met first of all that equal this one, or this one itself."""
+    """One object for all equal values: the first that came, as long as it is among the `REMEMBERED`."""
     return cast("Value", _first(value))
 
 

@@ -11,11 +11,11 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
-"""Some steps, then an answer."""
+"""A generator that yields None between its steps and returns the answer."""
 
 
 def finished(steps: Steps[T]) -> T:
-    """The answer, all steps made at once."""
+    """The value that the generator returns, after all its steps at once."""
     while True:
         try:
             next(steps)
