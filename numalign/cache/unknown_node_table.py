@@ -30,18 +30,18 @@ class UnknownNodeTable(NodeTable):
     def __init__(self) -> None:
         super().__init__()
         self._unknown: Mapping[str, UnknownNode] = {}
+        self._held: dict[str, UnknownNode] = {}
         self._untold: Bools = np.zeros(_FIRST, dtype=np.bool_)
         self._amounts: dict[str, Ints] = {}
         self._listing = Counter[str]()
 
     def put_all(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
         """Add these nodes, or take them over as they are now; a step after some that changed."""
-        before, self._unknown = self._unknown, unknown
-        if before is unknown:
-            return
-        changed = [node for name, node in unknown.items() if before.get(name) != node]
+        self._unknown = unknown
+        changed = [node for name, node in unknown.items() if self._held.get(name) != node]
         for at, node in enumerate(changed):
             self.put(Node(node.name, (), totals=node.totals, attributes=node.attributes))
+            self._held[node.name] = node
             if (at + 1) % _NODES_A_STEP == 0:
                 yield
 
@@ -71,6 +71,7 @@ class UnknownNodeTable(NodeTable):
         """Take a node out, if it is there."""
         node = self.get(name)
         super().drop(name)
+        self._held.pop(name, None)
         self._delist(node)
 
     def _delist(self, node: Node | None) -> None:

@@ -45,6 +45,18 @@ def test_whether_a_node_is_large_enough_if_its_node_object_tells(
     assert bare(told).large_enough(asks(asked)).tolist() == enough
 
 
+def test_what_was_given_up_halfway_is_done_the_next_time() -> None:
+    unknown = {f"n{at}": UnknownNode(f"n{at}", LARGE) for at in range(40)}
+    made = bare()
+    # An error elsewhere has ended it.
+    next(made.put_all(unknown))
+
+    for _ in range(2):
+        deque(made.put_all(unknown), maxlen=0)
+
+    assert len(made) == 40
+
+
 amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(0, 4))
 nodes = st.lists(st.none() | amounts.map(Resources), max_size=6)
 
