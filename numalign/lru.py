@@ -88,9 +88,10 @@ class LRU(Generic[Key, Value]):
             self.bytes -= self._weights.pop(key)
 
     def weigh_again(self, key: Key) -> None:
-        """Take note of what a value has come to take since it was remembered."""
-        self.bytes -= self._weights[key]
-        self._note(key, self._values[key])
+        """Take note of what a value has come to take since it was remembered, if it is."""
+        if key in self._values:
+            self.bytes -= self._weights[key]
+            self._note(key, self._values[key])
 
     def values(self) -> list[Value]:
         """All that is remembered."""

@@ -91,6 +91,7 @@ class ClusterCache:
         self._of_nodes: LRU[Question, Evaluation] = LRU(
             remembered, most_bytes=MOST_BYTES, weigh=_weight_of_evaluation
         )
+        self._last_asked: Question | None = None
         self._of_shapes: LRU[Question, Evaluation] = LRU(remembered, weigh=_weight_of_evaluation)
         self._eligible_shapes: LRU[Constraints, TrackedArray] = LRU(remembered, weigh=_weight_of_array)
         self._room: LRU[_Pod, Node] = LRU(remembered, weigh=_weight_of_room)
@@ -218,8 +219,10 @@ class ClusterCache:
         evaluation = self._of_nodes.get(
             question, lambda: Evaluation(self.nodes, question, self.nodes.healths)
         )
-        # It is empty in the beginning, and grows with what is read of it.
-        self._of_nodes.weigh_again(question)
+        # It is empty in the beginning, and grows with what is read of it: that one last until now.
+        for grown in filter(None, (self._last_asked, question)):
+            self._of_nodes.weigh_again(grown)
+        self._last_asked = question
         return evaluation
 
     # One node.
@@ -391,6 +394,7 @@ class ClusterCache:
         if len(rows) <= GUESSES or self._witness(pod):
             return
         yield from evaluation.work_now()
+        self._of_nodes.weigh_again(question)
         rows = self._rows_with_hope(question, constraints)
         rows = rows[evaluation.possible[rows]]
         if len(rows):

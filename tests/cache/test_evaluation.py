@@ -366,6 +366,18 @@ def test_an_answer_knows_what_it_takes(containers: int) -> None:
     assert cache.caches()["nodes"].bytes > answer.weight
 
 
+def test_what_an_answer_grew_by_is_noted_with_the_next_question() -> None:
+    cache = ClusterCache.of(replace(A, name=f"n{number}") for number in range(300))
+    answers = [ask(cache, question(f"cpu=1 mem={size}Mi gpu=0")) for size in (1, 2, 3)]
+    for answer in answers:
+        ask(cache, answer.question)
+        assert answer.admitted.all()
+        answer.scores(Strategy.LEAST_NUMA_NODES)
+    ask(cache, answers[0].question)
+
+    assert cache.caches()["nodes"].bytes > sum(answer.weight for answer in answers)
+
+
 def test_more_changes_than_anybody_notes_are_not_missed() -> None:
     cache = ClusterCache.of([A, B])
     answer = ask(cache, ONE_GPU)
