@@ -15,7 +15,7 @@ class RejectionReason(StrEnum):
     SMT_ALIGNMENT = "SMTAlignmentError"
     EMPTY_SHARED_POOL = "EmptyPodSharedPoolError"
     NOT_ANSWERED = "NotAnswered"
-    """No kubelet says this: what it would say takes too long to work out (`work`)."""
+    """No kubelet says this: what it would say takes too long to work out (`work_limit`)."""
 
 
 @dataclass(frozen=True, slots=True)

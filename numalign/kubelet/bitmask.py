@@ -6,7 +6,7 @@ order-preserving renaming of zones does not change that order, so ids need not b
 there are only ids.
 
 Eight zones make 255 sets, and each of them may be walked for each resource of each container. So the walks
-here are left to the interpreter's own loops (`map`), and `hints` has many sets in one number.
+here are left to the interpreter's own loops (`map`), and `hint_sets` has many sets in one number.
 """
 
 from collections.abc import Iterable

@@ -7,7 +7,7 @@ ZoneAmounts = tuple[int, ...]
 
 
 def draw(amounts: ZoneAmounts, positions: Iterable[int], request: int) -> ZoneAmounts:
-    """Take what is asked from these positions in turn, as far as it goes."""
+    """How much of a request each position gives, drawn from these in turn; less in all if they have less."""
     taken = [0] * len(amounts)
     for at in positions:
         taken[at] = min(amounts[at], request)
@@ -16,10 +16,10 @@ def draw(amounts: ZoneAmounts, positions: Iterable[int], request: int) -> ZoneAm
 
 
 def add(one: ZoneAmounts, other: ZoneAmounts) -> ZoneAmounts:
-    """Position by position."""
+    """The sums, position by position."""
     return tuple(map(int.__add__, one, other))
 
 
 def subtract(one: ZoneAmounts, other: ZoneAmounts) -> ZoneAmounts:
-    """Position by position."""
+    """The differences, position by position."""
     return tuple(map(int.__sub__, one, other))
