@@ -38,6 +38,14 @@ def replica(client: Api, time: Time, *, names: tuple[str, ...] = NAMES) -> Rotat
     return Rotator(client, ref=PLACE, configuration=CONFIGURATION, plan=plan, now=time.now, clock=time.clock)
 
 
+@pytest.fixture
+async def shared(client: Api, time: Time) -> Rotator:
+    """A replica that has made the first pair."""
+    made = replica(client, time)
+    assert steps(await made.reconcile()) == [Step.CREATED]
+    return made
+
+
 def steps(look: Observation) -> list[Step]:
     return [move.step for move in look.transitions]
 
@@ -67,17 +75,16 @@ async def test_of_many_that_start_at_once_one_makes_it_and_all_hold_it(
     assert bundles(cluster, VALIDATING) == [held(looks[0]).bundle]
 
 
-async def test_at_rest_nothing_is_written(cluster: FakeApi, client: Api, time: Time) -> None:
-    shared = replica(client, time)
-    await shared.reconcile()
+async def test_at_rest_nothing_is_written(cluster: FakeApi, shared: Rotator) -> None:
     cluster.requests.clear()
     look = await shared.reconcile()
 
     assert (look.transitions, {asked.method for asked in cluster.requests}) == ((), {"GET"})
 
 
-async def test_a_rotation_from_its_beginning_to_its_end(cluster: FakeApi, client: Api, time: Time) -> None:
-    shared = replica(client, time)
+async def test_a_rotation_from_its_beginning_to_its_end(
+    cluster: FakeApi, time: Time, shared: Rotator
+) -> None:
     old = held(await shared.reconcile()).current
     time.passes(20 * DAY)
     told: list[list[Step]] = []
@@ -123,10 +130,8 @@ async def test_two_that_look_together_take_each_step_once(client: Api, time: Tim
 
 @pytest.mark.parametrize("kind", [MUTATING, VALIDATING])
 async def test_nothing_is_promoted_while_one_does_not_trust_it(
-    cluster: FakeApi, client: Api, time: Time, kind: str
+    cluster: FakeApi, time: Time, kind: str, shared: Rotator
 ) -> None:
-    shared = replica(client, time)
-    await shared.reconcile()
     cluster.failures["PATCH", configuration_path(kind)] = HTTPStatus.FORBIDDEN
     time.passes(20 * DAY)
     told = []
@@ -137,9 +142,7 @@ async def test_nothing_is_promoted_while_one_does_not_trust_it(
     assert told == [Step.STAGED]
 
 
-async def test_trust_that_was_lost_is_waited_for_again(cluster: FakeApi, client: Api, time: Time) -> None:
-    shared = replica(client, time)
-    await shared.reconcile()
+async def test_trust_that_was_lost_is_waited_for_again(cluster: FakeApi, time: Time, shared: Rotator) -> None:
     time.passes(20 * DAY)
     await shared.reconcile()
     time.passes(55)
@@ -187,8 +190,7 @@ async def test_one_that_was_held_up_cannot_bring_back_what_was_trusted_once(
     assert bundles(cluster, VALIDATING)[0].count(b"BEGIN") == 2
 
 
-async def test_a_clock_that_jumps_back_changes_nothing(cluster: FakeApi, client: Api, time: Time) -> None:
-    shared = replica(client, time)
+async def test_a_clock_that_jumps_back_changes_nothing(cluster: FakeApi, time: Time, shared: Rotator) -> None:
     before = held(await shared.reconcile())
     time.day -= timedelta(days=20)
     look = await shared.reconcile()
@@ -214,9 +216,7 @@ async def test_one_clock_that_is_ahead_takes_nothing_from_the_others(
     assert before.ca_pem in bundles(cluster, VALIDATING)[0]
 
 
-async def test_a_clock_that_jumps_ahead_hurries_no_step(client: Api, time: Time) -> None:
-    shared = replica(client, time)
-    await shared.reconcile()
+async def test_a_clock_that_jumps_ahead_hurries_no_step(time: Time, shared: Rotator) -> None:
     time.passes(20 * DAY)
     await shared.reconcile()
     time.day += timedelta(hours=1)
@@ -225,9 +225,8 @@ async def test_a_clock_that_jumps_ahead_hurries_no_step(client: Api, time: Time)
 
 
 async def test_a_secret_that_was_deleted_comes_back_with_a_next_pair(
-    cluster: FakeApi, client: Api, time: Time
+    cluster: FakeApi, shared: Rotator
 ) -> None:
-    shared = replica(client, time)
     before = held(await shared.reconcile())
     cluster.delete(PLACE.path)
     look = await shared.reconcile()

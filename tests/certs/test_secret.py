@@ -188,12 +188,10 @@ def test_a_certificate_in_der_stands_in_no_secret() -> None:
 def test_when_a_pair_must_not_be_served() -> None:
     early, late = START - timedelta(minutes=6), START + timedelta(days=30)
 
-    assert secrets.untimely(ONE, now=START) == ()
-    assert [str(each) for each in secrets.untimely(ONE, now=early)] == [
-        "tls.crt: is not valid before 2026-05-01T11:55:00+00:00"
-    ]
-    assert [str(each) for each in secrets.untimely(ONE, now=late)] == [
-        "tls.crt: expired at 2026-05-31T12:00:00+00:00"
+    assert [[str(each) for each in secrets.untimely(ONE, now=now)] for now in (START, early, late)] == [
+        [],
+        ["tls.crt: is not valid before 2026-05-01T11:55:00+00:00"],
+        ["tls.crt: expired at 2026-05-31T12:00:00+00:00"],
     ]
 
 
@@ -215,18 +213,12 @@ async def test_none_is_there(client: Api) -> None:
     assert (found.raw, found.state, found.mistakes, found.lost, found.ours) == (None, None, (), True, False)
 
 
-async def test_ours_is_read(cluster: FakeApi, client: Api) -> None:
-    cluster.put(secret(files(HELD.current)))
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "somebody else's"])
+async def test_it_is_told_whose_it_is(cluster: FakeApi, client: Api, *, ours: bool) -> None:
+    cluster.put(secret(files(HELD.current), ours=ours))
     found = await secrets.read(client, PLACE)
 
-    assert (found.state, found.ours, found.lost) == (HELD, True, False)
-
-
-async def test_somebody_elses_is_read_and_not_ours(cluster: FakeApi, client: Api) -> None:
-    cluster.put(secret(files(HELD.current), ours=False))
-    found = await secrets.read(client, PLACE)
-
-    assert (found.state, found.ours, found.lost) == (HELD, False, False)
+    assert (found.state, found.ours, found.lost) == (HELD, ours, False)
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "somebody else's"])
