@@ -1,15 +1,12 @@
 """Events about pods are written in the background, once each, and never stand in anybody's way."""
 
 import asyncio
-import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,9 +27,7 @@ from numalign.kube.events import (
     Type,
     written,
 )
-from numalign.runtime import logs
-
-Json = dict[str, Any]
+from tests.runtime.conftest import Told
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
 EVENTS = "/api/v1/namespaces/team/events"
@@ -54,14 +49,14 @@ class Recording:
     meanwhile: Callable[[], object] = lambda: None
     seconds: float = 0
     slept: list[float] = field(default_factory=list)
-    said: io.StringIO = field(default_factory=io.StringIO)
+    told: Told = field(default_factory=Told)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
         self.recorder = Recorder(
             self.api,
             component="numalign-scorer",
-            log=logs.to(self.said, level="debug", form="json"),
+            log=self.told.log,
             registry=self.registry,
             now=lambda: NOW,
             clock=lambda: self.seconds,
@@ -78,10 +73,6 @@ class Recording:
     def count(self, outcome: EventOutcome) -> float | None:
         """As the metric says."""
         return self.registry.get_sample_value("numalign_pod_events_total", {"outcome": outcome})
-
-    def lines(self) -> list[Json]:
-        """What was logged."""
-        return [orjson.loads(line) for line in self.said.getvalue().splitlines()]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -133,7 +124,7 @@ async def test_the_same_event_stands_there_once_and_others_beside_it() -> None:
         await until(lambda: made.count(EventOutcome.REPEATED) == 1)
 
         assert (len(server.all(EVENTS)), made.count(EventOutcome.WRITTEN)) == (4, 4)
-        assert made.lines() == []
+        assert made.told.lines() == []
 
 
 async def test_an_api_server_has_a_pause_between_events() -> None:
@@ -150,7 +141,7 @@ async def test_who_tells_too_much_never_waits_and_the_loss_is_counted() -> None:
             made.recorder.tell(replace(BOUNCED, uid=str(number)))
 
     assert made.count(EventOutcome.DROPPED) == 5
-    [line] = made.lines()
+    [line] = made.told.lines()
     assert (line["event"], line["outcome"]) == ("event.lost", "dropped")
 
 
@@ -161,7 +152,7 @@ async def test_an_api_server_that_is_away_for_a_while_gets_it_later() -> None:
         made.recorder.tell(BOUNCED)
         await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
 
-        assert (made.slept[0], made.lines()) == (PAUSES[0], [])
+        assert (made.slept[0], made.told.lines()) == (PAUSES[0], [])
 
 
 class Absent:
@@ -198,7 +189,7 @@ async def test_what_nobody_takes_is_given_up(error: Exception, tries: int, reaso
 
     assert absent.tries == tries
     assert made.slept == [*PAUSES[: tries - 1], PACE_SECONDS]
-    [line] = made.lines()
+    [line] = made.told.lines()
     assert (line["event"], line["outcome"], line["reason"]) == ("event.lost", "failed", reason)
 
 
@@ -209,12 +200,12 @@ async def test_a_refusal_is_final_and_said_once_a_minute() -> None:
         for number in range(refused - 1):
             made.recorder.tell(replace(BOUNCED, uid=str(number)))
         await until(lambda: made.count(EventOutcome.FAILED) == refused - 1)
-        before = made.lines()
+        before = made.told.lines()
         made.seconds += SAID_AGAIN_SECONDS
         made.recorder.tell(BOUNCED)
         await until(lambda: made.count(EventOutcome.FAILED) == refused)
 
-        assert (len(before), len(made.lines())) == (1, 2)
+        assert (len(before), len(made.told.lines())) == (1, 2)
         assert "you may not create the event PlacementRefused of pod team/web" in before[0]["reason"]
 
 

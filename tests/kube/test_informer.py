@@ -2,9 +2,7 @@
 
 import asyncio
 import functools
-import io
 import itertools
-import json
 import math
 import random
 import weakref
@@ -28,7 +26,7 @@ from numalign.kube import informer, kinds
 from numalign.kube.client import Api, Query, Unreachable
 from numalign.kube.informer import PAGE, Informer, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
-from numalign.runtime import logs
+from tests.runtime.conftest import Told
 
 Json = dict[str, Any]
 
@@ -91,7 +89,7 @@ class Following:
     server: FakeApi
     shelf: Shelf = field(default_factory=Shelf)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    stream: io.StringIO = field(default_factory=io.StringIO)
+    log: Told = field(default_factory=Told)
     pauses: list[float] = field(default_factory=list)
     now: float = 1000.0
     chance: float = 1.0
@@ -104,7 +102,7 @@ class Following:
             api,
             collections,
             self.shelf,
-            log=logs.to(self.stream, level="debug", form="json"),
+            log=self.log.log,
             metrics=WatchMetrics.of(self.registry),
             silence=silence,
             clock=lambda: self.now,
@@ -141,12 +139,11 @@ class Following:
 
     def said(self, event: str) -> list[Json]:
         """The log lines of an event."""
-        lines = map(json.loads, self.stream.getvalue().splitlines())
-        return [line for line in lines if line["event"] == event]
+        return self.log.of(event)
 
     def events(self) -> list[str]:
         """All events that were logged, in order."""
-        return [json.loads(line)["event"] for line in self.stream.getvalue().splitlines()]
+        return [line["event"] for line in self.log.lines()]
 
     def count(self, name: str, **labels: str) -> float:
         """What a metric says."""

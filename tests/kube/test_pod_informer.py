@@ -1,6 +1,5 @@
 """Pods, as they come from an API server or a file, and what a ledger is told of them."""
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +20,9 @@ from numalign.ledger.model import PlacementRecord, Source
 from numalign.lru import MOST_BYTES
 from numalign.model.errors import AND_MORE
 from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED, IntentAnnotations, Policy
-from numalign.runtime import logs
 from numalign.runtime.logs import MANY_LINES
 from tests.notation import asks, bag, table
+from tests.runtime.conftest import Told as LogTold
 
 Json = dict[str, Any]
 
@@ -73,11 +72,10 @@ class Watched:
 
     def __init__(self) -> None:
         self.told = Told()
-        self.logged = io.StringIO()
+        self.log = LogTold()
         self.registry = CollectorRegistry()
         self.reader = PodReader()
-        log = logs.to(self.logged, level="debug", form="json")
-        self.pod_informer = PodInformer(self.told, self.reader, log=log, registry=self.registry)
+        self.pod_informer = PodInformer(self.told, self.reader, log=self.log.log, registry=self.registry)
 
     def put(self, *pods: Json) -> None:
         """As a reflector would."""
@@ -93,10 +91,6 @@ class Watched:
         self.put(raw)
         [told] = self.told.pods.values()
         return told
-
-    def lines(self) -> list[Json]:
-        """What was logged."""
-        return [orjson.loads(line) for line in self.logged.getvalue().splitlines()]
 
     def unreadable(self) -> float | None:
         """As the metric says."""
@@ -253,7 +247,7 @@ def test_a_pod_that_cannot_be_told_from_others_is_not_lost_silently(
 
     assert [*watched.told.pods] == ["2"]
     assert (watched.mistakes(), watched.unreadable()) == (mistakes, 1)
-    [line] = watched.lines()
+    [line] = watched.log.lines()
     assert (line["event"], line["pod"]) == ("pod.unreadable", "team/p")
 
 
@@ -306,21 +300,21 @@ def test_the_pods_of_a_template_that_makes_no_sense_are_logged_once(watched: Wat
     watched.put(*(pod(f"p{number}", uid=str(number), status={"phase": "?"}) for number in range(5)))
     watched.put(pod("p0", uid="0", status={"phase": "?"}))
 
-    assert (len(watched.lines()), watched.unreadable()) == (1, 5)
+    assert (len(watched.log.lines()), watched.unreadable()) == (1, 5)
 
 
 def test_whoever_makes_ever_new_mistakes_fills_no_log(watched: Watched) -> None:
     many = range(MANY_LINES + 5)
     watched.put(*(pod(f"p{at}", uid=str(at), status={"phase": str(at)}) for at in many))
 
-    assert (len(watched.lines()), watched.unreadable()) == (MANY_LINES, MANY_LINES + 5)
+    assert (len(watched.log.lines()), watched.unreadable()) == (MANY_LINES, MANY_LINES + 5)
 
 
 def test_of_many_mistakes_of_a_pod_the_first_are_kept_and_logged(watched: Watched) -> None:
     many = [{"name": f"c{number}", "resources": number} for number in range(1, 90)]
     watched.put(pod(spec={"containers": many, "initContainers": many}))
 
-    [line] = watched.lines()
+    [line] = watched.log.lines()
     assert len(watched.mistakes()) == len(line["mistakes"]) == MOST_MISTAKES + 1
     assert watched.mistakes()[-1] == f"Pod team/p: {AND_MORE}"
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import io
 import json
 import os
 from collections.abc import AsyncIterator, Callable
@@ -19,9 +18,9 @@ from harness.waiting import until
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.informer import Sink
-from numalign.runtime import logs
 from tests.kube.objects import listed, nrt
 from tests.notation import table
+from tests.runtime.conftest import Told
 
 SOON = 0.01
 
@@ -38,7 +37,7 @@ class Followed:
     every: float = SOON
     seconds: float = 0
     seen: list[Snapshot] = field(default_factory=list)
-    said: io.StringIO = field(default_factory=io.StringIO)
+    told: Told = field(default_factory=Told)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     pods: Sink | None = None
 
@@ -46,7 +45,7 @@ class Followed:
         self.feed = FileFeed(
             self.path,
             every=self.every,
-            log=logs.to(self.said, level="debug", form="json"),
+            log=self.told.log,
             registry=self.registry,
             pods=self.pods,
             clock=lambda: self.seconds,
@@ -61,11 +60,6 @@ class Followed:
     def failures(self) -> float:
         """How often the file could not be read."""
         return self.registry.get_sample_value("numalign_snapshot_failures_total") or 0
-
-    def errors(self) -> list[dict[str, Any]]:
-        """The lines that say so."""
-        lines = map(json.loads, self.said.getvalue().splitlines())
-        return [line for line in lines if line["event"] == "snapshot.failed"]
 
     def nodes(self) -> list[str]:
         """Those of the last snapshot."""
@@ -115,7 +109,7 @@ async def test_there_is_nothing_yet_when_the_first_file(
         assert followed.seen == []
         assert followed.feed.waiting_for() == f"a readable snapshot at {followed.path}"
         assert followed.feed.age() == float("inf")
-        line = followed.errors()[0]
+        line = followed.told.of("snapshot.failed")[0]
         assert (line["level"], line["path"]) == ("error", str(followed.path))
 
         if followed.path.is_dir():
@@ -263,7 +257,7 @@ async def test_a_pod_that_cannot_be_given_on_stops_nobody(listening: Followed, p
     listening.write(with_pods({"name": "unbearable"}, {"name": "p"}))
     await listening.feed.load(listening.take)
 
-    [line] = [json.loads(line) for line in listening.said.getvalue().splitlines()]
+    [line] = listening.told.lines()
     assert (line["event"], line["object"]) == ("snapshot.object_failed", "default/unbearable")
     assert [*pods.there] == [("default", "p")]
     assert pods.kept == [{("default", "p"), ("default", "unbearable")}]
