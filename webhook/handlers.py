@@ -141,7 +141,9 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
         return web.json_response({"error": str(error)}, status=error.status)
     snapshot = context.holder.snapshot
     if snapshot is None:
-        return _not_yet()
+        # The API server asks again after a second, within the time that it has.
+        reason = {"error": "no snapshot could be read yet"}
+        return web.json_response(reason, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
     try:
         outcome = await _ENDPOINTS[name](context, review, snapshot)
     except Exception as error:
@@ -151,12 +153,6 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
     context.metrics.reviews.labels(name, outcome.decision).inc()
     _log(context.log, name, review, outcome)
     return web.Response(body=outcome.body, content_type=JSON)
-
-
-def _not_yet() -> web.Response:
-    """The API server asks again after a second, within the time that it has."""
-    error = {"error": "no snapshot could be read yet"}
-    return web.json_response(error, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
 
 
 def _body(request: web.Request) -> bytes:
@@ -188,15 +184,18 @@ def _mutated(answer: Allowed | Patched) -> str:
 async def _validation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
     pod = _subject(context, review, snapshot)
     if isinstance(pod, SkipReason):
-        answer: Allowed | Denied = Allowed()
-        decision = "skipped"
-    elif isinstance(pod, InvalidPod):
-        answer, decision = refuse_broken(pod), "invalid"
-    else:
-        answer = validate(pod.request, await _decided(context, [pod.request]))
-        context.metrics.below.count(pod.request.namespace, shortfalls(pod.request))
-        decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
-    return Outcome(decision, answer, answer_validation(review.uid, answer))
+        return _validated(review, Allowed(), "skipped")
+    if isinstance(pod, InvalidPod):
+        return _validated(review, refuse_broken(pod), "invalid")
+    answer = validate(pod.request, await _decided(context, [pod.request]))
+    context.metrics.below.count(pod.request.namespace, shortfalls(pod.request))
+    return _validated(review, answer)
+
+
+def _validated(review: Review, answer: Allowed | Denied, decision: str = "") -> Outcome:
+    """The outcome of a validation, by default named after the answer."""
+    named = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
+    return Outcome(decision or named, answer, answer_validation(review.uid, answer))
 
 
 async def _decided(context: Context, pods: Iterable[PodQuestion]) -> Decide:
@@ -239,12 +238,9 @@ async def _workloads(context: Context, review: Review, snapshot: Snapshot) -> Ou
     steps = workload(review, snapshot, reader=context.reader, policy=context.policy.now)
     reviewed = await result_of(steps)
     if isinstance(reviewed, SkipReason) or mode is Workloads.OFF:
-        answer: Allowed | Denied = Allowed()
-        decision = "skipped"
-    else:
-        answer = judge(reviewed, await _decided(context, reviewed.questions(mode)), mode=mode)
-        decision = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
-    return Outcome(decision, answer, answer_validation(review.uid, answer))
+        return _validated(review, Allowed(), "skipped")
+    decide = await _decided(context, reviewed.questions(mode))
+    return _validated(review, judge(reviewed, decide, mode=mode))
 
 
 def _state(context: Context) -> dict[str, object]:

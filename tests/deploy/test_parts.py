@@ -1,9 +1,7 @@
 """What is installed where it is wanted: the scorer, and a scheduler that asks it."""
 
-import pytest
-
 from numalign.kube import lease
-from numalign.runtime import health, server
+from numalign.runtime import server
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import NAMESPACE, Object, installed
 
@@ -45,11 +43,6 @@ def test_the_service_learns_who_leads_before_a_lease_could_have_passed_on() -> N
     assert probe["httpGet"] == {"path": "/readyz", "port": "metrics", "scheme": "HTTP"}
     unready = probe["periodSeconds"] * probe["failureThreshold"]
     assert unready < lease.LEASE_DURATION_SECONDS - lease.RENEW_DEADLINE_SECONDS
-
-
-@pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe"])
-def test_a_replica_that_waits_is_alive(probe: str) -> None:
-    assert CONTAINER[probe]["httpGet"] == {"path": health.HEALTH, "port": "metrics", "scheme": "HTTP"}
 
 
 def test_the_service_leads_to_the_port_that_is_open() -> None:

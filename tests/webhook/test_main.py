@@ -108,24 +108,6 @@ async def validated(session: aiohttp.ClientSession) -> Raw:
         return response
 
 
-async def test_it_starts_without_a_snapshot_and_waits_for_it(webhook: Webhook) -> None:
-    flags = ["--snapshot", webhook.path, "--insecure-http", "--snapshot-reload-seconds", 0.05]
-
-    async with running(*flags) as program:
-        place = await program.line("server.listening")
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{place['metrics_port']}") as session:
-            async with session.get("/readyz") as answer:
-                early = answer.status
-            webhook.put({"a": LARGE})
-            await program.line("snapshot.loaded")
-            async with session.get("/readyz") as answer:
-                late = answer.status
-        code = await program.end()
-
-    assert (early, late, code) == (503, 200, 0)
-    assert program.lines[0]["event"] == "snapshot.failed"
-
-
 async def test_it_lists_every_mistake_in_its_settings_and_does_not_start() -> None:
     process = await started("--injection", "maybe", "--port", "high", "--snapshoot", "x")
     said, listed = await process.communicate()

@@ -146,20 +146,6 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         yield Bench(tmp_path, api)
 
 
-async def test_it_follows_the_cluster(bench: Bench) -> None:
-    async with bench.running("--insecure-http") as webhook:
-        await webhook.until(webhook.ready)
-        before = await webhook.ask(TWO_GPUS)
-        bench.add("tiny", TINY)
-
-        async def heard() -> bool:
-            return bool((await webhook.ask(TWO_GPUS))["patch"] != before["patch"])
-
-        await webhook.until(heard)
-
-    assert bench.settled == ["settled"]
-
-
 async def test_it_writes_nothing_anywhere(bench: Bench) -> None:
     bench.share(pair())
     async with bench.running(*OWN, "--kubelet-configs=true") as webhook:

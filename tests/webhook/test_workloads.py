@@ -1,7 +1,6 @@
 """What is said of a workload when it is applied."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from numalign.kube.decode.templates import MOST_TEMPLATES, TemplatePath
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
 from numalign.model.errors import MOST_MISTAKES
 from numalign.model.intent import NamespaceRules, Policy
+from numalign.model.steps import finished
 from tests.notation import node, table
 from tests.webhook.conftest import POLICY, Cluster, Raw, asked, cluster, decided, raw, with_spec
 from webhook.review import Allowed, Denied, Review, StatusReason
@@ -61,14 +61,7 @@ def volcano(*pods: Raw, **changes: object) -> Review:
 
 
 def read(review: Review, now: Cluster = ROOM, *, policy: ClusterPolicy = NO_POLICY) -> Workload | SkipReason:
-    found: list[Workload | SkipReason] = []
-
-    def steps() -> Iterator[None]:
-        found.append((yield from workload(review, now.snapshot, reader=PodReader(), policy=policy)))
-
-    for _ in steps():
-        pass
-    return found[0]
+    return finished(workload(review, now.snapshot, reader=PodReader(), policy=policy))
 
 
 def answer(
@@ -81,9 +74,9 @@ def answer(
 
 def said(review: Review, now: Cluster = ROOM, *, mode: Workloads = WARN) -> list[str]:
     """The warnings to a workload that is let pass."""
-    given_ = answer(review, now, mode=mode)
-    assert isinstance(given_, Allowed)
-    return list(given_.warnings)
+    decision = answer(review, now, mode=mode)
+    assert isinstance(decision, Allowed)
+    return list(decision.warnings)
 
 
 # Whose business it is.
@@ -383,16 +376,13 @@ def test_the_decisive_comes_first() -> None:
 
 
 def test_a_long_place_leaves_room_for_the_reason() -> None:
-    policy = ClusterPolicy(templates={("x.io", "Train"): (TemplatePath.read("spec.roles.*.template"),)})
-    found = read(
-        applied("x.io/v1", "Train", {"roles": {"r" * 60: {"template": template(NEVER)}}}), policy=policy
-    )
+    found = read(roles(NEVER), policy=BY_ROLE)
     assert isinstance(found, Workload)
 
-    given_ = judge(found, decided(ROOM), mode=WARN)
+    decision = judge(found, decided(ROOM), mode=WARN)
 
-    assert len(given_.warnings[0]) <= LONGEST_SHOWN
-    assert "rrr.template: 0/1 nodes can align" in given_.warnings[0]
+    assert len(decision.warnings[0]) <= LONGEST_SHOWN
+    assert "rrr...].template: 0/1 nodes can align" in decision.warnings[0]
 
 
 @pytest.mark.parametrize("now", [BARE, cluster([], unknown=3)], ids=["no node", "none that is known"])
@@ -436,10 +426,10 @@ def test_where_it_is_set_so_a_workload_that_can_never_run_is_refused_in_full() -
 
 
 def test_of_several_templates_the_others_are_named() -> None:
-    given_ = answer(volcano(FITS, NEVER, NEVER, NEVER), mode=DENY)
+    decision = answer(volcano(FITS, NEVER, NEVER, NEVER), mode=DENY)
 
-    assert isinstance(given_, Denied)
-    assert given_.message == (
+    assert isinstance(decision, Denied)
+    assert decision.message == (
         f"numalign: spec.tasks[1].template: {WHY}"
         " The same holds for spec.tasks[2].template, spec.tasks[3].template."
     )
@@ -449,12 +439,12 @@ def test_a_mistake_in_an_annotation_is_invalid_with_all_mistakes() -> None:
     both = raw("cpu=2 mem=1Gi", annotations={POLICY: "strictly", "numalign.io/scop": "pod"})
     both["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "-1"
 
-    given_ = answer(deployment(both), mode=DENY)
+    decision = answer(deployment(both), mode=DENY)
 
-    assert isinstance(given_, Denied)
-    assert (given_.reason, given_.audit) == (StatusReason.INVALID, {"verdict": "invalid"})
-    assert given_.message.endswith("(and 2 more)")
-    assert [cause.where for cause in given_.causes] == [
+    assert isinstance(decision, Denied)
+    assert (decision.reason, decision.audit) == (StatusReason.INVALID, {"verdict": "invalid"})
+    assert decision.message.endswith("(and 2 more)")
+    assert [cause.where for cause in decision.causes] == [
         "spec.template.metadata.annotations[numalign.io/scop]",
         f"spec.template.metadata.annotations[{POLICY}]",
         "spec.template.spec.containers[0].resources.limits.cpu",
@@ -561,10 +551,10 @@ def test_without_the_mode_for_it_nothing_is_refused_or_written(
     now = cluster([TWO], unknown=1, labels=labels)
     found = read(volcano(*pods), now)
     if isinstance(found, Workload):
-        given_ = judge(found, decided(now, may_fit=bool(may_fit)), mode=mode)
-        assert type(given_) is Allowed
-        assert all(len(warning) <= LONGEST_SHOWN for warning in given_.warnings)
-        assert mode is WARN or not given_.warnings
+        decision = judge(found, decided(now, may_fit=bool(may_fit)), mode=mode)
+        assert type(decision) is Allowed
+        assert all(len(warning) <= LONGEST_SHOWN for warning in decision.warnings)
+        assert mode is WARN or not decision.warnings
 
 
 @given(anything, anything, levels, st.sampled_from(["apps/v1 Deployment", "batch.volcano.sh/v1alpha1 Job"]))
