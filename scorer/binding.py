@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -73,8 +73,7 @@ class _Refused(Exception):
         self.outcome = outcome
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
+class _Written(NamedTuple):
     """What was written of a pod that is not seen on its node yet; `done` if the API server confirmed it."""
 
     annotations: Mapping[str, str]
@@ -90,8 +89,7 @@ class _Queue:
     pods: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Reservation:
+class _Reservation(NamedTuple):
     """What was predicted with the reservation, if that still holds, and what was known of the node then."""
 
     prediction: Prediction | None
@@ -230,8 +228,7 @@ class Binder:
         if pod is None:
             raise _Refused(BindOutcome.UNKNOWN_POD, "no pod with this uid waits for a node: it may be gone")
         if (pod.namespace, pod.name) != (call.namespace, call.name):
-            name = f"{pod.namespace}/{pod.name}"
-            raise _Refused(BindOutcome.UNKNOWN_POD, f"the pod with this uid is {name}")
+            raise _Refused(BindOutcome.UNKNOWN_POD, f"the pod with this uid is {pod.namespace}/{pod.name}")
         return pod
 
     # Reserve.

@@ -16,7 +16,7 @@ a call is known by its bytes, and only the names are read; whatever is not exact
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from types import MappingProxyType
@@ -183,8 +183,8 @@ def read_preemption(body: bytes) -> PreemptionCall:
     pod = read_pod(call["Pod"])
     pods, uids = call["NodeNameToVictims"], call["NodeNameToMetaVictims"]
     _one_of(call, pods, uids)
-    by_node, uid = (pods, _uid_of_pod) if uids.value is None else (uids, _uid_of_meta)
-    victims = {node: _victims(part, uid) for node, part in _values(by_node)}
+    whole = uids.value is None
+    victims = {node: _victims(part, whole=whole) for node, part in _values(pods if whole else uids)}
     settle(call, "Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
     return PreemptionCall(pod, victims)
 
@@ -397,21 +397,18 @@ def _values(part: Part) -> Iterator[tuple[str, Part]]:
             return
 
 
-def _victims(part: Part, uid: Callable[[Part], str]) -> Victims:
+def _victims(part: Part, *, whole: bool) -> Victims:
     if needed_object(part) is None:
         return Victims((), 0)
     pods, violations = written(part, "Pods"), written(part, "NumPDBViolations")
-    uids = dict.fromkeys([uid(pod) for pod in objects(pods)])
+    uids = dict.fromkeys([_uid(pod, whole=whole) for pod in objects(pods)])
     return Victims(tuple(uids), violations.integer() or 0)
 
 
-def _uid_of_pod(pod: Part) -> str:
-    return pod["metadata"]["uid"].required_text()
-
-
-def _uid_of_meta(pod: Part) -> str:
-    spelled(pod, "UID")
-    return pod["UID"].required_text()
+def _uid(pod: Part, *, whole: bool) -> str:
+    if not whole:
+        spelled(pod, "UID")
+    return (pod["metadata"]["uid"] if whole else pod["UID"]).required_text()
 
 
 def _matching(part: Part, pattern: re.Pattern[str]) -> str:

@@ -30,8 +30,6 @@ from scorer.scheduler_state import PendingPod
 from scorer.settings import PromiseAt, ScorerSettings
 from scorer.volcano import handlers as volcano
 
-JSON = "application/json"
-
 
 def application(  # noqa: PLR0913  what the server and the handlers are made of
     settings: ScorerSettings,
@@ -77,7 +75,7 @@ async def _response(body: bytes, context: CallContext, name: str) -> web.Respons
         return web.json_response({"error": str(error)}, status=status)
     context.metrics.seconds.labels(name).observe(time.perf_counter() - began)
     context.metrics.calls.labels(name, "answered").inc()
-    return web.Response(body=answer, content_type=JSON)
+    return web.Response(body=answer, content_type="application/json")
 
 
 # kube-scheduler.

@@ -62,10 +62,6 @@ class Replica:
     elsewhere: Callable[[], bool] = lambda: False
     background: Background = field(default_factory=Background)
 
-    def leading(self) -> bool:
-        """Whether it leads now; never waits."""
-        return self.acts_for() > 0
-
 
 @dataclass(frozen=True, slots=True)
 class ScorerProgram(ClusterProgram[ScorerSettings]):
@@ -156,7 +152,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             Ranker(rules),
             CallMetrics.of(self.registry),
             promise=settings.promise,
-            leading=replica.leading,
+            leading=lambda: replica.acts_for() > 0,
             elsewhere=replica.elsewhere,
             clock=time.monotonic,
             age=feed.age,
@@ -205,7 +201,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             ["basis"],
         )
         for basis in Basis:
-            nodes.labels(basis).set_function(partial(_nodes_with, reservations, basis))
+            nodes.labels(basis).set_function(partial(lambda key: reservations.count_by_basis()[key], basis))
 
 
 async def _repeat(look: Callable[[], None]) -> None:
@@ -219,10 +215,6 @@ def _rules(settings: ScorerSettings) -> RankingRules:
     """How nodes are ranked; raises `BadInput` for a file that is wrong."""
     default = Ranking(ranking.parse_strategies(settings.strategies), ranking.parse_weights(settings.weights))
     return ranking_file.read(settings.ranking, default=default) if settings.ranking else RankingRules(default)
-
-
-def _nodes_with(reservations: Reservations, basis: Basis) -> float:
-    return reservations.count_by_basis()[basis]
 
 
 def _waiting_for(state: SchedulerState, feed: Feed) -> str | None:

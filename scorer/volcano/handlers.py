@@ -94,8 +94,7 @@ async def _answer(context: CallContext, body: bytes, *, verb: str) -> bytes:
         return await _VERBS[verb](context, body)
     except BadInput as error:
         if verb in _WITHOUT_TEXT:
-            mistakes = list(error.mistakes)
-            context.quiet_log.warning("call.unreadable", verb=f"volcano/{verb}", mistakes=mistakes)
+            context.quiet_log.warning("call.unreadable", verb=f"volcano/{verb}", mistakes=error.mistakes)
             return _WITHOUT_TEXT[verb]
         text = f"numalign: {error}"
         return (

@@ -405,6 +405,13 @@ EMPTY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 TORN = node("cpu=8//8 mem=16Gi gpu=2//0", "cpu=8//1 mem=16Gi gpu=2//2", policy=SINGLE)
 """CPUs are free in one zone, and devices in the other."""
 
+FOUR = "cpu=4 mem=1Gi gpu=1"
+ALL = "cpu=8 mem=1Gi gpu=2"
+"""Half of a zone of these, and all of one; `HALF` and `BOTH` are records of half a zone, and of both."""
+
+HALF = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
+
 SMALL = node("cpu=2 mem=16Gi gpu=1", "cpu=2 mem=16Gi gpu=1", policy=SINGLE)
 
 LOOSE = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="none")

@@ -17,11 +17,22 @@ from numalign.model.intent import PLACEMENT
 from numalign.runtime.logs import MANY_LINES
 from scorer.binding import FEW, LOOK_SECONDS, BindOutcome
 from tests.notation import node, table
-from tests.scorer.conftest import EMPTY, SINGLE, SMALL, Raw, Scorer, Writes, on, raw, running, uid
+from tests.scorer.conftest import (
+    ALL,
+    BOTH,
+    EMPTY,
+    FOUR,
+    SINGLE,
+    SMALL,
+    Raw,
+    Scorer,
+    Writes,
+    on,
+    raw,
+    running,
+    uid,
+)
 
-FOUR = "cpu=4 mem=1Gi gpu=1"
-ALL = "cpu=8 mem=1Gi gpu=2"
-BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
 ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 
 OLDER = "2027-01-15T07:58:00Z"
@@ -110,14 +121,6 @@ async def test_where_nobody_is_certain_nothing_is_written_down(scorer: Scorer) -
     found = scorer.reservations.assigned_pod(uid("web"))
     assert found
     assert (found.record, found.guess is None) == (None, False)
-
-
-async def test_a_pod_that_was_only_asked_about_is_bound(scorer: Scorer) -> None:
-    """The scheduler may hear of a pod before we do."""
-    fresh = raw(FOUR, name="fresh")
-    scorer.subject(fresh)
-
-    assert await scorer.bind(fresh, "a") == ""
 
 
 VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
@@ -704,13 +707,6 @@ async def test_nothing_is_remembered_of_pods_that_are_seen(scorer: Scorer) -> No
 
     assert most <= FEW + 1
     assert scorer.binder.remembered[0] == 0
-
-
-async def test_a_node_that_nobody_knows_leaves_nothing_behind(scorer: Scorer) -> None:
-    for at in range(10):
-        await scorer.bind(raw(FOUR), f"no-{at}")
-
-    assert scorer.binder.remembered == (0, 0)
 
 
 async def test_nothing_is_begun_that_might_outlive_the_lead(scorer: Scorer) -> None:

@@ -23,7 +23,6 @@ from scorer.extender_protocol import (
     Victims,
     answer_binding,
     answer_filter,
-    answer_filter_error,
     answer_preemption,
     answer_scores,
     read_binding,
@@ -80,21 +79,6 @@ def whole(*names: str) -> Candidates:
 
 
 # What the scheduler's own client sends.
-
-
-def test_names_are_read_in_their_order() -> None:
-    call = read_candidates(recorded("filter-names"))
-
-    assert (call.names, call.nodes) == (("node-a.example", "node-b.example", "node-c.example"), None)
-    assert call.pod["metadata"]["name"] == "newcomer-0"
-
-
-def test_of_whole_nodes_the_names_are_read_and_the_nodes_kept() -> None:
-    call, sent = read_candidates(recorded("filter-nodes")), orjson.loads(recorded("filter-nodes"))
-
-    assert call.names == ("node-a.example", "node-b.example", "node-c.example")
-    assert call.nodes
-    assert [orjson.loads(call.nodes[name]) for name in call.names] == sent["Nodes"]["items"]
 
 
 def test_a_binding_is_read() -> None:
@@ -489,25 +473,6 @@ def test_any_bytes_are_refused(read: Read, noise: bytes) -> None:
 # Answers.
 
 
-def test_an_answer_with_names_is_as_the_scheduler_reads_it() -> None:
-    asked = named("a", "b", "c", "d")
-    found = Filtered(("a", "c"), {"b": "busy"}, {"d": "too small"})
-
-    assert orjson.loads(answer_filter(asked, found)) == {
-        "Nodes": None,
-        "NodeNames": ["a", "c"],
-        "FailedNodes": {"b": "busy"},
-        "FailedAndUnresolvableNodes": {"d": "too small"},
-        "Error": "",
-    }
-
-
-def test_an_attempt_is_given_up_with_a_sentence() -> None:
-    nothing: Raw = {"Nodes": None, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}}
-
-    assert orjson.loads(answer_filter_error("Pod: is missing")) == {**nothing, "Error": "Pod: is missing"}
-
-
 @pytest.mark.parametrize("scores", [[5, -1], [5, 11], [5, 2**63], [5], [5, 5, 5]])
 def test_scores_that_the_scheduler_would_misread_are_not_sent(scores: list[int]) -> None:
     with pytest.raises((KeyError, ValueError)):
@@ -517,13 +482,6 @@ def test_scores_that_the_scheduler_would_misread_are_not_sent(scores: list[int])
 def test_a_binding_is_done_or_says_why_not() -> None:
     assert answer_binding() == b'{"Error":""}'
     assert answer_binding('"taken"') == b'{"Error":"\\"taken\\""}'
-
-
-def test_victims_are_answered_by_their_uids() -> None:
-    assert orjson.loads(answer_preemption({"n1": Victims(("u", "v"), 1)})) == {
-        "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "u"}, {"UID": "v"}], "NumPDBViolations": 1}}
-    }
-    assert answer_preemption({}) == b'{"NodeNameToMetaVictims":{}}'
 
 
 # Laws.

@@ -18,7 +18,11 @@ from scorer.handlers import HANDLERS
 from scorer.settings import PromiseAt
 from tests.notation import node, table
 from tests.scorer.conftest import (
+    ALL,
+    BOTH,
     EMPTY,
+    FOUR,
+    HALF,
     LOOSE,
     SINGLE,
     SMALL,
@@ -35,10 +39,6 @@ from tests.scorer.conftest import (
 
 MIB = 2**20
 
-FOUR = "cpu=4 mem=1Gi gpu=1"
-ALL = "cpu=8 mem=1Gi gpu=2"
-HALF = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
-BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
 TIGHT = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="restricted")
 
 NAMES = ["empty", "fuller", "full", "small", "loose", "bare"]
@@ -360,15 +360,11 @@ async def test_volcano_is_told_the_same_as_a_stock_scheduler(caller: Caller, mad
         **{name: (3, why) for name, why in answer["FailedAndUnresolvableNodes"].items()},
     }
 
-
-@pytest.mark.parametrize("made", PODS, ids=IDS)
-async def test_volcano_sees_the_same_order(caller: Caller, made: Raw) -> None:
     scores = await caller.prioritize(made, *NAMES)
     nodes = [{"Name": name} for name in NAMES]
-    said = await caller.ask("/volcano/prioritize", {"task": task(made), "nodes": nodes})
-
-    numbers = said["nodeScore"]
-    assert (said["errorMessage"], {*numbers}) == ("", {*NAMES})
+    ranked = await caller.ask("/volcano/prioritize", {"task": task(made), "nodes": nodes})
+    numbers = ranked["nodeScore"]
+    assert (ranked["errorMessage"], {*numbers}) == ("", {*NAMES})
     for one, other in pairwise(sorted(NAMES, key=scores.__getitem__)):
         assert (scores[one] < scores[other]) == (numbers[one] < numbers[other])
 
@@ -413,12 +409,6 @@ async def test_a_task_that_runs_is_neither_promised_nor_let_go_of(scorer: Scorer
     assert (scorer.kept(), scorer.reservations.node_of(uid("web"))) == ({}, "fuller")
 
 
-async def test_a_task_without_a_node_cannot_be_allocated(caller: Caller) -> None:
-    said = await caller.ask("/volcano/allocate", {"task": task(raw(FOUR))})
-
-    assert said == {"errorMessage": "numalign: a task is allocated with its node and its pod's uid"}
-
-
 async def test_volcano_is_named_the_tasks_whose_eviction_helps(caller: Caller) -> None:
     evictees = [
         task(raw("cpu=16 mem=1Gi gpu=4", name="all"), "full"),
@@ -438,6 +428,8 @@ VOLCANO_BAD: list[tuple[str, str, Raw, Raw]] = [
      {"nodeScore": {}, "errorMessage": ""}),
     ("preemptable", "preemptable", {"evictor": task(BROKEN), "evictees": []}, {"status": 0, "victims": []}),
     ("allocate",    "allocate",    {"task": task(BROKEN, "empty")}, {}),
+    ("no node",     "allocate",    {"task": task(raw(FOUR))},
+     {"errorMessage": "numalign: a task is allocated with its node and its pod's uid"}),
     ("half a call", "predicate",   {"task": task(raw(FOUR))}, {"code": 1}),
     ("no task",     "prioritize",  {"nodes": []}, {"nodeScore": {}, "errorMessage": ""}),
     ("no uid",      "deallocate",  {"task": {**task(raw(FOUR)), "UID": ""}}, {}),

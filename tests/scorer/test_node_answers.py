@@ -20,8 +20,11 @@ from scorer.ranking import Ranker, RankingRules
 from scorer.scheduler_state import PendingPod
 from tests.notation import node, table
 from tests.scorer.conftest import (
+    ALL,
     BORN,
+    BOTH,
     EMPTY,
+    FOUR,
     LOOSE,
     SINGLE,
     SMALL,
@@ -34,25 +37,9 @@ from tests.scorer.conftest import (
     uid,
 )
 
-FOUR = "cpu=4 mem=1Gi gpu=1"
-ALL = "cpu=8 mem=1Gi gpu=2"
-BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
 ONE = BOTH[:1]
 
 SILENT = raw(FOUR, policy=None)
-
-
-async def test_nodes_are_asked_in_the_order_of_the_call(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY, "b": SMALL, "c": LOOSE})
-    found = scorer.ask(raw(FOUR), "c", "a", "b")
-
-    assert [(each.name, each.fits, each.permanent) for each in found] == [
-        ("c", False, True),
-        ("a", True, False),
-        ("b", False, True),
-    ]
-    assert found[1].prediction
-    assert found[1].reason == ""
 
 
 VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)

@@ -6,10 +6,8 @@ from numalign.kube.events import LONGEST_MESSAGE, Type
 from numalign.kubelet.admission_errors import RejectionReason
 from scorer.outcomes import EVENT, REMEMBERED_SECONDS, shown
 from tests.notation import bag, table
-from tests.scorer.conftest import EMPTY, TEAM, Raw, Scorer, on, raw, refused, running, uid
+from tests.scorer.conftest import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
 
-FOUR = "cpu=4 mem=1Gi gpu=1"
-RECORD = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
 SAID = "TopologyAffinityError"
 
 
@@ -49,8 +47,8 @@ async def test_a_pod_that_was_promised_its_zones_reads_what_was_predicted_and_wh
 ) -> None:
     scorer.see(raw(FOUR))
     assert await scorer.bind(raw(FOUR), "a") == ""
-    scorer.see(on("a", raw(FOUR), record=RECORD))
-    scorer.see(refused(on("a", raw(FOUR), record=RECORD)))
+    scorer.see(on("a", raw(FOUR), record=HALF))
+    scorer.see(refused(on("a", raw(FOUR), record=HALF)))
 
     assert refusals(scorer) == {"promised": 1}
     [event] = scorer.teller
@@ -87,8 +85,8 @@ async def test_a_long_story_is_cut(scorer: Scorer) -> None:
 
 
 async def test_what_was_promised_by_a_scorer_before_this_one_stands_on_the_pod(scorer: Scorer) -> None:
-    scorer.see(on("a", raw(FOUR), record=RECORD))
-    scorer.see(refused(on("a", raw(FOUR), record=RECORD)))
+    scorer.see(on("a", raw(FOUR), record=HALF))
+    scorer.see(refused(on("a", raw(FOUR), record=HALF)))
 
     assert refusals(scorer) == {"promised": 1}
     assert "gets 4 cpu" in scorer.teller[0].message
@@ -111,7 +109,7 @@ async def test_a_pod_that_was_seen_for_the_first_time_with_its_end_is_counted_if
     assert refusals(scorer) == {"ranked": 1}
 
 
-@pytest.mark.parametrize("record", [None, RECORD], ids=["without a record", "with a record"])
+@pytest.mark.parametrize("record", [None, HALF], ids=["without a record", "with a record"])
 async def test_pods_that_had_failed_before_we_came_are_history(
     scorer: Scorer, record: list[dict[str, object]] | None
 ) -> None:

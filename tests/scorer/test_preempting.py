@@ -4,10 +4,9 @@ import pytest
 
 from scorer.extender_protocol import Victims
 from tests.notation import node, table
-from tests.scorer.conftest import EMPTY, LOOSE, SMALL, Raw, Scorer, on, raw, running, uid
+from tests.scorer.conftest import ALL, EMPTY, LOOSE, SMALL, Raw, Scorer, on, raw, running, uid
 
 HALF = "cpu=4 mem=1Gi gpu=1"
-ALL = "cpu=8 mem=1Gi gpu=2"
 
 
 def placed(zone: int) -> list[Raw]:
@@ -65,12 +64,6 @@ async def test_nodes_are_kept_in_their_order_with_their_victims_as_they_came(sco
     assert [*found.items()] == [("b", victims()), ("a", victims("v2", "v3"))]
 
 
-async def test_a_node_that_never_can_is_left_in_peace(scorer: Scorer) -> None:
-    asked = victims("v0")
-
-    assert worthwhile(scorer, raw(ALL), small=asked, loose=asked) == {}
-
-
 async def test_where_nobody_knows_what_victims_hold_nobody_is_kept_from_trying(scorer: Scorer) -> None:
     """What the stranger holds is unknown, and so is what will be free without it."""
     scorer.see(running(on("a", raw(HALF, name="stranger"))))
@@ -83,13 +76,6 @@ async def test_on_a_node_that_publishes_nothing_nobody_is_kept_from_trying(score
     asked = victims("v0")
 
     assert worthwhile(scorer, raw(ALL, policy=None), bare=asked) == {"bare": asked}
-
-
-async def test_nothing_is_changed_by_asking(scorer: Scorer) -> None:
-    worthwhile(scorer, raw(ALL), a=victims("v0", "v1"))
-
-    assert scorer.fits(raw(ALL), "a") == [False]
-    assert scorer.kept() == {}
 
 
 async def test_room_that_was_promised_meanwhile_is_not_freed_by_others(scorer: Scorer) -> None:

@@ -27,15 +27,25 @@ from scorer.program import LEASE, ScorerProgram
 from scorer.settings import ScorerSettings
 from tests import faster
 from tests.notation import GPU, node, table
-from tests.scorer.conftest import EMPTY, LOOSE, SINGLE, SMALL, Raw, binding_call, documents, on, raw, running
+from tests.scorer.conftest import (
+    BOTH,
+    EMPTY,
+    FOUR,
+    HALF,
+    LOOSE,
+    SINGLE,
+    SMALL,
+    Raw,
+    binding_call,
+    documents,
+    on,
+    raw,
+    running,
+)
 from tests.served import Served, Told
 
 ROOT = Path(__file__).parents[2]
 
-FOUR = "cpu=4 mem=1Gi gpu=1"
-ALL = "cpu=8 mem=1Gi gpu=2"
-RECORD = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
-BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
 
 BARE = node("cpu=8 mem=16Gi", "cpu=8 mem=16Gi", policy=SINGLE)
 
@@ -155,7 +165,7 @@ async def test_a_pod_is_filtered_ranked_and_bound_and_what_became_of_it_is_told(
 
     assert (fit, scores, why) == (["a"], [{"Host": "a", "Score": 10}], "")
     assert bound["spec"]["nodeName"] == "a"
-    assert orjson.loads(bound["metadata"]["annotations"][PLACEMENT]) == RECORD
+    assert orjson.loads(bound["metadata"]["annotations"][PLACEMENT]) == HALF
     assert again.startswith("numalign: the pod ")
     assert len(bench.api.asked("POST", f"{PODS}/web/binding")) == 1
     [event] = bench.api.all(EVENTS)
@@ -292,18 +302,6 @@ async def test_who_may_not_bind_says_so_and_promises_nothing(bench: Bench) -> No
     assert kept == 0
 
 
-async def test_who_may_not_write_events_goes_on(bench: Bench) -> None:
-    made = bench.pod(raw(FOUR))
-    bench.api.failures["POST", EVENTS] = DENIED
-    async with bench.running() as scorer:
-        await scorer.until(scorer.ready)
-        await scorer.bind(made, "a")
-        bench.pod({**bench.found("web"), "status": {"phase": "Failed", "reason": "TopologyAffinityError"}})
-        await scorer.logged("event.lost")
-
-        assert await scorer.ready()
-
-
 async def test_when_the_api_server_goes_a_bind_is_uncertain_and_done_when_it_is_back(bench: Bench) -> None:
     made = bench.pod(raw(FOUR))
     async with bench.running() as scorer:
@@ -402,12 +400,6 @@ async def test_a_file_that_is_wrong_stops_it_before_anything_is_served(
         await program.serve(Stop())
     assert len(raised.value.mistakes) == count
     assert bench.told.of("server.listening") == []
-
-
-@pytest.mark.parametrize("flag", ["--policy", "--ranking"])
-async def test_a_file_that_is_not_there_stops_it(bench: Bench, flag: str) -> None:
-    with pytest.raises(BadInput, match=r"none\.yaml"):
-        await bench.program(flag, str(bench.folder / "none.yaml")).serve(Stop())
 
 
 async def test_a_missing_kubeconfig_stops_it(bench: Bench) -> None:

@@ -8,10 +8,7 @@ from numalign.cache.scheduler_cache import NotEligible
 from numalign.model.constraints import Unmet
 from scorer import rank_page
 from tests.notation import node
-from tests.scorer.conftest import EMPTY, SINGLE, SMALL, Raw, Scorer, on, raw, running
-
-FOUR = "cpu=4 mem=1Gi gpu=1"
-HALF = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+from tests.scorer.conftest import EMPTY, FOUR, HALF, SINGLE, SMALL, Raw, Scorer, on, raw, running
 
 
 async def cluster() -> Scorer:

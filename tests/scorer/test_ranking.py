@@ -104,12 +104,6 @@ def test_labels_are_not_looked_at_again_until_they_change() -> None:
     assert kept.looks == looked > 0
 
 
-def test_without_choices_labels_do_not_matter() -> None:
-    ranker = Ranker(RankingRules(Ranking((MOST,))))
-
-    assert values(ranker, batch([HALF], POD), ["a"], {"a": {"pool": "gpu"}}) == [BY_MEASURE[MOST]]
-
-
 def test_the_own_node_of_a_pod_is_ranked_by_its_labels_too() -> None:
     answer = batch([None, None], POD, own=(1, HALF))
 

@@ -148,13 +148,6 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "ranking.yaml"
-    path.write_bytes(EXAMPLE)
-
-    assert read(path, default=FLAGS) == parse(EXAMPLE, default=FLAGS)
-
-
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadRanking, match=r"none: cannot be read: No such file or directory$"):
         read(tmp_path / "none", default=FLAGS)

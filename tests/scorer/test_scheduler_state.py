@@ -15,12 +15,10 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import Intent, Policy
 from scorer.scheduler_state import AT_ONCE, LOOK_SECONDS
 from tests.notation import GPU, NIC, bag, free_of, means, node, table
-from tests.scorer.conftest import EMPTY, NOW, SINGLE, TEAM, Raw, Scorer, on, raw, running, uid
+from tests.scorer.conftest import EMPTY, FOUR, HALF, NOW, SINGLE, TEAM, Raw, Scorer, on, raw, running, uid
 
-FOUR = "cpu=4 mem=1Gi gpu=1"
-FIRST = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
 OTHER = [{"zones": ["node-1"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
-HALF = node("cpu=8//4 mem=16Gi//15Gi gpu=2//1", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+HALF_FREE = node("cpu=8//4 mem=16Gi//15Gi gpu=2//1", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """What an exporter says once a pod is on the first zone."""
 
 
@@ -45,9 +43,9 @@ async def test_a_pod_holds_its_zones_from_when_it_is_bound_until_it_is_gone(scor
     seen = [free(scorer)]
     scorer.see(raw(FOUR))
     seen.append(free(scorer))
-    scorer.see(on("a", raw(FOUR), record=FIRST))
+    scorer.see(on("a", raw(FOUR), record=HALF))
     seen.append(free(scorer))
-    scorer.see(running(on("a", raw(FOUR), record=FIRST)))
+    scorer.see(running(on("a", raw(FOUR), record=HALF)))
     seen.append(free(scorer))
     scorer.lose("web")
     seen.append(free(scorer))
@@ -58,7 +56,7 @@ async def test_a_pod_holds_its_zones_from_when_it_is_bound_until_it_is_gone(scor
 async def test_a_pod_whose_wish_is_unclear_holds_no_more_than_it_asks_for(scorer: Scorer) -> None:
     """Its owner can write anything into its annotations; how much it gets stands in its containers."""
     await scorer.know({"a": EMPTY})
-    scorer.see(on("a", raw(FOUR, policy="nonsense"), record=FIRST))
+    scorer.see(on("a", raw(FOUR, policy="nonsense"), record=HALF))
     known = free(scorer)
     scorer.see(on("a", raw("cpu=1 mem=1Gi", name="small", policy="nonsense")))
 
@@ -71,15 +69,15 @@ async def test_a_pod_that_has_ended_holds_nothing_long_before_it_is_deleted(
     scorer: Scorer, phase: str
 ) -> None:
     await scorer.know({"a": EMPTY})
-    scorer.see(running(on("a", raw(FOUR), record=FIRST)))
-    scorer.see({**on("a", raw(FOUR), record=FIRST), "status": {"phase": phase}})
+    scorer.see(running(on("a", raw(FOUR), record=HALF)))
+    scorer.see({**on("a", raw(FOUR), record=HALF), "status": {"phase": phase}})
 
     assert free(scorer) == [8, 8]
     assert uid("web") in scorer.state.pods
 
 
 async def test_pods_are_kept_for_a_node_whose_topology_comes_later_or_again(scorer: Scorer) -> None:
-    scorer.see(running(on("a", raw(FOUR), record=FIRST)))
+    scorer.see(running(on("a", raw(FOUR), record=HALF)))
     await scorer.know({"a": EMPTY})
     first = free(scorer)
     await scorer.know({"b": EMPTY}, unknown=["a"])
@@ -96,14 +94,14 @@ async def test_a_pod_that_nobody_promised_anything_counts_everywhere_until_a_top
     scorer.see(running(on("a", raw(FOUR))))
     early = basis(scorer), free(scorer)
     scorer.time.seconds += 76
-    await scorer.know({"a": HALF})
+    await scorer.know({"a": HALF_FREE})
 
     assert early == (Basis.REPORTED, [4, 4])
     assert (basis(scorer), free(scorer)) == (Basis.REPORTED, [4, 8])
 
 
 async def test_a_pod_that_has_run_for_long_is_in_the_topology_from_the_start(scorer: Scorer) -> None:
-    await scorer.know({"a": HALF})
+    await scorer.know({"a": HALF_FREE})
     long_ago = {"phase": "Running", "startTime": "2027-01-15T07:50:00Z"}
     scorer.see({**on("a", raw(FOUR)), "status": long_ago})
 
@@ -165,7 +163,7 @@ async def test_a_fingerprint_tells_which_pods_a_topology_accounts_for(
     scorer: Scorer, names: list[str], method: Method, rests_on: Basis, expected: list[int]
 ) -> None:
     mark = Fingerprint(fingerprints.fingerprint([(TEAM, name) for name in names]), method)
-    await scorer.know({"a": HALF}, fingerprints={"a": mark})
+    await scorer.know({"a": HALF_FREE}, fingerprints={"a": mark})
     scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
 
     assert (basis(scorer), free(scorer)) == (rests_on, expected)
@@ -174,9 +172,9 @@ async def test_a_fingerprint_tells_which_pods_a_topology_accounts_for(
 async def test_a_fingerprint_that_is_told_no_more_is_forgotten(scorer: Scorer) -> None:
     mark = Fingerprint(fingerprints.fingerprint([(TEAM, "web")]))
     scorer.see(running(on("a", raw(FOUR))))
-    await scorer.know({"a": HALF}, fingerprints={"a": mark})
+    await scorer.know({"a": HALF_FREE}, fingerprints={"a": mark})
     before = basis(scorer)
-    await scorer.know({"a": HALF})
+    await scorer.know({"a": HALF_FREE})
 
     assert (before, basis(scorer)) == (Basis.ANCHORED, Basis.REPORTED)
 
@@ -191,7 +189,7 @@ async def test_nodes_are_worked_out_before_anybody_asks(scorer: Scorer) -> None:
         if slept[-1] and len(slept) > 4:
             raise asyncio.CancelledError
         if slept[-1]:
-            scorer.see(running(on("n1", raw(FOUR), record=FIRST)))
+            scorer.see(running(on("n1", raw(FOUR), record=HALF)))
 
     with pytest.raises(asyncio.CancelledError):
         await scorer.state.work_ahead(sleep=sleep)
@@ -247,7 +245,7 @@ async def test_a_waiting_pod_is_known_by_what_was_seen_of_it_where_nobody_looks_
 
 
 async def test_a_waiting_pod_of_an_exempt_runtime_class_asks_nothing(scorer: Scorer) -> None:
-    scorer.obey(parse(POLICY_FILE))
+    scorer.obey(parse(b"exemptions: {runtimeClasses: [virtual]}"))
     await scorer.know({"a": EMPTY}, team={})
     scorer.see(raw(FOUR, spec={"runtimeClassName": "virtual"}))
 
@@ -283,35 +281,6 @@ async def test_the_same_object_is_read_anew_once_something_else_is_asked(scorer:
     assert intent(scorer, SILENT) == means(SINGLE)
 
 
-POLICY_FILE = b"""
-defaults:
-- namespaceSelector: {matchLabels: {tier: gold}}
-  default: restricted
-exemptions:
-  namespaces: [system]
-  runtimeClasses: [virtual]
-"""
-
-
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [
-        (SILENT, "restricted"),
-        (raw(FOUR, namespace="system"), "none"),
-        (raw(FOUR, spec={"runtimeClassName": "virtual"}), "none"),
-    ],
-    ids=["a default", "a namespace", "a runtime class"],
-)
-async def test_the_policy_file_says_what_is_asked(scorer: Scorer, made: Raw, expected: str) -> None:
-    scorer.obey(parse(POLICY_FILE))
-    await scorer.know({"a": EMPTY}, team={"example.com/x": "y"}, system={})
-    assert scorer.state.snapshot
-    gold = {TEAM: {"tier": "gold"}}
-    await scorer.state.update_snapshot(replace(scorer.state.snapshot, namespace_labels=gold))
-
-    assert intent(scorer, made) == means(expected)
-
-
 IDENTITIES = [
     # what it shows                   its metadata                           namespace, name, seconds
     ("as it is written",              {},                                    TEAM,      "web",  NOW - 60),
@@ -329,19 +298,6 @@ def test_which_pod_it_is(scorer: Scorer, metadata: Raw, namespace: str, name: st
     found = scorer.subject({**made, "metadata": {**made["metadata"], **metadata}})
 
     assert (found.uid, found.namespace, found.name, found.created) == (uid("web"), namespace, name, created)
-
-
-def test_pods_that_ask_for_the_same_share_their_question(scorer: Scorer) -> None:
-    pods = [
-        raw(FOUR),
-        raw(FOUR, name="other", namespace="elsewhere", labels={"a": "b"}),
-        raw("cpu=5 mem=1Gi"),
-        SAYS,
-    ]
-    one, other, more, looser = [scorer.subject(each).question for each in pods]
-
-    assert one is other
-    assert len({one, more, looser}) == 3
 
 
 # Devices that DRA may serve.
@@ -419,12 +375,6 @@ def test_a_pod_waits_if_somebody_asked_about_it_or_it_is_seen(scorer: Scorer) ->
     assert len({id(each.question) for each in found if each}) == 1
 
 
-def test_a_pod_that_cannot_be_read_is_not_waited_for(scorer: Scorer) -> None:
-    scorer.see(raw(FOUR, policy="strictly"))
-
-    assert scorer.state.waiting(uid("web")) is None
-
-
 def test_a_pod_without_a_uid_is_answered_and_not_remembered(scorer: Scorer) -> None:
     found = scorer.subject(raw(FOUR, uid=""))
 
@@ -470,22 +420,19 @@ def test_where_pods_may_go_is_remembered_within_the_same_bounds(scorer: Scorer) 
     assert 10 < len(asked) == len(read) < 40
 
 
-def test_what_a_pod_asks_for_is_what_was_asked_last(scorer: Scorer) -> None:
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [(raw(FOUR, policy="best-effort"), Policy.BEST_EFFORT), (raw("cpu=1 mem=1Gi"), Policy.SINGLE_NUMA_NODE)],
+    ids=["its policy is what was asked last", "its containers are what is seen"],
+)
+def test_of_a_pod_that_waits(scorer: Scorer, said: Raw, expected: Policy) -> None:
     scorer.see(raw(FOUR))
-    scorer.subject(raw(FOUR, policy="best-effort"))
-    found = scorer.state.waiting(uid("web"))
+    scorer.subject(said)
+    waiting = scorer.state.waiting(uid("web"))
 
-    assert found
-    assert found.question.intent.policy is Policy.BEST_EFFORT
-
-
-def test_what_is_seen_of_a_pod_counts_more_than_what_a_caller_says(scorer: Scorer) -> None:
-    scorer.see(raw(FOUR))
-    scorer.subject(raw("cpu=1 mem=1Gi"))
-    found = scorer.state.waiting(uid("web"))
-
-    assert found
-    assert found.question.demand == scorer.subject(raw(FOUR)).question.demand
+    assert waiting
+    assert waiting.question.intent.policy is expected
+    assert waiting.question.demand == scorer.subject(raw(FOUR)).question.demand
 
 
 async def test_from_its_deletion_on_a_pod_makes_those_that_came_late_doubtful(scorer: Scorer) -> None:

@@ -64,15 +64,6 @@ def test_of_a_predicate_the_task_and_the_name_of_the_node_are_read() -> None:
     assert task.pod["metadata"]["uid"] == task.uid
 
 
-def test_of_prioritize_the_names_are_read_in_their_order() -> None:
-    call = recorded("prioritize")
-    task, names = read_prioritize(orjson.dumps(call))
-
-    assert task.name == "newcomer-0"
-    assert names == tuple(node["Name"] for node in call["nodes"])
-    assert sorted(names) == ["node-a.example", "node-b.example"]
-
-
 def test_evictees_are_where_they_run_and_go_back_as_they_came() -> None:
     call = recorded("preemptable")
     evictor, evictees = read_preemptable(orjson.dumps(call))
@@ -96,12 +87,6 @@ def test_only_what_is_needed_of_a_node_is_looked_at() -> None:
     node = {"Name": "n1", "Node": 7, "Tasks": [], "NumaInfo": "?"}
 
     assert read_predicate(orjson.dumps({"task": TASK, "node": node})) == (READ, "n1")
-
-
-def test_a_node_that_is_sent_twice_is_answered_once() -> None:
-    nodes = [{"Name": "b"}, {"Name": "a"}, {"Name": "b"}]
-
-    assert read_prioritize(orjson.dumps({"task": TASK, "nodes": nodes})) == (READ, ("b", "a"))
 
 
 @pytest.mark.parametrize("empty", [None, []], ids=["null", "empty"])
