@@ -165,14 +165,28 @@ def _body(request: web.Request) -> bytes:
 async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
     pod = _subject(context, review, snapshot)
     if isinstance(pod, ReviewedPod):
-        if concerns(pod, mode=context.settings.injection):
-            await patiently(context.holder.cache.work_ever(dra.sure(pod.request.question, snapshot.served)))
-        answer = mutate(pod, context.holder.cache, mode=context.settings.injection, served=snapshot.served)
+        answer = await _steered(context, pod)
         decision = _mutated(answer)
     else:
         # What cannot be read is refused at validation, as it would be stored.
         answer, decision = Allowed(), "skipped" if isinstance(pod, SkipReason) else "invalid"
     return Outcome(decision, answer, answer_mutation(review.uid, answer))
+
+
+async def _steered(context: Context, pod: ReviewedPod) -> Allowed | Patched:
+    """What is written into a pod; in the middle of an update, what was to be is worked out again after it."""
+    holder, answer = context.holder, await _steered_by_now(context, pod)
+    if isinstance(answer, Patched) and holder.updating:
+        async with holder.lock:
+            answer = await _steered_by_now(context, pod)
+    return answer
+
+
+async def _steered_by_now(context: Context, pod: ReviewedPod) -> Allowed | Patched:
+    holder, mode = context.holder, context.settings.injection
+    if concerns(pod, mode=mode):
+        await patiently(holder.cache.work_ever(dra.sure(pod.request.question, holder.served)))
+    return mutate(pod, holder.cache, mode=mode, served=holder.served)
 
 
 def _mutated(answer: Allowed | Patched) -> str:

@@ -104,6 +104,40 @@ async def test_nobody_is_refused_for_half_of_a_cluster_and_half_of_the_next(
     assert [review["allowed"] for review in reviews] == [True] * 3
 
 
+async def test_nobody_is_kept_from_a_class_for_half_of_a_cluster_and_half_of_the_next(
+    served: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A label that one small node has moves from a large node to another."""
+    monkeypatch.setattr(cooperative, "SECONDS", 0.0)
+    first, nodes = served.holder.snapshot or Snapshot(), [SMALL, LARGE, *[SMALL] * 400, LARGE]
+
+    def with_large(large: int) -> Snapshot:
+        """All nodes have changed, and this is the large one of the class `ours`."""
+        attributes = Attributes(Labels({"large": str(large)}))
+        return replace(
+            first,
+            nodes=tuple(
+                replace(
+                    each,
+                    name=f"n{at:03}",
+                    label="ours" if at in {0, large} else None,
+                    attributes=attributes,
+                )
+                for at, each in enumerate(nodes)
+            ),
+        )
+
+    await served.holder.take(with_large(1))
+    async with served.open() as caller:
+        update = asyncio.create_task(served.holder.take(with_large(402)))
+        reviews = [await caller.ask("/mutate", FITS) for _ in range(3)]
+        await update
+
+    assert [review["auditAnnotations"] for review in reviews] == [
+        {"classes": f"NotIn {node_class(SMALL)}"}
+    ] * 3
+
+
 async def test_a_pod_that_cannot_be_read_is_invalid_at_validation_only(served: Webhook) -> None:
     async with served.open() as caller:
         mutated = await caller.ask("/mutate", BROKEN)
