@@ -91,7 +91,7 @@ class Batch:
         """The verdict behind each code of a refusal, of one of the nodes that have it."""
         counts = np.bincount(self.codes, minlength=_FIRST_REFUSAL)
         refused = (np.flatnonzero(counts[_FIRST_REFUSAL:]) + _FIRST_REFUSAL).tolist()
-        return {code: self._verdict(int((self.codes == code).argmax())) for code in refused}
+        return {code: self._refusal(code, int((self.codes == code).argmax())) for code in refused}
 
     def split(self, *groups: Collection[int]) -> tuple[Sequence[str], Sequence[Mapping[str, int]]]:
         """The names of nodes whose code is in no group, and by group the others, each with its code.
@@ -114,10 +114,10 @@ class Batch:
         """Whether no node would have taken too long to answer."""
         return all(verdict.answered for verdict in self.refusals.values())
 
-    def _verdict(self, position: int) -> Verdict:
+    def _refusal(self, code: int, position: int) -> Verdict:
         if self.own and self.own.position == position:
             return self.own.verdict
-        return self.evaluation.verdict(int(self.rows[position]))
+        return self.evaluation.refusal(code - _FIRST_REFUSAL, int(self.rows[position]))
 
     def _aligned(self, own: OwnNode) -> bool:
         question = self.question

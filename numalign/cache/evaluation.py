@@ -116,6 +116,8 @@ class Evaluation:
         self._verdicts: dict[tuple[FreeOrEmpty, int], tuple[Node, Verdict]] = {}
         self._verdicts_bytes = 0
         self._codes: dict[object, int] = {}
+        self._examples: dict[int, Verdict] = {}
+        self._examples_bytes = 0
 
     @property
     def weight(self) -> int:
@@ -125,7 +127,7 @@ class Evaluation:
     @property
     def bytes(self) -> int:
         """The same without those of its question."""
-        own = self._verdicts_bytes + len(self._plans) * _BYTES_OF_PLAN
+        own = self._verdicts_bytes + self._examples_bytes + len(self._plans) * _BYTES_OF_PLAN
         arrays = sum(array.bytes for array in self._arrays.values())
         return own + arrays + (self._in_health.bytes if self._in_health else 0)
 
@@ -331,6 +333,16 @@ class Evaluation:
         refused, able = ~self.admitted[chosen] & (tables != GONE), self.able[chosen]
         codes, never = self._codes_of(When.NOW, rows, refused & able), refused & ~able
         return np.where(never, self.never[chosen], codes) if never.any() else codes
+
+    def refusal(self, code: int, row: int) -> Verdict:
+        """The verdict behind a code, of the node in a row that has it or of one that had it before."""
+        verdict = self._examples.get(code)
+        if verdict is None:
+            if self._examples_bytes >= _BYTES_OF_VERDICTS:
+                self._examples, self._examples_bytes = {}, 0
+            verdict = self._examples[code] = self.verdict(row)
+            self._examples_bytes += weight(verdict)
+        return verdict
 
     @property
     def never(self) -> Ints:
