@@ -220,8 +220,9 @@ class ClusterCache:
             question, lambda: Evaluation(self.nodes, question, self.nodes.healths)
         )
         # It is empty in the beginning, and grows with what is read of it: that one last until now.
-        for grown in filter(None, (self._last_asked, question)):
-            self._of_nodes.weigh_again(grown)
+        self._of_nodes.weigh_again(question)
+        if self._last_asked is not None and self._last_asked != question:
+            self._of_nodes.weigh_again(self._last_asked)
         self._last_asked = question
         return evaluation
 
