@@ -65,7 +65,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
         stop: Stop,
     ) -> int:
         settings = self.settings
-        tasks = {"catalogue": holder.follow, **source.tasks}
+        tasks = {"snapshot": holder.follow, **source.tasks}
         if source.api and folder and settings.tls_secret:
             certificate = self._certificate(source.api, settings.tls_secret, folder, app)
             tasks["certificates"] = certificate.run
