@@ -93,14 +93,6 @@ class LRU(Generic[Key, Value]):
             self.bytes -= self._weights[key]
             self._note(key, self._values[key])
 
-    def values(self) -> list[Value]:
-        """All that is remembered."""
-        return list(self._values.values())
-
-    def items(self) -> list[tuple[Key, Value]]:
-        """The same with their keys, the one not asked for longest first."""
-        return list(self._values.items())
-
     def find(self, key: Key) -> Value | None:
         """What is remembered, asked for now; None if nothing is."""
         if key in self._values:

@@ -60,7 +60,7 @@ def test_what_has_grown_is_weighed_again() -> None:
     assert recent.bytes == 2 * HUNDRED
 
     recent.weigh_again("b")
-    assert (recent.values(), recent.bytes) == ([[100, 50]], HUNDRED + 50)
+    assert (recent.peek("a"), recent.peek("b"), recent.bytes) == (None, [100, 50], HUNDRED + 50)
 
 
 def test_what_is_forgotten_takes_nothing() -> None:
@@ -69,7 +69,7 @@ def test_what_is_forgotten_takes_nothing() -> None:
     recent.drop("a")
     recent.drop("a")
 
-    assert (len(recent), recent.bytes, recent.values()) == (0, 0, [])
+    assert (len(recent), recent.bytes, recent.peek("a")) == (0, 0, None)
 
 
 def test_without_a_scale_of_its_own_it_weighs_keys_and_values() -> None:
@@ -92,7 +92,8 @@ def test_it_never_takes_more_than_it_may(acts: list[tuple[str, str, int]], limit
             recent.put(key, value)
         else:
             recent.drop(key)
-        assert recent.bytes == sum(recent.values()) + len(recent) * ENTRY_BYTES
+        kept = [recent.peek(name) or 0 for name in "abcde"]
+        assert recent.bytes == sum(kept) + len(recent) * ENTRY_BYTES
         assert len(recent) <= limit
         assert recent.bytes <= most or len(recent) == 1
 
