@@ -1,28 +1,31 @@
 """
-How fast the fleet in columns answers about all nodes, by nodes, zones and policy.
+How fast the fleet in columns answers about all nodes, by makes, and by nodes, zones and policy.
 
 Cold is a question that was never asked: each of them asks for a byte more of memory than the one before, so
 nothing is remembered of it. Warm is a question that was answered before some of the nodes changed. With
-scores means that the nodes that take the pod are scored by two strategies as well. One thread does it all.
+scores means that the nodes that take the pod are scored by two strategies as well. One thread does it all,
+and what counts is the time that a processor spends on it.
 
 What is measured is checked in the same run: plain Go finds as many nodes and the same scores, the rules say
 the same of some nodes, and a cluster that was changed says what one says that is made of the changed nodes.
 """
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from bench import command_line, floor, growth
-from bench.figures import MILLI
-from bench.fleets import Case, Raw
-from bench.floor import Floor, Load, Pass, Scores
+from bench.figures import MILLI, table
+from bench.fleets import MOST_MAKES, Case, Raw
+from bench.floor import MIXED, Floor, Load, Pass, Scores
+from bench.rows import digits
 from bench.timing import DIGITS, Times, timed, undisturbed
 from harness.gotools import UnavailableError
 from numalign.cache import ClusterCache, Question
@@ -37,7 +40,7 @@ STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
 PATIENCE = 0.5
 """Seconds, beyond which nodes are not scored."""
 SOME = 200
-"""Nodes, by which it is found out how long that would take."""
+"""Nodes, more than there are makes, by which it is found out how long that would take."""
 
 Say = Callable[[str], None]
 """Takes a line of progress."""
@@ -52,10 +55,13 @@ class Sizes:
     """What is measured, and how often.
 
     So many new questions are asked, as many again with scores; `turns` times a `share` of the nodes changes.
-    `sample` nodes are judged by the rules, one by one.
+    `sample` nodes are judged by the rules, one by one. Fleets of all `makes` have as many nodes as the middle
+    one of `nodes`, those of `usual` makes are of every size.
     """
 
     nodes: tuple[int, ...] = (1000, 5000, 15_000)
+    makes: tuple[int, ...] = (1, 6, 36, 216)
+    usual: int = 36
     zones: tuple[int, ...] = (2, 4, 8)
     needed: int = 4
     """Zones that the pod takes in one more case, on nodes of the most zones."""
@@ -64,12 +70,30 @@ class Sizes:
     share: float = 0.01
     sample: int = 40
     rounds: int = 3
-    budget: float = 1.0
+    budget: float = 3.0
     """Seconds, after which nothing is asked once more for the sake of a median."""
 
+    @property
+    def judged_at(self) -> int:
+        """The number of nodes that targets are about."""
+        return sorted(self.nodes)[len(self.nodes) // 2]
 
-QUICK = Sizes(nodes=(10, 20, 30), zones=(2, 8), questions=2, turns=2, share=0.1, sample=3, rounds=1)
+
+QUICK = Sizes(
+    nodes=(10, 20, 30),
+    makes=(1, 6),
+    usual=6,
+    zones=(2, 8),
+    questions=2,
+    turns=2,
+    share=0.1,
+    sample=3,
+    rounds=1,
+)
 """A run of moments that says nothing but that everything runs."""
+
+ASKED = (Policy.NONE, Policy.SINGLE_NUMA_NODE)
+"""What the pods of a mixed fleet ask: nothing, as most do, and what not all nodes keep by themselves."""
 
 
 def measure(sizes: Sizes, program: Floor | None, say: Say) -> Raw:
@@ -77,42 +101,63 @@ def measure(sizes: Sizes, program: Floor | None, say: Say) -> Raw:
     most = max(sizes.zones)
     plan = [(zones, 1, tuple(Policy)) for zones in sizes.zones]
     plan.append((most, min(sizes.needed, most), (Policy.RESTRICTED,)))
+    mixed = list(measure_makes(sizes, program, say))
     cells: list[Raw] = []
     for zones, needed, policies in plan:
-        cells += _cells(sizes, Case(max(sizes.nodes), zones, Policy.NONE, needed), policies, program, say)
+        largest = Case.alike(max(sizes.nodes), zones, Policy.NONE, needed)
+        cells += _cells(sizes, largest, policies, program, say)
     say("columns: memory")
-    memory = [growth.measure(Case(max(sizes.nodes), zones, Policy.RESTRICTED)) for zones in sizes.zones]
+    memory = [growth.measure(max(sizes.nodes), zones) for zones in sizes.zones]
     return {
         "share": sizes.share,
         "questions": sizes.questions,
-        "judged_at": sorted(sizes.nodes)[len(sizes.nodes) // 2],
+        "judged_at": sizes.judged_at,
+        "usual": sizes.usual,
+        "mixed": mixed,
         "cells": cells,
         "memory": memory,
     }
+
+
+def measure_makes(sizes: Sizes, program: Floor | None, say: Say) -> Iterator[Raw]:
+    """The cells of fleets whose nodes are of several makes."""
+    plan = [(sizes.judged_at, makes) for makes in sizes.makes]
+    plan += [(nodes, sizes.usual) for nodes in sizes.nodes if nodes != sizes.judged_at]
+    for nodes, makes in plan:
+        say(f"columns: {nodes:,} nodes, {makes} makes")
+        case = Case.mixed(nodes, makes, ASKED[0])
+        members, load = case.members(), Load(2 * sizes.questions, sizes.rounds)
+        # Plain Go knows nothing of what pods ask of their placement.
+        passes = program.passes(case, members, (MIXED,), load) if program else {}
+        for asks in ASKED:
+            found = passes.get(MIXED) if asks is ASKED[0] else None
+            with undisturbed():
+                yield {"makes": makes, "asks": asks, **cell(replace(case, asks=asks), members, sizes, found)}
 
 
 def _cells(
     sizes: Sizes, largest: Case, policies: Sequence[Policy], program: Floor | None, say: Say
 ) -> Iterator[Raw]:
     """The cells of one kind of nodes; smaller fleets are the first nodes of the largest."""
-    every = largest.members()
+    every, zones, needed = largest.members(), largest.makes[0].zones, largest.needed
     load = Load(2 * sizes.questions, sizes.rounds)
     for count in sizes.nodes:
+        say(f"columns: {count:,} nodes, {zones} zones, {needed} needed")
         some = replace(largest, nodes=count)
-        say(f"columns: {count:,} nodes, {some.zones} zones, {some.needed} needed")
         passes = program.passes(some, every[:count], policies, load) if program else {}
         for policy in policies:
-            case = replace(some, policy=policy)
+            case = Case.alike(count, zones, policy, needed)
             nodes = [replace(node, policy=policy) for node in every[:count]]
             with undisturbed():
-                yield cell(case, nodes, sizes, passes.get(policy))
+                found = cell(case, nodes, sizes, passes.get(policy))
+            yield {"zones": zones, "policy": policy, "needed": needed, **found}
 
 
 def cell(case: Case, nodes: Sequence[Node], sizes: Sizes, found: Pass | None) -> Raw:
     """One case, cold, warm and with scores; milliseconds."""
     cluster = ClusterCache()
-    _, puts = timed(cluster.nodes.put, nodes)
-    _, [first] = timed(partial(_admitted, cluster), [case.question(-1)])
+    _, puts = _timed(cluster.nodes.put, nodes)
+    _, [first] = _timed(partial(_admitted, cluster), [case.question(-1)])
     patient = _scoring(case, nodes) <= PATIENCE
     cold = _cold(case, cluster, sizes, patient=patient)
     if found:
@@ -120,9 +165,6 @@ def cell(case: Case, nodes: Sequence[Node], sizes: Sizes, found: Pass | None) ->
     by_rules = _by_rules(case, cluster, nodes[: sizes.sample])
     return {
         "nodes": case.nodes,
-        "zones": case.zones,
-        "policy": case.policy,
-        "needed": case.needed,
         "feasible": cold.feasible[0],
         "building_ms": round((sum(puts) + first) * MILLI, DIGITS),
         "verdicts_ms": Times.of(cold.verdicts).millis(),
@@ -133,6 +175,9 @@ def cell(case: Case, nodes: Sequence[Node], sizes: Sizes, found: Pass | None) ->
     }
 
 
+_timed = partial(timed, clock=process_time)
+
+
 def _millis(seconds: Sequence[float]) -> dict[str, float] | None:
     """None of what was not measured."""
     return Times.of(seconds).millis() if seconds else None
@@ -140,9 +185,10 @@ def _millis(seconds: Sequence[float]) -> dict[str, float] | None:
 
 def _scoring(case: Case, nodes: Sequence[Node]) -> float:
     """Seconds that it would take to score all nodes, by what each of some costs more than a few."""
-    few, some = nodes[: SOME // 10], nodes[:SOME]
+    makes = len(case.makes)
+    few, some = nodes[: makes + SOME // 10], nodes[: makes + SOME]
     least, most = (
-        min(timed(partial(_scored, ClusterCache.of(each)), _new(case, 3))[1][1:]) for each in (few, some)
+        min(_timed(partial(_scored, ClusterCache.of(each)), _new(case, 3))[1][1:]) for each in (few, some)
     )
     return (most - least) / max(len(some) - len(few), 1) * len(nodes)
 
@@ -164,8 +210,8 @@ def _cold(case: Case, cluster: ClusterCache, sizes: Sizes, *, patient: bool) -> 
     """The first questions are asked for verdicts, and as many after them for scores too."""
     count, budget = sizes.questions, sizes.budget
     plain, with_scores = ([case.question(first + at) for at in range(count)] for first in (0, count))
-    admitted, verdicts = timed(partial(_admitted, cluster), plain, budget=budget)
-    answers, scored = timed(partial(_scored, cluster), with_scores if patient else [], budget=budget)
+    admitted, verdicts = _timed(partial(_admitted, cluster), plain, budget=budget)
+    answers, scored = _timed(partial(_scored, cluster), with_scores if patient else [], budget=budget)
     return _Cold(
         feasible=[int(np.count_nonzero(each)) for each in admitted],
         scores=[Scores(*(int(found[found > 0].sum()) for found in each)) for each in answers],
@@ -207,7 +253,7 @@ def _same(what: str, ours: object, theirs: object) -> None:
 def _by_rules(case: Case, cluster: ClusterCache, some: Sequence[Node]) -> float:
     """Seconds of one node, judged by the rules alone."""
     question = case.question(0)
-    verdicts, seconds = timed(lambda node: evaluate(node, question.demand, question.intent).admitted, some)
+    verdicts, seconds = _timed(lambda node: evaluate(node, question.demand, question.intent).admitted, some)
     found = cluster.ask([node.name for node in some], question).admitted
     _same(f"{case}: verdicts in columns and by the rules", found.tolist(), verdicts)
     return sum(seconds) / len(seconds)
@@ -217,14 +263,14 @@ def _warm(case: Case, cluster: ClusterCache, nodes: Sequence[Node], sizes: Sizes
     """The same question again and again, with other nodes changed each time."""
     question = case.question(0)
     latest = {node.name: node for node in nodes}
-    again = timed(partial(_scored if patient else _admitted, cluster), [question] * 2)[1][1:]
+    again = _timed(partial(_scored if patient else _admitted, cluster), [question] * 2)[1][1:]
     putting, asking, scoring = list[float](), list[float](), list[float]()
     changes = (case.changed(nodes, sizes.share, turn) for turn in range(sizes.turns))
     for changed in changes:
         latest |= {node.name: node for node in changed}
-        putting.append(sum(timed(cluster.nodes.put, changed)[1]))
-        asking += timed(partial(_admitted, cluster), [question])[1]
-        scoring += timed(partial(_scored, cluster), [question] if patient else [])[1]
+        putting.append(sum(_timed(cluster.nodes.put, changed)[1]))
+        asking += _timed(partial(_admitted, cluster), [question])[1]
+        scoring += _timed(partial(_scored, cluster), [question] if patient else [])[1]
         if sum(putting) + sum(asking) + sum(scoring) > sizes.budget:
             break
     ours, anew = _yes(cluster, question), _yes(ClusterCache.of(latest.values()), question)
@@ -244,20 +290,53 @@ def _yes(cluster: ClusterCache, question: Question) -> set[str]:
 
 def main() -> int:
     """Measure as the flags say; 0 however slow it was, 1 if what was measured is wrong."""
-    parser = command_line.parser("bench.columns", __doc__)
-    parser.add_argument("--quick", action="store_true", help="a few nodes: only whether it works")
-    chosen = parser.parse_args()
+    chosen = _parser().parse_args()
+    sizes, program = QUICK if chosen.quick else Sizes(), _floor()
+    only = replace(sizes, makes=chosen.makes, nodes=(sizes.judged_at,)) if chosen.makes else None
     try:
-        found = measure(QUICK if chosen.quick else Sizes(), _floor(), _say)
+        found = {"mixed": list(measure_makes(only, program, _say))} if only else measure(sizes, program, _say)
     except CheckFailed as error:
         _say(str(error))
         return 1
-    written = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    if chosen.json:
-        chosen.json.write_bytes(written)
-    else:
-        print(written.decode())
+    command_line.write(found, chosen.json)
+    print(mixed_text(found["mixed"]))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_line.parser("bench.columns", __doc__)
+    parser.add_argument("--quick", action="store_true", help="a few nodes: only whether it works")
+    parser.add_argument(
+        "--makes", type=_counts, default=(), metavar="N,...", help="only fleets of so many makes"
+    )
+    return parser
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    words = text.split(",")
+    if not all(word.isdecimal() and 0 < int(word) <= MOST_MAKES for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r}: numbers up to {MOST_MAKES}, parted by commas")
+    return tuple(map(int, words))
+
+
+_MIXED = {
+    "verdicts": "verdicts_ms",
+    "scores": "scores_ms",
+    "warm": "warm_ms",
+    "warm, scores": "warm_scores_ms",
+}
+
+
+def mixed_text(cells: Sequence[Raw]) -> str:
+    """The fleets of several makes, in milliseconds of a processor."""
+    head = ["makes, ms", "nodes", "asks", *_MIXED, "in Go", "by the rules"]
+    return table(head, map(_mixed_row, cells))
+
+
+def _mixed_row(cell: Raw) -> list[str]:
+    times = [cell[key] for key in _MIXED.values()] + [(cell["floor"] or {}).get("verdicts_ms")]
+    shown = [digits(each["median"]) if each else "-" for each in times]
+    return [str(cell["makes"]), f"{cell['nodes']:,}", cell["asks"], *shown, digits(cell["rules_ms"])]
 
 
 def _floor() -> Floor | None:

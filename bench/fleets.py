@@ -1,21 +1,24 @@
 """
 Seeded nodes for the fleet in columns, and the pods that they are asked about.
 
-Each zone has CPUs, memory and one device. Machines of one model never report the same bytes, so the memory of
-each zone varies by some MiB and no two nodes are the same shape. On one half of the nodes as many zones are
+Each zone has CPUs, memory and devices. Machines of one model never report the same bytes, so the memory of
+each zone differs by some KiB and no two nodes are the same shape. On one half of the nodes as many zones are
 open as the pod needs, or more; on the other half fewer. A zone that is not open is short of one resource. So
 about half of the nodes can take the pod, and most of the others only just cannot.
+
+A fleet is of one make, or of several whose nodes stand in turn, as they do in clusters that grew over years.
 """
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, product
 from sys import intern
 from typing import Any
 
 from numalign.cache import Question
 from numalign.model import demand
-from numalign.model.intent import Intent, Policy
+from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Known, Node, Zone
 from numalign.model.pod import Container, Pod
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
@@ -23,46 +26,132 @@ from numalign.model.sharing import shared
 
 Raw = dict[str, Any]
 
-GPU = "nvidia.com/gpu"
+GPU, HCA = "nvidia.com/gpu", "rdma/hca"
+SMALL_PAGES, LARGE_PAGES = "hugepages-2Mi", "hugepages-1Gi"
 NAMES = (CPU, MEMORY, GPU)
 
 CPUS = 32
-"""Of a zone; the last one of each is reserved."""
+"""Of a zone of the first model; the last one of each is reserved."""
 MEMORY_MIB = 128 * 1024
-"""Of a zone, before the MiB by which it differs from the next."""
+"""Of such a zone, before the KiB by which it differs from the next."""
 RESERVED_MIB = 1024
 DEVICES = 1
 
-HERE, NEAR, FAR = 10, 12, 32
-"""What a zone costs from itself, from its socket, and from the other one."""
+HERE = 10
+"""What a zone costs from itself."""
 
 _SEED = 7
-_MIB = 2**20
-_UNLIKE_MIB = 64
+_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
+_UNLIKE_KIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What a zone of a model has, beside CPUs, memory and GPUs `more` by name.
+
+    `near` and `far` are what a zone costs from its socket and from the other one.
+    """
+
+    cpus: int = CPUS
+    memory_mib: int = MEMORY_MIB
+    gpus: int = DEVICES
+    more: tuple[tuple[str, int], ...] = ()
+    near: int = 12
+    far: int = 32
+
+
+MODELS = (
+    Hardware(),
+    Hardware(cpus=48, memory_mib=192 * 1024, gpus=2, more=((HCA, 1),)),
+    Hardware(cpus=64, memory_mib=256 * 1024, gpus=4, more=((HCA, 4), (LARGE_PAGES, 16 * _GIB)), near=11),
+    Hardware(cpus=24, memory_mib=96 * 1024, far=21),
+    Hardware(cpus=28, memory_mib=112 * 1024, more=((SMALL_PAGES, 2 * _GIB),), far=21),
+    Hardware(cpus=56, memory_mib=256 * 1024, gpus=2, far=20),
+    Hardware(cpus=40, memory_mib=160 * 1024, gpus=2, more=((LARGE_PAGES, 8 * _GIB),), near=11),
+    Hardware(cpus=96, memory_mib=384 * 1024, gpus=8, more=((HCA, 8),)),
+    Hardware(cpus=36, memory_mib=144 * 1024, more=((SMALL_PAGES, _GIB), (LARGE_PAGES, 4 * _GIB)), far=21),
+)
+"""In each zone of any of them a pod that needs one zone has room, when it is empty."""
+
+ZONES = (2, 4, 8, 1)
+ALIGNING = (Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT)
+MOST_MAKES = len(MODELS) * len(ZONES) * len(Scope) * len(ALIGNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """What is the same on nodes that were bought and set up together."""
+
+    zones: int
+    policy: Policy
+    scope: Scope = Scope.CONTAINER
+    hardware: Hardware = MODELS[0]
+
+    def machine(self, dice: random.Random) -> list[Zone]:
+        """The zones of a machine of two sockets; no two machines are alike."""
+        return [self._zone(at, dice) for at in range(self.zones)]
+
+    def _zone(self, at: int, dice: random.Random) -> Zone:
+        model = self.hardware
+        memory, more = model.memory_mib * _MIB + dice.randrange(_UNLIKE_KIB) * _KIB, dict(model.more)
+        full = Resources({CPU: model.cpus * MILLI, MEMORY: memory, GPU: model.gpus, **more})
+        reserved = {CPU: (model.cpus - 1) * MILLI, MEMORY: memory - RESERVED_MIB * _MIB}
+        costs = shared(tuple((ZoneId(to), self._cost(at, to)) for to in range(self.zones)))
+        # As whoever reads topologies does it.
+        capacity, allocatable = shared(full), shared(Resources({**full, **reserved}))
+        return Zone(ZoneId(at), intern(f"node-{at}"), capacity, allocatable, allocatable, costs)
+
+    def _cost(self, here: int, there: int) -> int:
+        if here == there:
+            return HERE
+        alike = here * 2 // self.zones == there * 2 // self.zones
+        return self.hardware.near if alike else self.hardware.far
+
+
+def makes(count: int) -> tuple[Make, ...]:
+    """So many makes, `MOST_MAKES` at most: every policy and scope, then more zones, then more models.
+
+    1 is single-numa-node on two zones, 6 are all that nodes of two zones can be set up as, 24 all of one
+    model, 36 those and half of another, 216 all.
+    """
+    every = product(MODELS, ZONES, Scope, ALIGNING)
+    return tuple(Make(zones, policy, scope, model) for model, zones, scope, policy in islice(every, count))
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """So many nodes with so many zones under one policy, and a pod that takes `needed` zones of a node."""
+    """So many nodes, their makes in turn, and a pod that takes `needed` zones of a node and asks a policy."""
 
     nodes: int
-    zones: int
-    policy: Policy
+    makes: tuple[Make, ...]
+    asks: Policy
     needed: int = 1
+
+    @classmethod
+    def alike(cls, nodes: int, zones: int, policy: Policy, needed: int = 1) -> "Case":
+        """Nodes of one make, and a pod that asks what they do anyway."""
+        return cls(nodes, (Make(zones, policy),), policy, needed)
+
+    @classmethod
+    def mixed(cls, nodes: int, count: int, asks: Policy) -> "Case":
+        """Nodes of so many makes."""
+        return cls(nodes, makes(count), asks)
 
     def __str__(self) -> str:
         """As a table has it."""
+        make = self.makes[0]
+        of_what = f"{make.zones} zones, {make.policy}" if len(self.makes) == 1 else f"{len(self.makes)} makes"
         takes = "" if self.needed == 1 else f", {self.needed} needed"
-        return f"{self.nodes:,} nodes, {self.zones} zones, {self.policy}{takes}"
+        return f"{self.nodes:,} nodes, {of_what}, asked for {self.asks}{takes}"
 
     def members(self) -> list[Node]:
         """The nodes; the same for the same case, and with the same zones for every policy."""
-        dice = _dice(self.zones, self.needed)
+        dice = self._dice()
         return [self._node(number, dice) for number in range(self.nodes)]
 
     def changed(self, nodes: Sequence[Node], share: float, turn: int) -> list[Node]:
         """Some of these nodes with other free amounts; others at every turn."""
-        dice = _dice(self.zones, self.needed, turn)
+        dice = self._dice(turn)
         chosen = dice.sample(range(len(nodes)), max(1, round(share * len(nodes))))
         return [replace(nodes[at], zones=tuple(self._used(nodes[at].zones, dice))) for at in chosen]
 
@@ -70,7 +159,7 @@ class Case:
         """A pod of one container; each number asks for a byte more, so that its answer is not remembered."""
         amounts = Resources(dict(zip(NAMES, self.asked(number), strict=True)))
         container = Container("c", requests=amounts, limits=amounts)
-        return Question(demand.of(Pod("pod", containers=(container,))), Intent(self.policy))
+        return Question(demand.of(Pod("pod", containers=(container,))), Intent(self.asks))
 
     def asked(self, number: int) -> tuple[int, int, int]:
         """What it asks for, in the order of `NAMES`: more than fewer zones have, and less than as many."""
@@ -78,23 +167,30 @@ class Case:
         cpus, memory = full * CPUS + CPUS // 2, full * MEMORY_MIB + MEMORY_MIB // 2
         return cpus * MILLI, memory * _MIB + number, self.needed * DEVICES
 
+    def _dice(self, *turns: int) -> random.Random:
+        zones = (make.zones for make in dict.fromkeys(self.makes))
+        return random.Random(f"{_SEED} {(*zones, self.needed, *turns)}")  # noqa: S311 - it makes input, not secrets
+
     def _node(self, number: int, dice: random.Random) -> Node:
-        hardware = [_zone(at, self.zones, dice) for at in range(self.zones)]
-        totals = {name: sum(zone.allocatable[name] for zone in hardware) for name in NAMES}
+        make = self.makes[number % len(self.makes)]
+        machine = make.machine(dice)
+        names = machine[0].allocatable
+        totals = {name: sum(zone.allocatable[name] for zone in machine) for name in names}
         return Node(
             f"node-{number:05}",
-            tuple(self._used(hardware, dice)),
-            policy=self.policy,
+            tuple(self._used(machine, dice)),
+            policy=make.policy,
+            scope=make.scope,
             totals=Resources({**totals, "pods": 110}),
             known=Known.CONFIGURED,
         )
 
-    def _used(self, hardware: Sequence[Zone], dice: random.Random) -> Iterator[Zone]:
+    def _used(self, machine: Sequence[Zone], dice: random.Random) -> Iterator[Zone]:
         """The zones with pods on them."""
         enough = dice.random() < 0.5  # noqa: PLR2004 - a half
-        least, most = (self.needed, self.zones) if enough else (0, self.needed - 1)
-        opened = set(dice.sample(range(self.zones), dice.randint(least, most)))
-        for at, zone in enumerate(hardware):
+        least, most = (self.needed, len(machine)) if enough else (0, self.needed - 1)
+        opened = set(dice.sample(range(len(machine)), dice.randint(least, most)))
+        for at, zone in enumerate(machine):
             yield replace(zone, free=self._free(zone.allocatable, dice, short=at not in opened))
 
     def _free(self, full: Resources, dice: random.Random, *, short: bool) -> Resources:
@@ -106,6 +202,7 @@ class Case:
         return shared(
             Resources(
                 {
+                    **full,
                     CPU: MILLI * _drawn(dice, least_cpus, most_cpus, short=lacking == CPU),
                     MEMORY: _MIB * _drawn(dice, least_mib + 1, most_mib, short=lacking == MEMORY),
                     GPU: 0 if lacking == GPU else full[GPU],
@@ -116,24 +213,3 @@ class Case:
 
 def _drawn(dice: random.Random, least: int, most: int, *, short: bool) -> int:
     return dice.randrange(least // 2) if short else dice.randint(least, most)
-
-
-def _dice(*seeds: int) -> random.Random:
-    return random.Random(f"{_SEED} {seeds}")  # noqa: S311 - it makes input, not secrets
-
-
-def _zone(at: int, count: int, dice: random.Random) -> Zone:
-    """The hardware of a zone on a machine of two sockets."""
-    memory = MEMORY_MIB + dice.randrange(_UNLIKE_MIB)
-    full = Resources({CPU: CPUS * MILLI, MEMORY: memory * _MIB, GPU: DEVICES})
-    left = {CPU: (CPUS - 1) * MILLI, MEMORY: (memory - RESERVED_MIB) * _MIB, GPU: DEVICES}
-    costs = shared(tuple((ZoneId(to), _cost(at, to, count)) for to in range(count)))
-    # As whoever reads topologies does it.
-    capacity, allocatable = shared(full), shared(Resources(left))
-    return Zone(ZoneId(at), intern(f"node-{at}"), capacity, allocatable, allocatable, costs)
-
-
-def _cost(here: int, there: int, count: int) -> int:
-    if here == there:
-        return HERE
-    return NEAR if here * 2 // count == there * 2 // count else FAR

@@ -20,10 +20,13 @@ import orjson
 from bench.fleets import NAMES, Case, Raw
 from bench.timing import Times
 from harness.gotools import Workshop
-from numalign.model.intent import Policy
 from numalign.model.node import Node, Zone
+from numalign.model.resources import ZoneId
 
 SHOP = Workshop("floor", Path(__file__).with_name("floor"))
+MIXED = "mixed"
+"""In place of a policy: each node has its own."""
+
 MISSING = "no go here: nothing is compared with plain Go"
 
 _NANO = 1e-9
@@ -62,9 +65,9 @@ class Floor:
     program: Path
 
     def passes(
-        self, case: Case, nodes: Sequence[Node], policies: Sequence[Policy], load: Load
-    ) -> dict[Policy, Pass]:
-        """The questions of a case asked of its nodes under each of these policies, by policy."""
+        self, case: Case, nodes: Sequence[Node], policies: Sequence[str], load: Load
+    ) -> dict[str, Pass]:
+        """The questions of a case asked of its nodes under each of these policies or `MIXED`, by policy."""
         asked = orjson.dumps(_document(case, nodes, policies, load))
         with tempfile.NamedTemporaryFile() as file:
             file.write(asked)
@@ -95,17 +98,28 @@ def _build(go: str, program: Path) -> None:
         made.rename(program)
 
 
-def _document(case: Case, nodes: Sequence[Node], policies: Sequence[Policy], load: Load) -> Raw:
+def _document(case: Case, nodes: Sequence[Node], policies: Sequence[str], load: Load) -> Raw:
     """Nodes of a case as the program reads them."""
-    first = nodes[0]
+    layouts = {costs: at for at, costs in enumerate(dict.fromkeys(map(_costs, nodes)))}
     return {
-        "Nodes": [[_zone(zone) for zone in node.zones] for node in nodes],
-        "Costs": [[cost for _, cost in zone.costs] for zone in first.zones],
+        "Nodes": [
+            {
+                "Zones": [_zone(zone) for zone in node.zones],
+                "Layout": layouts[_costs(node)],
+                "Policy": node.policy,
+            }
+            for node in nodes
+        ],
+        "Layouts": [[[cost for _, cost in zone] for zone in costs] for costs in layouts],
         "Policies": policies,
         "Questions": [case.asked(number) for number in range(load.questions)],
-        "MaxZones": first.max_zones,
+        "MaxZones": nodes[0].max_zones,
         "Rounds": load.rounds,
     }
+
+
+def _costs(node: Node) -> tuple[tuple[tuple[ZoneId, int], ...], ...]:
+    return tuple(zone.costs for zone in node.zones)
 
 
 def _zone(zone: Zone) -> Raw:

@@ -21,17 +21,17 @@ from numalign.model.intent import Policy
 _KIB = 1024
 
 
-def measure(case: Case) -> Raw:
-    """The figures of a case, measured in a process of its own."""
-    words = [sys.executable, "-m", "bench.growth", str(case.nodes), str(case.zones)]
+def measure(nodes: int, zones: int) -> Raw:
+    """The figures of so many nodes, measured in a process of its own."""
+    words = [sys.executable, "-m", "bench.growth", str(nodes), str(zones)]
     found = subprocess.run(words, stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own program
-    return {"nodes": case.nodes, "zones": case.zones, **orjson.loads(found.stdout)}
+    return {"nodes": nodes, "zones": zones, **orjson.loads(found.stdout)}
 
 
 def main() -> int:
     """Grow, and say by how much."""
     nodes, zones = map(int, sys.argv[1:])
-    sys.stdout.buffer.write(orjson.dumps(grow(Case(nodes, zones, Policy.RESTRICTED))))
+    sys.stdout.buffer.write(orjson.dumps(grow(Case.alike(nodes, zones, Policy.RESTRICTED))))
     return 0
 
 

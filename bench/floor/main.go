@@ -8,7 +8,8 @@
 //   - restricted: the fewest zones whose hardware could hold what is asked is the same number for every
 //     resource, and some set of that many zones has all of it free; the lowest such set is taken;
 //   - single-numa-node: the same, if that number is one;
-//   - best-effort and none: all zones together have all of it free.
+//   - best-effort and none: all zones together have all of it free;
+//   - mixed: each node by its own policy, where zones are not chosen.
 package main
 
 import (
@@ -39,9 +40,15 @@ type zone struct {
 	Free        amounts
 }
 
+type machine struct {
+	Zones  []zone
+	Layout int
+	Policy string // for the policy mixed
+}
+
 type input struct {
-	Nodes     [][]zone
-	Costs     [][]int // from each zone to each, the same on every node
+	Nodes     []machine
+	Layouts   [][][]int // from each zone to each
 	Policies  []string
 	Questions []amounts
 	MaxZones  int // what a kubelet allows, which scores count in
@@ -73,6 +80,7 @@ type node struct {
 	lowCPU    [1 << half]int64            // the same in whole CPUs, rounded up zone by zone
 	highCPU   [1 << half]int64
 	layout    *layout
+	fits      func(n *node, asked *amounts) uint8 // by its own policy
 }
 
 // layout is what nodes with the same zones and distances share.
@@ -102,10 +110,13 @@ func main() {
 }
 
 func run(read *input) output {
-	shared := newLayout(read.Costs, read.MaxZones)
+	layouts := make([]*layout, len(read.Layouts))
+	for at, costs := range read.Layouts {
+		layouts[at] = newLayout(costs, read.MaxZones)
+	}
 	nodes := make([]node, len(read.Nodes))
-	for at, zones := range read.Nodes {
-		nodes[at].set(zones, shared)
+	for at := range read.Nodes {
+		nodes[at].set(&read.Nodes[at], layouts[read.Nodes[at].Layout])
 	}
 	read.Nodes = nil
 	runtime.GC()
@@ -129,10 +140,18 @@ type rule struct {
 }
 
 var policies = map[string]rule{
-	"none":             {judge: anywhere},
-	"best-effort":      {judge: anywhere},
-	"restricted":       {judge: restricted, scored: true},
-	"single-numa-node": {judge: singleNUMANode, scored: true},
+	"none":             {judge: each((*node).anywhere)},
+	"best-effort":      {judge: each((*node).anywhere)},
+	"restricted":       {judge: each((*node).restricted), scored: true},
+	"single-numa-node": {judge: each((*node).singleNUMANode), scored: true},
+	"mixed":            {judge: each((*node).byItsPolicy)},
+}
+
+var onANode = map[string]func(n *node, asked *amounts) uint8{
+	"none":             (*node).anywhere,
+	"best-effort":      (*node).anywhere,
+	"restricted":       (*node).restricted,
+	"single-numa-node": (*node).singleNUMANode,
 }
 
 func measure(nodes []node, asked amounts, by rule, rounds int) answer {
@@ -157,52 +176,43 @@ func measure(nodes []node, asked amounts, by rule, rounds int) answer {
 	return found
 }
 
-// anywhere fills sets with all zones where they have enough together, and with none elsewhere.
-func anywhere(nodes []node, asked *amounts, sets []uint8) int {
-	feasible := 0
-	for at := range nodes {
-		n := &nodes[at]
-		every := uint8(1<<n.layout.zones - 1)
-		if !n.has(every, asked) {
-			every = 0
-		} else {
-			feasible++
+// each fills sets with the zones that the pod gets on each node, none where it is refused.
+func each(fits func(n *node, asked *amounts) uint8) func(nodes []node, asked *amounts, sets []uint8) int {
+	return func(nodes []node, asked *amounts, sets []uint8) int {
+		feasible := 0
+		for at := range nodes {
+			sets[at] = fits(&nodes[at], asked)
+			if sets[at] != 0 {
+				feasible++
+			}
 		}
-		sets[at] = every
+		return feasible
 	}
-	return feasible
 }
 
-// restricted fills sets with the zones that the pod gets on each node, none where it is refused.
-func restricted(nodes []node, asked *amounts, sets []uint8) int {
-	feasible := 0
-	for at := range nodes {
-		n := &nodes[at]
-		sets[at] = 0
-		if width := n.width(asked); width > 0 {
-			sets[at] = n.lowest(width, asked)
-		}
-		if sets[at] != 0 {
-			feasible++
-		}
+// anywhere is all zones, if they have enough together.
+func (n *node) anywhere(asked *amounts) uint8 {
+	if every := uint8(1<<n.layout.zones - 1); n.has(every, asked) {
+		return every
 	}
-	return feasible
+	return 0
 }
 
-func singleNUMANode(nodes []node, asked *amounts, sets []uint8) int {
-	feasible := 0
-	for at := range nodes {
-		n := &nodes[at]
-		sets[at] = 0
-		if n.width(asked) == 1 {
-			sets[at] = n.lowest(1, asked)
-		}
-		if sets[at] != 0 {
-			feasible++
-		}
+func (n *node) restricted(asked *amounts) uint8 {
+	if width := n.width(asked); width > 0 {
+		return n.lowest(width, asked)
 	}
-	return feasible
+	return 0
 }
+
+func (n *node) singleNUMANode(asked *amounts) uint8 {
+	if n.width(asked) == 1 {
+		return n.lowest(1, asked)
+	}
+	return 0
+}
+
+func (n *node) byItsPolicy(asked *amounts) uint8 { return n.fits(n, asked) }
 
 // width is the number of zones that every resource prefers, 0 if they prefer different ones.
 func (n *node) width(asked *amounts) int {
@@ -291,7 +301,11 @@ func sum(scores []int16) int64 {
 	return total
 }
 
-func (n *node) set(zones []zone, shared *layout) {
+func (n *node) set(read *machine, shared *layout) {
+	zones, known := read.Zones, false
+	if n.fits, known = onANode[read.Policy]; !known {
+		log.Fatalf("%q is no policy of a node", read.Policy)
+	}
 	if len(zones) != shared.zones {
 		log.Fatalf("a node has %d zones, and the distances are those of %d", len(zones), shared.zones)
 	}

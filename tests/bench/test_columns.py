@@ -1,5 +1,7 @@
 """What is measured of the fleet in columns is the work that it should be."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench import columns
@@ -10,8 +12,19 @@ from bench.timing import Times
 from numalign.decision.evaluate import evaluate
 from numalign.model.intent import Policy
 
-TINY = Sizes(nodes=(6,), zones=(2,), needed=2, questions=2, turns=2, share=0.5, sample=2, rounds=1)
-CASE = Case(12, 2, Policy.SINGLE_NUMA_NODE)
+TINY = Sizes(
+    nodes=(6,),
+    makes=(1, 6),
+    usual=6,
+    zones=(2,),
+    needed=2,
+    questions=2,
+    turns=2,
+    share=0.5,
+    sample=2,
+    rounds=1,
+)
+CASE = Case.alike(12, 2, Policy.SINGLE_NUMA_NODE)
 
 
 def in_go(*feasible: int, scores: int = 0) -> Pass:
@@ -45,10 +58,34 @@ def test_where_plain_go_scores_otherwise_nothing_is_compared() -> None:
         measured(in_go(count, count, scores=1))
 
 
+def mixed(sizes: Sizes) -> list[Raw]:
+    return list(columns.measure_makes(sizes, None, lambda _: None))
+
+
+def test_mixed_fleets_are_asked_by_pods_that_ask_nothing_and_by_pods_that_ask_for_one_zone() -> None:
+    cells = [(cell["makes"], cell["asks"]) for cell in mixed(TINY)]
+    assert cells == [(makes, asks) for makes in (1, 6) for asks in ("none", "single-numa-node")]
+
+
+def test_fleets_of_the_usual_makes_are_of_every_size() -> None:
+    cells = [(cell["makes"], cell["nodes"]) for cell in mixed(replace(TINY, nodes=(6, 12, 18)))]
+    assert cells[::2] == [(1, 12), (6, 12), (6, 6), (6, 18)]
+
+
+def test_the_table_of_mixed_fleets_has_a_row_for_each() -> None:
+    head, *rows = columns.mixed_text(mixed(TINY)).splitlines()
+    assert head.startswith("makes, ms  nodes              asks  verdicts")
+    assert [row.split()[:3] for row in rows[::2]] == [["1", "6", "none"], ["6", "6", "none"]]
+
+
 def test_a_run_has_a_cell_for_each_policy_and_one_where_more_zones_are_needed() -> None:
     said = list[str]()
     found = columns.measure(TINY, None, said.append)
     cells = [(cell["policy"], cell["needed"]) for cell in found["cells"]]
     assert cells == [*((policy, 1) for policy in Policy), (Policy.RESTRICTED, 2)]
     assert [each["zones"] for each in found["memory"]] == [2]
-    assert said[0] == "columns: 6 nodes, 2 zones, 1 needed"
+    assert said[:3] == [
+        "columns: 6 nodes, 1 makes",
+        "columns: 6 nodes, 6 makes",
+        "columns: 6 nodes, 2 zones, 1 needed",
+    ]

@@ -4,16 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from bench.fleets import Case
+from bench.fleets import MOST_MAKES, Case, Make, makes
 from numalign.decision.evaluate import evaluate
 from numalign.model.intent import Policy
 from numalign.model.node import Node
 
 CASES = [
-    Case(80, 2, Policy.SINGLE_NUMA_NODE),
-    Case(80, 8, Policy.RESTRICTED),
-    Case(80, 8, Policy.RESTRICTED, needed=4),
+    Case.alike(80, 2, Policy.SINGLE_NUMA_NODE),
+    Case.alike(80, 8, Policy.RESTRICTED),
+    Case.alike(80, 8, Policy.RESTRICTED, needed=4),
 ]
+MIXES = [Case.mixed(400, count, Policy.SINGLE_NUMA_NODE) for count in (6, 36, MOST_MAKES)]
 
 
 def shape(node: Node) -> Node:
@@ -35,7 +36,37 @@ def test_about_half_of_the_nodes_take_the_pod_on_as_many_zones_as_it_needs(case:
     assert 0.35 < len(found) / case.nodes < 0.65
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", MIXES, ids=str)
+def test_about_half_of_the_nodes_of_many_makes_have_a_zone_for_the_pod(case: Case) -> None:
+    found = widths(case)
+    assert set(found) == {1}
+    assert 0.35 < len(found) / case.nodes < 0.65
+
+
+def test_no_two_makes_are_the_same_and_all_of_fewer_are_among_more() -> None:
+    most = makes(MOST_MAKES)
+    assert len({*most}) == MOST_MAKES == 216
+    assert most[:36] == makes(36)
+
+
+def test_one_make_is_the_tightest_policy_on_two_zones() -> None:
+    assert makes(1) == (Make(2, Policy.SINGLE_NUMA_NODE),)
+
+
+@pytest.mark.parametrize(("count", "zones"), [(6, {2}), (24, {1, 2, 4, 8}), (36, {1, 2, 4, 8})])
+def test_all_policies_and_scopes_come_before_more_zones(count: int, zones: set[int]) -> None:
+    found = makes(count)
+    assert {make.zones for make in found} == zones
+    assert len({(make.policy, make.scope) for make in found}) == 6
+
+
+def test_makes_stand_in_turn() -> None:
+    case = MIXES[0]
+    of_nodes = [(len(node.zones), node.policy, node.scope) for node in case.members()]
+    assert of_nodes[:6] == of_nodes[6:12] == [(make.zones, make.policy, make.scope) for make in case.makes]
+
+
+@pytest.mark.parametrize("case", [*CASES, *MIXES], ids=str)
 def test_every_node_could_take_it_when_empty(case: Case) -> None:
     question = case.question(0)
     empty = (node.emptied() for node in case.members())
@@ -47,7 +78,8 @@ def test_the_same_case_has_the_same_nodes() -> None:
 
 
 def test_no_two_nodes_are_the_same_shape() -> None:
-    assert len({shape(node) for node in CASES[1].members()}) == CASES[1].nodes
+    for case in (CASES[1], MIXES[1]):
+        assert len({shape(node) for node in case.members()}) == case.nodes
 
 
 def test_no_two_questions_are_the_same() -> None:
