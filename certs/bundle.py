@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from cryptography import x509
 
 from certs import certificate
-from numalign.kube.client import Api, ClusterError, Conflict, NotFound, Patch
+from numalign.kube.client import Api, Patch
 from numalign.kube.decode.parts import Part
+from numalign.kube.errors import ClusterError, Conflict, NotFound
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 INJECTED = ("cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret")

@@ -16,7 +16,8 @@ from certs import bundle, rotation, secret
 from certs.bundle import WebhookConfiguration
 from certs.rotation import RotationPlan, Transition
 from certs.secret import PairState, SecretRef, SharedSecret
-from numalign.kube.client import Api, Conflict
+from numalign.kube.client import Api
+from numalign.kube.errors import Conflict
 from numalign.runtime.clock import Clock, utc_now
 
 ATTEMPTS = 5

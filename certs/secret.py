@@ -25,8 +25,9 @@ from cryptography import x509
 
 from certs import certificate
 from certs.authority import Pair
-from numalign.kube.client import Api, NotFound
+from numalign.kube.client import Api
 from numalign.kube.decode.parts import Part
+from numalign.kube.errors import NotFound
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import tls
 

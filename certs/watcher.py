@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from certs.secret import SecretRef
-from numalign.kube.client import Api, ClusterError
+from numalign.kube.client import Api
+from numalign.kube.errors import ClusterError
 from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.logs import Log
 

@@ -8,7 +8,7 @@ from controller.dry_run import dry_run
 from controller.program import ControllerProgram
 from controller.settings import ControllerSettings
 from numalign.kube import compose
-from numalign.kube.client import ClusterError
+from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
 from numalign.runtime.settings import from_command_line
 

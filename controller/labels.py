@@ -25,7 +25,8 @@ from urllib.parse import quote
 from prometheus_client import CollectorRegistry, Counter
 
 from controller.node_classes import Change, NodeClasses
-from numalign.kube.client import ClusterError, Forbidden, NotFound, Patch
+from numalign.kube.client import Patch
+from numalign.kube.errors import ClusterError, Forbidden, NotFound
 from numalign.model.intent import CLASS_LABEL
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log

@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.kube.client import ClusterError, Conflict, Forbidden, NotFound, Unauthorized
 from numalign.kube.decode import shapes
 from numalign.kube.decode.parts import Part
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unauthorized
 from numalign.model.errors import Mistake
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log

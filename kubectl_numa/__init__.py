@@ -3,9 +3,11 @@ DOOR 3: a person comes in.
 
 What the rules say of pods and nodes, in a terminal or as JSON, from a snapshot or a live cluster. In order:
 
-    manifests, questions -> clusters, explanation -> bars, lines -> nodemap, pages -> checking
+    manifests, questions, notices -> running_cluster -> clusters, explanation
+    lines -> nodemap, pages -> checking
     events -> replaying
     -> options -> commands -> cli
 
-`examples` holds what `demo` plays.
+A command is imported when it is chosen, and `running_cluster` when one is asked. `examples` holds what `demo`
+plays.
 """

@@ -1,20 +1,33 @@
-"""The program and its commands."""
+"""
+The program and its commands.
+
+A command is imported when it is chosen: most of what starting takes are columns, and the client of the API
+server, and no command needs all of it.
+"""
 
 import click
 
-from kubectl_numa.commands.check import check
-from kubectl_numa.commands.demo import demo
-from kubectl_numa.commands.explain import explain
-from kubectl_numa.commands.nodes import nodes
-from kubectl_numa.commands.replay import replay
-from kubectl_numa.commands.shapes import shapes
-from kubectl_numa.commands.snapshot import snapshot
-from numalign.kube.command_line import CommandGroup
+from numalign.kube.command_line import LazyCommand, LazyGroup
 from numalign.runtime import about
+
+COMMANDS = (
+    LazyCommand("check", "kubectl_numa.commands.check", "Check what the webhook would say to every pod"),
+    LazyCommand("demo", "kubectl_numa.commands.demo", "Start the webhook on a bundled cluster"),
+    LazyCommand("explain", "kubectl_numa.commands.explain", "Tell what every node says to a pod"),
+    LazyCommand("nodes", "kubectl_numa.commands.nodes", "Draw the zones of every node"),
+    LazyCommand(
+        "replay", "kubectl_numa.commands.replay", "Predict what a kubelet says to one pod after another"
+    ),
+    LazyCommand("shapes", "kubectl_numa.commands.shapes", "List the shapes of nodes"),
+    LazyCommand(
+        "snapshot", "kubectl_numa.commands.snapshot", "Write what the rules need of the cluster into one file"
+    ),
+)
 
 
 @click.group(
-    cls=CommandGroup,
+    cls=LazyGroup,
+    commands=COMMANDS,
     name="kubectl-numa",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
@@ -28,7 +41,3 @@ Examples:
 @click.version_option(about.version(), prog_name="kubectl-numa")
 def program() -> None:
     """See NUMA alignment as the kubelet will: which nodes can take a pod, in which zones, and why not."""
-
-
-for _command in (explain, check, nodes, shapes, snapshot, replay, demo):
-    program.add_command(_command)

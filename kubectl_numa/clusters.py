@@ -5,29 +5,22 @@ Whatever the source, the same decoders read it, and what they could not use is t
 an answer never rests on half a cluster in silence.
 """
 
-import asyncio
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from kubectl_numa.manifests import Namespace
+from kubectl_numa.notices import tell_left_out, waiting
 from kubectl_numa.questions import DEFAULTS, ClusterView, WebhookOptions
-from numalign.kube import collect, installation
-from numalign.kube.client import Forbidden, Unconfigured
-from numalign.kube.configz import Progress
-from numalign.kube.decode.kubelet_config import KIND
+from numalign.kube.errors import Unconfigured
 from numalign.kube.files import documents, policy, snapshot
-from numalign.kube.files.policy import NO_POLICY, BadPolicy, ClusterPolicy
+from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.errors import BadInput, Mistake
 from numalign.shapes import ShapeHistory
 
-PROBLEMS_SHOWN = 10
+if TYPE_CHECKING:
+    from kubectl_numa.running_cluster import RunningCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +31,21 @@ class ClusterSource:
     kubeconfig: str | None = None
     context: str | None = None
 
+    @property
+    def running(self) -> "RunningCluster":
+        """The cluster of the kubeconfig."""
+        # Whoever reads a file waits for no client of the API server.
+        from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  as said above
+
+        return RunningCluster(self.kubeconfig, self.context)
+
     def documents(self) -> list[object]:
         """Everything there is, undecoded; raises `BadInput` and `ClusterError`."""
         if self.snapshot is not None:
             with waiting("reading the snapshot"):
                 return documents.load(self.snapshot)
         try:
-            return [self.collect()]
+            return [self.running.collect()]
         except Unconfigured as error:
             raise Unconfigured(f"{error}, or read a file with --snapshot") from error
 
@@ -59,7 +60,7 @@ class ClusterSource:
         history.declare(cluster_policy.shapes)
         where = "standard input" if self.snapshot == "-" else self.snapshot or "the cluster"
         cluster = snapshot.of(objects, shape_history=history, where=where)
-        _tell_left_out(cluster.problems)
+        tell_left_out(cluster.problems)
         return ClusterView(cluster, cluster_policy, options, now=now)
 
     def namespace(self, name: str | None) -> Namespace:
@@ -72,60 +73,16 @@ class ClusterSource:
             return Namespace(name, asked=True)
         if self.snapshot is not None and not (self.kubeconfig or self.context):
             return Namespace()
-        of_context = installation.context_namespace(kubeconfig=self.kubeconfig, context=self.context)
-        return Namespace(asyncio.run(of_context))
+        return Namespace(self.running.namespace())
 
     def policy(self, file: str | None) -> ClusterPolicy:
         """The cluster's policy: that of a file, or else the one that is installed in the running cluster.
 
-        Which one it is, and that one may not be seen, is told on standard error. Raises `BadPolicy` and
-        `ClusterError`: where one is broken, nobody knows which one is in force in its place.
+        Raises `BadPolicy` and `ClusterError`.
         """
         if file is not None:
             return policy.read(Path(file))
-        if self.snapshot is not None:
-            return NO_POLICY
-        try:
-            installed = asyncio.run(installation.policy(kubeconfig=self.kubeconfig, context=self.context))
-        except Forbidden as error:
-            _tell(f"cluster policy: not known, for {error}; give its file with --policy")
-            return NO_POLICY
-        if not installed:
-            return NO_POLICY
-        text, name = installed
-        _tell(f"cluster policy: ConfigMap {name}")
-        try:
-            return policy.parse(text.encode())
-        except BadPolicy as error:
-            raise BadPolicy(mistake.under(f"ConfigMap {name}") for mistake in error.mistakes) from error
-
-    def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
-        """The running cluster as a List; raises `ClusterError`.
-
-        Kubelets that do not tell their configuration, and what a snapshot can do without and whoever asks may
-        not see, are told of on standard error.
-        """
-        problems: list[str] = []
-
-        def left_out(what: str, error: Exception) -> None:
-            problems.append(f"{what}: {error}")
-
-        with waiting("asking the cluster") as now:
-            listener = Progress(
-                ask=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
-                left_out=lambda node, error: left_out(f"{KIND} {node}", error),
-            )
-            objects = asyncio.run(
-                collect.collect(
-                    kubeconfig=self.kubeconfig,
-                    context=self.context,
-                    with_pods=with_pods,
-                    kubelets=listener if with_kubelet_configs else None,
-                    left_out=left_out,
-                )
-            )
-        _tell_left_out(problems)
-        return objects
+        return self.running.policy() if self.snapshot is None else NO_POLICY
 
     def pod(self, name: str, *, namespace: str, objects: list[object]) -> dict[str, Any]:
         """A pod by its name: out of `objects` if that is a snapshot, else from the running cluster.
@@ -133,8 +90,7 @@ class ClusterSource:
         Raises `BadInput` for one that the snapshot lacks, and `ClusterError`.
         """
         if self.snapshot is None:
-            work = collect.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
-            return asyncio.run(work)
+            return self.running.pod(name, namespace=namespace)
         for document in documents.objects(objects):
             metadata = document.raw.get("metadata")
             if (document.group, document.kind) == ("", "Pod") and isinstance(metadata, dict):
@@ -142,26 +98,3 @@ class ClusterSource:
                 if place == (namespace, name):
                     return dict(document.raw)
         raise BadInput([Mistake("--snapshot", f"holds no pod {namespace}/{name}: give its manifest with -f")])
-
-
-def _tell(words: str) -> None:
-    Console(stderr=True).print(words, markup=False, highlight=False, soft_wrap=True)
-
-
-def _tell_left_out(problems: Sequence[object]) -> None:
-    """The first few, and how many more there are."""
-    for problem in problems[:PROBLEMS_SHOWN]:
-        _tell(f"left out: {problem}")
-    if len(problems) > PROBLEMS_SHOWN:
-        _tell(f"left out: {len(problems) - PROBLEMS_SHOWN} more objects")
-
-
-@contextmanager
-def waiting(doing: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal that something takes its time; what is given says what is done by now."""
-    console = Console(file=sys.stderr)
-    if console.is_terminal:
-        with console.status(f"{doing} ...") as status:
-            yield lambda now: status.update(f"{now} ...")
-    else:
-        yield lambda _now: None

@@ -18,8 +18,8 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import WebhookOptions
 from numalign.kube.command_line import from_kubeconfig
-from numalign.kube.settings import seconds
 from numalign.model.intent import Match
+from numalign.runtime.spans import seconds
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -27,8 +27,8 @@ from typing import Literal, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.client import ClusterError, Conflict, Forbidden, NotFound, Unauthorized
 from numalign.kube.decode import placement_records
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unauthorized
 from numalign.ledger.model import AssignedPod, NodeInfo, Prediction
 from numalign.ledger.reservations import NEWS_SECONDS
 from numalign.model import intent

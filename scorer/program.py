@@ -21,7 +21,7 @@ from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.client import Api
 from numalign.kube.compose import Background, ClusterProgram, SnapshotSource
 from numalign.kube.feed import Feed, count_age
-from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.lease import Handover, LeaderElector
 from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.model import Basis

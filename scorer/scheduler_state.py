@@ -20,7 +20,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader, PodReading
 from numalign.kube.effective_policy import EffectivePolicy
-from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import AssignedPod, Prediction, Stage
 from numalign.ledger.reservations import Reservations

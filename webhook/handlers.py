@@ -23,7 +23,7 @@ from numalign.cache.pod_question import PodQuestion
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.model.errors import Mistake
 from numalign.model.node import node_class
 from numalign.runtime import calls, server

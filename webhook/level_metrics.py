@@ -21,7 +21,7 @@ from numalign.cache.admission import LEVELS, shortfalls
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.effective_policy import EffectivePolicy
-from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.model.intent import NamespaceRules
 from numalign.runtime.metrics import PREFIX
 from webhook.snapshot_holder import SnapshotHolder

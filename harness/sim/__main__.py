@@ -30,7 +30,8 @@ from harness.sim.fingerprints import Fingerprint
 from harness.sim.kubelet import Decision
 from harness.sim.oracles import SimulationError
 from harness.sim.shapes import SHAPES, Policy, SimNode
-from numalign.kube.client import Api, ClusterError, Unconfigured, connected
+from numalign.kube.client import Api, connected
+from numalign.kube.errors import ClusterError, Unconfigured
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import about
 

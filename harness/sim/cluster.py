@@ -25,7 +25,8 @@ from harness.sim.fingerprints import Fingerprint
 from harness.sim.kubelet import GRACE_SECONDS, Decision, Kubelet, Managers, News
 from harness.sim.oracles import oracles
 from harness.sim.shapes import SimNode
-from numalign.kube.client import Api, ClusterError
+from numalign.kube.client import Api
+from numalign.kube.errors import ClusterError
 from numalign.kube.informer import Informer, WatchMetrics
 from numalign.kube.kinds import Collection, Key
 from numalign.model.errors import BadInput, Mistake

@@ -17,7 +17,8 @@ import aiohttp
 import yaml
 
 from harness.sim import documents
-from numalign.kube.client import Api, ClusterError, Conflict, NotFound, Patch, Unreachable
+from numalign.kube.client import Api, Patch
+from numalign.kube.errors import ClusterError, Conflict, NotFound, Unreachable
 from numalign.runtime.clock import Sleep
 
 Json = dict[str, Any]

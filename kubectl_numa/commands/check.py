@@ -3,10 +3,11 @@
 import click
 from rich.text import Text
 
-from kubectl_numa import checking, clusters, manifests, options
+from kubectl_numa import checking, manifests, options
 from kubectl_numa.checking import Checked, CheckResult
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.manifests import STDIN
+from kubectl_numa.notices import waiting
 from kubectl_numa.options import Output
 from kubectl_numa.questions import WebhookOptions
 from numalign.kube.command_line import Trouble
@@ -62,7 +63,7 @@ def check(
     cluster = source.view(webhook)
     if not cluster.snapshot.shapes and not cluster.snapshot.unknown:
         raise Trouble("no node of this cluster is known, so nothing can be checked")
-    with clusters.waiting("checking"):
+    with waiting("checking"):
         extra = cluster.policy.templates
         objects = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
         results = [checking.check(manifest, cluster) for manifest in objects if manifest.counts]

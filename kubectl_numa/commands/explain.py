@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import click
 
-from kubectl_numa import clusters, manifests, options, pages
+from kubectl_numa import manifests, options, pages
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.explanation import explain as explain_pod
 from kubectl_numa.manifests import Manifest
+from kubectl_numa.notices import waiting
 from kubectl_numa.options import Output
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.decision.scoring import Strategy
@@ -68,7 +69,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
     place = source.namespace(namespace)
     objects = source.documents()
     cluster = source.view(webhook, objects=objects)
-    with clusters.waiting("asking every node"):
+    with waiting("asking every node"):
         if name:
             raw = source.pod(name, namespace=place.name, objects=objects)
             given = [Manifest("cluster", kind="Pod", place=TemplateLocation("", raw), pod=pods.pod(raw))]

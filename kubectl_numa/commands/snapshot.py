@@ -9,7 +9,7 @@ from typing import Any
 import click
 import orjson
 
-from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.running_cluster import RunningCluster
 from numalign.kube.command_line import from_kubeconfig
 
 
@@ -41,8 +41,9 @@ def snapshot(
 
     Nodes, their topologies and namespaces, without what no rule reads: it may be sent around.
     """
-    source = ClusterSource(kubeconfig=kubeconfig, context=context)
-    cluster = source.collect(with_pods=with_pods, with_kubelet_configs=with_kubelet_configs)
+    cluster = RunningCluster(kubeconfig, context).collect(
+        with_pods=with_pods, with_kubelet_configs=with_kubelet_configs
+    )
     data = orjson.dumps(cluster, option=orjson.OPT_APPEND_NEWLINE)
     if output == "-":
         sys.stdout.buffer.write(data)

@@ -16,15 +16,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote
 
-from numalign.kube.client import (
-    ClusterError,
-    Conflict,
-    Forbidden,
-    NotFound,
-    ObjectWriter,
-    Unauthorized,
-    Unreachable,
-)
+from numalign.kube.client import ObjectWriter
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unauthorized, Unreachable
 from numalign.runtime.clock import Sleep
 
 BIND_SECONDS = 4.0

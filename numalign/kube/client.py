@@ -3,16 +3,8 @@ One API server, asked as one user.
 
 The client library knows how to find a cluster and who asks; of its models nothing is used, for they are slow
 and know only yesterday's fields. What is asked and answered here is bytes and plain values. Every way in
-which a cluster can refuse or fail is mapped here, in one place, onto a sentence that says what to do.
-
-    ClusterError
-    ├── Unconfigured   nothing says which cluster, or who asks
-    ├── Unreachable    nobody answers, nobody who can be trusted, or nothing that makes sense
-    ├── Unauthorized   the API server does not know who asks
-    ├── Forbidden      it knows, and says no
-    ├── NotFound       what was asked for is not there
-    ├── Conflict       somebody else was there first
-    └── Gone           the state that was asked for is too old to be had
+which a cluster can refuse or fail is mapped here, in one place, onto one of `numalign.kube.errors` with a
+sentence that says what to do.
 """
 
 import os
@@ -31,6 +23,16 @@ import orjson
 import yaml
 
 from numalign.kube.decode.parts import Part
+from numalign.kube.errors import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Gone,
+    NotFound,
+    Unauthorized,
+    Unconfigured,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient, Configuration
@@ -48,38 +50,6 @@ _READ_AHEAD = 2**21
 """Bytes of an answer that may wait to be read; events of a watch come in bursts."""
 
 Query = Sequence[tuple[str, str]]
-
-
-class ClusterError(Exception):
-    """The cluster did not give what was asked for; the text says why, and what to do."""
-
-
-class Unconfigured(ClusterError):
-    """Raised when the kubeconfig cannot be read, or does not say which cluster or who asks."""
-
-
-class Unreachable(ClusterError):
-    """Raised when nobody answers, nobody who can be trusted, or nothing that makes sense."""
-
-
-class Unauthorized(ClusterError):
-    """Raised when the API server does not accept the credentials."""
-
-
-class Forbidden(ClusterError):
-    """Raised when the API server accepts who asks, but not what is asked for."""
-
-
-class NotFound(ClusterError):
-    """Raised when an object or a whole kind of objects is not there."""
-
-
-class Conflict(ClusterError):
-    """Raised when an object to be made is there already, or one to be changed was changed meanwhile."""
-
-
-class Gone(ClusterError):
-    """Raised when a page or a resource version is too old to be had."""
 
 
 class Patch(StrEnum):

@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 from numalign.kube import configz, installation, kinds
-from numalign.kube.client import Api, ClusterError, Forbidden, Gone, NotFound, Unreachable, connected
+from numalign.kube.client import Api, connected
 from numalign.kube.configz import Progress
 from numalign.kube.decode import device_classes, shapes
 from numalign.kube.decode.nrt import GROUP
 from numalign.kube.decode.parts import Part
+from numalign.kube.errors import ClusterError, Forbidden, Gone, NotFound, Unreachable
 from numalign.kube.kinds import Collection, Object
 
 PAGE = 500

@@ -19,13 +19,14 @@ from typing import Generic, TypeVar
 from prometheus_client import CollectorRegistry
 
 from numalign.kube import client, configz
-from numalign.kube.client import Api, ClusterError
+from numalign.kube.client import Api
 from numalign.kube.decode import device_classes, shapes
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.errors import ClusterError
 from numalign.kube.events import Recorder
 from numalign.kube.feed import Feed, Take
 from numalign.kube.files.file_feed import FileFeed
-from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.informer import Sink
 from numalign.kube.kinds import Collection
 from numalign.kube.lease import NO_HANDOVER, Handover, LeaderElector

@@ -23,11 +23,12 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter
 
-from numalign.kube.client import Api, ClusterError, Forbidden, Unreachable
+from numalign.kube.client import Api
 from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import kubelet_config
 from numalign.kube.decode.kubelet_config import GROUP, KIND
 from numalign.kube.decode.parts import Part
+from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.kube.kinds import Object
 from numalign.model.errors import BadInput, BadTopology
 from numalign.runtime.clock import Sleep

@@ -20,7 +20,8 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter
 
-from numalign.kube.client import ClusterError, Conflict, ObjectWriter, Unreachable
+from numalign.kube.client import ObjectWriter
+from numalign.kube.errors import ClusterError, Conflict, Unreachable
 from numalign.runtime.clock import Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX

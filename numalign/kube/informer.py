@@ -29,8 +29,9 @@ import aiohttp
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.kube.client import Api, ClusterError, Forbidden, Gone, NotFound, Query, Unauthorized
+from numalign.kube.client import Api, Query
 from numalign.kube.decode.parts import Part, group, named
+from numalign.kube.errors import ClusterError, Forbidden, Gone, NotFound, Unauthorized
 from numalign.kube.kinds import Collection, Key, Object
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log

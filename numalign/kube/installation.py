@@ -8,8 +8,9 @@ read off its webhook configuration, which only whoever runs the cluster may writ
 from contextlib import suppress
 from urllib.parse import quote
 
-from numalign.kube.client import Api, NotFound, connected
+from numalign.kube.client import Api, connected
 from numalign.kube.decode.parts import Part
+from numalign.kube.errors import NotFound
 
 CONFIGURATION = "zz-numalign"
 """The name of the webhook configuration."""

@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.kube.client import ClusterError, Conflict, NotFound, Unreachable
 from numalign.kube.decode.parts import Part
+from numalign.kube.errors import ClusterError, Conflict, NotFound, Unreachable
 from numalign.kube.kinds import Object
 from numalign.runtime.clock import Sleep, utc_now
 from numalign.runtime.logs import Log

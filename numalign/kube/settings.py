@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, Field
 from numalign.model.intent import Match
 from numalign.runtime.server_settings import ProcessSettings, ServerSettings
 from numalign.runtime.settings import Contradiction, Settings
+from numalign.runtime.spans import seconds
 
 # RFC 1123, as Kubernetes asks of the names of nearly everything.
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -24,17 +24,6 @@ def _named(text: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_named)]
-
-_SPAN = re.compile(r"([0-9]{1,9})([smhd])|0")
-_SECONDS = MappingProxyType({"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0})
-
-
-def seconds(text: str) -> float:
-    """A span of time as people write it: `30d`, `12h`, `90m`, `45s`, `0`; raises `ValueError`."""
-    match = _SPAN.fullmatch(text)
-    if not match:
-        raise ValueError("a span of time is a number of s, m, h or d, as 12h or 30d are, or 0")
-    return float(match[1]) * _SECONDS[match[2]] if match[1] else 0.0
 
 
 def _span(text: str) -> str:

@@ -7,7 +7,8 @@ import pytest
 from certs import bundle, certificate
 from certs.bundle import WebhookConfiguration
 from harness.fake_api import FakeApi
-from numalign.kube.client import Api, Conflict, Forbidden, NotFound
+from numalign.kube.client import Api
+from numalign.kube.errors import Conflict, Forbidden, NotFound
 from tests.notation import table
 from tests.pairs import CONFIGURATION, MUTATING, VALIDATING, bundles, configuration, configuration_path, pair
 

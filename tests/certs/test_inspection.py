@@ -8,7 +8,7 @@ from certs import certificate, inspection
 from certs.bundle import WebhookConfiguration
 from certs.inspection import Report
 from certs.secret import PairState
-from numalign.kube.client import NotFound
+from numalign.kube.errors import NotFound
 from numalign.model.errors import Mistake
 from tests.pairs import MUTATING, NAMES, START, VALIDATING, configuration, pair
 

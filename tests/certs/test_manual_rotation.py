@@ -12,7 +12,8 @@ from certs.rotation import RotationPlan
 from certs.rotator import Rotator
 from certs.secret import BadSecret, PairState
 from harness.fake_api import FakeApi
-from numalign.kube.client import Api, Conflict
+from numalign.kube.client import Api
+from numalign.kube.errors import Conflict
 from numalign.model.errors import BadInput
 from tests.notation import table
 from tests.pairs import (

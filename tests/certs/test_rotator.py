@@ -13,7 +13,8 @@ from certs.rotation import RotationStep as Step
 from certs.rotator import Observation, Rotator
 from certs.secret import PairState
 from harness.fake_api import FakeApi
-from numalign.kube.client import Api, Conflict, Forbidden, Unreachable
+from numalign.kube.client import Api
+from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from tests.notation import table
 from tests.pairs import (
     CONFIGURATION,

@@ -19,7 +19,8 @@ from certs import certificate
 from certs import secret as secrets
 from certs.secret import BadSecret, PairState
 from harness.fake_api import FakeApi
-from numalign.kube.client import Api, Conflict, Forbidden, Unreachable
+from numalign.kube.client import Api
+from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from tests.notation import table
 from tests.pairs import NAMES, PLACE, START, files, pair, secret
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from controller.labels import LabelWriter, Patches
 from controller.node_classes import NodeClasses
 from harness.fake_api import FakeApi
-from numalign.kube.client import ClusterError, Forbidden, NotFound, Patch, Unreachable
+from numalign.kube.client import Patch
+from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unreachable
 from numalign.model.node import Node, node_class
 from tests.controller.conftest import Steps, seen
 from tests.notation import node, table

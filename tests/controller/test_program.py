@@ -20,9 +20,10 @@ from controller.dry_run import dry_run
 from controller.program import LEASE, ControllerProgram
 from controller.settings import ControllerSettings
 from harness.fake_api import FakeApi
-from numalign.kube.client import Api, Unconfigured
+from numalign.kube.client import Api
 from numalign.kube.compose import Background
 from numalign.kube.decode import shapes
+from numalign.kube.errors import Unconfigured
 from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from controller.shapes import PATIENCE_SECONDS, ShapeWriter, differs
-from numalign.kube.client import ClusterError, Conflict, Forbidden, NotFound, Unreachable
 from numalign.kube.decode import shapes
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unreachable
 from numalign.model.node import Node
 from numalign.shapes import ShapeHistory
 from numalign.shapes.history import RememberedShapes

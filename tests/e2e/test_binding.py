@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from harness.api_requests import Json, ask, create, pod, read
 from numalign.kube.bindings import bind
-from numalign.kube.client import Api, Conflict, NotFound
+from numalign.kube.client import Api
+from numalign.kube.errors import Conflict, NotFound
 from numalign.kube.events import Event, EventOutcome, Recorder, Type
 from numalign.model.intent import PLACEMENT
 from numalign.runtime import logs

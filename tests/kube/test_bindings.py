@@ -9,7 +9,8 @@ import pytest
 from harness.fake_api import FakeApi
 from numalign.kube import bindings
 from numalign.kube.bindings import BIND_SECONDS, BindsInFlight, bind
-from numalign.kube.client import ClusterError, Conflict, Forbidden, NotFound, Query, Unreachable
+from numalign.kube.client import Query
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unreachable
 from numalign.model.intent import PLACEMENT
 
 Json = dict[str, Any]

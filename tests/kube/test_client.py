@@ -13,16 +13,8 @@ from pytest_aiohttp import AiohttpServer
 from certs import authority
 from harness.fake_api import FakeApi
 from numalign.kube import client as kube_client
-from numalign.kube.client import (
-    Conflict,
-    Forbidden,
-    NotFound,
-    Patch,
-    Unauthorized,
-    Unconfigured,
-    Unreachable,
-    connected,
-)
+from numalign.kube.client import Patch, connected
+from numalign.kube.errors import Conflict, Forbidden, NotFound, Unauthorized, Unconfigured, Unreachable
 
 NODES = "/api/v1/nodes"
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from harness.fake_api import FakeApi
-from numalign.kube import client as cluster_api
-from numalign.kube import collect
-from numalign.kube.client import (
+from numalign.kube import collect, errors
+from numalign.kube.errors import (
     ClusterError,
     Forbidden,
     Gone,
@@ -264,7 +263,7 @@ async def test_the_environment_names_the_kubeconfig(
 
 
 def test_the_drawn_tree_is_the_tree() -> None:
-    drawn = re.findall(r"[├└]── (\w+)", inspect.getdoc(cluster_api) or "")
+    drawn = re.findall(r"[├└]── (\w+)", inspect.getdoc(errors) or "")
 
     assert drawn == [error.__name__ for error in ClusterError.__subclasses__()]
 

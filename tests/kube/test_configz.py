@@ -15,9 +15,10 @@ from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
 from numalign.kube import configz
-from numalign.kube.client import Api, ClusterError, Forbidden, NotFound, Unreachable
+from numalign.kube.client import Api
 from numalign.kube.configz import ConfigzReader, Progress
 from numalign.kube.decode import kubelet_config
+from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unreachable
 from numalign.model.errors import BadInput, BadTopology
 from tests.runtime.conftest import Told
 

@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
 from harness.waiting import until
-from numalign.kube.client import ObjectWriter, Query, Unreachable
+from numalign.kube.client import ObjectWriter, Query
+from numalign.kube.errors import Unreachable
 from numalign.kube.events import (
     LONGEST_MESSAGE,
     MOST_WAITING,

@@ -23,7 +23,8 @@ from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi, verb
 from numalign.kube import informer, kinds
-from numalign.kube.client import Api, Query, Unreachable
+from numalign.kube.client import Api, Query
+from numalign.kube.errors import Unreachable
 from numalign.kube.informer import PAGE, Informer, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
 from tests.runtime.conftest import Told

@@ -6,7 +6,7 @@ import pytest
 
 from harness.fake_api import FakeApi
 from numalign.kube import installation
-from numalign.kube.client import Forbidden, Unconfigured
+from numalign.kube.errors import Forbidden, Unconfigured
 from tests.kube.conftest import Kubeconfig
 from tests.kube.objects import Json
 from tests.notation import table

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
-from numalign.kube.client import Conflict, NotFound, Unreachable
+from numalign.kube.errors import Conflict, NotFound, Unreachable
 from numalign.kube.lease import (
     LEASE_DURATION_SECONDS,
     NO_HANDOVER,

@@ -2,8 +2,9 @@
 
 import pytest
 
-from numalign.kube.settings import SourceSettings, seconds
+from numalign.kube.settings import SourceSettings
 from numalign.runtime.settings import SettingsError, load
+from numalign.runtime.spans import seconds
 from tests.notation import table
 
 SPANS = [

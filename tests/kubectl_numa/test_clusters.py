@@ -10,7 +10,7 @@ import pytest
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.manifests import Namespace
 from numalign.cache.admission import Reaction
-from numalign.kube.client import ClusterError
+from numalign.kube.errors import ClusterError
 from numalign.kube.files.policy import NO_POLICY, BadPolicy
 from numalign.model.errors import BadInput
 from tests.notation import table

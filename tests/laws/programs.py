@@ -29,7 +29,8 @@ from numalign.kube.decode.pods import pod as read_pod
 from numalign.kube.decode.templates import TemplateLocation
 from numalign.kube.files import policy, snapshot
 from numalign.kube.files.file_feed import FileFeed
-from numalign.kube.files.policy import ClusterPolicy, PolicyKeeper
+from numalign.kube.files.policy import ClusterPolicy
+from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.model.errors import BadInput
 from numalign.model.intent import Match
 from numalign.runtime import logs

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
-from numalign.kube.client import Unreachable
+from numalign.kube.errors import Unreachable
 from numalign.kube.lease import LEASE_DURATION_SECONDS, RENEW_DEADLINE_SECONDS, Handover, LeaderElector
 from numalign.ledger.reservations import NEWS_SECONDS
 from tests.kube.test_lease import TURN, Clock, Store, Wire

@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.events import Event
-from numalign.kube.files.policy import ClusterPolicy, PolicyKeeper
+from numalign.kube.files.policy import ClusterPolicy
+from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.model import AssignedPod
 from numalign.ledger.reservations import Reservations

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.client import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
 from numalign.ledger.model import Source, Stage
 from numalign.ledger.reservations import NEWS_SECONDS
 from numalign.model.intent import PLACEMENT

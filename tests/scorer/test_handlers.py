@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from numalign.kube.client import Conflict, Forbidden, Unreachable
+from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
 from scorer import reasons

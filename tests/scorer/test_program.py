@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
-from numalign.kube.client import Unconfigured
+from numalign.kube.errors import Unconfigured
 from numalign.model.errors import BadInput
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.server import Stop

@@ -20,7 +20,7 @@ from numalign.cache.admission import Refusals, decide
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.file_feed import FileFeed
-from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.model import intent
 from numalign.model.intent import Match
 from numalign.model.node import Node

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.files.policy import PolicyKeeper
+from numalign.kube.files.policy_keeper import PolicyKeeper
 from tests.notation import table
 from tests.webhook.conftest import Raw, Webhook, raw, with_spec
 from webhook.level_metrics import PodsBelow, ReviewsBelow

@@ -19,7 +19,7 @@ from certs import authority, secret
 from certs.authority import Pair
 from certs.secret import PairState
 from harness.fake_api import FakeApi
-from numalign.kube.client import Unconfigured
+from numalign.kube.errors import Unconfigured
 from numalign.model.errors import BadInput
 from numalign.model.node import Node
 from numalign.runtime.clock import utc_now

@@ -3,20 +3,16 @@ What a platform team decides for the whole cluster.
 
 Defaults for namespaces, exemptions, kinds of workloads, what is refused, and which nodes may come.
 
-It stands in a file, mounted from a ConfigMap, that people edit while the webhook runs. A slip of theirs must
-neither stop admission nor half apply: a file with any mistake is refused as a whole, every mistake is told,
-and what was in force stays in force.
+It stands in a file that people edit. A slip of theirs must not half apply: a file with any mistake is refused
+as a whole, and every mistake is told.
 """
 
-import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
-
-from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from numalign.cache.admission import Reaction
 from numalign.kube.decode import shapes, templates
@@ -29,10 +25,6 @@ from numalign.model import intent
 from numalign.model.constraints import Requirement
 from numalign.model.errors import BadInput
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
-from numalign.runtime import files
-from numalign.runtime.clock import Sleep
-from numalign.runtime.logs import Log
-from numalign.runtime.metrics import PREFIX
 from numalign.shapes import Shape
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -40,8 +32,6 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 
 LEVELS = ("default", "enforce", "warn", "audit")
 """What a rule can set, by the fields of `NamespaceRules`."""
-
-_TAKEN, _REFUSED = "taken", "refused"
 
 
 class BadPolicy(BadInput):
@@ -258,59 +248,3 @@ _USER = re.compile(r"[^*]+\*?|\*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL.pattern}(\.{_LABEL.pattern})*")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
-
-
-class PolicyKeeper:
-    """The policy in force; `now` is replaced whole, never changed. Without a path it asks for nothing."""
-
-    def __init__(self, path: Path | None, *, log: Log, registry: CollectorRegistry) -> None:
-        self.now = NO_POLICY
-        self._path = path
-        self._log = log
-        self._stamps = files.stamps([path] if path else [])
-        self._reloads = Counter(
-            f"{PREFIX}policy_reloads",
-            "Times the policy file changed, by result.",
-            ["result"],
-            registry=registry,
-        )
-        self._stale = Gauge(
-            f"{PREFIX}policy_stale",
-            "1 while the policy file on disk is not the one in force, for it is wrong.",
-            registry=registry,
-        )
-        for result in (_TAKEN, _REFUSED):
-            self._reloads.labels(result)
-
-    def load(self) -> None:
-        """Read the file for the first time; raises `BadPolicy` with every mistake."""
-        if self._path:
-            self._stamps = files.stamps([self._path])
-            self.now = read(self._path)
-            self._tell(self._path)
-
-    def declared(self) -> tuple[Shape, ...]:
-        """The shapes of nodes that can come at any time."""
-        return self.now.shapes
-
-    async def follow(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:
-        """Read the file again whenever it changes, looked at every so many seconds; never returns."""
-        if self._path is None:
-            raise ValueError("there is no file to follow")
-        changed = partial(self._reload, self._path)
-        await files.watch([self._path], since=self._stamps, every=every, changed=changed, sleep=sleep)
-
-    async def _reload(self, path: Path) -> None:
-        try:
-            self.now = await asyncio.to_thread(read, path)
-        except BadPolicy as error:
-            self._reloads.labels(_REFUSED).inc()
-            self._stale.set(1)
-            self._log.error("policy.refused", path=path, mistakes=error.mistakes)
-            return
-        self._reloads.labels(_TAKEN).inc()
-        self._stale.set(0)
-        self._tell(path)
-
-    def _tell(self, path: Path) -> None:
-        self._log.info("policy.taken", path=path, **self.now.to_json())

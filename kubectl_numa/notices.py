@@ -1,0 +1,33 @@
+"""What people are told on standard error beside an answer: what was left out, and what takes its time."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+
+PROBLEMS_SHOWN = 10
+
+
+def tell(words: str) -> None:
+    """One remark."""
+    Console(stderr=True).print(words, markup=False, highlight=False, soft_wrap=True)
+
+
+def tell_left_out(problems: Sequence[object]) -> None:
+    """The first few, and how many more there are."""
+    for problem in problems[:PROBLEMS_SHOWN]:
+        tell(f"left out: {problem}")
+    if len(problems) > PROBLEMS_SHOWN:
+        tell(f"left out: {len(problems) - PROBLEMS_SHOWN} more objects")
+
+
+@contextmanager
+def waiting(doing: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal that something takes its time; what is given says what is done by now."""
+    console = Console(file=sys.stderr)
+    if console.is_terminal:
+        with console.status(f"{doing} ...") as status:
+            yield lambda now: status.update(f"{now} ...")
+    else:
+        yield lambda _now: None

@@ -1,0 +1,78 @@
+"""The cluster of one's kubeconfig, asked once for each thing."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from kubectl_numa.notices import tell, tell_left_out, waiting
+from numalign.kube import collect, installation
+from numalign.kube.configz import Progress
+from numalign.kube.decode.kubelet_config import KIND
+from numalign.kube.errors import Forbidden
+from numalign.kube.files import policy
+from numalign.kube.files.policy import NO_POLICY, BadPolicy, ClusterPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """A kubeconfig, by default kubectl's, and one of its contexts. Every method raises `ClusterError`."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    def namespace(self) -> str:
+        """The namespace that the context means; nobody is asked."""
+        return asyncio.run(installation.context_namespace(kubeconfig=self.kubeconfig, context=self.context))
+
+    def policy(self) -> ClusterPolicy:
+        """The policy that is installed.
+
+        Which one it is, and that one may not be seen, is told on standard error. Raises `BadPolicy`: where
+        one is broken, nobody knows which one is in force in its place.
+        """
+        try:
+            installed = asyncio.run(installation.policy(kubeconfig=self.kubeconfig, context=self.context))
+        except Forbidden as error:
+            tell(f"cluster policy: not known, for {error}; give its file with --policy")
+            return NO_POLICY
+        if not installed:
+            return NO_POLICY
+        text, name = installed
+        tell(f"cluster policy: ConfigMap {name}")
+        try:
+            return policy.parse(text.encode())
+        except BadPolicy as error:
+            raise BadPolicy(mistake.under(f"ConfigMap {name}") for mistake in error.mistakes) from error
+
+    def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
+        """All that the rules need, as a List.
+
+        Kubelets that do not tell their configuration, and what a snapshot can do without and whoever asks may
+        not see, are told of on standard error.
+        """
+        problems: list[str] = []
+
+        def left_out(what: str, error: Exception) -> None:
+            problems.append(f"{what}: {error}")
+
+        with waiting("asking the cluster") as now:
+            listener = Progress(
+                ask=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
+                left_out=lambda node, error: left_out(f"{KIND} {node}", error),
+            )
+            objects = asyncio.run(
+                collect.collect(
+                    kubeconfig=self.kubeconfig,
+                    context=self.context,
+                    with_pods=with_pods,
+                    kubelets=listener if with_kubelet_configs else None,
+                    left_out=left_out,
+                )
+            )
+        tell_left_out(problems)
+        return objects
+
+    def pod(self, name: str, *, namespace: str) -> dict[str, Any]:
+        """A pod by its name."""
+        work = collect.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
+        return asyncio.run(work)

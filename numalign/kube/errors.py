@@ -1,0 +1,44 @@
+"""
+How a cluster refuses or fails: what `client` raises, and programs for people tell in a sentence.
+
+    ClusterError
+    ├── Unconfigured   nothing says which cluster, or who asks
+    ├── Unreachable    nobody answers, nobody who can be trusted, or nothing that makes sense
+    ├── Unauthorized   the API server does not know who asks
+    ├── Forbidden      it knows, and says no
+    ├── NotFound       what was asked for is not there
+    ├── Conflict       somebody else was there first
+    └── Gone           the state that was asked for is too old to be had
+"""
+
+
+class ClusterError(Exception):
+    """The cluster did not give what was asked for; the text says why, and what to do."""
+
+
+class Unconfigured(ClusterError):
+    """Raised when the kubeconfig cannot be read, or does not say which cluster or who asks."""
+
+
+class Unreachable(ClusterError):
+    """Raised when nobody answers, nobody who can be trusted, or nothing that makes sense."""
+
+
+class Unauthorized(ClusterError):
+    """Raised when the API server does not accept the credentials."""
+
+
+class Forbidden(ClusterError):
+    """Raised when the API server accepts who asks, but not what is asked for."""
+
+
+class NotFound(ClusterError):
+    """Raised when an object or a whole kind of objects is not there."""
+
+
+class Conflict(ClusterError):
+    """Raised when an object to be made is there already, or one to be changed was changed meanwhile."""
+
+
+class Gone(ClusterError):
+    """Raised when a page or a resource version is too old to be had."""

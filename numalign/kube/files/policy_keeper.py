@@ -1,0 +1,77 @@
+"""
+The policy in force while a program runs.
+
+Its file is mounted from a ConfigMap that people edit meanwhile. A slip of theirs must not stop admission:
+what was in force stays in force until the file is mended.
+"""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from numalign.kube.files.policy import NO_POLICY, BadPolicy, read
+from numalign.runtime import files
+from numalign.runtime.clock import Sleep
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from numalign.shapes import Shape
+
+_TAKEN, _REFUSED = "taken", "refused"
+
+
+class PolicyKeeper:
+    """The policy in force; `now` is replaced whole, never changed. Without a path it asks for nothing."""
+
+    def __init__(self, path: Path | None, *, log: Log, registry: CollectorRegistry) -> None:
+        self.now = NO_POLICY
+        self._path = path
+        self._log = log
+        self._stamps = files.stamps([path] if path else [])
+        self._reloads = Counter(
+            f"{PREFIX}policy_reloads",
+            "Times the policy file changed, by result.",
+            ["result"],
+            registry=registry,
+        )
+        self._stale = Gauge(
+            f"{PREFIX}policy_stale",
+            "1 while the policy file on disk is not the one in force, for it is wrong.",
+            registry=registry,
+        )
+        for result in (_TAKEN, _REFUSED):
+            self._reloads.labels(result)
+
+    def load(self) -> None:
+        """Read the file for the first time; raises `BadPolicy` with every mistake."""
+        if self._path:
+            self._stamps = files.stamps([self._path])
+            self.now = read(self._path)
+            self._tell(self._path)
+
+    def declared(self) -> tuple[Shape, ...]:
+        """The shapes of nodes that can come at any time."""
+        return self.now.shapes
+
+    async def follow(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:
+        """Read the file again whenever it changes, looked at every so many seconds; never returns."""
+        if self._path is None:
+            raise ValueError("there is no file to follow")
+        changed = partial(self._reload, self._path)
+        await files.watch([self._path], since=self._stamps, every=every, changed=changed, sleep=sleep)
+
+    async def _reload(self, path: Path) -> None:
+        try:
+            self.now = await asyncio.to_thread(read, path)
+        except BadPolicy as error:
+            self._reloads.labels(_REFUSED).inc()
+            self._stale.set(1)
+            self._log.error("policy.refused", path=path, mistakes=error.mistakes)
+            return
+        self._reloads.labels(_TAKEN).inc()
+        self._stale.set(0)
+        self._tell(path)
+
+    def _tell(self, path: Path) -> None:
+        self._log.info("policy.taken", path=path, **self.now.to_json())

@@ -1,0 +1,15 @@
+"""Spans of time as people write them, in settings and on command lines."""
+
+import re
+from types import MappingProxyType
+
+_SPAN = re.compile(r"([0-9]{1,9})([smhd])|0")
+_SECONDS = MappingProxyType({"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0})
+
+
+def seconds(text: str) -> float:
+    """A span of time as people write it: `30d`, `12h`, `90m`, `45s`, `0`; raises `ValueError`."""
+    match = _SPAN.fullmatch(text)
+    if not match:
+        raise ValueError("a span of time is a number of s, m, h or d, as 12h or 30d are, or 0")
+    return float(match[1]) * _SECONDS[match[2]] if match[1] else 0.0
