@@ -1,0 +1,242 @@
+"""
+The memory manager under policy Static on many nodes at once.
+
+Restates `kubelet.memory_manager`, which names the kubelet's functions, for nodes with as many zones each.
+Sets of zones are bits by row, many of them a lattice (`batch_hint_sets`). Nobody may have 2^59 bytes or more
+on a zone; a node without anything of a resource has 0 of it, for no container asks for 0.
+
+Which zones a container's memory comes from is what `allocate` chose for it, whatever becomes of its block: a
+later container can reuse what an init container left, but the rules still count the block, with nothing in it
+(`Grant.zones_of`). Once all containers run those of init containers are gone (`containers_started`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from numalign.cache import batch_hint_sets
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.batch_hint_sets import MOST_ASKED
+from numalign.kubelet.topology_manager import NumaInfo
+from numalign.model.demand import Step
+from numalign.model.pod import Role
+
+
+class ReusableMemory(NamedTuple):
+    """What an init container leaves to later containers of the pod on the very same zones.
+
+    `mask` and `amount` (bytes) are by row, and 0 where it leaves nothing. No row has two of one resource for
+    the same set.
+    """
+
+    resource: str
+    mask: Ints
+    amount: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryColumns:
+    """Bytes of every memory resource by zone, the zones' groups, and what can be reused (`MemoryState`).
+
+    `allocatable` and `free` are by name, (zones, rows), of 64 bits. `cells` is the set of zones that each
+    zone's memory is grouped with, (zones, rows), where a zone of which no group is known is its own. `used`
+    are the zones that hold a block, as bits by row. Arrays are never changed in place.
+    """
+
+    allocatable: Mapping[str, Ints]
+    free: Mapping[str, Ints]
+    cells: Ints
+    used: Ints
+    reusable: tuple[ReusableMemory, ...] = ()
+
+    @property
+    def zones(self) -> int:
+        """How many zones each of the nodes has."""
+        return len(self.cells)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self.used)
+
+    def at(self, rows: Rows) -> "MemoryColumns":
+        """The same of some of these rows."""
+        return MemoryColumns(
+            {name: amounts.take(rows, axis=1) for name, amounts in self.allocatable.items()},
+            {name: amounts.take(rows, axis=1) for name, amounts in self.free.items()},
+            self.cells.take(rows, axis=1),
+            self.used[rows],
+            tuple(ReusableMemory(name, mask[rows], amount[rows]) for name, mask, amount in self.reusable),
+        )
+
+
+class MemoryAllocation(NamedTuple):
+    """What becomes of a step, by row.
+
+    `mask` is the set of zones that its blocks come from, 0 where it gets none; where it is not `ok` the
+    kubelet's Allocate fails, whatever the policy, and `after` is what was before.
+    """
+
+    after: MemoryColumns
+    mask: Ints
+    ok: Bools
+
+
+def hints(memory: MemoryColumns, request: Mapping[str, int]) -> tuple[Bools, Ints]:
+    """The sets of zones that could serve a request, (2^zones, rows), and which width is preferred, by row.
+
+    The hints are the same under every requested name, and those of that width are preferred. Where no set
+    could serve it the memory manager has no opinion: it gives no list of hints then, not an empty one. Of a
+    request for nothing it never has one.
+    """
+    possible, width = large_enough(memory, request)
+    if not request:
+        return np.zeros_like(possible), width
+    if memory.used.any():
+        possible &= _open(memory)
+    for name, size in request.items():
+        possible &= _available(memory, name, size)
+    return possible, width
+
+
+def large_enough(memory: MemoryColumns, request: Mapping[str, int]) -> tuple[Bools, Ints]:
+    """The sets of zones whose allocatable memory reaches a request, and their least width by row.
+
+    As long as what is allocatable stays both do. The width is that of all zones where there is no set.
+    """
+    enough = np.ones((1 << memory.zones, memory.count), dtype=np.bool_)
+    enough[0] = False
+    for name, size in request.items():
+        enough &= batch_hint_sets.reaching(_amounts(memory, memory.allocatable, name), size)
+    return enough, batch_hint_sets.narrowest_width(enough, memory.zones)
+
+
+def allocate(
+    memory: MemoryColumns, step: Step, mask: Ints, preferred: Bools, asked: Bools
+) -> MemoryAllocation:
+    """Reserve a block of every name of a step on each row that is asked, as `memory_manager.allocate`.
+
+    `mask` and `preferred` are the affinity by row, at least one zone, or -1 where none is stored. Rows that
+    are not `asked` (the manager is off, or leaves the pod alone) stay as they are, and are ok. A step can ask
+    for no memory: without an affinity that fails, and with one only where it touches a group of others.
+    """
+    request = step.memory
+    stays = (mask > 0) & _satisfies(memory, request, mask)
+    chosen = np.where(asked, mask, 0)
+    others = np.flatnonzero(asked & ~stays)
+    if len(others):
+        chosen[others] = _best_around(memory.at(others), request, mask[others], preferred[others])
+    ok = (chosen > 0) & ~_violates_group(memory.cells, memory.used, chosen)
+    taken = np.where(ok, chosen, 0) if request else np.zeros_like(chosen)
+    return MemoryAllocation(_with_blocks(memory, step, taken), taken, ok | ~asked)
+
+
+def _available(memory: MemoryColumns, name: str, size: int) -> Bools:
+    """The sets of zones that have enough free, if need be with what init containers left to that very set."""
+    free = _amounts(memory, memory.free, name)
+    enough = batch_hint_sets.reaching(free, size)
+    for resource, mask, amount in memory.reusable:
+        if resource == name:
+            rows = np.flatnonzero((amount > 0) & (_total(free, mask) + amount >= min(size, MOST_ASKED)))
+            enough[mask[rows], rows] = True
+    return enough
+
+
+def _open(memory: MemoryColumns) -> Bools:
+    """The sets of zones that can be used: a zone outside any group, several free ones, a group as it is."""
+    wide = batch_hint_sets.apart(memory.used, memory.zones)
+    cells = memory.cells
+    sizes, used = np.bitwise_count(cells), batch_hint_sets.members(memory.used, memory.zones)
+    for zone, cell in enumerate(cells):
+        # Where nothing holds a block nobody looks at groups.
+        wide[1 << zone] = (sizes[zone] <= 1) | (memory.used == 0)
+        rows = np.flatnonzero(used[zone] & (sizes[zone] > 1))
+        if len(rows):
+            rows = rows[~_violates_group(cells[:, rows], memory.used[rows], cell[rows])]
+            wide[cell[rows], rows] = True
+    return wide
+
+
+def _violates_group(cells: Ints, used: Ints, mask: Ints) -> Bools:
+    """Whether a block over several zones would touch one that serves another set, by row."""
+    touched = batch_hint_sets.members(mask & used, len(cells))
+    violated: Bools = (touched & (cells != mask)).any(axis=0) & (np.bitwise_count(mask) > 1)
+    return violated
+
+
+def _best_around(memory: MemoryColumns, request: Mapping[str, int], mask: Ints, preferred: Bools) -> Ints:
+    """The best set that holds an affinity (any, if it is -1), by row; 0 if it would be a step down."""
+    possible, width = hints(memory, request)
+    possible &= batch_hint_sets.around(np.maximum(mask, 0), memory.zones)
+    best = batch_hint_sets.best(possible, batch_hint_sets.by_preference(NumaInfo(memory.zones)))
+    # No set is narrower than what is preferred, so the narrowest one is of those, if any is.
+    chosen: Ints = np.where(preferred & (np.bitwise_count(best) != width), 0, best)
+    return chosen
+
+
+def _satisfies(memory: MemoryColumns, request: Mapping[str, int], mask: Ints) -> Bools:
+    """Whether these zones have all that is requested free, by row."""
+    satisfied = np.ones(memory.count, dtype=np.bool_)
+    for name, size in request.items():
+        satisfied &= _total(_amounts(memory, memory.free, name), mask) >= min(size, MOST_ASKED)
+    return satisfied
+
+
+def _total(amounts: Ints, mask: Ints) -> Ints:
+    """How much the zones of each row's set have together."""
+    total: Ints = np.where(batch_hint_sets.members(mask, len(amounts)), amounts, 0).sum(axis=0)
+    return total
+
+
+def _amounts(memory: MemoryColumns, amounts: Mapping[str, Ints], name: str) -> Ints:
+    """The amounts of a resource by zone; of one that no zone lists there is nothing."""
+    listed = amounts.get(name)
+    return np.zeros((memory.zones, memory.count), dtype=np.int64) if listed is None else listed
+
+
+def _with_blocks(memory: MemoryColumns, step: Step, mask: Ints) -> MemoryColumns:
+    """The memory with a block of every name on these zones, which become a group; 0 is a row without."""
+    if not mask.any():
+        return memory
+    after = replace(
+        memory,
+        cells=np.where(batch_hint_sets.members(mask, memory.zones), mask, memory.cells),
+        used=memory.used | mask,
+    )
+    for name, size in step.memory.items():
+        after = _with_block(after, name, size, mask, step.role)
+    return after
+
+
+def _with_block(memory: MemoryColumns, name: str, size: int, mask: Ints, role: Role) -> MemoryColumns:
+    """As updateMachineState: what can be reused is taken first, and then the lowest zone gives."""
+    left = [each for each in memory.reusable if each.resource == name]
+    same = [(mask > 0) & (each.mask == mask) for each in left]
+    found = np.zeros(memory.count, dtype=np.int64)
+    for each, here in zip(left, same, strict=True):
+        found += each.amount * here
+    # Init containers run one after another, so the largest of them is what can be used again.
+    again = np.maximum(found, size) if role is Role.INIT else np.maximum(found - size, 0)
+    kept = [
+        each._replace(amount=np.where(here, again, each.amount))
+        for each, here in zip(left, same, strict=True)
+    ]
+    if role is Role.INIT:
+        first = np.where(reduce(np.logical_or, same, mask == 0), 0, mask)
+        kept.append(ReusableMemory(name, first, np.where(first > 0, again, 0)))
+    others = (each for each in memory.reusable if each.resource != name)
+    free = _drawn(memory.free[name], mask, np.maximum(size - found, 0))
+    return replace(memory, free={**memory.free, name: free}, reusable=(*others, *kept))
+
+
+def _drawn(free: Ints, mask: Ints, missing: Ints) -> Ints:
+    """What is left of what each zone has once this is drawn from one zone of the set after another."""
+    left = free.copy()
+    for zone, inside in zip(left, batch_hint_sets.members(mask, len(free)), strict=True):
+        taken = np.minimum(zone, missing) * inside
+        np.subtract(zone, taken, out=zone)
+        missing = missing - taken
+    return left
