@@ -43,8 +43,8 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         "columns": Part("bench.columns", (), ("--quick",)),
         "extender": Part(
             "bench.extender",
-            ("--names", "100,500,1000,2000,5000"),
-            ("--nodes", "40", "--names", "10,40", "--templates", "2", "--repeats", "2"),
+            ("--names", "500,100,1000,2000,5000"),
+            ("--nodes", "40", "--makes", "6,1", "--names", "10,40", "--templates", "2", "--repeats", "2"),
         ),
         "webhook": Part(
             "bench.webhook", (), ("--nodes", "20", "--templates", "2", "--rate", "10,20", "--seconds", "0.5")

@@ -48,21 +48,22 @@ def by_zones(document: Raw) -> Chart | None:
 
 
 def by_names(document: Raw) -> Chart | None:
-    """The handlers of the extender against the names that are sent."""
+    """The round trips of the extender against the names that are sent, on the first fleet."""
     found = document["parts"].get("extender")
     if not found:
         return None
-    trips = {int(names): verbs for names, verbs in found["handler_ms"].items()}
+    fleet = next(iter(found["fleets"].values()))
+    trips = {int(names): verbs for names, verbs in fleet["round_trips_ms"].items()}
     verbs = dict.fromkeys(verb for costs in trips.values() for verb in costs)
     lines = [
         Line(
-            f"{verb}, {key}",
-            [(names, trips[names][verb]["again"][key]) for names in sorted(trips)],
+            f"{verb}, {phase}",
+            [(names, trips[names][verb][phase]["p50"]) for names in sorted(trips)],
             colour,
             dashed,
         )
         for colour, verb in enumerate(verbs)
-        for key, dashed in (("p50", False), ("p99", True))
+        for phase, dashed in (("again", False), ("first", True))
     ]
     return Chart(f"Extender: {found['nodes']:,} nodes, by names", Axis("names"), Axis("ms"), lines)
 

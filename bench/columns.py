@@ -307,16 +307,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("bench.columns", __doc__)
     parser.add_argument("--quick", action="store_true", help="a few nodes: only whether it works")
     parser.add_argument(
-        "--makes", type=_counts, default=(), metavar="N,...", help="only fleets of so many makes"
+        "--makes",
+        type=command_line.numbers(most=MOST_MAKES),
+        default=(),
+        metavar="N,...",
+        help="only fleets of so many makes",
     )
     return parser
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    words = text.split(",")
-    if not all(word.isdecimal() and 0 < int(word) <= MOST_MAKES for word in words):
-        raise argparse.ArgumentTypeError(f"{text!r}: numbers up to {MOST_MAKES}, parted by commas")
-    return tuple(map(int, words))
 
 
 _MIXED = {

@@ -29,6 +29,25 @@ def several(known: Iterable[str], what: str) -> Callable[[str], tuple[str, ...]]
     return read
 
 
+def number(text: str) -> int:
+    """Reads a whole number above zero."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number above zero is needed")
+    return int(text)
+
+
+def numbers(*, most: int | None = None) -> Callable[[str], tuple[int, ...]]:
+    """A reader of `N,...`: whole numbers above zero, in the order given, none above `most`."""
+
+    def read(text: str) -> tuple[int, ...]:
+        found = tuple(map(number, text.split(",")))
+        if most and max(found) > most:
+            raise argparse.ArgumentTypeError(f"{text}: {most} is the most")
+        return found
+
+    return read
+
+
 def write(document: object, file: Path | None) -> None:
     """Write figures to the file of `--json`, if it was given."""
     if file:

@@ -6,9 +6,11 @@ then, with those that are left, to /prioritize, and waits for both before it loo
 measured is the round trip of each, from sending to the last byte of the answer; nothing is sent at the same
 time. Beside it stands what the server counts of it: from the whole request in hand to the answer in bytes,
 the difference of two looks at its histogram. A pod of a new template is told apart from one of a template
-that was met before. Nothing changes on the nodes meanwhile, and all have been read before it begins.
+that was met before. Nothing changes on the nodes meanwhile, and all have been read before it begins. The
+nodes are those of `fleets.py`, of many makes and, beside them, of one.
 """
 
+import argparse
 import contextlib
 import http.client
 import random
@@ -22,10 +24,12 @@ from pathlib import Path
 
 import orjson
 
-from bench import cluster, command_line, servers
+from bench import cluster, command_line, documents, servers
 from bench.cluster import Raw
 from bench.figures import Histogram, Spread, ms, table
+from bench.fleets import MOST_MAKES, Case
 from bench.servers import Server
+from numalign.model.intent import Policy
 
 VERBS = ("filter", "prioritize")
 
@@ -104,9 +108,9 @@ class Scheduler:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that was measured, by how many names were sent; `starting` and `reading` in seconds."""
+    """What was measured of one fleet, by how many names were sent; `starting` and `reading` in seconds."""
 
-    nodes: int
+    makes: int
     pods: int
     starting: float
     reading: float
@@ -116,7 +120,6 @@ class Outcome:
     def document(self) -> Raw:
         """For a file: milliseconds and MiB."""
         return {
-            "nodes": self.nodes,
             "pods": self.pods,
             "starting_s": self.starting,
             "reading_s": self.reading,
@@ -139,7 +142,7 @@ class Outcome:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.nodes} nodes of {cluster.CLASSES} classes, {cluster.ZONES} zones each, {self.pods} pods"
+        yield f"nodes of {self.makes} makes, {self.pods} pods"
         yield f"start to listening: {self.starting:.2f} s, and to all nodes being read: {self.reading:.2f} s"
         yield f"resident: {self.memory['now']:.0f} MiB, at most {self.memory['most']:.0f} MiB"
         yield ""
@@ -148,14 +151,14 @@ class Outcome:
         yield "ms; of the handler p50 and p99 are interpolated in its buckets, max is the bound of the last"
 
 
-_WHAT = ("handler", "trip")
+_WHAT = ("trip", "handler")
 _KEYS = ("p50", "p99", "max")
 
 
 def _rows(names: int, costs: Costs) -> Iterator[list[str]]:
     for verb, phases in costs.items():
         for phase, cost in phases.items():
-            spreads = (cost.handler.spread(), Spread.of(cost.round_trips))
+            spreads = (Spread.of(cost.round_trips), cost.handler.spread())
             figures = (figure for each in spreads for figure in (each.p50, each.p99, each.most))
             yield [str(names), verb, phase, *map(ms, figures)]
 
@@ -176,11 +179,20 @@ def serving(listed: Raw) -> Iterator[Server]:
             yield server
 
 
-def measure(*, nodes: int, sizes: Sequence[int], templates: int, repeats: int) -> Outcome:
-    """Start a scorer, and schedule pods of every template with so many names at a time."""
-    listed = cluster.occupied(cluster.snapshot(nodes))
-    every = [item["metadata"]["name"] for item in listed["items"] if item["kind"] == "Node"]
-    pods = [template.pod for template in cluster.templates(templates * len(sizes))]
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Pods of so many `templates` with each number of names, and so many more of each template."""
+
+    names: tuple[int, ...]
+    templates: int
+    repeats: int
+
+
+def measure(*, nodes: int, makes: int, load: Load) -> Outcome:
+    """Start a scorer on nodes of so many makes, and schedule pods of every template."""
+    members = Case.mixed(nodes, makes, Policy.NONE).members()
+    listed, every = cluster.occupied(documents.listed(members)), [node.name for node in members]
+    pods = [template.pod for template in cluster.templates(load.templates * len(load.names))]
     dice = random.Random(_SEED)  # noqa: S311 - it makes input, not secrets
     with serving(listed) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
@@ -188,11 +200,11 @@ def measure(*, nodes: int, sizes: Sequence[int], templates: int, repeats: int) -
             scheduler = Scheduler(server, connection)
             reading = scheduler.wait(nodes)
             costs = {
-                size: _costs(scheduler, pods[at : at + templates], every, size, repeats, dice)
-                for at, size in zip(range(0, len(pods), templates), sizes, strict=True)
+                size: _costs(scheduler, pods[at :: len(load.names)], every, size, load.repeats, dice)
+                for at, size in enumerate(load.names)
             }
         assigned = sum(item["kind"] == "Pod" for item in listed["items"])
-        return Outcome(nodes, assigned, server.starting, reading, costs, server.memory())
+        return Outcome(makes, assigned, server.starting, reading, costs, server.memory())
 
 
 def _costs(  # noqa: PLR0913, PLR0917  what a round of pods is made of
@@ -217,19 +229,59 @@ def _costs(  # noqa: PLR0913, PLR0917  what a round of pods is made of
 
 def main() -> int:
     """Measure as the flags say; 0 however slow it was."""
-    parser = command_line.parser("bench.extender", __doc__)
-    parser.add_argument("--nodes", type=int, default=5000, help="nodes of the cluster (default 5000)")
-    parser.add_argument("--names", default="500,5000", help="nodes that are asked about (default 500,5000)")
-    parser.add_argument("--templates", type=int, default=20, help="workloads for each of these (default 20)")
-    parser.add_argument("--repeats", type=int, default=20, help="pods of each after the first (default 20)")
+    parser = _parser()
     chosen = parser.parse_args()
-    sizes = [int(word) for word in chosen.names.split(",") if word.isdigit()]
-    if not sizes or not 0 < max(sizes) <= chosen.nodes or min(chosen.templates, chosen.repeats) <= 0:
-        parser.error("every number must be above zero, and no more names than nodes")
-    outcome = measure(nodes=chosen.nodes, sizes=sizes, templates=chosen.templates, repeats=chosen.repeats)
-    print(outcome)
-    command_line.write(outcome.document(), chosen.json)
+    if max(chosen.names) > chosen.nodes:
+        parser.error("--names: no more names than --nodes")
+    outcomes = [_measured(chosen, makes, names) for makes, names in _plan(chosen)]
+    document = {
+        "nodes": chosen.nodes,
+        "templates": chosen.templates,
+        "fleets": {str(outcome.makes): outcome.document() for outcome in outcomes},
+    }
+    print("\n\n".join(map(str, outcomes)))
+    command_line.write(document, chosen.json)
     return 0
+
+
+def _measured(chosen: argparse.Namespace, makes: int, names: tuple[int, ...]) -> Outcome:
+    load = Load(names, chosen.templates, chosen.repeats)
+    return measure(nodes=chosen.nodes, makes=makes, load=load)
+
+
+def _plan(chosen: argparse.Namespace) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """With all numbers of names the first fleet is asked, the others with the first number."""
+    first, *others = chosen.makes
+    yield first, chosen.names
+    yield from ((makes, chosen.names[:1]) for makes in others)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_line.parser("bench.extender", __doc__)
+    parser.add_argument(
+        "--nodes", type=command_line.number, default=5000, help="nodes of the cluster (default 5000)"
+    )
+    parser.add_argument(
+        "--makes",
+        type=command_line.numbers(most=MOST_MAKES),
+        default=(36, 1),
+        metavar="N,...",
+        help="makes of the nodes; for those after the first only the first of --names counts (default 36,1)",
+    )
+    parser.add_argument(
+        "--names",
+        type=command_line.numbers(),
+        default=(500, 5000),
+        metavar="N,...",
+        help="nodes that are asked about (default 500,5000)",
+    )
+    parser.add_argument(
+        "--templates", type=command_line.number, default=60, help="workloads for each of these (default 60)"
+    )
+    parser.add_argument(
+        "--repeats", type=command_line.number, default=5, help="pods of each after the first (default 5)"
+    )
+    return parser
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ A section is made of the document of its part and of nothing else.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, TypedDict
 
 from bench.rows import Row
 from bench.targets import (
     AIMED_AT,
     BINDS,
+    EXTENDER_HANDLER_MS,
     EXTENDER_MS,
     HANDLER_MS,
     KEPT_UP,
@@ -106,17 +108,42 @@ def _grid(columns: Raw) -> Iterator[Row]:
 
 
 def _extender(found: Raw) -> Iterator[Row]:
-    for names, verbs in found["handler_ms"].items():
-        for verb, handler in verbs.items():
-            what, trips = f"{verb}, {int(names):,} names", found["round_trips_ms"][names][verb]
-            for key in ("p50", "p99"):
-                target = EXTENDER_MS.get((int(names), key))
-                trip = Beside(beside=trips["again"][key], beside_what="round trip")
-                yield Row(f"{what}, {key}", handler["again"][key], "ms", target=target, **trip)
-            again = Beside(beside=trips["again"]["p50"], beside_what="again")
-            yield Row(f"{what}, first of a template, round trip p50", trips["first"]["p50"], "ms", **again)
-    peak = Beside(beside=found["rss_mib"]["most"], beside_what="at the peak")
-    yield Row("scorer, resident", found["rss_mib"]["now"], "MiB", **peak)
+    for makes, fleet in found["fleets"].items():
+        for names in sorted(map(int, fleet["handler_ms"])):
+            yield from _calls(f"{names:,} names, {_of_makes(makes)}", names, fleet)
+    yield from _first_calls(found["fleets"])
+    for makes, fleet in found["fleets"].items():
+        peak = Beside(beside=fleet["rss_mib"]["most"], beside_what="at the peak")
+        yield Row(f"scorer, resident, {_of_makes(makes)}", fleet["rss_mib"]["now"], "MiB", **peak)
+
+
+def _of_makes(makes: str) -> str:
+    return "1 make" if makes == "1" else f"{makes} makes"
+
+
+def _calls(of_what: str, names: int, fleet: Raw) -> Iterator[Row]:
+    for verb, trips in fleet["round_trips_ms"][str(names)].items():
+        handler = fleet["handler_ms"][str(names)][verb]
+        for (phase, said), key in product(PHASES.items(), ("p50", "p99")):
+            what, target = f"{verb}, {of_what}, {said}, {key}", EXTENDER_MS.get((phase, names, key))
+            inside = Beside(beside=handler[phase][key], beside_what="in the handler")
+            yield Row(what, trips[phase][key], "ms", target=target, **inside)
+            if target := EXTENDER_HANDLER_MS.get((phase, names, key)):
+                yield Row(f"{what}, in the handler", handler[phase][key], "ms", target=target)
+
+
+PHASES = {"first": "first of a template", "again": "again"}
+
+
+def _first_calls(fleets: Raw) -> Iterator[Row]:
+    """The first fleet beside the others, where they were asked with as many names."""
+    (makes, first), *others = fleets.items()
+    for other, fleet in others:
+        for names, verbs in fleet["round_trips_ms"].items():
+            for verb, trips in verbs.items():
+                what = f"{verb}, {int(names):,} names, first of a template, {_of_makes(makes)}, p50"
+                beside = Beside(beside=trips["first"]["p50"], beside_what=f"of {_of_makes(other)}")
+                yield Row(what, first["round_trips_ms"][names][verb]["first"]["p50"], "ms", **beside)
 
 
 def _rate(found: Raw) -> Iterator[Row]:
@@ -195,8 +222,9 @@ SECTIONS = (
     Section(
         "extender",
         "Extender: {nodes:,} nodes",
-        "One keep-alive connection, one pod after another, the names drawn anew for each. The handler's own "
-        "histogram: from the whole request in hand to the answer in bytes; beside it the round trip.",
+        "One keep-alive connection, one pod after another, the names drawn anew for each; {templates} new "
+        "templates for each number of names. From sending to the last byte of the answer, and beside it the "
+        "handler's own histogram: from the whole request in hand to the answer in bytes.",
         _extender,
         ("names",),
     ),
