@@ -6,7 +6,7 @@ What the rules say of pods and nodes, in a terminal or as JSON, from a snapshot 
     manifests, questions, notices -> running_cluster -> clusters, explanation
     lines -> nodemap, pages -> checking
     events -> replaying
-    -> options -> commands -> cli
+    -> options -> commands -> lazy -> cli
 
 A command is imported when it is chosen, and `running_cluster` when one is asked. `examples` holds what `demo`
 plays.

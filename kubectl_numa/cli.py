@@ -7,7 +7,7 @@ server, and no command needs all of it.
 
 import click
 
-from numalign.kube.command_line import LazyCommand, LazyGroup
+from kubectl_numa.lazy import LazyCommand, LazyGroup
 from numalign.runtime import about
 
 COMMANDS = (

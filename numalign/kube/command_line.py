@@ -7,7 +7,6 @@ options are kubectl's own.
 
 import signal
 from collections.abc import Callable
-from importlib import import_module
 from typing import TypeVar
 
 import click
@@ -43,33 +42,6 @@ class CommandGroup(click.Group):
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
             raise Trouble(f"{place}{error.strerror or error}") from error
-
-
-class LazyCommand(click.Command):
-    """A command as a list shows it, imported from `module` when it is chosen.
-
-    `summary` is what its own help begins with.
-    """
-
-    def __init__(self, name: str, module: str, summary: str) -> None:
-        super().__init__(name, short_help=summary)
-        self._module, self._attribute = module, name
-
-    def load(self) -> click.Command:
-        """The command itself."""
-        command: click.Command = getattr(import_module(self._module), self._attribute)
-        return command
-
-
-class LazyGroup(CommandGroup):
-    """A group that imports of its commands the one that is chosen."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called, and what it is called with."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
 
 def from_kubeconfig(command: Callable[..., R]) -> Callable[..., R]:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from kubectl_numa.cli import COMMANDS
-from numalign.kube.command_line import LazyCommand
+from kubectl_numa.lazy import LazyCommand
 from tests.notation import table
 
 Run = Callable[..., Result]

@@ -1,0 +1,36 @@
+"""Commands that are imported when they are chosen."""
+
+from importlib import import_module
+
+import click
+
+from kubectl_numa.interrupts import ending_at_once
+from numalign.kube.command_line import CommandGroup
+
+
+class LazyCommand(click.Command):
+    """A command as a list shows it, imported from `module` when it is chosen.
+
+    `summary` is what its own help begins with.
+    """
+
+    def __init__(self, name: str, module: str, summary: str) -> None:
+        super().__init__(name, short_help=summary)
+        self._module, self._attribute = module, name
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        with ending_at_once():
+            command: click.Command = getattr(import_module(self._module), self._attribute)
+        return command
+
+
+class LazyGroup(CommandGroup):
+    """A group that imports of its commands the one that is chosen."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called, and what it is called with."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest
