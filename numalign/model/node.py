@@ -171,22 +171,25 @@ def node_class(node: Node) -> str:
     few reserved KiB do not split a fleet into as many classes as nodes.
     """
     node = node.health or node
-    zones = tuple((zone.id, zone.capacity, zone.allocatable) for zone in node.zones)
+    zones = tuple((zone.id, _rounded(zone.capacity), _rounded(zone.allocatable)) for zone in node.zones)
     return _class_of(node.policy, node.scope, node.cpu_manager, node.memory_manager, zones)
 
 
-_Amounts = tuple[ZoneId, Resources, Resources]
+_Rounded = tuple[tuple[str, int], ...]
+"""Amounts by name, memory in whole GiB."""
+
+_Amounts = tuple[ZoneId, _Rounded, _Rounded]
 """Of one zone: its id, its capacity, and what may be given out."""
 
 
+# No two nodes have the same bytes, and thousands are of few classes.
 @lru_cache(maxsize=4096)
 def _class_of(
     policy: Policy, scope: Scope, cpus: CpuManager, memory: MemoryManager, zones: tuple[_Amounts, ...]
 ) -> str:
-    rounded = tuple((number, _rounded(has), _rounded(gives)) for number, has, gives in zones)
-    facts = (policy.value, scope.value, cpus.value, memory.value, rounded)
+    facts = (policy.value, scope.value, cpus.value, memory.value, zones)
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:_HASH]
-    readable = _readable(policy, scope, [has for _, has, _ in zones])
+    readable = _readable(policy, scope, [dict(has) for _, has, _ in zones])
     return f"{readable[: _LABEL - _HASH - 1].rstrip('-')}-{digest}"
 
 
@@ -194,11 +197,11 @@ def _is_device(name: str) -> bool:
     return kind(name) is Kind.DEVICE
 
 
-def _rounded(amounts: Resources) -> tuple[tuple[str, int], ...]:
+def _rounded(amounts: Resources) -> _Rounded:
     return tuple((name, amount // _GIB if name == MEMORY else amount) for name, amount in amounts.items())
 
 
-def _readable(policy: Policy, scope: Scope, capacities: list[Resources]) -> str:
+def _readable(policy: Policy, scope: Scope, capacities: list[dict[str, int]]) -> str:
     """What a person would call it: zones, then what the largest zone has, then the policy."""
     zones, devices = len(capacities), Counter[str]()
     for capacity in capacities:

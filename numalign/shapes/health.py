@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from numalign.model.node import Node, Zone, node_class
-from numalign.model.resources import Kind, Resources, kind
+from numalign.model.resources import EMPTY, Kind, Resources, kind
 from numalign.model.sharing import shared
 
 
@@ -74,7 +74,9 @@ def _lacks(node: Node, healthy: Node) -> bool:
 
 def missing_devices(node: Node) -> Resources:
     """The devices of which a node that is ill has less than in health."""
-    health = node.in_health()
+    health = node.health
+    if health is None:
+        return EMPTY
     had, has = {**_unplaced(health, health), **_sums(health)}, {**_sums(node), **_unplaced(node, health)}
     return Resources({name: amount - has.get(name, 0) for name, amount in had.items()}).positive()
 
