@@ -41,6 +41,7 @@ from scorer.preempting import Preemption
 from scorer.ranking import Ranker, RankingRules
 from scorer.scheduler_state import SchedulerState
 from scorer.settings import PromiseAt, ScorerSettings
+from scorer.warming import Warming
 
 LEASE = "numalign-scorer"
 
@@ -112,12 +113,14 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         context = self._context(state, feed, rules, replica)
         caches = (state.caches, pods.caches, outcomes.caches, context.calls.caches)
         self.registry.register(CacheSizes(caches))
+        lacking = partial(_waiting_for, state, feed)
+        warming = Warming(context, lacking, self.log, time.monotonic, self.sleep)
         app = application(
             self.settings,
             context,
             log=self.log,
             registry=self.registry,
-            checks={"snapshot": partial(_waiting_for, state, feed), **replica.background.checks},
+            checks={"snapshot": lacking, "answers": warming.waiting_for, **replica.background.checks},
             state=partial(_debug_state, state, feed),
         )
         tasks: dict[str, BackgroundTask] = {
@@ -125,6 +128,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             "promises": partial(_repeat, partial(self._expire, reservations)),
             "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
             "standings": state.work_ahead,
+            "answers": warming.run,
             **source.tasks,
             **replica.background.tasks,
         }

@@ -503,13 +503,21 @@ async def test_a_file_that_is_wrong_is_told_in_the_log(tmp_path: Path) -> None:
     assert "Best" in str(line["mistakes"])
 
 
+async def test_once_it_is_ready_pods_that_were_waiting_are_answered(bench: Bench) -> None:
+    bench.pod(raw(FOUR))
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        answers = await scorer.metric('cache_entries{cache="nodes"}')
+
+    assert answers == 1
+
+
 async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> None:
     keys = ["asked", "readings", "questions", "nodes", "askings", "records", "unreadable", "refused", "calls"]
-    asking = bench.pod(raw(FOUR))
     async with bench.running() as scorer:
         await scorer.until(scorer.ready)
         before = await scorer.metric('cache_bytes{cache="nodes"}')
-        await scorer.fit(asking, "n1")
+        await scorer.fit(bench.pod(raw(FOUR)), "n1")
         sizes = {name: await scorer.metric(f'cache_entries{{cache="{name}"}}') for name in keys}
         after = await scorer.metric('cache_bytes{cache="nodes"}')
 
