@@ -13,7 +13,7 @@ joins cores of which nothing is left, for fuller cores are only broken into wher
 ever unsure.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
@@ -162,82 +162,103 @@ def by_core(topology: CpuTopology, cpus: CpuSet) -> Ints:
 # Which CPUs are taken: takeByTopologyNUMAPacked.
 
 
-_TakeStep = Callable[[CpuColumns, Ints, Ints], Ints]
-"""What one step takes of CPUs by core, (threads, zones, rows), while so many are needed on each row."""
+class _FreeCpus(NamedTuple):
+    """What can be taken, by zone: CPUs of cores whose threads are all free, and those of `broken` cores."""
+
+    whole: Ints
+    broken: Ints
+
+    @property
+    def every(self) -> Ints:
+        """All free CPUs of each zone."""
+        return self.whole + self.broken
+
+
+_TakeStep = Callable[[CpuColumns, _FreeCpus, Ints], Ints]
+"""The CPUs of each zone that one step takes in whole cores, while so many are needed on each row."""
 
 
 def _numa_packed(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
-    """Each step takes what it can of what the steps before it left, as `cpu_assignment._numa_packed`."""
-    taken = np.zeros_like(free)
+    """Each step takes what it can of what the steps before it left, as `cpu_assignment._numa_packed`.
+
+    What is free and what is taken is by core, (threads, zones, rows); no row needs more than it has free.
+    """
+    before = _FreeCpus(free[-1], free[:-1].sum(axis=0))
+    whole = np.zeros_like(before.whole)
     for step in _STEPS:
-        missing = needed - taken.sum(axis=(0, 1))
+        missing = needed - whole.sum(axis=0)
         if missing.any():
-            taken += step(cpus, free - taken, missing)
+            whole += step(cpus, before._replace(whole=before.whole - whole), missing)
+    taken = np.zeros_like(free)
+    taken[-1] = whole
+    missing = needed - whole.sum(axis=0)
+    if missing.any():
+        taken += _remaining_cpus(cpus, free - taken, missing)
     return taken
 
 
-def _full_sockets(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
+def _full_sockets(cpus: CpuColumns, free: _FreeCpus, needed: Ints) -> Ints:
     """Sockets whose CPUs are all free, the lowest first."""
-    taken = np.zeros_like(free)
+    taken = np.zeros_like(free.whole)
     # Where each zone is a socket, zones come first, and leave no socket that is free and not too large.
     missing = np.where(_numa_first(cpus), 0, needed)
     for zones in _shared_sockets(cpus.sockets):
-        size = cpus.sizes[zones].sum(axis=0)
-        whole = free[-1, zones]
+        size, whole = cpus.sizes[zones].sum(axis=0), free.whole[zones]
         full = (whole.sum(axis=0) == size) & (size > 0) & (size <= missing)
-        taken[-1, zones] = whole * full
+        taken[zones] = whole * full
         missing = missing - size * full
     return taken
 
 
-def _full_numa_nodes(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
+def _full_numa_nodes(cpus: CpuColumns, free: _FreeCpus, needed: Ints) -> Ints:
     """Zones whose CPUs are all free, so none that keeps a reserved one."""
-    taken = np.zeros_like(free)
     size = cpus.sizes.max(axis=0)
-    units = needed // np.maximum(size, 1)
-    if units.any():
-        full = (free[-1] == cpus.sizes) & (cpus.sizes > 0)
-        taken[-1] = _drawn(full.astype(free.dtype), _earlier(cpus, free), units) * size
+    full = (free.whole == cpus.sizes) & (cpus.sizes > 0) & (size <= needed)
+    taken: Ints = np.zeros_like(free.whole)
+    if full.any():
+        taken = _in_turn(cpus, free, full.astype(taken.dtype), needed // np.maximum(size, 1)) * size
     return taken
 
 
-def _full_cores(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
+def _full_cores(cpus: CpuColumns, free: _FreeCpus, needed: Ints) -> Ints:
     """Cores whose threads are all free, zone by zone."""
-    taken, threads = np.zeros_like(free), len(free)
-    taken[-1] = _drawn(free[-1] // threads, _earlier(cpus, free), needed // threads) * threads
-    return taken
+    threads = len(cpus.available)
+    return _in_turn(cpus, free, free.whole // threads, needed // threads) * threads
+
+
+_STEPS: Sequence[_TakeStep] = (_full_sockets, _full_numa_nodes, _full_cores)
 
 
 def _remaining_cpus(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
-    """Single threads, zone by zone, of the fullest cores first."""
-    taken = np.zeros_like(free)
-    missing = _drawn(free.sum(axis=0), _earlier(cpus, free), needed)
+    """Single threads by core, zone by zone, those of cores first of which the fewest are left."""
+    left = _FreeCpus(free[-1], free[:-1].sum(axis=0))
+    taken, missing = np.zeros_like(free), _in_turn(cpus, left, left.every, needed)
     for at, threads in enumerate(free):
         taken[at] = np.minimum(threads, missing)
         missing = missing - taken[at]
     return taken
 
 
-_STEPS: Sequence[_TakeStep] = (_full_sockets, _full_numa_nodes, _full_cores, _remaining_cpus)
-
-
-def _drawn(amounts: Ints, earlier: Bools, needed: Ints) -> Ints:
-    """What each zone gives where they give one after the other: (zones, rows)."""
-    given = np.einsum("ijr,jr->ir", earlier, amounts)
-    drawn: Ints = np.clip(needed - given, 0, amounts)
-    return drawn
+def _in_turn(cpus: CpuColumns, free: _FreeCpus, units: Ints, needed: Ints) -> Ints:
+    """How many units each zone gives, where so many are needed and zones give one after the other."""
+    if np.count_nonzero(units, axis=0).max(initial=0) > 1:
+        needed = needed - np.einsum("ijr,jr->ir", _earlier(cpus, free.every), units)
+    given: Ints = np.clip(needed, 0, units)
+    return given
 
 
 def _earlier(cpus: CpuColumns, free: Ints) -> Bools:
-    """Whether the second of two zones comes before the first, (zones, zones, rows).
+    """Whether the second of two zones comes before the first, (zones, zones, rows), by what is free in each.
 
     Restates sortAvailableNUMANodes: by how few CPUs are free in a zone or, where zones share sockets, in its
     socket and then in the zone.
     """
-    own = free.sum(axis=0, dtype=np.int64)
+    own = free.astype(np.int64)
     at = np.arange(len(own))[:, None]
-    if _shared_sockets(cpus.sockets):
-        together = np.array([own[zones].sum(axis=0) for zones in _neighbours(cpus.sockets)])
+    if shared := _shared_sockets(cpus.sockets):
+        together = np.empty_like(own)
+        for zones in shared:
+            together[zones] = own[zones].sum(axis=0)
         socket = together * len(own) + np.array(cpus.sockets)[:, None]
         own = np.where(_numa_first(cpus), own, socket * (own.max(initial=0) + 1) + own)
     # Units that are as full stay in the order of their ids.
@@ -256,23 +277,16 @@ def _numa_first(cpus: CpuColumns) -> Bools:
 def _shared_sockets(sockets: Sequence[int]) -> list[list[int]]:
     """The zones of each socket, in the order of sockets; none at all if each zone has one of its own."""
     every = sorted(set(sockets))
-    return [list(_zones_of(socket, sockets)) for socket in every] if len(every) < len(sockets) else []
-
-
-def _neighbours(sockets: Sequence[int]) -> list[list[int]]:
-    """By zone all zones on its socket."""
-    return [list(_zones_of(socket, sockets)) for socket in sockets]
-
-
-def _zones_of(socket: int, sockets: Sequence[int]) -> Iterator[int]:
-    return (zone for zone, other in enumerate(sockets) if other == socket)
+    if len(every) == len(sockets):
+        return []
+    return [[zone for zone, other in enumerate(sockets) if other == socket] for socket in every]
 
 
 def _left(counts: Ints, taken: Ints) -> Ints:
-    """What is left of the first so many CPUs by core, once the first so many others were taken of all.
+    """What is left of the first so many CPUs by core, once the first so many were taken; all by core.
 
-    A core that is broken into has fewer threads then. It is the only one that has so few, since cores that
-    have fewer than others are used up before.
+    A core that is broken into has fewer threads then. It is the only one in its zone that has so few, since
+    cores that have fewer than others are used up before.
     """
     if not counts.any():
         return counts

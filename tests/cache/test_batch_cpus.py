@@ -175,6 +175,17 @@ def test_rows_can_be_taken_out() -> None:
     assert batch_cpus.allocate(some, 3, np.array([ANY, ANY]), APP).taken.T.tolist() == [[3, 0], [1, 2]]
 
 
+def test_numbers_stay_as_wide_as_they_are() -> None:
+    wide = cpus(node("cpu=8/8/3", "cpu=8", threads=2), sockets=(0, 0), threads=2)
+    counts = (each.astype(np.int32) for each in (wide.available, wide.reusable, wide.split))
+    narrow = CpuColumns(wide.sizes.astype(np.int32), (0, 0), *counts)
+
+    found = batch_cpus.allocate(narrow, 9, np.array([ANY], dtype=np.int16), APP)
+
+    assert found.taken.T.tolist() == [[1, 8]]
+    assert {each.dtype for each in (found.after.available, found.after.reusable)} == {np.dtype(np.int32)}
+
+
 # Whole cores.
 
 
@@ -188,6 +199,23 @@ def test_cpus_of_a_core_that_is_split_with_the_system_are_not_whole_cores() -> N
         False,
         False,
         True,
+    ]
+
+
+def test_a_core_that_is_split_with_the_system_stays_so_when_others_are_given_out() -> None:
+    columns = cpus(*[node("cpu=4/3", "cpu=4/3", threads=2)] * 2, sockets=(0, 1), threads=2)
+    mask = np.array([0b01, ANY])
+
+    by_app = batch_cpus.allocate(columns, 2, mask, APP).after
+    by_init = batch_cpus.allocate(columns, 3, mask, INIT).after
+
+    assert [batch_cpus.breaks_cores(by_app, request).tolist() for request in (2, 4)] == [
+        [False] * 2,
+        [True] * 2,
+    ]
+    assert [batch_cpus.breaks_cores(by_init, request).tolist() for request in (2, 4)] == [
+        [False] * 2,
+        [True] * 2,
     ]
 
 
@@ -290,7 +318,7 @@ def _container(pick: Pick, zones: int, nodes: int) -> Container:
 
 def many_rows(seed: int) -> Case:
     """As many rows as meet every corner."""
-    return seeded(lambda pick: case(pick, rows=[40]), seed)
+    return seeded(lambda pick: case(pick, rows=[16]), seed)
 
 
 cases = st.one_of(drawn(case), st.integers(0, 2**32).map(many_rows))
