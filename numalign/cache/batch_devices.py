@@ -94,10 +94,9 @@ def allocate(devices: DeviceColumns, request: Ints | int, mask: Ints, role: Role
     -1 where none is stored. Reusable devices come first, then those of the affinity, then the others, each
     from the lowest zone on.
     """
-    registered = devices.hosts != 0
     enough = (devices.free + devices.reusable).sum(axis=0) >= request
-    ok = ~registered | devices.healthy & enough
-    missing = np.where(ok & registered, request, 0)
+    ok = (devices.hosts == 0) | devices.healthy & enough
+    missing = np.where(ok, request, 0)
     # -1 has all bits: to a container without affinity all zones are alike.
     aligned = devices.free * batch_hint_sets.members(mask, devices.zones)
     taken = np.zeros_like(devices.free)
