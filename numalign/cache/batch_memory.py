@@ -12,7 +12,6 @@ later container can reuse what an init container left, but the rules still count
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +27,8 @@ from numalign.model.pod import Role
 class ReusableMemory(NamedTuple):
     """What an init container leaves to later containers of the pod on the very same zones.
 
-    `mask` and `amount` (bytes) are by row, and 0 where it leaves nothing. No row has two of one resource for
-    the same set.
+    By row `mask` is their set, 0 where it leaves nothing, and `amount` is in bytes. No row has two of one
+    resource for the same set.
     """
 
     resource: str
@@ -140,24 +139,24 @@ def _available(memory: MemoryColumns, name: str, size: int) -> Bools:
     enough = batch_hint_sets.reaching(free, size)
     for resource, mask, amount in memory.reusable:
         if resource == name:
-            rows = np.flatnonzero((amount > 0) & (_total(free, mask) + amount >= min(size, MOST_ASKED)))
+            rows = np.flatnonzero(_total(free, mask) + amount >= min(size, MOST_ASKED))
             enough[mask[rows], rows] = True
+    # Who leaves nothing leaves it to no zones.
+    enough[0] = False
     return enough
 
 
 def _open(memory: MemoryColumns) -> Bools:
     """The sets of zones that can be used: a zone outside any group, several free ones, a group as it is."""
-    wide = batch_hint_sets.apart(memory.used, memory.zones)
-    cells = memory.cells
-    sizes, used = np.bitwise_count(cells), batch_hint_sets.members(memory.used, memory.zones)
+    opened, cells = batch_hint_sets.apart(memory.used, memory.zones), memory.cells
+    sizes = np.bitwise_count(cells)
     for zone, cell in enumerate(cells):
         # Where nothing holds a block nobody looks at groups.
-        wide[1 << zone] = (sizes[zone] <= 1) | (memory.used == 0)
-        rows = np.flatnonzero(used[zone] & (sizes[zone] > 1))
-        if len(rows):
-            rows = rows[~_violates_group(cells[:, rows], memory.used[rows], cell[rows])]
-            wide[cell[rows], rows] = True
-    return wide
+        opened[1 << zone] = (sizes[zone] <= 1) | (memory.used == 0)
+        # A group without blocks is several free zones, or touches a zone that serves another set.
+        rows = np.flatnonzero((sizes[zone] > 1) & ~_violates_group(cells, memory.used, cell))
+        opened[cell[rows], rows] = True
+    return opened
 
 
 def _violates_group(cells: Ints, used: Ints, mask: Ints) -> Bools:
@@ -214,7 +213,7 @@ def _with_blocks(memory: MemoryColumns, step: Step, mask: Ints) -> MemoryColumns
 def _with_block(memory: MemoryColumns, name: str, size: int, mask: Ints, role: Role) -> MemoryColumns:
     """As updateMachineState: what can be reused is taken first, and then the lowest zone gives."""
     left = [each for each in memory.reusable if each.resource == name]
-    same = [(mask > 0) & (each.mask == mask) for each in left]
+    same = [each.mask == mask for each in left]
     found = np.zeros(memory.count, dtype=np.int64)
     for each, here in zip(left, same, strict=True):
         found += each.amount * here
@@ -225,8 +224,7 @@ def _with_block(memory: MemoryColumns, name: str, size: int, mask: Ints, role: R
         for each, here in zip(left, same, strict=True)
     ]
     if role is Role.INIT:
-        first = np.where(reduce(np.logical_or, same, mask == 0), 0, mask)
-        kept.append(ReusableMemory(name, first, np.where(first > 0, again, 0)))
+        kept.append(ReusableMemory(name, np.where(np.logical_or.reduce(same), 0, mask), again))
     others = (each for each in memory.reusable if each.resource != name)
     free = _drawn(memory.free[name], mask, np.maximum(size - found, 0))
     return replace(memory, free={**memory.free, name: free}, reusable=(*others, *kept))

@@ -69,15 +69,21 @@ def affinity_of(text: str) -> TopologyHint:
     return TopologyHint(None if mask == "-" else int(mask, 2), preferred=text.endswith("p"))
 
 
-def allocated(memory: MemoryColumns, step: Step, *affinities: TopologyHint | None) -> MemoryAllocation:
-    """What a step comes to; a row that is not asked has no affinity to go by."""
-    told = [affinity or NONE for affinity in affinities]
+def allocated(memory: MemoryColumns, step: Step, *affinities: TopologyHint) -> MemoryAllocation:
+    """What a step comes to that every row is asked for."""
+    return asked(memory, step, affinities, [True] * len(affinities))
+
+
+def asked(
+    memory: MemoryColumns, step: Step, affinities: Sequence[TopologyHint], where: Sequence[bool]
+) -> MemoryAllocation:
+    """What a step comes to that some rows are asked for."""
     return batch_memory.allocate(
         memory,
         step,
-        np.array([-1 if hint.mask is None else hint.mask for hint in told]),
-        np.array([hint.preferred for hint in told]),
-        np.array([affinity is not None for affinity in affinities]),
+        np.array([-1 if hint.mask is None else hint.mask for hint in affinities]),
+        np.array([hint.preferred for hint in affinities]),
+        np.array(where),
     )
 
 
@@ -111,7 +117,7 @@ def test_there_is_no_opinion_on_what_no_zones_can_serve() -> None:
 
 
 ALLOCATED = [
-    # what it shows                                  asked       affinity  even, half, single, joined
+    # what it shows                                  step        affinity  even, half, single, joined
     ("its affinity, if it has room",                 "mem=3Gi",  "10",     [0b10, 0b10, 0b10, 0b10]),
     ("a wider set around it, unless groups forbid",  "mem=6Gi",  "1",      [0b01, 0b11, 0b01, 0b11]),
     ("nothing, if that is not what was promised",    "mem=6Gi",  "1p",     [0b01, None, 0b01, None]),
@@ -121,11 +127,11 @@ ALLOCATED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "affinity", "masks"), table(ALLOCATED))
-def test_memory_is_allocated_from(asked: str, affinity: str, masks: list[int | None]) -> None:
+@pytest.mark.parametrize(("step", "affinity", "masks"), table(ALLOCATED))
+def test_memory_is_allocated_from(step: str, affinity: str, masks: list[int | None]) -> None:
     memory = columns(*memory_of(EVEN, HALF, SINGLE, JOINED))
 
-    assert written(allocated(memory, wants(asked), *[affinity_of(affinity)] * 4)) == masks
+    assert written(allocated(memory, wants(step), *[affinity_of(affinity)] * 4)) == masks
 
 
 def test_who_asks_for_no_memory_takes_none_and_can_be_refused() -> None:
@@ -138,12 +144,12 @@ def test_who_asks_for_no_memory_takes_none_and_can_be_refused() -> None:
 
 
 def test_who_is_not_asked_is_left_alone() -> None:
-    memory = columns(*memory_of(HALF, HALF))
+    memory, one = columns(*memory_of(HALF, HALF)), affinity_of("1")
 
-    allocation = allocated(memory, wants("mem=2Gi"), affinity_of("1"), None)
+    allocation = asked(memory, wants("mem=2Gi"), [one, one], [True, False])
     assert written(allocation) == [0b01, 0]
     assert (allocation.after.free[MEMORY].T // GIB).tolist() == [[2, 4], [4, 4]]
-    assert written(allocated(memory, wants("mem=9Gi"), None, None)) == [0, 0]
+    assert written(asked(memory, wants("mem=9Gi"), [one, one], [False, False])) == [0, 0]
 
 
 def test_what_an_init_container_had_is_taken_again_on_the_very_same_zones() -> None:
@@ -164,7 +170,7 @@ def test_rows_can_be_picked() -> None:
     assert (picked.allocatable[MEMORY].T // GIB).tolist() == [[10, 10], [10, 10]]
     assert (picked.cells.T.tolist(), picked.used.tolist()) == ([[1, 2], [1, 2]], [1, 2])
     assert [(left.mask.tolist(), left.amount.tolist()) for left in picked.reusable] == [
-        ([0, 2], [0, 2 * GIB])
+        ([0, 2], [2 * GIB, 2 * GIB])
     ]
 
 
@@ -179,10 +185,10 @@ def test_memory_counts_as_that_of_its_zones_whoever_takes_it_again() -> None:
 
 
 class Story(NamedTuple):
-    """Nodes, and containers that they are asked for one after another; None where a node is not asked."""
+    """Nodes, and containers that come one after another: by node the affinity, and whether it is asked."""
 
     states: list[MemoryState]
-    steps: list[tuple[Step, list[TopologyHint | None]]]
+    steps: list[tuple[Step, list[tuple[TopologyHint, bool]]]]
 
 
 def story(pick: Pick) -> Iterator[Story]:
@@ -195,7 +201,7 @@ def story(pick: Pick) -> Iterator[Story]:
                 by_count[len(one.zones)] += memory_of(replace(one, memory_manager=MemoryManager.STATIC))
     for zones, states in by_count.items():
         steps = [_step(pick, f"c{at}") for at in range(pick([2, 3]))]
-        told = [(step, [_affinity(pick, zones) for _ in states]) for step in steps]
+        told = [(step, [(_affinity(pick, zones), not pick(SELDOM)) for _ in states]) for step in steps]
         yield Story(states, told)
 
 
@@ -211,9 +217,7 @@ def _step(pick: Pick, name: str) -> Step:
     return Step(name, role, memory=Resources(memory), managed=True)
 
 
-def _affinity(pick: Pick, zones: int) -> TopologyHint | None:
-    if pick(SELDOM):
-        return None
+def _affinity(pick: Pick, zones: int) -> TopologyHint:
     lowest = [1 << at for at in range(zones)]
     mask = pick([None, *lowest]) if pick(OFTEN) else pick(range(1, 1 << zones))
     return TopologyHint(mask, preferred=pick([False, True]))
@@ -235,11 +239,12 @@ def test_memory_is_that_of_the_rules_on_many_nodes(seed: int) -> None:
 
 def compare(told: Story) -> None:
     states, memory = list(told.states), columns(*told.states)
-    for step, affinities in told.steps:
+    for step, told_by_row in told.steps:
         assert_same_hints(memory, states, step)
-        allocation = allocated(memory, step, *affinities)
+        affinities, where = zip(*told_by_row, strict=True)
+        allocation = asked(memory, step, affinities, where)
         for row, affinity in enumerate(affinities):
-            after = states[row] if affinity is None else memory_manager.allocate(states[row], step, affinity)
+            after = memory_manager.allocate(states[row], step, affinity) if where[row] else states[row]
             assert allocation.ok[row] == (after is not None)
             states[row] = after or states[row]
             given = {block.mask for block in states[row].blocks if block.container == step.container}
