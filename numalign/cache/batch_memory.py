@@ -140,9 +140,8 @@ def _available(memory: MemoryColumns, name: str, size: int) -> Bools:
     for resource, mask, amount in memory.reusable:
         if resource == name:
             rows = np.flatnonzero(_total(free, mask) + amount >= min(size, MOST_ASKED))
+            # Who leaves nothing leaves it to the empty set, which nothing allocatable makes possible.
             enough[mask[rows], rows] = True
-    # Who leaves nothing leaves it to no zones.
-    enough[0] = False
     return enough
 
 

@@ -198,11 +198,17 @@ def story(pick: Pick) -> Iterator[Story]:
     for kind in kinds:
         for one in (kind, worn(pick, kind), worn(pick, kind), worn(pick, kind)):
             if len(one.zones) <= MOST_ZONES and _is_sizable(one):
-                by_count[len(one.zones)] += memory_of(replace(one, memory_manager=MemoryManager.STATIC))
+                states = memory_of(replace(one, memory_manager=MemoryManager.STATIC))
+                by_count[len(one.zones)] += [_strangely_grouped(pick, state) for state in states]
     for zones, states in by_count.items():
         steps = [_step(pick, f"c{at}") for at in range(pick([2, 3]))]
         told = [(step, [(_affinity(pick, zones), not pick(SELDOM)) for _ in states]) for step in steps]
         yield Story(states, told)
+
+
+def _strangely_grouped(pick: Pick, state: MemoryState) -> MemoryState:
+    """Sometimes with zones in groups of which they are no part, as no kubelet has them."""
+    return state._replace(cells=state.cells[::-1]) if pick(SELDOM) else state
 
 
 def _is_sizable(one: Node) -> bool:
