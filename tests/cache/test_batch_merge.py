@@ -26,10 +26,10 @@ NEAR = NumaInfo(4, ((10, 21, 21, 12), (21, 10, 11, 21), (21, 11, 10, 21), (12, 2
 """The zones 1 and 2 are the closest, then 0 and 3."""
 
 
-def lists(*rows: str) -> list[Bools]:
-    """By resource the hints of each row, on four zones."""
+def lists(*rows: str, zones: int = FOUR.count) -> list[Bools]:
+    """By resource the hints of each row."""
     told = ([_hints(part) for part in row.split("|")] for row in rows)
-    return [lattice(resource, FOUR.count) for resource in zip(*told, strict=True)]
+    return [lattice(resource, zones) for resource in zip(*told, strict=True)]
 
 
 def _hints(text: str) -> HintSet:
@@ -63,6 +63,12 @@ def test_each_row_has_a_best_effort_of_its_own() -> None:
 
     chosen = batch_merge.best_not_preferred(hints, FOUR)
     assert written(chosen.tolist()) == [row[2] for row in BEST_EFFORTS]
+
+
+def test_fewer_zones_come_before_more_by_however_many() -> None:
+    hints = lists("6 0123 | 345 0123", zones=8)
+
+    assert written(batch_merge.best_not_preferred(hints, NumaInfo(8)).tolist()) == ["3"]
 
 
 def test_the_closest_are_chosen_where_distances_count() -> None:
