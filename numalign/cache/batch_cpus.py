@@ -8,9 +8,9 @@ in a core. Zones, sockets and cores are even, as they are on most machines that 
 CPUs are counted by core (`CpuColumns`), which decides everything: of the cores of a zone that have as many
 threads to give, the kubelet takes the lowest ones first, and in each of them the lowest threads. So what is
 special about some of these threads (an init container had them, their core keeps one for the system) is a
-number as well, for they are always the first ones, whatever was taken before. A core that is broken into
-joins cores of which nothing is left, for fuller cores are only broken into where no other one is. No row is
-ever unsure.
+number as well, for they are always the first ones, whatever was taken before. A core that is broken into is
+the only one with so few threads left, for the kubelet breaks into none before it has used up all that have
+fewer. No row is ever unsure.
 """
 
 from collections.abc import Callable, Sequence
@@ -146,16 +146,16 @@ def last_ones(free: Ints, threads: int) -> Ints:
     return by_core
 
 
-def by_core(topology: CpuTopology, cpus: CpuSet) -> Ints:
-    """CPUs of one node by core, (threads, zones), wherever they stand.
+def by_core(topology: CpuTopology, cpus: CpuSet, threads: int) -> Ints:
+    """CPUs of one node by core, (threads, zones), wherever they stand; its cores have so many threads.
 
     Of what a node has free, `cpu_manager.whole_cores` tells which ones are not `split`.
     """
-    counts = np.zeros((max(1, topology.threads_per_core), len(topology.zones)), dtype=np.int64)
+    counts = np.zeros((threads, len(topology.zones)), dtype=np.int64)
     for at, zone in enumerate(topology.zones):
         for core in topology.cores:
-            if threads := (core & zone & cpus).bit_count():
-                counts[threads - 1, at] += threads
+            if held := (core & zone & cpus).bit_count():
+                counts[held - 1, at] += held
     return counts
 
 

@@ -42,21 +42,20 @@ def state(one: Node) -> CpuState:
 def cpus(*nodes: Node, sockets: Sequence[int], threads: int = 1) -> CpuColumns:
     """Nodes with as many zones in columns."""
     states = [state(one) for one in nodes]
-    available = [by_core(each, each.free, threads) for each in states]
+    available = np.stack([by_core(each, each.free, threads) for each in states], axis=-1)
     split = [by_core(each, each.free & ~cpu_manager.whole_cores(each), threads) for each in states]
     return CpuColumns(
         np.array([each.topology.sizes for each in states]).T,
         tuple(sockets),
-        np.stack(available, axis=-1),
-        np.zeros_like(np.stack(available, axis=-1)),
+        available,
+        np.zeros_like(available),
         np.stack(split, axis=-1),
     )
 
 
 def by_core(each: CpuState, held: CpuSet, threads: int) -> Ints:
-    """CPUs by core; a node without any CPU has cores of as many threads as the others, and none of them."""
-    counts = batch_cpus.by_core(each.topology, held)
-    return counts if len(counts) == threads else np.zeros((threads, counts.shape[1]), dtype=np.int64)
+    """CPUs of a node by core."""
+    return batch_cpus.by_core(each.topology, held, threads)
 
 
 def socketed(*zones: str, sockets: Sequence[int], threads: int = 1, held: Options = DEFAULTS) -> Node:
@@ -232,7 +231,7 @@ def test_the_last_cpus_of_a_zone_are_free_where_only_amounts_are_known() -> None
 def test_cpus_are_counted_by_what_their_core_has_of_them() -> None:
     topology = state(node("cpu=8", "cpu=8", threads=4)).topology
 
-    assert batch_cpus.by_core(topology, read_list("0-3,5,9,11-15")).tolist() == [
+    assert batch_cpus.by_core(topology, read_list("0-3,5,9,11-15"), 4).tolist() == [
         [1, 0],
         [0, 2],
         [0, 0],
