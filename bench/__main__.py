@@ -49,6 +49,24 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         "webhook": Part(
             "bench.webhook", (), ("--nodes", "20", "--templates", "2", "--rate", "10,20", "--seconds", "0.5")
         ),
+        "churn": Part(
+            "bench.churn",
+            (),
+            (
+                "--nodes",
+                "24",
+                "--makes",
+                "6",
+                "--templates",
+                "2",
+                "--rate",
+                "20",
+                "--changes",
+                "20",
+                "--seconds",
+                "1",
+            ),
+        ),
         "coldstart": Part("bench.coldstart", (), ("--nodes", "20", "--pods", "40", "--settling", "0")),
         "rate": Part("bench.scheduling_rate", ("--cells", "base"), ("--quick",)),
         "rules": Part("bench.rules", (), ("--repeats", "1", "--resources", "1")),

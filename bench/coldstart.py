@@ -14,7 +14,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -39,7 +39,7 @@ TEMPLATES = 200
 NAMESPACES = 200
 BOOKMARK_SECONDS = 10
 
-_VERSION = "1000"
+FIRST_VERSION = 1000
 _NAME, _NAMESPACE, _ON = "name-of-this-pod", "namespace-of-this-pod", "node-of-this-pod"
 
 Items = Callable[[int, int], list[bytes]]
@@ -67,13 +67,16 @@ class Kind:
     def page(self, start: int, limit: int) -> bytes:
         """A page of the list of them."""
         end = min(start + limit, self.number) if limit else self.number
-        metadata = {"resourceVersion": _VERSION} | ({"continue": str(end)} if end < self.number else {})
+        metadata = {"resourceVersion": str(FIRST_VERSION)} | (
+            {"continue": str(end)} if end < self.number else {}
+        )
         head = {"kind": f"{self.name}List", "apiVersion": self.api_version, "metadata": metadata}
         return orjson.dumps(head)[:-1] + b',"items":[' + b",".join(self.items(start, end)) + b"]}"
 
     def bookmark(self) -> bytes:
         """An event that says that nothing happened."""
-        found = {"kind": self.name, "apiVersion": self.api_version, "metadata": {"resourceVersion": _VERSION}}
+        metadata = {"resourceVersion": str(FIRST_VERSION)}
+        found = {"kind": self.name, "apiVersion": self.api_version, "metadata": metadata}
         return orjson.dumps({"type": "BOOKMARK", "object": found}) + b"\n"
 
 
@@ -85,16 +88,17 @@ def kinds(sizes: Sizes) -> Mapping[str, Kind]:
     nodes, topologies = ([orjson.dumps(pair[at]) for pair in pairs] for at in (0, 1))
     namespaces = [orjson.dumps({"metadata": {"name": f"team-{at}"}}) for at in range(NAMESPACES)]
     return {
-        "/api/v1/nodes": Kind("Node", "v1", sizes.nodes, _of(nodes)),
-        "/api/v1/namespaces": Kind("Namespace", "v1", NAMESPACES, _of(namespaces)),
+        "/api/v1/nodes": Kind("Node", "v1", sizes.nodes, stored(nodes)),
+        "/api/v1/namespaces": Kind("Namespace", "v1", NAMESPACES, stored(namespaces)),
         "/api/v1/pods": Kind("Pod", "v1", sizes.pods, _pods(sizes.nodes)),
         "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies": Kind(
-            "NodeResourceTopology", "topology.node.k8s.io/v1alpha2", sizes.nodes, _of(topologies)
+            "NodeResourceTopology", "topology.node.k8s.io/v1alpha2", sizes.nodes, stored(topologies)
         ),
     }
 
 
-def _of(items: Sequence[bytes]) -> Items:
+def stored(items: Sequence[bytes]) -> Items:
+    """These objects, as they are whenever they are asked for."""
     return lambda start, end: list(items[start:end])
 
 
@@ -183,12 +187,23 @@ def play(sizes: Sizes, told: Connection) -> None:
 
 
 async def _play(served: Mapping[str, Kind], told: Connection) -> None:
+    told.send(await listen(served, quiet))
+    await asyncio.Event().wait()
+
+
+Watched = Callable[[web.Request, Kind], Awaitable[web.StreamResponse]]
+"""Answers a watch of a kind."""
+
+
+async def listen(served: Mapping[str, Kind], watched: Watched) -> int:
+    """Answer lists of these kinds, and watches as `watched` does; gives the port."""
+
     async def answer(request: web.Request) -> web.StreamResponse:
         kind = served.get(request.path)
         if kind is None:
             return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
         if request.query.get("watch"):
-            return await _watched(request, kind)
+            return await watched(request, kind)
         start, limit = (int(request.query.get(key, 0)) for key in ("continue", "limit"))
         return web.Response(body=kind.page(start, limit), content_type="application/json")
 
@@ -197,19 +212,24 @@ async def _play(served: Mapping[str, Kind], told: Connection) -> None:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    told.send(runner.addresses[0][1])
-    await asyncio.Event().wait()
+    return int(runner.addresses[0][1])
 
 
-async def _watched(request: web.Request, kind: Kind) -> web.StreamResponse:
+async def quiet(request: web.Request, kind: Kind) -> web.StreamResponse:
     """A watch in which nothing happens."""
-    answer = web.StreamResponse(headers={"Content-Type": "application/json"})
-    await answer.prepare(request)
+    answer = await opened(request)
     # Whoever watches may go away at any time.
     with contextlib.suppress(ConnectionResetError):
         while True:
             await answer.write(kind.bookmark())
             await asyncio.sleep(BOOKMARK_SECONDS)
+    return answer
+
+
+async def opened(request: web.Request) -> web.StreamResponse:
+    """A watch that has said nothing yet."""
+    answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await answer.prepare(request)
     return answer
 
 

@@ -14,13 +14,17 @@ from bench.rows import Row
 from bench.targets import (
     AIMED_AT,
     BINDS,
+    CHURN_MS,
+    CORES,
     EXTENDER_HANDLER_MS,
     EXTENDER_MS,
     HANDLER_MS,
     KEPT_UP,
+    LAG_MS,
     NAMED,
     NODE_KIB,
     READY_S,
+    STALENESS_MS,
     START_MIB,
     WARM_MS,
     WEBHOOK_MIB,
@@ -173,6 +177,28 @@ def _webhook(found: Raw) -> Iterator[Row]:
     yield Row("webhook, resident", found["rss_mib"]["now"], "MiB", target=WEBHOOK_MIB, **peak)
 
 
+def _churn(found: Raw) -> Iterator[Row]:
+    churn, quiet, least = found["churn"], found["quiet"], KEPT_UP * found["churn"]["asked_per_s"]
+    asked = f"reviews of {churn['asked_per_s']} a second, answered"
+    yield Row(asked, churn["reviews_per_s"], "per s", target=least, over=True)
+    for key in ("p50", "p99", "max"):
+        still = Beside(beside=quiet["round_trip_ms"][key], beside_what="if nothing changes")
+        yield Row(f"round trip, {key}", churn["round_trip_ms"][key], "ms", target=CHURN_MS.get(key), **still)
+    for key in ("p50", "p99"):
+        trip = Beside(beside=churn["round_trip_ms"][key], beside_what="round trip")
+        yield Row(f"handler, {key}", churn["handler_ms"][key], "ms", **trip)
+    for key, late in (churn["staleness_ms"] or {}).items():
+        yield Row(
+            f"from a change to the answer that shows it, {key}", late, "ms", target=STALENESS_MS.get(key)
+        )
+    still = Beside(beside=quiet["cores"]["webhook"], beside_what="if nothing changes")
+    yield Row("processors, webhook", churn["cores"]["webhook"], "cores", target=CORES, **still)
+    if churn["lag_ms"]:
+        yield Row("lag of the webhook's loop, max", churn["lag_ms"]["max"], "ms", target=LAG_MS)
+    peak = Beside(beside=found["rss_mib"]["most"], beside_what="at the peak")
+    yield Row("resident, webhook", found["rss_mib"]["now"], "MiB", **peak)
+
+
 def _coldstart(found: Raw) -> Iterator[Row]:
     yield Row("from start to ready", found["ready_s"], "s", target=READY_S)
     yield Row("until the pods are read too", found["pods_read_s"], "s")
@@ -243,6 +269,13 @@ SECTIONS = (
         "The handler's own histogram: from the whole request in hand to the answer in bytes.",
         _webhook,
         ("rate",),
+    ),
+    Section(
+        "churn",
+        "Webhook: {nodes:,} nodes of {makes} makes, {changes_asked_per_s} topologies change each second",
+        "Reviews over TLS as above while an API server tells of changes over a watch. How late the webhook "
+        "is tells a pod whose answer turns on one node, on which a device is given and taken away.",
+        _churn,
     ),
     Section(
         "coldstart",

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import re
 import ssl
 import subprocess
@@ -38,6 +39,10 @@ class Server:
         kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
         return {"now": int(kib["VmRSS"]) / _KIB, "most": int(kib["VmHWM"]) / _KIB}
 
+    def processor_seconds(self) -> float:
+        """What it has taken of processors by now."""
+        return processor_seconds(self.process.pid)
+
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
@@ -54,6 +59,13 @@ class Webhook:
     def metrics(self) -> str:
         """What it has counted by now."""
         return self.server.metrics()
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has taken of processors by now, for itself and in the kernel (proc(5), `stat`)."""
+    # The name of the program, in brackets, may have anything in it.
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

@@ -25,6 +25,16 @@ NAMED = (
 WARM_MS = 0.3
 """Verdicts after 1 % of the nodes changed."""
 
+CHURN_MS: Mapping[str, float] = MappingProxyType({"p50": 2, "p99": 8})
+"""Round trips of reviews while topologies change."""
+
+STALENESS_MS: Mapping[str, float] = MappingProxyType({"p99": 1000})
+CORES = 0.6
+"""What a webhook takes of processors meanwhile."""
+
+LAG_MS = 2
+"""The longest that anything holds up its loop."""
+
 NODE_KIB = 6
 HANDLER_MS: Mapping[str, float] = MappingProxyType({"p50": 1, "p99": 5})
 """Of one review; each is a bound of the histogram, so that it is met or not without interpolation."""

@@ -172,12 +172,15 @@ def paced(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Run:
-    """Send a review at each tick of the clock, the calls over and over again, by the clients in turn."""
+    """Send a review at each tick of the clock, the calls over and over again, by the clients in turn.
+
+    What could not be sent in time is not sent at all.
+    """
     run, began = Run(rate), clock()
     turns = [range(first, round(rate * seconds), len(clients)) for first in range(len(clients))]
     with ThreadPoolExecutor(len(clients)) as threads:
         for each in threads.map(
-            lambda one, turn: _sent(one, calls, turn, rate, began, clock), clients, turns
+            lambda one, turn: _sent(one, calls, turn, rate, began, began + seconds, clock), clients, turns
         ):
             run.round_trips += each.round_trips
             run.from_due += each.from_due
@@ -192,6 +195,7 @@ def _sent(  # noqa: PLR0913, PLR0917  what a client needs to keep time
     turns: Iterable[int],
     rate: int,
     began: float,
+    until: float,
     clock: Callable[[], float],
 ) -> Run:
     run = Run(rate)
@@ -199,6 +203,8 @@ def _sent(  # noqa: PLR0913, PLR0917  what a client needs to keep time
         due = began + number / rate
         time.sleep(max(due - clock(), 0))
         sent = clock()
+        if sent > until:
+            break
         response = client.ask(calls[number % len(calls)])
         done = clock()
         run.round_trips.append(done - sent)

@@ -1,0 +1,226 @@
+"""
+The webhook while the cluster changes all the time: who waits, how long, and how late it knows.
+
+Topologies of 15,000 nodes change 250 times a second, as exporters publish what pods that come and go leave
+free, and 500 reviews a second are sent over TLS meanwhile. An API server in a process of its own tells of the
+changes over a watch. One node, the canary, has a device that no other has: it is given and taken away, and a
+pod that asks for it is reviewed over and over until the answer shows that. From the change on the API server
+to that answer is how late the webhook is. The same reviews are sent before anything changes, beside which
+the figures stand. What waits for the server waits for this client too, which shares the processors with it.
+"""
+
+import contextlib
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from bench import churn_server, cluster, coldstart, command_line, servers
+from bench.churn_server import CANARY, ApiServer
+from bench.cluster import Raw
+from bench.figures import Histogram, Spread, ms, table
+from bench.fleets import MOST_MAKES
+from bench.servers import Webhook
+from bench.webhook import CONNECTIONS, PATHS, Call, Client, Cost, Run, counted, introduce
+
+LOOK_SECONDS = 0.02
+"""Between two reviews of the pod that asks for the canary: how late an answer is seems longer by that."""
+
+PAUSE_SECONDS = 0.2
+"""From an answer that showed the canary's last change to its next one."""
+
+LONGEST = 30.0
+"""Seconds, after which nobody waits for an answer any more: it is then as late as that."""
+
+_LAG = re.compile(r'^numalign_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of a webhook, and what changes meanwhile: reviews and changes per second."""
+
+    rate: int
+    changes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What came of a load; `staleness` in seconds, `cores` by process, `lag` as the program tells it."""
+
+    load: Load
+    run: Run
+    changed: int
+    staleness: Sequence[float]
+    cores: dict[str, float]
+    lag: Histogram
+
+    def document(self) -> Raw:
+        """For a file: milliseconds, cores."""
+        return {
+            "asked_per_s": self.load.rate,
+            "reviews_per_s": self.run.rate,
+            "changes_per_s": self.changed / self.run.seconds,
+            "round_trip_ms": Spread.of(self.run.round_trips).millis(),
+            "from_due_ms": Spread.of(self.run.from_due).millis(),
+            "handler_ms": self.run.handler.spread().millis(),
+            "lag_ms": self.lag.spread().millis() if self.lag.observed else None,
+            "staleness_ms": Spread.of(self.staleness).millis() if self.staleness else None,
+            "staleness_looks": len(self.staleness),
+            "cores": self.cores,
+            "decisions": dict(self.run.decisions),
+        }
+
+
+def measure(*, nodes: int, makes: int, templates: int, load: Load) -> tuple[list[Period], dict[str, float]]:
+    """Reviews while nothing changes, and while all does; and the memory of the webhook, in MiB."""
+    pods = [template.pod for template in cluster.templates(templates)]
+    with (
+        churn_server.serving(nodes, makes) as api,
+        coldstart.started(api.port, ()) as webhook,
+        contextlib.ExitStack() as stack,
+    ):
+        connections = [
+            stack.enter_context(contextlib.closing(webhook.connection())) for _ in range(CONNECTIONS + 1)
+        ]
+        watcher, *clients = map(Client, connections)
+        calls = introduce(clients[0], pods, {path: Cost() for path in PATHS})
+        quiet = Load(load.rate, 0, load.seconds / 2)
+        periods = [_period(webhook, api, clients, watcher, calls, each) for each in (quiet, load)]
+        return periods, webhook.server.memory()
+
+
+def _period(  # noqa: PLR0913, PLR0917  who takes part
+    webhook: Webhook,
+    api: ApiServer,
+    clients: Sequence[Client],
+    watcher: Client,
+    calls: Sequence[Call],
+    load: Load,
+) -> Period:
+    api.pace(load.changes)
+    changed, lag, cores = api.changed(), lags(webhook), _processors(webhook, api)
+    with ThreadPoolExecutor(1) as thread:
+        watching = thread.submit(_watch, watcher, api, load)
+        run = counted(webhook, clients, calls, rate=load.rate, seconds=load.seconds)
+        spent = {name: each - cores[name] for name, each in _processors(webhook, api).items()}
+        staleness = watching.result()
+    return Period(
+        load=load,
+        run=run,
+        changed=api.changed() - changed,
+        staleness=staleness,
+        cores={name: each / run.seconds for name, each in spent.items()},
+        lag=lags(webhook).since(lag),
+    )
+
+
+def _watch(client: Client, api: ApiServer, load: Load) -> list[float]:
+    """Give the canary and take it away, for so long; the seconds until answers showed it each time."""
+    call, until, found, free = Call.of("/validate", _canary_pod()), time.perf_counter() + load.seconds, [], 1
+    while time.perf_counter() < until:
+        free = 1 - free
+        changed = api.set_canary(free)
+        while (late := time.perf_counter() - changed) < LONGEST:
+            if shows_room(client.ask(call)) == bool(free):
+                late = time.perf_counter() - changed
+                break
+            time.sleep(LOOK_SECONDS)
+        found.append(late)
+        time.sleep(PAUSE_SECONDS)
+    return found
+
+
+def shows_room(response: Raw) -> bool:
+    """Whether a pod was admitted and no node was said to lack room."""
+    return response["allowed"] and not response.get("warnings")
+
+
+def _canary_pod() -> Raw:
+    amounts = {"cpu": "1", "memory": "1Gi", CANARY: "1"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "canary",
+            "namespace": "team-0",
+            "annotations": {cluster.POLICY: "single-numa-node"},
+        },
+        "spec": {
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
+        },
+    }
+
+
+def lags(webhook: Webhook) -> Histogram:
+    """How late the program's loop was by now, as it tells itself; empty if it does not."""
+    return Histogram.cumulative(
+        {float(bound): float(count) for bound, count in _LAG.findall(webhook.metrics())}
+    )
+
+
+def _processors(webhook: Webhook, api: ApiServer) -> dict[str, float]:
+    return {
+        "webhook": webhook.server.processor_seconds(),
+        "API server": servers.processor_seconds(api.pid),
+        "client": time.process_time(),
+    }
+
+
+def text(periods: Sequence[Period]) -> str:
+    """The tables."""
+    return "\n\n".join("\n".join(_lines(period)) for period in periods)
+
+
+def _lines(period: Period) -> Iterator[str]:
+    run, cores = period.run, ", ".join(f"{name} {each:.2f}" for name, each in period.cores.items())
+    changes = f"{period.changed / run.seconds:.0f} changes/s"
+    yield f"{run.rate:.0f} reviews/s, {changes}; cores: {cores}"
+    rows = [_row("round trip", Spread.of(run.round_trips)), _row("from due", Spread.of(run.from_due))]
+    rows += [_row("handler", run.handler.spread()), _row("staleness", Spread.of(period.staleness))]
+    rows += [_row("lag of the loop", period.lag.spread())] if period.lag.observed else []
+    yield table(["ms", "p50", "p99", "max"], rows)
+
+
+def _row(what: str, spread: Spread) -> list[str]:
+    return [what, ms(spread.p50), ms(spread.p99), ms(spread.most)]
+
+
+def main() -> int:
+    """Measure as the flags say; 0 however slow it was."""
+    parser = command_line.parser("bench.churn", __doc__)
+    number, makes = command_line.number, command_line.number
+    parser.add_argument("--nodes", type=number, default=15_000, help="of the cluster (default 15000)")
+    parser.add_argument(
+        "--makes", type=makes, default=36, help=f"of the nodes, at most {MOST_MAKES} (default 36)"
+    )
+    parser.add_argument(
+        "--templates", type=number, default=100, help="workloads that send pods (default 100)"
+    )
+    parser.add_argument("--rate", type=number, default=500, help="reviews per second (default 500)")
+    parser.add_argument("--changes", type=number, default=250, help="of topologies per second (default 250)")
+    parser.add_argument("--seconds", type=float, default=20, help="how long all this goes on (default 20)")
+    chosen = parser.parse_args()
+    if chosen.seconds <= 0 or chosen.makes > MOST_MAKES:
+        parser.error(f"--seconds must be above zero, and --makes at most {MOST_MAKES}")
+    load = Load(chosen.rate, chosen.changes, chosen.seconds)
+    periods, memory = measure(nodes=chosen.nodes, makes=chosen.makes, templates=chosen.templates, load=load)
+    quiet, churn = (period.document() for period in periods)
+    print(text(periods))
+    document = {
+        "nodes": chosen.nodes,
+        "makes": chosen.makes,
+        "templates": chosen.templates,
+        "changes_asked_per_s": chosen.changes,
+        "quiet": quiet,
+        "churn": churn,
+        "rss_mib": memory,
+    }
+    command_line.write(document, chosen.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

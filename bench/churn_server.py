@@ -1,0 +1,200 @@
+"""
+An API server whose topologies change all the time, as those of a large cluster do, for `bench.churn`.
+
+It is a process of its own, and does little, so that what is measured beside it has a processor. Nodes are
+those of `fleets.py`; at each change a node has other amounts free. One more, the canary, is the only one with
+a resource that nobody else has: whoever asks for it learns whether the last change of the canary was seen.
+"""
+
+import asyncio
+import contextlib
+import multiprocessing
+import random
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+
+import orjson
+from aiohttp import web
+
+from bench import coldstart, documents
+from bench.coldstart import FIRST_VERSION, NAMESPACES, Kind
+from bench.fleets import MODELS, Case, Make
+from numalign.model.intent import Policy
+from numalign.model.node import Node
+from numalign.model.resources import Resources
+
+CANARY = "example.com/canary"
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+REMEMBERED = 20_000
+"""Changes that a watch which broke off may still ask for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """From now on so many topologies change each second."""
+
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """From now on so many of the canary's devices are free. Answered with the time at which it was told."""
+
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Answered with how many topologies have changed by now."""
+
+
+@dataclass(slots=True)
+class Store:
+    """The topologies as they are, and who watches them."""
+
+    case: Case
+    members: Sequence[Node]
+    items: list[bytes]
+    version: int = FIRST_VERSION
+    changed: int = 0
+    watches: list[web.StreamResponse] = field(default_factory=list)
+    lines: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+    async def watch(self, request: web.Request, kind: Kind) -> web.StreamResponse:
+        """Tell what happens to topologies after a version; to all else nothing ever does."""
+        if request.path != TOPOLOGIES:
+            return await coldstart.quiet(request, kind)
+        answer, since = await coldstart.opened(request), int(request.query["resourceVersion"])
+        await answer.write(b"".join(said for version, said in self.lines if version > since))
+        self.watches.append(answer)
+        await asyncio.Event().wait()
+        return answer
+
+    async def change_one(self) -> None:
+        """Another node has other amounts free."""
+        self.changed += 1
+        [node] = self.case.changed(self.members, 0, self.changed)
+        await self.put(int(node.name.removeprefix("node-")), node)
+
+    async def put(self, at: int, node: Node) -> None:
+        """Store the topology of a node and tell everybody."""
+        self.version += 1
+        self.items[at] = _topology(node, self.version)
+        said = b'{"type":"MODIFIED","object":' + self.items[at] + b"}\n"
+        self.lines.append((self.version, said))
+        for watch in [*self.watches]:
+            # Whoever watches may go away at any time.
+            try:
+                await watch.write(said)
+            except ConnectionError:
+                self.watches.remove(watch)
+
+
+def canary(free: int) -> Node:
+    """The node that has what no other has, so many of them free."""
+    make = Make(1, Policy.SINGLE_NUMA_NODE, hardware=replace(MODELS[0], more=((CANARY, 1),)))
+    [zone] = make.machine(random.Random(0))  # noqa: S311 - it makes input, not secrets
+    free_here = Resources({**zone.allocatable, CANARY: free})
+    totals = Resources({**zone.allocatable, "pods": 110})
+    return Node("canary", (replace(zone, free=free_here),), policy=make.policy, totals=totals)
+
+
+def _topology(node: Node, version: int) -> bytes:
+    _, topology = documents.pair(node)
+    return orjson.dumps({**topology, "metadata": {"name": node.name, "resourceVersion": str(version)}})
+
+
+def _node(node: Node) -> bytes:
+    registered, _ = documents.pair(node)
+    return orjson.dumps({**registered, "metadata": {"name": node.name, "resourceVersion": "1"}})
+
+
+def play(nodes: int, makes: int, ends: Connection) -> None:
+    """Be the API server; says its port when it listens, and does what it is told until it is killed."""
+    asyncio.run(_play(Case.mixed(nodes, makes, Policy.NONE), ends))
+
+
+async def _play(case: Case, ends: Connection) -> None:
+    members = case.members()
+    every = [*members, canary(1)]
+    store = Store(case, members, [_topology(node, 1) for node in every])
+    namespaces = [orjson.dumps({"metadata": {"name": f"team-{at}"}}) for at in range(NAMESPACES)]
+    served = {
+        "/api/v1/nodes": Kind("Node", "v1", len(every), coldstart.stored([*map(_node, every)])),
+        "/api/v1/namespaces": Kind("Namespace", "v1", NAMESPACES, coldstart.stored(namespaces)),
+        "/api/v1/pods": Kind("Pod", "v1", 0, coldstart.stored([])),
+        TOPOLOGIES: Kind(
+            "NodeResourceTopology",
+            "topology.node.k8s.io/v1alpha2",
+            len(every),
+            coldstart.stored(store.items),
+        ),
+    }
+    ends.send(await coldstart.listen(served, store.watch))
+    told: asyncio.Queue[Pace | Canary | Count] = asyncio.Queue()
+    asyncio.get_running_loop().add_reader(ends.fileno(), lambda: told.put_nowait(ends.recv()))
+    await _obey(store, told, ends)
+
+
+async def _obey(store: Store, told: "asyncio.Queue[Pace | Canary | Count]", ends: Connection) -> None:
+    changing = asyncio.create_task(_change(store, 0))
+    while True:
+        match await told.get():
+            case Pace(per_second):
+                changing.cancel()
+                changing = asyncio.create_task(_change(store, per_second))
+            case Canary(free):
+                began = time.perf_counter()
+                await store.put(len(store.members), canary(free))
+                ends.send(began)
+            case Count():
+                ends.send(store.changed)
+
+
+async def _change(store: Store, per_second: float) -> None:
+    """Change one after another when the clock says so."""
+    due = time.perf_counter()
+    while per_second:
+        due += 1 / per_second
+        await asyncio.sleep(max(due - time.perf_counter(), 0))
+        await store.change_one()
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """Where it listens, and a line to it; times are those of `perf_counter`, which all processes share."""
+
+    port: int
+    pid: int
+    line: Connection
+
+    def pace(self, per_second: float) -> None:
+        """Let so many topologies change each second."""
+        self.line.send(Pace(per_second))
+
+    def set_canary(self, free: int) -> float:
+        """Change the canary; gives the time at which that began."""
+        self.line.send(Canary(free))
+        return float(self.line.recv())
+
+    def changed(self) -> int:
+        """How many topologies have changed by now."""
+        self.line.send(Count())
+        return int(self.line.recv())
+
+
+@contextlib.contextmanager
+def serving(nodes: int, makes: int) -> Iterator[ApiServer]:
+    """Such an API server, in which nothing changes until somebody says so."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=play, args=(nodes, makes, theirs), daemon=True)
+    process.start()
+    try:
+        yield ApiServer(ours.recv(), process.pid or 0, ours)
+    finally:
+        process.terminate()
+        process.join(timeout=10)
