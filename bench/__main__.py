@@ -69,6 +69,7 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         ),
         "coldstart": Part("bench.coldstart", (), ("--nodes", "20", "--pods", "40", "--settling", "0")),
         "rate": Part("bench.scheduling_rate", ("--cells", "base"), ("--quick",)),
+        "commands": Part("bench.commands", (), ("--nodes", "36", "--repeats", "1")),
         "rules": Part("bench.rules", (), ("--repeats", "1", "--resources", "1")),
     }
 )

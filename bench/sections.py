@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypedDict
 
+from bench.figures import MILLI
 from bench.rows import Row
 from bench.targets import (
     AIMED_AT,
     BINDS,
     CHURN_MS,
+    COMMANDS_S,
     CORES,
     EXTENDER_HANDLER_MS,
     EXTENDER_MS,
@@ -205,6 +207,11 @@ def _coldstart(found: Raw) -> Iterator[Row]:
     yield Row("resident at the peak", found["rss_mib"]["most"], "MiB", target=START_MIB)
 
 
+def _commands(found: Raw) -> Iterator[Row]:
+    for name, took in found["cpu_ms"].items():
+        yield Row(f"kubectl numa {name}", took["median"] / MILLI, "s", target=COMMANDS_S.get(name))
+
+
 def _rules(found: Raw) -> Iterator[Row]:
     for zones, took in found["ordinary_ms"].items():
         yield Row(f"an ordinary verdict, {zones} zones", took, "ms", target=found["aims_ms"].get(zones))
@@ -282,6 +289,12 @@ SECTIONS = (
         "Start of the webhook: {nodes:,} nodes of 26 KB, {pods:,} pods",
         "The API server is played by a process of its own.",
         _coldstart,
+    ),
+    Section(
+        "commands",
+        "Commands: {nodes:,} nodes of {makes} makes",
+        "Processes of their own, from start to end, the nodes read from a file. Time of a processor.",
+        _commands,
     ),
     Section(
         "rules",

@@ -59,3 +59,6 @@ BINDS = 0.9
 AIMED_AT = ("numalign-rank", "numalign-bind", "numalign-rank-apart", "numalign-bind-apart")
 READY_S = 20
 START_MIB = 256
+
+COMMANDS_S: Mapping[str, float] = MappingProxyType({"--version": 0.3, "explain": 2})
+"""Of a processor, by command of `kubectl numa`, from its start to its end; of 5,000 nodes."""
