@@ -9,6 +9,7 @@ Whatever can take long is done in steps, so that others are answered in between.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from numalign.cache.cluster_nodes import ClusterNodes
 from numalign.cache.eligibility import MAY_GO, Eligibility, counted
 from numalign.cache.evaluation import Evaluation
 from numalign.cache.question import Question
-from numalign.cache.shape_table import ShapeTable, derived
+from numalign.cache.shape_table import ShapeTable, deriving
 from numalign.cache.survey import Group, Survey, refusal_text
 from numalign.cache.unknown_node_table import UnknownNodeTable
 from numalign.decision.evaluate import evaluate, evaluating
@@ -53,6 +54,7 @@ GUESSES = 8
 
 _VERDICTS = 64
 _NODES_A_STEP = 4
+_NODES_COMPARED_A_STEP = 2048
 
 _EVERYWHERE = NODE_LEVEL | {CPU, MEMORY}
 """Resources that every node has, whether or not it lists them."""
@@ -85,8 +87,10 @@ class ClusterCache:
         self.unknown_nodes = UnknownNodeTable()
         self.eligibility = Eligibility(self.nodes)
         self.unknown_eligibility = Eligibility(self.unknown_nodes)
+        self._told_nodes: Sequence[Node] | None = ()
         self._told_shapes: Sequence[KnownShape] = ()
-        self._updates = 0
+        self._unlisted_shapes: tuple[object, Sequence[KnownShape]] = None, ()
+        self._shapes_version = 0
         self._shape_rows: tuple[_Version | None, Rows] = (None, np.zeros(0, dtype=np.intp))
         self._of_nodes: LRU[Question, Evaluation] = LRU(
             remembered, most_bytes=MOST_BYTES, weigh=_weight_of_evaluation
@@ -143,47 +147,66 @@ class ClusterCache:
 
         Shapes of nodes that are not among the `shapes` are read off these nodes.
         """
-        by_name = {node.name: node for node in nodes}
-        # Nearly all are the very objects that they were.
-        changed = [node for name, node in by_name.items() if self.nodes.get(name) is not node]
+        told = tuple(nodes)
+        changed, gone = yield from self._differences(told)
         for at, node in enumerate(changed, start=1):
             self.nodes.put(node)
             if at % _NODES_A_STEP == 0:
                 yield
         # Whatever goes, goes last: in between a node may stand here twice, and is never missing.
-        yield from self._counted(self.unknown_nodes.put_all(unknown))
-        for at, name in enumerate(self.nodes.names() - by_name.keys(), start=1):
+        yield from self.unknown_nodes.put_all(unknown)
+        for at, name in enumerate(gone, start=1):
             self.nodes.drop(name)
             if at % _NODES_A_STEP == 0:
                 yield
-        every = [*shapes, *self._unlisted_shapes(shapes)]
+        every = (*shapes, *(yield from self._derive_unlisted(shapes)))
         if every != self._told_shapes:
             self._told_shapes = every
-            self._updates += 1
+            self._shapes_version += 1
             self._shapes.become(every)
-        yield from self._counted(self.unknown_nodes.drop_others())
+        yield from self.unknown_nodes.drop_others()
+        self._told_nodes = told
 
     def update_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
         """Hold these nodes without topology and no others, some of them at each step."""
-        yield from self._counted(self.unknown_nodes.put_all(unknown))
-        yield from self._counted(self.unknown_nodes.drop_others())
+        yield from self.unknown_nodes.put_all(unknown)
+        yield from self.unknown_nodes.drop_others()
 
-    def _counted(self, steps: Iterator[None]) -> Iterator[None]:
-        for _ in steps:
-            self._updates += 1
+    def _differences(self, told: Sequence[Node]) -> Steps[tuple[Sequence[Node], Sequence[str]]]:
+        """The nodes that are not held as they are told, and the names of those that are held and not told."""
+        # If this update comes to no end, the next one begins with whatever is held by then.
+        before = tuple(self.nodes) if self._told_nodes is None else self._told_nodes
+        self._told_nodes = None
+        changed: dict[str, Node] = {}
+        left: set[str] = set()
+        for start in range(0, max(len(told), len(before)), _NODES_COMPARED_A_STEP):
+            part = slice(start, start + _NODES_COMPARED_A_STEP)
+            # Nearly all are the very objects that they were, in the very places.
+            for node, held in zip_longest(told[part], before[part]):
+                if node is not held:
+                    changed.update({node.name: node} if node else {})
+                    left.update({held.name} if held else ())
             yield
-        self._updates += 1
+        new = [node for name, node in changed.items() if self.nodes.get(name) is not node]
+        return new, [*(left - changed.keys())]
 
-    def _unlisted_shapes(self, shapes: Iterable[KnownShape]) -> list[KnownShape]:
+    def _derive_unlisted(self, shapes: Iterable[KnownShape]) -> Steps[Sequence[KnownShape]]:
+        """The shapes of nodes that nobody told, read off these nodes."""
         missing = self.nodes.shapes.every() - {each.shape.name for each in shapes if not each.declared}
         if not missing:
-            return []
-        named = ((self.nodes.shape_of(node.name), node) for node in self.nodes)
-        return derived((name, node) for name, node in named if name in missing)
+            return ()
+        place = missing, self.nodes.facts.place, self.nodes.attributes.place
+        if self._unlisted_shapes[0] != place:
+            rows = self.nodes.shapes.rows(missing).tolist()
+            named = [(self.nodes.shapes.of(row), self.nodes.node(row)) for row in rows]
+            self._unlisted_shapes = place, (yield from deriving(named))
+        return self._unlisted_shapes[1]
 
     def _version(self) -> _Version:
         """Of everything that could ever be: what is free on nodes is no part of it."""
-        return self._updates, self.nodes.facts.place, self.nodes.attributes.place
+        nodes, unknown = self.nodes, self.unknown_nodes
+        of_nodes = nodes.facts.place, nodes.attributes.place, nodes.classes.version
+        return *of_nodes, unknown.facts.place, unknown.attributes.place, self._shapes_version
 
     @property
     def unknown(self) -> int:

@@ -1,6 +1,7 @@
 """A name for each row of a table: that of a node's shape, or of the class that it is labelled with."""
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -19,6 +20,8 @@ class NameColumn:
         self._numbers: dict[str, int] = {}
         self._number_of: Ints = np.full(_FIRST_ROWS, _NO_NAME, dtype=np.int32)
         self._most_names = _SPARE_NAMES
+        self.version = 0
+        """Grows whenever a row has another name than before."""
 
     def __len__(self) -> int:
         """How many names are kept, some that no row has any more included."""
@@ -28,7 +31,10 @@ class NameColumn:
         """A row has this name, or none."""
         while row >= len(self._number_of):
             self._number_of = np.concatenate([self._number_of, np.full_like(self._number_of, _NO_NAME)])
-        self._number_of[row] = _NO_NAME if name is None else self._number(name)
+        number = _NO_NAME if name is None else self._number(name)
+        if self._number_of[row] != number:
+            self._number_of[row] = number
+            self.version += 1
 
     def of(self, row: int) -> str:
         """The name of a row that has one."""
@@ -37,6 +43,10 @@ class NameColumn:
     def every(self) -> frozenset[str]:
         """Every name that a row has."""
         return frozenset(self._named(self._number_of))
+
+    def rows(self, names: AbstractSet[str]) -> Rows:
+        """The rows that have one of these names."""
+        return np.flatnonzero(self.mapped(dict.fromkeys(names, 0), len(self._number_of)) != _NO_NAME)
 
     def among(self, rows: Bools) -> Iterator[str]:
         """The names that these rows have, each once."""

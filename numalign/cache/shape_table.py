@@ -5,7 +5,7 @@ Shapes are few and hardly ever change, so what was found out about them holds fo
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -20,6 +20,7 @@ from numalign.model.steps import Steps
 from numalign.shapes import KnownShape, Shape, shape
 
 _SHAPES_A_STEP = 32
+_NODES_A_STEP = 8
 
 
 class ShapeTable(NodeTable):
@@ -73,16 +74,18 @@ class ShapeTable(NodeTable):
         return may_go
 
 
-def derived(named: Iterable[tuple[str, Node]]) -> list[KnownShape]:
-    """The shapes of nodes, each told with the name of its shape."""
+def deriving(named: Iterable[tuple[str, Node]]) -> Steps[Sequence[KnownShape]]:
+    """The shapes of nodes, each told with the name of its shape; some nodes at each step."""
     found: dict[str, Shape] = {}
     counts = Counter[str]()
-    for name, node in named:
+    for at, (name, node) in enumerate(named, start=1):
         counts[name] += 1
         before = found.get(name)
         if before is None or node.health or not before.covers(node):
             own = shape.of(node)
             found[name] = before.joined(own) if before else own
+        if at % _NODES_A_STEP == 0:
+            yield
     return [KnownShape(each, counts[name]) for name, each in sorted(found.items())]
 
 

@@ -38,7 +38,9 @@ class UnknownNodeTable(NodeTable):
     def put_all(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
         """Add these nodes, or take them over as they are now; a step after some that changed."""
         self._unknown = unknown
-        changed = [node for name, node in unknown.items() if self._held.get(name) != node]
+        # Nearly all are the very objects that they were.
+        others = [node for name, node in unknown.items() if self._held.get(name) is not node]
+        changed = [node for node in others if self._held.get(node.name) != node]
         for at, node in enumerate(changed):
             self.put(Node(node.name, (), totals=node.totals, attributes=node.attributes))
             self._held[node.name] = node
@@ -47,6 +49,8 @@ class UnknownNodeTable(NodeTable):
 
     def drop_others(self) -> Iterator[None]:
         """Take out the nodes that were not among the last that were put; a step after some of them."""
+        if self.names() == self._unknown.keys():
+            return
         for at, name in enumerate(self.names() - self._unknown.keys()):
             self.drop(name)
             if (at + 1) % _NODES_A_STEP == 0:

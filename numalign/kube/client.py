@@ -33,6 +33,7 @@ from numalign.kube.errors import (
     Unconfigured,
     Unreachable,
 )
+from numalign.runtime.cooperative import TimeSlice
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient, Configuration
@@ -115,9 +116,12 @@ class Api:
             pieces = [b""]
             async for piece in answer.content.iter_any():
                 *lines, incomplete = piece.split(b"\n")
+                # What comes in a crowd is there at once, and nothing else would happen until it is read.
+                time_slice = TimeSlice()
                 for line in lines:
                     yield b"".join((*pieces, line))
                     pieces = []
+                    await time_slice.share()
                 pieces.append(incomplete)
                 if sum(map(len, pieces)) > LONGEST_LINE:
                     raise Unreachable(f"{what}: an event of more than {LONGEST_LINE} bytes makes no sense")

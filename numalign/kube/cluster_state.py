@@ -21,14 +21,18 @@ from numalign.kube.decode.namespaces import NamespaceFacts
 from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.named_values import NamedValues
 from numalign.kube.pod_counts import PodCounts
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.intent import NamespaceRules
 from numalign.model.node import Node
+from numalign.model.steps import Steps, finished
 from numalign.shapes import KnownShape, RememberedShapes, ShapeHistory
 from numalign.shapes.unknown_node import UnknownNode
 
 Decoded = TypeVar("Decoded")
+
+_NODES_A_STEP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,18 @@ class Store(Generic[Decoded]):
         return (Problem(self.kind, name, mistakes) for name, mistakes in self._mistakes.items())
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What snapshots say of each node, by its name."""
+
+    nodes: NamedValues[Node] = field(default_factory=NamedValues)
+    bare: NamedValues[UnknownNode] = field(default_factory=NamedValues)
+    labels: NamedValues[str | None] = field(default_factory=NamedValues)
+    node_labels: NamedValues[Mapping[str, str]] = field(default_factory=NamedValues)
+    fingerprints: NamedValues[Fingerprint] = field(default_factory=NamedValues)
+    problems: NamedValues[tuple[Problem, ...]] = field(default_factory=NamedValues)
+
+
 class ClusterState:
     """What was seen so far; `snapshot` is the cluster that it makes.
 
@@ -163,15 +179,19 @@ class ClusterState:
         self.namespaces: Store[NamespaceFacts] = Store("Namespace", namespaces.facts)
         self.remembered_shapes: Store[RememberedShapes] = Store(shapes.KIND, shapes.decode)
         self.device_classes: Store[frozenset[str]] = Store(device_classes.KIND, device_classes.served)
+        self._joins: tuple[Store[Any], ...] = (self.nodes, self.topologies, self.configurations)
         self._stores: tuple[Store[Any], ...] = (
-            *(self.nodes, self.topologies, self.configurations),
+            *self._joins,
             *(self.namespaces, self.remembered_shapes, self.device_classes),
         )
         self.pod_counts = PodCounts(reader or PodReader())
+        self._unjoined: set[str] = set()
         self._joined: dict[str, Node] = {}
-        self._known: dict[str, Node] = {}
+        self._join_problems: dict[str, tuple[Problem, ...]] = {}
         self._unexamined: set[str] = set()
-        self._unjoined: dict[str, tuple[Problem, ...]] = {}
+        # The history may know nodes of an earlier file.
+        self._some_left = True
+        self._told = _Told()
 
     @property
     def version(self) -> int:
@@ -180,32 +200,40 @@ class ClusterState:
 
     def has_nodes(self) -> bool:
         """Whether any topology makes a node now."""
-        self._join_changed()
+        finished(self._join_changed())
         return bool(self._joined)
 
     def snapshot(self) -> Snapshot:
         """The cluster that all objects make now; only nodes that have changed are joined anew."""
-        self._recall_changed()
-        self._join_changed()
-        self._examine_changed()
-        ruled = dict(self.namespaces.decoded())
-        bare = {name: self._facts(name).bare() for name in sorted(self.nodes) if name not in self._known}
+        finished(self.work())
+        told, ruled = self._told, dict(self.namespaces.decoded())
+        bare = told.bare.copy()
         return Snapshot(
-            nodes=tuple(self._known[name] for name in sorted(self._known)),
+            nodes=tuple(told.nodes.copy().values()),
             unknown=tuple(bare),
-            bare=MappingProxyType(bare),
+            bare=bare,
             shapes=self.shape_history.shapes(),
-            labels=MappingProxyType(dict(self._labels())),
-            node_labels=MappingProxyType(
-                {name: node.attributes.labels for name, node in self.nodes.decoded()}
-            ),
+            labels=told.labels.copy(),
+            node_labels=told.node_labels.copy(),
             namespaces=MappingProxyType({name: namespace.rules for name, namespace in ruled.items()}),
             namespace_labels=MappingProxyType({name: namespace.labels for name, namespace in ruled.items()}),
-            fingerprints=MappingProxyType(dict(self._fingerprints())),
+            fingerprints=told.fingerprints.copy(),
             served=frozenset().union(*(names for _, names in self.device_classes.decoded())),
             problems=tuple(self._problems()),
             pods=len(self.pod_counts),
         )
+
+    def work(self) -> Steps[None]:
+        """Work out in steps what `snapshot` then gives at once, changes that come meanwhile included."""
+        while True:
+            self._recall_changed()
+            yield from self._join_changed()
+            yield from self._examine_changed()
+            if not any(store.changed for store in (*self._joins, self.remembered_shapes)):
+                break
+        # These are no part of any node.
+        self.namespaces.changed.clear()
+        self.device_classes.changed.clear()
 
     def _recall_changed(self) -> None:
         """What was remembered stays known for as long as the history says, whatever becomes of the object."""
@@ -213,77 +241,90 @@ class ClusterState:
             self.shape_history.load(self.remembered_shapes.get(name) or RememberedShapes())
         self.remembered_shapes.changed.clear()
 
-    def _join_changed(self) -> None:
+    def _join_changed(self) -> Steps[None]:
         """Join anew the nodes of which anything has changed since this was done last."""
-        orphans, joined = (
-            self._complete or any(self.nodes),
-            (self.nodes, self.topologies, self.configurations),
-        )
-        changed = set[str]().union(*(store.changed for store in joined))
+        orphans = self._complete or any(self.nodes)
         if orphans != self._can_have_orphans:
             self._can_have_orphans = orphans
-            changed |= {*self.topologies}
-        for name in changed:
-            self._join(name)
-        self._unexamined |= changed
+            self._unjoined |= {*self.topologies}
         # What is remembered counts when it is recalled, and whoever only asks for nodes does not.
-        for store in (*joined, self.namespaces, self.device_classes):
+        for store in self._joins:
+            self._unjoined |= store.changed
             store.changed.clear()
+        for at, name in enumerate(sorted(self._unjoined), start=1):
+            self._join(name)
+            self._unjoined.discard(name)
+            self._unexamined.add(name)
+            if at % _NODES_A_STEP == 0:
+                yield
 
-    def _examine_changed(self) -> None:
+    def _examine_changed(self) -> Steps[None]:
         """Ask for the health of these nodes, and of those of whose past they made more known."""
-        self._known = {name: node for name, node in self._known.items() if name in self._joined}
-        self.shape_history.retain_nodes(self._joined.keys())
-        unexamined: AbstractSet[str] = self._unexamined & self._joined.keys()
-        while unexamined := unexamined | self.shape_history.pop_stale():
-            for name in sorted(unexamined):
-                node_facts = self._facts(name)
-                self._known[name] = self.shape_history.update_node(
-                    self._joined[name], identity=node_facts.identity, most=node_facts.most
-                )
-            unexamined = frozenset()
-        self._unexamined.clear()
+        if self._some_left:
+            self._some_left = False
+            self.shape_history.retain_nodes(self._joined.keys())
+        while names := self._unexamined | self.shape_history.pop_stale():
+            self._unexamined = {*names}
+            for at, name in enumerate(sorted(names), start=1):
+                self._tell(name, self._examined(name))
+                self._unexamined.discard(name)
+                if at % _NODES_A_STEP == 0:
+                    yield
+
+    def _examined(self, name: str) -> Node | None:
+        """The node of this name with its health, if it has a topology."""
+        node, node_facts = self._joined.get(name), self._facts(name)
+        if node is None:
+            return None
+        return self.shape_history.update_node(node, identity=node_facts.identity, most=node_facts.most)
+
+    def _tell(self, name: str, known: Node | None) -> None:
+        """Keep what snapshots say of a node."""
+        told, node_facts, topology = self._told, self.nodes.get(name), self.topologies.get(name)
+        told.nodes.set(name, known)
+        told.bare.set(name, self._facts(name).bare() if known is None and name in self.nodes else None)
+        told.node_labels.set(name, node_facts.attributes.labels if node_facts else None)
+        told.fingerprints.set(name, topology.fingerprint if known and topology else None)
+        told.problems.set(name, tuple(self._problems_of(name)) or None)
+        # A topology that is there and makes no sense says nothing against the label that its node has.
+        if node_facts and (known or name not in self.topologies):
+            told.labels.put(name, node_facts.label)
+        else:
+            told.labels.drop(name)
 
     def _facts(self, name: str) -> NodeFacts:
         return self.nodes.get(name) or NodeFacts(name)
 
     def _join(self, name: str) -> None:
-        self._joined.pop(name, None)
-        self._unjoined.pop(name, None)
-        topology = self.topologies.get(name)
-        if topology is None:
-            return
-        if self._can_have_orphans and name not in self.nodes:
-            self._unjoined[name] = (Problem(nrt.KIND, name, (_ORPHAN,)),)
-            return
-        node, problems = _joined(
-            topology, node_facts=self.nodes.get(name), configured=self.configurations.get(name)
-        )
+        node, problems = self._joined_anew(name)
+        if problems:
+            self._join_problems[name] = problems
+        else:
+            self._join_problems.pop(name, None)
         if node:
             self._joined[name] = node
-        if problems:
-            self._unjoined[name] = problems
+        elif self._joined.pop(name, None):
+            self._some_left = True
 
-    def _labels(self) -> Iterator[tuple[str, str | None]]:
-        """A topology that is there and makes no sense says nothing against the label that its node has."""
-        for name, node_facts in self.nodes.decoded():
-            if name in self._known or name not in self.topologies:
-                yield name, node_facts.label
+    def _joined_anew(self, name: str) -> tuple[Node | None, tuple[Problem, ...]]:
+        topology = self.topologies.get(name)
+        if topology is None:
+            return None, ()
+        if self._can_have_orphans and name not in self.nodes:
+            return None, (Problem(nrt.KIND, name, (_ORPHAN,)),)
+        return _joined(topology, node_facts=self.nodes.get(name), configured=self.configurations.get(name))
 
-    def _fingerprints(self) -> Iterator[tuple[str, Fingerprint]]:
-        for name, topology in self.topologies.decoded():
-            if topology.fingerprint and name in self._known:
-                yield name, topology.fingerprint
+    def _problems_of(self, name: str) -> Iterator[Problem]:
+        yield from self._join_problems.get(name, ())
+        # A configuration under a name that no node has is nearly always a misspelt one.
+        if name in self.configurations and name not in self.nodes and name not in self.topologies:
+            yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
 
     def _problems(self) -> Iterator[Problem]:
         for store in self._stores:
             yield from store.problems()
-        for name in sorted(self._unjoined):
-            yield from self._unjoined[name]
-        # A configuration under a name that no node has is nearly always a misspelt one.
-        for name in sorted(self.configurations):
-            if name not in self.nodes and name not in self.topologies:
-                yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
+        for problems in self._told.problems.copy().values():
+            yield from problems
 
 
 _ORPHAN = Mistake("metadata.name", "no Node of this name: its exporter left it behind")

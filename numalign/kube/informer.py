@@ -34,6 +34,7 @@ from numalign.kube.decode.parts import Part, group, named
 from numalign.kube.errors import ClusterError, Forbidden, Gone, NotFound, Unauthorized
 from numalign.kube.kinds import Collection, Key, Object
 from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import TimeSlice
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
@@ -285,15 +286,14 @@ class Informer:
         position = following.text(), version.required_text()
         if page.mistakes:
             raise _Unusable(WatchFailure.UNREADABLE, f"{what} makes no sense: {page.mistakes[0]}")
-        for number, item in enumerate(items, start=1):
+        time_slice = TimeSlice()
+        for item in items:
             if key := _key(item.value):
                 keys.add(key)
                 self._put(collection, key, item.value)
             else:
                 self._report(WatchFailure.UNREADABLE, f"{item.where} of {what} has no name")
-            # A list that cannot be had in pages has tens of thousands, and others are waiting.
-            if not number % PAGE:
-                await self._sleep(0)
+            await time_slice.share()
         return position
 
     # What happens to it.

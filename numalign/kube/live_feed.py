@@ -27,6 +27,7 @@ from numalign.kube.informer import Informer, Sink, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
 from numalign.kube.pod_counts import PodCount, PodCounts
 from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
 from numalign.shapes import Shape, ShapeHistory
 
@@ -117,6 +118,7 @@ class LiveFeed:
         )
         self._optional = [informers.pop(versions[0].kind) for versions in optional]
         self._needed = [*informers.values()]
+        self._given: int | None = None
 
     def waiting_for(self) -> str | None:
         """A whole list of all that answers depend on, and an answer about all else but pods."""
@@ -161,20 +163,21 @@ class LiveFeed:
         await pods.run()
 
     async def _publish(self, take: Take) -> None:
-        published: int | None = None
         while True:
             self.state.shape_history.declare(self._declared())
             self.state.shape_history.expire()
-            began, version = self._clock(), self.state.version
-            if version != published and self.waiting_for() is None:
-                published = version
+            began = self._clock()
+            if self.state.version != self._given and self.waiting_for() is None:
                 await self._give(take)
             taken = self._clock() - began
             await self._sleep(min(max(GATHERING_SECONDS, SHARE * taken), LONGEST_GATHERING_SECONDS))
 
     async def _give(self, take: Take) -> None:
         """Give what there is now; what cannot be taken leaves the last snapshot in force, until the next."""
+        self._given = self.state.version
         try:
+            await patiently(self.state.work())
+            self._given = self.state.version
             await take(self.state.snapshot())
         except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
             self._log.failed("snapshot.failed", error)

@@ -15,13 +15,24 @@ SECONDS = 0.001
 """How long one caller may keep the others waiting, if no single step takes longer."""
 
 
+class TimeSlice:
+    """How long one caller goes on before others pass."""
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + SECONDS
+
+    async def share(self) -> None:
+        """Let others pass if it is over, and begin the next one."""
+        if time.perf_counter() > self._until:
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + SECONDS
+
+
 async def patiently(work: Iterator[None]) -> None:
     """Do the work step by step, and let others pass in between."""
-    until = time.perf_counter() + SECONDS
+    time_slice = TimeSlice()
     for _ in work:
-        if time.perf_counter() > until:
-            await asyncio.sleep(0)
-            until = time.perf_counter() + SECONDS
+        await time_slice.share()
 
 
 async def result_of(work: Generator[None, None, Result]) -> Result:

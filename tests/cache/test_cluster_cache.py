@@ -1,12 +1,15 @@
 """All nodes asked together: what each node says by itself, and nothing asked twice."""
 
 import gc
+import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from numalign.cache import ClusterCache, Question
 from numalign.cache.cluster_cache import FULL_TEXTS, GUESSES
@@ -224,6 +227,67 @@ def test_nodes_that_leave_and_join_leave_the_others_in_peace() -> None:
     for some, able in ((members[1:-1], 48), (members, 50)):
         update(cache, *some)
         assert (steps(cache, ONE_GPU), cache.ever(ONE_GPU).able) == (0, able)
+
+
+LASTING = [
+    # what happens to fifty nodes         one of them after it                    and another one
+    ("nothing",                           OFF,                                    unknown()),
+    ("a node is in use",                  replace(OFF, zones=SPREAD.zones),       unknown()),
+]  # fmt: skip
+DECISIVE = [
+    ("a node is labelled",                labelled(OFF, "blue"),                  unknown()),
+    ("a node changes its policy",         replace(OFF, policy=Policy.RESTRICTED), unknown()),
+    ("a node has no topology",            OFF,                                    unknown(x=None)),
+]  # fmt: skip
+
+
+def survived(after: Node, without: dict[str, UnknownNode]) -> bool:
+    """Whether what could ever be is still known after one of fifty nodes has become like this."""
+    members = many(OFF, 50)
+    cache = ClusterCache.of(members)
+    before = cache.ever(ONE_GPU)
+    deque(cache.update([replace(after, name=members[0].name), *members[1:]], (), without), maxlen=0)
+    return cache.ever(ONE_GPU) is before
+
+
+@pytest.mark.parametrize(("after", "without"), table(LASTING))
+def test_what_could_ever_be_is_known_still_when(after: Node, without: dict[str, UnknownNode]) -> None:
+    assert survived(after, without)
+
+
+@pytest.mark.parametrize(("after", "without"), table(DECISIVE))
+def test_what_could_ever_be_is_worked_out_anew_when(after: Node, without: dict[str, UnknownNode]) -> None:
+    assert not survived(after, without)
+
+
+def test_an_update_that_was_broken_off_leaves_nothing_behind() -> None:
+    members = many(OFF, 50)
+    cache = ClusterCache.of(members)
+    for _ in itertools.islice(
+        cache.update([replace(each, policy=Policy.NONE) for each in members], (), {}), 5
+    ):
+        assert len(cache.nodes) == len(members)
+    update(cache, *members[1:])
+
+    assert {each.name: each for each in cache.nodes} == {each.name: each for each in members[1:]}
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from("abcde"), st.sampled_from([OFF, SMALL])), unique_by=lambda told: told[0]
+        ),
+        min_size=1,
+    )
+)
+def test_whatever_was_held_before_what_is_told_is_held(told: list[list[tuple[str, Node]]]) -> None:
+    cache = ClusterCache()
+    for pairs in told:
+        update(cache, *(replace(made, name=name) for name, made in pairs))
+
+        assert {each.name: each for each in cache.nodes} == {
+            name: replace(made, name=name) for name, made in pairs
+        }
 
 
 TAKEN = node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING)

@@ -1,5 +1,7 @@
 """Which name each row has."""
 
+import itertools
+
 import numpy as np
 
 from numalign.cache.name_column import NameColumn
@@ -31,6 +33,22 @@ def test_a_name_that_is_taken_away_is_no_name_any_more() -> None:
     made.put(1, None)
 
     assert made.every() == {"small"}
+
+
+def test_the_rows_of_some_names_are_found() -> None:
+    made = names("small", "large", None, "small", "blue")
+
+    assert made.rows({"small", "blue", "nobody's"}).tolist() == [0, 3, 4]
+
+
+def test_its_version_grows_when_a_row_has_another_name() -> None:
+    made = names("small", "large")
+    versions = [made.version]
+    for row, name in ((0, "small"), (0, "large"), (1, None), (1, None)):
+        made.put(row, name)
+        versions.append(made.version)
+
+    assert [after > before for before, after in itertools.pairwise(versions)] == [False, True, True, False]
 
 
 def test_no_rows_have_no_names() -> None:

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.cache.shape_table import ShapeTable, derived
+from numalign.cache.shape_table import ShapeTable, deriving
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import Node
+from numalign.model.steps import finished
 from numalign.shapes import KnownShape, LabelValues, shape
 from tests.notation import node, table
 
@@ -83,7 +84,7 @@ def test_nodes_show_the_largest_of_them_and_all_their_labels() -> None:
     nodes = [labelled(LESS, zone="a"), labelled(MORE, zone="b"), labelled(LESS, zone="a")]
     name = shape.of(LESS).name
 
-    (found,) = derived((name, each) for each in nodes)
+    (found,) = finished(deriving((name, each) for each in nodes))
 
     assert found.nodes == 3
     assert found.shape.node == shape.of(MORE).node
@@ -93,7 +94,7 @@ def test_nodes_show_the_largest_of_them_and_all_their_labels() -> None:
 def test_a_node_that_is_ill_shows_what_it_has_in_health() -> None:
     ill = replace(node("cpu=8 mem=8Gi", policy="restricted"), health=LESS)
 
-    (found,) = derived([(shape.of(ill).name, ill)])
+    (found,) = finished(deriving([(shape.of(ill).name, ill)]))
 
     assert found == known(LESS)
 
@@ -101,7 +102,7 @@ def test_a_node_that_is_ill_shows_what_it_has_in_health() -> None:
 def test_nodes_of_several_shapes_show_each_of_them() -> None:
     tainted = replace(LESS, attributes=Attributes(taints=(Taint("gpu"),)))
 
-    found = derived((shape.of(each).name, each) for each in (LESS, tainted, OTHER))
+    found = finished(deriving((shape.of(each).name, each) for each in (LESS, tainted, OTHER)))
 
     assert {each.shape for each in found} == {shape.of(each) for each in (LESS, tainted, OTHER)}
-    assert derived([]) == []
+    assert finished(deriving([])) == []

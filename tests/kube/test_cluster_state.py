@@ -15,6 +15,7 @@ from numalign.kube.files import snapshot
 from numalign.model.attributes import Attributes, Labels
 from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
 from numalign.model.node import Known
+from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory, UnknownNode
 from numalign.shapes.history import LOSS_SECONDS
 from tests.kube.objects import Json, configuration, namespace, node, nrt
@@ -146,6 +147,35 @@ def test_what_was_put_together_is_not_remembered_as_changed() -> None:
     assert not any(
         shelf.changed for shelf in (world.nodes, world.topologies, world.configurations, world.namespaces)
     )
+
+
+def test_what_changes_while_it_is_put_together_is_in_the_next_snapshot() -> None:
+    world = ClusterState(complete=True)
+    for at in range(40):
+        world.nodes.put(f"n{at:02}", node(f"n{at:02}"))
+        world.topologies.put(f"n{at:02}", nrt(f"n{at:02}"))
+    work = world.work()
+    next(work)
+    world.topologies.drop("n00")
+    world.nodes.put("late", node("late"))
+    world.topologies.put("late", nrt("late"))
+    finished(work)
+
+    assert not any(shelf.changed for shelf in (world.nodes, world.topologies))
+    assert names(world.snapshot()) == ["late", *(f"n{at:02}" for at in range(1, 40))]
+
+
+def test_snapshots_share_what_did_not_change() -> None:
+    world = ClusterState(complete=True)
+    world.nodes.put("a", node("a"))
+    world.topologies.put("a", nrt("a"))
+    before = world.snapshot()
+    world.topologies.put("a", nrt("a", available=3))
+    after = world.snapshot()
+
+    assert after.node_labels is before.node_labels
+    assert after.labels is before.labels
+    assert after.nodes != before.nodes
 
 
 def test_a_configuration_that_comes_later_is_heard_and_one_that_goes_is_forgotten() -> None:
