@@ -273,7 +273,7 @@ SECTIONS = (
         "webhook",
         "Webhook: {nodes:,} nodes, {templates} templates",
         "AdmissionReviews over TLS, half of them pods that are created, half the same as they are stored. "
-        "The handler's own histogram: from the whole request in hand to the answer in bytes.",
+        "The handler's own histogram: from the first byte of the request to the answer in bytes.",
         _webhook,
         ("rate",),
     ),

@@ -73,7 +73,7 @@ class ReviewMetrics:
             self.decisions.labels(state)
         self.seconds = Histogram(
             f"{PREFIX}review_seconds",
-            "From the whole request in hand to the answer in bytes.",
+            "From the first byte of the request to the answer in bytes.",
             ["webhook"],
             buckets=_BUCKETS,
             registry=registry,
@@ -132,9 +132,7 @@ def application(  # noqa: PLR0913  what is known, how it is read, and what every
 async def _handle(request: web.Request, *, context: Context, name: str) -> web.Response:
     """Read, decide, answer; a call that is no review is answered with what is wrong with it."""
     try:
-        body = _body(request)
-        began = time.perf_counter()
-        review = read(body)
+        review = read(_body(request))
     except BadReview as error:
         context.metrics.bad_calls.labels(name, str(int(error.status))).inc()
         context.quiet_log.warning("review.unreadable", webhook=name, mistakes=error.mistakes)
@@ -149,7 +147,7 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
     except Exception as error:
         error.add_note(f"while answering review {review.uid}")
         raise
-    context.metrics.seconds.labels(name).observe(time.perf_counter() - began)
+    context.metrics.seconds.labels(name).observe(time.perf_counter() - calls.heard_at(request))
     context.metrics.reviews.labels(name, outcome.decision).inc()
     _log(context.log, name, review, outcome)
     return web.Response(body=outcome.body, content_type=JSON)

@@ -9,6 +9,7 @@ the peer learns only that it was our fault.
 
 import asyncio
 import io
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
@@ -35,6 +36,14 @@ class _Unreadable(Exception):
 def body(request: web.Request) -> bytes:
     """The whole body of a call; handlers are called when it is there."""
     return request[_BODY]
+
+
+def heard_at(request: web.Request) -> float:
+    """When the first byte of a call was heard, in seconds of `time.perf_counter`."""
+    match request.protocol:
+        case HttpConnection() as connection:
+            return connection.heard_at
+    return time.perf_counter()
 
 
 @web.middleware

@@ -10,6 +10,7 @@ in turn by peer, for they are the dearest thing that a stranger can ask for.
 import asyncio
 import socket
 import ssl
+import time
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -47,6 +48,9 @@ class HttpConnection(web.RequestHandler):
         self.peer = peer
         self._listener = listener
         self._head = 0
+        self.heard_at = 0.0
+        """When the first byte of the last request was heard, in seconds of `time.perf_counter`."""
+
         # What came while a call was handled: what was read in one go, for after it nothing is.
         self._works, self._early = False, b""
         self._deadline: asyncio.TimerHandle | None = None
@@ -103,6 +107,8 @@ class HttpConnection(web.RequestHandler):
             self._pause()
             return
         before, between_calls = self._request_count, self._between_calls()
+        if between_calls and data and not self._head:
+            self.heard_at = time.perf_counter()
         super().data_received(data)
         if self._request_count != before:
             self._end_of_head()

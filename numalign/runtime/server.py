@@ -33,6 +33,7 @@ from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.limits import Limits, Timeouts
 from numalign.runtime.listener import Listener
 from numalign.runtime.logs import Log
+from numalign.runtime.loop_lag import LoopLag
 from numalign.runtime.server_settings import EVERYWHERE, METRICS_PORT, PORT, ProcessSettings, ServerSettings
 from numalign.runtime.server_state import SERVER_STATE, Check, DebugState, ServerState
 from numalign.runtime.tls import BadPair, Keeper
@@ -221,7 +222,9 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
             renewal: dict[str, BackgroundTask] = {}
             if place.keeper and isinstance(settings, ServerSettings) and settings.tls_reload_seconds:
                 renewal["tls"] = partial(place.keeper.watch, every=settings.tls_reload_seconds)
-            async with _running({**tasks, **renewal}, log=log, stop=stop) as failed:
+            lag = LoopLag(app[SERVER_STATE].registry)
+            beside = {**tasks, **renewal, "lag": lag.watch}
+            async with _running(beside, log=log, stop=stop) as failed:
                 await stop.asked.wait()
                 await _drain(app[SERVER_STATE], settings.drain_seconds, stop=stop)
     except (BadPair, CannotListen) as error:

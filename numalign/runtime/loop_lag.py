@@ -1,0 +1,51 @@
+"""
+How late the event loop is.
+
+One thread answers everybody, so what it does in one go is time that all others wait. None of that shows in
+how long calls take, for nobody hears of a call before the loop does. So a timer fires all the time, and is as
+late as a call would be heard that came when it was due.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Histogram
+
+from numalign.runtime.clock import Sleep
+from numalign.runtime.metrics import PREFIX
+
+TICK_SECONDS = 0.05
+"""Between two ticks: they take a thousandth of a processor, and see a stall of a millisecond each second."""
+
+_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+
+
+class LoopLag:
+    """Counts how late every tick of a clock is; `clock` and `sleep` are how it is told and waited for."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._seconds = Histogram(
+            f"{PREFIX}event_loop_lag_seconds",
+            "How late the event loop was for what was due, such as a call that had come.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+
+    async def watch(self) -> None:
+        """Count; never returns."""
+        due = self._clock() + TICK_SECONDS
+        while True:
+            await self._sleep(due - self._clock())
+            now = self._clock()
+            # Calls came all the time while the loop stood still, so each tick of that time counts.
+            while due <= now:
+                self._seconds.observe(now - due)
+                due += TICK_SECONDS
