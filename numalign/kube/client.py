@@ -15,7 +15,8 @@ from http import HTTPStatus
 from pathlib import Path
 from textwrap import shorten
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlencode
 from urllib.request import getproxies
 
 import aiohttp
@@ -37,6 +38,7 @@ from numalign.runtime.cooperative import TimeSlice
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient, Configuration
+    from kubernetes_asyncio.client.rest import RESTClientObject
 
 TIMEOUT = aiohttp.ClientTimeout(sock_connect=10, sock_read=60)
 """Seconds to connect, and between two pieces of an answer."""
@@ -47,6 +49,7 @@ LONGEST_LINE = 2**24
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds who it is."""
 
+_JSON = "application/json"
 _READ_AHEAD = 2**21
 """Bytes of an answer that may wait to be read; events of a watch come in bursts."""
 
@@ -76,6 +79,9 @@ class Api:
 
     def __init__(self, client: "ApiClient", *, namespace: str) -> None:
         self._client = client
+        # What the client's own calls do beside this is for its models, and takes longer than the call.
+        self._session: aiohttp.ClientSession = client.rest_client.pool_manager
+        self._way = _way(client.rest_client)
         self.namespace = namespace
 
     @property
@@ -138,7 +144,7 @@ class Api:
         *,
         what: str,
         body: object = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
         most: int | None = None,
     ) -> object:
         try:
@@ -165,27 +171,31 @@ class Api:
         *,
         within: aiohttp.ClientTimeout,
         body: object = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
     ) -> aiohttp.ClientResponse:
-        # Whoever has a client has paid for this already.
-        import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
-
         try:
-            answer: aiohttp.ClientResponse = await self._client.call_api(
-                path,
+            return await self._session.request(
                 method,
-                query_params=list(query),
-                header_params={"Accept": "application/json", "Content-Type": content_type},
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=within,
+                f"{self.host}{path}?{urlencode(query)}" if query else f"{self.host}{path}",
+                headers=await self._headers(content_type),
+                data=None if body is None else orjson.dumps(body),
+                timeout=within,
+                **self._way,
             )
         except _BROKEN_CONNECTION as error:
             raise self._unreachable(error) from error
+
+    async def _headers(self, content_type: str) -> dict[str, str]:
+        """Who asks, by a token that may have been renewed, and for what."""
+        # Whoever has a client has paid for this already.
+        import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
+
+        headers = {**self._client.default_headers, "Accept": _JSON, "Content-Type": content_type}
+        try:
+            await self._client.update_params_for_auth(headers, [], ["BearerToken"])
         except kubernetes.config.ConfigException as error:
             raise Unauthorized(f"the credentials for {self.host} cannot be read again: {error}") from error
-        return answer
+        return headers
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(f"{self.host} cannot be asked: {str(error) or 'it does not answer'}")
@@ -215,6 +225,16 @@ async def connected(
         _ask_directly(client)
     async with client:
         yield Api(client, namespace=namespace)
+
+
+def _way(rest_client: "RESTClientObject") -> dict[str, Any]:
+    """By which way a kubeconfig leads to its API server, as arguments of a request."""
+    way = {
+        "proxy": rest_client.proxy,
+        "proxy_headers": rest_client.proxy_headers,
+        "server_hostname": rest_client.server_hostname,
+    }
+    return {name: value for name, value in way.items() if value}
 
 
 def _ask_directly(client: "ApiClient") -> None:

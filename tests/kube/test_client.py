@@ -1,10 +1,14 @@
 """Who asks, and what comes back: the parts of a connection that neither lists nor watches show."""
 
+import ssl
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -81,9 +85,13 @@ async def listener(aiohttp_server: AiohttpServer) -> TestServer:
     return await aiohttp_server(app)
 
 
-def leading_to(url: str, folder: Path) -> Path:
-    """A kubeconfig for the API server at this address, with a token."""
-    return FakeApi(url=url, token="let-me-in").kubeconfig(folder / "kubeconfig")  # noqa: S106  of no server
+def leading_to(url: str, folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """A kubeconfig for the API server at this address, with a token, and `more` that it says of it."""
+    path = FakeApi(url=url, token="let-me-in").kubeconfig(folder / "kubeconfig")  # noqa: S106  of no server
+    content = orjson.loads(path.read_bytes())
+    content["clusters"][0]["cluster"] |= more
+    path.write_bytes(orjson.dumps(content))
+    return path
 
 
 async def test_a_password_in_netrc_does_not_take_the_place_of_the_token(
@@ -109,6 +117,28 @@ async def test_a_proxy_that_the_environment_names_is_asked(
     async with connected(kubeconfig=str(far)) as found:
         said = await found.get(NODES, what="nodes")
     assert said == {"url": f"http://far.example{NODES}", "as": "Bearer let-me-in"}
+
+
+async def test_a_proxy_that_a_kubeconfig_names_is_asked(listener: TestServer, tmp_path: Path) -> None:
+    path = leading_to("http://far.example", tmp_path, {"proxy-url": str(listener.make_url(""))})
+    async with connected(kubeconfig=str(path)) as found:
+        said = await found.get(NODES, [("limit", "1")], what="nodes")
+    assert said == {"url": f"http://far.example{NODES}?limit=1", "as": "Bearer let-me-in"}
+
+
+async def test_a_server_may_show_another_name_that_a_kubeconfig_knows(
+    aiohttp_server: AiohttpServer, tmp_path: Path
+) -> None:
+    files = authority.write(authority.issue(names=["api.example"], days=1, now=datetime.now(UTC)), tmp_path)
+    shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    shown.load_cert_chain(files.cert, files.key)
+    serving = await aiohttp_server(web.Application(), ssl=shown)
+
+    told = {"certificate-authority": str(files.ca), "tls-server-name": "api.example"}
+    path = leading_to(str(serving.make_url("")).rstrip("/"), tmp_path, told)
+    async with connected(kubeconfig=str(path)) as found:
+        with pytest.raises(NotFound):
+            await found.get(NODES, what="nodes")
 
 
 # What is asked, and what comes back.
