@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -40,6 +40,8 @@ REMEMBERED = 16
 # One more is looked for, to know that there are more.
 _ENOUGH = MOST_MISTAKES + 1
 
+# Parsed, JSON takes up to so many times as much memory (lists in lists).
+_PARSED = 60
 _LONGEST_PLACE = 512
 _LONGEST_POD = 2**17
 _LONGEST_NAME = 253
@@ -118,11 +120,19 @@ class RankCall:
     names: tuple[str, ...] | None
 
 
+class _ReadPod(NamedTuple):
+    """A pod that was read, and how many bytes were."""
+
+    pod: Mapping[str, Any]
+    length: int
+
+
 class Calls:
     """Reads what is asked by filter or prioritize; so many pods that were read last are `remembered`."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._pods: LRU[bytes, Mapping[str, Any]] = LRU(remembered)
+        # Each is read once or twice, and to weigh all its parts would take longer than to read them.
+        self._pods: LRU[bytes, _ReadPod] = LRU(remembered, weigh=lambda _key, read: _PARSED * read.length)
 
     def caches(self) -> Caches:
         """What is remembered of calls."""
@@ -137,14 +147,14 @@ class Calls:
         # the call comes after them, all that is before them is the call without that list.
         before, mark, after = body.rpartition(_NAMES_COME)
         key = digest(before) if mark and len(before) <= _LONGEST_POD else None
-        pod = self._pods.peek(key) if key else None
-        names = None if pod is None else _names_alone(after)
-        if pod is not None and names is not None:
-            return Candidates(pod, names)
+        read = self._pods.peek(key) if key else None
+        names = None if read is None else _names_alone(after)
+        if read is not None and names is not None:
+            return Candidates(read.pod, names)
         call = document(body, "ExtenderArgs")
         candidates, listed = _candidates(call), call["NodeNames"].value
         if key and after == orjson.dumps(listed)[1:] + b"}":
-            self._pods.put(key, candidates.pod)
+            self._pods.put(key, _ReadPod(candidates.pod, len(before)))
         return candidates
 
 

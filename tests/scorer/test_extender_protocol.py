@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.memory_size import weight
 from scorer.extender_protocol import (
     MAX_SCORE,
     MOST_MISTAKES,
@@ -263,6 +264,16 @@ def test_no_pod_as_large_as_a_body_is_remembered() -> None:
     calls, body = Calls(), in_go({"spec": "s" * 2**17}, [])
 
     assert calls.candidates(body).pod is not calls.candidates(body).pod
+
+
+def test_pods_that_are_remembered_count_for_more_memory_than_they_can_take() -> None:
+    calls = Calls()
+    sent = [in_go({"metadata": {"uid": uid}, "spec": [[]] * 30_000}, []) for uid in "abcde"]
+    pods = [calls.candidates(body).pod for body in sent]
+
+    remembered = calls.caches()["calls"]
+    assert len(remembered) < len(pods)
+    assert remembered.bytes >= len(remembered) * weight(pods[-1])
 
 
 NO_JSON = "the body is not JSON"
