@@ -354,8 +354,13 @@ class Reservations:
 
     def _enter(self, name: str, assigned_pod: AssignedPod) -> None:
         entry, uid = self._entry(name), assigned_pod.uid
+        before = entry.assigned_pods.get(uid)
         entry.assigned_pods[uid] = assigned_pod
-        self._count(entry, assigned_pod)
+        if before and entry.counted[uid] is before and _claims_the_same(before, assigned_pod):
+            # All of it was believed, and is for the same reasons.
+            entry.counted[uid] = assigned_pod
+        else:
+            self._count(entry, assigned_pod)
         entry.departed.pop(uid, None)
         self._changed(name)
         self._node_of[uid] = name
@@ -378,6 +383,12 @@ def _relabelled(free: FreeCapacity, node: Node) -> FreeCapacity:
     """What is free, on a node that is alike."""
     relabelled = replace(free.node, label=node.label, attributes=node.attributes, health=node.health)
     return replace(free, node=relabelled)
+
+
+def _claims_the_same(one: AssignedPod, other: AssignedPod) -> bool:
+    """Whether both ask for the same, and have records of the same."""
+    mine, theirs = (pod.record and pod.record.held for pod in (one, other))
+    return mine == theirs and one.demand == other.demand
 
 
 def _continued(before: AssignedPod, now: AssignedPod) -> AssignedPod:
