@@ -19,7 +19,7 @@ nothing meanwhile, and between any two that are worked on everybody else has a t
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -346,7 +346,13 @@ class Binder:
         again = call.uid in self._written
         self._written[call.uid] = _Written(annotations)
         try:
-            await write(**asdict(call), annotations=annotations)
+            await write(
+                namespace=call.namespace,
+                name=call.name,
+                uid=call.uid,
+                node=call.node,
+                annotations=annotations,
+            )
         except (Conflict, Forbidden, NotFound, Unauthorized) as error:
             if not again:
                 del self._written[call.uid]

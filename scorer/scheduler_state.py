@@ -204,7 +204,7 @@ class SchedulerState:
         if self._last is None or any(map(operator.is_not, self._last[0], inputs)):
             self._last = inputs, self._read(pod)
         pending = self._last[1]
-        if pending.uid:
+        if pending.uid and self._asked.find(pending.uid) is not pending:
             self._asked.put(pending.uid, pending)
         return pending
 

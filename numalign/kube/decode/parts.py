@@ -172,10 +172,11 @@ class Part:
         text = self.text()
         if not text:
             return None
-        if text not in {*words}:
+        try:
+            return words(text)
+        except ValueError:
             self.wrong(f'"{_cut(text)}" is none of the known words: {", ".join(words)}')
             return None
-        return words(text)
 
     def integer(self, *, least: int = 0) -> int | None:
         """A whole number of at least `least`, or a text that is one; None, if absent or no number."""
