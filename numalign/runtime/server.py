@@ -44,7 +44,7 @@ GRACE_SECONDS = 10
 LAST_SECONDS = 1
 # Of the port for health and metrics.
 MOST_WATCHERS = 128
-COLLECTED_AFTER = (50_000, 20, 100)
+COLLECTED_AFTER = (1_000, 1_000, 100)
 # What TLS sends at a time (RFC 8446, 5.1), and so all that reading it takes. asyncio keeps a buffer of
 # 256 KiB for every connection, also for one that never says a word.
 TLS_RECORD = 16 * 1024
@@ -272,8 +272,9 @@ async def _drain(state: ServerState, seconds: float, *, stop: Stop) -> None:
 def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
     """Let a program serve until SIGTERM or SIGINT and give its exit code: the last call of a main."""
     logs.adopt_libraries(log)
-    # A large cluster is a million objects without a cycle. To look for cycles as often as Python does by
-    # itself takes longer than to read them (bench/coldstart).
+    # A large cluster is a million objects without a cycle. To look through those that have lasted as often
+    # as Python does by itself takes longer than to read them (bench/coldstart), and many new ones looked
+    # through at once are a pause.
     gc.set_threshold(*COLLECTED_AFTER)
     sslproto.SSLProtocol.max_size = TLS_RECORD
     # As many files as this process may open: a connection is one, and shells begin with 1,024.

@@ -839,7 +839,7 @@ def http(port: int) -> contextlib.closing[HTTPConnection]:
 
 TUNED = [
     # what holds for a process         how it is seen                            expected
-    ("it looks for cycles seldom",     "gc.get_threshold()[0]",                  server.COLLECTED_AFTER[0]),
+    ("it looks for cycles seldom",     "gc.get_threshold()[1]",                  server.COLLECTED_AFTER[1]),
     ("TLS takes a record at a time",   "asyncio.sslproto.SSLProtocol.max_size",  server.TLS_RECORD),
 ]  # fmt: skip
 
