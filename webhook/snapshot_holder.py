@@ -76,11 +76,11 @@ class SnapshotHolder:
             self.updating = True
             try:
                 await patiently(self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
-                first, self.snapshot = self.snapshot is None, snapshot
             finally:
                 self.updating = False
-        if first:
-            self._settled()
+            if self.snapshot is None:
+                self._settled()
+            self.snapshot = snapshot
         self._count(snapshot)
         self._log_changes(snapshot)
 

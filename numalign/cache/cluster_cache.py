@@ -54,7 +54,7 @@ GUESSES = 8
 
 _VERDICTS = 64
 _NODES_A_STEP = 4
-_NODES_COMPARED_A_STEP = 2048
+_NODES_COMPARED_A_STEP = 1024
 
 _EVERYWHERE = NODE_LEVEL | {CPU, MEMORY}
 """Resources that every node has, whether or not it lists them."""
@@ -177,18 +177,22 @@ class ClusterCache:
         # If this update comes to no end, the next one begins with whatever is held by then.
         before = tuple(self.nodes) if self._told_nodes is None else self._told_nodes
         self._told_nodes = None
-        changed: dict[str, Node] = {}
+        changed: list[Node] = []
+        moved: set[str] = set()
         left: set[str] = set()
         for start in range(0, max(len(told), len(before)), _NODES_COMPARED_A_STEP):
             part = slice(start, start + _NODES_COMPARED_A_STEP)
             # Nearly all are the very objects that they were, in the very places.
             for node, held in zip_longest(told[part], before[part]):
-                if node is not held:
-                    changed.update({node.name: node} if node else {})
-                    left.update({held.name} if held else ())
+                if node is held:
+                    continue
+                if held is not None:
+                    left.add(held.name)
+                if node is not None:
+                    moved.add(node.name)
+                    changed += [node] if self.nodes.get(node.name) is not node else ()
             yield
-        new = [node for name, node in changed.items() if self.nodes.get(name) is not node]
-        return new, [*(left - changed.keys())]
+        return changed, [*(left - moved)]
 
     def _derive_unlisted(self, shapes: Iterable[KnownShape]) -> Steps[Sequence[KnownShape]]:
         """The shapes of nodes that nobody told, read off these nodes."""

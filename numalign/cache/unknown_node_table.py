@@ -36,15 +36,15 @@ class UnknownNodeTable(NodeTable):
         self._listing = Counter[str]()
 
     def put_all(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
-        """Add these nodes, or take them over as they are now; a step after some that changed."""
+        """Add these nodes, or take them over as they are now; a step after some of them."""
         self._unknown = unknown
-        # Nearly all are the very objects that they were.
-        others = [node for name, node in unknown.items() if self._held.get(name) is not node]
-        changed = [node for node in others if self._held.get(node.name) != node]
-        for at, node in enumerate(changed):
-            self.put(Node(node.name, (), totals=node.totals, attributes=node.attributes))
-            self._held[node.name] = node
-            if (at + 1) % _NODES_A_STEP == 0:
+        for at, (name, node) in enumerate(unknown.items(), start=1):
+            held = self._held.get(name)
+            # Nearly all are the very objects that they were.
+            if held is not node and held != node:
+                self.put(Node(name, (), totals=node.totals, attributes=node.attributes))
+                self._held[name] = node
+            if at % _NODES_A_STEP == 0:
                 yield
 
     def drop_others(self) -> Iterator[None]:

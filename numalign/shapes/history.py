@@ -100,7 +100,13 @@ class ShapeHistory:
     def retain_nodes(self, names: AbstractSet[str]) -> None:
         """Take that no other nodes than these are here with a topology."""
         for name in sorted(self._nodes.keys() - names):
-            self._leave(self._nodes.pop(name).shape.name)
+            self.remove_node(name)
+
+    def remove_node(self, name: str) -> None:
+        """Take that a node is not here with a topology, whether or not it was."""
+        record = self._nodes.pop(name, None)
+        if record is not None:
+            self._leave(record.shape.name)
             self._ill.pop(name, None)
             self._unknown_labels.pop(name, None)
 
