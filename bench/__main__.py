@@ -40,7 +40,9 @@ class Part:
 
 PARTS: Mapping[str, Part] = MappingProxyType(
     {
+        "makes": Part("bench.columns", ("--makes", "1,6,36,216"), ("--quick", "--makes", "1,6")),
         "columns": Part("bench.columns", (), ("--quick",)),
+        "openb": Part("bench.openb", ("--every", "5"), ("--nodes", "20", "--every", "150")),
         "extender": Part(
             "bench.extender",
             ("--names", "500,100,1000,2000,5000"),
@@ -52,20 +54,7 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         "churn": Part(
             "bench.churn",
             (),
-            (
-                "--nodes",
-                "24",
-                "--makes",
-                "6",
-                "--templates",
-                "2",
-                "--rate",
-                "20",
-                "--changes",
-                "20",
-                "--seconds",
-                "1",
-            ),
+            ("--nodes", "24", "--makes", "6", "--templates", "2", "--rate", "20", "--seconds", "1"),
         ),
         "coldstart": Part("bench.coldstart", (), ("--nodes", "20", "--pods", "40", "--settling", "0")),
         "rate": Part("bench.scheduling_rate", ("--cells", "base"), ("--quick",)),

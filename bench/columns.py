@@ -19,6 +19,7 @@ from time import process_time
 from typing import NamedTuple
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from bench import command_line, floor, growth
@@ -55,12 +56,11 @@ class Sizes:
     """What is measured, and how often.
 
     So many new questions are asked, as many again with scores; `turns` times a `share` of the nodes changes.
-    `sample` nodes are judged by the rules, one by one. Fleets of all `makes` have as many nodes as the middle
-    one of `nodes`, those of `usual` makes are of every size.
+    `sample` nodes are judged by the rules, one by one. Fleets of several makes have as many nodes as the
+    middle one of `nodes`, those of `usual` makes are of every size.
     """
 
     nodes: tuple[int, ...] = (1000, 5000, 15_000)
-    makes: tuple[int, ...] = (1, 6, 36, 216)
     usual: int = 36
     zones: tuple[int, ...] = (2, 4, 8)
     needed: int = 4
@@ -81,7 +81,6 @@ class Sizes:
 
 QUICK = Sizes(
     nodes=(10, 20, 30),
-    makes=(1, 6),
     usual=6,
     zones=(2, 8),
     questions=2,
@@ -101,7 +100,6 @@ def measure(sizes: Sizes, program: Floor | None, say: Say) -> Raw:
     most = max(sizes.zones)
     plan = [(zones, 1, tuple(Policy)) for zones in sizes.zones]
     plan.append((most, min(sizes.needed, most), (Policy.RESTRICTED,)))
-    mixed = list(measure_makes(sizes, program, say))
     cells: list[Raw] = []
     for zones, needed, policies in plan:
         largest = Case.alike(max(sizes.nodes), zones, Policy.NONE, needed)
@@ -112,17 +110,26 @@ def measure(sizes: Sizes, program: Floor | None, say: Say) -> Raw:
         "share": sizes.share,
         "questions": sizes.questions,
         "judged_at": sizes.judged_at,
-        "usual": sizes.usual,
-        "mixed": mixed,
         "cells": cells,
         "memory": memory,
     }
 
 
-def measure_makes(sizes: Sizes, program: Floor | None, say: Say) -> Iterator[Raw]:
-    """The cells of fleets whose nodes are of several makes."""
-    plan = [(sizes.judged_at, makes) for makes in sizes.makes]
-    plan += [(nodes, sizes.usual) for nodes in sizes.nodes if nodes != sizes.judged_at]
+def measure_makes(sizes: Sizes, counts: Sequence[int], program: Floor | None, say: Say) -> Raw:
+    """Fleets whose nodes are of so many makes; raises `CheckFailed`."""
+    return {
+        "share": sizes.share,
+        "questions": sizes.questions,
+        "judged_at": sizes.judged_at,
+        "usual": sizes.usual,
+        "mixed": list(_mixed(sizes, counts, program, say)),
+    }
+
+
+def _mixed(sizes: Sizes, counts: Sequence[int], program: Floor | None, say: Say) -> Iterator[Raw]:
+    plan = [(sizes.judged_at, makes) for makes in counts]
+    if sizes.usual in counts:
+        plan += [(nodes, sizes.usual) for nodes in sizes.nodes if nodes != sizes.judged_at]
     for nodes, makes in plan:
         say(f"columns: {nodes:,} nodes, {makes} makes")
         case = Case.mixed(nodes, makes, ASKED[0])
@@ -292,14 +299,17 @@ def main() -> int:
     """Measure as the flags say; 0 however slow it was, 1 if what was measured is wrong."""
     chosen = _parser().parse_args()
     sizes, program = QUICK if chosen.quick else Sizes(), _floor()
-    only = replace(sizes, makes=chosen.makes, nodes=(sizes.judged_at,)) if chosen.makes else None
     try:
-        found = {"mixed": list(measure_makes(only, program, _say))} if only else measure(sizes, program, _say)
+        if chosen.makes:
+            found = measure_makes(sizes, chosen.makes, program, _say)
+            print(mixed_text(found["mixed"]))
+        else:
+            found = measure(sizes, program, _say)
+            print(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
     except CheckFailed as error:
         _say(str(error))
         return 1
     command_line.write(found, chosen.json)
-    print(mixed_text(found["mixed"]))
     return 0
 
 
@@ -311,7 +321,7 @@ def _parser() -> argparse.ArgumentParser:
         type=command_line.numbers(most=MOST_MAKES),
         default=(),
         metavar="N,...",
-        help="only fleets of so many makes",
+        help="fleets of so many makes, in place of fleets of one",
     )
     return parser
 

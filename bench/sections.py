@@ -15,6 +15,7 @@ from bench.rows import Row
 from bench.targets import (
     AIMED_AT,
     BINDS,
+    BY_RULES,
     CHURN_MS,
     COMMANDS_S,
     CORES,
@@ -23,6 +24,7 @@ from bench.targets import (
     HANDLER_MS,
     KEPT_UP,
     LAG_MS,
+    MAKES_RATIO,
     NAMED,
     NODE_KIB,
     READY_S,
@@ -67,6 +69,48 @@ def _beside_floor(cell: Raw, key: str) -> Beside:
     if not floor:
         return {"beside_what": NO_FLOOR}
     return {"beside": floor[key]["median"], "beside_what": "in Go"} if floor[key] else {}
+
+
+MIXED = {
+    "verdicts_ms": "cold verdicts",
+    "scores_ms": "cold, with scores",
+    "warm_ms": "warm verdicts",
+    "warm_scores_ms": "warm, with scores",
+}
+
+
+def _mixed(found: Raw) -> Iterator[Row]:
+    """The usual fleet first, beside one make and beside plain Go; then all others beside one make."""
+    here = [cell for cell in found["mixed"] if cell["nodes"] == found["judged_at"]]
+    one = {cell["asks"]: cell for cell in here if cell["makes"] == 1}
+    usual = [cell for cell in here if cell["makes"] == found["usual"]]
+    others = [cell for cell in here if cell["makes"] not in {1, found["usual"]}]
+    for cell in (*usual, *others):
+        for key, what in MIXED.items():
+            beside = median(one[cell["asks"]][key]) if one else None
+            target = MAKES_RATIO * beside if beside and cell in usual else None
+            named = f"{what}, {cell['makes']} makes, {_ASKS[cell['asks']]}"
+            yield Row(named, median(cell[key]), "ms", beside, "of 1 make", target)
+    for cell in here:
+        if cell["floor"]:
+            named = f"cold verdicts, {_of_makes(str(cell['makes']))}, {_ASKS[cell['asks']]}, plain Go"
+            yield Row(named, median(cell["verdicts_ms"]), "ms", **_beside_floor(cell, "verdicts_ms"))
+    for cell in found["mixed"]:
+        if cell not in here:
+            named = f"cold verdicts, {cell['nodes']:,} nodes, {cell['makes']} makes, {_ASKS[cell['asks']]}"
+            yield Row(named, median(cell["verdicts_ms"]), "ms")
+
+
+_ASKS = {"none": "pods that ask nothing", "single-numa-node": "pods that ask for one zone"}
+
+
+def _openb(found: Raw) -> Iterator[Row]:
+    for what in ("verdicts", "scores"):
+        for key in ("mean", "p50", "p99"):
+            yield Row(f"{what}, {key}", found[what]["ms"][key], "ms")
+    for what in ("verdicts", "scores"):
+        share = 100 * found[what]["by_rules"]
+        yield Row(f"pairs that the rules were asked about, {what}", share, "%", target=BY_RULES)
 
 
 def _cold(columns: Raw) -> Iterator[Row]:
@@ -230,6 +274,23 @@ class Section:
 
 
 SECTIONS = (
+    Section(
+        "makes",
+        "Fleets that exist: {judged_at:,} nodes of {usual} makes",
+        "Nodes of a make have as many zones, the same policy, scope and model of hardware; makes stand in "
+        "turn, and no two nodes are alike. A pod of one container asks for CPUs, memory and a device; about "
+        "half of the nodes can take it. The time is that of a processor, one thread, the median of "
+        "{questions} questions that were never asked, and, warm, after {share:.0%} of the nodes changed.",
+        _mixed,
+    ),
+    Section(
+        "openb",
+        "Pods of a real cluster: {questions:,} questions of {nodes:,} nodes",
+        "The shapes of pods of the trace that is bundled with the examples, with every policy and scope, "
+        "asked of all shapes of its nodes, cut into 1, 2, 4 and 8 zones, under every policy that aligns. "
+        "Where columns have no answer, the rules are asked about a node.",
+        _openb,
+    ),
     Section(
         "columns",
         "Cold: a question that was never asked",

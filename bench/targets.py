@@ -35,6 +35,12 @@ CORES = 0.6
 LAG_MS = 2
 """The longest that anything holds up its loop."""
 
+BY_RULES = 1.0
+"""Percent of all pairs of a pod and a node that columns may have no answer for."""
+
+MAKES_RATIO = 2
+"""How many times as long as on one make anything may take on many."""
+
 NODE_KIB = 6
 HANDLER_MS: Mapping[str, float] = MappingProxyType({"p50": 1, "p99": 5})
 """Of one review; each is a bound of the histogram, so that it is met or not without interpolation."""

@@ -69,7 +69,9 @@ def test_every_part_is_a_program() -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        pytest.param(["--only", "rules,nothing"], "nothing: the parts are columns, extender", id="a part"),
+        pytest.param(
+            ["--only", "rules,nothing"], "nothing: the parts are makes, columns, openb", id="a part"
+        ),
         pytest.param(["--nodes", "5"], "unrecognized arguments: --nodes 5", id="a flag of a part"),
     ],
 )
