@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from numalign.kube.cluster_state import Snapshot
 from numalign.model.node import Node, node_class
@@ -47,10 +48,11 @@ class NodeClasses:
 
         Without a topology a label stays as it is, unless the topology is `gone` for good.
         """
-        return tuple(self._changes(gone))
+        # Thousands of nodes are looked through, and next to none is wrong.
+        return tuple(sorted(self._changes(gone), key=attrgetter("node")))
 
     def _changes(self, gone: AbstractSet[str]) -> Iterator[Change]:
-        for node, before in sorted(self.labels.items(), key=lambda item: item[0]):
+        for node, before in self.labels.items():
             after = self.classes.get(node, None if node in gone else before)
             if after != before:
                 yield Change(node, before, after)

@@ -178,7 +178,10 @@ class LiveFeed:
         try:
             await patiently(self.state.work())
             self._given = self.state.version
-            await take(self.state.snapshot())
+            snapshot = self.state.snapshot()
+            # Each of these takes a turn of its own.
+            await self._sleep(0)
+            await take(snapshot)
         except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
             self._log.failed("snapshot.failed", error)
 
