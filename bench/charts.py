@@ -69,13 +69,15 @@ def by_names(document: Raw) -> Chart | None:
 
 
 def by_rate(document: Raw) -> Chart | None:
-    """The webhook's handler against reviews per second."""
+    """The round trips of reviews against how many come each second."""
     found = document["parts"].get("webhook")
     if not found:
         return None
     lines = [
         Line(
-            f"handler, {key}", [(run["asked_per_s"], run["handler_ms"][key]) for run in found["runs"]], colour
+            f"round trip, {key}",
+            [(run["asked_per_s"], run["round_trip_ms"][key]) for run in found["runs"]],
+            colour,
         )
         for colour, key in enumerate(HANDLER_MS)
     ]

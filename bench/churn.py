@@ -10,7 +10,6 @@ the figures stand. What waits for the server waits for this client too, which sh
 """
 
 import contextlib
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -33,8 +32,6 @@ PAUSE_SECONDS = 0.2
 
 LONGEST = 30.0
 """Seconds, after which nobody waits for an answer any more: it is then as late as that."""
-
-_LAG = re.compile(r'^numalign_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ def _period(  # noqa: PLR0913, PLR0917  who takes part
     load: Load,
 ) -> Period:
     api.pace(load.changes)
-    changed, lag, cores = api.changed(), lags(webhook), _processors(webhook, api)
+    changed, lag, cores = api.changed(), webhook.server.loop_lag(), _processors(webhook, api)
     with ThreadPoolExecutor(1) as thread:
         watching = thread.submit(_watch, watcher, api, load)
         run = counted(webhook, clients, calls, rate=load.rate, seconds=load.seconds)
@@ -113,7 +110,7 @@ def _period(  # noqa: PLR0913, PLR0917  who takes part
         changed=api.changed() - changed,
         staleness=staleness,
         cores={name: each / run.seconds for name, each in spent.items()},
-        lag=lags(webhook).since(lag),
+        lag=webhook.server.loop_lag().since(lag),
     )
 
 
@@ -152,13 +149,6 @@ def _canary_pod() -> Raw:
             "containers": [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
         },
     }
-
-
-def lags(webhook: Webhook) -> Histogram:
-    """How late the program's loop was by now, as it tells itself; empty if it does not."""
-    return Histogram.cumulative(
-        {float(bound): float(count) for bound, count in _LAG.findall(webhook.metrics())}
-    )
 
 
 def _processors(webhook: Webhook, api: ApiServer) -> dict[str, float]:

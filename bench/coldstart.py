@@ -48,11 +48,10 @@ Items = Callable[[int, int], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of what the cluster has; the nodes of a `lean` one carry nothing that no rule reads."""
+    """How much of what the cluster has."""
 
     nodes: int
     pods: int
-    lean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,7 @@ class Kind:
 def kinds(sizes: Sizes) -> Mapping[str, Kind]:
     """What is served, by path."""
     found = iter(cluster.snapshot(sizes.nodes)["items"])
-    made = _lean if sizes.lean else _pair
-    pairs = [made(node, topology) for node, topology in zip(found, found, strict=True)]
+    pairs = [_pair(node, topology) for node, topology in zip(found, found, strict=True)]
     nodes, topologies = ([orjson.dumps(pair[at]) for pair in pairs] for at in (0, 1))
     namespaces = [orjson.dumps({"metadata": {"name": f"team-{at}"}}) for at in range(NAMESPACES)]
     return {
@@ -147,12 +145,6 @@ def _pair(node: Raw, topology: Raw) -> tuple[Raw, Raw]:
     }
     topology["metadata"]["resourceVersion"] = "1"
     return {"metadata": metadata, "spec": {}, "status": status}, {**topology, "zones": zones}
-
-
-def _lean(node: Raw, topology: Raw) -> tuple[Raw, Raw]:
-    for each in (node, topology):
-        each["metadata"]["resourceVersion"] = "1"
-    return node, topology
 
 
 def _zone(zone: Raw) -> Raw:

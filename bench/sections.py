@@ -21,6 +21,7 @@ from bench.targets import (
     CORES,
     EXTENDER_HANDLER_MS,
     EXTENDER_MS,
+    FIRST_REVIEW_MS,
     HANDLER_MS,
     KEPT_UP,
     LAG_MS,
@@ -214,11 +215,15 @@ def _webhook(found: Raw) -> Iterator[Row]:
         least = KEPT_UP * asked if fastest else None
         yield Row(f"answered of {asked} reviews/s", run["reviews_per_s"], "per s", target=least, over=True)
         for key, target in HANDLER_MS.items():
+            inside, trip = run["handler_ms"][key], run["round_trip_ms"][key]
+            yield Row(f"round trip at {asked} reviews/s, {key}", trip, "ms", inside, "in the handler")
             what = f"handler at {asked} reviews/s, {key}"
-            yield Row(what, run["handler_ms"][key], "ms", target=target if fastest else None)
-    for path, cost in found["templates_ms"].items():
-        again = Beside(beside=cost["repeated_ms"]["p50"], beside_what="again")
-        yield Row(f"{path}, first of a template, round trip p50", cost["first_ms"]["p50"], "ms", **again)
+            yield Row(what, inside, "ms", target=target if fastest else None)
+    for (path, cost), key in product(found["templates_ms"].items(), ("p50", "p99")):
+        what, again = f"{path}, first of a template, round trip {key}", cost["repeated_ms"][key]
+        yield Row(what, cost["first_ms"][key], "ms", again, "again", FIRST_REVIEW_MS.get(key))
+    if lag := found["first_lag_ms"]:
+        yield Row("lag of the loop at first reviews, max", lag["max"], "ms")
     peak = Beside(beside=found["rss_mib"]["most"], beside_what="at the peak")
     yield Row("webhook, resident", found["rss_mib"]["now"], "MiB", target=WEBHOOK_MIB, **peak)
 
@@ -332,9 +337,10 @@ SECTIONS = (
     ),
     Section(
         "webhook",
-        "Webhook: {nodes:,} nodes, {templates} templates",
+        "Webhook: {nodes:,} nodes of {makes} makes, {templates} templates",
         "AdmissionReviews over TLS, half of them pods that are created, half the same as they are stored. "
-        "The handler's own histogram: from the first byte of the request to the answer in bytes.",
+        "From sending to the last byte of the answer, and beside it the handler's own histogram: from the "
+        "first byte of the request to the answer in bytes.",
         _webhook,
         ("rate",),
     ),

@@ -13,7 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.figures import Histogram
+
 LONGEST_START = 60
+
+_LAG = re.compile(r'^numalign_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 _KIB = 1024
 
@@ -32,6 +36,11 @@ class Server:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.metrics_port, 60)) as connection:
             connection.request("GET", "/metrics")
             return connection.getresponse().read().decode()
+
+    def loop_lag(self) -> Histogram:
+        """How late its event loop was by now, as it counts that itself; empty if it does not."""
+        counts = _LAG.findall(self.metrics())
+        return Histogram.cumulative({float(bound): float(count) for bound, count in counts})
 
     def memory(self) -> dict[str, float]:
         """MiB in use now and at most, as the kernel counts them."""

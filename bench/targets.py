@@ -45,6 +45,9 @@ NODE_KIB = 6
 HANDLER_MS: Mapping[str, float] = MappingProxyType({"p50": 1, "p99": 5})
 """Of one review; each is a bound of the histogram, so that it is met or not without interpolation."""
 
+FIRST_REVIEW_MS: Mapping[str, float] = MappingProxyType({"p99": 25})
+"""Round trips of reviews that are the first of their template."""
+
 KEPT_UP = 0.99
 """Of the rate that was asked for: what is below it was not sent at that rate."""
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from bench import cluster, coldstart, command_line
+from bench import churn_server, cluster, coldstart, command_line
 from bench.cluster import Raw
-from bench.coldstart import Sizes
 from bench.figures import MILLI, Histogram, Spread, ms, table
+from bench.fleets import MOST_MAKES
 from bench.servers import Webhook
 from bench.targets import HANDLER_MS, WEBHOOK_MIB
 
@@ -235,11 +235,12 @@ class Outcome:
     """Everything that was measured; a run for each rate, the highest last."""
 
     nodes: int
-    classes: int
+    makes: int
     templates: int
     bytes_per_review: int
     starting: float
     costs: dict[str, Cost]
+    first_lag: Histogram
     runs: Sequence[Run]
     memory: dict[str, float]
 
@@ -266,11 +267,12 @@ class Outcome:
         }
         return {
             "nodes": self.nodes,
-            "classes": self.classes,
+            "makes": self.makes,
             "templates": self.templates,
             "bytes_per_review": self.bytes_per_review,
             "starting_s": self.starting,
             "templates_ms": costs,
+            "first_lag_ms": self.first_lag.spread().millis() if self.first_lag.observed else None,
             "runs": [_run_document(run) for run in self.runs],
             "rss_mib": self.memory,
             "aims": self.aims,
@@ -282,18 +284,28 @@ class Outcome:
         return "\n".join([*self._of_input(), "", self._of_templates(), "", *runs, *self._of_aims()])
 
     def _of_input(self) -> Iterator[str]:
-        yield f"{self.nodes} nodes of {self.classes} classes, {cluster.ZONES} zones each"
+        yield f"{self.nodes} nodes of {self.makes} makes"
         yield f"{self.templates} templates, {self.bytes_per_review} bytes a review"
         yield f"start to ready: {self.starting:.2f} s"
 
     def _of_templates(self) -> str:
-        head = ["round trip, ms", "first p50", "first max", "again p50", "again max", "first : again"]
+        head = [
+            "round trip, ms",
+            "first p50",
+            "first p99",
+            "first max",
+            "again p50",
+            "again max",
+            "first : again",
+        ]
         rows = []
         for path, cost in self.costs.items():
             first, again = Spread.of(cost.first), Spread.of(cost.repeated)
-            figures = map(ms, (first.p50, first.most, again.p50, again.most))
+            figures = map(ms, (first.p50, first.p99, first.most, again.p50, again.most))
             rows.append([path, *figures, f"{cost.ratio:.0f} : 1"])
-        return table(head, rows)
+        lag = self.first_lag.spread()
+        late = f"\nlag of the loop meanwhile: p99 {ms(lag.p99)} ms, at most {ms(lag.most)} ms"
+        return table(head, rows) + (late if self.first_lag.observed else "")
 
     def _of_aims(self) -> Iterator[str]:
         yield f"resident: {self.memory['now']:.0f} MiB, at most {self.memory['most']:.0f} MiB"
@@ -324,41 +336,40 @@ def _of_run(run: Run) -> Iterator[str]:
     yield table(["ms", "p50", "p99", "max"], rows)
 
 
-def measure(*, nodes: int, templates: int, rates: Sequence[int], seconds: float) -> Outcome:
+def measure(*, nodes: int, makes: int, templates: int, rates: Sequence[int], seconds: float) -> Outcome:
     """Start a webhook, meet every template for the first time, then send at each rate for so long."""
     pods = [template.pod for template in cluster.templates(templates)]
     costs = {path: Cost() for path in PATHS}
     with (
-        coldstart.api_server(Sizes(nodes, pods=0, lean=True)) as port,
-        coldstart.started(port, ()) as webhook,
+        churn_server.serving(nodes, makes) as api,
+        coldstart.started(api.port, ()) as webhook,
         contextlib.ExitStack() as stack,
     ):
         connections = (
             stack.enter_context(contextlib.closing(webhook.connection())) for _ in range(CONNECTIONS)
         )
         clients = [Client(connection) for connection in connections]
+        lag = webhook.server.loop_lag()
         calls = introduce(clients[0], pods, costs)
+        first_lag = webhook.server.loop_lag().since(lag)
         return Outcome(
             nodes=nodes,
-            classes=_classes(webhook),
+            makes=makes,
             templates=templates,
             bytes_per_review=round(sum(call.size for call in calls) / len(calls)),
             starting=webhook.server.starting,
             costs=costs,
+            first_lag=first_lag,
             runs=[counted(webhook, clients, calls, rate=rate, seconds=seconds) for rate in sorted(rates)],
             memory=webhook.server.memory(),
         )
-
-
-def _classes(webhook: Webhook) -> int:
-    found = re.search(r"^numalign_classes (\S+)", webhook.metrics(), re.MULTILINE)
-    return round(float(found[1])) if found else 0
 
 
 def main() -> int:
     """Measure as the flags say; 0 however slow it was."""
     parser = command_line.parser("bench.webhook", __doc__)
     parser.add_argument("--nodes", type=int, default=15_000, help="nodes of the cluster (default 15000)")
+    parser.add_argument("--makes", type=int, default=36, help="makes of the nodes (default 36)")
     parser.add_argument("--templates", type=int, default=100, help="workloads that send pods (default 100)")
     parser.add_argument(
         "--rate", default="100,250,500", help="reviews per second, one run for each (default 100,250,500)"
@@ -368,7 +379,15 @@ def main() -> int:
     rates = [int(word) if word.isdecimal() else 0 for word in chosen.rate.split(",")]
     if min(chosen.nodes, chosen.templates, *rates, chosen.seconds) <= 0:
         parser.error("every number must be above zero")
-    outcome = measure(nodes=chosen.nodes, templates=chosen.templates, rates=rates, seconds=chosen.seconds)
+    if not 0 < chosen.makes <= MOST_MAKES:
+        parser.error(f"--makes: from 1 to {MOST_MAKES}")
+    outcome = measure(
+        nodes=chosen.nodes,
+        makes=chosen.makes,
+        templates=chosen.templates,
+        rates=rates,
+        seconds=chosen.seconds,
+    )
     print(outcome)
     command_line.write(outcome.document(), chosen.json)
     return 0
