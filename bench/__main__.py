@@ -56,6 +56,11 @@ PARTS: Mapping[str, Part] = MappingProxyType(
             (),
             ("--nodes", "24", "--makes", "6", "--templates", "2", "--rate", "20", "--seconds", "1"),
         ),
+        "binds": Part(
+            "bench.cpu_per_pod",
+            ("--rate", "100"),
+            ("--nodes", "20", "--names", "10", "--warm", "2", "--pods", "4", "--rate", "100"),
+        ),
         "coldstart": Part("bench.coldstart", (), ("--nodes", "20", "--pods", "40", "--settling", "0")),
         "rate": Part("bench.scheduling_rate", ("--cells", "base"), ("--quick",)),
         "commands": Part("bench.commands", (), ("--nodes", "36", "--repeats", "1")),

@@ -250,6 +250,18 @@ def _churn(found: Raw) -> Iterator[Row]:
     yield Row("resident, webhook", found["rss_mib"]["now"], "MiB", **peak)
 
 
+def _binds(found: Raw) -> Iterator[Row]:
+    asked = f"pods of {found['load']['rate']:g} a second, bound"
+    yield Row(asked, found["pods_per_second"], "per s")
+    for verb, trips in found["round_trips_ms"].items():
+        for key in ("p50", "p99"):
+            yield Row(f"/{verb} while pods come and go, round trip {key}", trips[key], "ms")
+    yield Row("processors, scorer", found["cores"], "cores")
+    yield Row("processor time of a pod, scorer", found["cpu_ms_per_pod"], "ms")
+    for step, called in found["longest_steps_ms"][:1]:
+        yield Row(f"longest step of the scorer's loop: {called}", step, "ms", target=LAG_MS)
+
+
 def _coldstart(found: Raw) -> Iterator[Row]:
     yield Row("from start to ready", found["ready_s"], "s", target=READY_S)
     yield Row("until the pods are read too", found["pods_read_s"], "s")
@@ -350,6 +362,13 @@ SECTIONS = (
         "Reviews over TLS as above while an API server tells of changes over a watch. How late the webhook "
         "is tells a pod whose answer turns on one node, on which a device is given and taken away.",
         _churn,
+    ),
+    Section(
+        "binds",
+        "Scorer: {load[nodes]:,} nodes, {load[rate]:g} pods bound each second",
+        "Each pod is made, asked about, bound and taken in by its kubelet, and an API server tells of all "
+        "that over a watch. A step of the loop is told in processor time.",
+        _binds,
     ),
     Section(
         "coldstart",

@@ -133,6 +133,17 @@ def churn() -> Raw:
     }
 
 
+def binds() -> Raw:
+    return {
+        "load": {"nodes": 5000, "rate": 100.0},
+        "pods_per_second": 99.0,
+        "cpu_ms_per_pod": 3.5,
+        "cores": 0.35,
+        "round_trips_ms": {"filter": spread(1.5), "bind": spread(4.0)},
+        "longest_steps_ms": [[3.0, "follow"], [1.0, "take"]],
+    }
+
+
 def rate() -> Raw:
     alone = {
         "title": "no extender",
@@ -158,6 +169,7 @@ def whole() -> Raw:
         extender=extender(),
         webhook=webhook(),
         churn=churn(),
+        binds=binds(),
         rate=rate(),
     )
 
@@ -211,6 +223,10 @@ def line(text: str, start: str) -> list[str]:
             ["0.75 cores", "0.25 cores if nothing changes", "3", "≤ 0.6 cores", "MISSED"],
         ),
         ("lag of the webhook's loop, max", ["2.7 ms", "≤ 2 ms", "MISSED"]),
+        ("pods of 100 a second, bound", ["99 per s"]),
+        ("/bind while pods come and go, round trip p99", ["16 ms"]),
+        ("processors, scorer", ["0.35 cores"]),
+        ("longest step of the scorer's loop: follow", ["3 ms", "≤ 2 ms", "MISSED"]),
         ("memory of a node of 2 zones", ["3.5 KiB", "3 KiB without the board", "1.17", "≤ 6 KiB", "met"]),
         ("ours: to the empty extender", ["0.95", "≥ 0.9", "met"]),
         ("ours: to no extender", ["0.92"]),
