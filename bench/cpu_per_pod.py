@@ -28,6 +28,7 @@ import orjson
 
 from bench import cluster, command_line, scheduling_load
 from bench.figures import MILLI, Spread, ms, table
+from bench.rules import YARDSTICK, yardstick
 from harness import programs
 from harness.http_calls import JSON, LOOPBACK, Connection, Door, once
 from harness.processes import Child, free_port
@@ -38,6 +39,7 @@ Raw = dict[str, Any]
 
 VERBS = ("filter", "prioritize", "bind")
 LONGEST_WAIT = 120.0
+MICRO = 1e6
 _MERGE = "application/merge-patch+json"
 _PODS = f"/api/v1/namespaces/{scheduling_load.NAMESPACE}/pods"
 _SEED = 37
@@ -71,13 +73,17 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured: `round_trips` are seconds by verb, `took` those from first to last pod."""
+    """What was measured: `round_trips` are seconds by verb, `took` those from first to last pod.
+
+    `yardstick` is what a loop that does the same everywhere took right after, in seconds.
+    """
 
     load: Load
     used: Used
     took: float
     bound: int
     round_trips: Mapping[str, Sequence[float]]
+    yardstick: float
 
     def per_pod(self) -> dict[str, float]:
         """Milliseconds of a processor per pod, by part; most first."""
@@ -92,6 +98,7 @@ class Outcome:
             "pods_per_second": self.bound / self.took,
             "cpu_ms_per_pod": self.used.cpu * MILLI / self.bound,
             "cores": self.used.cpu / self.took,
+            "yardstick_s": self.yardstick,
             "parts_ms_per_pod": self.per_pod(),
             "round_trips_ms": {verb: Spread.of(trips).millis() for verb, trips in self.round_trips.items()},
             "longest_steps_ms": [[step * MILLI, called] for step, called in self.used.longest],
@@ -119,6 +126,8 @@ class Outcome:
                 table(("round trip, ms", "p50", "p99", "most"), trips),
                 "",
                 table(("longest steps of the event loop", "CPU ms"), steps),
+                "",
+                f"for comparison: {YARDSTICK} takes {self.yardstick * MICRO:.2f} microseconds here and now",
             )
         )
 
@@ -291,7 +300,7 @@ async def _scheduled(load: Load, scorer: Sampled, api: Door) -> Outcome:
     scheduler.asking.close()
     binding.close()
     objects.close()
-    return Outcome(load, used, took, measured.bound, measured.round_trips)
+    return Outcome(load, used, took, measured.bound, measured.round_trips, yardstick())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,7 +20,7 @@ LOAD = Load(nodes=10, names=5, pods=4, warm=1, rate=0)
 def outcome() -> Outcome:
     """Four pods that took 10 ms together, of which the ledger had a quarter."""
     used = Used(cpu=0.010, looks={"ledger": 2, "cache": 6}, longest=[(0.001, "run"), (0.003, "put")])
-    return Outcome(LOAD, used, took=2.0, bound=4, round_trips={"filter": [0.001, 0.002]})
+    return Outcome(LOAD, used, took=2.0, bound=4, round_trips={"filter": [0.001, 0.002]}, yardstick=1e-6)
 
 
 def test_parts_come_to_what_a_pod_takes_and_most_comes_first() -> None:
