@@ -233,7 +233,7 @@ def _evaluation(cluster: ClusterCache, question: Question) -> Evaluation:
 
 
 def _admitted(cluster: ClusterCache, question: Question) -> "NDArray[np.bool_]":
-    return _evaluation(cluster, question).admitted
+    return _evaluation(cluster, question).admitted()
 
 
 def _scored(cluster: ClusterCache, question: Question) -> "list[NDArray[np.int16]]":

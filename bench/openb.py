@@ -146,7 +146,7 @@ class Asked:
 
 
 def _verdicts(cluster: ClusterCache, question: Question) -> None:
-    _ = cluster.ask([], question).evaluation.admitted
+    cluster.ask([], question).evaluation.admitted()
 
 
 def _scores(cluster: ClusterCache, question: Question) -> None:

@@ -28,7 +28,7 @@ from numalign.ledger.model import Basis
 from numalign.ledger.reservations import NEWS_SECONDS, Reservations
 from numalign.runtime import server
 from numalign.runtime.logs import QuietLog
-from numalign.runtime.metrics import PREFIX, CacheSizes
+from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes
 from numalign.runtime.server import BackgroundTask, Stop
 from scorer import binding, ranking, ranking_file
 from scorer.binding import Binder, Write
@@ -113,6 +113,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         context = self._context(state, feed, rules, replica)
         caches = (state.caches, pods.caches, outcomes.caches, context.calls.caches)
         self.registry.register(CacheSizes(caches))
+        self.registry.register(EvaluatedNodes(state.cache.evaluated))
         lacking = partial(_waiting_for, state, feed)
         warming = Warming(context, lacking, self.log, time.monotonic, self.sleep)
         app = application(

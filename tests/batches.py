@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from numalign.cache import ClusterCache, Question
-from numalign.cache.batch import Batch, OwnNode
+from numalign.cache.batch import ADMITTED, Batch, OwnNode
 from numalign.cache.ranking import Ranking, Ranks, ranks
 from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.scoring import EVEN, Strategy, Weights, aligned, scores
-from numalign.decision.verdict import Cause, Verdict
+from numalign.decision.verdict import Verdict
 from numalign.model.node import Node
 from scorer.reasons import reason
 from tests.notation import asks, means
@@ -76,15 +76,15 @@ def by_rules(node: Node, question: Question, weights: Weights = EVEN) -> NodeFac
 def by_cache(answers: Batch, weights: Weights = EVEN) -> list[NodeFacts]:
     """What a cache answers for the nodes of a batch, which it all knows."""
     evaluation, rows = answers.evaluation, answers.rows
-    values = (evaluation.scores(strategy, weights)[rows].tolist() for strategy in STRATEGIES)
-    admitted, able = evaluation.admitted[rows].tolist(), evaluation.able[rows].tolist()
+    values = (evaluation.scores(strategy, weights, rows).tolist() for strategy in STRATEGIES)
+    admitted, able = evaluation.admitted(rows).tolist(), evaluation.able(rows).tolist()
     columns = (
         admitted,
         [not (now or ever) for now, ever in zip(admitted, able, strict=True)],
         able,
         map(evaluation.verdict, rows.tolist()),
-        evaluation.zones[rows].tolist(),
-        (one if now else None for one, now in zip(evaluation.aligned[rows].tolist(), admitted, strict=True)),
+        evaluation.zones(rows).tolist(),
+        (one if now else None for one, now in zip(evaluation.aligned(rows).tolist(), admitted, strict=True)),
         zip(*values, strict=True),
     )
     return list(map(NodeFacts._make, zip(*columns, strict=True)))
@@ -103,25 +103,29 @@ def differences(
         for of, mine, other in zip(NodeFacts._fields, ours, right, strict=True)
         if mine != other
     ]
-    return [*unequal, *_not_alike(every, answers.codes.tolist(), theirs)]
+    return [*unequal, *_told_differently(every, answers, theirs)]
 
 
-def _not_alike(nodes: list[Node], codes: list[int], facts: list[NodeFacts]) -> Iterator[Difference]:
-    """Nodes that are refused under one code, and not in the same words."""
-    words: dict[int, tuple[str, Cause, str]] = {}
-    for node, code, one in zip(nodes, codes, facts, strict=True):
-        refusal = one.verdict.refusal
-        if refusal is None:
-            continue
-        said = refusal.reason, refusal.cause, reason(one.verdict)
-        if words.setdefault(code, said) != said:
-            yield Difference(node.name, "refusals", words[code], said)
+def _told_differently(nodes: list[Node], answers: Batch, facts: list[NodeFacts]) -> Iterator[Difference]:
+    """Nodes of whose refusal a scheduler hears something else than the rules say."""
+    heard = {code: _words(verdict) for code, verdict in answers.refusals.items()}
+    for node, code, one in zip(nodes, answers.codes.tolist(), facts, strict=True):
+        mine, theirs = heard.get(code, code), _words(one.verdict) if one.verdict.refusal else ADMITTED
+        if mine != theirs:
+            yield Difference(node.name, "refusals", mine, theirs)
+
+
+def _words(verdict: Verdict) -> object:
+    """What is told alike of all nodes that refuse alike: by how, why, and in which words."""
+    refusal = verdict.refusal
+    assert refusal is not None
+    return refusal.refuser, refusal.reason, refusal.cause, verdict.permanent, reason(verdict)
 
 
 def ghosts(cache: ClusterCache, question: Question, nodes: Iterable[Node]) -> list[int]:
     """Rows without any of these nodes, which are all in the cache, of which anything is true."""
     answers = cache.ask([node.name for node in nodes], question)
     evaluation = answers.evaluation
-    true = evaluation.admitted | evaluation.able | evaluation.aligned | (evaluation.zones >= 0)
+    true = evaluation.admitted() | evaluation.able() | evaluation.aligned() | (evaluation.zones() >= 0)
     true[answers.rows] = False
     return list[int](np.flatnonzero(true).tolist())

@@ -1,16 +1,15 @@
-"""Nodes of one layout in columns, and what a pod asks of them there."""
+"""Nodes in columns, one per row, and what a pod asks of them there."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-
-import numpy as np
 
 from numalign.cache import Question
 from numalign.cache.arrays import Ints
 from numalign.cache.column_state import ColumnState
 from numalign.cache.columns import Columns, FreeOrEmpty, When
 from numalign.cache.layout import Layout, layout_of
-from numalign.cache.plan import LayoutPlan, StepRequest, plan_of
+from numalign.cache.node_table import ZoneTable
+from numalign.cache.plan import Plans, StepRequest, TablePlan
 from numalign.decision.evaluate import NO_INTENT
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
@@ -21,32 +20,45 @@ from tests.notation import bag
 def layout(node: Node) -> Layout:
     """The layout of a node that has one."""
     found = layout_of(node)
-    assert found is not None
+    assert isinstance(found, Layout)
     return found
 
 
-def columns(*nodes: Node) -> Columns:
-    """Nodes of one layout, one per row."""
-    (one,) = {layout(node) for node in nodes}
-    made = Columns(one)
+def zone_table(*nodes: Node) -> ZoneTable:
+    """Nodes with equally many zones, one per row."""
+    (zones,) = {len(node.zones) for node in nodes}
+    made = ZoneTable(zones)
     for row, node in enumerate(nodes):
-        made.put(row, node)
+        made.add(row, layout(node), node)
     return made
 
 
-def state(*nodes: Node, when: FreeOrEmpty = When.NOW) -> ColumnState:
-    """What these nodes have."""
-    return ColumnState(columns(*nodes), when)
+def columns(*nodes: Node) -> Columns:
+    """The columns of these nodes."""
+    return zone_table(*nodes).columns
 
 
-def plan(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> LayoutPlan:
-    """What a pod comes to on the layout of a node."""
-    return plan_of(layout(node), Question(demand, intent), node)
+def plans(demand: Demand, *nodes: Node, intent: Intent = NO_INTENT) -> tuple[TablePlan, ...]:
+    """What a pod comes to on these nodes, in as many parts as it takes."""
+    return Plans(Question(demand, intent)).of(zone_table(*nodes))
 
 
-def asked(node: Node, demand: Demand) -> StepRequest:
-    """What the only container of a pod asks."""
-    (one,) = plan(node, demand).steps
+def plan(demand: Demand, *nodes: Node, intent: Intent = NO_INTENT) -> TablePlan:
+    """What a pod comes to on nodes that decide about it alike."""
+    (one,) = plans(demand, *nodes, intent=intent)
+    return one
+
+
+def state(
+    demand: Demand, *nodes: Node, intent: Intent = NO_INTENT, when: FreeOrEmpty = When.NOW
+) -> ColumnState:
+    """What these nodes may give to a pod."""
+    return ColumnState(plan(demand, *nodes, intent=intent), when)
+
+
+def asked(state: ColumnState) -> StepRequest:
+    """What the only container of the pod asks of these nodes."""
+    (one,) = state.plan.steps
     return one
 
 
@@ -65,11 +77,6 @@ def named(nodes: Iterable[Node]) -> list[Node]:
     return [replace(node, name=f"n{at}") for at, node in enumerate(nodes)]
 
 
-def array(*rows: Sequence[int]) -> Ints:
-    """Numbers as columns hold them."""
-    return np.array(rows, dtype=np.int64)
-
-
-def lists(amounts: Mapping[str, Ints]) -> dict[str, list[int]]:
-    """Arrays as lists, which can be compared."""
-    return {name: found.tolist() for name, found in amounts.items()}
+def by_name(request: StepRequest, amounts: Ints) -> dict[str, list[int]]:
+    """What there is of each resource of a request on each row, (names, rows), by name."""
+    return dict(zip(request.names, amounts.tolist(), strict=True))

@@ -55,6 +55,7 @@ TYPES = {
     "counter": "counter",
     "Gauge": "gauge",
     "gauge": "gauge",
+    "CounterMetricFamily": "counter",
     "GaugeMetricFamily": "gauge",
     "Histogram": "histogram",
     "histogram": "histogram",

@@ -29,7 +29,7 @@ from numalign.model.node import node_class
 from numalign.runtime import calls, server
 from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
-from numalign.runtime.metrics import PREFIX, CacheSizes, not_answered
+from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import UNSTEERED, concerns, mutate
 from webhook.review import (
@@ -119,6 +119,7 @@ def application(  # noqa: PLR0913  what is known, how it is read, and what every
     context = Context(holder, policy, settings, log, reader, metrics, QuietLog(log))
     registry.register(PodsBelow(holder, policy, reader))
     registry.register(CacheSizes((holder.caches, reader.caches)))
+    registry.register(EvaluatedNodes(holder.cache.evaluated))
     return server.application(
         [web.post(f"/{name}", partial(_handle, context=context, name=name)) for name in _ENDPOINTS],
         log=log,

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, compress
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from numalign.cache.arrays import Bools, Ints, Rows
 from numalign.cache.evaluation import Evaluation
@@ -71,24 +69,24 @@ class Batch:
         """How good the placement is, 0 to 100; of nodes that do not admit the pod any number."""
         demand = self.question.demand
         return self._at_rows(
-            self.evaluation.scores(strategy, weights),
+            partial(self.evaluation.scores, strategy, weights),
             lambda own: scoring.score(strategy, own.node, demand, own.verdict.placement, weights),
         )
 
     @cached_property
     def codes(self) -> Ints:
         """Per node `UNKNOWN`, `ADMITTED`, or the code of its refusal: see `refusals`."""
-        refusals, own = self.evaluation.refusals, self.own
+        own = self.own
+        codes: Ints = np.full(len(self.rows), UNKNOWN, dtype=np.int32)
         # Where nothing is refused stands -1.
-        codes: Ints = refusals[self.rows] + _FIRST_REFUSAL if len(refusals) else np.zeros_like(self.rows)
-        codes[self.rows < 0] = UNKNOWN
+        codes[self._known] = self.evaluation.refusals(self.rows[self._known]) + _FIRST_REFUSAL
         if own:
             codes[own.position] = ADMITTED if own.verdict.admitted else codes.max() + _FIRST_REFUSAL
         return codes
 
     @cached_property
     def refusals(self) -> Mapping[int, Verdict]:
-        """The verdict behind each code of a refusal, of one of the nodes that have it."""
+        """The refusal behind each code, as all nodes make it that have it: see `RefusalCodes.verdict`."""
         counts = np.bincount(self.codes, minlength=_FIRST_REFUSAL)
         refused = (np.flatnonzero(counts[_FIRST_REFUSAL:]) + _FIRST_REFUSAL).tolist()
         return {code: self._refusal(code, int((self.codes == code).argmax())) for code in refused}
@@ -117,16 +115,19 @@ class Batch:
     def _refusal(self, code: int, position: int) -> Verdict:
         if self.own and self.own.position == position:
             return self.own.verdict
-        return self.evaluation.refusal(code - _FIRST_REFUSAL, int(self.rows[position]))
+        return self.evaluation.refusal(code - _FIRST_REFUSAL)
 
     def _aligned(self, own: OwnNode) -> bool:
         question = self.question
         return scoring.aligned(own.node, question.demand, own.verdict.placement, question.intent)
 
-    def _at_rows(self, column: Ints | Bools, of_own: Callable[[OwnNode], int]) -> Ints:
-        values: NDArray[Any] = column[self.rows] if len(column) else np.zeros(len(self.rows), column.dtype)
-        # Row -1 is that of some other node.
-        values[self.rows < 0] = 0
+    @cached_property
+    def _known(self) -> Bools:
+        return self.rows >= 0
+
+    def _at_rows(self, read: Callable[[Rows], Ints | Bools], of_own: Callable[[OwnNode], int]) -> Ints:
+        values = np.zeros(len(self.rows), dtype=np.int64)
+        values[self._known] = read(self.rows[self._known])
         if self.own:
             values[self.own.position] = of_own(self.own) if self.own.verdict.admitted else 0
         return values

@@ -1,113 +1,177 @@
 """
-Where a pod would come to on the nodes that take it, in columns: how many zones, how well aligned, how good.
+Where a pod comes to on the nodes that take it, in columns: which zones, how well aligned, how good.
 
-Under a strict policy, or where a best effort succeeds, each decision takes all zones of the set that the
-merge picked, for no fewer could hold what needs so many. Wherever else a pod lands the rules are asked.
+A container that is served by what it prefers takes all zones of that set; wherever else a pod lands, it is
+admitted container by container.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from numalign.cache import batch_scoring
-from numalign.cache.arrays import Bools, Ints
+from numalign.cache import batch_intent, batch_scoring, zone_sets
+from numalign.cache.arrays import Bools, Ints, Rows
 from numalign.cache.batch_scoring import Unit
-from numalign.cache.feasibility import Trial, keeps
-from numalign.decision.scoring import HIGHEST, Strategy, Weights, whole
+from numalign.cache.column_state import ColumnState
+from numalign.cache.feasibility import Admitted, Trial
+from numalign.cache.layout import Layout
+from numalign.cache.layout_kinds import Trait
+from numalign.decision.scoring import HIGHEST, CostTable, Strategy, Weights, whole
 from numalign.model.demand import Step
-from numalign.model.intent import Policy, Scope
+from numalign.model.intent import Intent, Policy, Scope
 
 REFUSED = -1
 """The zones on a node that does not take the pod."""
 
-UNTOLD = -1
-"""The set of zones that only the rules can tell."""
+
+def zones(trial: Trial) -> Ints:
+    """How many zones the pod gets by row, `REFUSED` where it is not taken."""
+    held = np.zeros(trial.count, dtype=np.int64)
+    if trial.by_hint.any():
+        held[trial.by_hint] = trial.hint.mask[trial.by_hint]
+    for rows, _, admission in trial.placed_in_steps:
+        held[rows] = admission.zones
+    return np.where(trial.taken, zone_sets.widths(held).astype(np.int16), np.int16(REFUSED))
 
 
-def masks(trial: Trial) -> tuple[Ints, Bools]:
-    """The set of zones that each decision comes to, and of which rows only the rules can tell.
-
-    Sets are bits, (steps of the pod, at least 1; rows), and 0 where the pod is not taken.
-    """
-    plan, outcome = trial.plan, trial.outcome
-    count = trial.state.count
-    chosen = np.zeros((max(1, len(plan.question.demand.steps)), count), dtype=np.int16)
-    if plan.layout.count == 1:
-        chosen[: len(plan.decisions)] = outcome.taken
-        return chosen, outcome.unsure
-    unaligned = np.full(count, len(outcome.hints) < len(plan.decisions))
-    for at, hint in enumerate(outcome.hints):
-        chosen[at] = np.where(outcome.taken, hint.mask, 0)
-        unaligned |= ~hint.exists
-    return chosen, outcome.unsure | (outcome.taken & unaligned)
+# How well aligned.
 
 
-def width(chosen: Ints) -> Ints:
-    """How many zones the pod gets, by row; `chosen` are the sets of its decisions."""
-    zones: Ints = np.bitwise_count(np.bitwise_or.reduce(chosen, axis=0)).astype(np.int16)
-    return zones
-
-
-def aligned(trial: Trial) -> tuple[Bools, Bools]:
-    """Whether the kubelet really aligns a pod that it takes, and of which rows only the rules can tell.
+def aligned(trial: Trial) -> Bools:
+    """Whether the kubelet really aligns the pod, by row that takes it.
 
     Restates `decision.scoring.aligned`.
     """
-    plan, state = trial.plan, trial.state
-    yes, no = np.ones(state.count, dtype=np.bool_), np.zeros(state.count, dtype=np.bool_)
-    intent = plan.question.intent
+    intent = trial.plan.question.intent
     if intent.binding:
-        return yes, no
+        return trial.taken
     if intent.policy is Policy.NONE:
-        return _aligned_by_node(trial, yes, no)
-    if plan.unalignable:
-        return no, no
-    # A best effort succeeded where the same would be kept as `restricted`.
-    outcome = trial.outcome
-    kept, unknown = keeps(plan, state, replace(intent, policy=Policy.RESTRICTED), outcome)
-    return kept, outcome.unsure | (outcome.taken & unknown)
+        return trial.taken & _aligned_by_node(trial)
+    return trial.taken & _kept(trial, replace(intent, policy=Policy.RESTRICTED))
 
 
-def _aligned_by_node(trial: Trial, yes: Bools, no: Bools) -> tuple[Bools, Bools]:
+def _aligned_by_node(trial: Trial) -> Bools:
     """A pod that states nothing is aligned by what the node tries."""
-    plan, layout = trial.plan, trial.plan.layout
-    if plan.unsure:
-        return no, yes
-    if layout.strict or not plan.decisions:
-        return yes, no
-    if layout.policy is Policy.NONE:
-        return (yes if layout.count == 1 else no), no
-    return reduce(np.logical_and, (hint.exists for hint in trial.outcome.hints), yes), trial.outcome.unsure
+    state, plan = trial.state, trial.plan
+    found = state.has(Trait.STRICT).copy()
+    if plan.kinds.all(Trait.STRICT):
+        return found
+    silent, alone = state.has(Trait.SILENT), state.zones == 1
+    if plan.only_step is not None:
+        # Where a pod lands by chance is no alignment, unless there is nowhere else to land.
+        return found | np.where(silent, alone | trial.hint.nothing, trial.hint.exists)
+    for rows, _, admission in trial.placed_in_steps:
+        preferred = np.logical_and.reduce([grant.preferred for grant in admission.grants])
+        by_chance = alone | (admission.zones == 0)
+        found[rows] |= np.where(silent[rows], by_chance, preferred)
+    return found
 
 
-def units(trial: Trial, chosen: Ints) -> Sequence[Unit]:
-    """What is placed as one, by container or for the whole pod, in these sets of zones."""
-    plan = trial.plan
-    if plan.layout.scope is Scope.POD:
-        union = np.bitwise_or.reduce(chosen, axis=0)
-        return [_unit(trial, plan.question.demand.whole, union)] if plan.decisions else []
-    decisions = zip(plan.decisions, chosen, strict=False)
-    return [_unit(trial, request.step, mask) for request, mask in decisions]
+def _kept(trial: Trial, intent: Intent) -> Bools:
+    """Whether a best effort succeeded: the same would be kept as `restricted`."""
+    state, plan = trial.state, trial.plan
+    kept = np.ones(trial.count, dtype=np.bool_)
+    if plan.only_step is not None:
+        kept, _ = batch_intent.kept_alone(state, trial.hint, plan.only_step, intent)
+        kept = kept | (state.zones == 1)
+    for rows, some, admission in trial.placed_in_steps:
+        kept[rows] = batch_intent.kept_in_steps(some, admission, intent)
+    return kept & ~state.flags([each.unalignable for each in plan.every])
 
 
-def _unit(trial: Trial, step: Step, mask: Ints) -> Unit:
-    layout = trial.plan.layout
-    zones = (mask >> np.arange(layout.count)[:, None]) & 1
+# How good.
+
+
+def scores(trial: Trial, strategy: Strategy, weights: Weights) -> Ints:
+    """How good the placement is by a strategy, 0 to 100, by row; `REFUSED` where the pod is not taken."""
+    values = np.full(trial.count, REFUSED, dtype=np.int16)
+    for rows, terms, units in _placed(trial):
+        values[rows] = HIGHEST
+        if units:
+            values[rows] = batch_scoring.values(strategy, units, weights, max_zones=terms.max_zones)
+    return values
+
+
+class _ScoreTerms(NamedTuple):
+    """All of a layout that scores turn on; the scope only for several containers."""
+
+    scope: Scope
+    listed: frozenset[str]
+    costs: CostTable
+    max_zones: int
+
+
+_ZonesOf = Callable[[int, frozenset[str]], Ints]
+"""The zones that a container has of some resources, by row: bits."""
+
+
+def _placed(trial: Trial) -> Iterator[tuple[Rows, _ScoreTerms, Sequence[Unit]]]:
+    """What is placed as one, on rows that take the pod and are scored in the same terms."""
+    rows = np.flatnonzero(trial.by_hint)
+    if len(rows):
+        yield from _by_hint(trial, rows)
+    for admitted in trial.placed_in_steps:
+        yield from _in_steps(trial, admitted)
+
+
+def _by_hint(trial: Trial, rows: Rows) -> Iterator[tuple[Rows, _ScoreTerms, Sequence[Unit]]]:
+    request = trial.plan.only_step or trial.plan.whole
+    state, mask = trial.state.at(rows), trial.hint.mask[rows]
+    for terms, some in _alike(trial, state):
+        own = state if some is None else state.at(some)
+        step = trial.plan.whole.step if terms.scope is Scope.POD else request.step
+        yield (
+            rows if some is None else rows[some],
+            terms,
+            [_unit(own, step, terms, mask if some is None else mask[some])],
+        )
+
+
+def _in_steps(trial: Trial, admitted: Admitted) -> Iterator[tuple[Rows, _ScoreTerms, Sequence[Unit]]]:
+    rows, state, admission = admitted
+    for terms, some in _alike(trial, state):
+        own, chosen = (state, slice(None)) if some is None else (state.at(some), some)
+        held = [grant.zones_of(_pinned(grant.step.step, terms))[chosen] for grant in admission.grants]
+        if terms.scope is Scope.POD:
+            # Of all its containers, whatever the pod as a whole asks for.
+            together = np.bitwise_or.reduce(held)
+            yield rows[chosen], terms, [_unit(own, trial.plan.whole.step, terms, together)]
+        else:
+            yield (
+                rows[chosen],
+                terms,
+                [
+                    _unit(own, grant.step.step, terms, zones)
+                    for grant, zones in zip(admission.grants, held, strict=True)
+                ],
+            )
+
+
+def _alike(trial: Trial, state: ColumnState) -> Iterator[tuple[_ScoreTerms, Rows | None]]:
+    demand = trial.plan.question.demand
+    # Of memory the whole pod asks for what its apps ask for.
+    asked = frozenset(name for step in (demand.whole, *demand.steps) for name in step.asks)
+
+    def terms(layout: Layout) -> _ScoreTerms:
+        costs = tuple(zip(layout.ids, layout.costs, strict=True))
+        scope = layout.config.scope if len(trial.plan.steps) > 1 else Scope.CONTAINER
+        return _ScoreTerms(scope, layout.listed & asked, costs, layout.max_zones)
+
+    return state.alike(terms)
+
+
+def _pinned(step: Step, terms: _ScoreTerms) -> Mapping[str, int]:
+    return {name: amount for name, amount in step.asks.items() if name in terms.listed}
+
+
+def _unit(state: ColumnState, step: Step, terms: _ScoreTerms, mask: Ints) -> Unit:
+    zones = (mask >> np.arange(state.zones)[:, None]) & 1
     amounts = []
-    for name, amount in step.asks.items():
-        if name in layout.listed:
-            # Rounded as a single number is.
-            free: Any = trial.state.raw(name)
-            amounts.append((name, amount, (whole(name, free) * zones).sum(axis=0)))
-    nearest = batch_scoring.nearest_sets(tuple(zip(layout.ids, layout.costs, strict=True)))
-    return Unit(tuple(amounts), np.bitwise_count(mask).astype(np.int64), nearest[mask])
-
-
-def score(trial: Trial, placed: Sequence[Unit], strategy: Strategy, weights: Weights) -> Ints:
-    """How good the placement in these units is, by row, 0 to 100."""
-    if not placed:
-        return np.full(trial.state.count, HIGHEST, dtype=np.int16)
-    return batch_scoring.values(strategy, placed, weights, max_zones=trial.plan.layout.max_zones)
+    for name, amount in _pinned(step, terms).items():
+        # Rounded as a single number is.
+        free: Any = state.raw(name)
+        amounts.append((name, amount, (whole(name, free) * zones).sum(axis=0)))
+    nearest = batch_scoring.nearest_sets(terms.costs)
+    return Unit(tuple(amounts), zone_sets.widths(mask).astype(np.int64), nearest[mask])

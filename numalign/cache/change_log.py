@@ -2,7 +2,8 @@
 What changed since somebody looked, so that what was worked out is patched and not worked out anew.
 
 Rows that change are noted in a log. Whoever keeps something by row remembers how far it has read; what it
-missed are the rows to do again. A log that grew longer than it is worth begins anew, and then all is.
+missed is stale, and worked out again when somebody asks for it. A log that grew longer than it is worth
+begins anew, and then all is stale.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from numalign.cache.arrays import Rows
+from numalign.cache.arrays import Bools, Rows
 from numalign.model.steps import Steps
 
 _LONGEST = 4096
@@ -46,65 +47,94 @@ class ChangeLog:
 
 
 Compute = Callable[[Rows | None], NDArray[Any]]
-"""Works out an array whose last axis is the rows: these, or all."""
+"""Works out an array whose last axis is the rows: these, each once, or all."""
 
 Computing = Callable[[Rows | None], Steps[NDArray[Any]]]
 """The same step by step."""
 
 
 class TrackedArray:
-    """An array whose last axis is the rows, kept up to date with changes of them."""
+    """An array whose last axis is the rows. What is asked for is up to date with changes of them."""
 
     def __init__(self, changes: ChangeLog, empty: NDArray[Any]) -> None:
         self._changes = changes
-        self._place = (-1, 0)
+        self._place = changes.place
         self._array = empty
+        self._stale: Bools = np.ones(0, dtype=np.bool_)
         self._count = 0
 
     @property
     def bytes(self) -> int:
         """What the array takes in memory."""
-        return self._array.nbytes
+        return self._array.nbytes + self._stale.nbytes
 
     def current(self, count: int, compute: Compute) -> NDArray[Any]:
-        """The array of so many rows; only what changed is worked out, if little did."""
-        place = self._changes.place
-        if place != self._place or count != self._count:
-            rows = self._behind(count)
-            if rows is None:
-                self._array = compute(None)
-            elif len(rows):
-                self._array[..., rows] = compute(rows)
-            self._place, self._count = place, count
+        """The array of so many rows; only what is stale is worked out."""
+        self._follow(count)
+        stale = self._stale[:count]
+        if stale.any():
+            # Of all rows columns are read as they stand, which is faster than to pick them out.
+            rows = None if 2 * np.count_nonzero(stale) > count else np.flatnonzero(stale)
+            self._take(rows, compute(rows))
         return self._array[..., :count]
 
-    def catching_up(self, count: int, computing: Computing) -> Iterator[None]:
-        """Work out what changed until now, step by step; whatever changes meanwhile is left for later."""
-        before, place = self._place, self._changes.place
-        rows = self._behind(count)
-        if rows is not None and not len(rows):
+    def at(self, rows: Rows, count: int, compute: Compute) -> NDArray[Any]:
+        """The same of some of so many rows, in their order; of others nothing is worked out."""
+        self._follow(count)
+        stale = self._stale[rows]
+        if stale.any():
+            if 2 * len(rows) > count:
+                self.current(count, compute)
+            else:
+                missing = np.unique(rows[stale])
+                self._take(missing, compute(missing))
+        return self._array.take(rows, axis=-1)
+
+    def catching_up(self, rows: Rows | None, count: int, computing: Computing) -> Iterator[None]:
+        """Work out step by step what is stale of these rows, or of all; what changes meanwhile stays so."""
+        self._follow(count)
+        missing = self._missing(rows, count)
+        if missing is not None and not len(missing):
             return
-        found = yield from computing(rows)
+        place = self._changes.place
+        found = yield from computing(missing)
+        height = found.shape[-1] if missing is None else count
+        changed = self._changes.since(place, below=height)
+        if changed is None:
+            return
+        self._follow(height)
+        done = np.arange(height) if missing is None else missing
         # Somebody who could not wait may have done it meanwhile, and knows better.
-        if self._place != before:
-            return
+        wanted = self._stale[done] & ~np.isin(done, changed)
+        self._take(done[wanted], found[..., wanted])
+
+    def _missing(self, rows: Rows | None, count: int) -> Rows | None:
+        """What is stale of these rows or of all; None if that is about all there is."""
+        stale = self._stale[:count] if rows is None else self._stale[rows]
+        if 2 * np.count_nonzero(stale) > count:
+            return None
+        return np.flatnonzero(stale) if rows is None else np.unique(rows[stale])
+
+    def _take(self, rows: Rows | None, found: NDArray[Any]) -> None:
         if rows is None:
             self._array = found
+            self._stale = np.zeros(found.shape[-1], dtype=np.bool_)
         else:
             self._array[..., rows] = found
-        self._place, self._count = place, count
+            self._stale[rows] = False
 
-    def _behind(self, count: int) -> Rows | None:
-        """The rows to be worked out, for which there is room; None for all."""
-        rows = self._changes.since(self._place, below=count)
-        if rows is None or 2 * len(rows) > count:
-            return None
+    def _follow(self, count: int) -> None:
+        """Mark what changed, and make room for so many rows."""
         if count > self._array.shape[-1]:
             self._widen(count)
-        return rows
+        place = self._changes.place
+        if place != self._place:
+            rows = self._changes.since(self._place, below=len(self._stale))
+            self._stale[slice(None) if rows is None else rows] = True
+            self._place = place
 
     def _widen(self, count: int) -> None:
-        old = self._array
-        wider = np.zeros((*old.shape[:-1], count + count // 2), dtype=old.dtype)
-        wider[..., : old.shape[-1]] = old
-        self._array = wider
+        old, more = self._array, count + count // 2
+        self._array = np.zeros((*old.shape[:-1], more), dtype=old.dtype)
+        self._array[..., : old.shape[-1]] = old
+        self._stale = np.concatenate([self._stale, np.ones(more - len(self._stale), dtype=np.bool_)])

@@ -18,7 +18,7 @@ from numalign.cache.batch import Batch, OwnNode
 from numalign.cache.change_log import TrackedArray
 from numalign.cache.cluster_nodes import ClusterNodes
 from numalign.cache.eligibility import MAY_GO, Eligibility, counted
-from numalign.cache.evaluation import Evaluation
+from numalign.cache.evaluation import Evaluation, Workspace
 from numalign.cache.question import Question
 from numalign.cache.shape_table import ShapeTable, deriving
 from numalign.cache.survey import Group, Survey, refusal_text
@@ -85,6 +85,7 @@ class ClusterCache:
         self.nodes = ClusterNodes()
         self._shapes = ShapeTable()
         self.unknown_nodes = UnknownNodeTable()
+        self.workspace = Workspace()
         self.eligibility = Eligibility(self.nodes)
         self.unknown_eligibility = Eligibility(self.unknown_nodes)
         self._told_nodes: Sequence[Node] | None = ()
@@ -137,6 +138,11 @@ class ClusterCache:
             **self.eligibility.caches(),
             **{f"unknown_{name}": cache for name, cache in self.unknown_eligibility.caches().items()},
         }
+
+    def evaluated(self) -> Mapping[str, int]:
+        """How many nodes were evaluated for pods: in `columns`, and by the rules, by why not in columns."""
+        work = self.workspace
+        return {"columns": work.in_columns, **{why.value: count for why, count in work.by_rules.items()}}
 
     # What the cluster is.
 
@@ -238,13 +244,14 @@ class ClusterCache:
         """What these nodes answer to a question."""
         return Batch(names, self.nodes.rows(names), self._evaluation(question), own)
 
-    def work(self, question: Question) -> Iterator[None]:
+    def work(self, names: Sequence[str], question: Question) -> Iterator[None]:
         """Work out in steps what `ask` then gives at once."""
-        return self._evaluation(question).work()
+        rows = self.nodes.rows(names)
+        return self._evaluation(question).work(rows[rows >= 0])
 
     def _evaluation(self, question: Question) -> Evaluation:
         evaluation = self._of_nodes.get(
-            question, lambda: Evaluation(self.nodes, question, self.nodes.healths)
+            question, lambda: Evaluation(self.nodes, question, self.nodes.healths, self.workspace)
         )
         # It is empty in the beginning, and grows with what is read of it: that one last until now.
         self._of_nodes.weigh_again(question)
@@ -329,23 +336,23 @@ class ClusterCache:
         another have to be found on as many zones; so each node is asked before a pod is turned away.
         """
         of_shapes = self._shape_evaluation(question)
-        shapes, unanswered = of_shapes.able, self._nodes_of(of_shapes.unanswered)
+        shapes, unanswered = of_shapes.able(), self._nodes_of(of_shapes.unanswered())
         nodes = self._nodes_of(shapes)
         if (shapes & self._eligible(constraints)).any():
             return _Able(shapes, nodes, unanswered)
         of_nodes = self._evaluation(question)
-        able = of_nodes.able
+        able = of_nodes.able()
         rows = self._rows_of_shapes()[able]
         # In the middle of an update a node may be here before its shape is.
         shapes[rows[rows >= 0]] = True
-        return _Able(shapes, nodes | able, unanswered | of_nodes.unanswered)
+        return _Able(shapes, nodes | able, unanswered | of_nodes.unanswered())
 
     def _work_able(self, question: Question, constraints: Constraints) -> Iterator[None]:
         """Work out in steps what `_able` then gives at once."""
         array, shapes = self._eligible_array(constraints), self._shape_evaluation(question)
-        yield from array.catching_up(self._shapes.height, partial(self._shapes.may_go, constraints))
+        yield from array.catching_up(None, self._shapes.height, partial(self._shapes.may_go, constraints))
         yield from shapes.work_ever()
-        if not (shapes.able & self._eligible(constraints)).any():
+        if not (shapes.able() & self._eligible(constraints)).any():
             yield from self._evaluation(question).work_ever()
 
     def _shape_evaluation(self, question: Question) -> Evaluation:
@@ -424,7 +431,7 @@ class ClusterCache:
         yield from evaluation.work_now()
         self._of_nodes.weigh_again(question)
         rows = self._rows_with_hope(question, constraints)
-        rows = rows[evaluation.possible[rows]]
+        rows = rows[evaluation.possible(rows)]
         if len(rows):
             self._room.put(pod, self.nodes.node(int(rows[0])))
 

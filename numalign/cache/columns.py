@@ -1,31 +1,29 @@
 """
-The amounts of many nodes of one layout, as columns of numbers.
+The amounts of many nodes with equally many zones, as columns of numbers.
 
 A node is read once, when it changes, into the same managers' states as for the rules. What a question then
-needs is an operation on whole columns: a zone's free CPUs on all nodes lie side by side. Totals of sets of
-zones are kept from question to question, and worked out anew only for nodes that changed.
+needs is an operation on whole columns: a zone's free CPUs on all nodes lie side by side. Whatever else nodes
+differ in, policy, options or resources, is in the number of their layout.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from numalign.cache import zone_sets
 from numalign.cache.arrays import Ints, Rows
 from numalign.cache.change_log import ChangeLog, TrackedArray
-from numalign.cache.layout import HALF, Layout
-from numalign.cache.plan import BOUNDLESS
+from numalign.cache.layout import COUNTED_THREADS, MOST_ZONES, Layout
 from numalign.decision.evaluate import most_of
 from numalign.kubelet import cpu_manager, memory_manager
+from numalign.kubelet.cpu_manager import CpuState
 from numalign.model.bitset import bits
+from numalign.model.machine import MOST_CPUS
 from numalign.model.node import Node, Zone
-from numalign.model.resources import CPU, MEMORY, MILLI, Kind, Resources, kind
-
-_FIRST = 16
-
+from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, Resources, kind
 
 FreeOrEmpty: TypeAlias = Literal["now", "empty"]
 """Which amounts are meant: as things stand, or with nothing on the node."""
@@ -39,212 +37,337 @@ class When:
     EMPTY: Final = "empty"
 
 
-_HALF = (Kind.CPU, Kind.DEVICE)
-"""What is counted in pieces fits in half the space."""
+BOUNDLESS = 2**62
+"""More than any node has; what nobody told of is taken for so much."""
 
-Feature = tuple[str, str]
-"""A property of nodes, and of which resource."""
+MOST_RESOURCES = 64
+"""Resources that a table has columns of; nodes with others beside them stand in another table."""
 
-TOP = "top"
+TOP: Final = "top"
 """How much one, two, ... zones have together at the most."""
 
-MOST_ZONES_NEEDED = "most zones needed"
-"""How many zones a request takes that no number of them could serve."""
+HOSTS: Final = "hosts"
+"""As bits: the zones that have any of it by hardware, whatever state it is in."""
 
-TOTAL = "total"
+TOTAL: Final = "total"
 """How much the node as a whole has."""
 
-RAW = "raw "
-"""Before a moment: millicores, where the columns of the moment have whole CPUs."""
+RAW: Final = "raw"
+"""Millicores of each zone, where the columns of CPUs have whole ones."""
 
-GROUPS, USED, GROUPED = (MEMORY, "groups"), (MEMORY, "used"), (MEMORY, "grouped")
+CORES: Final = "cores"
+"""Whole free cores of each zone, where cores have two threads; no columns if no node has such cores."""
+
+SPLIT: Final = "split"
+"""Free CPUs of each zone whose core keeps another thread for the system; columns as of `CORES`."""
+
+GROUPS: Final = "groups"
+USED: Final = "used"
+GROUPED: Final = "grouped"
 """As bits: the set that each zone's memory serves, the zones with memory given out, those serving others."""
+
+SIZES: Final = "sizes"
+"""All CPUs of each zone, reserved ones included."""
+
+EVER: Final = "ever"
+"""Of what a node has, whatever is given out."""
+
+_FIRST = 16
 
 Dtype: TypeAlias = type[np.int32] | type[np.int64]
 
+_IN_PIECES = (Kind.CPU, Kind.DEVICE)
+"""What is counted in pieces fits in half the space."""
 
-_FEW = 256
-"""Of fewer rows than this totals are not kept."""
+AMOUNTS: Final = "amounts"
+"""What each zone may give of a resource."""
+
+_BlockKey = tuple[str, str]
+"""What a block of columns holds: of what is free, of what is empty or of what always is; which feature."""
 
 
 class Columns:
-    """Nodes of one layout, by row; rows are dense. Changed in place.
+    """Nodes with so many zones, by row; rows are dense. Changed in place.
 
-    `changes` notes every row that changed, `facts` those of which more did than what is free.
+    `layouts` are those of the nodes by number, None for a number that none has. `era` counts on whenever a
+    number comes to mean something else, `placed` whenever a row gets a node or loses one. `counts_cores` says
+    whether there are columns of cores.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
+    def __init__(self, zones: int) -> None:
+        self.zones = zones
         self.count = 0
-        self.changes = ChangeLog()
-        self.facts = ChangeLog()
-        self._places, features = _places(layout)
-        self._table = np.zeros((features, _FIRST), dtype=np.int64)
+        self.era = 0
+        self.layouts: list[Layout | None] = []
+        self._numbers: dict[Layout, int] = {}
+        self._uses: list[int] = []
+        self._examples: list[Node] = []
+        self._names: dict[str, int] = {}
+        self._totals: dict[str, int] = {}
+        self.placed = 0
+        self.counts_cores = False
+        self._blocks, height = _blocks(zones, names=0, totals=0, cores=0)
+        self._table = np.zeros((height, _FIRST), dtype=np.int64)
+        self._layout_of: Ints = np.zeros(_FIRST, dtype=np.int32)
+        self._changes = ChangeLog()
         self._sums: dict[tuple[FreeOrEmpty, str, int], TrackedArray] = {}
 
-    def put(self, row: int, node: Node) -> None:
+    def has_room_for(self, layout: Layout) -> bool:
+        """Whether all resources of a layout have columns, or may get some."""
+        return len({*self._totals, *layout.all_names}) <= MOST_RESOURCES
+
+    def put(self, row: int, layout: Layout, node: Node) -> None:
         """Read a node into a row; the next free one is `count`."""
+        self._know(layout)
+        number = self._number(layout, node)
+        # Before the row's old layout is let go of, for that may be the same.
+        self._uses[number] += 1
         if row == self.count:
             self.count += 1
             self._grow()
-        self._table[:, row] = [*_now(self.layout, node), *_ever(self.layout, node)]
-        self._note(row)
+        else:
+            self._forget(int(self._layout_of[row]))
+        self._layout_of[row] = number
+        self._table[:, row] = [*self._now(node), *self._ever(node)]
+        self.placed += 1
+        self._changes.note(row)
 
     def refresh(self, row: int, node: Node) -> bool:
         """Read anew what is free on the node in a row; False if it reports more than it may give out."""
-        now = _now(self.layout, node)
-        amounts = len(self.layout.names) * self.layout.count
+        now = self._now(node)
         free = self._table[: len(now), row]
         free[:] = now
+        amounts = len(self._names) * self.zones
         most = self._table[len(now) : len(now) + amounts, row]
-        self.changes.note(row)
+        self._changes.note(row)
         return bool((free[:amounts] <= most).all() and free.min() >= 0)
 
     def remove(self, row: int) -> int:
         """Take a row out; gives the number of the row that now stands in its place, the last one."""
         self.count -= 1
+        self._forget(int(self._layout_of[row]))
+        self.placed += 1
         if row != self.count:
             self._table[:, row] = self._table[:, self.count]
-            self._note(row)
+            self._layout_of[row] = self._layout_of[self.count]
+            self._changes.note(row)
         return self.count
 
-    def _note(self, row: int) -> None:
-        """All of a row may have changed."""
-        self.facts.note(row)
-        self.changes.note(row)
+    def layouts_with_examples(self) -> Iterator[tuple[Layout | None, Node]]:
+        """Each layout by its number, None for one that no node has any more; and a node that had it."""
+        return zip(self.layouts, self._examples, strict=True)
+
+    def _number(self, layout: Layout, example: Node) -> int:
+        number = self._numbers.get(layout)
+        if number is None:
+            self.era += 1
+            free = (at for at, known in enumerate(self.layouts) if known is None)
+            number = self._numbers[layout] = next(free, len(self.layouts))
+            self.layouts[number : number + 1] = [layout]
+            self._uses[number : number + 1] = [0]
+            self._examples[number : number + 1] = [example]
+        return number
+
+    def _forget(self, number: int) -> None:
+        self._uses[number] -= 1
+        layout = self.layouts[number]
+        if not self._uses[number] and layout is not None:
+            self.layouts[number] = None
+            del self._numbers[layout]
 
     def _grow(self) -> None:
-        features, room = self._table.shape
+        room = len(self._layout_of)
         if self.count > room:
-            wider = np.zeros((features, room + room // 2 + 1), dtype=np.int64)
-            wider[:, :room] = self._table
-            self._table = wider
+            more = room // 2 + 1
+            wider = np.zeros((len(self._table), more), dtype=np.int64)
+            self._table = np.concatenate([self._table, wider], axis=1)
+            self._layout_of = np.concatenate([self._layout_of, np.zeros(more, dtype=np.int32)])
 
-    def of(self, feature: Feature, rows: Rows | None = None) -> Ints:
-        """The columns of a feature, for these rows or for all: (zones or 1, rows)."""
-        block = self._table[self._places[feature], : self.count]
+    def _know(self, layout: Layout) -> None:
+        """Give every resource of a layout columns; nodes that stand here list none of the new ones."""
+        names = [name for name in layout.names if name not in self._names]
+        totals = [name for name in layout.all_names if name not in self._totals]
+        if not names and not totals and _counts_cores(layout) <= self.counts_cores:
+            return
+        before, old = self._blocks, self._table
+        self.counts_cores |= _counts_cores(layout)
+        self._names |= {name: at for at, name in enumerate(names, start=len(self._names))}
+        self._totals |= {name: at for at, name in enumerate(totals, start=len(self._totals))}
+        cores = self.zones if self.counts_cores else 0
+        self._blocks, height = _blocks(
+            self.zones, names=len(self._names), totals=len(self._totals), cores=cores
+        )
+        self._table = np.zeros((height, old.shape[1]), dtype=np.int64)
+        for key, place in before.items():
+            self._table[self._blocks[key]][: place.stop - place.start] = old[place]
+        told = np.array([known is not None and known.totals is not None for known in self.layouts] or [False])
+        for name in totals:
+            nothing = told[self._layout_of] & (name not in NODE_LEVEL)
+            self._table[self._blocks[EVER, TOTAL]][self._totals[name]] = np.where(nothing, 0, BOUNDLESS)
+
+    # What is read.
+
+    def layout_of(self, rows: Rows | None = None) -> Ints:
+        """The number of the layout of each of these rows, or of all."""
+        return self._layout_of[: self.count] if rows is None else self._layout_of.take(rows, mode="clip")
+
+    def has(self, name: str) -> bool:
+        """Whether some node has zones that list a resource."""
+        return name in self._names
+
+    def has_total(self, name: str) -> bool:
+        """Whether some node lists a resource, be it as a whole."""
+        return name in self._totals
+
+    def of(self, when: str, feature: str, rows: Rows | None = None) -> Ints:
+        """The columns of a feature beside resources: (zones or 1, rows)."""
+        block = self._table[self._blocks[when, feature], : self.count]
         return block if rows is None else block.take(rows, axis=1, mode="clip")
 
-    def block(self, feature: str, names: tuple[str, ...], rows: Rows | None = None) -> Ints:
-        """The columns of one feature of several resources, one below the other."""
-        span = _span(self.layout, feature, names)
-        if rows is None:
-            return self._table[span, : self.count]
-        if isinstance(span, slice):
-            return self._table[span].take(rows, axis=1, mode="clip")
-        return self._table[span[:, None], rows]
+    def free(self, when: FreeOrEmpty, names: Sequence[str], rows: Rows | None = None) -> Ints:
+        """What each zone may give of resources that some zone lists: (names, zones, rows)."""
+        return self._by_name((when, AMOUNTS), self.zones, _places(self._names, names), rows)
 
-    def has(self, feature: Feature) -> bool:
-        """Whether there are columns for it."""
-        return feature in self._places
+    def top(self, names: Sequence[str], rows: Rows | None = None) -> Ints:
+        """How much one, two, ... zones have together at the most: (names, zones, rows)."""
+        return self._by_name((EVER, TOP), self.zones, _places(self._names, names), rows)
 
-    def sums(self, when: FreeOrEmpty, name: str, width: int) -> Ints:
-        """What every set of so many zones may give of a resource, by set in the layout's order."""
-        if self.count < _FEW:
-            return sums_of(self.layout, self.of((when, name)), width, dtype(name))
-        key = (when, name, width)
+    def hosts(self, names: Sequence[str], rows: Rows | None = None) -> Ints:
+        """The zones that have any of a resource by hardware, as bits: (names, rows)."""
+        return self._by_name((EVER, HOSTS), 1, _places(self._names, names), rows)[:, 0]
+
+    def sums(self, when: FreeOrEmpty, name: str, width: int, rows: Rows | None = None) -> Ints:
+        """What sets of so many zones may give of a resource, (sets, rows), in the order of their numbers."""
+        key = when, name, width
         if key not in self._sums:
-            order = self.layout.of_width(width)
-            self._sums[key] = TrackedArray(self.changes, np.empty((len(order), 0), dtype=dtype(name)))
-        return self._sums[key].current(
-            self.count, lambda rows: sums_of(self.layout, self.of((when, name), rows), width, dtype(name))
-        )
+            empty = np.empty((len(zone_sets.of_width(self.zones, width)), 0), dtype=dtype(name))
+            self._sums[key] = TrackedArray(self._changes, empty)
+
+        def compute(some: Rows | None) -> Ints:
+            return sums_of(self.free(when, (name,), some)[0], width, dtype(name))
+
+        kept = self._sums[key]
+        return kept.current(self.count, compute) if rows is None else kept.at(rows, self.count, compute)
+
+    def totals(self, names: Sequence[str], rows: Rows | None = None) -> Ints:
+        """How much nodes as a whole have of resources that some node lists: (names, rows)."""
+        return self._by_name((EVER, TOTAL), 1, _places(self._totals, names), rows)[:, 0]
+
+    def _by_name(self, key: _BlockKey, each: int, places: slice | list[int], rows: Rows | None) -> Ints:
+        block = self._table[self._blocks[key]].reshape(-1, each, self._table.shape[1])[places]
+        return block[..., : self.count] if rows is None else block.take(rows, axis=2, mode="clip")
+
+    # What is read of a node.
+
+    def _now(self, node: Node) -> list[int]:
+        """What is free on a node, in the order of `_blocks`."""
+        cpus = cpu_manager.state(node)
+        frees = [zone.free for zone in node.zones]
+        amounts: list[int] = []
+        for name in self._names:
+            if name == CPU:
+                amounts += cpu_manager.cpus_per_zone(cpus.topology, cpus.free) if cpus else [0] * self.zones
+            else:
+                amounts += [free.get(name, 0) for free in frees]
+        amounts += [free.get(CPU, 0) for free in frees]
+        return [*amounts, *self._cores(cpus), *_groups(node)]
+
+    def _ever(self, node: Node) -> list[int]:
+        """What a node has, in the order of `_blocks`."""
+        empty = cpu_manager.state(node.emptied())
+        bags = [zone.allocatable for zone in node.zones]
+        hardware = [self._hardware(node, name, empty) for name in self._names]
+        amounts: list[int] = []
+        for name, sizes in zip(self._names, hardware, strict=True):
+            if name == CPU:
+                amounts += [
+                    min(bag.get(CPU, 0) // MILLI, size) for bag, size in zip(bags, sizes, strict=True)
+                ]
+            else:
+                amounts += [bag.get(name, 0) for bag in bags]
+        amounts += [bag.get(CPU, 0) for bag in bags]
+        amounts += [*self._cores(empty), *(empty.topology.sizes if empty else [0] * self.zones)]
+        for sizes in hardware:
+            amounts += accumulate(sorted(sizes, reverse=True))
+        amounts += [bits(at for at, size in enumerate(sizes) if size) for sizes in hardware]
+        totals = (most_of(node, name) for name in self._totals)
+        return amounts + [BOUNDLESS if total is None else min(total, BOUNDLESS) for total in totals]
+
+    def _hardware(self, node: Node, name: str, cpus: CpuState | None) -> Sequence[int]:
+        """How much each zone has of what the managers work out the fewest zones of a request by."""
+        if name == CPU:
+            return cpus.topology.sizes if cpus else (0,) * self.zones
+        return [_HARDWARE[kind(name)](zone).get(name, 0) for zone in node.zones]
+
+    def _cores(self, cpus: CpuState | None) -> list[int]:
+        """Of each zone whole free cores, if they have two threads, and free CPUs beside a reserved one."""
+        if not self.counts_cores:
+            return []
+        if cpus is None:
+            return [0] * (2 * self.zones)
+        # Threads of a core of an assumed machine stand side by side, the first at an even place.
+        first = cpus.free & cpus.free >> 1 & _EVEN if cpus.topology.threads_per_core == COUNTED_THREADS else 0
+        split = cpus.free & ~cpu_manager.whole_cores(cpus)
+        zones = cpus.topology.zones
+        return [
+            *((first & zone).bit_count() for zone in zones),
+            *((split & zone).bit_count() for zone in zones),
+        ]
 
 
 def dtype(name: str) -> Dtype:
     """The width of whole numbers that amounts of a resource are summed in."""
-    return np.int32 if kind(name) in _HALF else np.int64
+    return np.int32 if kind(name) in _IN_PIECES else np.int64
 
 
-def sums_of(layout: Layout, amounts: Ints, width: int, kept_as: Dtype = np.int64) -> Ints:
+def sums_of(amounts: Ints, width: int, kept_as: Dtype = np.int64) -> Ints:
     """The totals of all sets of so many zones: (zones, rows) -> (sets, rows)."""
     own: Ints = amounts.astype(kept_as, copy=False)
-    low, high = layout.halves(width)
-    sums: Ints = _of_every_set(own[:HALF]).take(low, axis=0)
-    sums += _of_every_set(own[HALF:]).take(high, axis=0)
+    low, high = zone_sets.halves(len(amounts), width)
+    sums: Ints = _of_every_set(own[: zone_sets.HALF]).take(low, axis=0)
+    sums += _of_every_set(own[zone_sets.HALF :]).take(high, axis=0)
     return sums
 
 
 def _of_every_set(amounts: Ints) -> Ints:
     """The totals of all sets of these zones, by their bits."""
-    totals: Ints = np.zeros((1 << HALF, amounts.shape[1]), dtype=amounts.dtype)
+    totals: Ints = np.zeros((1 << zone_sets.HALF, amounts.shape[1]), dtype=amounts.dtype)
     for at, zone in enumerate(amounts):
         np.add(totals[: 1 << at], zone, out=totals[1 << at : 2 << at])
     return totals
 
 
-# What is read of a node.
-
-
-def _sizes(layout: Layout) -> dict[Feature, int]:
-    """How many columns each feature has; those of what is free come first."""
-    by_zone = layout.count
-    sizes: dict[Feature, int] = {(When.NOW, name): by_zone for name in layout.names}
-    sizes |= {(RAW + When.NOW, CPU): by_zone, GROUPS: by_zone, USED: 1, GROUPED: 1}
-    sizes |= {(When.EMPTY, name): by_zone for name in layout.names}
-    sizes |= {(RAW + When.EMPTY, CPU): by_zone}
-    sizes |= {(TOP, name): by_zone for name in layout.names}
-    sizes |= {(MOST_ZONES_NEEDED, name): 1 for name in layout.names}
-    return sizes | {(TOTAL, name): 1 for name in layout.all_names}
-
-
-@lru_cache(maxsize=1024)
-def _places(layout: Layout) -> tuple[Mapping[Feature, slice], int]:
-    """Where each feature's columns stand, and how many there are."""
-    sizes = _sizes(layout)
-    ends = list(accumulate(sizes.values()))
-    return {key: slice(end - sizes[key], end) for key, end in zip(sizes, ends, strict=True)}, ends[-1]
-
-
-@lru_cache(maxsize=4096)
-def _span(layout: Layout, feature: str, names: tuple[str, ...]) -> slice | Rows:
-    """Where the columns of a feature stand, for these resources: side by side, if that is how they stand."""
-    places, _ = _places(layout)
-    every = [at for name in names for at in range(places[feature, name].start, places[feature, name].stop)]
-    if every == list(range(every[0], every[0] + len(every))):
-        return slice(every[0], every[0] + len(every))
-    return np.array(every, dtype=np.intp)
-
-
-def _now(layout: Layout, node: Node) -> list[int]:
-    """What is free on a node, in the order of `_sizes`."""
-    frees, cpus = [zone.free for zone in node.zones], cpu_manager.state(node)
-    amounts: list[int] = []
-    for name in layout.names:
-        if name == CPU:
-            amounts += cpu_manager.cpus_per_zone(cpus.topology, cpus.free) if cpus else [0] * len(frees)
-        else:
-            amounts += [free.get(name, 0) for free in frees]
-    amounts += [free.get(CPU, 0) for free in frees]
-    return amounts + _groups(node)
-
-
-def _ever(layout: Layout, node: Node) -> list[int]:
-    """What a node has, in the order of `_sizes`."""
-    bags, hardware = [zone.allocatable for zone in node.zones], _hardware(layout, node)
-    cpus: Sequence[int] = hardware.get(CPU, ())
-    amounts: list[int] = []
-    for name in layout.names:
-        if name == CPU:
-            amounts += [min(bag.get(CPU, 0) // MILLI, size) for bag, size in zip(bags, cpus, strict=True)]
-        else:
-            amounts += [bag.get(name, 0) for bag in bags]
-    amounts += [bag.get(CPU, 0) for bag in bags]
-    for sizes in hardware.values():
-        amounts += accumulate(sorted(sizes, reverse=True))
-    amounts += [_most_zones_needed(layout, name, sizes) for name, sizes in hardware.items()]
-    totals = (most_of(node, name) for name in layout.all_names)
-    return amounts + [BOUNDLESS if total is None else min(total, BOUNDLESS) for total in totals]
-
-
-def _hardware(layout: Layout, node: Node) -> dict[str, Sequence[int]]:
-    """By name how much each zone has of what the managers work out the fewest zones of a request by."""
-    cpus = cpu_manager.state(node)
-    sizes = cpus.topology.sizes if cpus else (0,) * len(node.zones)
-    return {
-        name: sizes if name == CPU else [_HARDWARE[kind(name)](zone).get(name, 0) for zone in node.zones]
-        for name in layout.names
+def _blocks(zones: int, *, names: int, totals: int, cores: int) -> tuple[Mapping[_BlockKey, slice], int]:
+    """Where each block of columns stands, those of what is free first, and how many columns there are."""
+    by_zone, one = zones, 1
+    sizes: dict[_BlockKey, int] = {
+        (When.NOW, AMOUNTS): names * by_zone,
+        (When.NOW, RAW): by_zone,
+        (When.NOW, CORES): cores,
+        (When.NOW, SPLIT): cores,
+        (When.NOW, GROUPS): by_zone,
+        (When.NOW, USED): one,
+        (When.NOW, GROUPED): one,
+        (When.EMPTY, AMOUNTS): names * by_zone,
+        (When.EMPTY, RAW): by_zone,
+        (When.EMPTY, CORES): cores,
+        (When.EMPTY, SPLIT): cores,
+        (EVER, SIZES): by_zone,
+        (EVER, TOP): names * by_zone,
+        (EVER, HOSTS): names,
+        (EVER, TOTAL): totals,
     }
+    ends = accumulate(sizes.values())
+    places = {key: slice(end - size, end) for (key, size), end in zip(sizes.items(), ends, strict=True)}
+    return places, sum(sizes.values())
+
+
+def _places(known: Mapping[str, int], names: Sequence[str]) -> slice | list[int]:
+    """Where these resources stand: side by side, if that is how they stand."""
+    places = [known[name] for name in names]
+    first = places[0] if places else 0
+    run = places == [*range(first, first + len(places))]
+    return slice(first, first + len(places)) if run else places
 
 
 _HARDWARE: Mapping[Kind, Callable[[Zone], Resources]] = MappingProxyType(
@@ -256,18 +379,18 @@ _HARDWARE: Mapping[Kind, Callable[[Zone], Resources]] = MappingProxyType(
 )
 
 
-def _most_zones_needed(layout: Layout, name: str, hardware: Sequence[int]) -> int:
-    hosts = sum(map(bool, hardware))
-    if name == CPU:
-        return max(1, hosts)
-    return hosts if layout.near and kind(name) is Kind.DEVICE else layout.count
+def _counts_cores(layout: Layout) -> bool:
+    return layout.config.whole_cores or layout.config.threads == COUNTED_THREADS
+
+
+_EVEN = int("01" * (MOST_ZONES * MOST_CPUS // 2), 2)
 
 
 def _groups(node: Node) -> list[int]:
     """The memory manager's groups, in the order of `GROUPS`, `USED` and `GROUPED`."""
     memory = memory_manager.state(node) if any(zone.assignments for zone in node.zones) else None
     if memory is None:
-        return [0] * len(node.zones) + [0, 0]
+        return [*(1 << at for at in range(len(node.zones))), 0, 0]
     used = bits(at for at, count in enumerate(memory.assignments) if count)
     grouped = bits(at for at, cells in enumerate(memory.cells) if cells.bit_count() > 1)
     return [*memory.cells, used, grouped]

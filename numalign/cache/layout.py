@@ -1,69 +1,122 @@
 """
-What nodes have in common whose amounts can stand in one table.
+What nodes have in common beside amounts: how their kubelets are configured, and which resources they list.
 
-Nodes of one layout differ in amounts alone: as many zones, the same managers, policy, resources and
-distances. Everything that a question turns on besides amounts is worked out once per layout. A node that the
-columns could only nearly describe has none, and is asked by the rules.
+A table of columns holds nodes of many layouts; what a question turns on besides amounts is worked out once
+per layout and looked up by node. A node that the columns could only nearly describe has no layout, and is
+evaluated by the rules.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from enum import StrEnum
 from itertools import chain
 from operator import attrgetter
 from types import MappingProxyType
 
-import numpy as np
-from numpy.typing import NDArray
-
-from numalign.cache.arrays import Rows
-from numalign.kubelet import bitmask, cpu_manager
+from numalign.kubelet import cpu_manager
 from numalign.kubelet.admit import numa_info
-from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.topology_manager import NumaInfo
 from numalign.model.intent import Policy, Scope
+from numalign.model.machine import MOST_CPUS
 from numalign.model.node import CpuManager, MemoryManager, Node, Zone, alike
-from numalign.model.options import CpuOption, FeatureGate, TopologyOption
+from numalign.model.options import CpuOption, FeatureGate
 from numalign.model.resources import MILLI, Kind, ZoneId, kind
 
 MOST_ZONES = 8
 """Each zone doubles the sets of zones, and this is as many as a kubelet aligns by default."""
 
-HALF = 4
-"""So many zones are half of the most that there are."""
-
 MOST_NAMES = 32
 """A refusal of the node as a whole says by one bit each which resources it lacks."""
 
 MOST_PIECES = 2**27
-"""CPUs and devices of all zones together are counted in 32 bits."""
+"""Devices of all zones together are counted in 32 bits."""
 
 MOST_BYTES = 2**49
 """Half a pebibyte: nobody has so much, and eight zones of it are far from what a number can hold."""
 
+COUNTED_THREADS = 2
+"""Of cores with so many it is counted how many are whole."""
+
 _COMPARES = frozenset({Policy.BEST_EFFORT, Policy.RESTRICTED})
 
-_HARMLESS = frozenset({CpuOption.STRICT_RESERVATION})
+_IN_COLUMNS = frozenset({CpuOption.STRICT_RESERVATION, CpuOption.FULL_PCPUS_ONLY})
 
 
-@dataclass(frozen=True, slots=False)
-class Layout:
-    """The facts that the nodes of one table share; `totals` is None where the nodes tell none."""
+class Unfit(StrEnum):
+    """Why a node stands in no table, and is evaluated by the rules."""
 
-    ids: tuple[ZoneId, ...]
+    ZONES = "zones"
+    """It has none, or more than `MOST_ZONES`."""
+    MACHINE = "machine"
+    """Somebody described its CPUs and devices one by one."""
+    CPU_OPTIONS = "cpu-options"
+    """Its kubelet chooses CPUs by an option beyond those that only count."""
+    POD_LEVEL = "pod-level-managers"
+    """Its kubelet serves pods as a whole."""
+    MEMORY_GROUPS = "memory-groups"
+    """Zones are grouped by memory that nobody holds."""
+    UNEVEN_CPUS = "uneven-cpus"
+    """Zones, sockets or cores differ in size: there the kubelet can take CPUs that it has not got."""
+    AMOUNTS = "amounts"
+    """A zone reports more than it has, or more than a column holds."""
+    THREADS = "threads"
+    """Cores have more than two threads, and it is known which CPUs are given out."""
+    NAMES = "names"
+    """It lists more than `MOST_NAMES` resources."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConfig:
+    """How a kubelet is configured, as far as columns know it.
+
+    `near` says that hints for devices hold only zones that have one, `whole_cores` that CPUs are given out
+    in whole cores, and `threads` is how many threads a core has.
+    """
+
     policy: Policy
     scope: Scope
     cpu_manager: CpuManager
     memory_manager: MemoryManager
+    near: bool
+    whole_cores: bool
+    threads: int
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Hashing so many enumerations takes long, and questions look layouts up by it.
+        object.__setattr__(self, "_hash", hash(_configured(self)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def strict(self) -> bool:
+        """Whether the kubelet refuses what it cannot align."""
+        return self.policy.at_least(Policy.RESTRICTED)
+
+
+_configured = attrgetter("policy", "scope", "cpu_manager", "memory_manager", "near", "whole_cores", "threads")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The facts beside amounts of a node; `totals` is None where the node tells none.
+
+    `names` are those of everything that a zone has, `listed` those that it may give out, and `devices` those
+    that a plugin gives out. `sockets` has a number for each zone, the same for zones on one socket; `numa`
+    says how far apart zones are where the kubelet prefers the closest.
+    """
+
+    ids: tuple[ZoneId, ...]
+    config: KubeletConfig
     devices: frozenset[str]
     names: tuple[str, ...]
     listed: frozenset[str]
     totals: frozenset[str] | None
     max_zones: int
     costs: tuple[tuple[tuple[ZoneId, int], ...], ...]
-    near: bool
-    closest: bool
-    zones: NumaInfo = field(compare=False)
+    sockets: tuple[int, ...]
+    numa: NumaInfo
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,85 +126,28 @@ class Layout:
         return self._hash
 
     @property
-    def count(self) -> int:
-        """How many zones a node has."""
-        return len(self.ids)
-
-    @cached_property
     def all_names(self) -> tuple[str, ...]:
         """The names of everything that a zone or the node as a whole lists, in order."""
         return tuple(sorted({*self.names, *(self.totals or ())}))
-
-    @property
-    def strict(self) -> bool:
-        """Whether the kubelet refuses what it cannot align."""
-        return self.policy.at_least(Policy.RESTRICTED)
-
-    @property
-    def single(self) -> bool:
-        """Whether only one zone will do."""
-        return self.policy is Policy.SINGLE_NUMA_NODE
 
     def gives_out(self, name: str) -> bool:
         """Whether a manager of these kubelets gives containers this resource of their own."""
         sort = kind(name)
         if sort is Kind.CPU:
-            return self.cpu_manager is CpuManager.STATIC
+            return self.config.cpu_manager is CpuManager.STATIC
         if sort is Kind.MEMORY:
-            return self.memory_manager is MemoryManager.STATIC
+            return self.config.memory_manager is MemoryManager.STATIC
         return name in self.devices
 
-    @cached_property
-    def _orders(self) -> tuple[tuple[Mask, ...], ...]:
-        every = sorted(bitmask.ascending(self.count), key=self.zones.rank)
-        return tuple(
-            tuple(mask for mask in every if mask.bit_count() == width) for width in range(self.count + 1)
-        )
 
-    def of_width(self, width: int) -> tuple[Mask, ...]:
-        """The sets of so many zones, in the order in which the kubelet prefers them."""
-        return self._orders[width]
-
-    @cached_property
-    def in_order(self) -> bool:
-        """Whether single zones are preferred as they stand."""
-        return self.of_width(1) == tuple(1 << at for at in range(self.count))
-
-    @cached_property
-    def _members(self) -> tuple[NDArray[np.float64], ...]:
-        zones = np.arange(self.count)
-        return tuple(
-            (np.array(order, dtype=np.intp)[:, None] >> zones & 1).astype(np.float64)
-            for order in self._orders
-        )
-
-    def members(self, width: int) -> NDArray[np.float64]:
-        """Which zones are in each set of so many, 0 or 1: (sets, zones).
-
-        As floats, for of these there are fast products; totals of bytes are far below 2^53 (`MOST_BYTES`).
-        """
-        return self._members[width]
-
-    @cached_property
-    def _halves(self) -> tuple[tuple[Rows, Rows], ...]:
-        orders = (np.array(order, dtype=np.intp) for order in self._orders)
-        return tuple((order & (1 << HALF) - 1, order >> HALF) for order in orders)
-
-    def halves(self, width: int) -> tuple[Rows, Rows]:
-        """The sets of so many zones by their halves: the bits of the first zones, and those of the others.
-
-        Of seventy sets of four zones in eight, each half is one of sixteen.
-        """
-        return self._halves[width]
-
-
-_identity = attrgetter("ids", "policy", "scope", "devices", "names", "listed", "totals", "costs")
+_identity = attrgetter("ids", "config", "devices", "names", "listed", "totals", "costs", "max_zones")
 
 
 def only_free_differs(node: Node, before: Node) -> bool:
     """Whether a node has the layout and all amounts that it had, but for what is free."""
     facts_alike = _facts(node) == _facts(before) and alike(node.health, before.health)
-    return facts_alike and all(map(_alike_zones, node.zones, before.zones)) and not _joined(node)
+    amounts_alike = facts_alike and all(map(_alike_zones, node.zones, before.zones))
+    return amounts_alike and not _joined(node) and not _scattered(node)
 
 
 _facts = attrgetter(
@@ -175,43 +171,79 @@ def _alike_zones(one: Zone, other: Zone) -> bool:
 _amounts = attrgetter("capacity", "allocatable", "costs")
 
 
-def layout_of(node: Node) -> Layout | None:
-    """The layout of a node; None if only the rules can say what becomes of a pod there."""
-    if not 0 < len(node.zones) <= MOST_ZONES or _peculiar(node) or _incredible(node):
-        return None
+def layout_of(node: Node) -> Layout | Unfit:
+    """The layout of a node; why it has none, if only the rules can say what becomes of a pod there."""
+    if unfit := _unfit(node):
+        return unfit
     bags = [bag for zone in node.zones for bag in (zone.capacity, zone.allocatable, zone.free)]
-    names, totals = tuple(sorted({*chain.from_iterable(bags)})), node.totals
-    if len({*names, *(totals or ())}) > MOST_NAMES:
-        return None
     return Layout(
         ids=node.ids,
+        config=config_of(node),
+        devices=node.devices,
+        names=tuple(sorted({*chain.from_iterable(bags)})),
+        listed=frozenset(chain.from_iterable(zone.allocatable for zone in node.zones)),
+        totals=None if node.totals is None else frozenset(node.totals),
+        max_zones=node.max_zones,
+        costs=tuple(zone.costs for zone in node.zones),
+        sockets=_sockets(node),
+        # Where only single zones count, or none, nobody asks how far apart they are.
+        numa=numa_info(node) if node.policy in _COMPARES else NumaInfo(len(node.zones)),
+    )
+
+
+def config_of(node: Node) -> KubeletConfig:
+    """How the kubelet of a node is configured."""
+    return KubeletConfig(
         policy=node.policy,
         scope=node.scope,
         cpu_manager=node.cpu_manager,
         memory_manager=node.memory_manager,
-        devices=node.devices,
-        names=names,
-        listed=frozenset(chain.from_iterable(zone.allocatable for zone in node.zones)),
-        totals=None if totals is None else frozenset(totals),
-        max_zones=node.max_zones,
-        costs=tuple(zone.costs for zone in node.zones),
         near=node.options.behaviour.hints_where_devices_are,
-        closest=TopologyOption.PREFER_CLOSEST in node.options.topology,
-        # Where only single zones count, or none, nobody asks how far apart they are.
-        zones=numa_info(node) if node.policy in _COMPARES else NumaInfo(len(node.zones)),
+        whole_cores=_gives_whole_cores(node),
+        threads=_threads(node),
     )
 
 
-def _peculiar(node: Node) -> bool:
-    """Whether more than amounts decides: a described machine, options, groups of nothing, or uneven CPUs."""
-    options = node.options.cpu - _HARMLESS if node.cpu_manager is CpuManager.STATIC else ()
-    gated = node.options.on(FeatureGate.POD_LEVEL_MANAGERS)
-    return bool(node.machine or options or gated or _joined(node) or _uneven(node))
+def _threads(node: Node) -> int:
+    """How many threads a core has; one where nobody gives out CPUs."""
+    cpus = cpu_manager.state(node)
+    return (cpus and cpus.topology.threads_per_core) or 1
+
+
+def _gives_whole_cores(node: Node) -> bool:
+    return node.cpu_manager is CpuManager.STATIC and CpuOption.FULL_PCPUS_ONLY in node.options.cpu
+
+
+def _sockets(node: Node) -> tuple[int, ...]:
+    """By zone the position of the first zone on its socket; what has no CPUs is a socket of its own."""
+    cpus = cpu_manager.state(node)
+    zones = cpus.topology.zones if cpus else (0,) * len(node.zones)
+    sockets = cpus.topology.sockets if cpus else ()
+    around = [next((socket for socket in sockets if socket & zone), zone) for zone in zones]
+    return tuple(
+        next((other for other in range(at) if zones[other] & socket), at) for at, socket in enumerate(around)
+    )
+
+
+def _unfit(node: Node) -> Unfit | None:
+    """The first reason for which amounts do not decide all."""
+    if not 0 < len(node.zones) <= MOST_ZONES:
+        return Unfit.ZONES
+    return next((unfit for unfit, applies in _UNFIT.items() if applies(node)), None)
+
+
+def _chooses_cpus(node: Node) -> bool:
+    return node.cpu_manager is CpuManager.STATIC and bool(node.options.cpu - _IN_COLUMNS)
 
 
 def _joined(node: Node) -> bool:
     """Whether zones are grouped by memory that nobody holds."""
     return any(zone.cells for zone in node.zones) and not any(zone.assignments for zone in node.zones)
+
+
+def _scattered(node: Node) -> bool:
+    """Whether it is known which CPUs are given out, of cores that are not counted one by one."""
+    return node.stock is not None and _threads(node) > COUNTED_THREADS
 
 
 def _uneven(node: Node) -> bool:
@@ -244,5 +276,24 @@ def _beyond(zone: Zone) -> bool:
 
 
 _MOST: Mapping[Kind, int] = MappingProxyType(
-    {Kind.CPU: MOST_PIECES * MILLI, Kind.MEMORY: MOST_BYTES, Kind.DEVICE: MOST_PIECES, Kind.NODE: MOST_BYTES}
+    {Kind.CPU: MOST_CPUS * MILLI, Kind.MEMORY: MOST_BYTES, Kind.DEVICE: MOST_PIECES, Kind.NODE: MOST_BYTES}
+)
+
+
+def _lists_many(node: Node) -> bool:
+    bags = (bag for zone in node.zones for bag in (zone.capacity, zone.allocatable, zone.free))
+    return len({*chain.from_iterable(bags), *(node.totals or ())}) > MOST_NAMES
+
+
+_UNFIT = MappingProxyType(
+    {
+        Unfit.MACHINE: lambda node: node.machine is not None,
+        Unfit.CPU_OPTIONS: _chooses_cpus,
+        Unfit.POD_LEVEL: lambda node: node.options.on(FeatureGate.POD_LEVEL_MANAGERS),
+        Unfit.MEMORY_GROUPS: _joined,
+        Unfit.AMOUNTS: _incredible,
+        Unfit.UNEVEN_CPUS: _uneven,
+        Unfit.THREADS: _scattered,
+        Unfit.NAMES: _lists_many,
+    }
 )

@@ -1,10 +1,11 @@
 """
-Nodes by name and by row, their amounts in one table of columns per layout.
+Nodes by name and by row, their amounts in one table of columns for each number of zones.
 
 Rows number nodes for whoever keeps something by node; a row is used again when its node has gone.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import repeat
@@ -15,7 +16,9 @@ import numpy as np
 from numalign.cache.arrays import Ints, Rows
 from numalign.cache.change_log import ChangeLog
 from numalign.cache.columns import Columns
-from numalign.cache.layout import Layout, layout_of, only_free_differs
+from numalign.cache.layout import Layout, Unfit, layout_of, only_free_differs
+from numalign.cache.layout_kinds import LayoutKinds
+from numalign.lru import LRU
 from numalign.model.node import Node, alike
 
 NOWHERE = -1
@@ -26,12 +29,16 @@ ODD, GONE = -1, -2
 
 _FIRST = 16
 
+_KINDS = 64
+"""Choices of resources for which it is kept how layouts differ; most pods ask for one of a few."""
 
-class LayoutTable:
-    """The nodes of one layout: their columns, and the row of each in the node table."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.columns = Columns(layout)
+class ZoneTable:
+    """Nodes with equally many zones: their columns, and the row of each in the node table."""
+
+    def __init__(self, zones: int) -> None:
+        self.columns = Columns(zones)
+        self._kinds: LRU[frozenset[str], LayoutKinds] = LRU(_KINDS)
         self._rows: Rows = np.zeros(_FIRST, dtype=np.intp)
 
     @property
@@ -39,13 +46,21 @@ class LayoutTable:
         """The row of each of its nodes."""
         return self._rows[: self.columns.count]
 
-    def add(self, row: int, node: Node) -> int:
+    def kinds(self, asked: frozenset[str]) -> LayoutKinds:
+        """The kinds of the layouts here, to whoever asks about these resources."""
+        kept = self._kinds.get(asked, lambda: LayoutKinds(self.columns, asked))
+        if kept.era != self.columns.era:
+            kept = LayoutKinds(self.columns, asked)
+            self._kinds.put(asked, kept)
+        return kept
+
+    def add(self, row: int, layout: Layout, node: Node) -> int:
         """Give a node a place here."""
         at = self.columns.count
         if at == len(self._rows):
             self._rows = np.concatenate([self._rows, np.zeros(at, dtype=np.intp)])
         self._rows[at] = row
-        self.columns.put(at, node)
+        self.columns.put(at, layout, node)
         return at
 
     def remove(self, at: int) -> int:
@@ -69,8 +84,8 @@ class NodeTable:
         self._nodes: list[Node | None] = []
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
-        self._tables: list[LayoutTable] = []
-        self._numbers: dict[Layout, int] = {}
+        self._tables: list[ZoneTable] = []
+        self._unfit: dict[int, Unfit] = {}
         self._table_of: Ints = np.full(_FIRST, GONE, dtype=np.int32)
         self._place_of: Rows = np.zeros(_FIRST, dtype=np.intp)
 
@@ -157,16 +172,21 @@ class NodeTable:
             self.changes.note(row)
             self.attributes.note(row)
 
-    def tables(self) -> Iterator[tuple[int, LayoutTable]]:
+    @property
+    def unfit(self) -> Mapping[Unfit, int]:
+        """How many nodes stand in no columns, by why."""
+        return Counter(self._unfit.values())
+
+    def why_odd(self, row: int) -> Unfit:
+        """Why the node in a row stands in no columns; raises `KeyError` for one that does."""
+        return self._unfit[row]
+
+    def tables(self) -> Iterator[tuple[int, ZoneTable]]:
         """All tables that have a node, by number."""
         return ((at, table) for at, table in enumerate(self._tables) if table.columns.count)
 
-    def among(self, numbers: Ints) -> Iterator[tuple[int, LayoutTable]]:
-        """The tables with these numbers."""
-        return ((at, self._tables[at]) for at in sorted({*numbers.tolist()}) if at >= 0)
-
-    def table(self, number: int) -> LayoutTable:
-        """The nodes of one layout."""
+    def table(self, number: int) -> ZoneTable:
+        """A table by its number."""
         return self._tables[number]
 
     def places(self, rows: Rows | None) -> tuple[Ints, Rows]:
@@ -190,24 +210,31 @@ class NodeTable:
         return number >= 0 and self._tables[number].columns.refresh(int(self._place_of[row]), node)
 
     def _settle(self, row: int, node: Node) -> None:
-        """Give a node its place in the table of its layout, if it has one."""
+        """Give a node its place in a table of nodes with as many zones, if amounts can tell all of it."""
         layout = layout_of(node)
-        number = ODD if layout is None else self._number(layout)
-        if number >= 0 and self._table_of[row] == number:
-            self._tables[number].columns.put(int(self._place_of[row]), node)
+        if isinstance(layout, Unfit):
+            self._leave(row)
+            self._table_of[row], self._unfit[row] = ODD, layout
+            return
+        number = self._number(layout)
+        if self._table_of[row] == number:
+            self._tables[number].columns.put(int(self._place_of[row]), layout, node)
             return
         self._leave(row)
         self._table_of[row] = number
-        if number >= 0:
-            self._place_of[row] = self._tables[number].add(row, node)
+        self._place_of[row] = self._tables[number].add(row, layout, node)
 
     def _number(self, layout: Layout) -> int:
-        number = self._numbers.setdefault(layout, len(self._tables))
-        if number == len(self._tables):
-            self._tables.append(LayoutTable(layout))
-        return number
+        """The number of the first table with as many zones that has room for all resources of a layout."""
+        zones = len(layout.ids)
+        for number, table in enumerate(self._tables):
+            if table.columns.zones == zones and table.columns.has_room_for(layout):
+                return number
+        self._tables.append(ZoneTable(zones))
+        return len(self._tables) - 1
 
     def _leave(self, row: int) -> None:
+        self._unfit.pop(row, None)
         number, at = int(self._table_of[row]), int(self._place_of[row])
         if number >= 0:
             self._place_of[self._tables[number].remove(at)] = at

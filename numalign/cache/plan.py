@@ -1,151 +1,266 @@
 """
-What a question comes to on all nodes of one layout, before any amount is looked at.
+What a question comes to on the nodes of one table, before any amount is looked at.
 
-Which containers ask for something that these kubelets give out, what is decided as one, and what is refused
-whatever the amounts. Where amounts by zone would not be enough to tell what happens, the plan says so, and
-the rules are asked node by node.
+Nodes of a table differ in policy, scope, managers and resources. What a question makes of that is worked out
+once for each kind of layout and looked up by row; amounts are then compared for all rows at once.
 """
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 
-from numalign.cache.layout import Layout
+import numpy as np
+
+from numalign.cache.arrays import Bools
+from numalign.cache.columns import BOUNDLESS, Columns
+from numalign.cache.layout import KubeletConfig
+from numalign.cache.layout_kinds import LayoutKind, LayoutKinds, Trait
+from numalign.cache.node_table import ZoneTable
 from numalign.cache.question import Question
 from numalign.decision.evaluate import by_kind, unaligned
-from numalign.model.demand import Step, by_plugins
-from numalign.model.intent import Intent, Policy, Scope
-from numalign.model.node import MemoryManager, Node
-from numalign.model.pod import Role
-from numalign.model.resources import CPU, MILLI, NODE_LEVEL
+from numalign.decision.verdict import Refusal
+from numalign.model.demand import Demand, Step, by_plugins
+from numalign.model.intent import Intent, Policy
+from numalign.model.node import Node
+from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
 
-BOUNDLESS = 2**62
-"""More than any node has; what nobody told of is taken for so much."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepRequest:
-    """What one step asks of the managers of a layout, in the order in which the kubelet asks them.
-
-    `pieces` are devices and then whole CPUs, `memory` is by name in bytes.
-    """
-
-    step: Step
-    pieces: tuple[tuple[str, int], ...]
-    memory: tuple[tuple[str, int], ...]
-
-    @property
-    def amounts(self) -> tuple[tuple[str, int], ...]:
-        """All of it."""
-        return (*self.pieces, *self.memory)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all of it."""
-        return frozenset(name for name, _ in self.amounts)
-
-    @property
-    def only_memory(self) -> "StepRequest":
-        """The same without devices and CPUs."""
-        return replace(self, pieces=())
+MOST_CONTAINERS = 64
+"""Of one pod that columns admit one after another; more are left to the rules, which stop in between."""
 
 
-@dataclass(frozen=True)
+class Undecided(StrEnum):
+    """Why columns leave a question to the rules, on whatever nodes."""
+
+    CONTAINERS = "containers"
+    """The pod has more than `MOST_CONTAINERS`."""
+    AMOUNTS = "amounts"
+    """It asks for more than a column holds."""
+
+
+@dataclass(frozen=True, eq=False)
 class LayoutPlan:
-    """A question on a layout.
+    """What a question comes to on layouts of one kind.
 
-    `steps` are the containers that ask for anything, `whole` is all of them. Each of `decisions` is aligned
-    as one: a container or, in pod scope, the pod. `refused` says that nothing of this layout takes the pod,
-    whatever it has, `unalignable` that no policy beyond best-effort would be kept, and `unsure` that only the
-    rules can say.
+    `refused` is why no such node takes the pod, whatever it has; `example` is one of these nodes.
     """
 
-    layout: Layout
+    kind: LayoutKind
     question: Question
-    decisions: tuple[StepRequest, ...]
-    steps: tuple[StepRequest, ...]
-    whole: StepRequest
-    refused: bool
-    unalignable: bool
-    unsure: bool
+    refused: Refusal | None
+    example: Node
 
-    @cached_property
-    def as_one(self) -> bool:
-        """Whether several containers are aligned as one."""
-        return len(self.decisions) < len(self.steps)
+    @property
+    def config(self) -> KubeletConfig:
+        """How these kubelets are configured."""
+        return self.kind.config
+
+    @property
+    def aligned(self) -> frozenset[str]:
+        """The resources of which these kubelets give hints."""
+        return frozenset() if self.config.policy is Policy.NONE else self.kind.given
 
     @cached_property
     def kept_by_kubelet(self) -> bool:
-        """Whether the kubelet lets nothing in that is not aligned as the pod asks."""
-        return nothing_to_keep(self.layout, self.question.intent)
+        """Whether the intent binds nobody, or the kubelet lets nothing in that does not keep it."""
+        intent = self.question.intent
+        if self.kind.single_zone or not intent.binding:
+            return True
+        return intent.scope in (None, self.config.scope) and self.config.policy.at_least(intent.policy)
+
+    @cached_property
+    def unalignable(self) -> bool:
+        """Whether no policy beyond best-effort would be kept here."""
+        strictly = replace(self.question.intent, policy=Policy.RESTRICTED)
+        return unaligned(self.example, self.question.demand, strictly) is not None
+
+
+@dataclass(frozen=True, eq=False)
+class StepRequest:
+    """What one step asks of the managers of a table's kubelets.
+
+    Of each of the `names` so many `amounts` in the unit of columns: devices first, then whole CPUs, then
+    memory. `given` says for which kinds of layouts that counts: (names, kinds).
+    """
+
+    step: Step
+    names: tuple[str, ...]
+    amounts: tuple[int, ...]
+    given: Bools
+
+    @cached_property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes by name."""
+        named = zip(self.names, self.amounts, strict=True)
+        return {name: amount for name, amount in named if kind(name) is Kind.MEMORY}
+
+    @cached_property
+    def everywhere(self) -> bool:
+        """Whether all of it counts for all kinds."""
+        return bool(self.given.all())
+
+    def only(self, chosen: Collection[str]) -> "StepRequest":
+        """The same of these resources alone."""
+        places = [at for at, name in enumerate(self.names) if name in chosen]
+        return StepRequest(
+            self.step,
+            tuple(self.names[at] for at in places),
+            tuple(self.amounts[at] for at in places),
+            self.given[places],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TablePlan:
+    """A question on those nodes of a table that heed the same demand, and decide its containers alike.
+
+    `every` are its plans by kind of layout, of which those that are `meant` are of this plan.
+    """
+
+    columns: Columns
+    kinds: LayoutKinds
+    every: tuple[LayoutPlan, ...]
+    meant: Bools
+
+    @cached_property
+    def plans(self) -> tuple[tuple[int, LayoutPlan], ...]:
+        """The number of each kind that is meant, and its plan."""
+        return tuple((at, self.every[at]) for at in np.flatnonzero(self.meant).tolist())
+
+    @cached_property
+    def question(self) -> Question:
+        """What these nodes are asked."""
+        return self.plans[0][1].question
+
+    @cached_property
+    def undecided(self) -> Undecided | None:
+        """Why only the rules can say."""
+        demand = self.question.demand
+        if any(amount >= BOUNDLESS for amount in demand.total.values()):
+            return Undecided.AMOUNTS
+        return Undecided.CONTAINERS if len(demand.steps) > MOST_CONTAINERS else None
+
+    @cached_property
+    def steps(self) -> tuple[StepRequest, ...]:
+        """The containers in the kubelet's order, those included that ask for nothing here."""
+        return tuple(self._request(step) for step in self.question.demand.steps)
+
+    @cached_property
+    def whole(self) -> StepRequest:
+        """The pod as a whole."""
+        return self._request(self.question.demand.whole)
+
+    @cached_property
+    def only_step(self) -> StepRequest | None:
+        """The one container that asks managers for anything, if amounts decide what becomes of it."""
+        asking = [request for request in self.steps if any(request.amounts)]
+        if len(asking) > 1 or any(map(self._hinted_for_nothing, self.steps)):
+            return None
+        return asking[0] if asking else self.whole
+
+    @cached_property
+    def together(self) -> bool:
+        """Whether the kubelets decide about the pod as a whole."""
+        return self.plans[0][1].kind.together
+
+    def _request(self, step: Step) -> StepRequest:
+        asked = {**step.devices, **({CPU: step.cpu // MILLI} if step.cpu else {}), **step.memory}
+        given = {name: self.kinds.given(name) for name in asked}
+        names = tuple(name for name in asked if given[name].any())
+        return StepRequest(
+            step,
+            names,
+            tuple(asked[name] for name in names),
+            np.array([given[name] for name in names], dtype=np.bool_).reshape(len(names), len(self.every)),
+        )
+
+    def _hinted_for_nothing(self, request: StepRequest) -> bool:
+        """Whether there are hints for a request of none: of a device that is named, or of no memory."""
+        step = request.step
+        named = any(amount == 0 and self.kinds.given(name).any() for name, amount in step.devices.items())
+        empty = step.managed and not step.memory
+        return named or (empty and bool(self.kinds.trait(Trait.KEEPS_MEMORY).any()))
 
     @cached_property
     def totals(self) -> tuple[tuple[str, int], ...]:
-        """What the node as a whole is asked, of everything that the layout lists."""
-        listed = self.layout.all_names
-        return tuple(item for item in self.question.demand.total.items() if item[0] in listed)
+        """What the node as a whole is asked, of everything that some node of the table lists."""
+        total = self.question.demand.total
+        return tuple(item for item in total.items() if self.columns.has_total(item[0]))
 
     @cached_property
-    def unlisted(self) -> bool:
-        """Whether something is asked of nodes that would list it if they had any."""
-        absent = self.question.demand.total.keys() - self.layout.all_names - NODE_LEVEL
-        return self.layout.totals is not None and bool(absent)
+    def unlisted(self) -> tuple[str, ...]:
+        """What is asked and no node of the table lists, though it would if it had any."""
+        asked = self.question.demand.total
+        return tuple(name for name in asked if not self.columns.has_total(name) and name not in NODE_LEVEL)
+
+    @cached_property
+    def refused(self) -> tuple[bool, ...]:
+        """Which kinds take no such pod, whatever they have."""
+        return tuple([plan.refused is not None for plan in self.every])
+
+    @cached_property
+    def kept_by_kubelet(self) -> tuple[bool, ...]:
+        """For which kinds nothing is left to ask once the kubelet takes the pod."""
+        return tuple([plan.kept_by_kubelet for plan in self.every])
 
 
-def plan_of(layout: Layout, question: Question, example: Node) -> LayoutPlan:
-    """What the question comes to on this layout; `example` is one of its nodes."""
-    demand = question.demand
-    if demand.by_dra:
-        demand = by_plugins(demand, layout.devices)
-        question = replace(question, demand=demand)
-    requests = tuple(_request(layout, step) for step in demand.steps)
-    steps = tuple(request for request in requests if request.amounts)
-    together = layout.scope is Scope.POD and layout.policy is not Policy.NONE
-    whole = _request(layout, demand.whole)
-    memory = {name for request in steps for name, _ in request.memory}
-    strictly = replace(question.intent, policy=Policy.RESTRICTED)
-    return LayoutPlan(
-        layout,
-        question,
-        decisions=((whole,) if whole.amounts else ()) if together else steps,
-        steps=steps,
-        whole=whole,
-        refused=by_kind(example, demand, question.intent) is not None,
-        unalignable=unaligned(example, demand, strictly) is not None,
-        unsure=any(_open_ended(layout, request) for request in requests)
-        # The pod as a whole asks for other memory than its containers.
-        or (together and {name for name, _ in whole.memory} != memory)
-        or any(amount >= BOUNDLESS for amount in demand.total.values()),
-    )
+def concerned(plan: LayoutPlan, step: Step, intent: Intent) -> frozenset[str]:
+    """The names of a step's resources that an intent is about and these kubelets align."""
+    return frozenset(name for name in step.asks if name in plan.aligned and intent.concerns(name))
 
 
-def _request(layout: Layout, step: Step) -> StepRequest:
-    cpus = ((CPU, step.cpu // MILLI),) if step.cpu and layout.gives_out(CPU) else ()
-    devices = (item for item in step.devices.items() if item[0] in layout.devices)
-    memory = tuple(step.memory.items()) if layout.memory_manager is MemoryManager.STATIC else ()
-    return StepRequest(step, (*devices, *cpus), memory)
+class Plans:
+    """What one question comes to, table by table; kinds of layouts that tables share are planned once."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._asked = _names(question.demand)
+        self._plans: dict[LayoutKind, LayoutPlan] = {}
+        self._tables: dict[ZoneTable, tuple[LayoutKinds, tuple[TablePlan, ...]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def of(self, table: ZoneTable) -> tuple[TablePlan, ...]:
+        """The plans of a table, each of some of its layouts."""
+        kinds, kept = table.kinds(self._asked), self._tables.get(table)
+        if kept is None or kept[0] is not kinds:
+            kept = self._tables[table] = kinds, self._planned(table.columns, kinds)
+        return kept[1]
+
+    def _planned(self, columns: Columns, kinds: LayoutKinds) -> tuple[TablePlan, ...]:
+        every = tuple(map(self._plan, kinds.kinds, kinds.examples))
+        plan = TablePlan(columns, kinds, every, np.ones(len(every), dtype=np.bool_))
+        if self._question.demand.by_dra or plan.only_step is None:
+            return tuple(_split(plan))
+        return (plan,)
+
+    def _plan(self, kind: LayoutKind, example: Node) -> LayoutPlan:
+        if kind not in self._plans:
+            question = self._heeded(kind)
+            refused = by_kind(example, question.demand, question.intent)
+            self._plans[kind] = LayoutPlan(kind, question, refused, example)
+        return self._plans[kind]
+
+    def _heeded(self, kind: LayoutKind) -> Question:
+        """What nodes with these devices are asked; equal questions are one object."""
+        question = self._question
+        if not question.demand.by_dra:
+            return question
+        heeded = replace(question, demand=by_plugins(question.demand, kind.devices))
+        return next((plan.question for plan in self._plans.values() if plan.question == heeded), heeded)
 
 
-def _open_ended(layout: Layout, request: StepRequest) -> bool:
-    """Whether more than amounts decides.
-
-    What init containers leave to later ones binds these to zones; a device that is named and not asked for
-    has hints all the same; and the memory manager looks at a request for nothing.
-    """
-    step = request.step
-    left_over = step.role is Role.INIT and bool(request.amounts)
-    named = any(step.devices.get(name) == 0 for name in layout.devices)
-    no_memory = step.managed and not step.memory and layout.memory_manager is MemoryManager.STATIC
-    return left_over or named or no_memory
+def _split(plan: TablePlan) -> Iterator[TablePlan]:
+    """The same by demand, and by whether containers are decided about together."""
+    keys = [(id(each.question), each.kind.together) for each in plan.every]
+    for key in dict.fromkeys(keys):
+        yield replace(plan, meant=np.array([each == key for each in keys]))
 
 
-def nothing_to_keep(layout: Layout, intent: Intent) -> bool:
-    """Whether the intent binds nobody, or the kubelet lets nothing in that does not keep it."""
-    alike = intent.scope in (None, layout.scope)
-    kept = layout.count == 1 or (alike and layout.policy.at_least(intent.policy))
-    return kept or not intent.binding
-
-
-def concerned(plan: LayoutPlan, request: StepRequest, intent: Intent) -> frozenset[str]:
-    """The names of a step's resources that an intent is about and the kubelet aligns."""
-    aligned = request.names if plan.layout.policy is not Policy.NONE else frozenset[str]()
-    return frozenset(name for name in aligned if intent.concerns(name))
+def _names(demand: Demand) -> frozenset[str]:
+    """All resources that any container asks for or names."""
+    cpu = [CPU] if demand.whole.cpu else []
+    steps = (demand.whole, *demand.steps)
+    return frozenset(chain(cpu, *((*step.memory, *step.devices) for step in steps)))

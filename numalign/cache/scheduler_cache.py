@@ -52,6 +52,10 @@ class SchedulerCache:
         """What is remembered of what was asked, by its name in metrics."""
         return {name: cache for name, cache in self._cluster.caches().items() if name in _ASKED}
 
+    def evaluated(self) -> Mapping[str, int]:
+        """See `ClusterCache.evaluated`."""
+        return self._cluster.evaluated()
+
     def set_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
         """Hold these nodes without topology and no others, some at each step."""
         return self._cluster.update_unknown(unknown)
@@ -70,7 +74,7 @@ class SchedulerCache:
     def work(self, names: Sequence[str], question: Question, *, now: float) -> Iterator[None]:
         """Work out in steps what `ask` then gives at once."""
         self._refresh(names, now)
-        yield from self._cluster.work(question)
+        yield from self._cluster.work(names, question)
 
     def work_ahead(self, most: int, clock: Callable[[], float]) -> Iterator[int]:
         """Read anew what nobody has asked about since, `most` nodes at a time; gives how many are left."""

@@ -31,7 +31,7 @@ class Cause(StrEnum):
     """What a refusal comes down to.
 
     For a new one: decide it in `evaluate`, put it into words in the one table of `wording`, whose order ranks
-    causes as well, and tell its rows apart in `numalign.cache.refusal_codes`, where columns restate it.
+    causes as well, and tell its rows apart in `numalign.cache.batch_refusals`, where columns restate it.
     Nothing else knows causes one by one.
     """
 

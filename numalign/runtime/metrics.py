@@ -7,12 +7,12 @@ every process has: its build, its memory and its processor time.
 """
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.registry import Collector
@@ -75,3 +75,21 @@ class CacheSizes(Collector):
                 size.add_metric([name], cache.bytes)
                 entries.add_metric([name], len(cache))
         yield from (size, entries)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedNodes(Collector):
+    """How many nodes were evaluated for pods, by columns, or by the rules for some reason; only ever more."""
+
+    counts: Callable[[], Mapping[str, int]]
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Nodes, by what answered."""
+        nodes = CounterMetricFamily(
+            f"{PREFIX}evaluated_nodes",
+            "Nodes evaluated for a pod, in columns or, by why, one by one.",
+            labels=["by"],
+        )
+        for by, count in self.counts().items():
+            nodes.add_metric([by], count)
+        yield nodes

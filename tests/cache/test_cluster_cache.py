@@ -128,7 +128,12 @@ def looks(cache: ClusterCache, asked: Question) -> int:
     return len(list(cache.work_now(asked)))
 
 
-OFF = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=BINDING, options=options("full-pcpus-only"))
+OFF = node(
+    "cpu=8 mem=8Gi gpu=1",
+    "cpu=8 mem=8Gi gpu=1",
+    policy=BINDING,
+    options=options("distribute-cpus-across-numa"),
+)
 """Columns do not describe it: the rules are asked."""
 
 SPREAD = node("cpu=8 mem=8Gi gpu=1/1/0", "cpu=8 mem=8Gi gpu=1/1/0", policy=BINDING)
@@ -167,7 +172,7 @@ def test_every_node_is_asked_before_a_pod_is_turned_away() -> None:
 @pytest.mark.parametrize("done", [1, 2, 3])
 def test_a_node_may_go_while_it_is_evaluated(done: int) -> None:
     cache, asked = ClusterCache.of(many(OFF, 2)), question(*["cpu=2 mem=1Gi"] * 2)
-    work = cache.work(asked)
+    work = cache.work([one.name for one in cache.nodes], asked)
     for _ in range(done):
         next(work)
 

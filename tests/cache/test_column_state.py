@@ -1,84 +1,164 @@
-"""What nodes have left while a pod is admitted, container by container."""
+"""What nodes of a table may give to a pod, row by row."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from numalign.cache.column_state import ColumnState
-from numalign.cache.columns import FreeOrEmpty, When
-from numalign.model.node import Node
+from numalign.cache.columns import When
+from numalign.cache.layout import Layout
+from numalign.cache.layout_kinds import Trait
+from numalign.model.intent import Policy
+from numalign.model.node import CpuManager, MemoryManager
 from numalign.model.resources import CPU, MEMORY
-from tests.in_columns import asked, left, state
-from tests.notation import GPU, NIC, Ids, asks, node, options, table
+from tests.in_columns import asked, by_name, left, state
+from tests.notation import GPU, NIC, asks, node
 
 GIB = 2**30
 
 EMPTY = node(*["cpu=8 mem=8Gi gpu=2"] * 2)
 USED = left(EMPTY, "cpu=6500m mem=1Gi gpu=0", "")
-ONE = asked(EMPTY, asks("cpu=2 mem=3Gi gpu=1"))
+NOTHING = asks("")
+ONE = asks("cpu=2 mem=3Gi gpu=1")
 """A container that asks for some of everything."""
 
 
-def shut(found: ColumnState, width: int) -> list[list[bool]] | None:
-    """By set, which rows it is closed on."""
-    sets = found.closed(width)
-    return None if sets is None else sets.tolist()
-
-
-# What is free, and how it is taken.
-
-
-def test_it_begins_with_what_is_free_or_with_all_there_is() -> None:
-    assert state(EMPTY, USED).amounts(GPU).T.tolist() == [[2, 2], [0, 2]]
-    assert state(EMPTY, USED, when=When.EMPTY).amounts(GPU).T.tolist() == [[2, 2], [2, 2]]
+def test_nodes_give_what_is_free_or_all_there_is() -> None:
+    assert state(NOTHING, EMPTY, USED).free(GPU).T.tolist() == [[2, 2], [0, 2]]
+    assert state(NOTHING, EMPTY, USED, when=When.EMPTY).free(GPU).T.tolist() == [[2, 2], [2, 2]]
 
 
 def test_of_what_no_node_has_there_is_none() -> None:
-    assert state(EMPTY, USED).amounts(NIC).tolist() == [[0, 0], [0, 0]]
-    assert state(EMPTY, USED).sums(NIC, 2).tolist() == [[0, 0]]
+    assert state(NOTHING, EMPTY, USED).free(NIC).tolist() == [[0, 0], [0, 0]]
 
 
 def test_raw_cpus_are_millicores_and_all_else_is_what_it_is() -> None:
-    assert state(USED).amounts(CPU).T.tolist() == [[6, 8]]
-    assert state(USED).raw(CPU).T.tolist() == [[6500, 8000]]
-    assert state(USED).raw(MEMORY).T.tolist() == [[GIB, 8 * GIB]]
+    used = state(NOTHING, USED)
+
+    assert used.free(CPU).T.tolist() == [[6, 8]]
+    assert used.raw(CPU).T.tolist() == [[6500, 8000]]
+    assert used.raw(MEMORY).T.tolist() == [[GIB, 8 * GIB]]
 
 
-def test_a_container_takes_from_the_zone_that_it_got() -> None:
-    after = state(EMPTY, USED, EMPTY).charged(ONE, np.array([0b01, 0b10, 0]))
+def test_some_rows_of_some_rows_are_rows_of_the_table() -> None:
+    every = state(NOTHING, EMPTY, USED, left(EMPTY, "", "gpu=1"))
+    some = every.at(np.array([2, 1]))
+    one = some.at(np.array([0]))
 
-    assert after.amounts(GPU).T.tolist() == [[1, 2], [0, 1], [2, 2]]
-    assert after.amounts(CPU).T.tolist() == [[6, 8], [6, 6], [8, 8]]
-    assert after.raw(CPU).T.tolist() == [[6000, 8000], [6500, 6000], [8000, 8000]]
-    assert after.raw(MEMORY).T.tolist() == [[5 * GIB, 8 * GIB], [GIB, 5 * GIB], [8 * GIB, 8 * GIB]]
-
-
-def test_sets_of_zones_give_what_their_zones_give() -> None:
-    three = state(node("gpu=1", "gpu=2", "gpu=4"))
-
-    assert three.sums(GPU, 1).T.tolist() == [[1, 2, 4]]
-    assert three.sums(GPU, 2).T.tolist() == [[3, 5, 6]]
-    assert three.sums(GPU, 3).T.tolist() == [[7]]
+    assert (every.count, some.count, one.count) == (3, 2, 1)
+    assert some.free(GPU).T.tolist() == [[2, 1], [0, 2]]
+    assert one.free(GPU).T.tolist() == [[2, 1]]
 
 
-def test_single_zones_are_told_in_the_kubelets_order() -> None:
-    costs: dict[Ids, int] = {(0, 0): 20, (1, 1): 10}
-    odd = node(
-        "gpu=1", "gpu=2", policy="restricted", costs=costs, options=options("prefer-closest-numa-nodes")
-    )
+# What differs by kind of layout.
 
-    assert state(odd).sums(GPU, 1).T.tolist() == [[2, 1]]
+STRICT = replace(EMPTY, policy=Policy.RESTRICTED)
+SHARED = replace(STRICT, cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
 
 
-def test_rows_can_be_looked_at_alone() -> None:
-    after = state(EMPTY, USED, EMPTY).charged(ONE, np.array([0b01, 0b10, 0b10]))
-    some = after.at(np.array([2, 0]))
-    again = some.at(np.array([1]))
+def test_rows_have_what_is_true_of_their_kind() -> None:
+    mixed = state(ONE, STRICT, EMPTY, SHARED)
 
-    assert (after.count, some.count, again.count) == (3, 2, 1)
-    assert some.amounts(GPU).T.tolist() == [[2, 1], [1, 2]]
-    assert some.sums(GPU, 2).tolist() == [[3, 3]]
-    assert again.amounts(GPU).T.tolist() == [[1, 2]]
-    assert shut(again, 2) == [[True]]
+    assert mixed.has(Trait.STRICT).tolist() == [True, False, True]
+    assert mixed.gives(CPU).tolist() == [True, True, False]
+    assert mixed.flags([True, False, False]).tolist() == [True, False, False]
+    assert mixed.at(np.array([2, 0])).gives(CPU).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_what_is_true_of_all_kinds_is_true_of_all_rows(*, value: bool) -> None:
+    assert state(ONE, STRICT, EMPTY, EMPTY).flags([value, value]).tolist() == [value] * 3
+
+
+def test_a_request_counts_for_nothing_where_managers_do_not_give_it_out() -> None:
+    mixed = state(ONE, STRICT, SHARED)
+
+    assert by_name(asked(mixed), mixed.needs(asked(mixed))) == {
+        GPU: [1, 1],
+        CPU: [2, 0],
+        MEMORY: [3 * GIB, 0],
+    }
+
+
+def policy(layout: Layout) -> Policy:
+    return layout.config.policy
+
+
+def test_rows_are_told_apart_by_a_fact_of_their_layouts() -> None:
+    mixed = state(NOTHING, STRICT, EMPTY, SHARED)
+    parts = {told: rows if rows is None else rows.tolist() for told, rows in mixed.alike(policy)}
+
+    assert parts == {Policy.RESTRICTED: [0, 2], Policy.NONE: [1]}
+    assert [told for told, _ in mixed.at(np.array([0, 2])).alike(policy)] == [Policy.RESTRICTED]
+
+
+def test_a_fact_of_all_layouts_is_told_once() -> None:
+    assert [*state(NOTHING, STRICT, SHARED).alike(policy)] == [(Policy.RESTRICTED, None)]
+
+
+# Sets of zones that have enough.
+
+
+def enough(found: ColumnState, width: int) -> list[list[bool]]:
+    """By row, which sets of so many zones have all that the container asks for."""
+    return list[list[bool]](found.enough(asked(found), width).T.tolist())
+
+
+def test_sets_have_enough_together() -> None:
+    three = state(asks("gpu=3"), node("gpu=1", "gpu=2", "gpu=4"))
+
+    assert enough(three, 1) == [[False, False, True]]
+    assert enough(three, 2) == [[True, True, True]]
+    assert enough(three, 3) == [[True]]
+
+
+def test_a_set_needs_enough_of_everything() -> None:
+    apart = left(EMPTY, "cpu=1", "gpu=0")
+
+    assert enough(state(ONE, EMPTY, apart), 1) == [[True, True], [False, False]]
+    assert enough(state(ONE, EMPTY, apart), 2) == [[True], [True]]
+    assert enough(state(ONE, EMPTY, apart, when=When.EMPTY), 1) == [[True, True], [True, True]]
+
+
+def test_what_does_not_count_is_not_missing() -> None:
+    none = "cpu=0 mem=0"
+
+    assert enough(state(ONE, left(STRICT, none, none), left(SHARED, none, none)), 1) == [
+        [False, False],
+        [True, True],
+    ]
+
+
+def test_of_what_no_node_lists_no_set_has_enough_but_where_it_does_not_count() -> None:
+    bare = node("cpu=8/8/2", "cpu=8", memory_manager=MemoryManager.STATIC)
+    shared = replace(bare, memory_manager=MemoryManager.NONE)
+
+    assert enough(state(asks("cpu=4 mem=1Gi"), bare, shared), 1) == [[False, False], [False, True]]
+
+
+frees = st.lists(st.tuples(*[st.integers(0, 4)] * 4), min_size=1, max_size=3)
+
+
+@given(frees, st.integers(0, 9), st.integers(1, 4), st.sampled_from([1, 300]))
+def test_sets_have_what_their_zones_have(
+    frees: list[tuple[int, ...]], amount: int, width: int, times: int
+) -> None:
+    one = node(*["gpu=4"] * 4, policy="restricted")
+    rows = [left(one, *(f"gpu={gpus}" for gpus in free)) for free in frees]
+    found = state(asks(f"gpu={amount}"), *rows * times)
+
+    sets = [[at for at in range(4) if mask >> at & 1] for mask in range(16) if mask.bit_count() == width]
+    plain = [[sum(free[at] for at in zones) >= amount for zones in sets] for free in frees]
+    assert enough(found, width) == plain * times
+
+
+def test_more_than_any_node_has_is_never_enough() -> None:
+    many = state(asks(f"gpu={2**40}"), *[node("gpu=2", "gpu=2", "gpu=2")] * 300)
+
+    assert not many.enough(asked(many), 2).any()
 
 
 # Memory.
@@ -93,24 +173,27 @@ SETS_OF_TWO = [0b0011, 0b0101, 0b0110, 0b1001, 0b1010, 0b1100]
 
 def open_sets(found: ColumnState, width: int, row: int = 0) -> list[int]:
     """The sets that groups leave open on a row."""
-    order = found.columns.layout.of_width(width)
-    closed = shut(found, width) or [[False] * found.count] * len(order)
-    return [mask for mask, told in zip(order, closed, strict=True) if not told[row]]
+    sets, closed = [mask for mask in range(16) if mask.bit_count() == width], found.closed(width)
+    return sets if closed is None else [sets[at] for at in np.flatnonzero(~closed[:, row])]
 
 
 def test_without_blocks_every_set_is_open() -> None:
-    assert shut(state(BARE), 1) is None
-    assert shut(state(BARE), 2) is None
+    bare = state(NOTHING, BARE)
+
+    assert bare.closed(1) is bare.closed(2) is None
+    assert not bare.memory_used().any()
 
 
 def test_a_group_serves_itself_and_a_zone_with_a_block_no_other() -> None:
-    assert open_sets(state(BLOCKS), 1) == [0b0100, 0b1000]
-    assert open_sets(state(BLOCKS), 2) == [0b0011]
-    assert open_sets(state(BLOCKS), 3) == []
+    grouped = state(NOTHING, BLOCKS)
+
+    assert open_sets(grouped, 1) == [0b0100, 0b1000]
+    assert open_sets(grouped, 2) == [0b0011]
+    assert open_sets(grouped, 3) == []
 
 
 def test_the_empty_node_has_no_groups() -> None:
-    empty = state(BLOCKS, when=When.EMPTY)
+    empty = state(NOTHING, BLOCKS, when=When.EMPTY)
 
     assert open_sets(empty, 1) == [0b0001, 0b0010, 0b0100, 0b1000]
     assert open_sets(empty, 2) == SETS_OF_TWO
@@ -118,65 +201,17 @@ def test_the_empty_node_has_no_groups() -> None:
 
 
 def test_groups_of_one_node_do_not_close_sets_of_another() -> None:
-    both = state(BARE, BLOCKS)
+    both = state(NOTHING, BARE, BLOCKS)
 
-    assert open_sets(both, 1, row=0) == [0b0001, 0b0010, 0b0100, 0b1000]
-    assert open_sets(both, 2, row=0) == SETS_OF_TWO
-    assert open_sets(both, 2, row=1) == [0b0011]
-    assert both.memory_used().tolist() == [False, True]
+    for found in (both, both.at(np.array([0, 1, 0]))):
+        assert open_sets(found, 1, row=0) == [0b0001, 0b0010, 0b0100, 0b1000]
+        assert open_sets(found, 2, row=0) == SETS_OF_TWO
+        assert open_sets(found, 2, row=1) == [0b0011]
+        assert found.memory_used()[:2].tolist() == [False, True]
 
 
 def test_single_zones_stay_open_where_nobody_has_a_group() -> None:
-    own = node(*["mem=8Gi"] * 4, blocks=[(0,), (2,)])
+    own = state(NOTHING, node(*["mem=8Gi"] * 4, blocks=[(0,), (2,)]))
 
-    assert shut(state(own), 1) is None
-    assert open_sets(state(own), 2) == [0b1010]
-
-
-GIB_OF_MEMORY = asked(BARE, asks("cpu=1 mem=1Gi"))
-
-
-def test_a_container_of_the_pod_binds_its_zone() -> None:
-    after = state(BARE, BARE).charged(GIB_OF_MEMORY, np.array([0b0001, 0]))
-
-    assert open_sets(after, 1) == [0b0001, 0b0010, 0b0100, 0b1000]
-    assert open_sets(after, 2) == [0b0110, 0b1010, 0b1100]
-    assert open_sets(after, 2, row=1) == SETS_OF_TWO
-    assert after.memory_used().tolist() == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("one", "when", "masks", "left_open"),
-    table(
-        [
-            ("one of an empty node too", BLOCKS, When.EMPTY, (0b0001,), [0b0110, 0b1010, 0b1100]),
-            ("several those of all", BARE, When.NOW, (0b0001, 0b0100), [0b1010]),
-            ("one beside a group leaves it whole", BLOCKS, When.NOW, (0b1000,), [0b0011]),
-        ]
-    ),
-)
-def test_containers_bind_their_zones(
-    one: Node, when: FreeOrEmpty, masks: tuple[int, ...], left_open: list[int]
-) -> None:
-    after = state(one, when=when)
-    for mask in masks:
-        after = after.charged(GIB_OF_MEMORY, np.array([mask]))
-
-    assert open_sets(after, 1) == [1 << at for at in range(4) if left_open != [0b0011] or at > 1]
-    assert open_sets(after, 2) == left_open
-
-
-def test_what_asks_for_no_memory_binds_nothing() -> None:
-    devices = asked(EMPTY, asks("gpu=1"))
-
-    assert not state(EMPTY).charged(devices, np.array([0b01])).memory_used().any()
-
-
-def test_bound_zones_and_blocks_close_sets_together() -> None:
-    some = node(*["mem=8Gi"] * 4, blocks=[(0, 1)])
-    after = state(some).charged(GIB_OF_MEMORY, np.array([0b0100]))
-
-    assert open_sets(after, 1) == [0b0100, 0b1000]
-    assert open_sets(after, 2) == [0b0011]
-    assert after.memory_group(0).tolist() == [0b0011]
-    assert after.memory_group(2).tolist() == [0b0100]
+    assert own.closed(1) is None
+    assert open_sets(own, 2) == [0b1010]

@@ -1,34 +1,35 @@
-"""Which nodes take a pod, by columns: yes, no, or that the rules are to say."""
+"""Which nodes take a pod, in columns: those whose rules do."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from numalign.cache.columns import FreeOrEmpty, When
-from numalign.cache.feasibility import fitting_sets, memory_served, preferred_hint, tried, widths_of
+from numalign.cache.feasibility import Trial, large_enough
 from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.model.intent import Intent, Policy
-from numalign.model.node import CpuManager, MemoryManager, Node
-from numalign.model.resources import CPU, MEMORY
-from tests.in_columns import asked, left, lists, plan, state
-from tests.notation import GPU, HUGE, Ids, asks, bag, means, node, options, table
+from numalign.model.node import MemoryManager, Node
+from tests.in_columns import left, state
+from tests.notation import asks, bag, means, node, options, table
 
-YES, NO, ASK = "yes", "no", "ask the rules"
+YES, NO = "yes", "no"
 
 
 def says(pod: str, *nodes: Node, intent: Intent = NO_INTENT, when: FreeOrEmpty = When.NOW) -> list[str]:
-    """What columns say of each node; where they say anything, the rules say the same."""
-    found = tried(plan(nodes[0], asks(pod), intent), state(*nodes, when=when))
-    words = [
-        ASK if unsure else YES if taken else NO
-        for taken, unsure in zip(found.taken, found.unsure, strict=True)
-    ]
+    """What columns say of each node, alone or beside the others; the rules say the same."""
+    asked = state(asks(pod), *nodes, intent=intent, when=when)
+    taken = words(Trial(asked))
+    for row, word in enumerate(taken):
+        assert words(Trial(asked.at(np.array([row])))) == [word]
     stand = nodes if when is When.NOW else [one.emptied() for one in nodes]
-    rules = [YES if evaluate(one, asks(pod), intent).admitted else NO for one in stand]
-    assert [word for word in words if word != ASK] == [
-        rule for word, rule in zip(words, rules, strict=True) if word != ASK
-    ]
-    return words
+    assert taken == [YES if evaluate(one, asks(pod), intent).admitted else NO for one in stand]
+    return taken
+
+
+def words(trial: Trial) -> list[str]:
+    return [YES if taken else NO for taken in trial.taken.tolist()]
 
 
 def of(policy: str, *zones: str, scope: str = "container") -> Node:
@@ -37,128 +38,6 @@ def of(policy: str, *zones: str, scope: str = "container") -> Node:
 
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
 NONE, BEST, RESTRICTED, SINGLE = (of(policy, *TWO) for policy in Policy)
-
-
-# How many zones a request takes by hardware.
-
-
-@pytest.mark.parametrize(
-    ("pod", "widths"),
-    table(
-        [
-            ("one zone has enough of each", "cpu=8 mem=8Gi gpu=2", {GPU: 1, CPU: 1, MEMORY: 1}),
-            ("devices take two zones", "cpu=8 mem=8Gi gpu=3", {GPU: 2, CPU: 1, MEMORY: 1}),
-            ("CPUs take two zones", "cpu=9 mem=1Gi", {CPU: 2, MEMORY: 1}),
-            ("more than there is takes all", "cpu=99 mem=99Gi gpu=9", {GPU: 2, CPU: 2, MEMORY: 3}),
-        ]
-    ),
-)
-def test_a_request_takes_so_many_zones(pod: str, widths: dict[str, int]) -> None:
-    one = of("restricted", *TWO, "mem=8Gi cpu=0")
-
-    found = widths_of(state(left(one, "gpu=0 cpu=0 mem=0", "", ""), one), asked(one, asks(pod)))
-    assert lists(found) == {name: [width] * 2 for name, width in widths.items()}
-
-
-@pytest.mark.parametrize(
-    ("pod", "width"),
-    [("mem=1Gi huge=1Gi", 1), ("mem=8Gi huge=3Gi", 2), ("mem=17Gi huge=6Gi", 3), ("mem=9Gi huge=9Gi", 3)],
-)
-def test_names_of_memory_take_zones_together(pod: str, width: int) -> None:
-    one = of("restricted", "mem=8Gi huge=1Gi cpu=4", "mem=8Gi huge=1Gi cpu=4", "mem=1Gi huge=4Gi cpu=4")
-
-    found = widths_of(state(one), asked(one, asks(f"cpu=1 {pod}")))
-    assert lists(found) == {CPU: [1], MEMORY: [width], HUGE: [width]}
-
-
-def test_memory_that_is_given_out_changes_no_width() -> None:
-    one = of("restricted", "mem=8Gi//1Gi huge=4Gi//0 cpu=4", "mem=8Gi huge=4Gi cpu=4")
-
-    found = widths_of(state(one), asked(one, asks("cpu=1 mem=8Gi huge=4Gi")))
-    assert lists(found) == {CPU: [1], MEMORY: [1], HUGE: [1]}
-
-
-def test_of_what_no_node_lists_all_zones_are_taken_but_of_cpus_one() -> None:
-    one = node("gpu=1", "gpu=1", cpu_manager=CpuManager.STATIC, memory_manager=MemoryManager.STATIC)
-
-    assert lists(widths_of(state(one), asked(one, asks("cpu=1 mem=1Gi")))) == {CPU: [1], MEMORY: [2]}
-
-
-def test_only_where_all_zones_have_too_little_the_request_takes_as_many_as_have_any() -> None:
-    small, large = (of("restricted", f"gpu={each}", f"gpu={each}") for each in (1, 3))
-
-    assert lists(widths_of(state(small, large), asked(small, asks("gpu=3")))) == {GPU: [2, 1]}
-
-
-# What all resources prefer.
-
-
-def test_sets_that_have_enough_of_everything_are_common() -> None:
-    some = of("restricted", "cpu=8 gpu=2", "cpu=8 gpu=2", "cpu=8 gpu=2")
-    rows = left(some, "cpu=1", "", ""), left(some, "cpu=1", "", "gpu=0"), left(some, "cpu=1", "cpu=1", "")
-    found = preferred_hint(state(*rows), asked(some, asks("cpu=2 mem=1Gi gpu=1")))
-
-    assert found.width.tolist() == [1, 1, 1]
-    assert found.mask.tolist() == [0b010, 0b010, 0b100]
-    assert found.exists.tolist() == [True, True, True]
-
-
-def test_where_widths_differ_nothing_is_common() -> None:
-    found = preferred_hint(state(RESTRICTED), asked(RESTRICTED, asks("cpu=2 mem=1Gi gpu=3")))
-
-    assert (found.width.tolist(), found.mask.tolist(), found.exists.tolist()) == ([0], [0], [False])
-
-
-def test_nodes_of_several_widths_are_looked_at_together() -> None:
-    small, large, full = (of("restricted", *[f"gpu={each}"] * 4) for each in ("1", "2", "2//0"))
-    found = preferred_hint(state(small, large, full), asked(small, asks("gpu=2")))
-
-    assert found.width.tolist() == [2, 1, 1]
-    assert found.mask.tolist() == [0b0011, 0b0001, 0]
-    assert found.exists.tolist() == [True, True, False]
-
-
-def test_the_kubelets_order_decides_among_equals() -> None:
-    costs: dict[Ids, int] = {(0, 2): 11, (2, 0): 11, (0, 1): 30, (1, 0): 30, (1, 2): 30, (2, 1): 30}
-    close = replace(
-        node(*["gpu=1"] * 3, policy="restricted", costs=costs),
-        options=options("prefer-closest-numa-nodes"),
-    )
-
-    assert preferred_hint(state(close), asked(close, asks("gpu=2"))).mask.tolist() == [0b101]
-
-
-def test_for_a_single_zone_only_single_zones_count() -> None:
-    found = preferred_hint(state(SINGLE), asked(SINGLE, asks("gpu=3")))
-
-    assert found.width.tolist() == [1]
-    assert found.mask.tolist() == [0]
-
-
-def test_who_asks_for_nothing_is_not_asked_about() -> None:
-    nothing = replace(asked(SINGLE, asks("gpu=1")), pieces=())
-
-    with pytest.raises(ValueError, match="asks for nothing"):
-        preferred_hint(state(SINGLE), nothing)
-
-
-def test_groups_shut_sets_to_memory_alone() -> None:
-    one = node(*["cpu=8 mem=8Gi"] * 3, policy="restricted", blocks=[(0, 1)])
-    with_memory = asked(one, asks("cpu=1 mem=1Gi"))
-    without = replace(with_memory, memory=())
-
-    assert fitting_sets(state(one), with_memory, 1).T.tolist() == [[False, False, True]]
-    assert fitting_sets(state(one), without, 1).T.tolist() == [[True, True, True]]
-
-
-def test_memory_is_served_by_some_set_that_is_open() -> None:
-    one = node(*["cpu=8 mem=8Gi"] * 3, policy="restricted", blocks=[(0, 1)])
-    bare = replace(one, zones=tuple(zone.emptied() for zone in one.zones))
-    tight = left(one, "mem=1Gi", "mem=1Gi", "mem=1Gi")
-
-    for amount, open_to in ((8, [True, True, False]), (16, [True, True, False]), (17, [False, True, False])):
-        pod = asked(one, asks(f"cpu=1 mem={amount}Gi"))
-        assert memory_served(state(one, bare, tight), pod).tolist() == open_to
 
 
 # What kubelets make of it.
@@ -197,9 +76,65 @@ def test_the_node_as_a_whole_may_have_less_than_its_zones() -> None:
     assert says("cpu=2 mem=1Gi", *told) == [NO, YES, YES]
 
 
-def test_what_a_plan_leaves_to_the_rules_is_left_to_them() -> None:
-    assert says("init cpu=1 mem=1Gi | cpu=1 mem=1Gi", SINGLE, left(SINGLE, "cpu=0", "cpu=0")) == [ASK, ASK]
-    assert says("cpu=1 mem=1Gi gpu=0", NONE, intent=means("restricted")) == [NO]
+def test_what_a_kubelet_does_not_align_is_refused_whatever_it_has() -> None:
+    assert says("cpu=1 mem=1Gi gpu=0", NONE, BEST, intent=means("restricted")) == [NO, YES]
+
+
+def test_kubelets_of_all_policies_are_asked_together() -> None:
+    every = (NONE, BEST, RESTRICTED, SINGLE)
+
+    assert says("cpu=10 mem=10Gi gpu=3", *every, *every[::-1]) == [YES, YES, YES, NO, NO, YES, YES, YES]
+    assert says("cpu=2 mem=10Gi gpu=1", *every, intent=means("restricted gpu")) == [NO, YES, NO, NO]
+
+
+def test_a_resource_counts_only_where_a_manager_gives_it_out() -> None:
+    shared = left(replace(SINGLE, memory_manager=MemoryManager.NONE), *["mem=1Gi"] * 2)
+    without = of("single-numa-node", *["cpu=8 mem=8Gi"] * 2)
+
+    assert says("cpu=2 mem=4Gi", SINGLE, shared, left(shared, "cpu=1", "cpu=1")) == [YES, YES, NO]
+    assert says("cpu=2 mem=4Gi gpu=1", SINGLE, shared, without) == [YES, YES, YES]
+
+
+def test_where_no_node_has_a_device_only_nodes_that_tell_all_they_have_refuse_it() -> None:
+    told = replace(SINGLE, totals=bag("cpu=16 mem=16Gi gpu=4"))
+
+    assert says("nic=1", SINGLE, told) == [YES, NO]
+
+
+def test_memory_that_others_hold_may_shut_a_best_effort_out() -> None:
+    best = node(*["cpu=8 mem=8Gi"] * 3, policy="best-effort", blocks=[(0, 1)])
+    shut = left(best, "mem=1Gi cpu=4", "mem=1Gi cpu=4", "mem=1Gi cpu=8")
+
+    assert says("cpu=1 mem=2Gi", best, shut, best.emptied()) == [YES, YES, YES]
+    assert says("cpu=1 mem=3Gi", best, shut, best.emptied()) == [YES, NO, YES]
+
+
+# Whole cores.
+
+
+WHOLE = options("full-pcpus-only")
+
+
+def test_who_gives_out_whole_cores_breaks_none() -> None:
+    lone, pairs = (node(*["cpu=8 mem=8Gi"] * 2, threads=count, options=WHOLE) for count in (1, 2))
+
+    assert says("cpu=3 mem=1Gi", lone, pairs) == [YES, NO]
+    assert says("cpu=3 mem=1Gi", replace(pairs, options=options()), left(lone, "cpu=3", "cpu=3")) == [
+        YES,
+        YES,
+    ]
+    assert says("cpu=4 mem=1Gi", lone, pairs, left(pairs, "cpu=3", "cpu=3")) == [YES, YES, YES]
+    assert says("cpu=3 mem=1Gi | cpu=5 mem=1Gi", lone, pairs) == [YES, NO]
+
+
+def test_only_whole_cores_are_counted_of_what_is_free() -> None:
+    pairs = node("cpu=8/7 mem=8Gi", "cpu=8/8 mem=8Gi", threads=2, options=WHOLE)
+
+    assert says("cpu=14 mem=1Gi", pairs, left(pairs, "cpu=6", ""), left(pairs, "cpu=5", "")) == [YES, YES, NO]
+    assert says(
+        "cpu=8 mem=1Gi",
+        *(replace(one, policy=Policy.SINGLE_NUMA_NODE) for one in (pairs, left(pairs, "", "cpu=7"))),
+    ) == [YES, NO]
 
 
 # Containers, one after another.
@@ -214,19 +149,43 @@ def test_what_a_container_got_is_gone_for_the_next(one: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "one"),
+    ("pod", "ones", "taken"),
     table(
         [
-            ("over two zones", "gpu=3 | gpu=1", RESTRICTED),
-            ("over two zones, at best", "gpu=3 | gpu=1", BEST),
-            ("with nothing in common", "cpu=8 mem=1Gi gpu=3 | cpu=1 mem=1Gi", BEST),
-            ("over two zones' memory", "cpu=1 mem=10Gi | cpu=1 mem=1Gi", NONE),
-            ("over what zones have left", "cpu=1 mem=6Gi | cpu=1 mem=1Gi", left(NONE, *["mem=4Gi"] * 2)),
+            ("over two zones", "gpu=3 | gpu=1", [RESTRICTED, BEST, left(BEST, "gpu=1", "")], [YES, YES, NO]),
+            (
+                "with nothing in common",
+                "cpu=8 mem=1Gi gpu=3 | cpu=8 mem=1Gi",
+                [BEST, left(BEST, "cpu=7", "")],
+                [YES, NO],
+            ),
+            (
+                "over two zones' memory",
+                "cpu=1 mem=10Gi | cpu=1 mem=1Gi",
+                [NONE, left(NONE, "mem=2Gi", "")],
+                [YES, NO],
+            ),
+            (
+                "over what is left",
+                "cpu=1 mem=6Gi | cpu=1 mem=1Gi",
+                [left(NONE, *["mem=4Gi"] * 2), NONE],
+                [YES, YES],
+            ),
         ]
     ),
 )
-def test_where_a_container_spilled_the_rules_say_what_the_next_finds(pod: str, one: Node) -> None:
-    assert says(pod, one) == [ASK]
+def test_where_a_container_spilled_the_next_finds_what_is_left(
+    pod: str, ones: Sequence[Node], taken: list[str]
+) -> None:
+    assert says(pod, *ones) == taken
+
+
+def test_what_an_init_container_had_is_there_for_the_next_but_not_what_a_sidecar_has() -> None:
+    pod = "{} cpu=8 mem=8Gi gpu=2 | cpu=8 mem=8Gi gpu=2"
+    one = left(SINGLE, "", "cpu=0")
+
+    assert says(pod.format("init"), SINGLE, one) == [YES, YES]
+    assert says(pod.format("sidecar"), SINGLE, one) == [YES, NO]
 
 
 def test_the_last_container_may_spill() -> None:
@@ -249,10 +208,13 @@ def test_a_pod_that_is_aligned_as_one_takes_its_sum() -> None:
 
 
 @pytest.mark.parametrize("policy", ["best-effort", "restricted"])
-def test_memory_that_there_is_not_for_all_at_once_may_be_there_for_each(policy: str) -> None:
+def test_memory_that_there_is_not_for_all_at_once_is_not_aligned_and_given_as_far_as_it_goes(
+    policy: str,
+) -> None:
     one = of(policy, *TWO, scope="pod")
 
-    assert says("cpu=1 mem=5Gi | cpu=1 mem=5Gi", left(one, "mem=4Gi", "mem=4Gi")) == [ASK]
+    assert says("cpu=1 mem=5Gi | cpu=1 mem=5Gi", left(one, "mem=4Gi", "mem=4Gi")) == [NO]
+    assert says("cpu=5 mem=5Gi | cpu=5 mem=5Gi", left(one, "", "mem=2Gi")) == [YES]
     assert says("cpu=1 mem=5Gi", left(one, "mem=2Gi", "mem=2Gi")) == [NO]
     assert says("cpu=1 mem=4Gi | cpu=1 mem=4Gi", one) == [YES]
 
@@ -261,15 +223,15 @@ def test_a_best_effort_for_a_pod_may_find_groups_in_its_way() -> None:
     best = of("best-effort", *TWO, scope="pod")
     apart = left(best, "cpu=1", "mem=1Gi")
 
-    assert says("cpu=2 mem=1Gi | cpu=2 mem=1Gi", apart) == [ASK]
+    assert says("cpu=2 mem=1Gi | cpu=2 mem=1Gi", apart) == [YES]
     assert says("cpu=4 mem=2Gi", apart) == [YES]
     assert says("gpu=1 | gpu=2", left(best, "gpu=2", "gpu=1")) == [YES]
 
 
-def test_a_best_effort_that_spills_over_groups_is_the_rules_to_tell() -> None:
+def test_a_best_effort_may_spill_over_groups() -> None:
     best = node(*["cpu=8 mem=8Gi"] * 3, policy="best-effort", blocks=[(0, 1)])
 
-    assert says("cpu=10 mem=1Gi", best) == [ASK]
+    assert says("cpu=10 mem=1Gi", best) == [YES]
     assert says("cpu=1 mem=1Gi", best) == [YES]
 
 
@@ -282,9 +244,9 @@ def test_a_best_effort_that_spills_over_groups_is_the_rules_to_tell() -> None:
         [
             ("a single zone", "gpu=3", "single-numa-node", [NO, NO, NO, NO]),
             ("as few zones as possible", "gpu=3", "restricted", [NO, YES, YES, NO]),
-            ("one of both, nothing in common", "cpu=9 mem=1Gi gpu=3", "restricted gpu", [NO, ASK, NO, NO]),
+            ("one of both, nothing in common", "cpu=9 mem=1Gi gpu=3", "restricted gpu", [NO, YES, NO, NO]),
             ("as well as possible", "cpu=9 mem=1Gi gpu=3", "best-effort", [YES, YES, NO, NO]),
-            ("one zone for what is named", "cpu=9 mem=1Gi gpu=1", "single-numa-node gpu", [NO, ASK, NO, NO]),
+            ("one zone for what is named", "cpu=9 mem=1Gi gpu=1", "single-numa-node gpu", [NO, YES, NO, NO]),
             ("nothing that it asks for", "gpu=3", "single-numa-node nic", [NO, YES, YES, NO]),
         ]
     ),
@@ -319,12 +281,55 @@ def test_containers_may_sit_in_as_many_zones_as_the_pod_needs() -> None:
 def test_containers_of_a_pod_that_was_placed_as_one_may_have_to_fit_one_zone_each() -> None:
     each = means("single-numa-node", scope="container")
 
-    assert says("gpu=2 | gpu=2", POD, intent=each) == [ASK]
+    assert says("gpu=2 | gpu=2", POD, intent=each) == [YES]
     assert says("gpu=1 | gpu=1", POD, intent=each) == [YES]
-    assert says("gpu=2 | gpu=2", POD, intent=means("restricted", scope="container")) == [ASK]
+    assert says("gpu=2 | gpu=2", POD, intent=means("restricted", scope="container")) == [YES]
 
 
-def test_whether_a_container_that_was_spread_keeps_an_intent_the_rules_say() -> None:
+def test_a_container_that_was_spread_does_not_keep_its_intent() -> None:
     spread = left(BEST, "gpu=2", "gpu=1")
 
-    assert says("gpu=1 | gpu=2", spread, intent=means("single-numa-node")) == [ASK]
+    assert says("gpu=1 | gpu=2", spread, intent=means("single-numa-node")) == [NO]
+    assert says("gpu=1 | gpu=1", spread, intent=means("single-numa-node")) == [YES]
+
+
+# What is known of the rows of a trial.
+
+
+def test_a_container_alone_takes_what_it_prefers_or_is_placed_in_steps() -> None:
+    apart = left(BEST, "cpu=1", "gpu=0")
+    trial = Trial(state(asks("cpu=4 mem=1Gi gpu=1"), BEST, apart, NONE, left(SINGLE, "cpu=1", "gpu=0")))
+
+    assert trial.by_hint.tolist() == [True, False, False, False]
+    assert trial.hint.mask.tolist()[0] == 0b01
+    assert [rows.tolist() for rows, _, _ in trial.placed_in_steps] == [[1, 2]]
+
+
+def test_of_several_containers_all_are_placed_in_steps() -> None:
+    trial = Trial(state(asks("gpu=1 | gpu=2"), SINGLE, left(SINGLE, "gpu=0", "")))
+
+    assert not trial.by_hint.any()
+    assert [rows.tolist() for rows, _, _ in trial.placed_in_steps] == [[0]]
+    with pytest.raises(ValueError, match="no hint in common"):
+        _ = trial.hint
+
+
+def test_rows_whose_machines_differ_are_admitted_apart_and_together_once() -> None:
+    pairs = replace(SINGLE, threads=2)
+    trial = Trial(state(asks("gpu=1 | gpu=2"), SINGLE, pairs, SINGLE, left(pairs, "gpu=0", "")))
+    found = {
+        row: bool(yes)
+        for rows, _, admission in trial.admitted_in_steps(np.array([True, True, False, True]))
+        for row, yes in zip(rows.tolist(), admission.admitted.tolist(), strict=True)
+    }
+
+    assert found == {0: True, 1: True, 3: False}
+    assert trial.admitted_in_steps(np.zeros(4, dtype=np.bool_)) == ()
+
+
+def test_a_node_is_large_enough_with_what_it_has_as_a_whole() -> None:
+    told = [replace(SINGLE, totals=bag(f"cpu={cpus} mem=8Gi gpu=4")) for cpus in (1, 2)]
+
+    assert large_enough(state(asks("cpu=2 mem=1Gi"), *told, SINGLE)).tolist() == [False, True, True]
+    assert large_enough(state(asks("cpu=17 mem=1Gi"), *told, SINGLE)).tolist() == [False, False, False]
+    assert large_enough(state(asks("nic=1"), *told, SINGLE)).tolist() == [False, False, True]

@@ -1,4 +1,4 @@
-"""Nodes of one layout differ in amounts alone, and what amounts cannot tell has none."""
+"""Nodes of one layout differ in amounts alone; where amounts do not decide all it is told why."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -6,8 +6,21 @@ from typing import Any
 
 import pytest
 
-from numalign.cache.layout import HALF, MOST_BYTES, MOST_PIECES, layout_of, only_free_differs
+from numalign.cache.layout import (
+    MOST_BYTES,
+    MOST_NAMES,
+    MOST_PIECES,
+    KubeletConfig,
+    Layout,
+    Unfit,
+    config_of,
+    layout_of,
+    only_free_differs,
+)
 from numalign.model.attributes import Attributes
+from numalign.model.bitset import bits
+from numalign.model.intent import Policy, Scope
+from numalign.model.machine import MOST_CPUS, Stock
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone, alike
 from numalign.model.resources import CPU, MEMORY, Resources
 from tests.in_columns import layout, left
@@ -15,8 +28,18 @@ from tests.notation import GPU, HUGE, NIC, Ids, bag, machine, node, options, tab
 
 ZONE = "cpu=16/15 mem=64Gi gpu=2"
 CLOSEST = options("prefer-closest-numa-nodes")
+FULL = options("full-pcpus-only")
+BY_SOCKET = options("align-by-socket")
 GATE = "PodLevelResourceManagers"
 CORDONED = Attributes(cordoned=True)
+
+PAIRS: dict[Ids, int] = {
+    (0, 0): 10, (0, 1): 21, (0, 2): 21, (0, 3): 12,
+    (1, 0): 21, (1, 1): 10, (1, 2): 12, (1, 3): 21,
+    (2, 0): 21, (2, 1): 12, (2, 2): 10, (2, 3): 21,
+    (3, 0): 12, (3, 1): 21, (3, 2): 21, (3, 3): 10,
+}  # fmt: skip
+"""Zones 0 and 3 are close, and 1 and 2."""
 
 
 def told(policy: str = "restricted", *zones: str, **facts: Any) -> Node:  # noqa: ANN401 - as `replace`
@@ -48,7 +71,6 @@ def changes(facts: Mapping[str, Any]) -> dict[str, Any]:
             ("how much there is", told("restricted", "cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=4")),
             ("names and labels", told(name="another", label="a-class")),
             ("blocks of memory", node(ZONE, ZONE, policy="restricted", blocks=[(0, 1), (0,)])),
-            ("threads of cores", told(threads=2)),
             ("an option that changes nothing", told(options=options("strict-cpu-reservation"))),
             ("versions that hint alike", told(options=options(minor=36))),
         ]
@@ -64,6 +86,8 @@ DIFFERENT = [
     ("the scope", node(ZONE, ZONE, policy="restricted", scope="pod")),
     ("the CPU manager", told(cpu_manager=CpuManager.NONE)),
     ("the memory manager", told(memory_manager=MemoryManager.NONE)),
+    ("whether CPUs are given out in whole cores", told(options=FULL)),
+    ("threads of cores", told(threads=2)),
     ("how many zones there are", told("restricted", ZONE, ZONE, ZONE)),
     ("the ids of zones", node(ZONE, ZONE, policy="restricted", ids=(0, 3))),
     ("a device more", told("restricted", ZONE, f"{ZONE} nic=1")),
@@ -96,7 +120,8 @@ def test_a_layout_tells_what_its_nodes_have_in_common() -> None:
     assert found.listed == {CPU, MEMORY, GPU, NIC}
     assert found.devices == {GPU, NIC}
     assert found.totals == frozenset({CPU, "pods"})
-    assert (found.ids, found.count) == (zone_ids(0, 1), 2)
+    assert found.all_names == (CPU, NIC, MEMORY, GPU, "pods")
+    assert found.ids == zone_ids(0, 1)
 
 
 def test_what_only_the_hardware_has_is_not_listed() -> None:
@@ -125,7 +150,67 @@ def test_managers_give_out_what_they_keep(one: Node, given: set[str]) -> None:
     assert {name for name in names if layout(one).gives_out(name)} == given
 
 
-# Nodes of which amounts do not tell everything.
+def test_a_layout_tells_how_the_kubelet_is_configured() -> None:
+    told_all = node(
+        ZONE, ZONE, policy="best-effort", scope="pod", options=options("full-pcpus-only", minor=34)
+    )
+
+    assert layout(told_all).config == KubeletConfig(
+        policy=Policy.BEST_EFFORT,
+        scope=Scope.POD,
+        cpu_manager=CpuManager.STATIC,
+        memory_manager=MemoryManager.STATIC,
+        near=False,
+        whole_cores=True,
+        threads=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "threads", "whole_cores"),
+    table(
+        [
+            ("one thread, if nobody told", told(), 1, False),
+            ("as many threads as are told", told(threads=4), 4, False),
+            ("two threads where the option means anything", told(options=FULL), 2, True),
+            ("cores that nobody gives out", told(options=FULL, cpu_manager=CpuManager.NONE), 1, False),
+        ]
+    ),
+)
+def test_cores_have(one: Node, threads: int, *, whole_cores: bool) -> None:
+    config = config_of(one)
+
+    assert (config.threads, config.whole_cores) == (threads, whole_cores)
+
+
+@pytest.mark.parametrize(
+    ("policy", "strict"),
+    [("none", False), ("best-effort", False), ("restricted", True), ("single-numa-node", True)],
+)
+def test_strict_kubelets_refuse_what_they_cannot_align(policy: str, *, strict: bool) -> None:
+    assert config_of(told(policy)).strict is strict
+
+
+@pytest.mark.parametrize(
+    ("one", "sockets"),
+    table(
+        [
+            ("each zone is one, if nobody told", told("none", "cpu=4", "cpu=4", "cpu=4"), (0, 1, 2)),
+            ("close zones share one", node(*["cpu=4"] * 4, costs=PAIRS), (0, 1, 1, 0)),
+            (
+                "zones without CPUs share none",
+                node("cpu=0", "cpu=4", "cpu=4", "cpu=0", costs=PAIRS),
+                (0, 1, 1, 3),
+            ),
+            ("nobody looks at CPUs", node(*["cpu=4/0"] * 4, costs=PAIRS), (0, 1, 2, 3)),
+        ]
+    ),
+)
+def test_zones_lie_on_sockets(one: Node, sockets: tuple[int, ...]) -> None:
+    assert layout(one).sockets == sockets
+
+
+# Nodes of which amounts do not decide all.
 
 
 def grouped(cells: tuple[int, ...], assignments: int) -> Node:
@@ -136,6 +221,15 @@ def sized(*zones: str, costs: Mapping[Ids, int] | None = None) -> Node:
     return node(*zones, policy="restricted", costs=costs)
 
 
+def scattered(threads: int) -> Node:
+    """A node of which it is known which CPUs are given out: none so far."""
+    return told(threads=threads, stock=Stock(bits(range(32)), ()))
+
+
+def listing(count: int) -> Node:
+    return node(" ".join(f"example.com/d{at}=1" for at in range(count)))
+
+
 def shared_cpus(count: int) -> Node:
     return told("none", f"cpu={count}", cpu_manager=CpuManager.NONE)
 
@@ -143,42 +237,60 @@ def shared_cpus(count: int) -> Node:
 NEAR: dict[Ids, int] = dict.fromkeys([(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)], 12)
 """Of three zones, the first two are on one socket."""
 
-FULL = options("full-pcpus-only")
+BELOW_NOTHING = with_bags(allocatable=Resources({"x": -1}), free=bag(""))
 WITHOUT = with_bags(capacity=bag("cpu=16"), allocatable=bag("gpu=1"), free=bag(""))
 
 
 @pytest.mark.parametrize(
-    "one",
+    ("why", "one"),
     table(
         [
-            ("it has no zones", node()),
-            ("it has more zones than are counted", node(*[ZONE] * 9)),
-            ("its machine is described", machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi")),
-            ("its kubelet has an option for CPUs", told(options=FULL)),
+            ("it has no zones", Unfit.ZONES, node()),
+            ("it has more zones than are counted", Unfit.ZONES, node(*[ZONE] * 9)),
+            ("its machine is described", Unfit.MACHINE, machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi")),
+            ("its kubelet chooses CPUs", Unfit.CPU_OPTIONS, told(options=BY_SOCKET)),
             (
-                "one of them is not harmless",
-                told(options=options("full-pcpus-only strict-cpu-reservation")),
+                "one option is harmless, one is not",
+                Unfit.CPU_OPTIONS,
+                told(options=options("align-by-socket strict-cpu-reservation")),
             ),
-            ("its kubelet looks at pods as a whole", told(options=options(GATE))),
-            ("a group of zones has no block", grouped((0, 1), 0)),
-            ("zones differ in CPUs", sized("cpu=16", "cpu=8")),
-            ("sockets differ in zones", sized("cpu=4", "cpu=4", "cpu=4", costs=NEAR)),
-            ("cores differ in threads", told("restricted", "cpu=3", "cpu=3", threads=2)),
-            ("more is free than may be given out", with_bags(free=bag("cpu=16"))),
-            ("something is free of which nothing is given out", with_bags(free=bag("nic=1"))),
-            ("less than nothing is free", with_bags(free=Resources({CPU: -1}))),
-            ("less than nothing may be given out", with_bags(allocatable=Resources({"x": -1}), free=bag(""))),
-            ("more devices are given out than there are", with_bags(capacity=bag("cpu=16 gpu=1"))),
-            ("a device is given out of which there is none", WITHOUT),
-            ("more bytes are given out than anything has", with_bags(allocatable=bag("mem=513Ti"))),
-            ("there are more bytes than anything has", with_bags(capacity=bag("mem=513Ti cpu=16 gpu=2"))),
-            ("there are absurdly many devices", sized(f"gpu={MOST_PIECES + 1}")),
-            ("there are absurdly many CPUs", shared_cpus(MOST_PIECES + 1)),
+            ("its kubelet looks at pods as a whole", Unfit.POD_LEVEL, told(options=options(GATE))),
+            ("a group of zones has no block", Unfit.MEMORY_GROUPS, grouped((0, 1), 0)),
+            ("zones differ in CPUs", Unfit.UNEVEN_CPUS, sized("cpu=16", "cpu=8")),
+            ("sockets differ in zones", Unfit.UNEVEN_CPUS, sized("cpu=4", "cpu=4", "cpu=4", costs=NEAR)),
+            ("cores differ in threads", Unfit.UNEVEN_CPUS, told("restricted", "cpu=3", "cpu=3", threads=2)),
+            ("more is free than may be given out", Unfit.AMOUNTS, with_bags(free=bag("cpu=16"))),
+            ("something is free and nothing given out", Unfit.AMOUNTS, with_bags(free=bag("nic=1"))),
+            ("less than nothing is free", Unfit.AMOUNTS, with_bags(free=Resources({CPU: -1}))),
+            ("less than nothing may be given out", Unfit.AMOUNTS, BELOW_NOTHING),
+            ("more is given out than there is", Unfit.AMOUNTS, with_bags(capacity=bag("cpu=16 gpu=1"))),
+            ("something is given out and is not there", Unfit.AMOUNTS, WITHOUT),
+            (
+                "more bytes are given out than is possible",
+                Unfit.AMOUNTS,
+                with_bags(allocatable=bag("mem=513Ti")),
+            ),
+            (
+                "there are more bytes than is possible",
+                Unfit.AMOUNTS,
+                with_bags(capacity=bag("mem=513Ti cpu=16 gpu=2")),
+            ),
+            ("there are absurdly many devices", Unfit.AMOUNTS, sized(f"gpu={MOST_PIECES + 1}")),
+            ("there are absurdly many CPUs", Unfit.AMOUNTS, shared_cpus(MOST_CPUS + 1)),
+            ("threads of many-threaded cores are given out", Unfit.THREADS, scattered(4)),
+            ("it lists too many resources", Unfit.NAMES, listing(MOST_NAMES + 1)),
         ]
     ),
 )
-def test_a_node_has_no_layout_where(one: Node) -> None:
-    assert layout_of(one) is None
+def test_a_node_stands_in_no_table_where(why: Unfit, one: Node) -> None:
+    assert layout_of(one) is why
+
+
+def test_every_reason_is_told_of_some_node() -> None:
+    nodes = [node(), machine("cpu=0-3"), told(options=BY_SOCKET), told(options=options(GATE))]
+    nodes += [grouped((0, 1), 0), sized("cpu=16", "cpu=8"), WITHOUT, scattered(4), listing(MOST_NAMES + 1)]
+
+    assert {layout_of(one) for one in nodes} == {*Unfit}
 
 
 @pytest.mark.parametrize(
@@ -186,10 +298,11 @@ def test_a_node_has_no_layout_where(one: Node) -> None:
     table(
         [
             ("it has as many zones as are counted", node(*[ZONE] * 8)),
-            (
-                "its option is for CPUs that are shared",
-                told(options=FULL, cpu_manager=CpuManager.NONE),
-            ),
+            ("its kubelet gives out whole cores", told(options=FULL)),
+            ("its option is for CPUs that are shared", told(options=BY_SOCKET, cpu_manager=CpuManager.NONE)),
+            ("threads of cores in pairs are given out", scattered(2)),
+            ("nobody knows which threads are given out", told(threads=4)),
+            ("it lists as many resources as are told apart", listing(MOST_NAMES)),
             ("its version does not know the gate", told(options=options(GATE, minor=34))),
             ("a group of zones has a block", grouped((0, 1), 1)),
             ("blocks lie on zones without a group", grouped((), 2)),
@@ -197,14 +310,14 @@ def test_a_node_has_no_layout_where(one: Node) -> None:
             ("zones differ in CPUs that nobody gives out", told("none", "cpu=16/0", "cpu=8/0")),
             ("sockets have as many zones", sized(*["cpu=4"] * 2, costs=NEAR)),
             ("more memory is given out than there is", with_bags(capacity=bag("cpu=16 mem=1Gi gpu=2"))),
-            ("there are as many CPUs as are counted", shared_cpus(MOST_PIECES)),
+            ("there are as many CPUs as are counted", shared_cpus(MOST_CPUS)),
             ("there is as much as anything has", sized(f"gpu={MOST_PIECES} mem={MOST_BYTES}")),
             ("less CPUs are listed than given out", with_bags(allocatable=bag("cpu=17"), free=bag(""))),
         ]
     ),
 )
 def test_a_node_has_a_layout_though(one: Node) -> None:
-    assert layout_of(one) is not None
+    assert isinstance(layout_of(one), Layout)
 
 
 def test_what_eight_zones_have_at_the_most_is_still_counted() -> None:
@@ -212,57 +325,30 @@ def test_what_eight_zones_have_at_the_most_is_still_counted() -> None:
     assert 8 * MOST_PIECES < 2**31
 
 
-# Which sets of zones come first.
-
-SQUARE: dict[Ids, int] = {
-    (0, 0): 10, (0, 1): 21, (0, 2): 21, (0, 3): 12,
-    (1, 0): 21, (1, 1): 10, (1, 2): 12, (1, 3): 21,
-    (2, 0): 21, (2, 1): 12, (2, 2): 10, (2, 3): 21,
-    (3, 0): 12, (3, 1): 21, (3, 2): 21, (3, 3): 10,
-}  # fmt: skip
-"""Zones 0 and 3 are close, and 1 and 2."""
-
-NUMBERED = [0b0011, 0b0101, 0b0110, 0b1001, 0b1010, 0b1100]
-CLOSE_FIRST = [0b0110, 0b1001, 0b0011, 0b0101, 0b1010, 0b1100]
-
-
-def four(policy: str, words: str) -> Node:
-    return node(*[ZONE] * 4, policy=policy, costs=SQUARE, options=options(words))
+# How far apart zones are.
 
 
 @pytest.mark.parametrize(
-    ("policy", "words", "order"),
+    ("policy", "words", "first"),
     table(
         [
-            ("without the option, by number", "restricted", "", NUMBERED),
-            ("with it, close ones first", "restricted", "prefer-closest-numa-nodes", CLOSE_FIRST),
-            ("of a best effort too", "best-effort", "prefer-closest-numa-nodes", CLOSE_FIRST),
-            ("one zone has no distance", "single-numa-node", "prefer-closest-numa-nodes", NUMBERED),
-            ("nobody asks", "none", "prefer-closest-numa-nodes", NUMBERED),
+            ("the lowest ones without the option", "restricted", "", 0b0011),
+            ("close ones with it", "restricted", "prefer-closest-numa-nodes", 0b0110),
+            ("close ones of a best effort too", "best-effort", "prefer-closest-numa-nodes", 0b0110),
+            (
+                "the lowest ones where single zones count",
+                "single-numa-node",
+                "prefer-closest-numa-nodes",
+                0b0011,
+            ),
+            ("the lowest ones where nothing is aligned", "none", "prefer-closest-numa-nodes", 0b0011),
         ]
     ),
 )
-def test_sets_of_two_zones_stand_in_the_kubelets_order(policy: str, words: str, order: list[int]) -> None:
-    found = layout(four(policy, words))
+def test_of_two_zones_these_come_first(policy: str, words: str, first: int) -> None:
+    found = layout(node(*[ZONE] * 4, policy=policy, costs=PAIRS, options=options(words))).numa
 
-    assert found.of_width(2) == tuple(order)
-
-
-def test_sets_are_told_by_their_halves_too() -> None:
-    found = layout(node(*[ZONE] * 6))
-    low, high = found.halves(3)
-
-    assert (low | high << HALF).tolist() == [*found.of_width(3)]
-    assert low.max() < 1 << HALF
-
-
-def test_single_zones_stand_in_order_unless_one_is_nearer_to_itself() -> None:
-    nearer: dict[Ids, int] = {(0, 0): 20, (1, 1): 10, (0, 1): 30, (1, 0): 30}
-    odd = node(ZONE, ZONE, policy="restricted", costs=nearer, options=CLOSEST)
-
-    assert layout(told()).in_order
-    assert not layout(odd).in_order
-    assert layout(odd).of_width(1) == (2, 1)
+    assert min((0b0011, 0b0110, 0b1001, 0b1100), key=found.rank) == first
 
 
 # What changes all day long.
@@ -293,8 +379,6 @@ def test_no_more_than_what_is_free_differs_by(other: Node) -> None:
             ("how much may be given out", with_bags(allocatable=bag("cpu=16 mem=64Gi gpu=2"))),
             ("how much the node may give out", told(totals=bag("cpu=1"))),
             ("a described machine", machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi")),
-            ("threads of cores", told(threads=2)),
-            ("an option for CPUs", told(options=FULL)),
             ("what it has in health", told(health=told())),
         ]
     ),
@@ -302,6 +386,11 @@ def test_no_more_than_what_is_free_differs_by(other: Node) -> None:
 def test_more_than_what_is_free_differs_by(other: Node) -> None:
     assert not only_free_differs(other, told())
     assert not only_free_differs(told(), other)
+
+
+def test_which_threads_are_given_out_is_an_amount_of_cores_in_pairs_alone() -> None:
+    assert only_free_differs(scattered(2), told(threads=2))
+    assert not only_free_differs(scattered(4), told(threads=4))
 
 
 def test_a_group_without_a_block_is_no_amount() -> None:

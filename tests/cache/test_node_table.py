@@ -3,17 +3,18 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.columns import When
+from numalign.cache.columns import MOST_RESOURCES, When
+from numalign.cache.layout import Unfit
 from numalign.cache.node_table import GONE, ODD, NodeTable
 from numalign.model.attributes import Attributes
+from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
 from tests.in_columns import left, named
-from tests.notation import GPU, machine, node
+from tests.notation import GPU, machine, node, options
 
 TWO = node("cpu=8 gpu=4", "cpu=8 gpu=4", policy="restricted")
 FOUR = node(*["cpu=8 gpu=4"] * 4, policy="restricted")
@@ -47,7 +48,7 @@ def _told(made: NodeTable, number: int, place: int, row: int) -> object:
         return "odd"
     table = made.table(number)
     assert table.rows[place] == row
-    return table.columns.of((When.NOW, GPU))[:, place].tolist()
+    return table.columns.free(When.NOW, [GPU])[0, :, place].tolist()
 
 
 def free(one: Node) -> object:
@@ -185,15 +186,23 @@ def test_a_node_that_has_more_hardware_stays_in_its_place_too() -> None:
     assert stands(made) == [("n0", [9, 9]), ("n1", [4, 4])]
     assert [number for number, _ in made.tables()] == [0]
     (table,) = (each for _, each in made.tables())
-    assert table.columns.of((When.EMPTY, GPU)).T.tolist() == [[9, 9], [4, 4]]
+    assert table.columns.free(When.EMPTY, [GPU])[0].T.tolist() == [[9, 9], [4, 4]]
 
 
-def test_a_node_that_changes_its_layout_moves() -> None:
+def test_a_node_that_comes_to_have_more_zones_moves() -> None:
     made = tables(*named([TWO, TWO, TWO]))
     made.put(called("n0", FOUR, *["gpu=3"] * 4))
 
     assert stands(made) == [("n0", [3] * 4), ("n1", [4, 4]), ("n2", [4, 4])]
     assert [(number, table.columns.count) for number, table in made.tables()] == [(0, 2), (1, 1)]
+
+
+def test_a_node_that_changes_its_policy_stays_in_its_place() -> None:
+    made = tables(*named([TWO, TWO]))
+    made.put(called("n0", replace(TWO, policy=Policy.NONE), "gpu=3", ""))
+
+    assert stands(made) == [("n0", [3, 4]), ("n1", [4, 4])]
+    assert made.places(None)[1].tolist()[:2] == [0, 1]
 
 
 def test_a_table_that_nobody_stands_in_is_not_shown() -> None:
@@ -222,13 +231,55 @@ def test_places_are_told_of_some_rows() -> None:
     assert places.tolist()[0::2] == [1, 0]
 
 
-@pytest.mark.parametrize(("numbers", "found"), [([1, 0, 1], [0, 1]), ([ODD, 1], [1]), ([GONE], []), ([], [])])
-def test_tables_are_shown_by_number(numbers: list[int], found: list[int]) -> None:
-    made = tables(*named([TWO, FOUR, DESCRIBED]))
+def test_tables_have_the_row_of_each_of_their_nodes() -> None:
+    made = tables(*named([TWO, FOUR, DESCRIBED, TWO, TWO]))
+    made.drop("n0")
+    (two, four) = (table for _, table in made.tables())
 
-    shown = dict(made.among(np.array(numbers, dtype=np.int32)))
-    assert [*shown] == found
-    assert all(shown[number] is made.table(number) for number in found)
+    assert (two.rows.tolist(), four.rows.tolist()) == ([4, 3], [1])
+    assert made.table(1) is four
+
+
+def test_nodes_of_all_policies_stand_in_one_table() -> None:
+    loose, pods = replace(TWO, policy=Policy.NONE), replace(TWO, scope=Scope.POD)
+    made = tables(*named([TWO, loose, pods, node("nic=1", "mem=1Gi")]))
+
+    (only,) = (table for _, table in made.tables())
+    assert only.rows.tolist() == [0, 1, 2, 3]
+    assert len(only.columns.layouts) == 4
+
+
+def test_nodes_with_too_many_resources_for_one_table_stand_in_two() -> None:
+    def listing(first: int) -> Node:
+        return node(" ".join(f"example.com/d{at}=1" for at in range(first, first + MOST_RESOURCES // 2)))
+
+    half = MOST_RESOURCES // 2
+    made = tables(*named([listing(0), listing(half), listing(2 * half), listing(half)]))
+
+    assert [(number, table.rows.tolist()) for number, table in made.tables()] == [(0, [0, 1, 3]), (1, [2])]
+
+
+# Nodes that stand in no columns.
+
+
+def test_it_is_told_why_nodes_stand_in_no_columns() -> None:
+    pods = replace(TWO, options=options("PodLevelResourceManagers"))
+    made = tables(*named([DESCRIBED, TWO, pods, DESCRIBED]))
+
+    assert made.unfit == {Unfit.MACHINE: 2, Unfit.POD_LEVEL: 1}
+    assert (made.why_odd(0), made.why_odd(2)) == (Unfit.MACHINE, Unfit.POD_LEVEL)
+    with pytest.raises(KeyError, match="1"):
+        made.why_odd(1)
+
+
+def test_a_node_that_comes_to_stand_in_columns_is_told_of_no_more() -> None:
+    made = tables(*named([DESCRIBED, DESCRIBED, TWO]))
+    made.put(called("n0", TWO))
+    made.drop("n1")
+    assert made.unfit == {}
+
+    made.put(called("n2", DESCRIBED))
+    assert made.unfit == {Unfit.MACHINE: 1}
 
 
 kinds = st.sampled_from([None, TWO, FOUR, DESCRIBED])

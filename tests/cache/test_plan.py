@@ -1,16 +1,18 @@
-"""What a pod comes to on nodes of one layout before any amount is looked at."""
+"""What a pod comes to on the nodes of a table before any amount is looked at."""
 
 from dataclasses import replace
 
 import pytest
 
-from numalign.cache.plan import BOUNDLESS, StepRequest, concerned
+from numalign.cache import Question
+from numalign.cache.columns import BOUNDLESS
+from numalign.cache.plan import MOST_CONTAINERS, Plans, StepRequest, TablePlan, Undecided, concerned
 from numalign.decision.evaluate import NO_INTENT
-from numalign.model.intent import Intent
+from numalign.model.intent import Intent, Policy
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import CPU, MEMORY
-from tests.in_columns import plan
-from tests.notation import GPU, HUGE, asks, bag, means, node, table
+from tests.in_columns import layout, plan, plans, zone_table
+from tests.notation import GPU, HUGE, NIC, asks, bag, means, node, table
 
 GIB = 2**30
 ZONE = "cpu=16 mem=64Gi huge=4Gi gpu=2"
@@ -21,11 +23,11 @@ SHARED_CPUS = replace(STRICT, cpu_manager=CpuManager.NONE)
 SHARED_MEMORY = replace(STRICT, memory_manager=MemoryManager.NONE)
 
 
-def amounts(several: tuple[StepRequest, ...]) -> list[dict[str, int]]:
-    return [dict(each.amounts) for each in several]
+def amounts(request: StepRequest) -> dict[str, int]:
+    return dict(zip(request.names, request.amounts, strict=True))
 
 
-# What is asked, and what is decided as one.
+# What containers ask managers for.
 
 
 @pytest.mark.parametrize(
@@ -43,90 +45,155 @@ def amounts(several: tuple[StepRequest, ...]) -> list[dict[str, int]]:
     ),
 )
 def test_of_what_a_container_asks_managers_are_asked_for(one: Node, pod: str, found: dict[str, int]) -> None:
-    assert amounts(plan(one, asks(pod)).steps) == [found]
+    (step,) = plan(asks(pod), one).steps
+
+    assert amounts(step) == found
 
 
 def test_managers_are_asked_in_the_kubelets_order() -> None:
-    (step,) = plan(STRICT, asks("cpu=2 mem=1Gi huge=1Gi gpu=1")).steps
+    (step,) = plan(asks("cpu=2 mem=1Gi huge=1Gi gpu=1"), STRICT).steps
 
-    assert [name for name, _ in step.amounts] == [GPU, CPU, HUGE, MEMORY]
-    assert step.names == {GPU, CPU, HUGE, MEMORY}
-
-
-def test_containers_that_ask_for_nothing_do_not_count() -> None:
-    found = plan(SHARED_MEMORY, asks("cpu=2 mem=1Gi | cpu=500m mem=1Gi"))
-
-    assert amounts(found.steps) == [{CPU: 2}]
-    assert found.decisions == found.steps
+    assert step.names == (GPU, CPU, HUGE, MEMORY)
+    assert step.memory == {MEMORY: GIB, HUGE: GIB}
 
 
-TWO = "cpu=2 mem=1Gi | cpu=3 mem=1Gi"
+def test_containers_are_asked_for_one_by_one_and_as_a_whole() -> None:
+    found = plan(asks("cpu=2 mem=1Gi | cpu=500m mem=1Gi gpu=1"), SHARED_MEMORY)
+
+    assert [amounts(step) for step in found.steps] == [{CPU: 2}, {GPU: 1}]
+    assert amounts(found.whole) == {CPU: 2, GPU: 1}
 
 
-@pytest.mark.parametrize(
-    ("one", "decisions"),
-    table(
-        [
-            ("each container by itself", STRICT, [{CPU: 2, MEMORY: GIB}, {CPU: 3, MEMORY: GIB}]),
-            ("the pod", POD_SCOPE, [{CPU: 5, MEMORY: 2 * GIB}]),
-            ("nothing is aligned, whatever the scope", LOOSE, [{CPU: 2, MEMORY: GIB}, {CPU: 3, MEMORY: GIB}]),
-        ]
-    ),
-)
-def test_what_is_decided_as_one(one: Node, decisions: list[dict[str, int]]) -> None:
-    found = plan(one, asks(TWO))
+def test_where_kinds_differ_each_gives_out_its_own() -> None:
+    (step,) = plan(asks("cpu=2 mem=1Gi gpu=1"), STRICT, SHARED_CPUS, SHARED_MEMORY).steps
 
-    assert amounts(found.decisions) == decisions
-    assert amounts(found.steps) == [{CPU: 2, MEMORY: GIB}, {CPU: 3, MEMORY: GIB}]
-    assert dict(found.whole.amounts) == {CPU: 5, MEMORY: 2 * GIB}
+    assert step.names == (GPU, CPU, MEMORY)
+    assert step.given.tolist() == [[True, True, True], [True, False, True], [True, True, False]]
+    assert not step.everywhere
+    assert step.only({GPU}).everywhere
+    assert amounts(step.only({MEMORY, GPU})) == {GPU: 1, MEMORY: GIB}
+    assert step.only({MEMORY}).given.tolist() == [[True, True, False]]
 
 
-# What only the rules can say.
-
-BESIDE = "sidecar cpu=1 mem=1Gi huge=1Gi | cpu=1 mem=1Gi"
-"""A pod whose hugepages are not those of an app."""
+# Where amounts of single zones decide.
 
 
 @pytest.mark.parametrize(
     ("one", "pod"),
     table(
         [
-            ("an init container leaves something over", STRICT, "init cpu=2 mem=1Gi | cpu=1 mem=1Gi"),
-            ("it leaves devices over", STRICT, "init gpu=1 | gpu=1"),
+            ("several containers ask", STRICT, "cpu=2 mem=1Gi | cpu=3 mem=1Gi"),
+            ("an init container asks too", STRICT, "init gpu=1 | gpu=1"),
             ("a device is named and not asked for", STRICT, "cpu=2 mem=1Gi gpu=0"),
-            ("the pod as a whole asks for no hugepages", POD_SCOPE, BESIDE),
-            ("it asks for more than anything has", STRICT, f"cpu=1 mem={BOUNDLESS}"),
         ]
     ),
 )
-def test_columns_do_not_know_where(one: Node, pod: str) -> None:
-    assert plan(one, asks(pod)).unsure
+def test_more_than_one_step_decides_where(one: Node, pod: str) -> None:
+    assert plan(asks(pod), one).only_step is None
 
 
-@pytest.mark.parametrize(("one", "unsure"), [(STRICT, True), (SHARED_MEMORY, False)])
-def test_a_memory_manager_looks_even_at_a_request_for_nothing(one: Node, *, unsure: bool) -> None:
+@pytest.mark.parametrize(
+    ("one", "pod", "found"),
+    table(
+        [
+            ("the others ask managers for nothing", SHARED_CPUS, "init cpu=2.. | gpu=1", {GPU: 1}),
+            ("a device is named that no node has", SHARED_MEMORY, "cpu=2 mem=1Gi nic=0", {CPU: 2}),
+            ("nobody asks for anything", STRICT, "cpu=2.. | mem=1Gi..", {}),
+        ]
+    ),
+)
+def test_one_step_decides_where(one: Node, pod: str, found: dict[str, int]) -> None:
+    step = plan(asks(pod), one).only_step
+
+    assert step is not None
+    assert amounts(step) == found
+
+
+@pytest.mark.parametrize(("one", "decides"), [(STRICT, False), (SHARED_MEMORY, True)])
+def test_a_memory_manager_looks_even_at_a_request_for_nothing(one: Node, *, decides: bool) -> None:
     demand = asks("cpu=2 mem=1Gi")
     without = replace(demand, steps=tuple(replace(step, memory=bag("")) for step in demand.steps))
 
-    assert plan(one, without).unsure is unsure
+    assert (plan(without, one).only_step is not None) is decides
 
 
 @pytest.mark.parametrize(
-    ("one", "pod"),
+    ("pod", "why"),
     table(
         [
-            ("an init container asks managers for nothing", SHARED_CPUS, "init cpu=2.. | gpu=1"),
-            ("a sidecar stays", STRICT, "sidecar cpu=2 mem=1Gi | cpu=1 mem=1Gi"),
-            ("a device is named that no node has", STRICT, "cpu=2 mem=1Gi nic=0"),
-            ("containers are aligned one by one", STRICT, BESIDE),
-            ("nothing is aligned", LOOSE, BESIDE),
-            ("all containers ask for the same memory", POD_SCOPE, TWO),
-            ("it asks for as much as can be counted", STRICT, f"cpu=1 mem={BOUNDLESS - 1}"),
+            ("it asks for more than anything has", f"cpu=1 mem={BOUNDLESS}", Undecided.AMOUNTS),
+            ("it asks for as much as can be counted", f"cpu=1 mem={BOUNDLESS - 1}", None),
+            ("it has too many containers", "|".join(["gpu=1"] * (MOST_CONTAINERS + 1)), Undecided.CONTAINERS),
+            ("it has as many as are admitted", "|".join(["gpu=1"] * MOST_CONTAINERS), None),
         ]
     ),
 )
-def test_columns_know_though(one: Node, pod: str) -> None:
-    assert not plan(one, asks(pod)).unsure
+def test_only_the_rules_can_say(pod: str, why: Undecided | None) -> None:
+    assert plan(asks(pod), STRICT).undecided is why
+
+
+# Nodes that are planned apart.
+
+TWO = asks("cpu=2 mem=1Gi | cpu=3 mem=1Gi")
+
+
+def policies(found: TablePlan) -> set[Policy]:
+    """The policies of the nodes that a plan is for."""
+    return {each.config.policy for _, each in found.plans}
+
+
+def test_nodes_that_decide_containers_together_are_planned_apart() -> None:
+    apart, together = plans(TWO, STRICT, LOOSE, POD_SCOPE, SHARED_CPUS)
+
+    assert (apart.together, together.together) == (False, True)
+    assert apart.meant.tolist() == [True, True, False, True], "of policy none each container counts"
+    assert together.meant.tolist() == [False, False, True, False]
+
+
+def test_one_container_is_decided_about_alike_everywhere() -> None:
+    found = plan(asks("cpu=2 mem=1Gi"), STRICT, LOOSE, POD_SCOPE)
+
+    assert policies(found) == {Policy.RESTRICTED, Policy.NONE}
+    assert found.meant.all()
+
+
+def test_devices_of_claims_are_asked_of_nodes_whose_plugins_have_them() -> None:
+    demand = replace(asks("cpu=1 mem=1Gi gpu=1"), by_dra=frozenset({GPU}))
+    without = node("cpu=16 mem=64Gi", "cpu=16 mem=64Gi", policy="restricted")
+    with_plugin, others = plans(demand, STRICT, without, SHARED_CPUS)
+
+    assert amounts(with_plugin.whole) == {GPU: 1, CPU: 1, MEMORY: GIB}
+    assert with_plugin.meant.tolist() == [True, False, True]
+    assert GPU not in others.question.demand.total
+    assert others.meant.tolist() == [False, True, False]
+
+
+# Tables change.
+
+
+def test_a_plan_holds_until_a_layout_comes() -> None:
+    made, every = zone_table(STRICT), Plans(Question(TWO, NO_INTENT))
+    (before,) = every.of(made)
+    assert every.of(made) == (before,)
+
+    made.add(1, layout(STRICT), STRICT)
+    assert every.of(made) == (before,)
+
+    made.add(2, layout(POD_SCOPE), POD_SCOPE)
+    assert [found.together for found in every.of(made)] == [False, True]
+
+
+def test_kinds_that_tables_share_are_planned_once() -> None:
+    every = Plans(Question(TWO, NO_INTENT))
+    (one,), (two,) = (
+        every.of(zone_table(STRICT)),
+        every.of(zone_table(node(*[ZONE] * 3, policy="restricted"))),
+    )
+
+    assert one.every == two.every
+    assert len(every) == 1
+    every.of(zone_table(LOOSE))
+    assert len(every) == 2
 
 
 # What is refused whatever the amounts.
@@ -147,8 +214,30 @@ def test_columns_know_though(one: Node, pod: str) -> None:
         ]
     ),
 )
-def test_nodes_of_a_layout_refuse_a_pod_or_not(one: Node, intent: Intent, *, refused: bool) -> None:
-    assert plan(one, asks("cpu=2 mem=1Gi"), intent).refused is refused
+def test_nodes_refuse_a_pod_or_not(one: Node, intent: Intent, *, refused: bool) -> None:
+    assert plan(asks("cpu=2 mem=1Gi"), one, intent=intent).refused == (refused,)
+
+
+def test_each_kind_refuses_for_itself() -> None:
+    assert plan(asks("cpu=2 mem=1Gi"), STRICT, LOOSE, intent=means("restricted")).refused == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("one", "intent", "kept"),
+    table(
+        [
+            ("nothing is promised", LOOSE, NO_INTENT, True),
+            ("a best effort binds nobody", LOOSE, means("best-effort"), True),
+            ("the policy is as strict", STRICT, means("restricted"), True),
+            ("it is not", STRICT, means("single-numa-node"), False),
+            ("scopes differ", STRICT, means("restricted", scope="pod"), False),
+            ("scopes are one", POD_SCOPE, means("restricted", scope="pod"), True),
+            ("there is one zone", node(ZONE, policy="none"), means("single-numa-node"), True),
+        ]
+    ),
+)
+def test_kubelets_keep_an_intent_by_themselves_or_not(one: Node, intent: Intent, *, kept: bool) -> None:
+    assert plan(asks("cpu=2 mem=1Gi"), one, intent=intent).kept_by_kubelet == (kept,)
 
 
 @pytest.mark.parametrize(
@@ -162,34 +251,36 @@ def test_nodes_of_a_layout_refuse_a_pod_or_not(one: Node, intent: Intent, *, ref
     ),
 )
 def test_an_intent_could_not_be_kept_or_could(one: Node, words: str, *, unalignable: bool) -> None:
-    assert plan(one, asks("cpu=2 mem=1Gi"), means(words)).unalignable is unalignable
+    (found,) = plan(asks("cpu=2 mem=1Gi"), one, intent=means(words)).every
+
+    assert found.unalignable is unalignable
 
 
 # What the node as a whole is asked.
 
-ONLY_CPUS = replace(STRICT, totals=bag("cpu=32"))
+TOLD = replace(STRICT, totals=bag("cpu=32"))
 
 
-def test_nodes_that_tell_no_totals_are_asked_for_what_zones_list() -> None:
-    found = plan(STRICT, asks("cpu=2 mem=1Gi nic=1"))
+def test_nodes_are_asked_for_what_some_of_them_list() -> None:
+    pod = asks("cpu=2 mem=1Gi nic=1 ephemeral-storage=1Gi")
 
-    assert dict(found.totals) == {CPU: 2000, MEMORY: GIB}
-    assert not found.unlisted
+    assert dict(plan(pod, STRICT).totals) == {CPU: 2000, MEMORY: GIB}
+    more = replace(STRICT, totals=bag("nic=1 ephemeral-storage=9Gi"))
+    assert {name for name, _ in plan(pod, STRICT, more).totals} == {CPU, MEMORY, NIC, "ephemeral-storage"}
 
 
 @pytest.mark.parametrize(
-    ("one", "pod", "unlisted"),
+    ("pod", "unlisted"),
     table(
         [
-            ("a device that no zone lists and no total tells", ONLY_CPUS, "cpu=1 nic=1", True),
-            ("a device that a zone lists", ONLY_CPUS, "cpu=1 gpu=1", False),
-            ("storage, of which zones know nothing", ONLY_CPUS, "cpu=1 ephemeral-storage=1Gi", False),
-            ("a device that nobody would have told of", STRICT, "cpu=1 nic=1", False),
+            ("a device that nobody lists", "cpu=1 nic=1", (NIC,)),
+            ("a device that a zone lists", "cpu=1 gpu=1", ()),
+            ("storage, of which zones know nothing", "cpu=1 ephemeral-storage=1Gi", ()),
         ]
     ),
 )
-def test_nodes_have_none_of_what_they_would_have_told(one: Node, pod: str, *, unlisted: bool) -> None:
-    assert plan(one, asks(pod)).unlisted is unlisted
+def test_nodes_would_have_listed(pod: str, unlisted: tuple[str, ...]) -> None:
+    assert plan(asks(pod), TOLD).unlisted == unlisted
 
 
 # What an intent is about.
@@ -207,6 +298,6 @@ def test_nodes_have_none_of_what_they_would_have_told(one: Node, pod: str, *, un
     ),
 )
 def test_an_intent_is_about(one: Node, words: str, names: set[str]) -> None:
-    found = plan(one, asks("cpu=2 mem=1Gi gpu=1"))
+    found = plan(asks("cpu=2 mem=1Gi gpu=1"), one)
 
-    assert concerned(found, found.steps[0], means(words)) == names
+    assert concerned(found.every[0], found.steps[0].step, means(words)) == names

@@ -64,7 +64,8 @@ def seeded(build: Callable[[Pick], T], seed: int) -> T:
 
 # Nodes of which amounts are known.
 
-IDS = [(0, 1), (0, 1), (0, 1, 2, 3), (0,), (0, 3), (2, 5, 7), (0, 1, 2, 3), (0, 4, 8, 9), tuple(range(8))]
+FEW_IDS = [(0, 1), (0, 1), (0, 1, 2, 3), (0,), (0, 3), (2, 5, 7), (0, 1, 2, 3), (0, 4, 8, 9)]
+IDS = [*FEW_IDS, tuple(range(8)), (0, 1, 2, 3, 4, 9), tuple(range(5)), tuple(range(7))]
 VAST_IDS = [tuple(range(10)), tuple(range(17)), tuple(range(18))]
 """More zones than columns have, and more than anybody answers for."""
 
@@ -267,7 +268,7 @@ STATES = ["", "", "", "*", "x"]
 
 def described(pick: Pick) -> Node:
     """A node of which somebody described the machine, with even cores, and sockets of one or two zones."""
-    ids = pick(IDS[:-1])
+    ids = pick(FEW_IDS)
     threads, each = pick([1, 2]), pick([1, 2, 4])
     owned = _threads(len(ids), each * threads, beside=pick([True, False]))
     every = range(each * threads * len(ids))

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from numalign.lru import ENTRY_BYTES, LRU
 from numalign.runtime import about, metrics
-from numalign.runtime.metrics import CacheSizes
+from numalign.runtime.metrics import CacheSizes, EvaluatedNodes
 
 
 def test_a_registry_says_which_program_it_is() -> None:
@@ -79,3 +79,16 @@ def test_cache_sizes_are_those_at_the_scrape() -> None:
     assert shown("numbers")[1] == 1
     texts.drop("a")
     assert shown("texts") == (0, 0)
+
+
+def test_evaluated_nodes_are_counted_by_what_answered() -> None:
+    registry = CollectorRegistry(auto_describe=True)
+    counts = {"columns": 5000, "machine": 3}
+    registry.register(EvaluatedNodes(lambda: counts))
+
+    def shown(by: str) -> float | None:
+        return registry.get_sample_value("numalign_evaluated_nodes_total", {"by": by})
+
+    assert (shown("columns"), shown("machine"), shown("zones")) == (5000, 3, None)
+    counts["machine"] = 4
+    assert shown("machine") == 4

@@ -1,56 +1,59 @@
-"""Rows with equal numbers have the same said of them; the same is said under one number, where it can be."""
+"""Why nodes refuse, in columns: what is told of each row is what the rules say of its node."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from numalign.cache import batch_refusals
 from numalign.cache.columns import FreeOrEmpty, When
+from numalign.cache.evaluation import alike
 from numalign.cache.feasibility import Trial
-from numalign.cache.refusal_codes import UNTOLD, numbers
 from numalign.decision.evaluate import NO_INTENT, evaluate
-from numalign.decision.verdict import Verdict
-from numalign.model.intent import Intent, Policy
+from numalign.decision.verdict import Refusal, Verdict
+from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
-from tests.in_columns import left, plan, state
-from tests.notation import asks, bag, means, node, table
+from scorer.reasons import reason
+from tests.in_columns import left, state
+from tests.notation import NIC, asks, bag, means, node, options, table
 
-ALIKE, APART, ASK = "alike", "apart", "ask the rules"
+ALIKE, APART = "alike", "apart"
 
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
 NONE, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
 POD = node(*TWO, policy="restricted", scope="pod")
 
 
-def told(pod: str, *nodes: Node, intent: Intent = NO_INTENT, when: FreeOrEmpty = When.NOW) -> list[int]:
-    """The numbers of nodes that refuse; those with equal ones say the same."""
-    demand = asks(pod)
-    asked = plan(nodes[0], demand, intent)
-    found = numbers(Trial(asked, state(*nodes, when=when))).tolist()
-    assert found == [numbers(Trial(asked, state(one, when=when))).item() for one in nodes]
-    words = dict[int, object]()
-    for number, one in zip(found, nodes, strict=True):
-        verdict = evaluate(one, demand, intent)
-        assert not verdict.admitted
-        assert verdict.permanent is (when == When.EMPTY)
-        if number != UNTOLD:
-            assert words.setdefault(number, said(verdict)) == said(verdict)
-    return list[int](found)
+def told(
+    pod: str, *nodes: Node, intent: Intent = NO_INTENT, when: FreeOrEmpty = When.NOW
+) -> list[Refusal | None]:
+    """Why each node refuses, None if it takes the pod; in the words of the rules."""
+    trial = Trial(state(asks(pod), *nodes, intent=intent, when=when))
+    found: list[Refusal | None] = [None] * len(nodes)
+    for rows, refusal in batch_refusals.refusals(trial, np.ones(len(nodes), dtype=np.bool_)):
+        for row in rows.tolist():
+            assert found[row] is None
+            found[row] = alike(refusal)
+    for mine, one in zip(found, nodes, strict=True):
+        verdict = evaluate(one, asks(pod), intent)
+        assert verdict.refused == (mine is not None)
+        if mine:
+            assert verdict.permanent is (when == When.EMPTY)
+            assert said(replace(verdict, refusal=mine)) == said(verdict)
+    return found
 
 
 def said(verdict: Verdict) -> object:
-    """What a scheduler hears: the reason, what it comes down to, and what is short."""
+    """What a scheduler hears."""
     refusal = verdict.refusal
     assert refusal is not None
-    needs = tuple((need.resource, need.asked, need.zones) for need in refusal.needs)
-    return refusal.reason, refusal.cause, refusal.policy, needs, refusal.detail
+    return refusal.refuser, refusal.reason, refusal.cause, refusal.policy, refusal.detail, reason(verdict)
 
 
 def compared(pod: str, *nodes: Node, intent: Intent = NO_INTENT, when: FreeOrEmpty = When.NOW) -> str:
-    """Whether all nodes are told alike or all apart, or the rules are to say it of each."""
+    """Whether all nodes are told alike or all apart."""
     found = told(pod, *nodes, intent=intent, when=when)
-    if UNTOLD in found:
-        assert {*found} == {UNTOLD}
-        return ASK
+    assert None not in found
     assert len({*found}) in {1, len(found)}
     return ALIKE if len({*found}) == 1 else APART
 
@@ -110,9 +113,19 @@ def test_memory_that_no_set_of_zones_has_is_not_given(one: Node) -> None:
     assert compared("cpu=2 mem=4Gi", without, without_cpus) == APART
 
 
-def test_of_containers_that_are_aligned_as_one_it_is_not_known_which_finds_no_memory() -> None:
-    assert compared("cpu=1 mem=4Gi | cpu=1 mem=4Gi", left(POD, "mem=1Gi", "mem=1Gi")) == ASK
-    assert compared("cpu=1 mem=4Gi", left(POD, "mem=1Gi", "mem=1Gi")) == ALIKE
+def test_of_containers_that_are_aligned_as_one_the_one_is_told_that_finds_no_memory() -> None:
+    none, some = left(POD, "mem=1Gi", "mem=1Gi"), left(POD, "mem=4Gi", "mem=1Gi")
+
+    assert compared("cpu=1 mem=4Gi | cpu=1 mem=3Gi", none, some) == APART
+    assert compared("cpu=1 mem=4Gi | cpu=1 mem=4Gi", none, left(none, "cpu=1", "")) == ALIKE
+    assert compared("cpu=1 mem=4Gi", none, left(POD, "mem=2Gi", "mem=0")) == ALIKE
+
+
+def test_of_a_pod_that_is_aligned_as_one_its_sum_is_told() -> None:
+    one, each = left(POD, "gpu=1", "gpu=0"), left(replace(POD, scope=Scope.CONTAINER), "gpu=1", "gpu=0")
+
+    both = (*told("gpu=1 | gpu=1", one), *told("gpu=1 | gpu=1", each))
+    assert [[need.asked for need in refusal.needs] for refusal in both if refusal] == [[2], [1]]
 
 
 # The node as a whole.
@@ -132,10 +145,27 @@ def test_what_is_refused_whatever_the_amounts_is_told_alike() -> None:
     assert compared("cpu=2 mem=1Gi", NONE, used, intent=means("restricted"), when=When.EMPTY) == ALIKE
 
 
-def test_what_a_plan_leaves_to_the_rules_is_left_to_them() -> None:
-    full = left(SINGLE, "cpu=0", "cpu=0")
+def test_a_node_that_tells_all_it_has_has_none_of_what_it_does_not_list() -> None:
+    tells = replace(SINGLE, totals=bag("cpu=16 mem=16Gi gpu=4"))
 
-    assert compared("init cpu=1 mem=1Gi | cpu=1 mem=1Gi", full) == ASK
+    (nowhere,) = told("nic=1", tells, when=When.EMPTY)
+    assert nowhere is not None
+    assert [need.resource for need in nowhere.needs] == [NIC]
+
+
+def test_every_policy_is_told_of_by_its_name() -> None:
+    small = [replace(one, totals=bag("cpu=1 mem=8Gi gpu=4")) for one in (NONE, BEST, RESTRICTED, SINGLE)]
+
+    assert compared("cpu=2 mem=1Gi", *small, when=When.EMPTY) == APART
+    assert compared("cpu=2 mem=1Gi", small[0], small[0], when=When.EMPTY) == ALIKE
+
+
+def test_only_of_wanted_rows_that_refuse_anything_is_told() -> None:
+    full = left(SINGLE, "cpu=0", "cpu=0")
+    trial = Trial(state(asks("cpu=1 mem=1Gi"), full, SINGLE, full))
+    found = batch_refusals.refusals(trial, np.array([False, True, True]))
+
+    assert [rows.tolist() for rows, _ in found] == [[2]]
 
 
 # Kubelets that align at best.
@@ -153,8 +183,24 @@ def test_the_first_resource_that_cannot_be_given_is_told(one: Node) -> None:
 
 
 @pytest.mark.parametrize("one", [NONE, BEST])
-def test_of_several_containers_the_rules_say_which_is_not_given(one: Node) -> None:
-    assert compared("gpu=1 | gpu=1", left(one, "gpu=1", "gpu=0")) == ASK
+def test_of_several_containers_the_one_is_told_that_is_not_given_anything(one: Node) -> None:
+    first, second = left(one, "gpu=1", "gpu=0"), left(one, "gpu=1", "gpu=2")
+
+    assert compared("gpu=2 | gpu=2", first, second) == ALIKE
+    apart = left(one, "gpu=1", ""), left(one, "cpu=2", "cpu=1")
+    assert compared("cpu=1 mem=1Gi gpu=2 | cpu=3 mem=1Gi gpu=2", *apart) == APART
+
+
+# Whole cores.
+
+
+def test_who_gives_out_whole_cores_tells_what_would_break_one_from_what_is_not_there() -> None:
+    pairs = node(*TWO, threads=2, options=options("full-pcpus-only"))
+    quads = replace(pairs, threads=4, stock=None)
+
+    assert compared("cpu=3 mem=1Gi", pairs, quads, when=When.EMPTY) == APART
+    assert compared("cpu=2 mem=1Gi", quads, left(quads, "cpu=1", "cpu=1"), when=When.EMPTY) == ALIKE
+    assert compared("cpu=4 mem=1Gi", left(pairs, "cpu=2", "cpu=1"), left(pairs, "cpu=1", "cpu=1")) == ALIKE
 
 
 # What the pod means.

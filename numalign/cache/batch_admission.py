@@ -1,0 +1,319 @@
+"""
+The admission of one pod on many nodes at once, container by container.
+
+Restates `kubelet.admit`: what the topology manager decides and what the three managers then give out, for
+nodes with as many zones each, in columns. Here stands what amounts of single zones do not decide: several
+containers, best efforts that fail, memory that others hold. No row is left to the rules.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from numalign.cache import batch_cpus, batch_devices, batch_hint_sets, batch_memory, batch_merge
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.batch_cpus import CpuColumns
+from numalign.cache.batch_devices import DeviceColumns
+from numalign.cache.batch_memory import MemoryColumns
+from numalign.cache.column_state import ColumnState
+from numalign.cache.columns import CORES, EVER, GROUPS, SIZES, SPLIT, USED, When
+from numalign.cache.layout import COUNTED_THREADS, Layout
+from numalign.cache.layout_kinds import Trait
+from numalign.cache.plan import StepRequest
+from numalign.cache.widths import widths_of
+from numalign.kubelet.topology_manager import NumaInfo
+from numalign.model.pod import Role
+from numalign.model.resources import CPU, Kind, kind
+
+NO_AFFINITY = -1
+"""In place of the set of zones of a container that the topology manager keeps none for."""
+
+
+class Failure(NamedTuple):
+    """What a row fails by: no affinity, whole cores that break, or a resource that cannot be allocated."""
+
+    step: StepRequest
+    at: int
+    rows: Bools
+    lacking: tuple[str, ...] = ()
+    breaks_cores: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Managers:
+    """What the managers of some nodes hold while a pod is admitted (`managers_state.ManagersState`)."""
+
+    cpus: CpuColumns
+    memory: MemoryColumns
+    devices: Mapping[str, DeviceColumns]
+
+    def free(self, name: str) -> Ints:
+        """What each zone has free of a resource, in the unit of columns: (zones, rows)."""
+        if name == CPU:
+            cpus: Ints = (self.cpus.available - self.cpus.reusable).sum(axis=0)
+            return cpus
+        if kind(name) is Kind.MEMORY:
+            return self.memory.free.get(name, np.zeros_like(self.memory.cells))
+        return self.devices[name].free
+
+
+class BatchDecision(NamedTuple):
+    """What the topology manager decides by row: the affinity, `NO_AFFINITY` for none, and who is admitted."""
+
+    mask: Ints
+    preferred: Bools
+    admitted: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class BatchGrant:
+    """What one container gets by row: whether that is `preferred`, and by name the zones it comes from."""
+
+    step: StepRequest
+    preferred: Bools
+    zones: Mapping[str, Ints]
+
+    def zones_of(self, names: Iterable[str]) -> Ints:
+        """All zones from which it gets any of these resources, as bits."""
+        held = np.zeros(len(self.preferred), dtype=np.int64)
+        for name in names:
+            if name in self.zones:
+                held |= self.zones[name]
+        return held
+
+
+@dataclass(frozen=True, eq=False)
+class BatchAdmission:
+    """What becomes of a pod on some rows: which `admitted` it, what they give, and why others fail.
+
+    `before` has for each step what the managers hold when it is decided about.
+    """
+
+    admitted: Bools
+    grants: tuple[BatchGrant, ...]
+    failures: tuple[Failure, ...]
+    before: tuple[Managers, ...]
+
+    @cached_property
+    def zones(self) -> Ints:
+        """All zones that the pod holds anything of once its containers run, as bits by row."""
+        held = np.zeros(len(self.admitted), dtype=np.int64)
+        for grant in self.grants:
+            # The memory of finished init containers is given back; theirs alone is.
+            gone = grant.step.step.role is Role.INIT and len(self.grants) > 1
+            held |= grant.zones_of(name for name in grant.zones if not (gone and kind(name) is Kind.MEMORY))
+        return held
+
+
+def admissions(state: ColumnState) -> Iterator[tuple[Rows | None, BatchAdmission]]:
+    """Admit the pod on rows whose machines are alike, group by group: which rows, None for all."""
+    for machine, rows in state.alike(_machine):
+        some = state if rows is None else state.at(rows)
+        yield rows, _Admitting(some, machine).admit()
+
+
+class _Machine(NamedTuple):
+    """What the columns of one call have in common."""
+
+    sockets: tuple[int, ...]
+    threads: int
+    numa: NumaInfo
+
+
+def _machine(layout: Layout) -> _Machine:
+    return _Machine(layout.sockets, layout.config.threads, layout.numa)
+
+
+def managers_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> Managers:
+    """What the managers hold before the pod's first container."""
+    plan = state.plan
+    names = {name for request in (plan.whole, *plan.steps) for name in request.names}
+    memory = sorted(name for name in names if kind(name) is Kind.MEMORY)
+    devices = sorted(name for name in names if kind(name) is Kind.DEVICE)
+    return Managers(
+        cpus_of(state, sockets, threads),
+        _memory(state, memory),
+        {name: _devices(state, name) for name in devices},
+    )
+
+
+def cpus_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> CpuColumns:
+    """The CPUs of rows whose machines have such sockets, and so many threads in a core."""
+    columns, free = state.plan.columns, state.free(CPU)
+    split = np.zeros((threads, *free.shape), dtype=np.int64)
+    available = batch_cpus.last_ones(free, threads)
+    if threads == COUNTED_THREADS:
+        cores = columns.of(state.when, CORES, state.rows) * threads
+        available = np.stack([free - cores, cores])
+    if columns.counts_cores:
+        split = batch_cpus.last_ones(columns.of(state.when, SPLIT, state.rows), threads)
+    sizes = columns.of(EVER, SIZES, state.rows)
+    return CpuColumns(sizes, sockets, available, np.zeros_like(available), split)
+
+
+def _memory(state: ColumnState, names: Sequence[str]) -> MemoryColumns:
+    empty = ColumnState(state.plan, When.EMPTY, state.rows)
+    zones, columns = state.zones, state.plan.columns
+    alone = np.broadcast_to(1 << np.arange(zones)[:, None], (zones, state.count))
+    now = state.when is When.NOW
+    return MemoryColumns(
+        {name: empty.free(name) for name in names},
+        {name: state.free(name) for name in names},
+        columns.of(When.NOW, GROUPS, state.rows) if now else alone,
+        columns.of(When.NOW, USED, state.rows)[0] if now else np.zeros(state.count, dtype=np.int64),
+    )
+
+
+def _devices(state: ColumnState, name: str) -> DeviceColumns:
+    plan, free = state.plan, state.free(name)
+    listed = plan.columns.has(name)
+    hosts = plan.columns.hosts((name,), state.rows)[0] if listed else np.zeros(state.count, dtype=np.int64)
+    most = ColumnState(plan, When.EMPTY, state.rows).free(name)
+    # A plugin has registered where a node has devices by hardware.
+    return DeviceColumns(
+        free, np.zeros_like(free), hosts, state.has(Trait.NEAR), np.asarray(most.any(axis=0))
+    )
+
+
+class _Admitting:
+    """One pod on rows whose machines are alike."""
+
+    def __init__(self, state: ColumnState, machine: _Machine) -> None:
+        self._state, self._plan, self._numa = state, state.plan, machine.numa
+        self._full = (1 << state.zones) - 1
+        self._managers = managers_of(state, machine.sockets, machine.threads)
+        self._alive = np.ones(state.count, dtype=np.bool_)
+        self._failures: list[Failure] = []
+        self._grants: list[BatchGrant] = []
+        self._before: list[Managers] = []
+
+    def admit(self) -> BatchAdmission:
+        """Serve one container after another, each with an affinity of its own unless they share one."""
+        shared = self._shared() if self._plan.together else None
+        for at, request in enumerate(self._plan.steps):
+            self._before.append(self._managers)
+            decision = shared or self._decide(request)
+            if shared is None:
+                self._fail(Failure(request, at, ~decision.admitted))
+            self._allocate(at, request, decision)
+        return BatchAdmission(self._alive, tuple(self._grants), tuple(self._failures), tuple(self._before))
+
+    def _shared(self) -> BatchDecision:
+        decision = self._decide(self._plan.whole)
+        self._fail(Failure(self._plan.whole, 0, ~decision.admitted))
+        return decision
+
+    def _fail(self, failure: Failure) -> None:
+        rows = failure.rows & self._alive
+        if rows.any():
+            self._failures.append(failure._replace(rows=rows))
+            self._alive = self._alive & ~rows
+
+    # What the topology manager decides.
+
+    def _decide(self, request: StepRequest) -> BatchDecision:
+        """Ask the hint providers and merge, as `admit._decide`."""
+        state, count = self._state, self._state.count
+        hints = [*self._hints(request)]
+        mask = np.full(count, self._full, dtype=np.int64)
+        preferred = admitted = np.ones(count, dtype=np.bool_)
+        if hints:
+            counted = np.logical_or.reduce([each.counted for each in hints])
+            best = batch_merge.preferred([each.preferred(state) for each in hints], self._numa)
+            preferred = ~counted | (best > 0)
+            mask = np.where(counted, best, self._full)
+            admitted = preferred | ~state.has(Trait.STRICT)
+            rest = np.flatnonzero(~preferred & admitted & ~state.has(Trait.SILENT))
+            if len(rest):
+                lists = [(each.possible & each.counted).take(rest, axis=1) for each in hints]
+                mask[rest] = batch_merge.best_not_preferred(lists, self._numa)
+        # An affinity to all zones is stored as none (policy_single_numa_node.go).
+        mask = np.where(state.has(Trait.SINGLE) & (mask == self._full), NO_AFFINITY, mask)
+        silent = state.has(Trait.SILENT)
+        return BatchDecision(np.where(silent, NO_AFFINITY, mask), preferred & ~silent, admitted | silent)
+
+    def _hints(self, request: StepRequest) -> Iterator["_Hints"]:
+        """The hints of each resource that managers give some: devices, CPUs, and memory by name."""
+        widths = widths_of(self._state, request)
+        for name, amount, width in zip(request.names, request.amounts, widths, strict=True):
+            counted = self._state.gives(name)
+            if name == CPU:
+                yield _Hints(batch_cpus.hints(self._managers.cpus, amount), width, counted)
+            elif kind(name) is Kind.DEVICE:
+                yield _Hints(batch_devices.hints(self._managers.devices[name], amount), width, counted)
+        if request.memory:
+            possible, width = batch_memory.hints(self._managers.memory, request.memory)
+            # Each name has a list of its own, and two hints of one list can meet in a third set of zones.
+            yield from repeat(
+                _Hints(possible, width, self._keeps_memory & possible.any(axis=0)), len(request.memory)
+            )
+
+    @cached_property
+    def _keeps_memory(self) -> Bools:
+        return self._state.has(Trait.KEEPS_MEMORY)
+
+    # What the managers give out.
+
+    def _allocate(self, at: int, request: StepRequest, decision: BatchDecision) -> None:
+        """Let each manager give out what a step requests, in the kubelet's order, as `admit._allocate`."""
+        zones = dict[str, Ints]()
+        for name in sorted(name for name in request.names if kind(name) is Kind.DEVICE):
+            zones[name] = self._allocate_devices(at, request, name, decision.mask)
+        if CPU in request.names:
+            zones[CPU] = self._allocate_cpus(at, request, decision.mask)
+        if request.step.managed:
+            held = self._allocate_memory(at, request, decision)
+            zones |= dict.fromkeys(request.memory, held)
+        self._grants.append(BatchGrant(request, decision.preferred, zones))
+
+    def _asked(self, request: StepRequest, name: str) -> tuple[int, Bools]:
+        """How much of a resource, and which rows count it."""
+        at = request.names.index(name)
+        return request.amounts[at], self._state.gives(name)
+
+    def _allocate_devices(self, at: int, request: StepRequest, name: str, mask: Ints) -> Ints:
+        amount, counted = self._asked(request, name)
+        found = batch_devices.allocate(
+            self._managers.devices[name], np.where(counted, amount, 0), mask, request.step.role
+        )
+        self._fail(Failure(request, at, counted & ~found.ok, (name,)))
+        self._managers = replace(self._managers, devices={**self._managers.devices, name: found.after})
+        return batch_hint_sets.masks(found.taken > 0)
+
+    def _allocate_cpus(self, at: int, request: StepRequest, mask: Ints) -> Ints:
+        amount, counted = self._asked(request, CPU)
+        whole = self._state.has(Trait.WHOLE_CORES)
+        if whole.any():
+            broken = batch_cpus.breaks_cores(self._managers.cpus, amount)
+            self._fail(Failure(request, at, counted & whole & broken, (CPU,), breaks_cores=True))
+        found = batch_cpus.allocate(
+            self._managers.cpus, np.where(counted, amount, 0), mask, request.step.role
+        )
+        self._fail(Failure(request, at, counted & ~found.ok, (CPU,)))
+        self._managers = replace(self._managers, cpus=found.after)
+        return batch_hint_sets.masks(found.taken > 0)
+
+    def _allocate_memory(self, at: int, request: StepRequest, decision: BatchDecision) -> Ints:
+        found = batch_memory.allocate(
+            self._managers.memory, request.step, decision.mask, decision.preferred, self._keeps_memory
+        )
+        self._fail(Failure(request, at, ~found.ok, tuple(request.step.memory)))
+        self._managers = replace(self._managers, memory=found.after)
+        return found.mask
+
+
+class _Hints(NamedTuple):
+    """The sets of zones that could serve a resource, how many zones it prefers, and which rows count it."""
+
+    possible: Bools
+    width: Ints
+    counted: Bools
+
+    def preferred(self, state: ColumnState) -> Bools:
+        """The sets that it prefers, all where it does not count; only single zones where no other will do."""
+        wanted = np.where(state.has(Trait.SINGLE), np.where(self.width == 1, 1, 0), self.width)
+        return batch_hint_sets.of_width(self.possible, wanted) | ~self.counted

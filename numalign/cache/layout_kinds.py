@@ -1,0 +1,165 @@
+"""
+Kinds of layouts: of the nodes of one table, those that differ in nothing that a question turns on.
+
+Which kinds there are depends on the resources that are asked about, and on nothing else of a question. So
+they are found once for these resources, and so is what is true of each of them.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.columns import Columns
+from numalign.cache.layout import KubeletConfig, Layout
+from numalign.model.intent import Policy, Scope
+from numalign.model.node import MemoryManager, Node
+
+
+class LayoutKind(NamedTuple):
+    """All of a layout that a question about some resources turns on.
+
+    Of these resources `given` are those that managers of these kubelets give out, `devices` those of which a
+    node has any by hardware, and `listed` those that its zones may give. With `told`, a node has none of what
+    it does not list.
+    """
+
+    config: KubeletConfig
+    single_zone: bool
+    given: frozenset[str]
+    devices: frozenset[str]
+    listed: frozenset[str]
+    told: bool
+
+    @classmethod
+    def of(cls, layout: Layout, asked: frozenset[str]) -> "LayoutKind":
+        """The kind of a layout to whoever asks about these resources."""
+        return cls(
+            layout.config,
+            len(layout.ids) == 1,
+            frozenset(filter(layout.gives_out, asked)),
+            layout.devices & asked,
+            layout.listed & asked,
+            layout.totals is not None,
+        )
+
+    @property
+    def together(self) -> bool:
+        """Whether these kubelets decide about a pod as a whole."""
+        return self.config.scope is Scope.POD and self.config.policy is not Policy.NONE
+
+
+class Trait(Enum):
+    """What can be true of a kind of layouts, whatever is asked."""
+
+    STRICT = "strict"
+    """The kubelet refuses what it cannot align."""
+    SINGLE = "single"
+    """Only one zone will do."""
+    SILENT = "silent"
+    """The kubelet aligns nothing."""
+    NEAR = "near"
+    """Hints for devices hold only zones that have one."""
+    WHOLE_CORES = "whole cores"
+    """CPUs are given out in whole cores alone."""
+    KEEPS_MEMORY = "keeps memory"
+    """There is a memory manager that gives out memory."""
+    TOLD = "told"
+    """A node has none of what it does not list."""
+
+
+_HAS: Mapping[Trait, Callable[[LayoutKind], bool]] = MappingProxyType(
+    {
+        Trait.STRICT: lambda kind: kind.config.strict,
+        Trait.SINGLE: lambda kind: kind.config.policy is Policy.SINGLE_NUMA_NODE,
+        Trait.SILENT: lambda kind: kind.config.policy is Policy.NONE,
+        Trait.NEAR: lambda kind: kind.config.near,
+        Trait.WHOLE_CORES: lambda kind: kind.config.whole_cores,
+        Trait.KEEPS_MEMORY: lambda kind: kind.config.memory_manager is MemoryManager.STATIC,
+        Trait.TOLD: lambda kind: kind.told,
+    }
+)
+
+
+class LayoutKinds:
+    """The kinds of the layouts of a table, each with an example; what is true of them is an array by kind.
+
+    They are those of one `era` of the columns.
+    """
+
+    def __init__(self, columns: Columns, asked: frozenset[str]) -> None:
+        self.era = columns.era
+        numbers, examples = dict[LayoutKind, int](), list[Node]()
+        of_layout = []
+        for layout, node in columns.layouts_with_examples():
+            kind = None if layout is None else LayoutKind.of(layout, asked)
+            if kind is not None and kind not in numbers:
+                numbers[kind] = len(examples)
+                examples.append(node)
+            of_layout.append(-1 if kind is None else numbers[kind])
+        self.kinds: tuple[LayoutKind, ...] = tuple(numbers)
+        self.examples: tuple[Node, ...] = tuple(examples)
+        self._of_layout: Ints = np.array(of_layout, dtype=np.int16)
+        self._some = frozenset(trait for trait, has in _HAS.items() if any(map(has, numbers)))
+        self._every = frozenset(trait for trait, has in _HAS.items() if all(map(has, numbers)))
+        self._columns = columns
+        self._traits: dict[Trait | str, Bools] = {}
+        self._placed = -1
+        self._rows: Ints = self._of_layout
+        self._by_row: dict[Trait | str, Bools] = {}
+
+    def trait(self, trait: Trait) -> Bools:
+        """Which kinds have it."""
+        if trait not in self._traits:
+            self._traits[trait] = np.array([_HAS[trait](kind) for kind in self.kinds])
+        return self._traits[trait]
+
+    def any(self, trait: Trait) -> bool:
+        """Whether any kind has it."""
+        return trait in self._some
+
+    def all(self, trait: Trait) -> bool:
+        """Whether all kinds have it."""
+        return trait in self._every
+
+    def given(self, name: str) -> Bools:
+        """For which kinds a resource is given out."""
+        if name not in self._traits:
+            self._traits[name] = np.array([name in kind.given for kind in self.kinds])
+        return self._traits[name]
+
+    def of_rows(self, rows: Rows | None) -> Ints:
+        """The kind of each of these rows of the table, or of all."""
+        if rows is not None:
+            kinds: Ints = self._of_layout.take(self._columns.layout_of(rows))
+            return kinds
+        self._follow()
+        return self._rows
+
+    def with_trait(self, trait: Trait, rows: Rows | None) -> Bools:
+        """Which of these rows of the table, or of all, have it."""
+        return self._looked_up(trait, self.trait(trait), rows)
+
+    def giving(self, name: str, rows: Rows | None) -> Bools:
+        """On which of these rows of the table, or of all, a resource is given out."""
+        return self._looked_up(name, self.given(name), rows)
+
+    def _looked_up(self, key: Trait | str, values: Bools, rows: Rows | None) -> Bools:
+        if rows is not None:
+            some: Bools = values.take(self.of_rows(rows))
+            return some
+        self._follow()
+        if key not in self._by_row:
+            every = values.take(self._rows)
+            every.setflags(write=False)
+            self._by_row[key] = every
+        return self._by_row[key]
+
+    def _follow(self) -> None:
+        """Look rows up anew if nodes came, went or changed since."""
+        if self._placed != self._columns.placed:
+            self._placed, self._by_row = self._columns.placed, {}
+            self._rows = self._of_layout.take(self._columns.layout_of())

@@ -1,0 +1,139 @@
+"""
+Laws of a cache whose nodes are of many makes: each is answered for as if it stood there alone.
+
+Nodes of dozens of layouts stand in one cache: any number of zones, policies, scopes, options and versions of
+the kubelet, with managers and without, in any condition. What a table holds beside a node, which rows of it
+are asked for, and what happened to it before must not show in an answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numalign.cache import ClusterCache
+from numalign.cache.layout import MOST_ZONES
+from numalign.cache.node_table import NodeTable
+from numalign.model.node import Node
+from tests.batches import by_cache, differences, ghosts
+from tests.laws.fleets import (
+    Case,
+    Size,
+    case,
+    counted,
+    described,
+    like,
+    question,
+    seeded,
+)
+
+MANY: Size = ((32, 48), (1, 1, 2))
+"""So many kinds of nodes, mostly with one node of each."""
+
+seeds = st.integers(0, 2**32)
+TRIED = settings().max_examples
+HALF, FEW = settings(max_examples=max(4, TRIED // 2)), settings(max_examples=max(4, TRIED // 5))
+
+
+def of_many_makes(seed: int) -> Case:
+    """A fleet and a question to all of it."""
+    return seeded(lambda pick: case(pick, size=MANY), seed)
+
+
+def some(random: Random, nodes: Sequence[Node]) -> list[Node]:
+    """Some of the nodes in any order, and some of these once more."""
+    few = random.sample(nodes, random.randint(1, len(nodes)))
+    return few + random.sample(few, len(few) // 4)
+
+
+@HALF
+@given(seeds)
+def test_nodes_of_many_makes_are_answered_for_as_by_the_rules(seed: int) -> None:
+    asked = of_many_makes(seed)
+    cache = ClusterCache.of(asked.nodes)
+
+    for one in (asked.question, seeded(question, seed + 1), asked.question):
+        assert differences(cache, one, asked.nodes, asked.weights) == []
+
+
+@HALF
+@given(seeds)
+def test_which_nodes_are_asked_and_in_which_order_changes_no_answer(seed: int) -> None:
+    asked, random = of_many_makes(seed), Random(seed)  # noqa: S311 - an order keeps no secret
+    cache = ClusterCache.of(asked.nodes)
+
+    for _ in range(4):
+        assert differences(cache, asked.question, some(random, asked.nodes), asked.weights) == []
+    assert differences(cache, asked.question, asked.nodes, asked.weights) == []
+
+
+@FEW
+@given(seeds)
+def test_each_node_answers_as_if_it_stood_alone(seed: int) -> None:
+    asked = of_many_makes(seed)
+    names = [node.name for node in asked.nodes]
+    together = by_cache(ClusterCache.of(asked.nodes).ask(names, asked.question), asked.weights)
+
+    for node, facts in zip(asked.nodes, together, strict=True):
+        alone = ClusterCache.of([node]).ask([node.name], asked.question)
+        assert by_cache(alone, asked.weights) == [facts]
+
+
+@HALF
+@given(seeds)
+def test_nodes_that_turn_into_others_come_and_go_leave_nothing_behind(seed: int) -> None:
+    asked, random = of_many_makes(seed), Random(seed)  # noqa: S311 - which ones change is no secret
+    cache, nodes = ClusterCache.of(asked.nodes), {node.name: node for node in asked.nodes}
+    questions = [asked.question, seeded(question, seed + 1)]
+
+    for _ in range(6):
+        for name in random.sample(sorted(nodes), 6):
+            nodes[name] = replace(changed(random, nodes[name]), name=name)
+            cache.nodes.put(nodes[name])
+        for name in random.sample(sorted(nodes), 3):
+            del nodes[name]
+            cache.nodes.drop(name)
+        new = replace(changed(random, nodes[min(nodes)]), name=f"new{random.random()}")
+        nodes[new.name] = new
+        cache.nodes.put(new)
+        one, every = random.choice(questions), [*nodes.values()]
+        assert differences(cache, one, some(random, every), asked.weights) == []
+    for one in questions:
+        assert differences(cache, one, every, asked.weights) == []
+        assert ghosts(cache, one, every) == []
+
+
+def changed(random: Random, node: Node) -> Node:
+    """The node with something else on it, or another one in its place."""
+    pick = random.choice
+    if random.random() < 0.5 and not node.health and not (node.stock and not node.machine):
+        return like(pick, node.emptied())
+    return like(pick, counted(pick) if random.random() < 0.9 else described(pick))
+
+
+# What the laws above are tried on.
+
+
+@pytest.fixture(scope="module")
+def fleets() -> list[NodeTable]:
+    """The tables of some fleets."""
+    return [ClusterCache.of(of_many_makes(seed).nodes).nodes for seed in range(20)]
+
+
+def test_dozens_of_layouts_stand_in_a_table_for_each_number_of_zones(fleets: list[NodeTable]) -> None:
+    layouts = [
+        [len({*filter(None, table.columns.layouts)}) for _, table in nodes.tables()] for nodes in fleets
+    ]
+
+    assert sum(map(sum, layouts)) / len(fleets) > 24
+    assert max(map(max, filter(None, layouts))) > 12
+    assert max(map(len, layouts)) == MOST_ZONES
+
+
+def test_columns_answer_for_most_nodes(fleets: list[NodeTable]) -> None:
+    in_columns = sum(nodes.in_columns for nodes in fleets)
+
+    assert 0.6 < in_columns / sum(map(len, fleets)) < 0.95
