@@ -18,6 +18,7 @@ from numalign.cache.columns import sums_of
 from numalign.cache.feasibility import Admitted, Trial, fitting_everywhere
 from numalign.cache.layout_kinds import Trait
 from numalign.cache.plan import LayoutPlan, StepRequest, concerned
+from numalign.cache.preferred_hint import preferred_hint
 from numalign.cache.widths import widths_of
 from numalign.decision.evaluate import UNSATISFIED
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser
@@ -45,8 +46,9 @@ def refusals(trial: Trial, wanted: Bools) -> Iterator[Refused]:
         for rows, refusal in _alone(trial, trial.plan.only_step, rest.copy()):
             rest[rows] = False
             yield rows, refusal
-    for admitted in trial.admitted_in_steps(rest):
-        yield from _in_steps(admitted)
+    for admitted in trial.in_steps or trial.admitted_in_steps(rest):
+        for rows, refusal in _in_steps(admitted):
+            yield rows[rest[rows]], refusal
 
 
 # The node as a whole, and what its kubelet does not align.
@@ -113,23 +115,37 @@ def _alone(trial: Trial, request: StepRequest, wanted: Bools) -> Iterator[Refuse
     """Why a pod of one container is refused, on rows where no memory in use has a part in it."""
     state, hint = trial.state, trial.hint
     certain = wanted & ~trial.held_by_others & ~state.has(Trait.WHOLE_CORES)
-    strict = state.has(Trait.STRICT)
-    if request.memory:
-        # Of memory that no zones could give the manager has no opinion, and then fails to allocate it.
-        certain &= ~strict | fitting_everywhere(state, request.only(request.memory))
+    strict, unserved = state.has(Trait.STRICT), certain & _memory_fails(state, request)
     enough = strict | fitting_everywhere(state, request)
-    not_aligned, not_kept = certain & strict & ~hint.exists, certain & enough & (~strict | hint.exists)
+    not_aligned = certain & strict & ~hint.exists & ~unserved
+    not_kept = certain & enough & (~strict | hint.exists)
     intent, start = trial.plan.question.intent, _Moment(state, state.raw)
     for terms, rows in _by_terms(state, request):
-        for some, refusal in _not_allocated_alone(
-            state, request, terms.policy, rows[(certain & ~enough)[rows]]
-        ):
-            yield some, refusal
+        if unserved[rows].any():
+            memory = tuple(request.memory)
+            yield rows[unserved[rows]], _unallocated(request, memory, terms.policy, state.zones)
+        lacking = rows[(certain & ~enough)[rows]]
+        yield from _not_allocated_alone(state, request, terms.policy, lacking)
         for some, cause, needs in _causes(start, request, terms, rows[not_aligned[rows]]):
             yield some, _misaligned(cause, terms.policy, needs)
         meant = _PolicyTerms(intent.policy, frozenset(filter(intent.concerns, terms.names)))
         for some, cause, needs in _causes(start, request, meant, rows[not_kept[rows]]):
             yield some, _unsatisfied(cause, intent.policy, needs)
+
+
+def _memory_fails(state: ColumnState, request: StepRequest) -> Bools:
+    """Where a strict kubelet aligns all else, and no zones could give the memory.
+
+    Of such memory the manager has no opinion when it is asked, and then fails to allocate it.
+    """
+    fails = np.zeros(state.count, dtype=np.bool_)
+    if not request.memory:
+        return fails
+    short = state.has(Trait.STRICT) & ~fitting_everywhere(state, request.only(request.memory))
+    rows, others = np.flatnonzero(short), [name for name in request.names if name not in request.memory]
+    if len(rows):
+        fails[rows] = preferred_hint(state.at(rows), request.only(others)).exists
+    return fails
 
 
 class _PolicyTerms(NamedTuple):

@@ -225,12 +225,13 @@ class Evaluation:
     # What takes long, step by step.
 
     def work(self, rows: Rows | None = None) -> Iterator[None]:
-        """Work out in steps who admits the pod, now and ever; the arrays are then there at once.
+        """Work out in steps who admits the pod, and which of those that do not ever could.
 
         What changes meanwhile is worked out when an array is read, unless another round comes to it.
         """
         yield from self.work_now(rows)
-        yield from self.work_ever(rows)
+        refused = np.flatnonzero(~self.admitted(rows))
+        yield from self.work_ever(refused if rows is None else rows[refused])
 
     def work_now(self, rows: Rows | None = None) -> Iterator[None]:
         """Work out in steps who admits the pod now, and nothing else."""
@@ -371,9 +372,16 @@ class Evaluation:
 
     def _find_codes(self, rows: Rows | None) -> Ints:
         tables, _ = self._nodes.places(rows)
-        refused, able = ~self.admitted(rows) & (tables != GONE), self.able(rows)
-        codes, never = self._codes_of(When.NOW, rows, refused & able), refused & ~able
-        return np.where(never, self.never(rows), codes) if never.any() else codes
+        refused = ~self.admitted(rows) & (tables != GONE)
+        here = np.flatnonzero(refused)
+        # Of nodes that take the pod nobody asks what could ever be.
+        some = here if rows is None else rows[here]
+        able = refused.copy()
+        able[here] = self.able(some)
+        codes, never = self._codes_of(When.NOW, rows, able), here[~able[here]]
+        if len(never):
+            codes[never] = self.never(never if rows is None else rows[never])
+        return codes
 
     def _find_never(self, rows: Rows | None) -> Ints:
         tables, _ = self._nodes.places(rows)

@@ -51,16 +51,28 @@ class Trial:
     @cached_property
     def taken(self) -> Bools:
         """Which rows admit the pod, and keep what it asks."""
-        possible = large_enough(self.state)
-        if any(self.plan.refused):
-            possible &= ~self.state.flags(self.plan.refused)
+        possible = self.possible
         if self.plan.only_step is None:
-            self._take(possible, self.admitted_in_steps(possible))
-            return possible
+            taken = np.zeros(self.count, dtype=np.bool_)
+            self._take(taken, self.in_steps)
+            return taken
         taken, unsure = self._taken_alone(possible)
         if unsure.any():
             self._take(taken, self.admitted_in_steps(unsure))
         return taken
+
+    @cached_property
+    def possible(self) -> Bools:
+        """Which rows are of nodes that are large enough as a whole, and of a kind that may take the pod."""
+        possible = large_enough(self.state)
+        if any(self.plan.refused):
+            possible &= ~self.state.flags(self.plan.refused)
+        return possible
+
+    @cached_property
+    def in_steps(self) -> tuple[Admitted, ...]:
+        """The possible rows, where it takes to admit all containers one by one; none where one alone asks."""
+        return () if self.plan.only_step else self.admitted_in_steps(self.possible)
 
     @cached_property
     def hint(self) -> PreferredHint:
@@ -83,8 +95,8 @@ class Trial:
 
     @cached_property
     def placed_in_steps(self) -> tuple[Admitted, ...]:
-        """The same of rows that take the pod, and not by its hint."""
-        return self.admitted_in_steps(self.taken & ~self.by_hint)
+        """The same of rows that take the pod, and not by its hint; others may be among them."""
+        return self.in_steps or self.admitted_in_steps(self.taken & ~self.by_hint)
 
     def _admitted(self, rows: Rows) -> Iterator[Admitted]:
         state = self.state.at(rows)

@@ -308,8 +308,9 @@ def test_a_container_alone_takes_what_it_prefers_or_is_placed_in_steps() -> None
 def test_of_several_containers_all_are_placed_in_steps() -> None:
     trial = Trial(state(asks("gpu=1 | gpu=2"), SINGLE, left(SINGLE, "gpu=0", "")))
 
+    assert trial.taken.tolist() == [True, False]
     assert not trial.by_hint.any()
-    assert [rows.tolist() for rows, _, _ in trial.placed_in_steps] == [[0]]
+    assert [rows.tolist() for rows, _, _ in trial.placed_in_steps] == [[0, 1]]
     with pytest.raises(ValueError, match="no hint in common"):
         _ = trial.hint
 
