@@ -1,24 +1,32 @@
 """
 What every node says to one pod: the values, before anybody draws them.
 
-A node is asked twice by the rules, as it is, and in health with nothing on it. So there are three answers:
-the pod fits, it would fit later, or it never will. What takes too long to work out is not answered. A pod
-never fits where its selectors and tolerations keep it away; a node that is cordoned, not ready or ill counts
-for later. Nodes that say the same make one group, since a person reads groups.
+A node is asked as it is, and in health with nothing on it. So there are three answers: the pod fits, it would
+fit later, or it never will. What takes too long to work out is not answered. A pod never fits where its
+selectors and tolerations keep it away; a node that is cordoned, not ready or ill counts for later. Nodes that
+say the same make one group, since a person reads groups.
+
+All nodes are asked at once, as the scorer asks them. What one of them has, and which zones the pod would get
+there, the rules say of each node that somebody looks at.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
-from kubectl_numa.questions import ClusterView, PodDecision
-from numalign.decision import scoring, wording
+from kubectl_numa.questions import ClusterView, NodeResult, PodDecision
+from numalign.cache import Question
+from numalign.decision import wording
+from numalign.decision.doubts import Doubt, doubts
 from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode import placements
+from numalign.kubelet.admit import effective_demand
 from numalign.model.attributes import NO_ATTRIBUTES
 from numalign.model.constraints import Unmet, unmet_ever, unmet_now
 from numalign.model.intent import Policy
@@ -40,35 +48,76 @@ class Chance(StrEnum):
     NEVER = "never"
 
 
-@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the rules say to one question; nodes in the same state are asked once."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._verdicts: dict[Node, Verdict] = {}
+
+    def verdict(self, node: Node) -> Verdict:
+        """The verdict of a node."""
+        state = _state(node)
+        if state not in self._verdicts:
+            self._verdicts[state] = evaluate(node, self._question.demand, self._question.intent)
+        return self._verdicts[state]
+
+    def doubts(self, node: Node) -> tuple[Doubt, ...]:
+        """What could make a verdict on this state of a node wrong."""
+        return doubts(node, effective_demand(node, self._question.demand))
+
+
+@dataclass(frozen=True)
 class NodeExplanation:
     """What one node says.
 
     `unmet` is why the pod may not go there now, `lasting` whether that stays as long as the labels and taints
-    of the node do. `score` is None where the pod does not fit now.
+    of the node do.
     """
 
-    node: Node
-    verdict: Verdict
-    score: int | None
+    answer: NodeResult
+    rules: Rules = field(repr=False)
     unmet: Unmet | None = None
     lasting: bool = False
 
     @property
+    def node(self) -> Node:
+        """The node."""
+        return self.answer.node
+
+    @property
+    def score(self) -> int | None:
+        """How good the placement is, 0 to 100; None where the pod does not fit now."""
+        return None if self.unmet else self.answer.score
+
+    @cached_property
     def node_class(self) -> str:
         """The class of the node, in health."""
         return node_class(self.node)
 
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What the rules say of this very node."""
+        return self.rules.verdict(self.node)
+
     @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What could make the answer wrong; those of the verdict, without asking for that."""
+        refusal = self.answer.refusal
+        permanent = refusal is not None and refusal.permanent
+        return self.rules.doubts(self.node.in_health() if permanent else self.node)
+
+    @cached_property
     def chance(self) -> Chance:
-        """The verdict in a word."""
+        """The answer in a word."""
+        refusal = self.answer.refusal
         if self.lasting:
             return Chance.NEVER
-        if not self.verdict.answered:
+        if refusal is None:
+            return Chance.LATER if self.unmet else Chance.FITS
+        if not refusal.answered:
             return Chance.UNANSWERED
-        if self.verdict.refused and self.verdict.permanent:
-            return Chance.NEVER
-        return Chance.FITS if self.verdict.admitted and not self.unmet else Chance.LATER
+        return Chance.NEVER if refusal.permanent else Chance.LATER
 
     @property
     def permanent(self) -> bool:
@@ -85,10 +134,18 @@ class NodeExplanation:
             yield wording.kept_away(self.unmet, lasting=self.lasting)
             if self.lasting:
                 return
-        if self.verdict.refusal:
+        if self.answer.refusal is not None:
             yield wording.sentence(self.verdict)
         if self.missing and self.chance is Chance.LATER:
             yield f"it {wording.lacking(self.missing)}; in health it could"
+
+    @property
+    def kind_of_reason(self) -> str:
+        """Why not, in words about all nodes that say no alike; empty where the pod fits."""
+        if self.unmet is None:
+            return self.answer.reason
+        kinds = (self.unmet.value, "" if self.lasting else self.answer.reason)
+        return " and ".join(filter(None, kinds))
 
     @property
     def missing(self) -> Resources:
@@ -217,7 +274,7 @@ class Explanation:
 def explain(
     pod: PodDecision, cluster: ClusterView, *, strategy: Strategy = Strategy.LEAST_NUMA_NODES
 ) -> Explanation:
-    """Ask every node; nodes in the same state are asked once."""
+    """Ask every node."""
     question = cluster.by_node(pod)
     answers = tuple(sorted(_answers(pod, cluster, strategy), key=lambda answer: answer.node.name))
     absent = tuple(
@@ -230,25 +287,19 @@ def explain(
         if not shape.nodes
     )
     # What the pod may not go to has nothing against it.
-    refusing = [answer.verdict.refused and answer.permanent and not answer.lasting for answer in answers]
+    refusing = [answer.permanent and not answer.lasting for answer in answers]
     hopeless = refusing and all(refusing) and all(answer.chance is Chance.NEVER for answer in absent)
     never = cluster.why_not(pod) if hopeless and pod.question.intent.policy is Policy.NONE else None
     return Explanation(pod, answers, absent, cluster.snapshot.unknown, never)
 
 
 def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iterator[NodeExplanation]:
-    question, verdicts = cluster.by_node(pod), dict[Node, tuple[Verdict, int | None]]()
-    for node in cluster.snapshot.nodes:
-        state = _state(node)
-        if state not in verdicts:
-            verdict = evaluate(node, question.demand, question.intent)
-            placed = verdict.placement if verdict.admitted else None
-            value = None if placed is None else scoring.score(strategy, node, question.demand, placed)
-            verdicts[state] = (verdict, value)
-        verdict, value = verdicts[state]
-        unmet = unmet_now(pod.constraints, node.name, node.attributes)
-        lasting = unmet is not None and unmet_ever(pod.constraints, node.name, node.attributes) is not None
-        yield NodeExplanation(node, verdict, None if unmet else value, unmet, lasting)
+    rules, where = Rules(cluster.by_node(pod)), pod.constraints
+    for answer in cluster.answers(pod, strategy):
+        node = answer.node
+        unmet = unmet_now(where, node.name, node.attributes)
+        lasting = unmet is not None and unmet_ever(where, node.name, node.attributes) is not None
+        yield NodeExplanation(answer, rules, unmet, lasting)
 
 
 def _state(node: Node) -> Node:
@@ -257,19 +308,38 @@ def _state(node: Node) -> Node:
     return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)
 
 
-def groups(answers: Iterable[NodeExplanation]) -> list[NodeGroup]:
-    """Answers that differ only in the node's name, put together; the best first."""
-    alike: dict[tuple[object, ...], list[NodeExplanation]] = {}
+def groups(answers: Iterable[NodeExplanation]) -> Iterator[NodeGroup]:
+    """Answers that differ only in the node's name, put together; the best first.
+
+    The rules are asked about the nodes of a group when its turn comes.
+    """
+    ranked = defaultdict[_Rank, list[NodeExplanation]](list)
     for answer in answers:
-        key = (answer.node_class, answer.chance, answer.reason, answer.score, repr(answer.placement))
-        alike.setdefault(key, []).append(answer)
-    same = [NodeGroup(group[0], tuple(answer.node.name for answer in group)) for group in alike.values()]
-    return sorted(same, key=_best_first)
+        ranked[_rank(answer)].append(answer)
+    for _, equal in sorted(ranked.items()):
+        alike = defaultdict[object, list[NodeExplanation]](list)
+        for answer in equal:
+            alike[answer.reason, repr(answer.placement)].append(answer)
+        same = [NodeGroup(group[0], tuple(each.node.name for each in group)) for group in alike.values()]
+        yield from sorted(same, key=lambda group: group.names)
 
 
-def _best_first(group: NodeGroup) -> tuple[int, int, str, tuple[str, ...]]:
-    order = list(Chance).index(group.answer.chance)
-    return (order, -(group.answer.score or 0), group.answer.node_class, group.names)
+_Rank = tuple[int, int, str]
+"""By the place of the chance, then the best score first, then the class."""
+
+
+def _rank(answer: NodeExplanation) -> _Rank:
+    return _PLACES[answer.chance], -(answer.score or 0), answer.node_class
+
+
+_PLACES = {chance: place for place, chance in enumerate(Chance)}
+
+
+def counted_by_reason(answers: Iterable[NodeExplanation]) -> list[tuple[int, Chance, str]]:
+    """How many nodes say what and for which kind of reason, the best chance first, then the most nodes."""
+    counts = Counter((answer.chance, answer.kind_of_reason) for answer in answers)
+    ranked = sorted(counts.items(), key=lambda item: (_PLACES[item[0][0]], -item[1], item[0][1]))
+    return [(count, chance, reason) for (chance, reason), count in ranked]
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:

@@ -42,7 +42,11 @@ class Paper:
         for line in lines:
             text = line.copy() if isinstance(line, Text) else Text(line)
             text.plain = _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.plain)
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            if self.console.color_system is None:
+                # Rendering what has no style in the end takes most of the time of long answers.
+                self.console.file.write(f"{text.plain}\n")
+            else:
+                self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def entry(self, label: str, words: str, *, indent: int, style: str = "", label_style: str = "") -> None:
         """A label, and words from column `indent` on, in as many lines as they need."""

@@ -5,6 +5,8 @@ The answer stands above its reasons, and a person who only wants to know whether
 """
 
 from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import chain, islice
 
 from kubectl_numa.explanation import (
     Chance,
@@ -12,6 +14,7 @@ from kubectl_numa.explanation import (
     NodeExplanation,
     NodeGroup,
     ShapeAnswer,
+    counted_by_reason,
     groups,
     quantities,
 )
@@ -31,13 +34,17 @@ STYLES = {
 }
 
 _INDENT = 13
+_COUNTED = 9
 _DECIDED = 11
 _INNER = 19
 _DEPTH = 21
 
 
-def show(explanation: Explanation, paper: Paper, *, now: float) -> None:
-    """The whole explanation; `now` is in seconds since 1970."""
+def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | None = None) -> None:
+    """The whole explanation; `now` is in seconds since 1970.
+
+    At most `limit` groups of nodes are shown one by one, the best ones; the nodes of others are counted.
+    """
     pod, decision = explanation.pod, explanation.pod.decision
     paper.entry("", f"{pod.namespace}/{pod.name} {wish(pod)}", indent=0, style="bold")
     for step in pod.demand.steps:
@@ -52,8 +59,10 @@ def show(explanation: Explanation, paper: Paper, *, now: float) -> None:
     ):
         if words:
             paper.entry(f"  {label}:", words, indent=_DECIDED, style=style, label_style=style)
-    for group in groups(explanation.answers):
+    best = [*islice(groups(explanation.answers), limit)]
+    for group in best:
         _group(group, paper)
+    _others(explanation.answers, {*chain.from_iterable(group.names for group in best)}, paper)
     for absent in explanation.absent:
         _head(absent, f"no node, {how_known(absent.known, now=now)}", absent.known.shape.node_class, paper)
         _detail("why", absent.reason, paper)
@@ -119,6 +128,17 @@ def _group(group: NodeGroup, paper: Paper) -> None:
     _detail("now" if answer.chance is Chance.LATER else "why", answer.reason, paper)
 
 
+def _others(answers: Sequence[NodeExplanation], shown: Collection[str], paper: Paper) -> None:
+    others = [answer for answer in answers if answer.node.name not in shown]
+    if not others:
+        return
+    paper.write("")
+    paper.entry("", f"  and {counted(len(others), 'more node')} (--limit 0 shows them all)", indent=0)
+    for count, chance, reason in counted_by_reason(others):
+        words = f"{count:>6,} {reason}".rstrip()
+        paper.entry(f"  {chance}", words, indent=_COUNTED, label_style=STYLES[chance])
+
+
 def _head(answer: NodeExplanation | ShapeAnswer, names: str, node_class: str, paper: Paper) -> None:
     score = answer.score if isinstance(answer, NodeExplanation) else None
     label = f"  {answer.chance:<6} " + ("" if score is None else f"{score:>3}")
@@ -134,8 +154,8 @@ def _detail(label: str, words: str | None, paper: Paper, *, style: str = "") -> 
 
 def _rests_on(explanation: Explanation) -> str:
     """What was known of the nodes, and in a word each what else could count."""
-    levels = Counter(answer.verdict.known for answer in explanation.answers)
-    doubts = {doubt for answer in explanation.answers for doubt in answer.verdict.doubts}
+    levels = Counter(answer.node.known for answer in explanation.answers)
+    doubts = {doubt for answer in explanation.answers for doubt in answer.doubts}
     levels_known = ", ".join(f"{level} of {counted(count)}" for level, count in levels.most_common())
     missing = ", ".join(doubt.value.replace("-", " ") for doubt in Doubt if doubt in doubts)
     return f"{levels_known}; not told: {missing}" if missing else levels_known

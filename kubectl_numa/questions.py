@@ -5,12 +5,17 @@ Checking, explaining and the demo read a pod as the webhook does, and let the sa
 module asks the cache.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from numalign.cache import ClusterCache, Question, Survey, admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
+from numalign.decision import wording
 from numalign.decision.evaluate import NO_INTENT
+from numalign.decision.scoring import EVEN, Strategy
+from numalign.decision.verdict import Verdict
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.scheduling import scheduling
@@ -20,6 +25,7 @@ from numalign.model.constraints import Constraints
 from numalign.model.demand import Demand
 from numalign.model.errors import BadPod
 from numalign.model.intent import Intent, Match
+from numalign.model.node import Node
 from numalign.shapes.history import REMEMBER_SECONDS
 
 
@@ -70,6 +76,18 @@ class PodDecision:
         return self.question.intent if self.by else None
 
 
+class NodeResult(NamedTuple):
+    """What one node answers: how good the placement is, 0 to 100, or else its refusal, as many make it.
+
+    `reason` is that in words about all nodes that refuse alike, empty where the pod is admitted.
+    """
+
+    node: Node
+    score: int | None = None
+    refusal: Verdict | None = None
+    reason: str = ""
+
+
 class ClusterView:
     """A cluster as its webhook sees it at a time, in seconds since 1970."""
 
@@ -112,6 +130,20 @@ class ClusterView:
     def by_node(self, pod: PodDecision) -> Question:
         """What a pod asks of each node, as the scorer asks it."""
         return dra.by_node(pod.question, self.snapshot.served)
+
+    def answers(self, pod: PodDecision, strategy: Strategy) -> Iterator[NodeResult]:
+        """What each node answers as things stand, as the scorer hears it; where the pod may go is not asked.
+
+        A refusal says what kind of no it is and whether it is permanent, not what the node has
+        (`numalign.cache.Refusals`).
+        """
+        nodes = self.snapshot.nodes
+        batch = self._cache.ask([node.name for node in nodes], self.by_node(pod))
+        refusals = {code: (refusal, wording.reason(refusal)) for code, refusal in batch.refusals.items()}
+        scores = batch.scores(strategy, EVEN).tolist()
+        for node, score, code in zip(nodes, scores, batch.codes.tolist(), strict=True):
+            refused = refusals.get(code)
+            yield NodeResult(node, None, *refused) if refused else NodeResult(node, score)
 
     def why_not(self, pod: PodDecision) -> str:
         """Why no node could ever take a pod."""

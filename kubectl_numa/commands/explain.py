@@ -26,6 +26,7 @@ Examples:
   kubectl numa explain my-pod -n team-a
   kubectl numa explain -f pod.yaml --snapshot cluster.json.gz
   kubectl numa explain -f pod.yaml --node dgx-1
+  kubectl numa explain -f pod.yaml --limit 0
   helm template chart | kubectl numa explain -f - -o json
 """
 )
@@ -43,6 +44,14 @@ Examples:
 )
 @options.as_the_webhook
 @click.option("--node", "only", metavar="NODE", help="One node in depth.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="How many groups of nodes that say the same are shown, the best first; the others are counted by"
+    " reason. 0 shows all. JSON always holds every node.",
+)
 @options.output_option
 def explain(  # noqa: PLR0913 - one argument for each option
     *,
@@ -53,6 +62,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
     strategy: Strategy,
     webhook: WebhookOptions,
     only: str | None,
+    limit: int,
     output: str,
 ) -> None:
     """Tell what every node says to a pod: whether it fits, why not, which zones it would get.
@@ -84,7 +94,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
     if output == Output.JSON:
         options.print_json([explanation.to_json() for explanation in shown])
     else:
-        _show(shown, in_depth=only is not None)
+        _show(shown, in_depth=only is not None, limit=limit or None)
     options.note(manifests.notes(given))
     options.note(mistake for manifest in wrong for mistake in manifest.located_mistakes())
     if not all(manifest.place.guessed for manifest in wrong):
@@ -121,12 +131,12 @@ def _narrowed(explanation: Explanation, only: str | None) -> Explanation:
     return replace(explanation, answers=answers, absent=(), unknown=())
 
 
-def _show(explained: list[Explanation], *, in_depth: bool) -> None:
+def _show(explained: list[Explanation], *, in_depth: bool, limit: int | None) -> None:
     paper, now = options.paper(), time.time()
     for number, explanation in enumerate(explained):
         if number:
             paper.write("")
-        pages.show(explanation, paper, now=now)
+        pages.show(explanation, paper, now=now, limit=limit)
         for answer in explanation.answers if in_depth else ():
             pages.show_node(explanation, answer, paper)
     if not explained:

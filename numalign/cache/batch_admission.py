@@ -98,6 +98,18 @@ class BatchAdmission:
     failures: tuple[Failure, ...]
     before: tuple[Managers, ...]
 
+    def placement(self, rows: Rows) -> "BatchAdmission":
+        """The same of some of these rows, without what only refusals are told by: most of its bytes."""
+        grants = (
+            replace(
+                grant,
+                preferred=grant.preferred[rows],
+                zones={name: held[rows].astype(np.uint8) for name, held in grant.zones.items()},
+            )
+            for grant in self.grants
+        )
+        return BatchAdmission(self.admitted[rows], tuple(grants), (), ())
+
     @cached_property
     def zones(self) -> Ints:
         """All zones that the pod holds anything of once its containers run, as bits by row."""
@@ -193,19 +205,34 @@ class _Admitting:
 
     def admit(self) -> BatchAdmission:
         """Serve one container after another, each with an affinity of its own unless they share one."""
-        shared = self._shared() if self._plan.together else None
+        whole = self._of_the_pod()
         for at, request in enumerate(self._plan.steps):
             self._before.append(self._managers)
-            decision = shared or self._decide(request)
-            if shared is None:
-                self._fail(Failure(request, at, ~decision.admitted))
-            self._allocate(at, request, decision)
+            self._allocate(at, request, self._of_the_container(at, request, whole))
         return BatchAdmission(self._alive, tuple(self._grants), tuple(self._failures), tuple(self._before))
 
-    def _shared(self) -> BatchDecision:
+    def _of_the_pod(self) -> BatchDecision | None:
+        """What is decided about the pod as a whole; it counts in pod scope. None if no row is."""
+        if not self._together.any():
+            return None
         decision = self._decide(self._plan.whole)
-        self._fail(Failure(self._plan.whole, 0, ~decision.admitted))
+        self._fail(Failure(self._plan.whole, 0, self._together & ~decision.admitted))
         return decision
+
+    def _of_the_container(self, at: int, request: StepRequest, whole: BatchDecision | None) -> BatchDecision:
+        """What is decided about one container, or in pod scope about the pod."""
+        if whole is not None and self._together.all():
+            return whole
+        own = self._decide(request)
+        self._fail(Failure(request, at, ~self._together & ~own.admitted))
+        if whole is None:
+            return own
+        mixed = (np.where(self._together, one, other) for one, other in zip(whole, own, strict=True))
+        return BatchDecision(*mixed)
+
+    @cached_property
+    def _together(self) -> Bools:
+        return self._state.has(Trait.TOGETHER)
 
     def _fail(self, failure: Failure) -> None:
         rows = failure.rows & self._alive

@@ -91,7 +91,6 @@ def scores(trial: Trial, strategy: Strategy, weights: Weights) -> Ints:
         values[rows] = HIGHEST
         if units:
             values[rows] = batch_scoring.values(strategy, units, weights, max_zones=terms.max_zones)
-    values[~trial.taken] = REFUSED
     return values
 
 

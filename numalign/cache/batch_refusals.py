@@ -46,9 +46,8 @@ def refusals(trial: Trial, wanted: Bools) -> Iterator[Refused]:
         for rows, refusal in _alone(trial, trial.plan.only_step, rest.copy()):
             rest[rows] = False
             yield rows, refusal
-    for admitted in trial.in_steps or trial.admitted_in_steps(rest):
-        for rows, refusal in _in_steps(admitted):
-            yield rows[rest[rows]], refusal
+    for admitted in trial.admitted_in_steps(rest):
+        yield from _in_steps(admitted)
 
 
 # The node as a whole, and what its kubelet does not align.

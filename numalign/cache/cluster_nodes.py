@@ -47,7 +47,7 @@ class ClusterNodes(NodeTable):
         return self.shapes.of(self._rows[name])
 
     def _shape_name(self, node: Node) -> str:
-        decisive = (node_class(node), node.attributes.lasting, shape.traits(node.in_health()))
+        decisive = (node_class(node), node.attributes.lasting, shape.traits(node.health or node))
         name = self._shape_names.get(decisive)
         if name is None:
             if len(self._shape_names) >= self._most_shape_names:

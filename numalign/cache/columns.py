@@ -128,13 +128,14 @@ class Columns:
         else:
             self._forget(int(self._layout_of[row]))
         self._layout_of[row] = number
-        self._table[:, row] = [*self._now(node), *self._ever(node)]
+        cpus = cpu_manager.state(node)
+        self._table[:, row] = [*self._now(node, cpus), *self._ever(node, cpus)]
         self.placed += 1
         self._changes.note(row)
 
     def refresh(self, row: int, node: Node) -> bool:
         """Read anew what is free on the node in a row; False if it reports more than it may give out."""
-        now = self._now(node)
+        now = self._now(node, cpu_manager.state(node))
         free = self._table[: len(now), row]
         free[:] = now
         amounts = len(self._names) * self.zones
@@ -259,9 +260,8 @@ class Columns:
 
     # What is read of a node.
 
-    def _now(self, node: Node) -> list[int]:
+    def _now(self, node: Node, cpus: CpuState | None) -> list[int]:
         """What is free on a node, in the order of `_blocks`."""
-        cpus = cpu_manager.state(node)
         frees = [zone.free for zone in node.zones]
         amounts: list[int] = []
         for name in self._names:
@@ -272,9 +272,9 @@ class Columns:
         amounts += [free.get(CPU, 0) for free in frees]
         return [*amounts, *self._cores(cpus), *_groups(node)]
 
-    def _ever(self, node: Node) -> list[int]:
+    def _ever(self, node: Node, cpus: CpuState | None) -> list[int]:
         """What a node has, in the order of `_blocks`."""
-        empty = cpu_manager.state(node.emptied())
+        empty = cpus and cpus.emptied()
         bags = [zone.allocatable for zone in node.zones]
         hardware = [self._hardware(node, name, empty) for name in self._names]
         amounts: list[int] = []

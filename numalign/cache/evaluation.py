@@ -50,8 +50,11 @@ _BYTES_OF_PLAN = 1024
 _BYTES_OF_REFUSAL = 512
 """What it takes to keep one kind of refusal, roughly."""
 
-_MOST_ROWS, _MOST_SETS = 1024, 2**16
-"""So many rows, and sets of zones of all rows, are looked at in one step."""
+_MOST_ROWS, _MOST_SETS = 1024, 2**20
+"""So many rows, and sets of zones of all rows for all that is requested, are looked at in one step."""
+
+_LEAST_ROWS = 128
+"""To admit a pod on fewer takes nearly as long."""
 
 _TRIED = 8
 """Choices of rows of which it is kept what was tried on them."""
@@ -285,22 +288,11 @@ class Evaluation:
         if ill := self._ill(aspect.when, rows):
             yield from ill.evaluation.work_ever(np.unique(ill.rows))
         height = self._nodes.height if rows is None else len(rows)
-        place, tried = self._nodes.changes.place, self._tried(aspect.when, rows)
         answers = np.zeros(height, dtype=np.int8)
-        for part in tried.parts:
-            if self._nodes.changes.place != place:
-                break
-            answers[part.here] = aspect.by_columns(part.trial)
-            yield
-        if self._nodes.changes.place != place:
-            # Places may mean other nodes by now, so all is tried anew, and in one step.
-            tried = self._tried(aspect.when, rows)
-            for here, trial in tried.parts:
-                within = here < height
-                answers[here[within]] = aspect.by_columns(trial)[within]
+        left_over = yield from self._answered_by_columns(aspect, rows, answers)
         ill = self._ill(aspect.when, rows)
         # Those that are ill are asked as they are in health, the ones that are alike together.
-        left_over = np.setdiff1d(tried.left_over, ill.here) if ill else tried.left_over
+        left_over = np.setdiff1d(left_over, ill.here) if ill else left_over
         for at in left_over.tolist():
             row = at if rows is None else int(rows[at])
             # It may have gone since the first step, and may go while it is evaluated.
@@ -312,6 +304,24 @@ class Evaluation:
             within = ill.here < height
             answers[ill.here[within]] = ill.evaluation.ever(ill.rows[within])
         return answers
+
+    def _answered_by_columns(self, aspect: _Aspect, rows: Rows | None, answers: Ints) -> Steps[Rows]:
+        """Fill in what columns answer part by part; gives the positions that are left to the rules."""
+        rest, done, tried = np.arange(len(answers)), list[Rows](), self._tried(aspect.when, rows)
+        while True:
+            place = self._nodes.changes.place
+            for part in tried.parts:
+                if self._nodes.changes.place != place:
+                    break
+                answers[rest[part.here]] = aspect.by_columns(part.trial)
+                done.append(part.here)
+                yield
+            else:
+                return rest[tried.left_over]
+            # Places may mean other nodes by now, so the rest is tried anew.
+            kept = np.delete(np.arange(len(rest)), np.concatenate(done))
+            rows, rest, done = kept if rows is None else rows[kept], rest[kept], []
+            tried = self._trials(aspect.when, rows)
 
     # Where the pod comes to.
 
@@ -476,10 +486,11 @@ def _part(plan: TablePlan, when: FreeOrEmpty, here: Rows, places: Rows | None) -
 def _in_slices(part: _Part) -> Iterator[_Part]:
     """A part, or parts of it: where containers are admitted one by one, all rows at once would take long."""
     state, count = part.trial.state, len(part.here)
-    most = min(_MOST_ROWS, _MOST_SETS >> state.zones)
-    if state.plan.only_step or count <= most:
+    if state.plan.only_step:
         yield part
         return
+    requested = sum(1 + len(request.names) for request in state.plan.steps)
+    most = min(_MOST_ROWS, max(_LEAST_ROWS, (_MOST_SETS >> state.zones) // requested))
     for start in range(0, count, most):
         some = np.arange(start, min(start + most, count))
         yield _Part(part.here[some], Trial(state.at(some)))

@@ -7,7 +7,7 @@ columns. Whatever needs more than that, several containers, or a best effort tha
 use, is admitted step by step (`batch_admission`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -51,28 +51,29 @@ class Trial:
     @cached_property
     def taken(self) -> Bools:
         """Which rows admit the pod, and keep what it asks."""
-        possible = self.possible
         if self.plan.only_step is None:
             taken = np.zeros(self.count, dtype=np.bool_)
-            self._take(taken, self.in_steps)
+            for rows, _, _ in self._taken_in_steps:
+                taken[rows] = True
             return taken
-        taken, unsure = self._taken_alone(possible)
+        taken, unsure = self._taken_alone(self._possible())
         if unsure.any():
-            self._take(taken, self.admitted_in_steps(unsure))
+            taken &= ~unsure
+            for admitted in self.admitted_in_steps(unsure):
+                taken[admitted.rows[self._kept(admitted)]] = True
         return taken
 
-    @cached_property
-    def possible(self) -> Bools:
-        """Which rows are of nodes that are large enough as a whole, and of a kind that may take the pod."""
+    def _possible(self) -> Bools:
+        """Which rows are large enough, and of a kind that may take the pod."""
         possible = large_enough(self.state)
         if any(self.plan.refused):
             possible &= ~self.state.flags(self.plan.refused)
         return possible
 
     @cached_property
-    def in_steps(self) -> tuple[Admitted, ...]:
-        """The possible rows, where it takes to admit all containers one by one; none where one alone asks."""
-        return () if self.plan.only_step else self.admitted_in_steps(self.possible)
+    def _taken_in_steps(self) -> tuple[Admitted, ...]:
+        """The rows that take a pod of several containers."""
+        return tuple(map(self._placement, self.admitted_in_steps(self._possible())))
 
     @cached_property
     def hint(self) -> PreferredHint:
@@ -95,8 +96,22 @@ class Trial:
 
     @cached_property
     def placed_in_steps(self) -> tuple[Admitted, ...]:
-        """The same of rows that take the pod, and not by its hint; others may be among them."""
-        return self.in_steps or self.admitted_in_steps(self.taken & ~self.by_hint)
+        """The same of rows that take the pod, and not by its hint; of refusals they tell nothing."""
+        if self.plan.only_step is None:
+            return self._taken_in_steps
+        return tuple(map(self._placement, self.admitted_in_steps(self.taken & ~self.by_hint)))
+
+    def _placement(self, admitted: Admitted) -> Admitted:
+        """What is kept of rows: those that take the pod, and what they give it."""
+        some = np.flatnonzero(self._kept(admitted))
+        rows, state, admission = admitted
+        return Admitted(rows[some], state.at(some), admission.placement(some))
+
+    def _kept(self, admitted: Admitted) -> Bools:
+        """Which of these rows admit the pod, and keep what it asks."""
+        _, state, admission = admitted
+        intent = self.plan.question.intent
+        return admission.admitted & batch_intent.kept_in_steps(state, admission, intent)
 
     def _admitted(self, rows: Rows) -> Iterator[Admitted]:
         state = self.state.at(rows)
@@ -105,12 +120,6 @@ class Trial:
                 Admitted(rows, state, admission)
                 if some is None
                 else Admitted(rows[some], state.at(some), admission)
-            )
-
-    def _take(self, taken: Bools, every: Iterable[Admitted]) -> None:
-        for rows, state, admission in every:
-            taken[rows] = admission.admitted & batch_intent.kept_in_steps(
-                state, admission, self.plan.question.intent
             )
 
     def _taken_alone(self, possible: Bools) -> tuple[Bools, Bools]:

@@ -6,7 +6,7 @@ per layout and looked up by node. A node that the columns could only nearly desc
 evaluated by the rules.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -17,7 +17,7 @@ from numalign.kubelet import cpu_manager
 from numalign.kubelet.admit import numa_info
 from numalign.kubelet.topology_manager import NumaInfo
 from numalign.model.intent import Policy, Scope
-from numalign.model.machine import MOST_CPUS
+from numalign.model.machine import MOST_CPUS, CpuTopology
 from numalign.model.node import CpuManager, MemoryManager, Node, Zone, alike
 from numalign.model.options import CpuOption, FeatureGate
 from numalign.model.resources import MILLI, Kind, ZoneId, kind
@@ -173,26 +173,27 @@ _amounts = attrgetter("capacity", "allocatable", "costs")
 
 def layout_of(node: Node) -> Layout | Unfit:
     """The layout of a node; why it has none, if only the rules can say what becomes of a pod there."""
-    if unfit := _unfit(node):
+    cpus = cpu_manager.topology(node)
+    if unfit := _unfit(node, cpus):
         return unfit
     bags = [bag for zone in node.zones for bag in (zone.capacity, zone.allocatable, zone.free)]
     return Layout(
         ids=node.ids,
-        config=config_of(node),
+        config=config_of(node, cpus),
         devices=node.devices,
         names=tuple(sorted({*chain.from_iterable(bags)})),
         listed=frozenset(chain.from_iterable(zone.allocatable for zone in node.zones)),
         totals=None if node.totals is None else frozenset(node.totals),
         max_zones=node.max_zones,
         costs=tuple(zone.costs for zone in node.zones),
-        sockets=_sockets(node),
+        sockets=_sockets(node, cpus),
         # Where only single zones count, or none, nobody asks how far apart they are.
         numa=numa_info(node) if node.policy in _COMPARES else NumaInfo(len(node.zones)),
     )
 
 
-def config_of(node: Node) -> KubeletConfig:
-    """How the kubelet of a node is configured."""
+def config_of(node: Node, cpus: CpuTopology | None) -> KubeletConfig:
+    """How the kubelet of a node is configured, whose CPU manager knows these CPUs."""
     return KubeletConfig(
         policy=node.policy,
         scope=node.scope,
@@ -200,36 +201,34 @@ def config_of(node: Node) -> KubeletConfig:
         memory_manager=node.memory_manager,
         near=node.options.behaviour.hints_where_devices_are,
         whole_cores=_gives_whole_cores(node),
-        threads=_threads(node),
+        threads=_threads(cpus),
     )
 
 
-def _threads(node: Node) -> int:
+def _threads(cpus: CpuTopology | None) -> int:
     """How many threads a core has; one where nobody gives out CPUs."""
-    cpus = cpu_manager.state(node)
-    return (cpus and cpus.topology.threads_per_core) or 1
+    return (cpus and cpus.threads_per_core) or 1
 
 
 def _gives_whole_cores(node: Node) -> bool:
     return node.cpu_manager is CpuManager.STATIC and CpuOption.FULL_PCPUS_ONLY in node.options.cpu
 
 
-def _sockets(node: Node) -> tuple[int, ...]:
+def _sockets(node: Node, cpus: CpuTopology | None) -> tuple[int, ...]:
     """By zone the position of the first zone on its socket; what has no CPUs is a socket of its own."""
-    cpus = cpu_manager.state(node)
-    zones = cpus.topology.zones if cpus else (0,) * len(node.zones)
-    sockets = cpus.topology.sockets if cpus else ()
+    zones = cpus.zones if cpus else (0,) * len(node.zones)
+    sockets = cpus.sockets if cpus else ()
     around = [next((socket for socket in sockets if socket & zone), zone) for zone in zones]
     return tuple(
         next((other for other in range(at) if zones[other] & socket), at) for at, socket in enumerate(around)
     )
 
 
-def _unfit(node: Node) -> Unfit | None:
+def _unfit(node: Node, cpus: CpuTopology | None) -> Unfit | None:
     """The first reason for which amounts do not decide all."""
     if not 0 < len(node.zones) <= MOST_ZONES:
         return Unfit.ZONES
-    return next((unfit for unfit, applies in _UNFIT.items() if applies(node)), None)
+    return next((unfit for unfit, applies in _UNFIT.items() if applies(node, cpus)), None)
 
 
 def _chooses_cpus(node: Node) -> bool:
@@ -243,18 +242,12 @@ def _joined(node: Node) -> bool:
 
 def _scattered(node: Node) -> bool:
     """Whether it is known which CPUs are given out, of cores that are not counted one by one."""
-    return node.stock is not None and _threads(node) > COUNTED_THREADS
+    return node.stock is not None and _threads(cpu_manager.topology(node)) > COUNTED_THREADS
 
 
-def _uneven(node: Node) -> bool:
+def _uneven(cpus: CpuTopology | None) -> bool:
     """Whether zones, sockets or cores differ in size: there the kubelet can take CPUs that it has not got."""
-    cpus = cpu_manager.state(node)
-    if cpus is None:
-        return False
-    zones = (zone for zone in cpus.topology.zones if zone)
-    return any(
-        len({*map(int.bit_count, units)}) > 1 for units in (zones, cpus.topology.sockets, cpus.topology.cores)
-    )
+    return cpus is not None and not cpus.even
 
 
 def _incredible(node: Node) -> bool:
@@ -285,15 +278,15 @@ def _lists_many(node: Node) -> bool:
     return len({*chain.from_iterable(bags), *(node.totals or ())}) > MOST_NAMES
 
 
-_UNFIT = MappingProxyType(
+_UNFIT: Mapping[Unfit, Callable[[Node, CpuTopology | None], bool]] = MappingProxyType(
     {
-        Unfit.MACHINE: lambda node: node.machine is not None,
-        Unfit.CPU_OPTIONS: _chooses_cpus,
-        Unfit.POD_LEVEL: lambda node: node.options.on(FeatureGate.POD_LEVEL_MANAGERS),
-        Unfit.MEMORY_GROUPS: _joined,
-        Unfit.AMOUNTS: _incredible,
-        Unfit.UNEVEN_CPUS: _uneven,
-        Unfit.THREADS: _scattered,
-        Unfit.NAMES: _lists_many,
+        Unfit.MACHINE: lambda node, _: node.machine is not None,
+        Unfit.CPU_OPTIONS: lambda node, _: _chooses_cpus(node),
+        Unfit.POD_LEVEL: lambda node, _: node.options.on(FeatureGate.POD_LEVEL_MANAGERS),
+        Unfit.MEMORY_GROUPS: lambda node, _: _joined(node),
+        Unfit.AMOUNTS: lambda node, _: _incredible(node),
+        Unfit.UNEVEN_CPUS: lambda _, cpus: _uneven(cpus),
+        Unfit.THREADS: lambda node, _: _scattered(node),
+        Unfit.NAMES: lambda node, _: _lists_many(node),
     }
 )

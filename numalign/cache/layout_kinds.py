@@ -67,6 +67,8 @@ class Trait(Enum):
     """CPUs are given out in whole cores alone."""
     KEEPS_MEMORY = "keeps memory"
     """There is a memory manager that gives out memory."""
+    TOGETHER = "together"
+    """The kubelet decides about a pod as a whole."""
     TOLD = "told"
     """A node has none of what it does not list."""
 
@@ -79,6 +81,7 @@ _HAS: Mapping[Trait, Callable[[LayoutKind], bool]] = MappingProxyType(
         Trait.NEAR: lambda kind: kind.config.near,
         Trait.WHOLE_CORES: lambda kind: kind.config.whole_cores,
         Trait.KEEPS_MEMORY: lambda kind: kind.config.memory_manager is MemoryManager.STATIC,
+        Trait.TOGETHER: lambda kind: kind.together,
         Trait.TOLD: lambda kind: kind.told,
     }
 )

@@ -26,7 +26,7 @@ from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
 
-MOST_CONTAINERS = 64
+MOST_CONTAINERS = 256
 """Of one pod that columns admit one after another; more are left to the rules, which stop in between."""
 
 
@@ -113,7 +113,7 @@ class StepRequest:
 
 @dataclass(frozen=True, eq=False)
 class TablePlan:
-    """A question on those nodes of a table that heed the same demand, and decide its containers alike.
+    """A question on those nodes of a table that heed the same demand.
 
     `every` are its plans by kind of layout, of which those that are `meant` are of this plan.
     """
@@ -158,11 +158,6 @@ class TablePlan:
         if len(asking) > 1 or any(map(self._hinted_for_nothing, self.steps)):
             return None
         return asking[0] if asking else self.whole
-
-    @cached_property
-    def together(self) -> bool:
-        """Whether the kubelets decide about the pod as a whole."""
-        return self.plans[0][1].kind.together
 
     def _request(self, step: Step) -> StepRequest:
         asked = {**step.devices, **({CPU: step.cpu // MILLI} if step.cpu else {}), **step.memory}
@@ -232,9 +227,7 @@ class Plans:
     def _planned(self, columns: Columns, kinds: LayoutKinds) -> tuple[TablePlan, ...]:
         every = tuple(map(self._plan, kinds.kinds, kinds.examples))
         plan = TablePlan(columns, kinds, every, np.ones(len(every), dtype=np.bool_))
-        if self._question.demand.by_dra or plan.only_step is None:
-            return tuple(_split(plan))
-        return (plan,)
+        return tuple(_split(plan)) if self._question.demand.by_dra else (plan,)
 
     def _plan(self, kind: LayoutKind, example: Node) -> LayoutPlan:
         if kind not in self._plans:
@@ -253,8 +246,8 @@ class Plans:
 
 
 def _split(plan: TablePlan) -> Iterator[TablePlan]:
-    """The same by demand, and by whether containers are decided about together."""
-    keys = [(id(each.question), each.kind.together) for each in plan.every]
+    """The same by demand."""
+    keys = [id(each.question) for each in plan.every]
     for key in dict.fromkeys(keys):
         yield replace(plan, meant=np.array([each == key for each in keys]))
 

@@ -59,6 +59,10 @@ class CpuState(NamedTuple):
         free, given = self.free & ~cpus, self.given | cpus
         return CpuState(self.topology, self.options, self.reserved, free, reusable, given)
 
+    def emptied(self) -> "CpuState":
+        """The state with nothing given out: that of the emptied node (`Node.emptied`)."""
+        return CpuState(self.topology, self.options, self.reserved, self.topology.everything & ~self.reserved)
+
     def released(self, cpus: CpuSet) -> "CpuState":
         """The state after a pod that had these is gone; the reserved ones stay what they are."""
         return self._replace(free=self.free | cpus & ~self.reserved)
@@ -68,13 +72,22 @@ def state(node: Node) -> CpuState | None:
     """The CPUs before the pod's first container; None where the manager is off."""
     if node.cpu_manager is not CpuManager.STATIC:
         return None
-    if machine := node.machine:
-        topology, reserved = machine.topology, machine.reserved
-    else:
-        topology, reserved = assumed_machine.assume(node)
+    topology, reserved = _cpus(node)
     # What was given out of an assumed machine is known by its ids from the first pod on.
     free = node.stock.cpus if node.stock else assumed_machine.free_cpus(node, topology)
     return CpuState(topology, node.options, reserved, free)
+
+
+def topology(node: Node) -> CpuTopology | None:
+    """The CPUs that the manager knows; None where it is off."""
+    return _cpus(node)[0] if node.cpu_manager is CpuManager.STATIC else None
+
+
+def _cpus(node: Node) -> tuple[CpuTopology, CpuSet]:
+    """The CPUs of a node, and the reserved ones among them."""
+    if machine := node.machine:
+        return machine.topology, machine.reserved
+    return assumed_machine.assume(node)
 
 
 def cpus_per_zone(topology: CpuTopology, cpus: CpuSet) -> tuple[int, ...]:

@@ -67,12 +67,16 @@ class CpuTopology:
     """The average, rounded down (CPUTopology.CPUsPerCore)."""
     hosts: tuple[int, ...] = field(init=False)
     """The positions of zones that own a CPU."""
+    even: bool = field(init=False)
+    """Whether all zones with CPUs are of one size, and all sockets, and all cores."""
 
     def __post_init__(self) -> None:
         sizes = tuple(map(int.bit_count, self.zones))
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "threads_per_core", sum(sizes) // len(self.cores) if self.cores else 0)
         object.__setattr__(self, "hosts", tuple(at for at, size in enumerate(sizes) if size))
+        units = (filter(None, self.zones), self.sockets, self.cores)
+        object.__setattr__(self, "even", all(len({*map(int.bit_count, each)}) <= 1 for each in units))
 
     @property
     def zones_with_cpus(self) -> int:

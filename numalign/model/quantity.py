@@ -17,6 +17,9 @@ LARGEST = 2**63 - 1
 
 # An amount is at most 19 digits and nine decimals; a text far beyond is an attack, not an amount.
 _LONGEST = 80
+
+# So many digits are below any limit.
+_PLAIN_DIGITS = 18
 _SHOWN = 32
 
 _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?")
@@ -90,6 +93,9 @@ def _nanos(text: object) -> int:
             [Mistake("", f"{text!r} is not a quantity: write a number or a text like 4 or 500m")]
         )
     written = str(text)
+    # Most amounts are bytes and pieces, without a suffix.
+    if len(written) <= _PLAIN_DIGITS and written.isascii() and written.isdigit():
+        return int(written) * NANO
     match = _SHAPE.fullmatch(written) if len(written) <= _LONGEST else None
     if not match or not (match[2] or match[3]):
         raise BadQuantity([_unreadable(written)])

@@ -7,8 +7,7 @@ a node is ill if, given back the devices of the class that it was of, it is of t
 differs in anything else, or has more of any device, is another machine or another configuration.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
@@ -41,7 +40,7 @@ def with_all_devices(node: Node, most: Resources | None) -> Node | None:
     """
     if node.machine or node.totals is None or most is None:
         return None
-    listed = dict(sum((Counter(_devices(zone.capacity)) for zone in node.zones), Counter()))
+    listed = _summed(zone.capacity for zone in node.zones)
     total = {name: max(most.get(name, 0), listed.get(name, 0)) for name in {*_devices(most), *listed}}
     unplaced = {name for name, amount in listed.items() if 0 < amount < total[name]}
     given = all(_within(zone.capacity, zone.allocatable) for zone in node.zones)
@@ -89,10 +88,20 @@ def _unplaced(node: Node, health: Node) -> dict[str, int]:
 
 def _sums(node: Node) -> dict[str, int]:
     """Of all zones together; or if that is less, as the node as a whole may give out."""
-    sums = sum((Counter(_devices(zone.allocatable)) for zone in node.zones), Counter[str]())
+    sums = _summed(zone.allocatable for zone in node.zones)
     # An exporter and a kubelet tell of a loss at different times.
     most = sums if node.totals is None else node.totals
     return {name: min(amount, most.get(name, 0)) for name, amount in sums.items()}
+
+
+def _summed(bags: Iterable[Resources]) -> dict[str, int]:
+    """The devices in all of these together, without those of which there are none."""
+    sums = dict[str, int]()
+    for bag in bags:
+        for name, amount in bag.items():
+            if amount and kind(name) is Kind.DEVICE:
+                sums[name] = sums.get(name, 0) + amount
+    return sums
 
 
 @lru_cache(maxsize=1024)
@@ -113,7 +122,9 @@ def _has_less(amounts: Resources, full: Resources) -> bool:
 
 def _within(amounts: Resources, most: Resources) -> bool:
     """Whether there are no more devices than these."""
-    return all(amount <= most.get(name, 0) for name, amount in _devices(amounts).items())
+    return amounts is most or all(
+        amount <= most.get(name, 0) for name, amount in amounts.items() if kind(name) is Kind.DEVICE
+    )
 
 
 def _restored(zone: Zone, full: Zone) -> Zone:

@@ -201,19 +201,10 @@ def test_machines_that_differ_are_asked_one_sort_after_the_other() -> None:
 # Laws.
 
 
-def told_alike(found: Admitted, part: ColumnState, row: int) -> Admitted:
-    """Where one container alone asks, kubelets that decide about pods stand beside those that do not.
-
-    Which of the two refuses, the container or the pod, is then not told apart.
-    """
-    apart = part.plan.every[part.kinds[row]].kind.together is not part.plan.together
-    return found._replace(container="") if apart else found
-
-
 def assert_alike(part: ColumnState, nodes: Sequence[Node]) -> None:
     demand, found = part.plan.question.demand, in_columns(part)
     for row, one in enumerate(nodes):
-        assert told_alike(found[row], part, row) == told_alike(by_rules(one, demand), part, row)
+        assert found[row] == by_rules(one, demand)
 
 
 @given(drawn(case), st.sampled_from([When.NOW, When.EMPTY]))

@@ -4,19 +4,21 @@ import gc
 import tracemalloc
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from numalign.cache import ClusterCache, Question
+from numalign.cache import ClusterCache, Question, batch_admission, evaluation
 from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.batch_admission import BatchAdmission
+from numalign.cache.column_state import ColumnState
 from numalign.cache.evaluation import Evaluation, RefusalCodes, Workspace
 from numalign.cache.layout import Unfit
 from numalign.cache.node_table import NodeTable
-from numalign.cache.plan import Undecided
+from numalign.cache.plan import MOST_CONTAINERS, Undecided
 from numalign.decision.evaluate import NO_INTENT, evaluate, evaluating
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Cause
@@ -383,7 +385,7 @@ def test_what_was_tried_serves_everything_that_is_asked_of_the_same_rows() -> No
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ("cpu=1 mem=1Gi gpu=1 " + "| cpu=1 mem=1Gi" * 64, Undecided.CONTAINERS),
+        ("cpu=1 mem=1Gi gpu=1 " + "| cpu=1 mem=1Gi" * MOST_CONTAINERS, Undecided.CONTAINERS),
         (f"cpu=1 mem={2**62}", Undecided.AMOUNTS),
     ],
 )
@@ -427,6 +429,40 @@ def test_what_changes_while_it_is_worked_out_is_answered_as_it_is(done: int) -> 
     fresh = evaluation_of(tables)
     assert answer.admitted().tolist() == fresh.admitted().tolist()
     assert answer.able().tolist() == fresh.able().tolist()
+
+
+SEVERAL = "cpu=1 mem=1Gi gpu=1 | cpu=1 mem=1Gi"
+"""What is admitted container by container, and so some rows at a time."""
+
+
+def test_what_changes_while_it_is_worked_out_makes_no_step_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "_MOST_ROWS", 2)
+    tables = Watched(*named([ROOMY] * 12))
+    answer, longest = evaluation_of(tables, SEVERAL), list[int]()
+    admissions = batch_admission.admissions
+
+    def counted(state: ColumnState) -> Iterator[tuple[Rows | None, BatchAdmission]]:
+        longest[-1] += state.count
+        return admissions(state)
+
+    monkeypatch.setattr(batch_admission, "admissions", counted)
+    longest.append(0)
+    for at, _ in enumerate(answer.work_now()):
+        tables.put(replace(BUSY, name=f"n{at % 12}"))
+        longest.append(0)
+
+    assert max(longest) == 2
+
+
+def test_where_several_containers_come_to_is_known_once_they_are_admitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = evaluation_of(Watched(*named([ROOMY] * 3)), SEVERAL)
+    deque(answer.work_now(), maxlen=0)
+    monkeypatch.delattr(batch_admission, "admissions")
+
+    assert answer.zones().tolist() == [1, 1, 1]
+    assert answer.aligned().tolist() == [True, True, True]
 
 
 # Verdicts of single nodes.

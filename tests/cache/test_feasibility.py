@@ -310,7 +310,7 @@ def test_of_several_containers_all_are_placed_in_steps() -> None:
 
     assert trial.taken.tolist() == [True, False]
     assert not trial.by_hint.any()
-    assert [rows.tolist() for rows, _, _ in trial.placed_in_steps] == [[0, 1]]
+    assert [rows.tolist() for rows, _, _ in trial.placed_in_steps] == [[0]]
     with pytest.raises(ValueError, match="no hint in common"):
         _ = trial.hint
 

@@ -17,6 +17,7 @@ from numalign.cache.layout import (
     layout_of,
     only_free_differs,
 )
+from numalign.kubelet import cpu_manager
 from numalign.model.attributes import Attributes
 from numalign.model.bitset import bits
 from numalign.model.intent import Policy, Scope
@@ -178,7 +179,7 @@ def test_a_layout_tells_how_the_kubelet_is_configured() -> None:
     ),
 )
 def test_cores_have(one: Node, threads: int, *, whole_cores: bool) -> None:
-    config = config_of(one)
+    config = config_of(one, cpu_manager.topology(one))
 
     assert (config.threads, config.whole_cores) == (threads, whole_cores)
 
@@ -188,7 +189,9 @@ def test_cores_have(one: Node, threads: int, *, whole_cores: bool) -> None:
     [("none", False), ("best-effort", False), ("restricted", True), ("single-numa-node", True)],
 )
 def test_strict_kubelets_refuse_what_they_cannot_align(policy: str, *, strict: bool) -> None:
-    assert config_of(told(policy)).strict is strict
+    one = told(policy)
+
+    assert config_of(one, cpu_manager.topology(one)).strict is strict
 
 
 @pytest.mark.parametrize(

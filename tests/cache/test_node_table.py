@@ -302,3 +302,14 @@ def test_whoever_comes_and_goes_all_stand_where_they_should(
 
     assert dict(stands(made)) == {name: free(one) for name, one in nodes.items()}
     assert made.in_columns == sum(one.machine is None for one in nodes.values())
+
+
+def test_what_kinds_of_layouts_are_found_for_is_kept_however_large_a_table_is() -> None:
+    tables = NodeTable()
+    for one in named([node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi")] * 4096):
+        tables.put(one)
+    (_, table), *_ = tables.tables()
+    every = [frozenset({f"example.com/device-{at}"}) for at in range(64)]
+    before = [table.kinds(asked) for asked in every]
+
+    assert all(table.kinds(asked) is kinds for asked, kinds in zip(every, before, strict=True))

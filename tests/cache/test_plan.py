@@ -6,6 +6,7 @@ import pytest
 
 from numalign.cache import Question
 from numalign.cache.columns import BOUNDLESS
+from numalign.cache.layout_kinds import Trait
 from numalign.cache.plan import MOST_CONTAINERS, Plans, StepRequest, TablePlan, Undecided, concerned
 from numalign.decision.evaluate import NO_INTENT
 from numalign.model.intent import Intent, Policy
@@ -142,12 +143,12 @@ def policies(found: TablePlan) -> set[Policy]:
     return {each.config.policy for _, each in found.plans}
 
 
-def test_nodes_that_decide_containers_together_are_planned_apart() -> None:
-    apart, together = plans(TWO, STRICT, LOOSE, POD_SCOPE, SHARED_CPUS)
+def test_nodes_that_decide_containers_together_are_planned_beside_others() -> None:
+    (found,) = plans(TWO, STRICT, LOOSE, POD_SCOPE, SHARED_CPUS)
 
-    assert (apart.together, together.together) == (False, True)
-    assert apart.meant.tolist() == [True, True, False, True], "of policy none each container counts"
-    assert together.meant.tolist() == [False, False, True, False]
+    together = found.kinds.trait(Trait.TOGETHER).tolist()
+    assert together == [False, False, True, False], "of policy none each container counts"
+    assert found.meant.all()
 
 
 def test_one_container_is_decided_about_alike_everywhere() -> None:
@@ -180,7 +181,9 @@ def test_a_plan_holds_until_a_layout_comes() -> None:
     assert every.of(made) == (before,)
 
     made.add(2, layout(POD_SCOPE), POD_SCOPE)
-    assert [found.together for found in every.of(made)] == [False, True]
+    (after,) = every.of(made)
+    assert after is not before
+    assert len(after.every) == len(before.every) + 1
 
 
 def test_kinds_that_tables_share_are_planned_once() -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from kubectl_numa import explanation, pages
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import ClusterView
+from numalign.model.attributes import Attributes
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import node_class
 from tests.kubectl_numa.objects import view
@@ -19,13 +20,20 @@ from tests.webhook.conftest import raw
 SINGLE = {"numalign.io/policy": "single-numa-node"}
 
 
-def shown(cluster: ClusterView, container: str, annotations: dict[str, str], *, depth: bool = False) -> str:
+def shown(
+    cluster: ClusterView,
+    container: str,
+    annotations: dict[str, str],
+    *,
+    depth: bool = False,
+    limit: int | None = None,
+) -> str:
     made = raw(container, annotations=annotations)
     asked = cluster.decide(made, name="pod", namespace="default")
     explained = explanation.explain(asked, cluster)
     written = io.StringIO()
     paper = Paper(Console(file=written, width=80))
-    pages.show(explained, paper, now=cluster.now)
+    pages.show(explained, paper, now=cluster.now, limit=limit)
     for answer in explained.answers if depth else ():
         pages.show_node(explained, answer, paper)
     return written.getvalue()
@@ -48,6 +56,28 @@ def test_a_whole_page(cluster: ClusterView) -> None:
         "\n"
         "  rests on   counts of 2 nodes; not told: options, no version, init cpus\n"
     )
+
+
+def test_beyond_the_limit_nodes_are_counted_by_reason() -> None:
+    full, busy = (
+        node("cpu=8/8/2 mem=8Gi", policy="single-numa-node"),
+        node("cpu=8 mem=8Gi", policy="restricted"),
+    )
+    cordoned = replace(busy, attributes=Attributes(cordoned=True))
+    small = node("cpu=2 mem=8Gi", policy="single-numa-node", totals="cpu=2 mem=8Gi")
+    nodes = {"a": busy, "b": full, "c": full, "d": cordoned, "e": small, "f": replace(busy, threads=2)}
+    page = shown(
+        view(*(replace(each, name=name) for name, each in nodes.items())), "cpu=4 mem=1Gi", SINGLE, limit=1
+    )
+    assert page[page.index("  and ") :] == (
+        "  and 4 more nodes (--limit 0 shows them all)\n"
+        "  later       2 have no zone with 4 cpu and 1Gi memory free\n"
+        "  later       1 were unschedulable\n"
+        "  never       1 have less than 4 cpu in total\n"
+        "\n"
+        "  rests on   counts of 6 nodes; not told: options, no version, init cpus\n"
+    )
+    assert "a, f" in page
 
 
 def test_a_refusal_stands_above_the_nodes(cluster: ClusterView) -> None:

@@ -53,6 +53,24 @@ WIDE = node("cpu=8", "cpu=8", "cpu=8", "cpu=8")
 BARE = node("cpu=8/7", "mem=10Gi", "cpu=8")
 KEPT = node("cpu=8", "mem=10Gi", "cpu=8")
 
+
+@pytest.mark.parametrize(
+    "told",
+    table(
+        [
+            ("in use", USED),
+            ("in use, with reserved CPUs", node("cpu=16/15/3", "cpu=16/12/0")),
+            ("with a zone that lists none", BARE),
+            ("with a zone that is all reserved", KEPT),
+            ("with cores of two threads", node("cpu=8/6/5", "cpu=8", threads=2)),
+            ("that somebody described", machine("cpu=0-3", "cpu=4-7", reserved="0,4")),
+        ]
+    ),
+)
+def test_with_nothing_given_out_the_cpus_are_those_of_the_node(told: Node) -> None:
+    assert cpus_of(told).emptied() == cpus_of(told.emptied())
+
+
 # The first four restate topology_hints_test.go of the kubelet's CPU manager.
 HINTS = [
     # what it shows                            node      cpus hints

@@ -15,7 +15,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from kubectl_numa.checking import CheckResult
-from kubectl_numa.explanation import Chance, Explanation
+from kubectl_numa.explanation import Chance, Explanation, NodeExplanation
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import StatedBy
 from numalign.model.constraints import unmet_now
@@ -77,6 +77,18 @@ def _of_scorer_and_explain(answers: Answers, explained: Explanation) -> Iterator
     if scored.subject.opted_out != (asked.by is StatedBy.POD and asked.question.intent.policy is Policy.NONE):
         yield f"the scorer takes the pod for one that opted out: {scored.subject.opted_out}"
     yield from _of_nodes(answers, explained)
+    yield from filter(None, map(_of_rules, explained.answers))
+
+
+def _of_rules(explained: NodeExplanation) -> str | None:
+    """Where a node is not explained as the rules see it that tell what it has."""
+    told, verdict = explained.answer.refusal, explained.verdict
+    shown = (True, True, False) if told is None else (False, told.answered, told.permanent)
+    if shown != (verdict.admitted, verdict.answered, verdict.permanent):
+        return f"explain shows {told} of a node of which the rules say {verdict}"
+    if explained.doubts != verdict.doubts:
+        return f"explain doubts {explained.doubts}, the rules {verdict.doubts}"
+    return None
 
 
 def _of_nodes(answers: Answers, explained: Explanation) -> Iterator[str]:

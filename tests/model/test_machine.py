@@ -1,5 +1,7 @@
 """What a machine is made of: CPUs by what they share, places of devices, and lists of CPUs."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,25 @@ def test_devices_that_sit_alike_share_a_place(devices: str, expected: str) -> No
 
 def written(place: DevicePlace) -> str:
     return f"{''.join(map(str, place.zones))}:{place.total}/{place.healthy}"
+
+
+@pytest.mark.parametrize(
+    ("zones", "fields", "even"),
+    table(
+        [
+            ("all alike", ("cpu=0-3", "cpu=4-7"), {}, True),
+            ("zones differ", ("cpu=0-3", "cpu=4-5"), {"sockets": (0, 0)}, False),
+            ("sockets differ", ("cpu=0-1", "cpu=2-3", "cpu=4-5"), {"sockets": (0, 0, 1)}, False),
+            ("cores differ", ("cpu=0-4", "cpu=5-9"), {"threads": 2}, False),
+            ("a zone without CPUs is of no size", ("cpu=0-3", "mem=1Gi", "cpu=4-7"), {}, True),
+        ]
+    ),
+)
+def test_a_machine_is_even_where(zones: tuple[str, ...], fields: dict[str, Any], *, even: bool) -> None:
+    described = machine(*zones, **fields).machine
+
+    assert described
+    assert described.topology.even is even
 
 
 LISTS = [

@@ -7,23 +7,30 @@ field the API of github.com/k8stopologyawareschedwg/noderesourcetopology-api, in
 
 Every zone tells its distance to every other one. So lists are measured before any is read, and an object with
 more in it than a node has is refused at once, with that one mistake.
+
+Nearly all lists hold what they should, and are read as a whole (`_plain_columns`, `_plain_costs`). One that
+holds anything else is read part by part, for its mistakes to have places.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
+from operator import itemgetter
 from sys import intern
 from types import MappingProxyType
+from typing import Any
 
 from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint
-from numalign.kube.decode.parts import Part, named
+from numalign.kube.decode.parts import Part, amount_of, named
 from numalign.model import resources
-from numalign.model.errors import BadTopology
+from numalign.model.errors import BadQuantity, BadTopology
+from numalign.model.intent import LONGEST_NAME as LONGEST_RESOURCE
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import MOST_CPUS
-from numalign.model.node import DEFAULT_MAX_ZONES, Zone
+from numalign.model.node import DEFAULT_MAX_ZONES, Zone, ZoneCosts
 from numalign.model.resources import CPU, MILLI, Resources, ZoneId
 from numalign.model.sharing import shared
 
@@ -222,15 +229,62 @@ def _zone(part: Part, ids: Mapping[str, ZoneId], amounts: Sequence[str]) -> Zone
     """One zone; None if it has no id of its own, its other mistakes noted all the same."""
     name = part["name"].value
     capacity, allocatable, available = _columns(part["resources"], amounts)
-    costs = shared(tuple(sorted(_costs(part["costs"], ids))))
+    costs = _costs(part["costs"], ids)
     if not isinstance(name, str) or name not in ids:
         return None
     return shared(Zone(ids[name], intern(name), capacity, allocatable, available, costs))
 
 
+_PlainColumns = tuple[dict[str, int], dict[str, int], dict[str, int]]
+"""Capacity, allocatable and available by resource."""
+
+
 def _columns(listed: Part, amounts: Sequence[str]) -> tuple[Resources, Resources, Resources]:
     """Capacity, allocatable and available by resource."""
-    columns: tuple[dict[str, int], ...] = ({}, {}, {})
+    columns = _plain_columns(listed.value, amounts) or _columns_by_entry(listed, amounts)
+    capacity, allocatable, available = (shared(Resources(column)) for column in columns)
+    return capacity, allocatable, available
+
+
+def _plain_columns(listed: object, amounts: Sequence[str]) -> _PlainColumns | None:
+    """What a list of resources says in which all amounts are texts; None if anything is wrong with it."""
+    columns = capacities, allocatables, availables = _no_columns()
+    for entry in _entries(listed, "name", *amounts) or ():
+        if {*map(type, entry)} != {str} or not 0 < len(entry[0]) <= LONGEST_RESOURCE:
+            return None
+        name = intern(entry[0])
+        try:
+            capacity, allocatable, available = [amount_of(name, text) for text in entry[1:]]
+        except BadQuantity:
+            return None
+        if name in capacities or allocatable > capacity or (name == CPU and capacity > _MOST_MILLIS):
+            return None
+        capacities[name], allocatables[name] = capacity, allocatable
+        availables[name] = min(available, allocatable)
+    # A list that holds nothing, or no objects, is no hurry.
+    return columns if capacities else None
+
+
+def _entries(listed: object, *keys: str) -> list[tuple[Any, ...]] | None:
+    """These members of all objects in a list; None if one lacks any, or this is no list of objects."""
+    if not isinstance(listed, list):
+        return None
+    try:
+        return [*map(itemgetter(*keys), listed)]
+    except (KeyError, TypeError):
+        return None
+
+
+def _no_columns() -> _PlainColumns:
+    return {}, {}, {}
+
+
+_MOST_MILLIS = MOST_CPUS * MILLI
+
+
+def _columns_by_entry(listed: Part, amounts: Sequence[str]) -> _PlainColumns:
+    """As `_columns`, with a mistake for everything that is wrong."""
+    columns = _no_columns()
     places: dict[str, Part] = {}
     for entry in listed.objects():
         name = entry["name"].required_text()
@@ -240,8 +294,7 @@ def _columns(listed: Part, amounts: Sequence[str]) -> tuple[Resources, Resources
         name = intern(name)
         for column, amount in zip(columns, _row(entry, name, amounts), strict=True):
             column[name] = amount
-    capacity, allocatable, available = (shared(Resources(column)) for column in columns)
-    return capacity, allocatable, available
+    return columns
 
 
 def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]:
@@ -250,7 +303,7 @@ def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]
     capacity, allocatable, available = (by_field[field] for field in amounts)
     if capacity is None or allocatable is None or available is None:
         return 0, 0, 0
-    if name == CPU and capacity > MOST_CPUS * MILLI:
+    if name == CPU and capacity > _MOST_MILLIS:
         most = resources.render(name, capacity)
         entry["capacity"].wrong(f"{most} CPUs are more than the {MOST_CPUS} that Linux knows")
     if allocatable > capacity:
@@ -259,8 +312,26 @@ def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]
     return capacity, allocatable, min(available, allocatable)
 
 
-def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> Iterator[tuple[ZoneId, int]]:
+def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> ZoneCosts:
     """The distances to zones that are there; others are none of this node's."""
+    told = tuple(_entries(listed.value, "name", "value") or ())
+    # What is equal is not the same: True is 1, and no distance.
+    plain = {(type(name), type(value)) for name, value in told} == {(str, int)}
+    costs = _plain_costs(told, tuple(ids.items())) if plain else None
+    return shared(tuple(sorted(_costs_by_entry(listed, ids)))) if costs is None else costs
+
+
+@lru_cache(maxsize=4096)
+def _plain_costs(told: tuple[tuple[str, int], ...], ids: tuple[tuple[str, ZoneId], ...]) -> ZoneCosts | None:
+    """The distances in a list of texts and numbers, to zones of these names; None if anything is wrong."""
+    distances, zones = dict(told), dict(ids)
+    if len(distances) < len(told) or "" in distances or min(distances.values()) < 0:
+        return None
+    return tuple(sorted((zones[name], cost) for name, cost in told if name in zones))
+
+
+def _costs_by_entry(listed: Part, ids: Mapping[str, ZoneId]) -> Iterator[tuple[ZoneId, int]]:
+    """As `_costs`, in any order, with a mistake for everything that is wrong."""
     places: dict[str, Part] = {}
     for entry in listed.objects():
         name, value = entry["name"].required_text(), entry["value"].required().integer()

@@ -233,7 +233,7 @@ class Part:
             return None
         try:
             if type(value) is str:
-                return _amount(resource, value)
+                return amount_of(resource, value)
             # Python's shortest text of a number is the one that was written; a quantity is never a float.
             return resources.parse_amount(resource, repr(value) if isinstance(value, float) else value)
         except BadQuantity as error:
@@ -260,7 +260,7 @@ class Part:
 
 
 @lru_cache(maxsize=4096)
-def _amount(resource: str, text: str) -> int:
+def amount_of(resource: str, text: str) -> int:
     """As `resources.parse_amount`: what is written of one machine is written of many.
 
     Only what is an amount is kept, and neither that nor the name of a resource is long.

@@ -141,6 +141,20 @@ def test_zones_of_other_types_are_not_numa_zones() -> None:
     assert [each.name for each in read.zones] == ["node-1"]
 
 
+@pytest.mark.parametrize("written", [str, int, float], ids=["texts", "numbers", "decimals"])
+def test_amounts_and_distances_say_the_same_however_they_are_written(written: type) -> None:
+    distances = [cost("node-0", 10), cost("node-1", 21 if written is int else "21")]
+    listed = [resource("cpu", *map(written, (4, 3, 2))), resource("x.io/a", *map(written, (2, 2, 3)))]
+    [read] = topology(raw(zone("node-0", *listed, costs=distances))).zones
+
+    assert (read.capacity, read.allocatable, read.free) == (
+        Resources({"cpu": 4000, "x.io/a": 2}),
+        Resources({"cpu": 3000, "x.io/a": 2}),
+        Resources({"cpu": 2000, "x.io/a": 2}),
+    )
+    assert read.costs == ((0, 10),)
+
+
 def test_nothing_is_free_that_may_not_be_given_out() -> None:
     [read] = topology(raw(zone("node-0", resource("cpu", 8, 6, 8)))).zones
 

@@ -74,6 +74,17 @@ def test_one_node_in_depth(run: Run, cluster_file: Path, write: Write) -> None:
     assert "  topology hint      container main: node-1, preferred" in result.stdout
 
 
+@pytest.mark.parametrize(("limit", "others"), [("1", 1), ("2", 0), ("0", 0)])
+def test_the_best_groups_are_shown_and_json_holds_every_node(
+    run: Run, cluster_file: Path, write: Write, limit: str, others: int
+) -> None:
+    manifests = write("p.yaml", manifest("a", "32"))
+    asked = ("explain", "-f", manifests, "--snapshot", cluster_file, "--limit", limit)
+    assert run(*asked).stdout.count("  and 1 more node (--limit 0 shows them all)\n") == others
+    [entry] = json.loads(run(*asked, "-o", "json").stdout)
+    assert [node["name"] for node in entry["nodes"]] == ["big", "small"]
+
+
 def test_mistakes_do_not_hide_the_other_pods(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "many"), manifest("b", "1"), manifest("c", "1", policy="tight"))
     result = run("explain", "-f", path, "--snapshot", cluster_file)
