@@ -61,7 +61,6 @@ class TrackedArray:
         self._place = changes.place
         self._array = empty
         self._stale: Bools = np.ones(0, dtype=np.bool_)
-        self._count = 0
 
     @property
     def bytes(self) -> int:

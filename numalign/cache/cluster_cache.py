@@ -242,7 +242,9 @@ class ClusterCache:
 
     def ask(self, names: Sequence[str], question: Question, own: OwnNode | None = None) -> Batch:
         """What these nodes answer to a question."""
-        return Batch(names, self.nodes.rows(names), self._evaluation(question), own)
+        evaluation = self._evaluation(question)
+        evaluation.calls += 1
+        return Batch(names, self.nodes.rows(names), evaluation, own)
 
     def work(self, names: Sequence[str], question: Question) -> Iterator[None]:
         """Work out in steps what `ask` then gives at once."""

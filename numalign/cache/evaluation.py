@@ -56,6 +56,9 @@ _MOST_ROWS, _MOST_SETS = 1024, 2**20
 _LEAST_ROWS = 128
 """To admit a pod on fewer takes nearly as long."""
 
+_FIRST_CALLS = 2
+"""A scheduler asks twice about a pod: to filter and to prioritize."""
+
 _TRIED = 8
 """Choices of rows of which it is kept what was tried on them."""
 
@@ -163,8 +166,8 @@ class Evaluation:
     """What the nodes of a table answer to one question, as they are whenever it is read.
 
     Whatever is read is by row: of these rows, or of all if none are named; of a row without a node nothing is
-    true. With `healths`, what could ever be is asked of ill nodes as they are in health; without, all nodes
-    are in health.
+    true. `calls` counts how often it was asked about some nodes. With `healths`, what could ever be is asked
+    of ill nodes as they are in health; without, all nodes are in health.
     """
 
     def __init__(
@@ -185,6 +188,7 @@ class Evaluation:
         self._plans = Plans(question)
         self._verdicts: dict[tuple[FreeOrEmpty, int], tuple[Node, Verdict]] = {}
         self._verdicts_bytes = 0
+        self.calls = 0
 
     @property
     def weight(self) -> int:
@@ -433,9 +437,19 @@ class Evaluation:
 
     def _read(self, key: object, rows: Rows | None, dtype: type[Any], compute: Compute) -> NDArray[Any]:
         array = self._array(key, np.zeros(0, dtype=dtype))
+        height = self._nodes.height
         if rows is None:
-            return array.current(self._nodes.height, compute)
-        return array.at(rows, self._nodes.height, compute)
+            return array.current(height, compute)
+        # Once another pod of the template comes there will be more, and of one container all nodes soon tell.
+        if self.calls > _FIRST_CALLS and self._of_one_container:
+            return array.current(height, compute).take(rows, axis=-1)
+        return array.at(rows, height, compute)
+
+    @property
+    def _of_one_container(self) -> bool:
+        """Whether no more than one container of the pod asks for anything, on whichever nodes."""
+        plans = (self._plans.of(table) for _, table in self._nodes.tables())
+        return all(plan.only_step for some in plans for plan in some)
 
     def _array(self, key: object, empty: NDArray[Any]) -> TrackedArray:
         if key not in self._arrays:
