@@ -5,7 +5,7 @@ A container that is served by what it prefers takes all zones of that set; where
 admitted container by container.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -75,7 +75,6 @@ def _kept(trial: Trial, intent: Intent) -> Bools:
     kept = np.ones(trial.count, dtype=np.bool_)
     if plan.only_step is not None:
         kept, _ = batch_intent.kept_alone(state, trial.hint, plan.only_step, intent)
-        kept = kept | (state.zones == 1)
     for rows, some, admission in trial.placed_in_steps:
         kept[rows] = batch_intent.kept_in_steps(some, admission, intent)
     return kept & ~state.flags([each.unalignable for each in plan.every])
@@ -101,10 +100,6 @@ class _ScoreTerms(NamedTuple):
     listed: frozenset[str]
     costs: CostTable
     max_zones: int
-
-
-_ZonesOf = Callable[[int, frozenset[str]], Ints]
-"""The zones that a container has of some resources, by row: bits."""
 
 
 def _placed(trial: Trial) -> Iterator[tuple[Rows, _ScoreTerms, Sequence[Unit]]]:
