@@ -143,11 +143,10 @@ class RefusalCodes:
 
     def code(self, refusal: Refusal, example: Node, *, permanent: bool) -> int:
         """The code of a refusal that is told `alike`; `example` is a node that makes it."""
-        key = refusal, permanent
-        code = self._codes.setdefault(key, len(self._codes))
+        code = self._codes.setdefault((refusal, permanent), len(self._codes))
         if code == len(self._verdicts):
             self._verdicts.append(
-                Verdict(key[0], permanent=permanent, placement=Placement(), known=example.known)
+                Verdict(refusal, permanent=permanent, placement=Placement(), known=example.known)
             )
         return code
 
@@ -189,6 +188,7 @@ class Evaluation:
         self._verdicts: dict[tuple[FreeOrEmpty, int], tuple[Node, Verdict]] = {}
         self._verdicts_bytes = 0
         self.calls = 0
+        self._of_one_container = sum(bool(step.asks) for step in question.demand.steps) <= 1
 
     @property
     def weight(self) -> int:
@@ -444,12 +444,6 @@ class Evaluation:
         if self.calls > _FIRST_CALLS and self._of_one_container:
             return array.current(height, compute).take(rows, axis=-1)
         return array.at(rows, height, compute)
-
-    @property
-    def _of_one_container(self) -> bool:
-        """Whether no more than one container of the pod asks for anything, on whichever nodes."""
-        plans = (self._plans.of(table) for _, table in self._nodes.tables())
-        return all(plan.only_step for some in plans for plan in some)
 
     def _array(self, key: object, empty: NDArray[Any]) -> TrackedArray:
         if key not in self._arrays:

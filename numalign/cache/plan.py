@@ -26,16 +26,11 @@ from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
 
-MOST_CONTAINERS = 256
-"""Of one pod that columns admit one after another; more are left to the rules, which stop in between."""
-
 
 class Undecided(StrEnum):
     """Why columns leave a question to the rules, on whatever nodes."""
 
-    CONTAINERS = "containers"
-    """The pod has more than `MOST_CONTAINERS`."""
-    AMOUNTS = "amounts"
+    AMOUNTS = "requested-amounts"
     """It asks for more than a column holds."""
 
 
@@ -139,7 +134,7 @@ class TablePlan:
         demand = self.question.demand
         if any(amount >= BOUNDLESS for amount in demand.total.values()):
             return Undecided.AMOUNTS
-        return Undecided.CONTAINERS if len(demand.steps) > MOST_CONTAINERS else None
+        return None
 
     @cached_property
     def steps(self) -> tuple[StepRequest, ...]:

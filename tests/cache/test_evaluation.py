@@ -18,7 +18,7 @@ from numalign.cache.column_state import ColumnState
 from numalign.cache.evaluation import Evaluation, RefusalCodes, Workspace
 from numalign.cache.layout import Unfit
 from numalign.cache.node_table import NodeTable
-from numalign.cache.plan import MOST_CONTAINERS, Undecided
+from numalign.cache.plan import Undecided
 from numalign.decision.evaluate import NO_INTENT, evaluate, evaluating
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Cause
@@ -382,20 +382,31 @@ def test_what_was_tried_serves_everything_that_is_asked_of_the_same_rows() -> No
     assert counts.in_columns == 2
 
 
-@pytest.mark.parametrize(
-    ("asked", "why"),
-    [
-        ("cpu=1 mem=1Gi gpu=1 " + "| cpu=1 mem=1Gi" * MOST_CONTAINERS, Undecided.CONTAINERS),
-        (f"cpu=1 mem={2**62}", Undecided.AMOUNTS),
-    ],
-)
-def test_pods_of_more_than_columns_hold_are_left_to_the_rules(asked: str, why: Undecided) -> None:
+def test_pods_of_more_than_columns_hold_are_left_to_the_rules() -> None:
     tables, counts = NodeTable(), Workspace()
     tables.put(ROOMY)
-    answer = Evaluation(tables, Question(asks(asked), NO_INTENT), workspace=counts)
+    answer = Evaluation(tables, Question(asks(f"cpu=1 mem={2**62}"), NO_INTENT), workspace=counts)
 
     assert answer.admitted().tolist() == [False]
-    assert (counts.in_columns, counts.by_rules) == (0, {why: 1})
+    assert (counts.in_columns, counts.by_rules) == (0, {Undecided.AMOUNTS: 1})
+
+
+def test_no_two_reasons_to_ask_the_rules_are_counted_as_one() -> None:
+    every = [why.value for why in (*Unfit, *Undecided)]
+
+    assert len({*every, "columns"}) == len(every) + 1
+
+
+@pytest.mark.parametrize(("pod", "tried"), [("cpu=1 mem=1Gi gpu=1", 7), ("gpu=1 | gpu=1", 3)])
+def test_of_a_template_that_comes_again_all_nodes_are_worked_out_if_one_container_asks(
+    pod: str, tried: int
+) -> None:
+    cluster = ClusterCache.of(named([ROOMY] * 5))
+    question = Question(asks(pod), NO_INTENT)
+    for name in ("n0", "n1", "n2"):
+        assert cluster.ask([name], question).admitted.tolist() == [True]
+
+    assert cluster.workspace.in_columns == tried
 
 
 # What takes long, step by step.

@@ -7,7 +7,7 @@ import pytest
 from numalign.cache import Question
 from numalign.cache.columns import BOUNDLESS
 from numalign.cache.layout_kinds import Trait
-from numalign.cache.plan import MOST_CONTAINERS, Plans, StepRequest, TablePlan, Undecided, concerned
+from numalign.cache.plan import Plans, StepRequest, TablePlan, Undecided, concerned
 from numalign.decision.evaluate import NO_INTENT
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import CpuManager, MemoryManager, Node
@@ -124,8 +124,7 @@ def test_a_memory_manager_looks_even_at_a_request_for_nothing(one: Node, *, deci
         [
             ("it asks for more than anything has", f"cpu=1 mem={BOUNDLESS}", Undecided.AMOUNTS),
             ("it asks for as much as can be counted", f"cpu=1 mem={BOUNDLESS - 1}", None),
-            ("it has too many containers", "|".join(["gpu=1"] * (MOST_CONTAINERS + 1)), Undecided.CONTAINERS),
-            ("it has as many as are admitted", "|".join(["gpu=1"] * MOST_CONTAINERS), None),
+            ("it has as many containers as are read of a pod", "|".join(["gpu=1"] * 200), None),
         ]
     ),
 )
