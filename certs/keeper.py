@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from certs import bundle, rotation
 from certs.rotation import DAYS, SETTLE_SECONDS, RotationPlan, RotationStep
-from certs.rotator import Observation, Rotator
+from certs.rotator import RotationState, Rotator
 from certs.watcher import SecretWatcher
 from numalign.runtime.metrics import PREFIX
 
@@ -74,7 +74,7 @@ class Certificates(SecretWatcher):
         self._count(observation)
         self._report_problems(observation)
 
-    def _count(self, observation: Observation) -> None:
+    def _count(self, observation: RotationState) -> None:
         for transition in observation.transitions:
             self._steps.labels(transition.step.value).inc()
             self.log.info("certificates.step", step=transition.step.value, secret=str(self.ref))
@@ -85,7 +85,7 @@ class Certificates(SecretWatcher):
             rotation.rotates(shared.state).timestamp() if shared.state and rotates else math.nan
         )
 
-    def _report_problems(self, observation: Observation) -> None:
+    def _report_problems(self, observation: RotationState) -> None:
         state, mistakes = observation.secret.state, observation.secret.mistakes
         self._awaited = "; ".join(map(str, mistakes)) or "the replica that leads makes it"
         self._report("certificates.refused", mistakes, secret=str(self.ref), mistakes=mistakes)

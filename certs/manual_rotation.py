@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from certs import bundle, certificate, rotation, secret
 from certs.rotation import RotationPlan
-from certs.rotator import Observation, Rotator, retry_conflicts
+from certs.rotator import RotationState, Rotator, retry_conflicts
 from certs.secret import BadSecret, PairState, SecretRef
 from numalign.kube.client import Api
 from numalign.model.errors import BadInput, Mistake
@@ -68,7 +68,7 @@ async def _begin(api: Api, ref: SecretRef, *, settle: float, now: Clock) -> Rota
     return plan
 
 
-def _phase(observation: Observation, *, now: datetime) -> str:
+def _phase(observation: RotationState, *, now: datetime) -> str:
     """What has been done last, and what it is that is not done yet."""
     state = observation.secret.state
     if state is None:

@@ -36,7 +36,7 @@ async def retry_conflicts(action: Callable[[], Awaitable[R]]) -> R:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class RotationState:
     """The Secret and the webhook configurations as they are now, and the transitions that were made."""
 
     secret: SharedSecret
@@ -59,19 +59,19 @@ class Rotator:
     _trusted: tuple[PairState, tuple[str, ...]] | None = field(default=None, init=False)
     _since: float = field(default=0.0, init=False)
 
-    async def reconcile(self) -> Observation:
+    async def reconcile(self) -> RotationState:
         """Read everything, do the step that is due, publish the CA bundle; raises `ClusterError`."""
         transitions: list[Transition] = []
         return await retry_conflicts(lambda: self._reconcile(transitions))
 
-    async def observe(self) -> Observation:
+    async def observe(self) -> RotationState:
         """Read everything and change nothing, but remember it as well; raises `ClusterError`."""
         configurations, shared = await self._read()
         if shared.state:
             self._remember(shared, configurations)
-        return Observation(shared, configurations)
+        return RotationState(shared, configurations)
 
-    async def _reconcile(self, transitions: list[Transition]) -> Observation:
+    async def _reconcile(self, transitions: list[Transition]) -> RotationState:
         configurations, shared = await self._read()
         transition = self._due(shared, configurations)
         if transition:
@@ -80,7 +80,7 @@ class Rotator:
         if shared.state:
             configurations = await bundle.publish(self.api, configurations, bundle=shared.state.bundle)
             self._remember(shared, configurations)
-        return Observation(shared, configurations, tuple(transitions))
+        return RotationState(shared, configurations, tuple(transitions))
 
     async def _read(self) -> tuple[tuple[WebhookConfiguration, ...], SharedSecret]:
         configurations = await bundle.read(self.api, self.configuration)

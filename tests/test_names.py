@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-INSTALLED = ("numalign", "webhook", "scorer", "controller", "kubectl_numa", "certs", "examples")
+INSTALLED = ("numalign", "webhook", "scorer", "controller", "kubectl_numa", "agent", "certs", "examples")
 LIKE_A_TYPE = re.compile(r"_?[A-Z][a-z]")
 
 

@@ -26,7 +26,7 @@ from prometheus_client import CollectorRegistry, Counter
 from numalign.kube.client import Api
 from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import kubelet_config
-from numalign.kube.decode.kubelet_config import GROUP, KIND
+from numalign.kube.decode.kubelet_config import FIELDS, GROUP, KIND
 from numalign.kube.decode.parts import Part
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.kube.kinds import Object
@@ -34,23 +34,6 @@ from numalign.model.errors import BadInput, BadTopology
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-
-FIELDS = (
-    "cpuManagerPolicy",
-    "cpuManagerPolicyOptions",
-    "evictionHard",
-    "featureGates",
-    "kubeReserved",
-    "memoryManagerPolicy",
-    "mergeDefaultEvictionSettings",
-    "reservedMemory",
-    "reservedSystemCPUs",
-    "systemReserved",
-    "topologyManagerPolicy",
-    "topologyManagerPolicyOptions",
-    "topologyManagerScope",
-)
-"""What is read of a configuration, and so kept of it; it also holds paths and addresses."""
 
 RIGHT = "a ClusterRole has to allow the verb get on nodes/proxy"
 

@@ -10,7 +10,7 @@ import pytest
 
 from certs.rotation import RotationPlan
 from certs.rotation import RotationStep as Step
-from certs.rotator import Observation, Rotator
+from certs.rotator import RotationState, Rotator
 from certs.secret import PairState
 from harness.fake_api import FakeApi
 from numalign.kube.client import Api
@@ -47,11 +47,11 @@ async def shared(client: Api, time: Time) -> Rotator:
     return made
 
 
-def steps(look: Observation) -> list[Step]:
+def steps(look: RotationState) -> list[Step]:
     return [move.step for move in look.transitions]
 
 
-def held(look: Observation) -> PairState:
+def held(look: RotationState) -> PairState:
     assert look.secret.state is not None
     return look.secret.state
 

@@ -155,7 +155,7 @@ async def test_a_kubelet_that_tells_its_kind_is_read_alike(api: FakeApi, client:
 
 def test_what_is_kept_is_what_is_read() -> None:
     read = set(re.findall(r'(?:part|configuration)\["(\w+)"\]', inspect.getsource(kubelet_config)))
-    assert read - {"metadata"} == set(configz.FIELDS)
+    assert read - {"metadata"} == set(kubelet_config.FIELDS)
 
 
 NONSENSE: list[tuple[str, bytes, str]] = [

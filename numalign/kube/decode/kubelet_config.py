@@ -22,6 +22,23 @@ from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Kind, Resources,
 GROUP = "kubelet.config.k8s.io"
 KIND = "KubeletConfiguration"
 
+FIELDS = (
+    "cpuManagerPolicy",
+    "cpuManagerPolicyOptions",
+    "evictionHard",
+    "featureGates",
+    "kubeReserved",
+    "memoryManagerPolicy",
+    "mergeDefaultEvictionSettings",
+    "reservedMemory",
+    "reservedSystemCPUs",
+    "systemReserved",
+    "topologyManagerPolicy",
+    "topologyManagerPolicyOptions",
+    "topologyManagerScope",
+)
+"""What is read of a configuration, and so kept of it; it also holds paths and addresses."""
+
 _ABSENT = Part(None)
 
 # The words that Go's strconv.ParseBool takes.
