@@ -20,6 +20,7 @@ from numalign.kube import bindings, live_feed
 from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.client import Api
 from numalign.kube.compose import Background, ClusterProgram, SnapshotSource
+from numalign.kube.exporter_metrics import ExporterMetrics
 from numalign.kube.feed import Feed, count_age
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.lease import Handover, LeaderElector
@@ -114,6 +115,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         caches = (state.caches, pods.caches, outcomes.caches, context.calls.caches)
         self.registry.register(CacheSizes(caches))
         self.registry.register(EvaluatedNodes(state.cache.evaluated))
+        self.registry.register(ExporterMetrics(lambda: state.snapshot, time.time))
         lacking = partial(_waiting_for, state, feed)
         warming = Warming(context, lacking, self.log, time.monotonic, self.sleep)
         app = application(

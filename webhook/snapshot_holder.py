@@ -7,6 +7,7 @@ half of one cluster and half of another may lack what both have.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -14,6 +15,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.cache import ClusterCache
 from numalign.kube.cluster_state import Problem, Snapshot
+from numalign.kube.exporter_metrics import ExporterMetrics
 from numalign.kube.feed import Feed, count_age
 from numalign.lru import Caches
 from numalign.runtime.cooperative import patiently
@@ -52,6 +54,7 @@ class SnapshotHolder:
         self._classes = gauge(f"{PREFIX}classes", "Node classes known.")
         self._broken = gauge(f"{PREFIX}snapshot_problems", "Objects that could not be used.")
         count_age(feed, registry)
+        registry.register(ExporterMetrics(lambda: self.snapshot, time.time))
 
     def waiting_for(self) -> str | None:
         """What readiness lacks: a first snapshot."""

@@ -59,7 +59,8 @@ class Snapshot:
     whose topology makes none, is not in it. `node_labels` are all labels of each Node. `namespaces` are the
     rules of each, and `namespace_labels` all of its labels.
     `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
-    one. `served` are the extended resources that DRA serves. `pods` counts what was listed, and `ignored` the
+    one. `observed_at` is when the agent of a node last looked, in seconds since 1970; None without an agent.
+    `served` are the extended resources that DRA serves. `pods` counts what was listed, and `ignored` the
     objects of kinds that nobody reads, by kind and group (`Deployment.apps`).
     """
 
@@ -72,6 +73,7 @@ class Snapshot:
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
+    observed_at: Mapping[str, float | None] = field(default_factory=dict)
     served: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)

@@ -126,6 +126,8 @@ async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
 
     assert followed.count("numalign_nodes", topology="known") == 2
     assert followed.count("numalign_nodes", topology="unknown") == 1
+    assert followed.count("numalign_topology_nodes", source="exporter") == 2
+    assert followed.count("numalign_topology_nodes", source="none") == 1
     assert followed.count("numalign_classes") == 2
     assert now.cache.classes == tuple(sorted({"blue", node_class(SMALL)}))
     assert followed.count("numalign_snapshot_problems") == 1
