@@ -528,4 +528,4 @@ async def test_metrics_tell_the_size_of_all_that_is_remembered(bench: Bench) -> 
 async def test_metrics_tell_who_tells_of_the_nodes(bench: Bench) -> None:
     async with bench.running() as scorer:
         await scorer.until(scorer.ready)
-        assert await scorer.metric('topology_nodes{source="exporter"}') == 1
+        assert await scorer.metric('topology_nodes{source="exporter"}') == 4
