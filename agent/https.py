@@ -1,0 +1,254 @@
+"""
+Requests over HTTP/1.1 to one server: the API server, or the kubelet of this node.
+
+An agent stands on every node, so what it takes in memory counts, and of all HTTP clients the one in the
+standard library takes least. It blocks, so each request has a thread while it lasts; one at a time, for there
+is one connection, which is kept. Certificates and tokens are files that others renew: certificates are read
+for each connection, a token whenever its file has changed.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, IncompleteRead
+from pathlib import Path
+from types import MappingProxyType
+
+from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
+from numalign.runtime.files import Stamp, stamps
+
+REQUEST_SECONDS = 10.0
+MOST = 2**24
+"""Bytes of an answer, if nobody says how many make sense."""
+LONGEST_TOKEN = 2**16
+"""Bytes; a service account's has some 1,000."""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+Tls = Callable[[], ssl.SSLContext | None]
+"""Makes what a connection trusts and shows; None for one without TLS. May raise `OSError`."""
+Token = Callable[[], str]
+"""Gives the bearer token of the moment; empty, if there is none. May raise `Unauthorized`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Trusts the authorities in a file, or else the system's; shows a certificate, if there is one."""
+
+    authorities: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def __call__(self) -> ssl.SSLContext:
+        """A new context with the files as they are now."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # The system's authorities take megabytes, and mostly are not needed.
+        if self.authorities:
+            context.load_verify_locations(self.authorities)
+        else:
+            context.load_default_certs()
+        return _showing(context, self.certificate, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """Trusts whoever answers; only where nobody else can answer."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def __call__(self) -> ssl.SSLContext:
+        """A new context with the files as they are now."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return _showing(context, self.certificate, self.key)
+
+
+def plain() -> None:
+    """No TLS."""
+
+
+def no_token() -> str:
+    """Nobody in particular asks."""
+    return ""
+
+
+class TokenFile:
+    """The token in a file, read again whenever the file has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamps: tuple[Stamp, ...] = ()
+        self._token = ""
+
+    def __call__(self) -> str:
+        """The token as it is now; raises `Unauthorized` if there is none."""
+        now = stamps((self._path,))
+        if now != self._stamps:
+            self._token = self._read()
+            self._stamps = now
+        return self._token
+
+    def _read(self) -> str:
+        try:
+            with self._path.open("rb") as file:
+                token = file.read(LONGEST_TOKEN + 1).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Unauthorized(f"the token in {self._path} cannot be read: {error}") from error
+        if not token or len(token) > LONGEST_TOKEN or not token.isprintable():
+            raise Unauthorized(f"what is in {self._path} is no token")
+        return token
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One server, how it is known, and who asks it."""
+
+    host: str
+    port: int
+    tls: Tls
+    token: Token = no_token
+
+    def __str__(self) -> str:
+        """The address as people write it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class HttpsClient:
+    """
+    Asks one server, one request after another.
+
+    Each takes at most `within` so many seconds from its turn on.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, within: float = REQUEST_SECONDS) -> None:
+        self._endpoint = endpoint
+        self._within = within
+        self._connection: HTTPConnection | None = None
+        self._turn = asyncio.Lock()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = NOTHING,
+        *,
+        most: int = MOST,
+    ) -> tuple[int, bytes]:
+        """
+        The status and the body of the answer, which has at most so many bytes.
+
+        A connection that was kept and has ended meanwhile is opened anew, and the request sent once more: so
+        send only what may arrive twice. Raises `Unauthorized` for a token that cannot be read, `Unconfigured`
+        for certificates that cannot, and `Unreachable` for all else that fails; never for a status.
+        """
+        async with self._turn:
+            asked = _Asked(method, path, body, self._headers(headers), most)
+            if self._connection is not None:
+                with contextlib.suppress(_Ended):
+                    return await self._exchange(self._connection, asked)
+            self._connection = self._connect()
+            try:
+                return await self._exchange(self._connection, asked)
+            except _Ended as error:
+                raise Unreachable(
+                    f"{self._endpoint} closed the connection before it answered {method} {path}"
+                ) from error
+
+    def close(self) -> None:
+        """Close the connection, if there is one, and end the request that is under way."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if not self._turn.locked():
+            connection.close()
+        elif isinstance(connection.sock, socket.socket):
+            # A thread reads from it, and closes it as soon as this has ended its wait. Of an SSLSocket only
+            # the socket beneath, for the rest is in use.
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+    async def _exchange(self, connection: HTTPConnection, asked: "_Asked") -> tuple[int, bytes]:
+        """Raises `_Ended`, or `Unreachable`; the connection is closed then."""
+        what = f"{self._endpoint} cannot be asked for {asked.method} {asked.path}"
+        answered = False
+        try:
+            async with asyncio.timeout(self._within):
+                answer = await asyncio.to_thread(self._in_a_thread, connection, asked)
+            answered = True
+        except TimeoutError as error:
+            raise Unreachable(f"{what}: no answer within {self._within:g} s") from error
+        except (OSError, HTTPException, ValueError) as error:
+            raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
+        finally:
+            if not answered:
+                self.close()
+        return answer
+
+    def _in_a_thread(self, connection: HTTPConnection, asked: "_Asked") -> tuple[int, bytes]:
+        kept = False
+        try:
+            answer = _answer(connection, asked)
+            kept = self._connection is connection
+            return answer
+        finally:
+            if not kept:
+                connection.close()
+
+    def _connect(self) -> HTTPConnection:
+        """A connection that is opened by its first request."""
+        host, port = self._endpoint.host, self._endpoint.port
+        try:
+            context = self._endpoint.tls()
+        except (OSError, ValueError) as error:
+            raise Unconfigured(f"the certificates for {self._endpoint} cannot be read: {error}") from error
+        if context is None:
+            return HTTPConnection(host, port, timeout=self._within)
+        return HTTPSConnection(host, port, timeout=self._within, context=context)
+
+    def _headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        token = self._endpoint.token()
+        who = {"Authorization": f"Bearer {token}"} if token else {}
+        return {"User-Agent": "numalign-agent", "Accept": "application/json", **who, **headers}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    method: str
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
+    most: int
+
+
+class _Ended(Exception):
+    """The server closed a connection before it answered anything."""
+
+
+def _answer(connection: HTTPConnection, asked: _Asked) -> tuple[int, bytes]:
+    """Send a request and read its answer; raises `_Ended`, and what http.client raises."""
+    try:
+        connection.request(asked.method, asked.path, asked.body or None, dict(asked.headers))
+        answer = connection.getresponse()
+    except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError) as error:
+        # RemoteDisconnected is a ConnectionResetError.
+        raise _Ended from error
+    body = answer.read(asked.most + 1)
+    if len(body) > asked.most:
+        raise ValueError(f"an answer of more than {asked.most} bytes makes no sense")
+    if answer.length:
+        # Reading at most so many bytes does not tell that there were fewer than announced.
+        raise IncompleteRead(body, answer.length)
+    return answer.status, body
+
+
+def _showing(context: ssl.SSLContext, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    if certificate:
+        context.load_cert_chain(certificate, key)
+    return context
