@@ -105,7 +105,7 @@ class TokenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class HttpsEndpoint:
     """One server, how it is known, and who asks it."""
 
     host: str
@@ -126,7 +126,7 @@ class HttpsClient:
     Each takes at most `within` so many seconds from its turn on.
     """
 
-    def __init__(self, endpoint: Endpoint, *, within: float = REQUEST_SECONDS) -> None:
+    def __init__(self, endpoint: HttpsEndpoint, *, within: float = REQUEST_SECONDS) -> None:
         self._endpoint = endpoint
         self._within = within
         self._connection: HTTPConnection | None = None

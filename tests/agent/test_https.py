@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from agent.https import Endpoint, HttpsClient, TokenFile, Unverified, Verified, plain
+from agent.https import HttpsClient, HttpsEndpoint, TokenFile, Unverified, Verified, plain
 from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
 from tests.agent.scripted import Answer, request, response, scripted
 from tests.runtime.conftest import Mint
@@ -19,7 +19,7 @@ from tests.runtime.conftest import Mint
 @asynccontextmanager
 async def client(answer: Answer, within: float = 5) -> AsyncIterator[HttpsClient]:
     async with scripted(answer) as port:
-        asking = HttpsClient(Endpoint("127.0.0.1", port, plain), within=within)
+        asking = HttpsClient(HttpsEndpoint("127.0.0.1", port, plain), within=within)
         yield asking
         asking.close()
 
@@ -150,7 +150,7 @@ async def test_nobody_there_is_told_with_the_address() -> None:
     async with scripted(lambda *_: asyncio.sleep(0)) as port:
         pass
     with pytest.raises(Unreachable, match=f"127.0.0.1:{port} cannot be asked for GET /configz"):
-        await HttpsClient(Endpoint("127.0.0.1", port, plain)).request("GET", "/configz")
+        await HttpsClient(HttpsEndpoint("127.0.0.1", port, plain)).request("GET", "/configz")
 
 
 async def test_a_path_that_is_none_never_reaches_the_server() -> None:
@@ -171,7 +171,7 @@ async def test_a_token_that_is_renewed_is_the_one_that_is_shown(tmp_path: Path) 
     token = tmp_path / "token"
     token.write_text("first\n")
     async with scripted(echo_headers) as port:
-        asking = HttpsClient(Endpoint("127.0.0.1", port, plain, TokenFile(token)))
+        asking = HttpsClient(HttpsEndpoint("127.0.0.1", port, plain, TokenFile(token)))
         assert b"Authorization: Bearer first\r\n" in (await asking.request("GET", "/"))[1]
         token.write_text("another")
         assert b"Authorization: Bearer another\r\n" in (await asking.request("GET", "/"))[1]
@@ -197,13 +197,13 @@ async def test_a_server_is_known_by_its_authority(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.cert, pair.key)
     async with scripted(echo_headers, tls=context) as port:
-        assert await status(Endpoint("127.0.0.1", port, Verified(pair.cert))) == HTTPStatus.OK
-        assert await status(Endpoint("127.0.0.1", port, Unverified())) == HTTPStatus.OK
+        assert await status(HttpsEndpoint("127.0.0.1", port, Verified(pair.cert))) == HTTPStatus.OK
+        assert await status(HttpsEndpoint("127.0.0.1", port, Unverified())) == HTTPStatus.OK
         with pytest.raises(Unreachable, match="certificate verify failed"):
-            await status(Endpoint("127.0.0.1", port, Verified(other.cert)))
+            await status(HttpsEndpoint("127.0.0.1", port, Verified(other.cert)))
 
 
-async def status(endpoint: Endpoint) -> int:
+async def status(endpoint: HttpsEndpoint) -> int:
     asking = HttpsClient(endpoint)
     answered, _ = await asking.request("GET", "/")
     asking.close()
@@ -211,11 +211,11 @@ async def status(endpoint: Endpoint) -> int:
 
 
 async def test_an_authority_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    asking = HttpsClient(Endpoint("127.0.0.1", 1, Verified(tmp_path / "ca.crt")))
+    asking = HttpsClient(HttpsEndpoint("127.0.0.1", 1, Verified(tmp_path / "ca.crt")))
     with pytest.raises(Unconfigured, match=r"certificates for 127\.0\.0\.1:1 cannot be read"):
         await asking.request("GET", "/")
 
 
 @pytest.mark.parametrize(("host", "shown"), [("node-1", "node-1:443"), ("fd00::1", "[fd00::1]:443")])
 def test_an_address_is_shown_as_people_write_it(host: str, shown: str) -> None:
-    assert str(Endpoint(host, 443, plain)) == shown
+    assert str(HttpsEndpoint(host, 443, plain)) == shown
