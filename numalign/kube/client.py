@@ -3,8 +3,8 @@ One API server, asked as one user.
 
 The client library knows how to find a cluster and who asks; of its models nothing is used, for they are slow
 and know only yesterday's fields. What is asked and answered here is bytes and plain values. Every way in
-which a cluster can refuse or fail is mapped here, in one place, onto one of `numalign.kube.errors` with a
-sentence that says what to do.
+which a cluster can fail is mapped here onto one of `numalign.kube.errors` with a sentence that says what to
+do; how it can refuse, `refusals` knows.
 """
 
 import os
@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
-from textwrap import shorten
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
@@ -23,17 +22,10 @@ import aiohttp
 import orjson
 import yaml
 
+from numalign.kube.access import ACCOUNT, Access, in_a_pod
 from numalign.kube.decode.parts import Part
-from numalign.kube.errors import (
-    ClusterError,
-    Conflict,
-    Forbidden,
-    Gone,
-    NotFound,
-    Unauthorized,
-    Unconfigured,
-    Unreachable,
-)
+from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
+from numalign.kube.refusals import refusal
 from numalign.runtime.cooperative import TimeSlice
 
 if TYPE_CHECKING:
@@ -45,9 +37,6 @@ TIMEOUT = aiohttp.ClientTimeout(sock_connect=10, sock_read=60)
 
 LONGEST_LINE = 2**24
 """Bytes of one event of a watch; etcd stores objects of at most a tenth of it."""
-
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds who it is."""
 
 _JSON = "application/json"
 _READ_AHEAD = 2**21
@@ -117,7 +106,7 @@ class Api:
         answer = await self._answered("GET", path, query, within=within)
         try:
             if answer.status != HTTPStatus.OK:
-                raise _error(answer.status, _message(await answer.read()), doing="read", what=what)
+                raise refusal(answer.status, await answer.read(), doing="read", what=what)
             yield b""
             pieces = [b""]
             async for piece in answer.content.iter_any():
@@ -155,7 +144,7 @@ class Api:
         except _BROKEN_CONNECTION as error:
             raise self._unreachable(error) from error
         if answer.status not in _GOOD:
-            raise _error(answer.status, _message(body_bytes), doing=_VERBS[method], what=what)
+            raise refusal(answer.status, body_bytes, doing=_VERBS[method], what=what)
         try:
             return orjson.loads(body_bytes)
         except orjson.JSONDecodeError as error:
@@ -215,8 +204,8 @@ async def connected(
 
     configuration = kubernetes.client.Configuration()
     named = kubeconfig or os.environ.get("KUBECONFIG")
-    if named or context or not _in_a_pod():
-        namespace = await _from_kubeconfig(configuration, named or "~/.kube/config", context)
+    if named or context or not in_a_pod():
+        namespace = await _from_kubeconfig(configuration, named or _HOME, context)
     else:
         namespace = _from_account(configuration, account)
     client = kubernetes.client.ApiClient(configuration)
@@ -225,6 +214,27 @@ async def connected(
         _ask_directly(client)
     async with client:
         yield Api(client, namespace=namespace)
+
+
+async def access(*, kubeconfig: str | None = None, context: str | None = None) -> Access:
+    """What a kubeconfig leads to, for clients that are none of ours; raises `Unconfigured`.
+
+    `kubeconfig` None means `KUBECONFIG`, or else `~/.kube/config`. A token is as it is now, and certificates
+    that stand in the kubeconfig itself are written to files that stay.
+    """
+    import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
+
+    configuration = kubernetes.client.Configuration()
+    await _from_kubeconfig(configuration, kubeconfig or os.environ.get("KUBECONFIG") or _HOME, context)
+    token = (configuration.api_key or {}).get("BearerToken")
+    return Access(
+        str(configuration.host).rstrip("/"),
+        authority=configuration.ssl_ca_cert,
+        token=token.removeprefix("Bearer ") if token else None,
+        certificate=configuration.cert_file,
+        key=configuration.key_file,
+        verify=configuration.verify_ssl,
+    )
 
 
 def _way(rest_client: "RESTClientObject") -> dict[str, Any]:
@@ -246,11 +256,6 @@ def _ask_directly(client: "ApiClient") -> None:
     looking = rest_client.pool_manager
     rest_client.pool_manager = aiohttp.ClientSession(connector=looking.connector, read_bufsize=_READ_AHEAD)
     looking.detach()
-
-
-def _in_a_pod() -> bool:
-    home = Path("~/.kube/config").expanduser()
-    return "KUBERNETES_SERVICE_HOST" in os.environ and not home.is_file()
 
 
 async def _from_kubeconfig(configuration: "Configuration", path: str, context: str | None) -> str:
@@ -309,21 +314,6 @@ async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) 
     return bytes(pieces)
 
 
-def _error(status: int, message: str, *, doing: str, what: str) -> ClusterError:
-    """Why there is no answer, for the status that came in its place."""
-    error, sentence = _FAILURES.get(status, (Unreachable, _NO_ANSWER))
-    return error(sentence.format(status=status, message=message, doing=doing, what=what))
-
-
-def _message(body: bytes) -> str:
-    """What the API server says of a failure, in a line."""
-    try:
-        message = Part(orjson.loads(body))["message"].text()
-    except orjson.JSONDecodeError:
-        message = body.decode(errors="replace")
-    return shorten(message, 200, placeholder="...") or "no reason given"
-
-
 _GOOD = (HTTPStatus.OK, HTTPStatus.CREATED)
 _VERBS: Mapping[str, str] = MappingProxyType(
     {"GET": "read", "POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -343,17 +333,5 @@ _BROKEN_FILE = (
     yaml.YAMLError,
 )
 
+_HOME = "~/.kube/config"
 _ELSEWHERE = "name another file or context"
-_NO_ANSWER = "the API server answered {status} for {what} ({message}): try again later"
-_FAILURES: Mapping[int, tuple[type[ClusterError], str]] = MappingProxyType(
-    {
-        HTTPStatus.UNAUTHORIZED: (
-            Unauthorized,
-            "the API server does not accept your credentials ({message}): log in again, as for kubectl",
-        ),
-        HTTPStatus.FORBIDDEN: (Forbidden, "you may not {doing} {what} ({message}): a role has to allow it"),
-        HTTPStatus.NOT_FOUND: (NotFound, "{what} is not there ({message})"),
-        HTTPStatus.CONFLICT: (Conflict, "{what} was made or changed by somebody else ({message})"),
-        HTTPStatus.GONE: (Gone, "{what} is too old to be had ({message})"),
-    }
-)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from numalign.model.intent import Match
-from numalign.runtime.server_settings import ProcessSettings, ServerSettings
+from numalign.runtime.server_settings import ServerSettings, ServingSettings
 from numalign.runtime.settings import Contradiction, Settings
 from numalign.runtime.spans import seconds
 
@@ -85,7 +85,7 @@ class SourceSettings(Settings):
                 )
 
 
-class ProgramSettings(SourceSettings, ProcessSettings):
+class ProgramSettings(SourceSettings, ServingSettings):
     """What every program that goes on running beside a cluster can be told."""
 
 

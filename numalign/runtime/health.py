@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 import orjson
 from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
-from numalign.runtime import metrics
 from numalign.runtime.server_state import SERVER_STATE, ServerState
 
 HEALTH = "/healthz"
@@ -36,7 +37,13 @@ async def _readyz(request: web.Request) -> web.Response:
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    return metrics.exposition(request, registry=request.app[SERVER_STATE].registry)
+    return exposition(request, registry=request.app[SERVER_STATE].registry)
+
+
+def exposition(request: web.Request, *, registry: CollectorRegistry) -> web.Response:
+    """All that the registry counts, in the text form that the scraper accepts."""
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
 
 async def _state(request: web.Request) -> web.Response:

@@ -10,10 +10,8 @@ import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.registry import Collector
 
@@ -45,12 +43,6 @@ def not_answered(registry: CollectorRegistry) -> Counter:
         "Pods of which it takes too long to say what becomes of them on some of the nodes.",
         registry=registry,
     )
-
-
-def exposition(request: web.Request, *, registry: CollectorRegistry) -> web.Response:
-    """All that the registry counts, in the text form that the scraper accepts."""
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
 
 @dataclass(frozen=True, slots=True)

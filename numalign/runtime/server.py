@@ -34,7 +34,8 @@ from numalign.runtime.limits import Limits, Timeouts
 from numalign.runtime.listener import Listener
 from numalign.runtime.logs import Log
 from numalign.runtime.loop_lag import LoopLag
-from numalign.runtime.server_settings import EVERYWHERE, METRICS_PORT, PORT, ProcessSettings, ServerSettings
+from numalign.runtime.process_settings import EVERYWHERE, METRICS_PORT, ProcessSettings
+from numalign.runtime.server_settings import PORT, ServerSettings, ServingSettings
 from numalign.runtime.server_state import SERVER_STATE, Check, DebugState, ServerState
 from numalign.runtime.tls import BadPair, Keeper
 
@@ -204,7 +205,7 @@ def _socket(settings: ProcessSettings, name: str) -> Iterator[socket.socket]:
 
 async def serve(  # noqa: PLR0913  what the life of a server depends on
     app: web.Application,
-    settings: ProcessSettings,
+    settings: ServingSettings,
     *,
     stop: Stop,
     tasks: Mapping[str, BackgroundTask] = NONE,

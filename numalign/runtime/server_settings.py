@@ -1,53 +1,29 @@
 """
-What every program that goes on running can be told, and what those that answer calls can.
+What programs that serve can be told, and what those that answer calls can.
 
-Mix-ins for a program's settings: where it tells of itself, how it logs and how it ends; where it answers,
-with which certificate, and how much it takes on at once. The names are the same in every program, so that one
-chart and one habit serve all.
+Mix-ins for a program's settings: how it ends and what it shows; where it answers, with which certificate, and
+how much it takes on at once.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
 from numalign.runtime.limits import Limits
-from numalign.runtime.settings import Contradiction, Settings
+from numalign.runtime.process_settings import METRICS_PORT, ProcessSettings
+from numalign.runtime.settings import Contradiction
 from numalign.runtime.tls import PairFiles
 
-EVERYWHERE = "*"
-# The names of the ports, in the order in which they open.
-METRICS_PORT = "metrics_port"
 PORT = "port"
+"""The name of the port for calls, which opens after that for health and metrics."""
 
 MIB = 1024**2
 
 
-class ProcessSettings(Settings):
-    """The process."""
+class ServingSettings(ProcessSettings):
+    """The service."""
 
-    bind: str = Field(
-        default=EVERYWHERE,
-        description="Address to listen on, or * for all of them, IPv4 and IPv6. The API server comes"
-        " from another machine, so all is the default; 127.0.0.1 keeps a laptop to itself.",
-    )
-    metrics_port: int = Field(
-        default=8080,
-        ge=0,
-        le=65535,
-        description="Port for health, readiness and metrics (/healthz, /readyz, /metrics), in plain HTTP. 0"
-        " takes a free one and the log line server.listening tells which. It is not the port for calls, so"
-        " that a network policy can let Prometheus in without letting it call.",
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info",
-        description="The least that is logged. info has a line per decision worth reading later.",
-    )
-    log_format: Literal["json", "text"] = Field(
-        default="json",
-        description="One JSON object per line for collectors, or text for a terminal.",
-    )
     drain_seconds: float = Field(
         default=10.0,
         ge=0,
@@ -61,13 +37,8 @@ class ProcessSettings(Settings):
         " hunts a fault; it shows node and namespace names.",
     )
 
-    @property
-    def ports(self) -> Mapping[str, int]:
-        """The ports to open, by the names of their settings."""
-        return {METRICS_PORT: self.metrics_port}
 
-
-class ServerSettings(ProcessSettings):
+class ServerSettings(ServingSettings):
     """The server."""
 
     port: int = Field(

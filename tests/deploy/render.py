@@ -20,7 +20,7 @@ import yaml
 
 from harness.gotools import UnavailableError
 from numalign.runtime import settings
-from numalign.runtime.server_settings import ProcessSettings
+from numalign.runtime.process_settings import ProcessSettings
 from tests.deploy.tools import build
 
 S = TypeVar("S", bound=ProcessSettings)

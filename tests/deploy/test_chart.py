@@ -17,7 +17,7 @@ from numalign.cache.admission import Reaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.files import policy
 from numalign.runtime import settings, sources
-from numalign.runtime.server_settings import ProcessSettings
+from numalign.runtime.process_settings import ProcessSettings
 from scorer import ranking
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import CHART, DEPLOY

@@ -13,7 +13,7 @@ import pytest
 from controller.settings import ControllerSettings
 from numalign.cache.ranking import Ranking
 from numalign.kube.files import policy
-from numalign.runtime.server_settings import ProcessSettings
+from numalign.runtime.process_settings import ProcessSettings
 from scorer import ranking, ranking_file
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import (

@@ -24,7 +24,7 @@ import pytest
 from numalign.runtime import server
 from numalign.runtime.limits import Timeouts
 from numalign.runtime.listener import HttpConnection
-from numalign.runtime.server_settings import ProcessSettings
+from numalign.runtime.process_settings import ProcessSettings
 from numalign.runtime.tls import PairFiles
 from tests.houses import (
     MIB,

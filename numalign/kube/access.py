@@ -1,0 +1,56 @@
+"""
+Where an API server is and who asks it, as plain values.
+
+A pod finds both in its environment and in the files of its service account; for that no client library is
+needed, whose import alone takes more memory than a small program has. `client.access` reads kubeconfigs.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from numalign.kube.errors import Unconfigured
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds who it is."""
+
+_HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An API server, and what to show it.
+
+    `host` is its address, as in `https://10.0.0.1:443`. `authority` is the file of whoever signs its
+    certificate, None for those of the system, and `verify` whether that is looked at. Who asks is told by a
+    `token`, a `token_file` that is renewed from time to time, or the files of a `certificate` and its `key`.
+    """
+
+    host: str
+    authority: str | None = None
+    token: str | None = None
+    token_file: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    verify: bool = True
+
+
+def in_a_pod(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the service account of a pod is what counts: outside of pods there are kubeconfigs."""
+    return _HOST in environ and not Path("~/.kube/config").expanduser().is_file()
+
+
+def of_account(account: Path = ACCOUNT, environ: Mapping[str, str] = os.environ) -> Access:
+    """The API server of the pod that this process runs in; raises `Unconfigured`."""
+    host, port = environ.get(_HOST, ""), environ.get(_PORT, "443")
+    token, authority = account / "token", account / "ca.crt"
+    missing = [str(path) for path in (token, authority) if not path.is_file()]
+    if not host or missing:
+        reason = f"there is no {' and no '.join(missing)}" if host else f"{_HOST} is not set"
+        raise Unconfigured(
+            f"the service account of this pod cannot be used: {reason}; mount its token"
+            " (automountServiceAccountToken), or name a kubeconfig"
+        )
+    place = f"[{host}]" if ":" in host else host
+    return Access(f"https://{place}:{port}", authority=str(authority), token_file=str(token))

@@ -1,0 +1,51 @@
+"""
+Why an API server gave no answer: each status that it refuses with, as one of `numalign.kube.errors`.
+
+Clients differ in what they cost, and share these sentences.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from textwrap import shorten
+from types import MappingProxyType
+
+import orjson
+
+from numalign.kube.decode.parts import Part
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
+
+_SHOWN = 200
+"""Characters of what the API server says."""
+
+
+def refusal(status: int, body: bytes, *, doing: str, what: str) -> ClusterError:
+    """The error for a status that came in place of an answer; `body` is what came with it.
+
+    `doing` is a verb, and `what` names what was asked for, like `pod default/web`.
+    """
+    error, sentence = _FAILURES.get(status, (Unreachable, _NO_ANSWER))
+    return error(sentence.format(status=status, message=_message(body), doing=doing, what=what))
+
+
+def _message(body: bytes) -> str:
+    """What the API server says of a failure, in a line."""
+    try:
+        message = Part(orjson.loads(body))["message"].text()
+    except orjson.JSONDecodeError:
+        message = body.decode(errors="replace")
+    return shorten(message, _SHOWN, placeholder="...") or "no reason given"
+
+
+_NO_ANSWER = "the API server answered {status} for {what} ({message}): try again later"
+_FAILURES: Mapping[int, tuple[type[ClusterError], str]] = MappingProxyType(
+    {
+        HTTPStatus.UNAUTHORIZED: (
+            Unauthorized,
+            "the API server does not accept your credentials ({message}): log in again, as for kubectl",
+        ),
+        HTTPStatus.FORBIDDEN: (Forbidden, "you may not {doing} {what} ({message}): a role has to allow it"),
+        HTTPStatus.NOT_FOUND: (NotFound, "{what} is not there ({message})"),
+        HTTPStatus.CONFLICT: (Conflict, "{what} was made or changed by somebody else ({message})"),
+        HTTPStatus.GONE: (Gone, "{what} is too old to be had ({message})"),
+    }
+)

@@ -1,0 +1,48 @@
+"""
+What every program that goes on running can be told: where it tells of itself, and how it logs.
+
+The names are the same in every program, so that one chart and one habit serve all. What is imported here is
+little, for one program runs on every node.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from numalign.runtime.settings import Settings
+
+EVERYWHERE = "*"
+METRICS_PORT = "metrics_port"
+"""The name of the port for health and metrics."""
+
+
+class ProcessSettings(Settings):
+    """The process."""
+
+    bind: str = Field(
+        default=EVERYWHERE,
+        description="Address to listen on, or * for all of them, IPv4 and IPv6. The API server comes"
+        " from another machine, so all is the default; 127.0.0.1 keeps a laptop to itself.",
+    )
+    metrics_port: int = Field(
+        default=8080,
+        ge=0,
+        le=65535,
+        description="Port for health, readiness and metrics (/healthz, /readyz, /metrics), in plain HTTP. 0"
+        " takes a free one and the log line server.listening tells which. It is not the port for calls, so"
+        " that a network policy can let Prometheus in without letting it call.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info",
+        description="The least that is logged. info has a line per decision worth reading later.",
+    )
+    log_format: Literal["json", "text"] = Field(
+        default="json",
+        description="One JSON object per line for collectors, or text for a terminal.",
+    )
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports to open, by the names of their settings."""
+        return {METRICS_PORT: self.metrics_port}

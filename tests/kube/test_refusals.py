@@ -1,0 +1,40 @@
+"""Each status of an API server is an error with a sentence that says what to do."""
+
+import pytest
+
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
+from numalign.kube.refusals import refusal
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [
+        (401, Unauthorized, "log in again"),
+        (403, Forbidden, "you may not patch node a"),
+        (404, NotFound, "node a is not there"),
+        (409, Conflict, "somebody else"),
+        (410, Gone, "too old"),
+        (418, Unreachable, "answered 418 for node a"),
+    ],
+)
+def test_a_status_has_its_error(status: int, error: type[ClusterError], words: str) -> None:
+    raised = refusal(status, b'{"message": "no."}', doing="patch", what="node a")
+
+    assert type(raised) is error
+    assert words in str(raised)
+    assert "(no.)" in str(raised)
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"", "no reason given"),
+        (b"404 page not found\n", "404 page not found"),
+        (b"[]", "no reason given"),
+        (b"\xff", "\N{REPLACEMENT CHARACTER}"),
+        (b'{"message": "%s"}' % (b"long " * 99), "long..."),
+    ],
+    ids=["nothing", "text", "a list", "bytes", "long"],
+)
+def test_whatever_comes_with_it_is_shown_in_a_line(body: bytes, shown: str) -> None:
+    assert shown in str(refusal(500, body, doing="read", what="node a"))
