@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kubectl_numa.manifests import Namespace
 from kubectl_numa.notices import tell_left_out, waiting
 from kubectl_numa.questions import DEFAULTS, ClusterView, WebhookOptions
+from numalign.kube import exporters
 from numalign.kube.errors import Unconfigured
 from numalign.kube.files import documents, policy, snapshot
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
@@ -61,7 +62,8 @@ class ClusterSource:
         where = "standard input" if self.snapshot == "-" else self.snapshot or "the cluster"
         cluster = snapshot.of(objects, shape_history=history, where=where)
         tell_left_out(cluster.problems)
-        return ClusterView(cluster, cluster_policy, options, now=now)
+        seen = now if self.snapshot is None else exporters.newest(cluster, now=now)
+        return ClusterView(cluster, cluster_policy, options, now=now, seen=seen)
 
     def namespace(self, name: str | None) -> Namespace:
         """Where pods are that name no namespace; raises `ClusterError`.

@@ -26,6 +26,7 @@ from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode import placements
+from numalign.kube.exporters import ExporterHealth
 from numalign.kubelet.admit import effective_demand
 from numalign.model.attributes import NO_ATTRIBUTES
 from numalign.model.constraints import Unmet, unmet_ever, unmet_now
@@ -77,6 +78,7 @@ class NodeExplanation:
 
     answer: NodeResult
     rules: Rules = field(repr=False)
+    exporter: ExporterHealth
     unmet: Unmet | None = None
     lasting: bool = False
 
@@ -172,6 +174,7 @@ class NodeExplanation:
             "placement": self.placement,
             "score": self.score,
             "known": self.verdict.known,
+            **told(self.exporter),
             "doubts": list(self.verdict.doubts),
         }
 
@@ -299,7 +302,7 @@ def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iter
         node = answer.node
         unmet = unmet_now(where, node.name, node.attributes)
         lasting = unmet is not None and unmet_ever(where, node.name, node.attributes) is not None
-        yield NodeExplanation(answer, rules, unmet, lasting)
+        yield NodeExplanation(answer, rules, cluster.exporter(node), unmet, lasting)
 
 
 def _state(node: Node) -> Node:
@@ -345,6 +348,11 @@ def counted_by_reason(answers: Iterable[NodeExplanation]) -> list[tuple[int, Cha
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     """Amounts as Kubernetes writes them."""
     return {name: render(name, amount) for name, amount in amounts.items()}
+
+
+def told(exporter: ExporterHealth) -> dict[str, Any]:
+    """Who tells of a node, and how many seconds ago its agent looked, for programs."""
+    return {"source": exporter.source, "age": None if exporter.age is None else int(exporter.age)}
 
 
 def provenance(shape: KnownShape) -> dict[str, Any]:

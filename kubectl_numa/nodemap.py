@@ -5,17 +5,18 @@ A row for each zone and a column for each resource, so that an imbalance is seen
 what the line is wide; resources that do not fit beside each other follow below.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from rich.text import Text
 
-from kubectl_numa.explanation import provenance, quantities
+from kubectl_numa.explanation import provenance, quantities, told
 from kubectl_numa.lines import Paper, amounts, counted
 from numalign.decision import wording
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.model.node import Node, Zone, node_class
 from numalign.model.resources import Kind, kind, render
 from numalign.shapes import KnownShape
@@ -37,7 +38,7 @@ _FULL, _HIGH = 1.0, 0.7
 _SHAPE_INDENT = 9
 
 
-def to_json(snapshot: Snapshot) -> list[dict[str, Any]]:
+def to_json(snapshot: Snapshot, exporter: Callable[[Node], ExporterHealth]) -> list[dict[str, Any]]:
     """All nodes for programs, then those without topology, then the shapes that no node is here of."""
     nodes = (
         _EMPTY
@@ -48,6 +49,7 @@ def to_json(snapshot: Snapshot) -> list[dict[str, Any]]:
             "policy": node.policy,
             "scope": node.scope,
             "known": node.known,
+            **told(exporter(node)),
             "lacks": quantities(missing_devices(node)),
             "cordoned": node.attributes.cordoned,
             "ready": node.attributes.ready,
@@ -56,7 +58,7 @@ def to_json(snapshot: Snapshot) -> list[dict[str, Any]]:
         }
         for node in snapshot.nodes
     )
-    hidden = (_EMPTY | {"name": name} for name in snapshot.unknown)
+    hidden = (_EMPTY | {"name": name, **told(NOBODY)} for name in snapshot.unknown)
     return [*nodes, *hidden, *(shape_to_json(shape) for shape in snapshot.shapes if not shape.nodes)]
 
 
@@ -90,16 +92,18 @@ def _zone(zone: Zone) -> dict[str, Any]:
     }
 
 
-def draw(node: Node, paper: Paper) -> None:
-    """One node: what its kubelet does, what is wrong with it, then its zones.
+def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
+    """One node: what its kubelet does, who tells that, what is wrong with it, then its zones.
 
     What it is labelled with is told if that is not its class.
     """
-    facts = f"{node.policy}, scope {node.scope} (known: {node.known})"
+    facts = f"{node.policy}, scope {node.scope} (known: {node.known}, {told_by(health)})"
     name = node_class(node)
     paper.write(Text.assemble((node.name, "bold"), f"  {facts}"), Text(f"  {name}", "dim"))
     if node.label != name:
         paper.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
+    if health.stale:
+        paper.write(Text(f"  its agent has said nothing for {wording.ago(health.age or 0)}", "red"))
     if missing := missing_devices(node):
         paper.write(Text(f"  lacks {amounts(quantities(missing))} that it had", "red"))
     if node.attributes.cordoned:
@@ -107,6 +111,20 @@ def draw(node: Node, paper: Paper) -> None:
     if not node.attributes.ready:
         paper.write(Text("  is not ready", "red"))
     paper.write(*_map(node.zones, paper))
+
+
+def told_by(health: ExporterHealth) -> str:
+    """Who tells of a node, in words."""
+    if health.age is None:
+        return f"by {_TELLERS[health.source]}"
+    return f"by {_TELLERS[health.source]} {wording.ago(health.age)} ago"
+
+
+_TELLERS = {
+    TopologySource.AGENT: "its agent",
+    TopologySource.EXPORTER: "an exporter",
+    TopologySource.NONE: "nobody",
+}
 
 
 def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
@@ -235,6 +253,8 @@ _EMPTY: dict[str, Any] = {
     "policy": None,
     "scope": None,
     "known": NOTHING,
+    "source": None,
+    "age": None,
     "lastSeen": None,
     "lacks": {},
     "cordoned": False,

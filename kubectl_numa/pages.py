@@ -25,6 +25,7 @@ from numalign.cache.pod_question import StatedBy
 from numalign.decision import wording
 from numalign.decision.doubts import SENTENCES, Doubt
 from numalign.kube.decode import placements
+from numalign.kube.exporters import TopologySource
 
 STYLES = {
     Chance.FITS: "green",
@@ -33,6 +34,11 @@ STYLES = {
     Chance.NEVER: "red",
 }
 
+_TOLD_BY = {
+    TopologySource.AGENT: " by their agents",
+    TopologySource.EXPORTER: "",
+    TopologySource.NONE: "",
+}
 _INDENT = 13
 _COUNTED = 9
 _DECIDED = 11
@@ -75,7 +81,7 @@ def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -
     """One node in depth: its zones as they are, what the kubelet would do, and what is short where."""
     node, verdict, demand = answer.node, answer.verdict, explanation.pod.demand
     paper.write("")
-    draw(node, paper)
+    draw(node, paper, answer.exporter)
     placed = placements.render(node, verdict.placement)
     if placed and not verdict.admitted:
         paper.entry("  kubelet would give", zones(placed), indent=_DEPTH)
@@ -154,8 +160,10 @@ def _detail(label: str, words: str | None, paper: Paper, *, style: str = "") -> 
 
 def _rests_on(explanation: Explanation) -> str:
     """What was known of the nodes, and in a word each what else could count."""
-    levels = Counter(answer.node.known for answer in explanation.answers)
+    levels = Counter((answer.node.known, answer.exporter.source) for answer in explanation.answers)
     doubts = {doubt for answer in explanation.answers for doubt in answer.doubts}
-    levels_known = ", ".join(f"{level} of {counted(count)}" for level, count in levels.most_common())
+    levels_known = ", ".join(
+        f"{level} of {counted(count)}{_TOLD_BY[source]}" for (level, source), count in levels.most_common()
+    )
     missing = ", ".join(doubt.value.replace("-", " ") for doubt in Doubt if doubt in doubts)
     return f"{levels_known}; not told: {missing}" if missing else levels_known

@@ -16,10 +16,12 @@ from numalign.decision import wording
 from numalign.decision.evaluate import NO_INTENT
 from numalign.decision.scoring import EVEN, Strategy
 from numalign.decision.verdict import Verdict
+from numalign.kube import exporters
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.exporters import ExporterHealth
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.constraints import Constraints
 from numalign.model.demand import Demand
@@ -89,7 +91,10 @@ class NodeResult(NamedTuple):
 
 
 class ClusterView:
-    """A cluster as its webhook sees it at a time, in seconds since 1970."""
+    """A cluster as its webhook sees it at a time, in seconds since 1970.
+
+    `seen` is when it was like that, if that was not just now.
+    """
 
     def __init__(
         self,
@@ -98,8 +103,10 @@ class ClusterView:
         options: WebhookOptions = DEFAULTS,
         *,
         now: float = 0.0,
+        seen: float | None = None,
     ) -> None:
         self.snapshot, self.policy, self.now = snapshot, policy, now
+        self._seen = now if seen is None else seen
         self.policies = EffectivePolicy.of(snapshot, policy)
         self._cache = ClusterCache.of(snapshot.nodes, snapshot.shapes, snapshot.bare)
         self._reader, self._user = PodReader(options.match), options.user
@@ -122,6 +129,10 @@ class ClusterView:
                 return PodDecision(name, namespace, question, constraints, None, NOT_LOOKED_AT, reason)
             case Exempt() | Invalid():
                 raise BadPod(pod.mistakes)
+
+    def exporter(self, node: Node) -> ExporterHealth:
+        """Who tells the topology of a node, and how old that was when the cluster was seen."""
+        return exporters.of_node(self.snapshot, node.name, now=self._seen)
 
     def ever(self, pod: PodDecision) -> Survey:
         """What the nodes say to a pod, in health with nothing on them."""

@@ -28,18 +28,20 @@ Examples:
 def nodes(names: tuple[str, ...], source: ClusterSource, webhook: WebhookOptions, output: str) -> None:
     """Draw the zones of every node, or of those that are NAMED: how much of each resource is taken.
 
-    The figures are what is taken of what the kubelet may give out. After the nodes stand the shapes that no
-    node is here of: those that are remembered, and those that are declared.
+    The figures are what is taken of what the kubelet may give out. Beside the name stands how much is known
+    of a node, who tells that, and when its agent last did; `doctor` says what is missing. After the nodes
+    stand the shapes that no node is here of: those that are remembered, and those that are declared.
     """
-    snapshot = _narrowed(source.view(webhook).snapshot, names)
+    cluster = source.view(webhook)
+    snapshot = _narrowed(cluster.snapshot, names)
     if not snapshot.nodes and not snapshot.unknown and not snapshot.shapes:
         raise Trouble("there is not a single node in it: neither Nodes nor topologies")
     if output == Output.JSON:
-        options.print_json(nodemap.to_json(snapshot))
+        options.print_json(nodemap.to_json(snapshot, cluster.exporter))
         return
     paper, now = options.paper(), time.time()
     for node in snapshot.nodes:
-        nodemap.draw(node, paper)
+        nodemap.draw(node, paper, cluster.exporter(node))
         paper.write("")
     for shape in snapshot.shapes:
         if not shape.nodes:

@@ -44,5 +44,13 @@ def of_node(snapshot: Snapshot, name: str, *, now: float) -> ExporterHealth:
     return ExporterHealth(TopologySource.AGENT, max(now - seen, 0.0))
 
 
+def newest(snapshot: Snapshot, *, now: float) -> float:
+    """When an agent looked last, at most `now`; `now` where there is no agent. In seconds since 1970.
+
+    A file does not say when it was written; its agents wrote until then.
+    """
+    return min(max((seen for seen in snapshot.observed_at.values() if seen is not None), default=now), now)
+
+
 NOBODY = ExporterHealth(TopologySource.NONE)
 """Of a node that publishes no topology."""

@@ -3,7 +3,7 @@
 import pytest
 
 from numalign.kube.cluster_state import Snapshot
-from numalign.kube.exporters import NOBODY, STALE_SECONDS, ExporterHealth, TopologySource, of_node
+from numalign.kube.exporters import NOBODY, STALE_SECONDS, ExporterHealth, TopologySource, newest, of_node
 from tests.notation import table
 
 NOW = 1_790_000_000.0
@@ -31,6 +31,20 @@ def test_a_node_with(seen: float | None, health: ExporterHealth, *, stale: bool)
 
 def test_a_node_of_which_nobody_told_when_it_was_looked_at_has_no_agent() -> None:
     assert of_node(Snapshot(), "a", now=NOW) == ExporterHealth(TopologySource.EXPORTER)
+
+
+@pytest.mark.parametrize(
+    ("seen", "at"),
+    table(
+        [
+            ("that of the last agent", {"a": NOW - 90, "b": NOW - 80, "c": None}, NOW - 80),
+            ("now where there is no agent", {"c": None}, NOW),
+            ("now where a clock is ahead", {"a": NOW + 80}, NOW),
+        ]
+    ),
+)
+def test_the_newest_word_is(seen: dict[str, float | None], at: float) -> None:
+    assert newest(Snapshot(observed_at=seen), now=NOW) == at
 
 
 def test_nobody_is_never_stale() -> None:

@@ -156,7 +156,7 @@ def test_every_strategy_gives_a_score(cluster: ClusterView, strategy: Strategy) 
 def test_the_json_holds_the_whole_answer(cluster: ClusterView) -> None:
     found = explained(cluster, "cpu=32 mem=4Gi")
     big, small = (answer.node_class for answer in found.answers)
-    same: dict[str, Any] = {"unmet": None, "lacks": {}, "known": "counts"}
+    same: dict[str, Any] = {"unmet": None, "lacks": {}, "known": "counts", "source": "exporter", "age": None}
     step = {"name": "c0", "role": "container", "asks": {"cpu": "32", "memory": "4Gi"}, "notPinned": []}
     assert json.loads(json.dumps(found.to_json())) == {
         "pod": "pod",

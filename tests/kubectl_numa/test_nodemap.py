@@ -12,6 +12,7 @@ from kubectl_numa import nodemap
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import ClusterView
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.exporters import ExporterHealth, TopologySource
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
@@ -34,17 +35,27 @@ WELL = node(
 """What it was before it fell ill."""
 
 
-def drawn(shown: Node, *, width: int = 80, encoding: str = "utf-8") -> list[str]:
+EXPORTER = ExporterHealth(TopologySource.EXPORTER)
+
+
+def exporter(_node: Node) -> ExporterHealth:
+    """That of every node."""
+    return EXPORTER
+
+
+def drawn(
+    shown: Node, *, width: int = 80, encoding: str = "utf-8", health: ExporterHealth = EXPORTER
+) -> list[str]:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
-    nodemap.draw(shown, Paper(Console(file=file, width=width)))
+    nodemap.draw(shown, Paper(Console(file=file, width=width)), health)
     file.flush()
     return raw.getvalue().decode(encoding).splitlines()
 
 
 def test_a_node_in_eighty_columns() -> None:
     assert drawn(LABELLED) == [
-        "node  single-numa-node, scope container (known: counts)",
+        "node  single-numa-node, scope container (known: counts, by an exporter)",
         f"  {CLASS}",
         "          cpu             example.com/nic  memory                nvidia.com/gpu",
         "  node-0  ████░░░░ 32/62  ████░░░░ 1/2     ████░░░░ 256Gi/504Gi  ██████░░ 3/4",
@@ -122,10 +133,34 @@ def test_a_node_that(shown: Node, line: str) -> None:
     assert drawn(shown)[1:3] == [f"  {node_class(shown)}", line]
 
 
+@pytest.mark.parametrize(
+    ("age", "head", "stale"),
+    table(
+        [
+            ("looked just now", 3.0, "by its agent less than a minute ago", []),
+            ("has been quiet", 600.0, "by its agent 10 min ago", []),
+            ("is gone", 7500.0, "by its agent 2 h ago", ["  its agent has said nothing for 2 h"]),
+        ]
+    ),
+)
+def test_a_node_whose_agent(age: float, head: str, stale: list[str]) -> None:
+    lines = drawn(LABELLED, health=ExporterHealth(TopologySource.AGENT, age))
+
+    assert lines[0] == f"node  single-numa-node, scope container (known: counts, {head})"
+    assert lines[2:-3] == stale
+
+
+def test_who_tells_of_a_node_is_told_to_programs() -> None:
+    agent = ExporterHealth(TopologySource.AGENT, 12.7)
+    entries = nodemap.to_json(Snapshot((LABELLED,), ("hidden",)), lambda _node: agent)
+
+    assert [(entry["source"], entry["age"]) for entry in entries] == [("agent", 12), ("none", None)]
+
+
 def test_what_is_wrong_with_a_node_is_told_to_programs() -> None:
     attributes = Attributes(taints=(Taint("a", "b"),), cordoned=True)
     ill = replace(ILL, label="another", attributes=attributes)
-    [entry] = nodemap.to_json(Snapshot((ill,)))
+    [entry] = nodemap.to_json(Snapshot((ill,)), exporter)
 
     assert (entry["lacks"], entry["cordoned"], entry["ready"]) == ({"nvidia.com/gpu": "3"}, True, True)
     assert entry["taints"] == ["a=b:NoSchedule"]
@@ -176,7 +211,7 @@ def test_a_shape_is_known_by(known: KnownShape, said: str) -> None:
 
 def test_shapes_without_nodes_follow_the_nodes_for_programs() -> None:
     known = (KnownShape(SHAPE, 1), KnownShape(SHAPE, seen=SEEN), KnownShape(SHAPE, declared=True))
-    entries = nodemap.to_json(Snapshot((LABELLED,), ("hidden",), shapes=known))
+    entries = nodemap.to_json(Snapshot((LABELLED,), ("hidden",), shapes=known), exporter)
 
     assert [(entry["name"], entry["known"], entry["lastSeen"]) for entry in entries] == [
         ("node", "counts", None),
@@ -189,7 +224,7 @@ def test_shapes_without_nodes_follow_the_nodes_for_programs() -> None:
 
 
 def test_the_json_lists_every_node(cluster: ClusterView) -> None:
-    big, small, hidden = nodemap.to_json(cluster.snapshot)
+    big, small, hidden = nodemap.to_json(cluster.snapshot, cluster.exporter)
     assert [big[key] for key in ("name", "policy", "scope", "known")] == [
         *("big", "single-numa-node", "container", "counts")
     ]
@@ -202,6 +237,6 @@ def test_the_json_lists_every_node(cluster: ClusterView) -> None:
         "free": {"cpu": "8", "memory": "64Gi"},
     }
     assert small["name"] == "small"
-    nothing = dict.fromkeys(("class", "label", "policy", "scope", "lastSeen"))
-    known = {"name": "hidden", "known": "nothing", "cordoned": False, "ready": True}
+    nothing = dict.fromkeys(("class", "label", "policy", "scope", "lastSeen", "age"))
+    known = {"name": "hidden", "known": "nothing", "source": "none", "cordoned": False, "ready": True}
     assert hidden == {**nothing, **known, "lacks": {}, "taints": [], "zones": []}

@@ -12,7 +12,7 @@ from kubectl_numa.lines import Paper
 from kubectl_numa.questions import ClusterView
 from numalign.model.attributes import Attributes
 from numalign.model.intent import NamespaceRules, Policy
-from numalign.model.node import node_class
+from numalign.model.node import Known, node_class
 from tests.kubectl_numa.objects import view
 from tests.notation import node, table
 from tests.webhook.conftest import raw
@@ -78,6 +78,19 @@ def test_beyond_the_limit_nodes_are_counted_by_reason() -> None:
         "  rests on   counts of 6 nodes; not told: options, no version, init cpus\n"
     )
     assert "a, f" in page
+
+
+def test_it_is_told_what_agents_tell() -> None:
+    told = node("cpu=8 mem=8Gi", policy="single-numa-node")
+    nodes = (replace(told, name="a", known=Known.MACHINE), replace(told, name="b", known=Known.MACHINE), told)
+    cluster = view(*nodes, now=1_790_000_000.0, observed_at={"a": 1_789_999_990.0, "b": 1_789_999_000.0})
+    page = shown(cluster, "cpu=4 mem=1Gi", SINGLE, depth=True)
+
+    assert "rests on machine of 2 nodes by their agents, counts of 1 node; not told: " in " ".join(
+        page.split()
+    )
+    assert "(known: machine, by its agent less than a minute ago)\n" in page
+    assert "  its agent has said nothing for 16 min\n" in page
 
 
 def test_a_refusal_stands_above_the_nodes(cluster: ClusterView) -> None:
@@ -153,7 +166,7 @@ def test_a_node_in_depth_shows_what_the_kubelet_would_do_and_what_is_short_where
     page = shown(best_effort, "cpu=6 mem=1Gi", SINGLE, depth=True)
     assert page.endswith(
         "\n"
-        "node  best-effort, scope container (known: counts)\n"
+        "node  best-effort, scope container (known: counts, by an exporter)\n"
         f"  {node_class(best_effort.snapshot.nodes[0])}\n"
         "  not labelled\n"
         "          cpu                   memory\n"

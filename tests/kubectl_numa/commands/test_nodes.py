@@ -17,14 +17,14 @@ def test_the_map_of_the_cluster(run: Run, cluster_file: Path, cluster: ClusterVi
     result = run("nodes", "--snapshot", cluster_file)
     assert result.exit_code == 0
     assert result.stdout == (
-        "big  single-numa-node, scope container (known: counts)\n"
+        "big  single-numa-node, scope container (known: counts, by an exporter)\n"
         f"  {big}\n"
         "  not labelled\n"
         "          cpu                     memory\n"
         "  node-0  ████████████░░░░ 24/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "  node-1  ░░░░░░░░░░░░░░░░ 0/32   ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "\n"
-        "small  single-numa-node, scope container (known: counts)\n"
+        "small  single-numa-node, scope container (known: counts, by an exporter)\n"
         f"  {small}\n"
         "  not labelled\n"
         "          cpu                   memory\n"
@@ -57,6 +57,6 @@ def test_the_json_has_every_node(run: Run, cluster_file: Path) -> None:
         ("small", "counts", 2),
         ("hidden", "nothing", 0),
     ]
-    always = {"name", "class", "label", "policy", "scope", "known", "zones"}
+    always = {"name", "class", "label", "policy", "scope", "known", "source", "age", "zones"}
     more = {"lastSeen", "lacks", "cordoned", "ready", "taints"}
     assert all(node.keys() == always | more for node in listed)
