@@ -93,8 +93,8 @@ class CpuTopology:
 class Machine:
     """One machine as somebody described it: its cores, the CPUs kept for the system, and where devices sit.
 
-    `zones` are all zone ids, ascending. `devices` holds the places of every resource, by name, as `places`
-    makes them.
+    `zones` are all zone ids, ascending. `devices` holds the places of every resource, by name, as
+    `all_places` makes them.
     """
 
     zones: tuple[ZoneId, ...]
@@ -131,12 +131,21 @@ def device_places(
 ) -> tuple[DevicePlace, ...]:
     """The places of devices, each of them told by its zones and its health: every zone, then others."""
     counts = Counter(devices)
-    alone = [frozenset({zone}) for zone in zones]
-    others = sorted({at for at, _ in counts} - set(alone), key=sorted)
-    return tuple(
-        DevicePlace(tuple(sorted(at)), counts[at, True] + counts[at, False], counts[at, True])
-        for at in (*alone, *others)
+    return all_places(
+        zones,
+        (
+            DevicePlace(tuple(sorted(at)), counts[at, True] + counts[at, False], counts[at, True])
+            for at in {at for at, _ in counts}
+        ),
     )
+
+
+def all_places(zones: Iterable[ZoneId], places: Iterable[DevicePlace]) -> tuple[DevicePlace, ...]:
+    """Places no two of which are the same, as a machine holds them: every zone, then others."""
+    by_zones = {place.zones: place for place in places}
+    alone = [(zone,) for zone in zones]
+    others = sorted(by_zones.keys() - {*alone})
+    return tuple(by_zones.get(at) or DevicePlace(at, 0, 0) for at in (*alone, *others))
 
 
 def cpu_topology(cores: Iterable[Core], zones: Iterable[ZoneId]) -> CpuTopology:

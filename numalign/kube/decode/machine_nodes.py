@@ -17,7 +17,7 @@ from numalign.kube.decode.nrt import Topology
 from numalign.kubelet import cpu_manager
 from numalign.model import resources
 from numalign.model.errors import Mistake
-from numalign.model.machine import CpuSet, Machine, cpu_topology, device_places, render_list
+from numalign.model.machine import CpuSet, Machine, cpu_topology, render_list
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import Options
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources
@@ -42,8 +42,8 @@ def join(
     # Which CPUs are kept can turn on a walk as well.
     if mistakes := [*nodes.unwalkable(plain, len(described.zones))]:
         raise BadNode(mistakes, ())
-    listed = tuple((name, device_places(described.zones, devices)) for name, devices in described.devices)
-    built = Machine(described.zones, described.cores, _kept(described, configuration, plain.options), listed)
+    kept = _kept(described, configuration, plain.options)
+    built = Machine(described.zones, described.cores, kept, described.devices)
     node = replace(
         plain, zones=_zones(plain, built, described, configuration), machine=built, known=Known.MACHINE
     )

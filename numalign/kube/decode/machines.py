@@ -7,14 +7,23 @@ every mistake. What a kubelet makes of a machine turns on its policies, and so t
 reckoned elsewhere, where the machine is joined with the rest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from numalign.kube.decode.parts import Part, named
 from numalign.model import quantity, resources
 from numalign.model.bitset import union
 from numalign.model.errors import BadQuantity, BadTopology
-from numalign.model.machine import MOST_CPUS, Core, CpuSet, render_list
+from numalign.model.machine import (
+    MOST_CPUS,
+    Core,
+    CpuSet,
+    DevicePlace,
+    all_places,
+    device_places,
+    render_list,
+)
 from numalign.model.resources import MEMORY, Kind, Resources, ZoneId, kind
 
 # The largest CONFIG_NODES_SHIFT of Linux is 10.
@@ -26,6 +35,7 @@ _ZONE_FIELDS = (
     "socket",
     "cores",
     "uncoreCaches",
+    "uncoreCacheIDs",
     "memory",
     "reservedMemory",
     "hugepages",
@@ -33,8 +43,8 @@ _ZONE_FIELDS = (
 )
 _DEVICE_FIELDS = ("id", "zones", "healthy")
 
-Device = tuple[frozenset[ZoneId], bool]
-"""The zones on which a device sits (none: nobody knows), and whether it is healthy."""
+PlacesReader = Callable[[Part, Sequence[ZoneId]], Iterable[DevicePlace]]
+"""Reads where the devices of one resource sit, on a machine of these zones, as all that are listed say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +66,14 @@ class DescribedMachine:
     """A machine as it was described, `banks` ascending by zone.
 
     Which CPUs are kept for the system (`reserved`), or else how many (`kept`), is None where it is not told.
+    `devices` has the places of each resource, as `machine.all_places` makes them.
     """
 
     banks: tuple[ZoneMemory, ...]
     cores: tuple[Core, ...]
     reserved: CpuSet | None = None
     kept: int | None = None
-    devices: tuple[tuple[str, tuple[Device, ...]], ...] = ()
+    devices: tuple[tuple[str, tuple[DevicePlace, ...]], ...] = ()
 
     @property
     def zones(self) -> tuple[ZoneId, ...]:
@@ -83,8 +94,13 @@ def machine(raw: Mapping[str, object]) -> DescribedMachine:
     return read
 
 
-def described(part: Part) -> DescribedMachine:
-    """As `machine`; mistakes are left in the part."""
+def one_by_one(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
+    """Where devices sit that are listed each with its id, its zones (none: nobody knows) and its health."""
+    return device_places(zones, _devices(listed, zones))
+
+
+def described(part: Part, places: PlacesReader = one_by_one) -> DescribedMachine:
+    """As `machine`, with devices listed as `places` reads them; mistakes are left in the part."""
     part.only(_FIELDS)
     listed = part["zones"].required()
     zones = [*_numbered(listed)]
@@ -95,9 +111,12 @@ def described(part: Part) -> DescribedMachine:
         listed.wrong("hold no CPU: a machine has at least one core")
     reserved, kept = _reserved(part, union(core.threads for core in cores))
     banks = sorted((_bank(zone, part, len(zones)) for zone, part in zones), key=lambda bank: bank.zone)
-    ids = {zone for zone, _ in zones}
-    devices = ((name, tuple(_devices(name, part, ids))) for name, part in part["devices"].members())
-    return DescribedMachine(tuple(banks), cores, reserved, kept, tuple(devices))
+    ids = tuple(bank.zone for bank in banks)
+    devices = tuple(
+        (name, all_places(ids, places(_of_devices(name, listed), ids)))
+        for name, listed in sorted(part["devices"].members(), key=itemgetter(0))
+    )
+    return DescribedMachine(tuple(banks), cores, reserved, kept, devices)
 
 
 def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
@@ -114,17 +133,43 @@ def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
         yield ZoneId(number), part
 
 
-def _cores(zones: Iterable[tuple[ZoneId, Part]]) -> Iterator[Core]:
-    """The cores of all zones; caches are numbered on from zone to zone."""
+def _cores(zones: Sequence[tuple[ZoneId, Part]]) -> Iterator[Core]:
+    """The cores of all zones; caches without ids are numbered on from zone to zone."""
     by_cpu: dict[int, Part] = {}
+    with_ids = any(part["uncoreCacheIDs"].value is not None for _, part in zones)
     first = 0
     for zone, part in zones:
         held = [(core, _cpus(core.required(), by_cpu)) for core in part["cores"].elements()]
         caches = _caches(part["uncoreCaches"], union(threads for _, threads in held))
-        socket = (part["socket"].required() if held else part["socket"]).integer() or 0
-        for core, threads in held:
-            yield Core(zone, socket, first + _cache_of(core, threads, caches), threads)
+        numbers = (
+            _cache_ids(part, len(held))
+            if with_ids
+            else [first + _cache_of(core, threads, caches) for core, threads in held]
+        )
+        sockets = _by_core(part["socket"].required() if held else part["socket"], len(held))
+        for (_, threads), socket, cache in zip(held, sockets, numbers, strict=True):
+            yield Core(zone, socket, cache, threads)
         first += len(caches)
+
+
+def _by_core(told: Part, count: int) -> Sequence[int]:
+    """A number of each core of a zone: one for all of them, or a list."""
+    if not isinstance(told.value, list):
+        return [told.integer() or 0] * count
+    numbers = [part.required().integer() or 0 for part in told.elements()]
+    if len(numbers) == count:
+        return numbers
+    told.wrong(f"has {len(numbers)} entries: {count} are needed, one for each core")
+    return [0] * count
+
+
+def _cache_ids(zone: Part, count: int) -> Sequence[int]:
+    """The cache of each core of a zone by its id, which is one on the whole machine."""
+    grouped = zone["uncoreCaches"]
+    if grouped.value is not None:
+        grouped.wrong("stands beside uncoreCacheIDs: leave one of them out")
+    told = zone["uncoreCacheIDs"]
+    return _by_core(told.required() if count else told, count)
 
 
 def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:
@@ -211,20 +256,26 @@ def _distances(listed: Part, count: int) -> tuple[int, ...]:
     return distances
 
 
-def _devices(resource: str, listed: Part, zones: set[ZoneId]) -> Iterator[Device]:
+def _of_devices(resource: str, listed: Part) -> Part:
     if kind(resource) is not Kind.DEVICE:
         listed.wrong("is no device: CPUs and memory belong to their zones")
+    return listed
+
+
+def _devices(listed: Part, zones: Sequence[ZoneId]) -> Iterator[tuple[frozenset[ZoneId], bool]]:
+    """The zones of each device, and whether it is healthy."""
     by_id: dict[str, Part] = {}
     for part in listed.objects():
         part.only(_DEVICE_FIELDS)
         place = part["id"]
         if (name := place.required_text()) and by_id.setdefault(name, part) is not part:
             place.wrong(f"{named(name)} is the id of {by_id[name].where} too")
-        at = frozenset(_known(entry, zones) for entry in part["zones"].elements())
+        at = frozenset(known_zone(entry, zones) for entry in part["zones"].elements())
         yield at, part["healthy"].boolean() is not False
 
 
-def _known(part: Part, zones: set[ZoneId]) -> ZoneId:
+def known_zone(part: Part, zones: Sequence[ZoneId]) -> ZoneId:
+    """A zone by its id; a mistake, and 0, if it is none of these."""
     number = part.required().integer()
     if part.value is not None and number not in zones:
         part.wrong(f"there is no zone {number} on this machine")

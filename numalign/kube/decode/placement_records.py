@@ -13,14 +13,14 @@ The second shape is that of KAI-Scheduler (github.com/kai-scheduler/KAI-Schedule
 knows single zones only and has no record of a pod that holds nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import orjson
 
 from numalign.kube.decode import placements
-from numalign.kube.decode.parts import Part, inner, named
+from numalign.kube.decode.parts import Part, named
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.model import intent
 from numalign.model.errors import BadInput, Mistake
@@ -33,12 +33,6 @@ KAI_PREDICTED = "kai.scheduler/numa-placement-predicted"
 
 LONGEST = 2**18
 """Bytes; the API server stores no more of all annotations of an object together."""
-
-MOST_AMOUNTS = 4096
-"""In all entries of a record together, as in a pod."""
-
-MOST_ENTRIES = 256
-"""In one record; sixteen zones and a few blocks of memory across them make a few dozen."""
 
 
 class BadRecord(BadInput):
@@ -59,7 +53,7 @@ def read(text: str) -> Held:
     except orjson.JSONDecodeError as error:
         raise BadRecord([Mistake("", f"is not JSON: {error}")]) from error
     record = Part(written)
-    held = _held(record.required())
+    held = placements.held(record.required())
     record.raise_mistakes(BadRecord)
     return held
 
@@ -116,46 +110,3 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 """The annotations that hold a record, the most trustworthy first."""
 
 KEYS = frozenset(SOURCES)
-
-
-def _held(record: Part) -> Held:
-    if isinstance(record.value, list) and len(record.value) > MOST_ENTRIES:
-        record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are read")
-    if (amounts := _amounts(record.value)) > MOST_AMOUNTS:
-        record.wrong(f"has {amounts} amounts: at most {MOST_AMOUNTS} are read")
-    held: dict[tuple[str, ...], Resources] = {}
-    places: dict[tuple[str, ...], Part] = {}
-    for entry in record.objects():
-        zones = _zones(entry)
-        held[zones] = entry["amount"].required().amounts()
-        # Without zones it may be one whose zones cannot be read.
-        named_zones = zones or entry["zones"].value == []
-        if named_zones and places.setdefault(zones, entry) is not entry:
-            names = ", ".join(map(named, zones)) or "no zone"
-            entry.wrong(f"{names} stands here twice: see {places[zones].where}")
-    return held
-
-
-def _amounts(entries: object) -> int:
-    """How many amounts all entries have together, whatever they say."""
-    lists = (inner(entry, "amount") for entry in (entries if isinstance(entries, list) else ()))
-    return sum(len(amounts) for amounts in lists if isinstance(amounts, dict))
-
-
-def _zones(entry: Part) -> tuple[str, ...]:
-    """The names of an entry's zones, in order; none for devices of which nobody knows where they sit."""
-    one, several = entry["zone"], entry["zones"]
-    if one.value is not None and several.value is not None:
-        one.wrong("stands beside zones: keep one of them")
-    names = [*_names(several)] if one.value is None else [one.required_text()]
-    return tuple(sorted(names))
-
-
-def _names(listed: Part) -> Iterator[str]:
-    names = set[str]()
-    for part in listed.required().elements():
-        name = part.required_text()
-        if name in names:
-            part.wrong(f"{named(name)} is named twice")
-        names.add(name)
-        yield name

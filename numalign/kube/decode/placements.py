@@ -5,20 +5,78 @@ The annotation outlives the process that wrote it and is read by people and othe
 as the node's topology names them and amounts as Kubernetes writes them.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
+from numalign.kube.decode.parts import Part, inner, named
 from numalign.model.node import Node
-from numalign.model.placement import Placement
+from numalign.model.placement import Held, Placement
+from numalign.model.resources import Resources
 from numalign.model.resources import render as quantity
+
+MOST_AMOUNTS = 4096
+"""In all entries of a record together, as in a pod."""
+
+MOST_ENTRIES = 256
+"""In one record; sixteen zones and a few blocks of memory across them make a few dozen."""
 
 
 def render(node: Node, placement: Placement) -> list[dict[str, Any]]:
     """What the pod keeps, one entry for each set of zones that gives it something."""
     names = {zone.id: zone.name for zone in node.zones}
     return [
-        {
-            "zones": [names[zone] for zone in zones],
-            "amount": {name: quantity(name, amount) for name, amount in amounts.items()},
-        }
-        for zones, amounts in sorted(placement.kept.items())
+        _entry([names[zone] for zone in zones], amounts) for zones, amounts in sorted(placement.kept.items())
     ]
+
+
+def render_held(held: Held) -> list[dict[str, Any]]:
+    """What a pod holds, one entry for each set of zones, in the order of their names."""
+    return [_entry([*zones], held[zones]) for zones in sorted(held)]
+
+
+def _entry(zones: list[str], amounts: Resources) -> dict[str, Any]:
+    return {"zones": zones, "amount": {name: quantity(name, amount) for name, amount in amounts.items()}}
+
+
+def held(record: Part) -> Held:
+    """What a record says, the names of each set of zones in order; mistakes are left in the part."""
+    if isinstance(record.value, list) and len(record.value) > MOST_ENTRIES:
+        record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are read")
+    if (amounts := _amounts(record.value)) > MOST_AMOUNTS:
+        record.wrong(f"has {amounts} amounts: at most {MOST_AMOUNTS} are read")
+    read: dict[tuple[str, ...], Resources] = {}
+    places: dict[tuple[str, ...], Part] = {}
+    for entry in record.objects():
+        zones = _zones(entry)
+        read[zones] = entry["amount"].required().amounts()
+        # Without zones it may be one whose zones cannot be read.
+        named_zones = zones or entry["zones"].value == []
+        if named_zones and places.setdefault(zones, entry) is not entry:
+            names = ", ".join(map(named, zones)) or "no zone"
+            entry.wrong(f"{names} stands here twice: see {places[zones].where}")
+    return read
+
+
+def _amounts(entries: object) -> int:
+    """How many amounts all entries have together, whatever they say."""
+    lists = (inner(entry, "amount") for entry in (entries if isinstance(entries, list) else ()))
+    return sum(len(amounts) for amounts in lists if isinstance(amounts, dict))
+
+
+def _zones(entry: Part) -> tuple[str, ...]:
+    """The names of an entry's zones, in order; none for devices of which nobody knows where they sit."""
+    one, several = entry["zone"], entry["zones"]
+    if one.value is not None and several.value is not None:
+        one.wrong("stands beside zones: keep one of them")
+    names = [*_names(several)] if one.value is None else [one.required_text()]
+    return tuple(sorted(names))
+
+
+def _names(listed: Part) -> Iterator[str]:
+    names = set[str]()
+    for part in listed.required().elements():
+        name = part.required_text()
+        if name in names:
+            part.wrong(f"{named(name)} is named twice")
+        names.add(name)
+        yield name

@@ -5,12 +5,12 @@ import pytest
 from numalign.kube.decode.machines import DescribedMachine, ZoneMemory, machine
 from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
-from numalign.model.machine import Core
+from numalign.model.machine import Core, DevicePlace
 from numalign.model.resources import Resources, ZoneId
 from tests.kube.objects import GIB, Json, mistakes
 from tests.kube.objects import described_machine as raw
 from tests.kube.objects import machine_zone as zone
-from tests.notation import table
+from tests.notation import table, zone_ids
 
 
 def test_all_of_a_machine_is_read() -> None:
@@ -47,15 +47,16 @@ def test_all_of_a_machine_is_read() -> None:
         ),
         reserved=bits([0, 8, 9]),
         devices=(
+            ("example.com/none", (DevicePlace(zone_ids(0), 0, 0), DevicePlace(zone_ids(2), 0, 0))),
             (
                 "nvidia.com/gpu",
                 (
-                    (frozenset({ZoneId(2)}), True),
-                    (frozenset({ZoneId(0), ZoneId(2)}), False),
-                    (frozenset(), True),
+                    DevicePlace(zone_ids(0), 0, 0),
+                    DevicePlace(zone_ids(2), 1, 1),
+                    DevicePlace((), 1, 1),
+                    DevicePlace(zone_ids(0, 2), 1, 0),
                 ),
             ),
-            ("example.com/none", ()),
         ),
     )
 
@@ -72,6 +73,16 @@ def test_a_zone_without_cores_needs_no_socket() -> None:
     assert {core.zone for core in read.cores} == {0}
 
 
+def test_a_zone_may_span_sockets_and_a_cache_zones() -> None:
+    read = machine(raw(zone(0, socket=[0, 1], uncoreCacheIDs=[3, 4]), zone(1, uncoreCacheIDs=4)))
+    assert [(core.zone, core.socket, core.cache) for core in read.cores] == [
+        (0, 0, 3),
+        (0, 1, 4),
+        (1, 1, 4),
+        (1, 1, 4),
+    ]
+
+
 WRONG = [
     ("nothing", {}, ["zones: is missing"]),
     ("no zones", {"zones": []}, ["zones: is empty: a machine has at least one zone"]),
@@ -83,7 +94,7 @@ WRONG = [
         [("reservedMemory: is none of the fields that are known here: "
                 "zones, reservedSystemCPUs, reservedCPUs, devices"),
             ("zones[0].hugePages: is none of the fields that are known here: id, socket, cores, "
-                "uncoreCaches, memory, reservedMemory, hugepages, distances")]),
+                "uncoreCaches, uncoreCacheIDs, memory, reservedMemory, hugepages, distances")]),
     ("an id twice", raw(zone(0), zone(1), {**zone(2), "id": 1}),
         ["zones[2].id: 1 is the id of zones[1] too"]),
     ("an id below zero", raw({**zone(), "id": -1}), ["zones[0].id: -1 is too small: the least is 0"]),
@@ -109,6 +120,13 @@ WRONG = [
     ("caches that part a core or leave one out", raw(zone(0, cores=[[0, 1], [2]], uncoreCaches=[[0], [1]])),
         ["zones[0].cores[0]: CPU 0-1 is not in one of the uncoreCaches of its zone",
             "zones[0].cores[1]: CPU 2 is not in one of the uncoreCaches of its zone"]),
+    ("caches with ids and without",
+        raw(zone(0, uncoreCacheIDs=[1, 1]), zone(1, uncoreCaches=[[4, 6], [5, 7]])),
+        ["zones[1].uncoreCaches: stands beside uncoreCacheIDs: leave one of them out",
+            "zones[1].uncoreCacheIDs: is missing"]),
+    ("numbers that are not of these cores", raw(zone(0, socket=[0], uncoreCacheIDs=[0, None])),
+        ["zones[0].uncoreCacheIDs[1]: is missing",
+            "zones[0].socket: has 1 entries: 2 are needed, one for each core"]),
     ("a CPU in two caches", raw(zone(0, uncoreCaches=[[0, 2, 1, 3], [3]])),
         ["zones[0].uncoreCaches[1][0]: CPU 3 stands at zones[0].uncoreCaches[0][3] too"]),
     ("reserved CPUs that are not there", raw(reservedSystemCPUs="0,3-5"),

@@ -13,11 +13,11 @@ from numalign.kube.decode.placement_records import (
     KAI_OBSERVED,
     KAI_PREDICTED,
     LONGEST,
-    MOST_ENTRIES,
     BadRecord,
     DecodedRecord,
     record_of,
 )
+from numalign.kube.decode.placements import MOST_ENTRIES
 from numalign.ledger.claims import believed
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.model.errors import Mistake

@@ -1,0 +1,242 @@
+"""
+What the agent beside a kubelet says of its node, in annotations of the node's topology.
+
+A topology has amounts by zone and no more. Which CPUs share a core, which of them are kept for the system and
+how the kubelet was told to share them out, and what each pod holds, is written beside it, in the same write:
+
+    numalign.io/machine      {"version": 1,
+                              "kubelet": {"version": "v1.34.4", "cpuManagerPolicy": "static", ...},
+                              "machine": {"zones": [{"id": 0, "socket": 0, "cores": [[0, 8], [1, 9]], ...}],
+                                          "devices": {"x/gpu": [{"zones": [0], "total": 4, "healthy": 3}]}}}
+    numalign.io/placements   {"version": 1, "pods": {"<uid>": {"held": [...], "cpus": "2-3,9-10"}}}
+
+The machine has the fields of one that somebody described (`machines`), but that devices are counted where
+they sit; what a pod holds is written as on a pod (`placements`). Both are read as a whole or not at all, for
+half of one says something else than the whole. And a version that is not known is not read: whoever wrote it
+may mean something else by the same words.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from numalign.kube.decode import kubelet_config, machines, placements
+from numalign.kube.decode.kubelet_config import KubeletConfiguration
+from numalign.kube.decode.machines import DescribedMachine, ZoneMemory, known_zone
+from numalign.kube.decode.nrt import MOST_ZONES
+from numalign.kube.decode.parts import Part, named
+from numalign.model import quantity
+from numalign.model.bitset import members
+from numalign.model.errors import BadInput, Mistake
+from numalign.model.intent import PREFIX
+from numalign.model.machine import Core, CpuSet, DevicePlace, render_list
+from numalign.model.placement import Held
+from numalign.model.resources import ZoneId
+
+MACHINE = f"{PREFIX}machine"
+PLACEMENTS = f"{PREFIX}placements"
+OBSERVED_AT = f"{PREFIX}observed-at"
+"""When the agent last looked and wrote, RFC 3339 in UTC."""
+
+LONGEST_MACHINE = 96 * 2**10
+"""Bytes; a machine of 4,096 cores in 64 zones has 90 KiB."""
+
+LONGEST_PLACEMENTS = 128 * 2**10
+"""Bytes; the API server stores 256 KiB of all annotations of an object together."""
+
+MOST_PLACES = 1024
+"""Sets of zones with devices, of all resources together."""
+
+MOST_DEVICES = 10**6
+"""In one place; plugins that share a device list it some thousand times."""
+
+_VERSION = 1
+_PLACE_FIELDS = ("zones", "total", "healthy")
+_POD_FIELDS = ("held", "cpus")
+
+
+class BadReport(BadInput):
+    """Raised when a text is no report of a machine or of placements."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReport:
+    """The machine of a node, and what its kubelet of this version (`v1.34.4`) was told."""
+
+    machine: DescribedMachine
+    configuration: KubeletConfiguration
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPlacement:
+    """What a kubelet gave one pod: amounts by sets of zones, and CPU ids."""
+
+    held: Held
+    cpus: CpuSet
+
+
+def read_machine(text: object, name: str) -> MachineReport:
+    """The report of the machine of the node with this name; raises `BadReport` with every mistake."""
+    report = _report(text, LONGEST_MACHINE)
+    kubelet, machine = report["kubelet"].required(), report["machine"].required()
+    _measure(machine)
+    report.raise_mistakes(BadReport)
+    read = MachineReport(
+        machines.described(machine, _places),
+        kubelet_config.configuration(kubelet, name),
+        kubelet["version"].required_text(),
+    )
+    report.raise_mistakes(BadReport)
+    return read
+
+
+def read_placements(text: object) -> Mapping[str, ObservedPlacement]:
+    """What each pod was given, by its uid; raises `BadReport` with every mistake."""
+    report = _report(text, LONGEST_PLACEMENTS)
+    pods = report["pods"].required()
+    read = {uid: _placement(pod) for uid, pod in pods.members() if Part(uid, uid, pods).uid()}
+    report.raise_mistakes(BadReport)
+    return MappingProxyType(read)
+
+
+def write_machine(machine: DescribedMachine, kubelet: Mapping[str, object]) -> str:
+    """The report of a machine; `kubelet` has its `version` and the fields of its configuration.
+
+    Raises `BadReport` if the report is too long, or nobody could read it.
+    """
+    text = _written({"kubelet": kubelet, "machine": _machine(machine)}, LONGEST_MACHINE)
+    read_machine(text, "")
+    return text
+
+
+def write_placements(pods: Mapping[str, ObservedPlacement]) -> str:
+    """The report of what pods were given, by their uids; raises `BadReport` if it is too long."""
+    rendered = {
+        uid: {
+            "held": placements.render_held(pod.held),
+            **({"cpus": render_list(pod.cpus)} if pod.cpus else {}),
+        }
+        for uid, pod in pods.items()
+    }
+    return _written({"pods": rendered}, LONGEST_PLACEMENTS)
+
+
+def _report(text: object, longest: int) -> Part:
+    """A report of a version that is known, as a part that has no mistake yet; raises `BadReport`."""
+    if not isinstance(text, str):
+        raise BadReport([Mistake("", f"must be a text, not {named(text)}")])
+    # What is no text of Unicode is no JSON, and has a length all the same.
+    _check_length(len(text.encode(errors="surrogatepass")), longest)
+    try:
+        report = Part(orjson.loads(text))
+    except orjson.JSONDecodeError as error:
+        raise BadReport([Mistake("", f"is not JSON: {error}")]) from error
+    version = report["version"].required()
+    number = version.integer()
+    if number is not None and number != _VERSION:
+        version.wrong(f"{number} is none of the known versions: {_VERSION}")
+    report.raise_mistakes(BadReport)
+    return report
+
+
+def _written(fields: Mapping[str, object], longest: int) -> str:
+    """A report with these fields: the same text for the same values."""
+    written = orjson.dumps({"version": _VERSION, **fields}, option=orjson.OPT_SORT_KEYS)
+    _check_length(len(written), longest)
+    return written.decode()
+
+
+def _check_length(length: int, longest: int) -> None:
+    if length > longest:
+        raise BadReport([Mistake("", f"has {length} bytes: a report has at most {longest}")])
+
+
+def _measure(machine: Part) -> None:
+    """Note what there is too much of, without reading it."""
+    zones, devices = machine["zones"], machine["devices"]
+    if isinstance(zones.value, list) and len(zones.value) > MOST_ZONES:
+        zones.wrong(f"has {len(zones.value)} entries: at most {MOST_ZONES} are read")
+    listed = devices.value.values() if isinstance(devices.value, dict) else ()
+    count = sum(len(places) for places in listed if isinstance(places, list))
+    if count > MOST_PLACES:
+        devices.wrong(f"has {count} places: at most {MOST_PLACES} are read")
+
+
+def _places(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
+    """Where the devices of one resource sit, counted."""
+    places: dict[tuple[ZoneId, ...], Part] = {}
+    for part in listed.objects():
+        part.only(_PLACE_FIELDS)
+        at = tuple(sorted({known_zone(entry, zones) for entry in part["zones"].required().elements()}))
+        total, healthy = (_count(part[key]) for key in ("total", "healthy"))
+        if healthy > total:
+            part.wrong(f"{healthy} healthy devices are more than the {total} that there are")
+        elif places.setdefault(at, part) is not part:
+            part.wrong(f"these zones stand at {places[at].where} too")
+        yield DevicePlace(at, total, healthy)
+
+
+def _count(part: Part) -> int:
+    number = part.required().integer() or 0
+    if number > MOST_DEVICES:
+        part.wrong(f"{number} devices are more than the {MOST_DEVICES} that are read")
+    return number
+
+
+def _placement(pod: Part) -> ObservedPlacement:
+    pod.only(_POD_FIELDS)
+    return ObservedPlacement(placements.held(pod["held"].required()), pod["cpus"].cpu_list() or 0)
+
+
+def _machine(machine: DescribedMachine) -> dict[str, Any]:
+    cores: dict[ZoneId, list[Core]] = defaultdict(list)
+    for core in machine.cores:
+        cores[core.zone].append(core)
+    return {
+        "zones": [_zone(bank, cores[bank.zone]) for bank in machine.banks],
+        **({"reservedSystemCPUs": render_list(machine.reserved)} if machine.reserved else {}),
+        **({} if machine.kept is None else {"reservedCPUs": machine.kept}),
+        "devices": {name: [*_rendered(places)] for name, places in machine.devices},
+    }
+
+
+def _zone(bank: ZoneMemory, cores: Sequence[Core]) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "cores": [[*members(core.threads)] for core in cores],
+        "socket": _by_core([core.socket for core in cores]),
+        "uncoreCacheIDs": _by_core([core.cache for core in cores]),
+        "hugepages": dict(map(_pages, bank.huge.items())),
+        "distances": [*bank.distances],
+    }
+    kept = {} if bank.reserved is None else {"reservedMemory": bank.reserved}
+    return {
+        "id": bank.zone,
+        "memory": bank.memory,
+        **kept,
+        **{key: told[key] for key in told if told[key] != []},
+    }
+
+
+def _by_core(numbers: list[int]) -> list[int] | int:
+    """A number of each core, as `machines.described` takes them: one, if all have the same."""
+    return numbers[0] if len({*numbers}) == 1 else numbers
+
+
+def _pages(huge: tuple[str, int]) -> tuple[str, int]:
+    """The size of a page, and how many of them there are."""
+    name, amount = huge
+    size = name.removeprefix("hugepages-")
+    return size, amount // quantity.units(size)
+
+
+def _rendered(places: Iterable[DevicePlace]) -> Iterator[dict[str, Any]]:
+    return (
+        {"zones": place.zones, "total": place.total, "healthy": place.healthy}
+        for place in places
+        if place.total
+    )
