@@ -1,17 +1,19 @@
 """Gets the programs of a real control plane, because a fake one knows only what its author knew.
 
-`python -m harness.controlplane.build` prints the folder that holds `etcd` and `kube-apiserver`. It is the
-one named by KUBEBUILDER_ASSETS if that is set (the convention of Kubernetes' own test tools), else a cache
-outside the tree, else one that is built now with Go from the module beside this file: minutes, once. Progress
-goes to standard error. Exit code 69 says that none can be had on this machine, 1 that getting it went wrong.
+`python -m harness.controlplane.build [--version v1.34.4]` prints the folder that holds `etcd` and
+`kube-apiserver`. It is the one named by KUBEBUILDER_ASSETS if that is set (the convention of Kubernetes' own
+test tools) and no version is asked for, else a cache outside the tree, else one that is built now with Go
+from the go.<minor>.mod beside this file: minutes, once. Progress goes to standard error. Exit code 69 says
+that none can be had on this machine, 1 that getting it went wrong.
 """
 
+import argparse
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-from harness.gotools import BrokenError, Workshop, run
+from harness.gotools import BrokenError, UnavailableError, Workshop, run
 
 MODULE = Path(__file__).resolve().parent
 PACKAGES = {
@@ -20,15 +22,25 @@ PACKAGES = {
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
 }
 NEEDED = ("etcd", "kube-apiserver")
-WORKSHOP = Workshop(name="controlplane", folder=MODULE)
+KUBERNETES = "k8s.io/kubernetes"
+USUAL = "v1.34.4"
 
 
-async def find() -> list[Path]:
-    """The folder with the programs, built first if it must be."""
-    if assets := os.environ.get("KUBEBUILDER_ASSETS"):
+def versions() -> dict[str, Workshop]:
+    """Every version of Kubernetes that can be built here, and from what."""
+    shops = (Workshop("controlplane", MODULE, file.name) for file in sorted(MODULE.glob("go.*.mod")))
+    return {shop.required(KUBERNETES): shop for shop in shops}
+
+
+async def find(version: str | None = None) -> list[Path]:
+    """The folder with the programs, built first if it must be; without a version any will do."""
+    if version is None and (assets := os.environ.get("KUBEBUILDER_ASSETS")):
         return [complete(Path(assets))]
-    cache = WORKSHOP.cache(WORKSHOP.required("k8s.io/kubernetes"))
-    return [complete(cache) if cache.exists() else await build(cache)]
+    known, wanted = versions(), version or USUAL
+    if wanted not in known:
+        raise UnavailableError(f"no kube-apiserver {wanted} here, only {', '.join(known)}")
+    cache = known[wanted].cache(wanted)
+    return [complete(cache) if cache.exists() else await build(known[wanted], cache)]
 
 
 def complete(folder: Path) -> Path:
@@ -37,21 +49,21 @@ def complete(folder: Path) -> Path:
     return folder
 
 
-async def build(cache: Path) -> Path:
+async def build(shop: Workshop, cache: Path) -> Path:
     """Builds every program into the cache, all of them or none.
 
     Two builds at the same time do each other no harm: the second to finish is thrown away.
     """
-    go = WORKSHOP.compiler(
+    go = shop.compiler(
         otherwise="no kube-apiserver here: install Go to build one, or set KUBEBUILDER_ASSETS to a folder"
         f" with {' and '.join(NEEDED)} (as setup-envtest prints); looked in {cache}"
     )
     cache.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache.parent) as unfinished:
         for name, package in PACKAGES.items():
-            release = WORKSHOP.required(package.partition("/cmd/")[0])
-            WORKSHOP.say(f"building {name} {release} for the end-to-end tests: once, and it takes minutes")
-            await WORKSHOP.compile(go, package, into=Path(unfinished) / name)
+            release = shop.required(package.partition("/cmd/")[0])
+            shop.say(f"building {name} {release} for the end-to-end tests: once, and it takes minutes")
+            await shop.compile(go, package, into=Path(unfinished) / name)
         settle(Path(unfinished), cache)
     return complete(cache)
 
@@ -65,5 +77,13 @@ def settle(unfinished: Path, cache: Path) -> None:
         ready.rename(cache)
 
 
+def main() -> int:
+    """The script: a folder on standard output."""
+    known = versions()
+    parser = argparse.ArgumentParser(prog="python -m harness.controlplane.build")
+    parser.add_argument("--version", choices=known, help=f"of Kubernetes; {USUAL} if not given")
+    return run(known[USUAL], find(parser.parse_args().version))
+
+
 if __name__ == "__main__":
-    sys.exit(run(WORKSHOP, find()))
+    sys.exit(main())
