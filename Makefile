@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all demo serve test laws check agreement agreement-check oracle oracle-test fuzz-kubelet deploy-test manifests e2e \
+.PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test fuzz-kubelet deploy-test manifests e2e \
 	attack soak sim bench bench-e2e clean
 all: check test
 
@@ -37,6 +37,10 @@ check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Stubs for what the kubelet tells over its socket, from agent/podresources.proto.
+protos: $(READY)
+	$(BIN)/python -m grpc_tools.protoc --proto_path agent --python_out agent --pyi_out agent agent/podresources.proto
 
 # How often the rules say what the kubelet did: docs/agreement.md, of all recordings at all levels.
 agreement: $(READY)

@@ -1,0 +1,125 @@
+"""
+What a kubelet lists over its podresources socket, as our values.
+
+It tells a device that sits on several zones once for each of them, and leaves out one whose plugin tells of
+zones and names none (containerDevicesFromResourceDeviceInstances of pkg/kubelet/cm/container_manager.go). CPU
+ids are sets, never sums: containers that share the CPUs of their pod all list them.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from google.protobuf.message import DecodeError, Message
+
+from agent import unary
+from agent.devices import LARGEST_ZONE, Sites, held, sites
+from agent.observation import Allocatable, ListedContainer, ListedDevice, ListedPod, MemoryBlock
+from agent.podresources_pb2 import (
+    AllocatableResourcesRequest,
+    AllocatableResourcesResponse,
+    ContainerDevices,
+    ContainerMemory,
+    ContainerResources,
+    ListPodResourcesRequest,
+    ListPodResourcesResponse,
+    TopologyInfo,
+)
+from numalign.kube.errors import Unreachable
+from numalign.model.bitset import union
+from numalign.model.errors import LONGEST_TEXT, cut
+from numalign.model.machine import MOST_CPUS, CpuSet
+from numalign.model.resources import Kind, ZoneId, kind
+
+SERVICE = "/v1.PodResourcesLister"
+
+
+class PodResources:
+    """
+    The podresources socket of one kubelet.
+
+    Both methods raise `unary.CallRefused`, and `Unreachable` for all else that fails, nonsense included.
+    """
+
+    def __init__(
+        self, socket: Path, *, within: float = unary.CALL_SECONDS, most: int = unary.LONGEST_MESSAGE
+    ) -> None:
+        self._socket, self._within, self._most = socket, within, most
+
+    async def listed(self) -> tuple[ListedPod, ...]:
+        """The pods of the node and what their containers hold (`List`); before 1.34 ended ones too."""
+        answer = ListPodResourcesResponse()
+        with _sensible("List"):
+            answer.ParseFromString(await self._call("List", ListPodResourcesRequest()))
+            return tuple(
+                ListedPod(pod.namespace, pod.name, tuple(map(_container, pod.containers)))
+                for pod in answer.pod_resources
+            )
+
+    async def allocatable(self) -> Allocatable:
+        """What the kubelet can give out, as `GetAllocatableResources` tells: of devices the healthy ones."""
+        answer = AllocatableResourcesResponse()
+        with _sensible("GetAllocatableResources"):
+            request = AllocatableResourcesRequest()
+            answer.ParseFromString(await self._call("GetAllocatableResources", request))
+            sites = _sites(answer.devices)
+            devices = (
+                ListedDevice(resource, name, sites[resource, name]) for resource, name in sorted(sites)
+            )
+            return Allocatable(_cpus(answer.cpu_ids), tuple(map(_block, answer.memory)), tuple(devices))
+
+    async def _call(self, method: str, request: Message) -> bytes:
+        return await unary.call(
+            self._socket,
+            f"{SERVICE}/{method}",
+            request.SerializeToString(),
+            within=self._within,
+            most=self._most,
+        )
+
+
+@contextmanager
+def _sensible(method: str) -> Iterator[None]:
+    """What is raised inside for a message that makes no sense is told as an answer that makes none."""
+    try:
+        yield
+    except (DecodeError, ValueError) as error:
+        raise Unreachable(f"the kubelet's answer to {method} makes no sense: {error}") from error
+
+
+def _container(container: ContainerResources) -> ListedContainer:
+    return ListedContainer(
+        container.name,
+        _cpus(container.cpu_ids),
+        # Blocks that were handed on, from a finished init container to another, are left at zero.
+        tuple(_block(block) for block in container.memory if block.size),
+        held(_sites(container.devices)),
+    )
+
+
+def _sites(entries: Iterable[ContainerDevices]) -> Sites:
+    return sites(
+        (entry.resource_name, entry.device_ids, (node.ID for node in entry.topology.nodes))
+        for entry in entries
+    )
+
+
+def _block(block: ContainerMemory) -> MemoryBlock:
+    if kind(block.memory_type) is not Kind.MEMORY:
+        raise ValueError(f'"{cut(block.memory_type, LONGEST_TEXT)}" is no kind of memory')
+    return MemoryBlock(block.memory_type, block.size, _zones(block.topology))
+
+
+def _zones(topology: TopologyInfo) -> tuple[ZoneId, ...]:
+    """The zones that are told, ascending, each once."""
+    zones = {node.ID for node in topology.nodes}
+    if strange := next((zone for zone in zones if not 0 <= zone <= LARGEST_ZONE), None):
+        raise ValueError(f"{strange} is no id of a zone")
+    return tuple(map(ZoneId, sorted(zones)))
+
+
+def _cpus(ids: Iterable[int]) -> CpuSet:
+    cpus = {*ids}
+    if strange := next((cpu for cpu in cpus if not 0 <= cpu < MOST_CPUS), None):
+        raise ValueError(f"{strange} is no id of a CPU")
+    return union(1 << cpu for cpu in cpus)

@@ -1,0 +1,199 @@
+"""
+Unary calls of gRPC over a Unix socket: one message out, one message back.
+
+That is all that the kubelet is asked, twice a look, so each call has a connection of its own: a kubelet that
+restarts leaves nothing behind. HTTP/2 is spoken by h2; what gRPC adds to it is small and stands here: five
+bytes before a message, and a status after it (PROTOCOL-HTTP2.md of grpc/grpc).
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from struct import Struct
+from urllib.parse import unquote
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+
+from numalign.kube.errors import ClusterError, Unreachable
+from numalign.model.errors import cut
+
+OK = 0
+RESOURCE_EXHAUSTED = 8
+UNIMPLEMENTED = 12
+"""Statuses of gRPC that somebody asks about (codes.go of grpc/grpc-go)."""
+
+CALL_SECONDS = 10.0
+LONGEST_MESSAGE = 2**24
+"""Bytes; other clients of the kubelet take as many."""
+
+# The first byte tells whether the message is compressed, which nobody asked for; then comes its length.
+_PREFIX = Struct(">BI")
+_PIECE = 2**16
+# What an answer may take beside its message: headers, frames, pings.
+_BESIDE = 2**20
+_LONGEST_REASON = 500
+_HTTP_OK = b"200"
+
+Headers = Iterable[tuple[bytes | str, bytes | str]]
+
+
+class CallRefused(ClusterError):
+    """Raised when a call was answered by a status that is not OK."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+async def call(
+    socket: Path,
+    method: str,
+    message: bytes,
+    *,
+    within: float = CALL_SECONDS,
+    most: int = LONGEST_MESSAGE,
+) -> bytes:
+    """
+    Ask `method` (`/v1.PodResourcesLister/List`) behind a socket, and give the message of the answer.
+
+    It has at most so many bytes and seconds. Raises `CallRefused`, and `Unreachable` for all else that fails.
+    """
+    what = f"the kubelet's socket {socket} cannot be asked for {method}"
+    try:
+        async with asyncio.timeout(within):
+            reader, writer = await asyncio.open_unix_connection(str(socket))
+            with closing(writer):
+                return await _exchange(reader, writer, _Exchange(method, message, most))
+    except TimeoutError as error:
+        raise Unreachable(f"{what}: no answer within {within:g} s") from error
+    except (OSError, ProtocolError, ValueError) as error:
+        raise Unreachable(f"{what}: {cut(str(error), _LONGEST_REASON) or type(error).__name__}") from error
+
+
+async def _exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: "_Exchange"
+) -> bytes:
+    """Carry bytes to and fro until the answer is whole; raises as `call` does, before that is told apart."""
+    while not exchange.ended:
+        # Never more than was read, and not to be waited for: a server may be gone whose answer is here.
+        writer.write(exchange.to_send())
+        received = await reader.read(_PIECE)
+        if not received:
+            raise ValueError("the connection ended before the answer did")
+        exchange.receive(received)
+    return exchange.answer()
+
+
+class _Exchange:
+    """One call, as bytes to send and bytes that came; knows no socket."""
+
+    def __init__(self, method: str, message: bytes, most: int) -> None:
+        self._method, self._most = method, most
+        self._http = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+        # The window is as large as what is read, so a server never has to wait, nor can it send more.
+        window = {SettingCodes.INITIAL_WINDOW_SIZE: most + _PREFIX.size, SettingCodes.ENABLE_PUSH: 0}
+        self._http.local_settings = Settings(client=True, initial_values=window)
+        self._http.initiate_connection()
+        self._http.increment_flow_control_window(most + _PREFIX.size)
+        self._stream = self._http.get_next_available_stream_id()
+        self._http.send_headers(self._stream, _request_headers(method))
+        self._http.send_data(self._stream, _PREFIX.pack(0, len(message)) + message, end_stream=True)
+        self._left = most + _PREFIX.size + _BESIDE
+        self._headers: dict[bytes, bytes] = {}
+        self._body = bytearray()
+        self.ended = False
+
+    def to_send(self) -> bytes:
+        """What is to go out now; may be empty."""
+        return self._http.data_to_send()
+
+    def receive(self, received: bytes) -> None:
+        """Take in what came; raises `ProtocolError`, and `ValueError` for what is no answer."""
+        self._left -= len(received)
+        if self._left < 0:
+            raise ValueError(f"an answer of more than {self._most} bytes makes no sense")
+        for event in self._http.receive_data(received):
+            # What comes after the end is said to nobody.
+            if not self.ended:
+                self._take(event)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case ResponseReceived(headers=headers) | TrailersReceived(headers=headers) if headers:
+                self._headers.update(_bytes_of(headers))
+            case DataReceived(data=data) if data:
+                self._body += data
+                self._check_length()
+            case StreamEnded():
+                self.ended = True
+            case StreamReset(error_code=code):
+                raise ValueError(f"the call was reset, with error {code}")
+            # Without an error it may still answer what it was asked before.
+            case ConnectionTerminated(error_code=code) if code:
+                raise ValueError(f"the connection was ended, with error {code}")
+
+    def _check_length(self) -> None:
+        if len(self._body) < _PREFIX.size:
+            return
+        compressed, length = _PREFIX.unpack_from(self._body)
+        if compressed:
+            raise ValueError("the answer is compressed, which nobody asked for")
+        if length > self._most:
+            raise ValueError(f"an answer of {length} bytes makes no sense: at most {self._most} are read")
+        if len(self._body) > length + _PREFIX.size:
+            raise ValueError("the answer is more than one message")
+
+    def answer(self) -> bytes:
+        """The message that came; raises `CallRefused`, and `ValueError` if there is none."""
+        if (http := self._headers.get(b":status")) != _HTTP_OK:
+            raise ValueError(f"it answered with status {_shown(http or b'none')} of HTTP")
+        status = self._headers.get(b"grpc-status", b"")
+        if not status.isdigit() or len(status) > len("16"):
+            raise ValueError("the answer has no status")
+        if int(status) != OK:
+            reason = unquote(_shown(self._headers.get(b"grpc-message", b"")))
+            message = f"the kubelet refused {self._method} with status {int(status)}"
+            raise CallRefused(f"{message}: {reason or 'no reason given'}", status=int(status))
+        if (
+            len(self._body) < _PREFIX.size
+            or len(self._body) < _PREFIX.size + _PREFIX.unpack_from(self._body)[1]
+        ):
+            raise ValueError("the answer ended before its message did")
+        return bytes(self._body[_PREFIX.size :])
+
+
+def _request_headers(method: str) -> list[tuple[str, str]]:
+    return [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", method),
+        (":authority", "localhost"),
+        ("te", "trailers"),
+        ("content-type", "application/grpc"),
+        ("user-agent", "numalign-agent"),
+    ]
+
+
+def _bytes_of(headers: Headers) -> dict[bytes, bytes]:
+    return {_raw(name): _raw(value) for name, value in headers}
+
+
+def _raw(text: bytes | str) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _shown(raw: bytes) -> str:
+    return cut(raw.decode(errors="replace"), _LONGEST_REASON)

@@ -1,0 +1,65 @@
+"""A kubelet's podresources socket, served by the gRPC library that others use: tells what a test says."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from agent.podresources_pb2 import AllocatableResourcesResponse, ListPodResourcesResponse
+
+SERVICE = "v1.PodResourcesLister"
+
+
+@dataclass(slots=True)
+class FakePodResources:
+    """
+    What the socket tells: change it at any time.
+
+    `refusals` are given first, one for each call, as status and reason; `calls` counts by method, and each
+    takes `seconds`. `garbage` comes in place of all messages.
+    """
+
+    listed: ListPodResourcesResponse = field(default_factory=ListPodResourcesResponse)
+    allocatable: AllocatableResourcesResponse = field(default_factory=AllocatableResourcesResponse)
+    refusals: list[tuple[grpc.StatusCode, str]] = field(default_factory=list)
+    calls: dict[str, int] = field(default_factory=lambda: {"List": 0, "GetAllocatableResources": 0})
+    seconds: float = 0.0
+    garbage: bytes | None = None
+
+    async def _answer(self, method: str, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
+        self.calls[method] += 1
+        await asyncio.sleep(self.seconds)
+        if self.refusals:
+            await context.abort(*self.refusals.pop(0))
+        if self.garbage is not None:
+            return self.garbage
+        answers = {"List": self.listed, "GetAllocatableResources": self.allocatable}
+        return answers[method].SerializeToString()
+
+    @asynccontextmanager
+    async def serving(self, socket: Path) -> AsyncIterator[None]:
+        """Listens on a Unix socket for as long as the context lasts."""
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
+        server.add_insecure_port(f"unix:{socket}")
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(grace=None)
+
+    def _handlers(self) -> "dict[str, grpc.RpcMethodHandler[bytes, bytes]]":
+        async def listing(_: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
+            return await self._answer("List", context)
+
+        async def allocating(_: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
+            return await self._answer("GetAllocatableResources", context)
+
+        return {
+            "List": grpc.unary_unary_rpc_method_handler(listing),
+            "GetAllocatableResources": grpc.unary_unary_rpc_method_handler(allocating),
+        }
